@@ -1,0 +1,60 @@
+"""The one tree of errors that a user can cause.
+
+    MeshwrightError
+    ├── InvalidInput            a value that a user gave is wrong: field, value, problem, remedy
+    │   ├── InvalidCluster
+    │   ├── InvalidModel
+    │   ├── InvalidWorkload
+    │   └── InvalidConfiguration
+    └── SolverFailed            a solver back end broke; the input was fine
+
+"No plan fits" is not an error but a result (see ``cluster_models.plan.NoPlan``).
+"""
+
+from __future__ import annotations
+
+
+class MeshwrightError(Exception):
+    """Anything the product reports to its user in one sentence."""
+
+
+class InvalidInput(MeshwrightError):
+    """A value given by the user is wrong.
+
+    ``field`` is the dotted path as the user wrote it, ``problem`` says what is wrong with ``value``, and
+    ``remedy`` what to do instead.
+    """
+
+    def __init__(self, field: str, value: object, problem: str, remedy: str = "") -> None:
+        self.field = field
+        self.value = value
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(self._sentence())
+
+    def _sentence(self) -> str:
+        shown = repr(self.value)
+        if len(shown) > 120:
+            shown = shown[:117] + "..."
+        sentence = f"{self.field}: {self.problem} (got {shown})"
+        return f"{sentence}; {self.remedy}" if self.remedy else sentence
+
+
+class InvalidCluster(InvalidInput):
+    """A cluster, node or measurement is wrong."""
+
+
+class InvalidModel(InvalidInput):
+    """A model architecture is wrong, incomplete or unknown."""
+
+
+class InvalidWorkload(InvalidInput):
+    """A workload is wrong or contradicts itself."""
+
+
+class InvalidConfiguration(InvalidInput):
+    """A configuration given in full breaks a rule of the framework, the model or the cluster."""
+
+
+class SolverFailed(MeshwrightError):
+    """A solver back end ended without an answer that its input explains."""

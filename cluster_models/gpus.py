@@ -1,0 +1,54 @@
+"""A kind of GPU, as its data sheet and published measurements describe it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from cluster_models.errors import InvalidCluster
+
+
+class Precision(StrEnum):
+    """Number format of the matrix products of a training step."""
+
+    BF16 = "bf16"
+    FP16 = "fp16"
+    FP8 = "fp8"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuKind:
+    """One catalogue entry; every figure is per GPU.
+
+    ``peak_flops`` maps a precision to the dense peak in FLOP/s; a precision that is absent is not supported.
+    ``achievable_fraction`` is the share of that peak which large matrix products reach (measured where
+    ``achievable_source`` says so, else estimated from GPUs of the same vendor).
+    ``scale_up_bytes_per_s`` is the nominal one-direction bandwidth to the GPUs of the same NVLink (or XGMI,
+    PCIe) domain, ``scale_up_domain_gpus`` the usual size of that domain.
+    """
+
+    name: str
+    vendor: str
+    memory_bytes: float
+    memory_bytes_per_s: float
+    peak_flops: dict[Precision, float] = field(hash=False)
+    achievable_fraction: float
+    scale_up_link: str
+    scale_up_bytes_per_s: float
+    scale_up_domain_gpus: int
+    power_watts: float
+    price_usd_per_hour: float | None
+    source: str
+    achievable_source: str
+    verified: bool
+
+    def __post_init__(self) -> None:
+        for name in ("memory_bytes", "memory_bytes_per_s", "scale_up_bytes_per_s", "power_watts"):
+            if not getattr(self, name) > 0:
+                raise InvalidCluster(f"gpu_kinds.{self.name}.{name}", getattr(self, name), "must be positive")
+        if not 0 < self.achievable_fraction <= 1:
+            raise InvalidCluster(
+                f"gpu_kinds.{self.name}.achievable_fraction", self.achievable_fraction, "must lie in (0, 1]"
+            )
+        if not self.peak_flops:
+            raise InvalidCluster(f"gpu_kinds.{self.name}.peak_flops", {}, "needs at least one precision")

@@ -1,0 +1,253 @@
+"""What the planner returns: a configuration, where every rank sits, what it costs, and the proof."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from cluster_models.errors import InvalidConfiguration
+from cluster_models.workload import Recompute, Sharding
+
+
+class RankOrder(StrEnum):
+    """Megatron's two rank orders, fastest-varying degree first; expert ranks fold into context and data."""
+
+    DATA_BEFORE_PIPELINE = "tp-cp-ep-dp-pp"
+    PIPELINE_BEFORE_DATA = "tp-cp-ep-pp-dp"
+
+
+@dataclass(frozen=True, slots=True)
+class Degrees:
+    """The sizes of the parallel groups.  ``expert`` folds over context and data ranks of one stage."""
+
+    tensor: int = 1
+    pipeline: int = 1
+    data: int = 1
+    context: int = 1
+    expert: int = 1
+    virtual_pipeline: int = 1
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            if getattr(self, name) < 1:
+                raise InvalidConfiguration(f"degrees.{name}", getattr(self, name), "must be at least 1")
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that the degrees occupy."""
+        return self.tensor * self.context * self.data * self.pipeline
+
+    def __str__(self) -> str:
+        parts = [f"tp{self.tensor}", f"pp{self.pipeline}", f"dp{self.data}"]
+        parts += [f"cp{self.context}"] * (self.context > 1)
+        parts += [f"ep{self.expert}"] * (self.expert > 1)
+        parts += [f"vpp{self.virtual_pipeline}"] * (self.virtual_pipeline > 1)
+        return " ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Everything a framework is told, except which host plays which part.
+
+    ``stage_layers[v][s]`` is the number of decoder layers of virtual stage ``v`` on pipeline rank ``s``;
+    the model runs through ``v`` first, ``s`` fastest.  ``micro_batch`` counts sequences.
+    """
+
+    degrees: Degrees
+    micro_batch: int
+    recompute: Recompute
+    sharding: Sharding
+    rank_order: RankOrder
+    stage_layers: tuple[tuple[int, ...], ...]
+
+    def micro_batches(self, global_batch: int) -> int:
+        """Micro-batches that each pipeline runs per step."""
+        return global_batch // (self.micro_batch * self.degrees.data)
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlace:
+    """The physical GPU of one rank, with the rank's coordinates."""
+
+    rank: int
+    node: str
+    gpu: int
+    tensor: int
+    context: int
+    data: int
+    pipeline: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The ordered host list and what follows from it: rank ``r`` sits on host ``r // gpus_per_node``."""
+
+    hosts: tuple[str, ...]
+    gpus_per_node: int
+    ranks: tuple[RankPlace, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBreakdown:
+    """Parts of the step of the pipeline rank that ends last, in seconds; they add up to ``step_s``.
+
+    ``pipeline_bubble_s`` is idle time with transfers at zero cost, ``pipeline_transfer_s`` what the transfers
+    add to it; ``*_exposed_s`` is the part that nothing hides.
+    """
+
+    step_s: float
+    compute_s: float
+    tensor_s: float
+    context_s: float
+    expert_s: float
+    pipeline_bubble_s: float
+    pipeline_transfer_s: float
+    data_exposed_s: float
+    optimizer_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StageMemory:
+    """Predicted peak bytes on each GPU of one pipeline rank, by part, against the limit."""
+
+    stage: int
+    weights_bytes: float
+    gradients_bytes: float
+    optimizer_bytes: float
+    activations_bytes: float
+    logits_bytes: float
+    communication_bytes: float
+    runtime_bytes: float
+    fragmentation_bytes: float
+    limit_bytes: float
+
+    @property
+    def total_bytes(self) -> float:
+        """Sum of all parts."""
+        return (
+            self.weights_bytes
+            + self.gradients_bytes
+            + self.optimizer_bytes
+            + self.activations_bytes
+            + self.logits_bytes
+            + self.communication_bytes
+            + self.runtime_bytes
+            + self.fragmentation_bytes
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StageTime:
+    """Forward and backward seconds of one micro-batch on one pipeline rank (all its virtual stages)."""
+
+    stage: int
+    forward_s: float
+    backward_s: float
+    data_parallel_s: float
+
+
+class StopReason(StrEnum):
+    """Why the search ended."""
+
+    PROVEN = "proven"
+    """No candidate that is left can be better than the plan by more than the gap asked for."""
+    TIME_LIMIT = "time_limit"
+    WORK_LIMIT = "work_limit"
+    CANCELLED = "cancelled"
+    NO_SEARCH = "no_search"
+    """The configuration was given in full."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """How far from optimal the plan can be, in the objective's own unit.
+
+    ``bound`` is a value no plan of the search space can beat, ``gap = (objective - bound) / objective``.
+    The proof holds within the cost model: it says nothing about the model's own error.
+    """
+
+    objective: float
+    bound: float
+    gap: float
+    stopped_by: StopReason
+    candidates_total: int
+    candidates_infeasible: int
+    candidates_pruned: int
+    candidates_placed: int
+    solver: str
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A configuration that lost, and why in one sentence."""
+
+    configuration: Configuration
+    step_s: float
+    slower_by: float
+    peak_memory_bytes: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEvent:
+    """One box of the predicted schedule.  ``track`` is the pipeline rank, ``replica`` the data rank."""
+
+    name: str
+    category: str
+    replica: int
+    track: int
+    start_s: float
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What the plan was made from; the same values give the same plan."""
+
+    product_version: str
+    cost_model_version: str
+    cluster_name: str
+    snapshot_id: str
+    seed: int
+    effort: int
+    solver_versions: dict[str, str] = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A placed, priced and proven plan."""
+
+    model: str
+    configuration: Configuration
+    placement: Placement
+    time: TimeBreakdown
+    stages: tuple[StageTime, ...]
+    memory: tuple[StageMemory, ...]
+    tokens_per_s: float
+    tokens_per_s_per_gpu: float
+    model_flops_per_s_per_gpu: float
+    mfu: float
+    certificate: Certificate
+    warnings: tuple[str, ...]
+    alternatives: tuple[Alternative, ...]
+    timeline: tuple[TimelineEvent, ...]
+    expert_map: tuple[tuple[int, ...], ...]
+    """``expert_map[ep_rank]`` lists the experts it holds, the same in every sparse layer; empty if dense."""
+    unused_nodes: tuple[str, ...]
+    provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class NoPlan:
+    """Nothing in the search space fits.
+
+    ``closest`` is the candidate that misses the memory limit by least (``None`` when the rules already leave
+    no candidate), ``missing_bytes`` by how much per GPU, ``remedies`` what would make something fit.
+    """
+
+    reason: str
+    closest: Configuration | None
+    missing_bytes: float | None
+    remedies: tuple[str, ...]
+    provenance: Provenance

@@ -1,0 +1,113 @@
+"""What is to be trained, and what the planner is allowed to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from cluster_models.errors import InvalidWorkload
+from cluster_models.gpus import Precision
+
+
+class Optimizer(StrEnum):
+    """Optimizer of the training run."""
+
+    ADAM = "adam"
+    SGD = "sgd"
+
+
+class Recompute(StrEnum):
+    """Which activations are thrown away in forward and computed again in backward."""
+
+    NONE = "none"
+    SELECTIVE = "selective"
+    FULL = "full"
+
+
+class Sharding(StrEnum):
+    """What data parallel ranks share out instead of repeating (ZeRO, arXiv 1910.02054).
+
+    ``OPTIMIZER`` is ZeRO-1 (Megatron's distributed optimizer), ``PARAMETERS`` ZeRO-3 (FSDP).
+    """
+
+    NONE = "none"
+    OPTIMIZER = "optimizer"
+    PARAMETERS = "parameters"
+
+
+class Objective(StrEnum):
+    """What the plan makes as small as it can."""
+
+    STEP_TIME = "step_time"
+    GPU_TIME = "gpu_time"
+    """Step time times GPUs used: the most throughput per GPU."""
+    COST = "cost"
+    """Step time times the hourly price of the GPUs used."""
+
+
+DEGREE_NAMES: Final = (
+    "tensor",
+    "pipeline",
+    "data",
+    "context",
+    "expert",
+    "virtual_pipeline",
+    "micro_batch",
+)
+"""The degrees a workload may pin or forbid; ``micro_batch`` counts sequences."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingWorkload:
+    """A training run.  Batches count sequences.
+
+    ``pinned`` gives a degree one value, ``forbidden`` takes values away (names from ``DEGREE_NAMES``).
+    ``memory_headroom`` is the share of each GPU's memory that must stay free.
+    """
+
+    sequence_length: int
+    global_batch: int
+    precision: Precision = Precision.BF16
+    optimizer: Optimizer = Optimizer.ADAM
+    recompute: tuple[Recompute, ...] = (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)
+    sharding: tuple[Sharding, ...] = (Sharding.NONE, Sharding.OPTIMIZER)
+    memory_headroom: float = 0.06
+    pinned: dict[str, int] = field(default_factory=dict, hash=False)
+    forbidden: dict[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
+    max_gpus: int | None = None
+    avoid_nodes: tuple[str, ...] = ()
+    objective: Objective = Objective.STEP_TIME
+
+    def __post_init__(self) -> None:
+        for name in ("sequence_length", "global_batch"):
+            if getattr(self, name) < 1:
+                raise InvalidWorkload(f"workload.{name}", getattr(self, name), "must be at least 1")
+        if not 0 <= self.memory_headroom < 1:
+            raise InvalidWorkload(
+                "workload.memory_headroom",
+                self.memory_headroom,
+                "must lie in [0, 1)",
+                "0.06 keeps 6 % of each GPU free",
+            )
+        if self.max_gpus is not None and self.max_gpus < 1:
+            raise InvalidWorkload("workload.max_gpus", self.max_gpus, "must be at least 1")
+        for name, allowed in (("recompute", self.recompute), ("sharding", self.sharding)):
+            if not allowed:
+                raise InvalidWorkload(f"workload.{name}", [], "allows nothing", "list at least one choice")
+        for kind, degrees in (("pinned", self.pinned), ("forbidden", self.forbidden)):
+            unknown = sorted(set(degrees) - set(DEGREE_NAMES))
+            if unknown:
+                raise InvalidWorkload(
+                    f"workload.{kind}", unknown, "unknown degree", f"use {', '.join(DEGREE_NAMES)}"
+                )
+        for name, value in self.pinned.items():
+            if value < 1:
+                raise InvalidWorkload(f"workload.pinned.{name}", value, "must be at least 1")
+            if value in self.forbidden.get(name, ()):
+                raise InvalidWorkload(f"workload.pinned.{name}", value, "is pinned and forbidden at once")
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of one global batch."""
+        return self.sequence_length * self.global_batch
