@@ -23,5 +23,8 @@ class ClusterSnapshot:
             for end, name in (("source", sample.source), ("destination", sample.destination)):
                 if name not in names:
                     raise InvalidCluster(
-                        f"measurements.{end}", name, "is not a node of the cluster", "add the node or fix the name"
+                        f"measurements.{end}",
+                        name,
+                        "is not a node of the cluster",
+                        "add the node or fix the name",
                     )

@@ -91,7 +91,9 @@ class Cluster:
         seen: set[str] = set()
         for node in self.nodes:
             if node.name in seen:
-                raise InvalidCluster("nodes.name", node.name, "the node is listed twice", "give each node once")
+                raise InvalidCluster(
+                    "nodes.name", node.name, "the node is listed twice", "give each node once"
+                )
             seen.add(node.name)
             if node.gpu_kind not in self.gpu_kinds:
                 raise InvalidCluster(

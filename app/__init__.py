@@ -1,0 +1,1 @@
+"""The service: HTTP API, pages, database, jobs, exports and the command line."""
