@@ -39,8 +39,8 @@ class SampleStatus(StrEnum):
 class Sample:
     """One measurement between two nodes (or inside one, when both ends are the same node).
 
-    ``bytes_per_s`` is the *bus bandwidth* as nccl-tests defines it for collectives, and plain bandwidth for
-    ``POINT_TO_POINT``.  ``message_bytes`` is the size column of the tool.  ``ranks_per_node`` GPUs took part on
+    ``bytes_per_s`` is the *bus bandwidth* as nccl-tests defines it for collectives, and plain bandwidth
+    for ``POINT_TO_POINT``.  ``message_bytes`` is the size column of the tool.  ``ranks_per_node`` GPUs took part on
     each end, and ``pairs_active`` node pairs were measured at the same time.
     """
 

@@ -95,6 +95,9 @@ class TrainingWorkload:
         for name, allowed in (("recompute", self.recompute), ("sharding", self.sharding)):
             if not allowed:
                 raise InvalidWorkload(f"workload.{name}", [], "allows nothing", "list at least one choice")
+        self._check_degrees()
+
+    def _check_degrees(self) -> None:
         for kind, degrees in (("pinned", self.pinned), ("forbidden", self.forbidden)):
             unknown = sorted(set(degrees) - set(DEGREE_NAMES))
             if unknown:
