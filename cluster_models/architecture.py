@@ -3,8 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from cluster_models.errors import InvalidModel
+
+_LEAST_VALUES: Final = (
+    ("layers", 1),
+    ("hidden", 1),
+    ("heads", 1),
+    ("kv_heads", 1),
+    ("head_size", 1),
+    ("mlp_hidden", 0),
+    ("vocabulary", 1),
+    ("learned_positions", 0),
+    ("sliding_window", 1),
+    ("window_period", 1),
+    ("max_sequence", 1),
+    ("norm_vectors", 0),
+    ("norms_per_block", 1),
+    ("query_key_norm_parameters", 0),
+    ("prediction_layers", 0),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +39,23 @@ class LatentAttention:
     nope_head_size: int
     value_head_size: int
 
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            least = 0 if name == "query_rank" else 1
+            if getattr(self, name) < least:
+                raise InvalidModel(
+                    f"model.latent_attention.{name}", getattr(self, name), f"must be at least {least}"
+                )
+
 
 @dataclass(frozen=True, slots=True)
 class Experts:
     """The mixture-of-experts part of a model.
 
-    ``dense_layers`` leading layers keep a dense MLP; afterwards every ``layer_period``-th layer is sparse.
-    ``shared_hidden`` is the total hidden width of always-active experts (0 = none).
+    ``dense_layers`` leading layers keep a dense MLP; afterwards every ``layer_period``-th layer is sparse,
+    the first of them at index ``dense_layers``.  ``shared_hidden`` is the total hidden width of always-active
+    experts (0 = none) and ``shared_gate`` says that a learned scalar gate weighs them (Qwen2-MoE).
+    ``router_bias``: the router has one bias per expert (gpt-oss; DeepSeek-V3's correction bias).
     """
 
     count: int
@@ -35,16 +64,46 @@ class Experts:
     shared_hidden: int = 0
     dense_layers: int = 0
     layer_period: int = 1
+    shared_gate: bool = False
+    router_bias: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("count", 1),
+            ("hidden", 1),
+            ("shared_hidden", 0),
+            ("dense_layers", 0),
+            ("layer_period", 1),
+        ):
+            if getattr(self, name) < least:
+                raise InvalidModel(f"model.experts.{name}", getattr(self, name), f"must be at least {least}")
+        if not 1 <= self.active <= self.count:
+            raise InvalidModel("model.experts.active", self.active, f"must lie in 1..{self.count}")
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
     """One model.  Widths are in elements, counts per model.
 
-    ``head_size`` is the width of a query/key head, ``sliding_window`` the attention span of windowed layers
-    (``None`` = full causal attention) and ``window_period`` says that one layer in so many is windowed
-    (1 = all, 2 = every other; read only where there is a window).  ``gated_mlp`` is the three-matrix MLP
-    (SwiGLU), else two matrices.  ``learned_positions`` is the length of a learned position table, 0 = none.
+    ``head_size`` is the width of a query/key head (with latent attention: of its two parts together) and
+    ``mlp_hidden`` the width of a dense layer's MLP (0 where every layer is sparse).  ``gated_mlp`` is the
+    three-matrix MLP (SwiGLU), else two matrices.
+
+    Attention span: ``sliding_window`` is the span of windowed layers (``None`` = all attend to all earlier
+    tokens); with ``window_period`` 1 all layers are windowed, else the last layer of every period of so many
+    is not (2 = gpt-oss and Gemma 2, 6 = Gemma 3).  ``chunked_window``: the window is a fixed block of tokens
+    instead of one that slides (Llama 4).
+
+    Small parameters: ``attention_bias`` is a bias on the query, key and value projections,
+    ``attention_output_bias`` on the output projection, ``mlp_bias`` on all MLP and expert matrices.
+    ``norm_vectors`` counts learned vectors per norm (1 = RMSNorm, 2 = LayerNorm with a shift, 0 = none) and
+    ``norms_per_block`` the norms around each attention or MLP block (2 = Gemma 2 and 3).
+    ``query_key_norm_parameters`` are one layer's weights that normalise queries and keys;
+    ``attention_sinks``: each head has a learned sink logit (gpt-oss).
+    ``learned_positions`` is the length of a learned position table, 0 = none.
+
+    ``prediction_layers`` records multi-token prediction layers (DeepSeek-V3, arXiv 2412.19437, section 2.2);
+    they are no part of ``layers``, of the parameter counts or of the FLOPs here.
     """
 
     name: str
@@ -66,21 +125,31 @@ class Architecture:
     experts: Experts | None = None
     max_sequence: int | None = None
     source: str = ""
+    attention_output_bias: bool = False
+    norm_vectors: int = 1
+    norms_per_block: int = 1
+    query_key_norm_parameters: int = 0
+    attention_sinks: bool = False
+    chunked_window: bool = False
+    prediction_layers: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("layers", "hidden", "heads", "kv_heads", "head_size", "vocabulary"):
-            if getattr(self, name) < 1:
-                raise InvalidModel(f"model.{name}", getattr(self, name), "must be at least 1")
+        for name, least in _LEAST_VALUES:
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise InvalidModel(f"model.{name}", value, f"must be at least {least}")
         if self.heads % self.kv_heads:
             raise InvalidModel(
                 "model.kv_heads", self.kv_heads, f"must divide the {self.heads} attention heads"
             )
-        if self.mlp_hidden < 1 and (self.experts is None or self.experts.dense_layers):
-            raise InvalidModel("model.mlp_hidden", self.mlp_hidden, "must be at least 1")
-        if self.experts is not None and not 1 <= self.experts.active <= self.experts.count:
+        if self.experts is not None and not self.sparse_layers:
             raise InvalidModel(
-                "model.experts.active", self.experts.active, f"must lie in 1..{self.experts.count}"
+                "model.experts.dense_layers",
+                self.experts.dense_layers,
+                f"leaves none of the {self.layers} layers with experts",
             )
+        if self.mlp_hidden < 1 and self.sparse_layers < self.layers:
+            raise InvalidModel("model.mlp_hidden", self.mlp_hidden, "must be at least 1 for the dense layers")
 
     def is_sparse_layer(self, layer: int) -> bool:
         """Whether layer ``layer`` (from 0) has experts."""
@@ -89,46 +158,78 @@ class Architecture:
             return False
         return (layer - experts.dense_layers) % experts.layer_period == 0
 
+    def is_windowed_layer(self, layer: int) -> bool:
+        """Whether layer ``layer`` (from 0) attends to no more than ``sliding_window`` tokens."""
+        if self.sliding_window is None:
+            return False
+        return self.window_period == 1 or (layer + 1) % self.window_period != 0
+
+    @property
+    def sparse_pattern(self) -> tuple[bool, ...]:
+        """For each layer in order, whether it has experts."""
+        return tuple(self.is_sparse_layer(layer) for layer in range(self.layers))
+
+    @property
+    def windowed_pattern(self) -> tuple[bool, ...]:
+        """For each layer in order, whether its attention is windowed."""
+        return tuple(self.is_windowed_layer(layer) for layer in range(self.layers))
+
     @property
     def sparse_layers(self) -> int:
         """How many layers have experts."""
-        return sum(self.is_sparse_layer(layer) for layer in range(self.layers))
+        return sum(self.sparse_pattern)
+
+    @property
+    def mlp_matrices(self) -> int:
+        """Weight matrices of one MLP or expert: gate, up and down, or the last two."""
+        return 3 if self.gated_mlp else 2
+
+    def norm_parameters(self) -> int:
+        """Parameters of the norms of one attention or MLP block."""
+        return self.norms_per_block * self.norm_vectors * self.hidden
+
+    def attention_matrix_parameters(self) -> int:
+        """Weights of one layer's attention projections, without biases and norms."""
+        h, heads = self.hidden, self.heads
+        if (mla := self.latent_attention) is None:
+            return h * self.head_size * 2 * (heads + self.kv_heads)
+        query_width = heads * (mla.nope_head_size + mla.rope_head_size)
+        query = mla.query_rank * (h + query_width) if mla.query_rank else h * query_width
+        compress = h * (mla.key_value_rank + mla.rope_head_size)
+        expand = mla.key_value_rank * heads * (mla.nope_head_size + mla.value_head_size)
+        return query + compress + expand + heads * mla.value_head_size * h
 
     def attention_parameters(self) -> int:
-        """Parameters of one layer's attention block, its norm and biases included."""
-        h, heads = self.hidden, self.heads
-        if (mla := self.latent_attention) is not None:
-            query_width = heads * (mla.nope_head_size + mla.rope_head_size)
-            query = (
-                h * mla.query_rank + mla.query_rank + mla.query_rank * query_width
-                if mla.query_rank
-                else h * query_width
-            )
-            compressed = h * (mla.key_value_rank + mla.rope_head_size) + mla.key_value_rank
-            expand = mla.key_value_rank * heads * (mla.nope_head_size + mla.value_head_size)
-            return query + compressed + expand + heads * mla.value_head_size * h + h
-        q, kv = heads * self.head_size, self.kv_heads * self.head_size
-        bias = q + 2 * kv + h if self.attention_bias else 0
-        return h * (q + 2 * kv) + q * h + bias + h
+        """Parameters of one layer's attention block, its norms and biases included."""
+        if (mla := self.latent_attention) is None:
+            bias_width = (self.heads + 2 * self.kv_heads) * self.head_size
+            latent_norms = 0
+        else:  # only the compressing projections may carry a bias
+            bias_width = mla.query_rank + mla.key_value_rank + mla.rope_head_size
+            latent_norms = mla.query_rank + mla.key_value_rank
+        total = self.attention_matrix_parameters() + self.norm_parameters() + latent_norms
+        total += bias_width * self.attention_bias + self.hidden * self.attention_output_bias
+        return total + self.query_key_norm_parameters + self.heads * self.attention_sinks
+
+    def _mlp_parameters(self, mlp_hidden: int) -> int:
+        bias = (self.mlp_matrices - 1) * mlp_hidden + self.hidden if self.mlp_bias else 0
+        return self.mlp_matrices * self.hidden * mlp_hidden + bias
 
     def dense_mlp_parameters(self) -> int:
-        """Parameters of one dense layer's MLP and its norm."""
-        matrices = 3 if self.gated_mlp else 2
-        bias = (self.mlp_hidden * (matrices - 1) + self.hidden) if self.mlp_bias else 0
-        return matrices * self.hidden * self.mlp_hidden + bias + self.hidden
+        """Parameters of one dense layer's MLP and its norms; 0 where every layer is sparse."""
+        return self._mlp_parameters(self.mlp_hidden) + self.norm_parameters() if self.mlp_hidden else 0
 
     def expert_parameters(self) -> int:
         """Parameters of one routed expert; 0 for a dense model."""
-        if self.experts is None:
-            return 0
-        return (3 if self.gated_mlp else 2) * self.hidden * self.experts.hidden
+        return 0 if self.experts is None else self._mlp_parameters(self.experts.hidden)
 
     def sparse_common_parameters(self) -> int:
-        """Parameters of one sparse layer's MLP that every rank keeps: router, shared experts, norm."""
-        if self.experts is None:
+        """Parameters of one sparse layer's MLP that are not routed: router, shared experts, norms."""
+        if (experts := self.experts) is None:
             return 0
-        shared = (3 if self.gated_mlp else 2) * self.hidden * self.experts.shared_hidden
-        return shared + self.hidden * self.experts.count + self.hidden
+        shared = self._mlp_parameters(experts.shared_hidden) if experts.shared_hidden else 0
+        router = self.hidden * experts.count + experts.count * experts.router_bias
+        return shared + self.hidden * experts.shared_gate + router + self.norm_parameters()
 
     def embedding_parameters(self) -> int:
         """Parameters of the input embedding and position table."""
@@ -136,7 +237,7 @@ class Architecture:
 
     def head_parameters(self) -> int:
         """Parameters of the output projection (counted also when tied) and the final norm."""
-        return self.hidden * self.vocabulary + self.hidden
+        return self.hidden * self.vocabulary + self.norm_vectors * self.hidden
 
     def parameters(self) -> int:
         """All parameters of the model; tied embeddings count once."""
@@ -149,7 +250,7 @@ class Architecture:
         return total - (self.hidden * self.vocabulary if self.tied_embeddings else 0)
 
     def active_parameters(self) -> int:
-        """Parameters that one token passes through, embeddings counted once."""
+        """Parameters that one token passes through; the embedding and the head are counted whole."""
         if self.experts is None:
             return self.parameters()
         idle = self.sparse_layers * (self.experts.count - self.experts.active) * self.expert_parameters()
