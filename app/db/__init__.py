@@ -1,0 +1,1 @@
+"""Tables, engine and migrations; the rest of the service sees sessions only."""

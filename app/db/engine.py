@@ -1,0 +1,56 @@
+"""One engine per process, for SQLite or PostgreSQL, and its sessions."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.orm import Session, sessionmaker
+
+SessionFactory = sessionmaker[Session]
+
+
+def make_engine(url: str) -> Engine:
+    """An engine for ``url``; an SQLite file's folder is made when it is missing."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return create_engine(url, pool_pre_ping=True)
+    if parsed.database and parsed.database != ":memory:":
+        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url)
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    """Readers beside one writer, enforced references, and patience instead of "database is locked"."""
+    connection.isolation_level = None
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "busy_timeout=15000"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin(connection: Connection) -> None:
+    """Take the write lock at once: a reader that upgrades later fails without waiting for busy_timeout."""
+    read_only = connection.get_execution_options().get("read_only", False)
+    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+
+def make_session_factory(engine: Engine) -> SessionFactory:
+    """Sessions whose objects stay readable after the commit."""
+    return sessionmaker(engine, expire_on_commit=False)
+
+
+def make_read_session_factory(engine: Engine) -> SessionFactory:
+    """Sessions that only read, and so never wait for a writer."""
+    return make_session_factory(engine.execution_options(read_only=True))
+
+
+@contextmanager
+def transaction(sessions: SessionFactory) -> Iterator[Session]:
+    """One session, committed at the end or rolled back on any error."""
+    with sessions() as session, session.begin():
+        yield session

@@ -1,0 +1,45 @@
+"""Brings a database to the newest schema, and tells whether it is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine
+
+import migrations
+
+MIGRATIONS_FOLDER = str(Path(migrations.__file__).parent)
+
+
+def alembic_config() -> Config:
+    """Alembic's settings, with the scripts found wherever the package is installed."""
+    config = Config()
+    config.set_main_option("script_location", MIGRATIONS_FOLDER.replace("%", "%%"))
+    return config
+
+
+def upgrade(engine: Engine, *, revision: str = "head") -> None:
+    """Move the schema up to ``revision``."""
+    config = alembic_config()
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+
+
+def downgrade(engine: Engine, *, revision: str = "base") -> None:
+    """Move the schema down to ``revision``; tables made later lose their content."""
+    config = alembic_config()
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, revision)
+
+
+def is_current(engine: Engine) -> bool:
+    """Whether the schema is the newest one."""
+    newest = ScriptDirectory(MIGRATIONS_FOLDER).get_heads()
+    with engine.connect() as connection:
+        return set(MigrationContext.configure(connection).get_current_heads()) == set(newest)

@@ -1,0 +1,202 @@
+"""The tables, and nothing about what they are for: that is in ``app.services``.
+
+Documents are JSON of the domain values (``app.serialization``); a column stands beside a document only where
+something is looked up, ordered or counted by it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from sqlalchemy import (
+    JSON,
+    CheckConstraint,
+    DateTime,
+    Dialect,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from app.db.status import PlanStatus
+
+
+def _in_utc(moment: datetime | None) -> datetime | None:
+    if moment is None:
+        return None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """Moments with a time zone on both databases; SQLite alone would forget the zone."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        """The moment in UTC; one without a zone is taken as UTC."""
+        return _in_utc(value)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        """The moment in UTC, with its zone."""
+        return _in_utc(value)
+
+
+class Base(DeclarativeBase):
+    """Every table; constraints have names, so that migrations can find them."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map: ClassVar[dict[Any, Any]] = {
+        datetime: UtcDateTime,
+        dict[str, Any]: JSON(none_as_null=True),
+        float: Double,
+        str: String,
+    }
+
+
+class ClusterRow(Base):
+    """A cluster by name; its content is in its versions."""
+
+    __tablename__ = "clusters"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200), unique=True)
+    version: Mapped[int] = mapped_column(Integer)
+    """The newest version; counts up with every change of nodes or measurements."""
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime]
+
+
+class ClusterVersionRow(Base):
+    """What the nodes of a cluster were at one version; versions that only add measurements have none."""
+
+    __tablename__ = "cluster_versions"
+    __table_args__ = (UniqueConstraint("cluster_id", "version"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    cluster_id: Mapped[str] = mapped_column(ForeignKey("clusters.id", ondelete="CASCADE"))
+    version: Mapped[int]
+    document: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+
+
+class MeasurementRow(Base):
+    """One sample of a link; columns as in ``cluster_models.measurements.Sample``, SI units."""
+
+    __tablename__ = "measurements"
+    __table_args__ = (Index("ix_measurements_cluster_id_version", "cluster_id", "version"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    cluster_id: Mapped[str] = mapped_column(ForeignKey("clusters.id", ondelete="CASCADE"))
+    version: Mapped[int]
+    """The cluster version that the sample came with."""
+    source: Mapped[str] = mapped_column(String(253))
+    destination: Mapped[str] = mapped_column(String(253))
+    direction: Mapped[str] = mapped_column(String(20))
+    tool: Mapped[str] = mapped_column(String(100))
+    collective: Mapped[str] = mapped_column(String(40))
+    message_bytes: Mapped[float]
+    ranks_per_node: Mapped[int]
+    pairs_active: Mapped[int]
+    status: Mapped[str] = mapped_column(String(20))
+    bytes_per_s: Mapped[float | None]
+    latency_s: Mapped[float | None]
+    measured_at: Mapped[datetime | None]
+
+
+class SnapshotRow(Base):
+    """A cluster with its measurements, frozen; the id follows from the content."""
+
+    __tablename__ = "snapshots"
+    __table_args__ = (Index("ix_snapshots_cluster_id_created_at", "cluster_id", "created_at"),)
+
+    id: Mapped[str] = mapped_column(String(80), primary_key=True)
+    cluster_id: Mapped[str | None] = mapped_column(ForeignKey("clusters.id", ondelete="SET NULL"))
+    """Empty where the cluster came with the request, or is gone."""
+    cluster_name: Mapped[str] = mapped_column(String(200))
+    cluster_version: Mapped[int | None]
+    document: Mapped[dict[str, Any]] = mapped_column(deferred=True)
+    created_at: Mapped[datetime]
+
+
+class ModelRow(Base):
+    """A model that a user stored under a name."""
+
+    __tablename__ = "models"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200), unique=True)
+    document: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+
+
+class PlanRow(Base):
+    """A plan asked for: what was asked, how far it is, and what came out."""
+
+    __tablename__ = "plans"
+    __table_args__ = (
+        CheckConstraint(
+            "status IN ({})".format(", ".join(f"'{status}'" for status in PlanStatus)), name="status_known"
+        ),
+        Index("ix_plans_created_at_id", "created_at", "id"),
+        Index("ix_plans_status", "status"),
+    )
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    status: Mapped[str] = mapped_column(String(20), default=PlanStatus.QUEUED)
+    snapshot_id: Mapped[str] = mapped_column(ForeignKey("snapshots.id"))
+    cluster_name: Mapped[str] = mapped_column(String(200))
+    model_name: Mapped[str] = mapped_column(String(200))
+    problem: Mapped[dict[str, Any]] = mapped_column(deferred=True)
+    options: Mapped[dict[str, Any]]
+    progress: Mapped[dict[str, Any] | None]
+    result: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
+    error: Mapped[dict[str, Any] | None]
+    created_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+    attempts: Mapped[int] = mapped_column(default=0)
+    """How often a solve was started."""
+    rescues: Mapped[int] = mapped_column(default=0)
+    """How often the solve was taken over from a worker that vanished."""
+
+
+class IdempotencyKeyRow(Base):
+    """The plan that a request with this key made."""
+
+    __tablename__ = "idempotency_keys"
+
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    request_hash: Mapped[str] = mapped_column(String(64))
+    plan_id: Mapped[str] = mapped_column(ForeignKey("plans.id", ondelete="CASCADE"))
+    created_at: Mapped[datetime]
+
+
+class WorkerRow(Base):
+    """A process that runs solves, and its signs of life."""
+
+    __tablename__ = "workers"
+
+    executor_id: Mapped[str] = mapped_column(String(200), primary_key=True)
+    pid: Mapped[int]
+    pid_scope: Mapped[str] = mapped_column(String(200))
+    """Where the process number means something: this boot of this machine, this container."""
+    beats: Mapped[int] = mapped_column(default=0)
+    """Counts up; watchers notice that it stands still, so clocks need not agree."""
+    started_at: Mapped[datetime]
+    beat_at: Mapped[datetime]

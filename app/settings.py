@@ -1,0 +1,109 @@
+"""Everything an operator can set, each with a default that works on one machine.
+
+Values come from the environment (prefix ``MESHWRIGHT_``) or from a ``.env`` file beside the process.
+"""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+from platformdirs import user_data_path
+from pydantic import AfterValidator, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+MIB: Final = 1024**2
+
+
+class Role(StrEnum):
+    """What one process does."""
+
+    ALL = "all"
+    """Web pages, API and solves in one process, alone on its data folder."""
+    WEB = "web"
+    """API and pages only; workers elsewhere solve."""
+    WORKER = "worker"
+    """Solves only, one at a time."""
+
+
+def _with_driver(url: str) -> str:
+    """The database URL with psycopg named, as SQLAlchemy wants it for PostgreSQL."""
+    for prefix in ("postgres://", "postgresql://"):
+        if url.startswith(prefix):
+            return "postgresql+psycopg://" + url.removeprefix(prefix)
+    return url
+
+
+DatabaseUrl = Annotated[str, AfterValidator(_with_driver)]
+
+
+class Settings(BaseSettings):
+    """One set of values for web and workers."""
+
+    model_config = SettingsConfigDict(env_prefix="MESHWRIGHT_", env_file=".env", extra="ignore", frozen=True)
+
+    data_dir: Path = Field(
+        default_factory=lambda: user_data_path("meshwright"),
+        description="Folder of the embedded databases and of temporary files of running solves.",
+    )
+    database_url: DatabaseUrl = Field(
+        default="", description="Our tables; empty means an SQLite file in the data folder."
+    )
+    jobs_database_url: DatabaseUrl = Field(
+        default="",
+        description="Tables of the job engine; empty means beside ours (schema dbos, or another SQLite file).",
+    )
+    role: Role = Role.ALL
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65535)
+    solver_slots: int = Field(
+        default=1, ge=1, description="Solves at once in role all; a process in role worker runs one."
+    )
+    default_time_limit_s: float = Field(default=60.0, gt=0)
+    max_time_limit_s: float = Field(default=3600.0, gt=0)
+    overrun_s: float = Field(
+        default=15.0,
+        gt=0,
+        description="Seconds past its time limit after which a solve is killed; integer solvers can overrun.",
+    )
+    solve_memory_gib: float | None = Field(
+        default=None, gt=0, description="Address space that one solve may use; none means unlimited."
+    )
+    solve_command: tuple[str, ...] = Field(
+        default=(sys.executable, "-m", "app.jobs.solve_child"),
+        min_length=1,
+        description="Program that solves: problem on its standard input, progress and result on its output.",
+    )
+    max_body_bytes: int = Field(default=32 * MIB, ge=1024)
+    heartbeat_s: float = Field(default=3.0, gt=0, description="Pause between two signs of life of a worker.")
+    worker_lost_after_s: float = Field(
+        default=20.0, gt=0, description="Silence after which another worker takes over a worker's solves."
+    )
+    job_retention_days: float = Field(
+        default=30.0, gt=0, description="How long finished rows of the job engine are kept; plans stay."
+    )
+    metrics_port: int | None = Field(
+        default=None, ge=0, le=65535, description="Port of /metrics in role worker; none serves none."
+    )
+    log_json: bool = Field(default=False, description="One JSON object a line instead of text for people.")
+
+    @property
+    def resolved_database_url(self) -> str:
+        """Where our tables are."""
+        return self.database_url or f"sqlite:///{self.data_dir / 'meshwright.sqlite'}"
+
+    @property
+    def resolved_jobs_database_url(self) -> str:
+        """Where the job engine keeps its tables."""
+        if self.jobs_database_url:
+            return self.jobs_database_url
+        if self.database_url and not self.database_url.startswith("sqlite"):
+            return self.database_url
+        return f"sqlite:///{self.data_dir / 'jobs.sqlite'}"
+
+    @property
+    def uses_sqlite(self) -> bool:
+        """Whether our tables live in the embedded database."""
+        return self.resolved_database_url.startswith("sqlite")
