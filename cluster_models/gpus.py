@@ -24,7 +24,9 @@ class GpuKind:
     ``achievable_fraction`` is the share of that peak which large matrix products reach (measured where
     ``achievable_source`` says so, else estimated from GPUs of the same vendor).
     ``scale_up_bytes_per_s`` is the nominal one-direction bandwidth to the GPUs of the same NVLink (or XGMI,
-    PCIe) domain, ``scale_up_domain_gpus`` the usual size of that domain.
+    PCIe) domain, ``scale_up_domain_gpus`` the usual size of that domain.  ``memory_bytes`` is what the driver
+    reports as total, or the decimal data sheet figure where no report is published.  ``pcie_bytes_per_s`` is
+    the nominal one-direction rate of the card's PCIe x16 slot, which carries what leaves a bridged pair.
     """
 
     name: str
@@ -41,11 +43,16 @@ class GpuKind:
     source: str
     achievable_source: str
     verified: bool
+    pcie_bytes_per_s: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("memory_bytes", "memory_bytes_per_s", "scale_up_bytes_per_s", "power_watts"):
             if not getattr(self, name) > 0:
                 raise InvalidCluster(f"gpu_kinds.{self.name}.{name}", getattr(self, name), "must be positive")
+        if self.pcie_bytes_per_s is not None and not self.pcie_bytes_per_s > 0:
+            raise InvalidCluster(
+                f"gpu_kinds.{self.name}.pcie_bytes_per_s", self.pcie_bytes_per_s, "must be positive"
+            )
         if not 0 < self.achievable_fraction <= 1:
             raise InvalidCluster(
                 f"gpu_kinds.{self.name}.achievable_fraction", self.achievable_fraction, "must lie in (0, 1]"
