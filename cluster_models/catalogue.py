@@ -157,136 +157,13 @@ def _gpu_aliases() -> Mapping[str, str]:
 
 
 def _unknown(field: str, name: str, what: str, spellings: Mapping[str, str]) -> InvalidCluster:
+    """The error for ``name``; ``spellings`` maps plain spellings to catalogue names."""
     close = difflib.get_close_matches(_plain(name), spellings, n=6, cutoff=0.5)
     names = list(dict.fromkeys(spellings[match] for match in close))
     if names:
         return InvalidCluster(field, name, f"unknown {what}", f"close names: {', '.join(names)}")
     known = dict.fromkeys(spellings.values())
     return InvalidCluster(field, name, f"unknown {what}", f"known names: {', '.join(known)}")
-
-
-def gpu_kind(self) -> str:
-        """The GPU kind of the node; raises ``InvalidCluster`` where the name leaves a choice."""
-        if len(self.gpu_kinds) > 1:
-            raise InvalidCluster(
-                "nodes.node_kind",
-                self.name,
-                "is sold with several GPU kinds",
-                f"give gpu_kind as one of {', '.join(self.gpu_kinds)}",
-            )
-        return self.gpu_kinds[0]
-
-
-def _table(name: str) -> dict[str, Any]:
-    text = resources.files("cluster_models").joinpath("data", name).read_text(encoding="utf-8")
-    return tomllib.loads(text)
-
-
-def _peak_flops(entry: Mapping[str, Any]) -> dict[Precision, float]:
-    return {
-        precision: entry[key] * TFLOP for precision in Precision if (key := f"{precision}_tflops") in entry
-    }
-
-
-def _measured_fraction(entry: Mapping[str, Any]) -> float | None:
-    measured = entry.get("measured_bf16_tflops")
-    return None if measured is None else measured / entry["bf16_tflops"]
-
-
-def _vendor_medians(entries: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """Median measured share of peak per vendor; all vendors together stand under ``""``."""
-    fractions: dict[str, list[float]] = {"": []}
-    for entry in entries:
-        fraction = _measured_fraction(entry)
-        if fraction is not None:
-            fractions[""].append(fraction)
-            fractions.setdefault(entry["vendor"], []).append(fraction)
-    return {vendor: median(values) for vendor, values in fractions.items()}
-
-
-def _gpu_kind(name: str, entry: Mapping[str, Any], medians: Mapping[str, float]) -> GpuKind:
-    fraction = _measured_fraction(entry)
-    achievable_source = "measured: largest published BF16 matrix product over the dense peak"
-    if fraction is None:
-        vendor = entry["vendor"]
-        fraction = medians.get(vendor, medians[""])
-        achievable_source = f"estimated: median of the measured {vendor} kinds"
-    memory = entry["memory_mib"] * MIB if "memory_mib" in entry else entry["memory_gbytes"] * GBYTE
-    return GpuKind(
-        name=name,
-        vendor=entry["vendor"],
-        memory_bytes=float(memory),
-        memory_bytes_per_s=entry["memory_bandwidth_gbytes_per_s"] * GBYTE,
-        peak_flops=_peak_flops(entry),
-        achievable_fraction=fraction,
-        scale_up_link=entry["scale_up_link"],
-        scale_up_bytes_per_s=entry["scale_up_gbytes_per_s"] * GBYTE,
-        scale_up_domain_gpus=entry["scale_up_domain_gpus"],
-        power_watts=float(entry["power_watts"]),
-        price_usd_per_hour=entry.get("price_usd_per_hour"),
-        source=f"{entry['source']}; memory: {entry['memory_source']}",
-        achievable_source=achievable_source,
-        verified=entry["verified"],
-        pcie_bytes_per_s=PCIE_X16_BYTES_PER_S[entry["pcie_generation"]],
-    )
-
-
-@cache
-def gpu_kinds() -> Mapping[str, GpuKind]:
-    """All shipped GPU kinds by name."""
-    table = _table("gpu_kinds.toml")
-    medians = _vendor_medians(table.values())
-    return MappingProxyType({name: _gpu_kind(name, entry, medians) for name, entry in table.items()})
-
-
-@cache
-def node_kinds() -> Mapping[str, NodeKind]:
-    """All shipped node kinds by name."""
-    return MappingProxyType(
-        {
-            name: NodeKind(
-                name=name,
-                provider=entry["provider"],
-                gpu_kinds=tuple(entry["gpu_kinds"]),
-                gpu_count=entry["gpu_count"],
-                scale_up_domain_gpus=entry["scale_up_domain_gpus"],
-                nics=NicGroup(
-                    count=entry["nic_count"],
-                    bytes_per_s=entry["nic_rate_gbits_per_s"] * GBIT,
-                    fabric=entry["fabric"],
-                ),
-                price_usd_per_hour=entry.get("price_usd_per_hour"),
-                source=entry["source"],
-                verified=entry["verified"],
-                notes=entry.get("notes", ""),
-            )
-            for name, entry in _table("node_kinds.toml").items()
-        }
-    )
-
-
-def _plain(name: str) -> str:
-    """``name`` without what people write differently: case, blanks, dashes, underscores."""
-    return "".join(character for character in name.casefold() if character not in " -_")
-
-
-@cache
-def _gpu_aliases() -> Mapping[str, str]:
-    """Plain spelling of every name and alias -> catalogue name."""
-    aliases = {_plain(name): name for name in gpu_kinds()}
-    for name, entry in _table("gpu_kinds.toml").items():
-        for alias in entry["aliases"]:
-            aliases.setdefault(_plain(alias), name)
-    return MappingProxyType(aliases)
-
-
-def _unknown(field: str, name: str, what: str, known: Iterable[str]) -> InvalidCluster:
-    known = list(known)
-    by_plain = {_plain(candidate): candidate for candidate in known}
-    close = difflib.get_close_matches(_plain(name), by_plain, n=4, cutoff=0.5)
-    names = [by_plain[match] for match in close] or known
-    kind = "close names" if close else "known names"
-    return InvalidCluster(field, name, f"unknown {what}", f"{kind}: {', '.join(names)}")
 
 
 def gpu_kind(name: str, *, field: str = "gpu_kind") -> GpuKind:
