@@ -7,6 +7,9 @@ from typing import Final
 
 from cluster_models.errors import InvalidModel
 
+MOST_LAYERS: Final = 10_000
+"""Far beyond any model; keeps a slip of the pen from costing minutes."""
+
 _LEAST_VALUES: Final = (
     ("layers", 1),
     ("hidden", 1),
@@ -138,6 +141,8 @@ class Architecture:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise InvalidModel(f"model.{name}", value, f"must be at least {least}")
+        if self.layers > MOST_LAYERS:
+            raise InvalidModel("model.layers", self.layers, f"must be at most {MOST_LAYERS}")
         if self.heads % self.kv_heads:
             raise InvalidModel(
                 "model.kv_heads", self.kv_heads, f"must divide the {self.heads} attention heads"
