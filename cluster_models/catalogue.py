@@ -158,8 +158,10 @@ def _gpu_aliases() -> Mapping[str, str]:
 
 def _unknown(field: str, name: str, what: str, spellings: Mapping[str, str]) -> InvalidCluster:
     """The error for ``name``; ``spellings`` maps plain spellings to catalogue names."""
-    close = difflib.get_close_matches(_plain(name), spellings, n=6, cutoff=0.5)
-    names = list(dict.fromkeys(spellings[match] for match in close))
+    plain = _plain(name)
+    close = [spelling for spelling in spellings if plain and plain in spelling]
+    close += difflib.get_close_matches(plain, spellings, n=6, cutoff=0.5)
+    names = list(dict.fromkeys(spellings[match] for match in close))[:6]
     if names:
         return InvalidCluster(field, name, f"unknown {what}", f"close names: {', '.join(names)}")
     known = dict.fromkeys(spellings.values())
