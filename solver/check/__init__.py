@@ -1,0 +1,33 @@
+"""A second opinion on a plan, derived again from the problem alone.
+
+Nothing here imports the search or the cost model: a mistake there must not be able to hide itself.  Only the
+vocabulary (``cluster_models`` and ``solver.problem``) is shared; a test holds that line.
+"""
+
+from __future__ import annotations
+
+from cluster_models.plan import Plan
+from solver.check.certificate import certificate_violations
+from solver.check.configuration import configuration_violations, layer_violations
+from solver.check.experts import expert_violations
+from solver.check.figures import figure_violations
+from solver.check.memory import memory_violations
+from solver.check.placement import placement_violations
+from solver.check.timeline import timeline_violations
+from solver.problem import PlanningProblem
+
+__all__ = ["check_plan"]
+
+
+def check_plan(plan: Plan, problem: PlanningProblem) -> tuple[str, ...]:
+    """Every rule that ``plan`` breaks as an answer to ``problem``, one sentence each; empty when sound."""
+    return (
+        *configuration_violations(plan.configuration, problem),
+        *layer_violations(plan.configuration, problem),
+        *placement_violations(plan, problem),
+        *expert_violations(plan, problem),
+        *memory_violations(plan, problem),
+        *figure_violations(plan, problem),
+        *certificate_violations(plan, problem),
+        *timeline_violations(plan, problem),
+    )

@@ -1,0 +1,128 @@
+"""Legality of a configuration: what the framework, the model and the workload allow.
+
+The rules are Megatron-Core's own refusals (``megatron/core/transformer/transformer_config.py`` and
+``megatron/core/parallel_state.py``), restated as arithmetic on degrees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cluster_models.architecture import Architecture
+from cluster_models.plan import Configuration, RankOrder
+from cluster_models.workload import TrainingWorkload
+from solver.problem import PlanningProblem
+
+
+def configuration_violations(configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
+    """Rules on degrees, batch and limits that ``configuration`` breaks."""
+    yield from _model_rules(configuration, problem.architecture)
+    yield from _sequence_rules(configuration, problem.workload)
+    yield from _batch_rules(configuration, problem.workload)
+    yield from _order_rules(configuration)
+    yield from _limits(configuration, problem)
+
+
+def layer_violations(configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
+    """Whether ``stage_layers`` has one row a virtual stage, one column a pipeline rank, and every layer."""
+    degrees, rows = configuration.degrees, configuration.stage_layers
+    if len(rows) != degrees.virtual_pipeline:
+        yield f"stage_layers has {len(rows)} rows for virtual pipeline degree {degrees.virtual_pipeline}."
+    for index, row in enumerate(rows):
+        if len(row) != degrees.pipeline:
+            yield f"stage_layers row {index} has {len(row)} stages for pipeline degree {degrees.pipeline}."
+        if any(count < 0 for count in row):
+            yield f"stage_layers row {index} has a negative number of layers: {row}."
+    total = sum(map(sum, rows))
+    if total != problem.architecture.layers:
+        yield f"The stages hold {total} layers but the model has {problem.architecture.layers}."
+
+
+def _model_rules(configuration: Configuration, model: Architecture) -> Iterator[str]:
+    degrees = configuration.degrees
+    tensor, expert = degrees.tensor, degrees.expert
+    if model.heads % tensor:
+        yield f"Tensor degree {tensor} does not divide the {model.heads} attention heads."
+    # Key/value heads are replicated when there are fewer of them than tensor ranks.
+    if model.latent_attention is None and model.kv_heads % tensor and tensor % model.kv_heads:
+        yield f"Tensor degree {tensor} is neither a multiple nor a divisor of {model.kv_heads} kv heads."
+    if model.experts is None:
+        if expert > 1:
+            yield f"Expert degree {expert} is set but the model {model.name} has no experts."
+        return
+    if model.experts.count % expert:
+        yield f"Expert degree {expert} does not divide the {model.experts.count} experts."
+    fold = tensor * degrees.context * degrees.data
+    if fold % expert:
+        yield f"Expert degree {expert} does not divide tensor x context x data = {fold}."
+
+
+def _sequence_rules(configuration: Configuration, workload: TrainingWorkload) -> Iterator[str]:
+    degrees, length = configuration.degrees, workload.sequence_length
+    # Context ranks hold a chunk of the head and one of the tail of the sequence to even out causal attention.
+    if degrees.context > 1 and length % (2 * degrees.context):
+        yield f"Sequence length {length} is not divisible by 2 x context degree {degrees.context}."
+    if length % (degrees.tensor * degrees.context):
+        yield (
+            f"Sequence length {length} is not divisible by tensor {degrees.tensor} x context "
+            f"{degrees.context}, which sequence parallelism needs."
+        )
+
+
+def _batch_rules(configuration: Configuration, workload: TrainingWorkload) -> Iterator[str]:
+    degrees, micro_batch = configuration.degrees, configuration.micro_batch
+    if micro_batch < 1:
+        yield f"The micro-batch is {micro_batch} sequences but must be at least 1."
+        return
+    if workload.global_batch % (micro_batch * degrees.data):
+        yield (
+            f"Global batch {workload.global_batch} is not divisible by micro-batch {micro_batch} x data "
+            f"degree {degrees.data}."
+        )
+    if degrees.virtual_pipeline == 1:
+        return
+    if degrees.pipeline == 1:
+        yield f"Virtual pipeline degree {degrees.virtual_pipeline} needs a pipeline degree above 1."
+    micro_batches = configuration.micro_batches(workload.global_batch)
+    if micro_batches % degrees.pipeline:
+        yield (
+            f"Interleaving needs micro-batches divisible by the pipeline degree, but {micro_batches} is not "
+            f"by {degrees.pipeline}."
+        )
+
+
+def _order_rules(configuration: Configuration) -> Iterator[str]:
+    """Experts cannot reach over data ranks when pipeline ranks lie between them.
+
+    Megatron-Core demands equal data degrees of attention and experts unless the order ends with pipeline.
+    """
+    degrees = configuration.degrees
+    if configuration.rank_order is RankOrder.DATA_BEFORE_PIPELINE or degrees.pipeline == 1:
+        return
+    inner = degrees.tensor * degrees.context
+    if degrees.expert > 1 and degrees.expert != inner:
+        yield (
+            f"Rank order {configuration.rank_order} needs expert degree = tensor x context = {inner}, "
+            f"got {degrees.expert}."
+        )
+
+
+def _limits(configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
+    workload, degrees = problem.workload, configuration.degrees
+    for name in sorted(set(workload.pinned) | set(workload.forbidden)):
+        value = configuration.micro_batch if name == "micro_batch" else getattr(degrees, name)
+        pinned = workload.pinned.get(name, value)
+        if value != pinned:
+            yield f"Degree {name} is {value} but the workload pins it to {pinned}."
+        if value in workload.forbidden.get(name, ()):
+            yield f"Degree {name} is {value}, which the workload forbids."
+    if workload.max_gpus is not None and degrees.gpus > workload.max_gpus:
+        yield f"The degrees take {degrees.gpus} GPUs but the workload allows {workload.max_gpus}."
+    if configuration.recompute not in workload.recompute:
+        yield f"Recomputation '{configuration.recompute}' is not among {_listed(workload.recompute)}."
+    if configuration.sharding not in workload.sharding:
+        yield f"Sharding '{configuration.sharding}' is not among {_listed(workload.sharding)}."
+
+
+def _listed(choices: tuple[str, ...]) -> str:
+    return ", ".join(str(choice) for choice in choices)

@@ -1,0 +1,123 @@
+"""Whether the plan's times, rates and names follow from one another and from the problem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import fields
+
+from cluster_models.architecture import Architecture
+from cluster_models.plan import Plan
+from solver.problem import PlanningProblem
+
+SUM_TOLERANCE = 1e-6
+FLOP_TOLERANCE = 0.02
+
+
+def figure_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
+    """Rules on names, step time, throughput and model FLOP/s that ``plan`` breaks."""
+    yield from _name_rules(plan, problem)
+    yield from _time_rules(plan)
+    yield from _stage_rules(plan)
+    if plan.time.step_s > 0:
+        yield from _throughput_rules(plan, problem)
+        yield from _flop_rules(plan, problem)
+
+
+def _name_rules(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
+    provenance, snapshot = plan.provenance, problem.snapshot
+    if provenance.snapshot_id != snapshot.id:
+        yield f"The plan names snapshot {provenance.snapshot_id} but was asked for {snapshot.id}."
+    if provenance.cluster_name != snapshot.cluster.name:
+        yield f"The plan names cluster {provenance.cluster_name} but was asked for {snapshot.cluster.name}."
+    if plan.model != problem.architecture.name:
+        yield f"The plan names model {plan.model} but was asked for {problem.architecture.name}."
+
+
+def _time_rules(plan: Plan) -> Iterator[str]:
+    step = plan.time.step_s
+    if not (math.isfinite(step) and step > 0):
+        yield f"The step takes {step} s, which is no duration."
+        return
+    parts = {part.name: getattr(plan.time, part.name) for part in fields(plan.time) if part.name != "step_s"}
+    for name, seconds in parts.items():
+        if not (math.isfinite(seconds) and seconds >= -SUM_TOLERANCE * step):
+            yield f"Time part {name} is {seconds} s."
+    total = sum(parts.values())
+    if not math.isclose(total, step, rel_tol=SUM_TOLERANCE):
+        yield f"The time parts add up to {total:.9g} s but the step takes {step:.9g} s."
+
+
+def _stage_rules(plan: Plan) -> Iterator[str]:
+    pipeline = plan.configuration.degrees.pipeline
+    stages = [stage.stage for stage in plan.stages]
+    if stages != list(range(pipeline)):
+        yield f"Stage times are given for stages {stages} at pipeline degree {pipeline}."
+    for stage in plan.stages:
+        times = (stage.forward_s, stage.backward_s, stage.data_parallel_s)
+        if not all(math.isfinite(seconds) and seconds >= 0 for seconds in times):
+            yield f"Stage {stage.stage} has times {times} s."
+
+
+def _throughput_rules(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
+    expected = problem.workload.tokens_per_step / plan.time.step_s
+    if not math.isclose(plan.tokens_per_s, expected, rel_tol=SUM_TOLERANCE):
+        yield f"The plan states {plan.tokens_per_s:.6g} tokens/s but its step time makes {expected:.6g}."
+    expected /= plan.configuration.degrees.gpus
+    if not math.isclose(plan.tokens_per_s_per_gpu, expected, rel_tol=SUM_TOLERANCE):
+        yield (
+            f"The plan states {plan.tokens_per_s_per_gpu:.6g} tokens/s per GPU but its step time and "
+            f"{plan.configuration.degrees.gpus} GPUs make {expected:.6g}."
+        )
+
+
+def _flop_rules(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
+    workload = problem.workload
+    low, high = model_flops_per_token(problem.architecture, workload.sequence_length)
+    tokens = workload.tokens_per_step / plan.time.step_s / plan.configuration.degrees.gpus
+    stated = plan.model_flops_per_s_per_gpu
+    if not low * tokens * (1 - FLOP_TOLERANCE) <= stated <= high * tokens * (1 + FLOP_TOLERANCE):
+        yield (
+            f"The plan states {stated:.6g} model FLOP/s per GPU but the model's shape allows "
+            f"{low * tokens:.6g} to {high * tokens:.6g}."
+        )
+    cluster = problem.snapshot.cluster
+    kinds = [cluster.gpu_kinds[node.gpu_kind] for node in cluster.nodes if node.name in plan.placement.hosts]
+    peaks = [kind.peak_flops[workload.precision] for kind in kinds if workload.precision in kind.peak_flops]
+    if len(peaks) < len(kinds):
+        yield f"A GPU kind of the plan has no {workload.precision} arithmetic."
+    if not peaks:
+        return
+    lowest, highest = stated / max(peaks), stated / min(peaks)
+    if not lowest * (1 - SUM_TOLERANCE) <= plan.mfu <= highest * (1 + SUM_TOLERANCE):
+        yield f"The plan states an MFU of {plan.mfu:.6g} but FLOP/s over peak is {highest:.6g}."
+
+
+def model_flops_per_token(model: Architecture, sequence_length: int) -> tuple[float, float]:
+    """Least and most model FLOPs of one token, forward and backward, as the field counts them.
+
+    Three times two FLOPs per parameter that a matrix product uses, plus attention scores and values (PaLM,
+    arXiv 2204.02311, appendix B).  Counts differ on whether the causal mask and a window halve attention
+    (low end: yes) and whether embedding and norms count as parameters (high end: yes).
+    """
+    table = model.hidden * model.vocabulary
+    used = model.active_parameters() + (table if model.tied_embeddings else 0)
+    matrices = table + _active_matrix_parameters(model)
+    span = min(sequence_length, model.sliding_window or sequence_length)
+    if (mla := model.latent_attention) is None:
+        width = 2 * model.heads * model.head_size
+    else:
+        width = model.heads * (mla.nope_head_size + mla.rope_head_size + mla.value_head_size)
+    attention = 6 * model.layers * width
+    return 6.0 * matrices + attention * span / 2, 6.0 * used + attention * sequence_length
+
+
+def _active_matrix_parameters(model: Architecture) -> int:
+    """Weights of all layers that one token meets in matrix products, the head left out."""
+    total = model.layers * model.attention_matrix_parameters()
+    per_width = model.mlp_matrices * model.hidden
+    total += (model.layers - model.sparse_layers) * per_width * model.mlp_hidden
+    if (experts := model.experts) is not None:
+        width = experts.active * experts.hidden + experts.shared_hidden
+        total += model.sparse_layers * (per_width * width + model.hidden * experts.count)
+    return total

@@ -1,0 +1,154 @@
+"""Whether the memory account is complete, plausible and within each GPU's limit.
+
+Weights are derived again from parameter counts.  Where Megatron-Core repeats a matrix on every tensor rank
+(latent down-projections, router, norms, position table, key/value heads that are fewer than ranks) the exact
+amount depends on its version, so a stage's weights must lie between "all shared out" and "all of those
+repeated".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Final
+
+from cluster_models.architecture import Architecture
+from cluster_models.gpus import Precision
+from cluster_models.plan import Configuration, Plan, StageMemory
+from cluster_models.workload import Sharding
+from solver.problem import PlanningProblem
+
+WEIGHT_TOLERANCE: Final = 0.02
+"""Room for padding the vocabulary to a multiple of 128 x tensor degree, as Megatron does."""
+LIMIT_TOLERANCE: Final = 1e-6
+WEIGHT_BYTES: Final = {Precision.BF16: (2, 2), Precision.FP16: (2, 2), Precision.FP8: (1, 4)}
+"""Bytes of one weight.  FP8 training keeps one byte, or two, or two and an 8-bit copy with its transpose."""
+Interval = tuple[float, float]
+
+
+def memory_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
+    """Rules that the memory account of the stages breaks."""
+    pipeline = plan.configuration.degrees.pipeline
+    stages = [memory.stage for memory in plan.memory]
+    if stages != list(range(pipeline)):
+        yield f"The memory account lists stages {stages} for pipeline degree {pipeline}."
+    for memory in plan.memory:
+        yield from _part_rules(memory)
+        yield from _limit_rules(memory, plan, problem)
+    if _layers_are_complete(plan.configuration, problem.architecture):
+        for memory in plan.memory:
+            if 0 <= memory.stage < pipeline:
+                yield from _weight_rules(memory, plan.configuration, problem)
+
+
+def _part_rules(memory: StageMemory) -> Iterator[str]:
+    total = 0.0
+    for part in fields(memory):
+        if part.name in ("stage", "limit_bytes"):
+            continue
+        size = getattr(memory, part.name)
+        total += size
+        if not (math.isfinite(size) and size >= 0):
+            yield f"Stage {memory.stage} has {part.name} = {size}, which is no amount of memory."
+    if not math.isclose(total, memory.total_bytes, rel_tol=1e-9, abs_tol=1.0):
+        yield f"The parts of stage {memory.stage} add up to {total:.0f} bytes, not {memory.total_bytes:.0f}."
+    if not total <= memory.limit_bytes * (1 + LIMIT_TOLERANCE):
+        yield f"Stage {memory.stage} needs {total:.0f} bytes but its limit is {memory.limit_bytes:.0f}."
+
+
+def _limit_rules(memory: StageMemory, plan: Plan, problem: PlanningProblem) -> Iterator[str]:
+    """The limit is that of the smallest GPU of the stage, or of the smallest one of the cluster at worst."""
+    cluster = problem.snapshot.cluster
+    sizes = {node.name: cluster.gpu_kinds[node.gpu_kind].memory_bytes for node in cluster.nodes}
+    share = 1 - problem.workload.memory_headroom
+    here = [sizes[p.node] for p in plan.placement.ranks if p.pipeline == memory.stage and p.node in sizes]
+    if not here:
+        return
+    low, high = min(sizes.values()) * share, min(here) * share
+    if not low * (1 - LIMIT_TOLERANCE) <= memory.limit_bytes <= high * (1 + LIMIT_TOLERANCE):
+        yield (
+            f"Stage {memory.stage} has a limit of {memory.limit_bytes:.0f} bytes but its GPUs leave "
+            f"{high:.0f} after {problem.workload.memory_headroom:.1%} head-room."
+        )
+
+
+def _layers_are_complete(configuration: Configuration, model: Architecture) -> bool:
+    rows, degrees = configuration.stage_layers, configuration.degrees
+    shape_is_right = len(rows) == degrees.virtual_pipeline and all(len(r) == degrees.pipeline for r in rows)
+    return shape_is_right and sum(map(sum, rows)) == model.layers and min(map(min, rows)) >= 0
+
+
+def _weight_rules(memory: StageMemory, configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
+    low, high = _stage_parameters(memory.stage, configuration, problem.architecture)
+    least, most = WEIGHT_BYTES[problem.workload.precision]
+    low, high = low * least, high * most
+    if not low * (1 - WEIGHT_TOLERANCE) <= memory.weights_bytes <= high * (1 + WEIGHT_TOLERANCE):
+        yield (
+            f"Stage {memory.stage} states {memory.weights_bytes:.0f} bytes of weights but its parameters "
+            f"take {low:.0f} to {high:.0f}."
+        )
+
+
+def _stage_parameters(stage: int, configuration: Configuration, model: Architecture) -> Interval:
+    """Least and most parameters that one GPU of ``stage`` keeps in its weights."""
+    degrees = configuration.degrees
+    chunks: list[int] = []
+    first = 0
+    for row in configuration.stage_layers:
+        for column, count in enumerate(row):
+            if column == stage:
+                chunks += range(first, first + count)
+            first += count
+    shared = [_common_parameters(model, layer, degrees.tensor) for layer in chunks]
+    shared += _end_parameters(model, stage, configuration)
+    routed = sum(model.is_sparse_layer(layer) for layer in chunks) * _routed_parameters(model, degrees.expert)
+    low, high = sum(part[0] for part in shared), sum(part[1] for part in shared)
+    if configuration.sharding is not Sharding.PARAMETERS:
+        return low + routed, high + routed
+    # Two gathered layers may be counted as weights: the one in use and the one on its way.
+    gathered = 2 * max((_layer_parameters(model, layer, configuration) for layer in chunks), default=0.0)
+    group = degrees.data * degrees.context
+    expert_group = max(degrees.tensor * group // degrees.expert, 1)
+    return low / group + routed / expert_group, high / group + routed / expert_group + gathered
+
+
+def _common_parameters(model: Architecture, layer: int, tensor: int) -> Interval:
+    """Attention and MLP of one layer without its routed experts."""
+    matrices = model.attention_matrix_parameters()
+    repeated = model.attention_parameters() - matrices + model.norm_parameters()
+    if (mla := model.latent_attention) is not None:
+        repeated += model.hidden * (mla.query_rank + mla.key_value_rank + mla.rope_head_size)
+    elif model.kv_heads < tensor:
+        repeated += 2 * model.hidden * model.head_size * model.kv_heads
+    mlp = model.dense_mlp_parameters()
+    if model.is_sparse_layer(layer) and model.experts is not None:
+        mlp = model.sparse_common_parameters()
+        repeated += (model.hidden + 1) * (model.experts.count + 1)
+    total = float(model.attention_parameters() + mlp)
+    return total / tensor, min(total, total / tensor + repeated)
+
+
+def _end_parameters(model: Architecture, stage: int, configuration: Configuration) -> list[Interval]:
+    """Embedding on the first stage and head on the last; tied ones are one matrix when they meet."""
+    tensor, pipeline = configuration.degrees.tensor, configuration.degrees.pipeline
+    table, positions = float(model.hidden * model.vocabulary), float(model.hidden * model.learned_positions)
+    ends: list[Interval] = []
+    if stage == 0:
+        ends.append(((table + positions) / tensor, table / tensor + positions))
+    if stage == pipeline - 1:
+        head = 0.0 if model.tied_embeddings and pipeline == 1 else table
+        norm = model.norm_vectors * model.hidden
+        ends.append(((head + norm) / tensor, head / tensor + norm))
+    return ends
+
+
+def _routed_parameters(model: Architecture, expert: int) -> float:
+    """Routed experts that one GPU holds of a sparse layer; experts are not split over tensor ranks."""
+    return model.experts.count / expert * model.expert_parameters() if model.experts else 0.0
+
+
+def _layer_parameters(model: Architecture, layer: int, configuration: Configuration) -> float:
+    degrees = configuration.degrees
+    routed = _routed_parameters(model, degrees.expert) if model.is_sparse_layer(layer) else 0.0
+    return _common_parameters(model, layer, degrees.tensor)[1] + routed

@@ -1,0 +1,334 @@
+"""A plan written by hand passes the checker, and every way to spoil it is reported."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import fields, replace
+
+import grimp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster_models.architecture import Experts
+from cluster_models.gpus import Precision
+from cluster_models.plan import Degrees, Plan, RankOrder, StageMemory, TimeBreakdown, TimelineEvent
+from cluster_models.topology import NodeState
+from cluster_models.workload import Objective, Recompute, Sharding
+from solver.check import check_plan
+from solver.problem import PlanningProblem
+from tests.solver.hand_made import hand_made_plan, hand_made_problem
+
+PLAN, PROBLEM = hand_made_plan(), hand_made_problem()
+Spoil = Callable[[Plan], Plan]
+
+
+def test_a_correct_plan_passes() -> None:
+    """The hand-made plan breaks no rule."""
+    assert check_plan(PLAN, PROBLEM) == ()
+
+
+def test_the_checker_shares_no_code_with_what_it_checks() -> None:
+    """``solver.check`` reaches nothing of ours but the domain and the problem's vocabulary."""
+    graph = grimp.build_graph("solver", "cluster_models", include_external_packages=True)
+    own = {"solver.check"} | graph.find_descendants("solver.check")
+    reached = {name for module in own for name in graph.find_modules_directly_imported_by(module)} - own
+    allowed = {"solver.problem", "numpy"}
+    library = {"__future__", "collections", "dataclasses", "itertools", "math", "typing"}
+    assert {name for name in reached if not name.startswith("cluster_models")} <= allowed | library
+
+
+def _degrees(**changes: int) -> Spoil:
+    return lambda plan: _configuration(degrees=replace(plan.configuration.degrees, **changes))(plan)
+
+
+def _configuration(**changes: object) -> Spoil:
+    return lambda plan: replace(plan, configuration=replace(plan.configuration, **changes))  # type: ignore[arg-type]
+
+
+def _placement(**changes: object) -> Spoil:
+    return lambda plan: replace(plan, placement=replace(plan.placement, **changes))  # type: ignore[arg-type]
+
+
+def _rank(index: int, **changes: object) -> Spoil:
+    def spoil(plan: Plan) -> Plan:
+        ranks = list(plan.placement.ranks)
+        ranks[index] = replace(ranks[index], **changes)  # type: ignore[arg-type]
+        return _placement(ranks=tuple(ranks))(plan)
+
+    return spoil
+
+
+def _memory(index: int, **changes: object) -> Spoil:
+    def spoil(plan: Plan) -> Plan:
+        stages = list(plan.memory)
+        stages[index] = replace(stages[index], **changes)  # type: ignore[arg-type]
+        return replace(plan, memory=tuple(stages))
+
+    return spoil
+
+
+def _certificate(**changes: object) -> Spoil:
+    return lambda plan: replace(plan, certificate=replace(plan.certificate, **changes))  # type: ignore[arg-type]
+
+
+def _event(name: str, track: int, **changes: object) -> Spoil:
+    def spoil(plan: Plan) -> Plan:
+        def edit(event: TimelineEvent) -> TimelineEvent:
+            hit = event.name == name and event.track == track and event.replica == 0
+            return replace(event, **changes) if hit else event  # type: ignore[arg-type]
+
+        return replace(plan, timeline=tuple(map(edit, plan.timeline)))
+
+    return spoil
+
+
+def _alternative(**changes: object) -> Spoil:
+    return lambda plan: replace(plan, alternatives=(replace(plan.alternatives[0], **changes),))  # type: ignore[arg-type]
+
+
+SPOILED: dict[str, tuple[Spoil, str]] = {
+    "too few ranks": (lambda plan: _placement(ranks=plan.placement.ranks[:-1])(plan), "Rank 7 appears 0"),
+    "a rank twice": (_rank(1, rank=0), "Rank 0 appears 2 times"),
+    "a rank too many": (_rank(7, rank=8), "Rank 8 appears 1 times"),
+    "unknown node": (_rank(0, node="nowhere"), "not a node of the cluster"),
+    "unknown host": (_placement(hosts=("nowhere", "b")), "Host nowhere is not a node"),
+    "host twice": (_placement(hosts=("a", "a")), "Host a is listed 2 times"),
+    "failed host": (_placement(hosts=("a", "broken")), "is in state failed"),
+    "avoided host": (_placement(hosts=("a", "avoided")), "although the workload avoids it"),
+    "missing host": (_placement(hosts=("a",)), "1 hosts with 4 GPUs each"),
+    "hosts swapped": (_placement(hosts=("b", "a")), "the host list puts it on b"),
+    "GPU that is not there": (_rank(3, gpu=4), "GPU 4 of a, which has 4"),
+    "GPU twice": (_rank(3, gpu=2), "GPU 2 of a carries 2 ranks"),
+    "wrong coordinates": (_rank(5, tensor=0), "Rank 5 is said to be"),
+    "other rank order": (
+        _configuration(rank_order=RankOrder.PIPELINE_BEFORE_DATA),
+        "order tp-cp-ep-pp-dp makes it",
+    ),
+    "unused host": (lambda plan: replace(plan, unused_nodes=("a", "spare")), "Node a is called unused"),
+    "forgotten node": (lambda plan: replace(plan, unused_nodes=()), "Node spare is usable"),
+    "invented node": (lambda plan: replace(plan, unused_nodes=("spare", "x")), "x is called unused"),
+    "tensor and heads": (_degrees(tensor=3), "does not divide the 4 attention heads"),
+    "tensor and kv heads": (_degrees(tensor=3), "nor a divisor of 2 kv heads"),
+    "experts of a dense model": (_degrees(expert=2), "has no experts"),
+    "data degree and batch": (_degrees(data=3), "Global batch 8 is not divisible"),
+    "context degree and sequence": (_degrees(context=3), "not divisible by 2 x context degree 3"),
+    "tensor degree and sequence": (_degrees(tensor=64), "which sequence parallelism needs"),
+    "interleaving and micro-batches": (_degrees(virtual_pipeline=2, data=4), "Interleaving needs"),
+    "interleaving without pipeline": (_degrees(virtual_pipeline=2, pipeline=1), "pipeline degree above 1"),
+    "pinned degree": (_degrees(tensor=1), "pins it to 2"),
+    "forbidden degree": (_degrees(context=4), "which the workload forbids"),
+    "too many GPUs": (_degrees(data=4), "the workload allows 8"),
+    "micro-batch": (_configuration(micro_batch=3), "micro-batch 3"),
+    "no micro-batch": (_configuration(micro_batch=0), "must be at least 1"),
+    "recomputation": (_configuration(recompute=Recompute.FULL), "Recomputation 'full' is not among"),
+    "sharding": (_configuration(sharding=Sharding.PARAMETERS), "Sharding 'parameters' is not among"),
+    "layers lost": (_configuration(stage_layers=((2, 1),)), "hold 3 layers but the model has 4"),
+    "stage lost": (_configuration(stage_layers=((4,),)), "has 1 stages"),
+    "virtual stage too many": (_configuration(stage_layers=((1, 1), (1, 1))), "has 2 rows"),
+    "negative layers": (_configuration(stage_layers=((5, -1),)), "negative number of layers"),
+    "expert map of a dense model": (lambda plan: replace(plan, expert_map=((0,),)), "has no experts"),
+    "memory stage lost": (lambda plan: replace(plan, memory=plan.memory[:1]), "lists stages [0]"),
+    "over the limit": (_memory(0, activations_bytes=2e6), "but its limit is"),
+    "negative part": (_memory(1, gradients_bytes=-1.0), "no amount of memory"),
+    "undefined part": (_memory(1, optimizer_bytes=math.nan), "no amount of memory"),
+    "generous limit": (_memory(0, limit_bytes=1e6), "after 10.0% head-room"),
+    "weights too small": (_memory(0, weights_bytes=2 * 45312 * 0.97), "but its parameters take"),
+    "weights too large": (_memory(1, weights_bytes=2 * 45376 * 1.03), "but its parameters take"),
+    "step without duration": (
+        lambda plan: replace(plan, time=replace(plan.time, step_s=0.0)),
+        "which is no duration",
+    ),
+    "stage time lost": (lambda plan: replace(plan, stages=plan.stages[1:]), "Stage times are given"),
+    "negative stage time": (
+        lambda plan: replace(plan, stages=(replace(plan.stages[0], forward_s=-1.0), plan.stages[1])),
+        "Stage 0 has times",
+    ),
+    "throughput": (lambda plan: replace(plan, tokens_per_s=26.0), "26 tokens/s but"),
+    "throughput per GPU": (lambda plan: replace(plan, tokens_per_s_per_gpu=25.6), "per GPU"),
+    "model FLOP/s": (lambda plan: replace(plan, model_flops_per_s_per_gpu=4.5e6), "the model's shape allows"),
+    "MFU": (lambda plan: replace(plan, mfu=0.5), "an MFU of 0.5"),
+    "model": (lambda plan: replace(plan, model="other"), "names model other"),
+    "snapshot": (
+        lambda plan: replace(plan, provenance=replace(plan.provenance, snapshot_id="old")),
+        "names snapshot old",
+    ),
+    "cluster": (
+        lambda plan: replace(plan, provenance=replace(plan.provenance, cluster_name="other")),
+        "names cluster other",
+    ),
+    "objective": (_certificate(objective=11.0), "certificate states objective 11"),
+    "bound above objective": (_certificate(bound=10.1), "does not lie between"),
+    "negative bound": (_certificate(bound=-1.0), "does not lie between"),
+    "negative gap": (_certificate(gap=-0.1), "is negative"),
+    "gap too small": (_certificate(gap=0.001), "objective and bound make 0.05"),
+    "candidates that were not there": (_certificate(candidates_placed=60), "more than the 100"),
+    "negative counts": (_certificate(candidates_pruned=-1), "negative counts"),
+    "better alternative": (_alternative(step_s=9.0), "beats the plan's"),
+    "illegal alternative": (
+        lambda plan: _alternative(configuration=replace(plan.configuration, micro_batch=3))(plan),
+        "Alternative 1 is not legal",
+    ),
+    "no timeline": (lambda plan: replace(plan, timeline=()), "no timeline"),
+    "event before the step": (_event("F0", 0, start_s=-1.0), "runs from -1"),
+    "event after the step": (_event("optimizer", 0, duration_s=2.0), "to 11 s in a step of 10 s"),
+    "events overlap": (_event("B0", 1, duration_s=2.5), "starts at 4 s while"),
+    "forward before its input": (_event("F0", 1, start_s=0.5), "F0 on stage 1 starts at 0.5 s before F0"),
+    "backward before its gradient": (_event("B0", 0, start_s=3.0), "before B0 on stage 1"),
+    "backward before its forward": (_event("B0", 1, start_s=0.0, duration_s=0.1), "before F0 on stage 1"),
+    "event lost": (_event("F1", 0, category="transfer"), "runs 1 forwards and 2 backwards"),
+    "stage without events": (
+        lambda plan: replace(plan, timeline=tuple(e for e in plan.timeline if e.track == 0)),
+        "Replica 0 has stages [0]",
+    ),
+    "replica that is not there": (_event("F0", 0, replica=2), "replica 2 at data degree 2"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILED)
+def test_every_spoiled_field_is_reported(name: str) -> None:
+    """The sentence names the broken rule; nothing crashes on nonsense."""
+    spoil, sentence = SPOILED[name]
+    found = check_plan(spoil(PLAN), PROBLEM)
+    assert any(sentence in line for line in found), found
+    assert all(line.endswith(".") and "\n" not in line for line in found)
+
+
+@given(st.permutations(range(8)))
+def test_any_other_seating_of_the_ranks_is_reported(seats: list[int]) -> None:
+    """Giving ranks each other's seats passes only when all of them keep their node."""
+    ranks = PLAN.placement.ranks
+    moved = tuple(
+        replace(place, node=ranks[seat].node, gpu=ranks[seat].gpu) for place, seat in zip(ranks, seats, strict=True)
+    )
+    sound = check_plan(_placement(ranks=moved)(PLAN), PROBLEM) == ()
+    assert sound == all(a.node == b.node for a, b in zip(moved, ranks, strict=True))
+
+
+@given(
+    st.sampled_from([part.name for part in fields(TimeBreakdown)]),
+    st.floats(1e-4, 10).map(lambda change: round(change, 6)),
+    st.sampled_from([-1, 1]),
+)
+def test_any_change_of_one_time_is_reported(name: str, change: float, sign: int) -> None:
+    """The parts and the whole hold each other: none can move alone."""
+    time = replace(PLAN.time, **{name: getattr(PLAN.time, name) + sign * change})
+    assert check_plan(replace(PLAN, time=time), PROBLEM)
+
+
+@given(
+    st.sampled_from([part.name for part in fields(StageMemory) if part.name.endswith("_bytes")]),
+    st.integers(0, 1),
+)
+def test_memory_beyond_the_limit_is_reported_whatever_part_grew(name: str, stage: int) -> None:
+    """One more GPU's worth of any part, or of the limit, is noticed."""
+    grown = _memory(stage, **{name: getattr(PLAN.memory[stage], name) + 1e6})
+    assert check_plan(grown(PLAN), PROBLEM)
+
+
+def _sparse_case() -> tuple[Plan, PlanningProblem]:
+    """The same plan for a model whose four layers have four experts each, two of them per expert rank."""
+    experts = Experts(count=4, active=2, hidden=64)
+    model = replace(PROBLEM.architecture, experts=experts)
+    routed = 2 * (2 * 3 * 64 * 64)  # two layers, two experts of three matrices
+    memory = tuple(
+        replace(
+            stage,
+            weights_bytes=stage.weights_bytes - 2 * 2 * 24576 / 2 + 2 * 2 * 64 * 4 + 2 * routed,
+        )
+        for stage in PLAN.memory
+    )
+    flops = PLAN.model_flops_per_s_per_gpu + 3.2 * 6 * 4 * 64 * 4  # the router; experts replace the MLP
+    plan = replace(
+        _degrees(expert=2)(PLAN),
+        memory=memory,
+        expert_map=((0, 1), (2, 3)),
+        model_flops_per_s_per_gpu=flops,
+        mfu=flops / 1e9,
+        alternatives=(),
+    )
+    return plan, replace(PROBLEM, architecture=model)
+
+
+def test_a_correct_sparse_plan_passes() -> None:
+    """Experts are divided by the expert degree alone, everything else by the tensor degree."""
+    assert check_plan(*_sparse_case()) == ()
+
+
+@pytest.mark.parametrize(
+    ("expert_map", "sentence"),
+    [
+        (((0, 1), (2, 2)), "holds an expert twice"),
+        (((0, 1), (1, 2)), "1 of 4 experts have no rank, the first is 3"),
+        (((0, 1), (2, 3, 0)), "between 2 and 3 experts"),
+        (((0, 1, 2, 3),), "has 1 rows for expert degree 2"),
+        (((0, 1), (2, 3), (4, 5)), "names experts [4, 5]"),
+    ],
+)
+def test_a_wrong_expert_map_is_reported(expert_map: tuple[tuple[int, ...], ...], sentence: str) -> None:
+    """Every expert has a rank, ranks have equal slots, and no expert is invented."""
+    plan, problem = _sparse_case()
+    found = check_plan(replace(plan, expert_map=expert_map), problem)
+    assert any(sentence in line for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("expert", "order", "sentence"),
+    [
+        (3, RankOrder.DATA_BEFORE_PIPELINE, "does not divide the 4 experts"),
+        (3, RankOrder.DATA_BEFORE_PIPELINE, "does not divide tensor x context x data = 4"),
+        (4, RankOrder.PIPELINE_BEFORE_DATA, "needs expert degree = tensor x context = 2"),
+    ],
+)
+def test_an_illegal_expert_degree_is_reported(expert: int, order: RankOrder, sentence: str) -> None:
+    """Experts divide, fold over one stage, and never reach over data ranks that pipeline ranks separate."""
+    plan, problem = _sparse_case()
+    found = check_plan(_configuration(rank_order=order)(_degrees(expert=expert)(plan)), problem)
+    assert any(sentence in line for line in found), found
+
+
+def test_repeated_kv_heads_are_legal() -> None:
+    """Two kv heads on four tensor ranks are repeated, as Megatron-Core does; it is no violation."""
+    wide = replace(PROBLEM, workload=replace(PROBLEM.workload, pinned={}))
+    assert not any("kv heads" in line for line in check_plan(_degrees(tensor=4)(PLAN), wide))
+
+
+def test_a_tensor_group_across_nvlink_domains_is_reported() -> None:
+    """Tensor ranks must share one scale-up domain."""
+    wide = replace(PROBLEM, workload=replace(PROBLEM.workload, pinned={}))
+    ranks = tuple(replace(place, context=0, data=0, pipeline=0) for place in PLAN.placement.ranks)
+    found = check_plan(_placement(ranks=ranks)(_degrees(tensor=8, data=1, pipeline=1)(PLAN)), wide)
+    assert any("spans NVLink domains a, b" in line for line in found), found
+
+
+def test_a_precision_the_gpu_lacks_is_reported() -> None:
+    """No FP8 plan on GPUs without FP8."""
+    found = check_plan(PLAN, replace(PROBLEM, workload=replace(PROBLEM.workload, precision=Precision.FP8)))
+    assert any("has no fp8 arithmetic" in line for line in found), found
+
+
+@pytest.mark.parametrize(("objective", "value"), [(Objective.GPU_TIME, 80.0), (Objective.COST, 10 * 16 / 3600)])
+def test_the_objective_decides_what_the_certificate_states(objective: Objective, value: float) -> None:
+    """Eight GPUs for ten seconds are 80 GPU seconds and, at 2 USD an hour each, 160/3600 USD."""
+    problem = replace(PROBLEM, workload=replace(PROBLEM.workload, objective=objective))
+    found = check_plan(PLAN, problem)
+    assert len(found) == 1
+    assert "certificate states objective 10" in found[0]
+    assert check_plan(_certificate(objective=value, bound=value * 0.95)(PLAN), problem) == ()
+
+
+def test_fewer_gpus_that_cost_less_beat_the_plan() -> None:
+    """By GPU time, half the GPUs at 1.5 times the step are better, and an alternative must not be."""
+    problem = replace(PROBLEM, workload=replace(PROBLEM.workload, objective=Objective.GPU_TIME))
+    half = replace(PLAN.configuration, degrees=Degrees(tensor=2, pipeline=2), stage_layers=((2, 2),))
+    plan = _alternative(configuration=half, step_s=15.0)(_certificate(objective=80.0, bound=76.0)(PLAN))
+    assert any("beats the plan's" in line for line in check_plan(plan, problem))
+
+
+def test_a_degraded_node_may_carry_ranks() -> None:
+    """Only ready and degraded nodes are usable."""
+    cluster = PROBLEM.snapshot.cluster
+    nodes = tuple(replace(node, state=NodeState.DEGRADED) if node.name == "a" else node for node in cluster.nodes)
+    snapshot = replace(PROBLEM.snapshot, cluster=replace(cluster, nodes=nodes))
+    assert check_plan(PLAN, replace(PROBLEM, snapshot=snapshot)) == ()

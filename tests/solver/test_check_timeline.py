@@ -1,0 +1,85 @@
+"""Timelines of interleaved and simulated schedules, as the checker reads them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster_models.plan import Degrees, TimelineEvent
+from solver.check import check_plan
+from solver.check.timeline import timeline_violations
+from solver.schedule import build_schedule
+from solver.simulation import simulate
+from tests.solver.hand_made import hand_made_plan, hand_made_problem
+
+PLAN, PROBLEM = hand_made_plan(), hand_made_problem()
+
+
+def test_interleaved_timelines_are_understood() -> None:
+    """Two chunks a rank: the second chunk's forwards come after a group of the first's."""
+    configuration = replace(
+        PLAN.configuration,
+        degrees=replace(PLAN.configuration.degrees, virtual_pipeline=2),
+        stage_layers=((1, 1), (1, 1)),
+    )
+    plan = replace(PLAN, configuration=configuration, timeline=_interleaved_timeline())
+    assert check_plan(plan, PROBLEM) == ()
+    for name, track, start in (("B1.0", 0, 1.0), ("F1.0", 0, 0.9), ("B0.0", 1, 4.0)):
+        moved = tuple(
+            replace(event, start_s=start, duration_s=0.01) if (event.name, event.track) == (name, track) else event
+            for event in plan.timeline
+        )
+        found = check_plan(replace(plan, timeline=moved), PROBLEM)
+        assert any(f"{name} on stage {track} starts at" in line and "before" in line for line in found), found
+
+
+def _interleaved_timeline() -> tuple[TimelineEvent, ...]:
+    """Two micro-batches, two ranks, two chunks; F 0.5 s and B 1 s a chunk, all forwards first on rank 0."""
+    starts = {
+        0: {"F0.0": 0, "F0.1": 0.5, "F1.0": 1, "F1.1": 1.5, "B1.0": 3.5, "B1.1": 5, "B0.0": 6, "B0.1": 7},
+        1: {"F0.0": 0.5, "F0.1": 1, "F1.0": 1.5, "B1.0": 2, "F1.1": 3, "B1.1": 3.5, "B0.0": 4.5, "B0.1": 6},
+    }
+    return tuple(
+        TimelineEvent(
+            name=name,
+            category="forward" if name[0] == "F" else "backward",
+            replica=replica,
+            track=track,
+            start_s=start,
+            duration_s=0.5 if name[0] == "F" else 1.0,
+        )
+        for replica in range(2)
+        for track, events in starts.items()
+        for name, start in events.items()
+    )
+
+
+@settings(deadline=None)  # the first example compiles the simulator
+@given(st.integers(1, 5), st.integers(1, 3), st.integers(1, 3), st.integers(0, 2**31))
+def test_simulated_schedules_are_sound(pipeline: int, virtual: int, groups: int, seed: int) -> None:
+    """What the simulator runs, with random durations and transfers, breaks no rule of the timeline."""
+    virtual = virtual if pipeline > 1 else 1
+    schedule = build_schedule(pipeline, virtual, pipeline * groups)
+    random = np.random.default_rng(seed)
+    duration_s = random.uniform(0.1, 2.0, (2, pipeline * virtual))
+    ends = simulate(schedule, duration_s, random.uniform(0.0, 1.0, (2, pipeline)))
+    timeline = tuple(
+        TimelineEvent(
+            name=f"{schedule.micro_batch[event]}.{schedule.chunk[event]}",
+            category="backward" if schedule.backward[event] else "forward",
+            replica=0,
+            track=int(schedule.rank[event]),
+            start_s=float(ends[event] - duration_s[schedule.backward[event], schedule.chunk[event]]),
+            duration_s=float(duration_s[schedule.backward[event], schedule.chunk[event]]),
+        )
+        for event in range(len(ends))
+    )
+    degrees = Degrees(pipeline=pipeline, virtual_pipeline=virtual)
+    configuration = replace(PLAN.configuration, degrees=degrees, micro_batch=1)
+    time = replace(PLAN.time, step_s=float(ends.max()))
+    workload = replace(PROBLEM.workload, global_batch=pipeline * groups)
+    plan = replace(PLAN, configuration=configuration, timeline=timeline, time=time)
+    assert list(timeline_violations(plan, replace(PROBLEM, workload=workload))) == []
