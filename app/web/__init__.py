@@ -1,0 +1,1 @@
+"""Plain server-rendered pages over the same services as the HTTP API."""

@@ -1,0 +1,50 @@
+"""Templates to answers, with the headers that every page carries."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Final
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+SECURITY_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def _place(length: float) -> str:
+    """A length of a drawing, short: a page may hold thousands."""
+    return f"{length:.2f}".rstrip("0").rstrip(".")
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("app.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["place"] = _place
+    environment.globals["version"] = version("meshwright")
+    return environment
+
+
+_TEMPLATES: Final = _environment()
+
+
+def page(
+    request: Request,
+    template: str,
+    *,
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+    **values: object,
+) -> HTMLResponse:
+    """The answer that ``template`` makes of ``values``."""
+    text = _TEMPLATES.get_template(template).render(here=request.url.path, **values)
+    return HTMLResponse(text, status, {**SECURITY_HEADERS, "Cache-Control": "no-store", **(headers or {})})

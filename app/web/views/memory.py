@@ -1,0 +1,99 @@
+"""Memory of each pipeline stage by part, against the limit of the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from app.web.views.drawing import Box, Drawing, Key, Line, Words, round_steps
+from app.web.views.figures import gib, percent
+from cluster_models.plan import StageMemory
+from cluster_models.units import GIB
+
+PARTS: Final = (
+    ("weights_bytes", "weights"),
+    ("gradients_bytes", "gradients"),
+    ("optimizer_bytes", "optimizer state"),
+    ("activations_bytes", "activations"),
+    ("logits_bytes", "logits and loss"),
+    ("communication_bytes", "communication buffers"),
+    ("runtime_bytes", "runtime and context"),
+    ("fragmentation_bytes", "fragmentation"),
+)
+"""Fields of ``StageMemory`` in the order they are stacked, with their names on the page."""
+
+_LEFT, _RIGHT, _TOP, _ROW, _BAR = 74.0, 24.0, 22.0, 30.0, 20.0
+_WIDTH: Final = 760.0
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRow:
+    """One line of the table beside the bars; ``parts`` in the order of ``PARTS``."""
+
+    stage: int
+    parts: tuple[str, ...]
+    total: str
+    limit: str
+    used: str
+    fits: bool
+
+
+def memory_table(stages: Sequence[StageMemory]) -> tuple[MemoryRow, ...]:
+    """Every part of every stage in GiB, and the share of the limit that the stage uses."""
+    return tuple(
+        MemoryRow(
+            stage=stage.stage,
+            parts=tuple(f"{getattr(stage, field) / GIB:.2f}" for field, _ in PARTS),
+            total=f"{stage.total_bytes / GIB:.2f}",
+            limit=f"{stage.limit_bytes / GIB:.2f}",
+            used=percent(stage.total_bytes / stage.limit_bytes),
+            fits=stage.total_bytes <= stage.limit_bytes,
+        )
+        for stage in stages
+    )
+
+
+def memory_bars(stages: Sequence[StageMemory]) -> Drawing:
+    """One stacked bar per stage, with a line at the limit."""
+    largest = max(max(stage.total_bytes, stage.limit_bytes) for stage in stages) * 1.04
+    scale = (_WIDTH - _LEFT - _RIGHT) / largest
+    bottom = _TOP + _ROW * len(stages)
+    boxes: list[Box] = []
+    lines: list[Line] = []
+    words: list[Words] = []
+    for step in round_steps(largest / GIB):
+        x = _LEFT + step * GIB * scale
+        lines.append(Line(x, _TOP, x, bottom, "grid-line"))
+        words.append(Words(x, bottom + 16, f"{step:g}", anchor="middle"))
+    for row, stage in enumerate(stages):
+        y = _TOP + _ROW * row + (_ROW - _BAR) / 2
+        words.append(Words(_LEFT - 8, y + 14, f"stage {stage.stage}", anchor="end"))
+        boxes += _bar(stage, y, scale)
+        limit = _LEFT + stage.limit_bytes * scale
+        lines.append(Line(limit, y - 5, limit, y + _BAR + 5, "limit-line"))
+    words.append(Words(_LEFT + stages[0].limit_bytes * scale, _TOP - 8, "limit", "tick strong", "middle"))
+    words.append(Words(_LEFT, bottom + 34, "GiB on each GPU of the stage"))
+    fullest = max(stages, key=lambda stage: stage.total_bytes / stage.limit_bytes)
+    return Drawing(
+        width=_WIDTH,
+        height=bottom + 42,
+        name="Memory of each stage against its limit",
+        description=f"Stage {fullest.stage} is the fullest: {gib(fullest.total_bytes)} of "
+        f"{gib(fullest.limit_bytes)}.",
+        boxes=tuple(boxes),
+        lines=tuple(lines),
+        words=tuple(words),
+        legend=tuple(Key(f"part-{index}", name) for index, (_, name) in enumerate(PARTS)),
+    )
+
+
+def _bar(stage: StageMemory, y: float, scale: float) -> list[Box]:
+    boxes, x = [], _LEFT
+    for index, (field, name) in enumerate(PARTS):
+        size: float = getattr(stage, field)
+        if size > 0:
+            tip = f"stage {stage.stage}, {name}: {gib(size)}"
+            boxes.append(Box(x, y, size * scale, _BAR, f"part-{index}", tip))
+            x += size * scale
+    return boxes

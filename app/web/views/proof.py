@@ -1,0 +1,78 @@
+"""The certificate in plain words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from app.web.views.figures import count, percent, seconds
+from cluster_models.plan import Certificate, StopReason
+from cluster_models.workload import Objective
+
+_STOPPED: Final = {
+    StopReason.PROVEN: "The search finished: every other candidate was ruled out.",
+    StopReason.TIME_LIMIT: "The search stopped at its time limit before every candidate was ruled out.",
+    StopReason.WORK_LIMIT: "The search used up its effort before every candidate was ruled out.",
+    StopReason.CANCELLED: "The search was cancelled; this is the best plan it had found.",
+    StopReason.NO_SEARCH: "The configuration was given in full, so nothing was searched and nothing is proven.",
+}
+_MEANS: Final = {
+    Objective.STEP_TIME: "step time",
+    Objective.GPU_TIME: "step time times GPUs",
+    Objective.COST: "cost of a step",
+}
+_TOO_SMALL_TO_SAY: Final = 5e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """``verdict`` in one sentence, then the figures it rests on."""
+
+    verdict: str
+    stopped: str
+    scope: str
+    explanation: str
+    figures: tuple[tuple[str, str], ...]
+    proven: bool
+
+
+def proof(certificate: Certificate, objective: Objective) -> Proof:
+    """What the certificate says to somebody who never heard of a duality gap."""
+    searched = certificate.stopped_by is not StopReason.NO_SEARCH
+    figures = [(f"this plan's {_MEANS[objective]}", objective_value(certificate.objective, objective))]
+    if searched:
+        figures += [
+            ("no plan can beat", objective_value(certificate.bound, objective)),
+            ("gap between the two", percent(certificate.gap, places=2)),
+            ("candidates in the search space", count(certificate.candidates_total)),
+            ("ruled out because they do not fit in memory", count(certificate.candidates_infeasible)),
+            ("ruled out because even their bound is worse", count(certificate.candidates_pruned)),
+            ("placed on the real nodes", count(certificate.candidates_placed)),
+        ]
+    return Proof(
+        verdict=_verdict(certificate, searched=searched),
+        stopped=_STOPPED[certificate.stopped_by],
+        scope="The proof holds within the cost model; it says nothing about the error of the model itself.",
+        explanation=certificate.explanation,
+        figures=(*figures, ("solver", certificate.solver)),
+        proven=certificate.stopped_by is StopReason.PROVEN,
+    )
+
+
+def objective_value(value: float, objective: Objective) -> str:
+    """A value of the objective with its unit."""
+    if objective is Objective.COST:
+        return f"{value:,.4f} USD per step"
+    if objective is Objective.GPU_TIME:
+        return f"{value:,.2f} GPU-seconds per step"
+    return seconds(value)
+
+
+def _verdict(certificate: Certificate, *, searched: bool) -> str:
+    if not searched:
+        return "A prediction, not a search: other configurations may be better."
+    if certificate.gap <= _TOO_SMALL_TO_SAY:
+        return "Proven optimal: no plan in the search space is better than this one."
+    return (
+        f"No plan in the search space can be more than {percent(certificate.gap, places=2)} better than this one."
+    )

@@ -1,0 +1,112 @@
+"""Who sits where: the grid of pipeline stages and replicas with the nodes and GPUs of each cell."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+from app.web.views.figures import plural, spans
+from cluster_models.plan import Configuration, Placement, RankPlace
+
+HUES: Final = 8
+"""Colours that the style sheet has for telling neighbours apart; they repeat in order after that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """The part of one cell that sits on one node."""
+
+    node: str
+    gpus: str
+    ranks: str
+    style: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageRow:
+    """One pipeline stage: its layers, and its cell in every replica."""
+
+    stage: int
+    layers: str
+    cells: tuple[tuple[Seat, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes that share one colour, for the legend."""
+
+    style: str
+    name: str
+    nodes: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeatGrid:
+    """The whole grid; ``colour_means`` says what the colours stand for."""
+
+    replicas: tuple[int, ...]
+    rows: tuple[StageRow, ...]
+    groups: tuple[Group, ...]
+    colour_means: str
+
+
+def seat_grid(configuration: Configuration, placement: Placement, leaf_of: Mapping[str, str]) -> SeatGrid:
+    """The grid of a placement, coloured by leaf switch where every host has one, else by node."""
+    by_leaf = bool(leaf_of) and all(host in leaf_of for host in placement.hosts)
+    names = {host: leaf_of[host] if by_leaf else host for host in placement.hosts}
+    order = {name: index for index, name in enumerate(dict.fromkeys(names.values()))}
+    style = {host: f"hue-{order[name] % HUES}" for host, name in names.items()}
+    cells: dict[tuple[int, int], list[RankPlace]] = defaultdict(list)
+    for rank in placement.ranks:
+        cells[rank.pipeline, rank.data].append(rank)
+    replicas = tuple(range(configuration.degrees.data))
+    layers = layer_spans(configuration.stage_layers)
+    return SeatGrid(
+        replicas=replicas,
+        rows=tuple(
+            StageRow(stage, layers[stage], tuple(_seats(cells[stage, data], style) for data in replicas))
+            for stage in range(configuration.degrees.pipeline)
+        ),
+        groups=_groups(names, order) if by_leaf else (),
+        colour_means="leaf switch" if by_leaf else "node",
+    )
+
+
+def layer_spans(stage_layers: Sequence[Sequence[int]]) -> tuple[str, ...]:
+    """For each pipeline rank, the layers it holds; the model runs stages fastest, virtual stages slowest."""
+    widths = [width for virtual_stage in stage_layers for width in virtual_stage]
+    ends = list(accumulate(widths))
+    stages = len(stage_layers[0])
+    held: list[list[int]] = [[] for _ in range(stages)]
+    for chunk, (end, width) in enumerate(zip(ends, widths, strict=True)):
+        held[chunk % stages] += range(end - width, end)
+    return tuple(
+        f"{plural(len(numbers), 'layer')}: {spans(numbers)}" if numbers else "no decoder layer" for numbers in held
+    )
+
+
+def _seats(ranks: Sequence[RankPlace], style: Mapping[str, str]) -> tuple[Seat, ...]:
+    by_node: dict[str, list[RankPlace]] = defaultdict(list)
+    for rank in ranks:
+        by_node[rank.node].append(rank)
+    return tuple(
+        Seat(
+            node=node,
+            gpus=spans(rank.gpu for rank in members),
+            ranks=spans(rank.rank for rank in members),
+            style=style[node],
+        )
+        for node, members in by_node.items()
+    )
+
+
+def _groups(names: Mapping[str, str], order: Mapping[str, int]) -> tuple[Group, ...]:
+    members: dict[str, list[str]] = defaultdict(list)
+    for host, name in names.items():
+        members[name].append(host)
+    return tuple(
+        Group(f"hue-{index % HUES}", name, plural(len(members[name]), "node")) for name, index in order.items()
+    )

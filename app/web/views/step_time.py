@@ -1,0 +1,76 @@
+"""Where the seconds of one training step go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from app.web.views.drawing import Box, Drawing, Key, Line, Words, round_steps
+from app.web.views.figures import percent, round_seconds, seconds
+from cluster_models.plan import TimeBreakdown
+
+PARTS: Final = (
+    ("compute_s", "compute"),
+    ("tensor_s", "tensor parallel traffic"),
+    ("context_s", "context parallel traffic"),
+    ("expert_s", "expert traffic"),
+    ("pipeline_bubble_s", "pipeline bubble"),
+    ("pipeline_transfer_s", "pipeline transfers"),
+    ("data_exposed_s", "data parallel traffic, exposed"),
+    ("optimizer_s", "optimizer"),
+)
+"""Fields of ``TimeBreakdown`` in the order they are stacked, with their names on the page."""
+
+_WIDTH: Final = 760.0
+_SIDE, _TOP, _BAR = 12.0, 6.0, 34.0
+
+
+@dataclass(frozen=True, slots=True)
+class PartOfStep:
+    """One line of the table beside the bar."""
+
+    style: str
+    name: str
+    time: str
+    share: str
+
+
+def time_table(time: TimeBreakdown) -> tuple[PartOfStep, ...]:
+    """Every part with its seconds and its share of the step."""
+    return tuple(
+        PartOfStep(f"part-{index}", name, seconds(part), percent(part / time.step_s))
+        for index, (field, name) in enumerate(PARTS)
+        for part in (getattr(time, field),)
+    )
+
+
+def time_bar(time: TimeBreakdown) -> Drawing:
+    """The step as one bar, its parts side by side."""
+    scale = (_WIDTH - 2 * _SIDE) / time.step_s
+    boxes: list[Box] = []
+    x = _SIDE
+    for index, (field, name) in enumerate(PARTS):
+        part: float = getattr(time, field)
+        if part > 0:
+            boxes.append(
+                Box(x, _TOP, part * scale, _BAR, f"part-{index}", f"{name}: {seconds(part)}"),
+            )
+            x += part * scale
+    bottom = _TOP + _BAR
+    steps = round_steps(time.step_s)
+    largest = max(PARTS, key=lambda part: float(getattr(time, part[0])))
+    return Drawing(
+        width=_WIDTH,
+        height=bottom + 24,
+        name="Parts of one training step",
+        description=f"The largest part is {largest[1]}: {percent(getattr(time, largest[0]) / time.step_s)}.",
+        boxes=tuple(boxes),
+        lines=tuple(Line(_SIDE + step * scale, bottom, _SIDE + step * scale, bottom + 5, "axis") for step in steps),
+        words=tuple(
+            Words(_SIDE + step * scale, bottom + 19, round_seconds(step), anchor="middle" if step else "start")
+            for step in steps
+        ),
+        legend=tuple(
+            Key(f"part-{index}", name) for index, (field, name) in enumerate(PARTS) if getattr(time, field) > 0
+        ),
+    )

@@ -1,0 +1,103 @@
+"""The head of a plan's page: what was chosen, and what to expect of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from app.web.views.figures import count, gib, percent, plural, seconds, tflops
+from cluster_models.plan import Alternative, Configuration, Degrees, Plan
+
+_DEGREES: Final = (
+    ("tensor", "TP", "tensor parallel"),
+    ("pipeline", "PP", "pipeline stages"),
+    ("data", "DP", "data parallel replicas"),
+    ("context", "CP", "context parallel"),
+    ("expert", "EP", "expert parallel"),
+    ("virtual_pipeline", "VPP", "virtual stages per rank"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Degree:
+    """One degree with its abbreviation and its meaning."""
+
+    short: str
+    meaning: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPlan:
+    """One line of the table of alternatives."""
+
+    configuration: str
+    details: str
+    step: str
+    slower: str
+    peak_memory: str
+    reason: str
+
+
+def degrees(values: Degrees) -> tuple[Degree, ...]:
+    """The three degrees everybody knows, and the others where they are in use."""
+    return tuple(
+        Degree(short, meaning, getattr(values, field))
+        for field, short, meaning in _DEGREES
+        if field in ("tensor", "pipeline", "data") or getattr(values, field) > 1
+    )
+
+
+def headline(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """The figures a reader came for, each with its name."""
+    return (
+        ("throughput", f"{count(plan.tokens_per_s)} tokens/s"),
+        ("per GPU", f"{count(plan.tokens_per_s_per_gpu)} tokens/s"),
+        ("step time", seconds(plan.time.step_s)),
+        ("MFU", percent(plan.mfu)),
+        ("model arithmetic per GPU", tflops(plan.model_flops_per_s_per_gpu)),
+        ("GPUs used", count(plan.configuration.degrees.gpus)),
+    )
+
+
+def settings(configuration: Configuration, global_batch: int) -> tuple[tuple[str, str], ...]:
+    """The settings of the framework that are no degrees."""
+    return (
+        ("micro-batch", plural(configuration.micro_batch, "sequence")),
+        ("micro-batches per replica and step", count(configuration.micro_batches(global_batch))),
+        ("recomputation", str(configuration.recompute)),
+        ("sharding over data ranks", str(configuration.sharding)),
+        ("rank order", str(configuration.rank_order)),
+        ("layers of each stage", _layers(configuration)),
+    )
+
+
+def one_line(configuration: Configuration) -> str:
+    """What tells a configuration from others with the same degrees."""
+    return (
+        f"micro-batch {configuration.micro_batch}, recomputation {configuration.recompute}, "
+        f"sharding {configuration.sharding}, order {configuration.rank_order}"
+    )
+
+
+def other_plans(alternatives: Sequence[Alternative]) -> tuple[OtherPlan, ...]:
+    """The alternatives with why each lost."""
+    return tuple(
+        OtherPlan(
+            configuration=str(other.configuration.degrees),
+            details=one_line(other.configuration),
+            step=seconds(other.step_s),
+            slower=f"{100 * other.slower_by:+.1f} %",
+            peak_memory=gib(other.peak_memory_bytes),
+            reason=other.reason,
+        )
+        for other in alternatives
+    )
+
+
+def _layers(configuration: Configuration) -> str:
+    widths = [str(width) for virtual_stage in configuration.stage_layers for width in virtual_stage]
+    if len(set(widths)) == 1:
+        return f"{widths[0]} in each of {plural(len(widths), 'stage')}"
+    return " + ".join(widths)
