@@ -1,33 +1,30 @@
 """Costs of one training step that do not depend on which node plays which part.
 
-Shapes: ``n`` candidates that share their pipeline and virtual pipeline sizes, ``C`` chunks (virtual stages)
-in
-the order the model runs through them (chunk ``c`` sits on pipeline rank ``c % pipeline``), ``P`` pipeline
-ranks.
+Shapes: ``n`` candidates that share their pipeline and virtual pipeline sizes, ``C`` chunks (virtual stages) in
+the order the model runs through them (chunk ``c`` sits on pipeline rank ``c % pipeline``), ``P`` pipeline ranks.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from solver.candidates import FloatArray
+import numpy as np
 
+from cluster_models.architecture import Architecture
+from cluster_models.gpus import GpuKind
+from cluster_models.workload import TrainingWorkload
+from solver.calibration import Calibration, calibration_of
+from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
+from solver.collectives import fits_together
+from solver.compute import Processor, processor
+from solver.data_parallel import gradient_bytes, optimizer_s, parameter_traffic
+from solver.layer_costs import Seconds, attention_block, attention_core, dense_mlp, sparse_mlp
+from solver.local_sizes import LocalSizes, local_sizes
+from solver.model_ends import embedding, head_and_loss
+from solver.parameters import by_rank, local_parameters
+from solver.traffic import CrossTraffic, LayerTraffic, context_traffic, expert_traffic, tensor_traffic
 
-@dataclass(frozen=True, slots=True)
-class CrossTraffic:
-    """A collective inside a chunk whose group spans nodes, so that its pace depends on the placement.
-
-    Each of the ``*_count`` (n, C) collectives moves ``message_bytes`` (n,) per GPU over the slowest link
-    between
-    consecutive nodes of its group, in time ``hop_s``, of which ``*_hidden_s`` (n,) overlaps with compute: the
-    chunk takes ``count * max(0, hop_s - hidden_s)`` longer.  All zero where the group fits inside a node.
-    """
-
-    message_bytes: FloatArray
-    forward_count: FloatArray
-    backward_count: FloatArray
-    forward_hidden_s: FloatArray
-    backward_hidden_s: FloatArray
+__all__ = ["CrossTraffic", "StepCosts", "step_costs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +32,15 @@ class StepCosts:
     """Everything the placement and the pipeline need to know about ``n`` candidates.
 
     ``forward_s`` and ``backward_s`` (n, C): one micro-batch through one chunk on a healthy node, collectives
-    inside a node included, traffic that crosses nodes left out.  ``compute_s``, ``tensor_s``,
-    ``context_s`` and
-    ``expert_s`` (n, C) are the parts of forward plus backward and add up to them.
+    inside a node included, traffic that crosses nodes left out.  ``compute_s``, ``tensor_s``, ``context_s`` and
+    ``expert_s`` (n, C) are the parts of forward plus backward and add up to them; gathering sharded parameters
+    inside a node counts as compute where nothing hides it.
     ``transfer_bytes`` (n,): what one GPU sends to its peer in the next chunk, per micro-batch.
-    ``reduce_bytes`` and ``gather_bytes`` (n, P): gradients (and gathered parameters) that each GPU puts
-    through
+    ``reduce_bytes`` and ``gather_bytes`` (n, P): gradients (and gathered parameters) that each GPU puts through
     its data parallel group (``data * context`` ranks) once per step, and ``expert_reduce_bytes``,
     ``expert_gather_bytes`` the same for experts over the expert data parallel group
-    (``tensor * context * data / expert`` ranks); full buffer sizes, before the (n-1)/n of the ring.
+    (``tensor * context * data / expert`` ranks); full buffer sizes, before the (n-1)/n of the ring (an
+    all-reduce, which passes the ring twice, counts twice).
     ``reduce_hidden_s`` and ``gather_hidden_s`` (n, P): how much of either hides behind compute.
     ``optimizer_s`` (n, P): the optimizer step itself.
     """
@@ -66,3 +63,155 @@ class StepCosts:
     reduce_hidden_s: FloatArray
     gather_hidden_s: FloatArray
     optimizer_s: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class _Layers:
+    """Seconds (n,) of one average layer of each kind, recomputation not yet added."""
+
+    core: Seconds
+    dense: Seconds
+    sparse: Seconds
+    tensor_block: Seconds
+    sparse_blocks: float
+    """Blocks of a sparse layer that tensor ranks split: attention, and the shared expert if there is one."""
+    context: LayerTraffic
+    expert: LayerTraffic
+
+
+def step_costs(
+    batch: CandidateBatch,
+    layers: IntArray,
+    *,
+    architecture: Architecture,
+    workload: TrainingWorkload,
+    gpu: GpuKind,
+    gpus_per_domain: int,
+    gpus_per_node: int,
+    calibration: Calibration | None = None,
+) -> StepCosts:
+    """Costs of candidates that share their pipeline and virtual pipeline sizes.
+
+    ``layers`` (C, 2) counts dense and sparse decoder layers of every chunk; chunk 0 also holds the embedding and
+    the last chunk final norm, output head and loss.  ``calibration`` defaults to the GPU kind's own.
+    Formulas: docs/cost_model.md.
+    """
+    calibration = calibration_of(gpu) if calibration is None else calibration
+    chip = processor(gpu, workload.precision, calibration)
+    sizes = local_sizes(batch, workload)
+    parts = _layers(chip, gpu, architecture, sizes, gpus_per_domain=gpus_per_domain, gpus_per_node=gpus_per_node)
+    parameters = local_parameters(batch, layers, architecture)
+    sparse_share = float(layers[:, 1].sum() / max(layers.sum(), 1))
+    average = Seconds(
+        (1 - sparse_share) * parts.dense.forward + sparse_share * parts.sparse.forward,
+        (1 - sparse_share) * parts.dense.backward + sparse_share * parts.sparse.backward,
+    )
+    gathers = parameter_traffic(
+        gpu,
+        batch,
+        parameters,
+        sparse_share=sparse_share,
+        layer=average,
+        gpus_per_domain=gpus_per_domain,
+        gpus_per_node=gpus_per_node,
+    )
+    compute, tensor, context, expert = _chunks(chip, architecture, sizes, parts, gathers, layers)
+    forward = compute.forward + tensor.forward + context.forward + expert.forward
+    backward = compute.backward + tensor.backward + context.backward + expert.backward
+    stages = int(batch.pipeline[0])
+    buffers = gradient_bytes(batch, parameters)
+    every, sparse = layers.sum(axis=1).astype(np.float64), layers[:, 1].astype(np.float64)
+    no_repeat = np.zeros_like(sizes.full_recompute)
+    return StepCosts(
+        forward_s=forward,
+        backward_s=backward,
+        compute_s=compute.forward + compute.backward,
+        tensor_s=tensor.forward + tensor.backward,
+        context_s=context.forward + context.backward,
+        expert_s=expert.forward + expert.backward,
+        transfer_bytes=sizes.element_bytes * architecture.hidden * sizes.shard_tokens,
+        context_traffic=parts.context.cross(every, sizes.full_recompute | sizes.selective_recompute),
+        expert_traffic=parts.expert.cross(sparse, sizes.full_recompute),
+        parameter_traffic=gathers.cross(every, no_repeat),
+        reduce_bytes=buffers.reduce,
+        gather_bytes=buffers.gather,
+        expert_reduce_bytes=buffers.expert_reduce,
+        expert_gather_bytes=buffers.expert_gather,
+        reduce_hidden_s=calibration.data_overlap * by_rank(backward, stages),
+        gather_hidden_s=calibration.data_overlap * by_rank(forward, stages),
+        optimizer_s=optimizer_s(chip, batch, parameters, workload),
+    )
+
+
+def _layers(
+    chip: Processor,
+    gpu: GpuKind,
+    architecture: Architecture,
+    sizes: LocalSizes,
+    *,
+    gpus_per_domain: int,
+    gpus_per_node: int,
+) -> _Layers:
+    calibration = chip.calibration
+    core = attention_core(chip, architecture, sizes)
+    attention = attention_block(chip, architecture, sizes) + core
+    dense = attention + dense_mlp(chip, architecture, sizes) if architecture.mlp_hidden else attention
+    experts = architecture.experts
+    sparse = attention if experts is None else attention + sparse_mlp(chip, architecture, experts, sizes)
+    context_together = fits_together(
+        sizes.tensor * sizes.context, gpus_per_domain=gpus_per_domain, gpus_per_node=gpus_per_node
+    )
+    expert_together = fits_together(sizes.expert, gpus_per_domain=gpus_per_domain, gpus_per_node=gpus_per_node)
+    return _Layers(
+        core=core,
+        dense=dense,
+        sparse=sparse,
+        tensor_block=tensor_traffic(gpu, calibration, architecture, sizes),
+        sparse_blocks=2.0 if experts is not None and experts.shared_hidden else 1.0,
+        context=context_traffic(gpu, architecture, sizes, core=core, together=context_together),
+        expert=expert_traffic(
+            gpu, calibration, architecture, sizes, together=expert_together, gpus_per_node=gpus_per_node
+        ),
+    )
+
+
+def _chunks(
+    chip: Processor,
+    architecture: Architecture,
+    sizes: LocalSizes,
+    parts: _Layers,
+    gathers: LayerTraffic,
+    layers: IntArray,
+) -> tuple[Seconds, Seconds, Seconds, Seconds]:
+    """Compute, tensor, context and expert seconds (n, C), recomputation in backward.
+
+    Full recomputation runs every layer forward again, its collectives included; selective recomputation the
+    attention core and its ring (arXiv 2205.05198, section 5).
+    """
+    dense_count, sparse_count = layers[:, 0].astype(np.float64), layers[:, 1].astype(np.float64)
+    every = dense_count + sparse_count
+    full, core = sizes.full_recompute, sizes.full_recompute | sizes.selective_recompute
+    compute = _times(_again(parts.dense, full), dense_count) + _times(_again(parts.sparse, full), sparse_count)
+    selective = np.where(sizes.selective_recompute, parts.core.forward, 0.0)[:, None] * every
+    compute = compute + Seconds(np.zeros_like(selective), selective) + _times(gathers.inside, every)
+    block = _again(parts.tensor_block, full)
+    tensor = _times(block, 2.0 * dense_count + parts.sparse_blocks * sparse_count)
+    first, last = embedding(chip, architecture, sizes), head_and_loss(chip, architecture, sizes)
+    for end, chunk in ((first, 0), (last, -1)):
+        compute.forward[:, chunk] += end.forward
+        compute.backward[:, chunk] += end.backward
+        tensor.forward[:, chunk] += parts.tensor_block.forward / 2.0
+        tensor.backward[:, chunk] += parts.tensor_block.forward / 2.0
+    context = _times(_again(parts.context.inside, core), every)
+    expert = _times(_again(parts.expert.inside, full), sparse_count)
+    return compute, tensor, context, expert
+
+
+def _again(seconds: Seconds, repeated: BoolArray) -> Seconds:
+    """Backward with the forward run again where ``repeated``."""
+    return Seconds(seconds.forward, seconds.backward + np.where(repeated, seconds.forward, 0.0))
+
+
+def _times(seconds: Seconds, count: FloatArray) -> Seconds:
+    """(n,) seconds times (C,) counts."""
+    return Seconds(seconds.forward[:, None] * count, seconds.backward[:, None] * count)

@@ -1,0 +1,121 @@
+"""Seconds of kernels on one GPU.  Letters: m, n, k extents of a matrix product (m x k) @ (k x n)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cluster_models.errors import InvalidWorkload
+from cluster_models.gpus import GpuKind, Precision
+from solver.calibration import Calibration
+from solver.candidates import FloatArray
+
+Extent = FloatArray | float
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """One GPU kind at one precision: the rates that the formulas below divide by.
+
+    ``matmul_flops`` is the rate of a very large matrix product in a long run, ``peak_flops`` the 16-bit data
+    sheet peak (attention runs in 16 bits also in FP8 training), ``memory_bytes_per_s`` what kernels reach.
+    """
+
+    matmul_flops: float
+    peak_flops: float
+    memory_bytes_per_s: float
+    calibration: Calibration
+
+
+def processor(gpu: GpuKind, precision: Precision, calibration: Calibration) -> Processor:
+    """Rates of ``gpu``; raises ``InvalidWorkload`` where it does not know ``precision``."""
+    peak = gpu.peak_flops.get(precision)
+    if peak is None:
+        known = ", ".join(sorted(str(name) for name in gpu.peak_flops))
+        raise InvalidWorkload(
+            "workload.precision", str(precision), f"{gpu.name} does not support it", f"use one of {known}"
+        )
+    share = calibration.fp8_share if precision is Precision.FP8 else calibration.sustained_share
+    half = gpu.peak_flops.get(Precision.BF16) or gpu.peak_flops.get(Precision.FP16) or peak
+    return Processor(
+        matmul_flops=peak * gpu.achievable_fraction * share,
+        peak_flops=half,
+        memory_bytes_per_s=gpu.memory_bytes_per_s * calibration.memory_share,
+        calibration=calibration,
+    )
+
+
+def matmul_s(
+    gpu: Processor, m: Extent, n: Extent, k: Extent, *, output_bytes: float = 2.0, kernels: float = 1.0
+) -> FloatArray:
+    """Roofline of one matrix product: arithmetic or memory, whichever is longer, and the launch.
+
+    Arithmetic takes 2mnk FLOP at the sustained rate over ``1 + m_half/m + n_half/n + k_half/k``: partly filled
+    tiles and waves cost in m and n, the prologue of the contraction in k (form derived in
+    docs/cost_model.md, constants fitted).  Roofline: Williams et al., CACM 2009.
+    """
+    c = gpu.calibration
+    m, n, k = np.asarray(m, np.float64), np.asarray(n, np.float64), np.asarray(k, np.float64)
+    slowdown = 1.0 + c.m_half / m + c.n_half / n + c.k_half / k
+    arithmetic = 2.0 * m * n * k * slowdown / gpu.matmul_flops
+    memory = (2.0 * (m * k + k * n) + output_bytes * m * n) / gpu.memory_bytes_per_s
+    return np.asarray(kernels * (np.maximum(arithmetic, memory) + c.kernel_s))
+
+
+def linear_s(
+    gpu: Processor, m: Extent, n: Extent, k: Extent, *, kernels: float = 1.0
+) -> tuple[FloatArray, FloatArray]:
+    """Forward and backward seconds of ``kernels`` linear layers with an m x k input and k x n weights each.
+
+    Backward is the product for the input's gradient and the one for the weight's, which reads and writes the
+    FP32 gradient accumulator (8 bytes an element).
+    """
+    forward = matmul_s(gpu, m, n, k, kernels=kernels)
+    backward = matmul_s(gpu, m, k, n, kernels=kernels)
+    backward = backward + matmul_s(gpu, k, n, m, output_bytes=8.0, kernels=kernels)
+    return forward, backward
+
+
+def streaming_s(gpu: Processor, nbytes: FloatArray, *, kernels: float = 1.0) -> FloatArray:
+    """Seconds of memory-bound kernels that move ``nbytes`` in all."""
+    return np.asarray(nbytes / gpu.memory_bytes_per_s + kernels * gpu.calibration.kernel_s)
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionShape:
+    """The attention core of one layer on one GPU: ``heads`` (n,) per GPU, widths of keys and of values.
+
+    ``pairs`` (n,) counts the query-key pairs a head really visits, ``full_pairs`` those of the whole square,
+    both for all sequences of the micro-batch; ``sequence`` is the span a query sees at most.
+    """
+
+    heads: FloatArray
+    key_width: float
+    value_width: float
+    pairs: FloatArray
+    full_pairs: FloatArray
+    sequence: float
+
+
+def attention_s(gpu: Processor, shape: AttentionShape) -> tuple[FloatArray, FloatArray]:
+    """Forward and backward seconds of the attention core.
+
+    Fused: 2 (key + value width) FLOP a visited pair and head forward, 2.5 times that backward
+    (FlashAttention-2, arXiv 2307.08691, section 3.1: five products instead of two).  Unfused: the whole
+    square, twice backward, and the scores travel through memory about 6 times forward and 7 times backward
+    in 16 bits (scale-mask-softmax, dropout, products; counted from Megatron's unfused path).
+    """
+    c = gpu.calibration
+    flops = 2.0 * (shape.key_width + shape.value_width) * shape.heads
+    width = shape.key_width / (shape.key_width + c.head_half)
+    if c.fused_attention:
+        rate = gpu.peak_flops * width * shape.sequence / (shape.sequence + c.sequence_half)
+        forward = flops * shape.pairs / (rate * c.attention_forward_share)
+        backward = 2.5 * flops * shape.pairs / (rate * c.attention_backward_share)
+        return forward + c.kernel_s, backward + c.kernel_s
+    rate = gpu.matmul_flops * width
+    scores = 2.0 * shape.heads * shape.full_pairs
+    forward = flops * shape.full_pairs / rate + streaming_s(gpu, 6.0 * scores, kernels=4)
+    backward = 2.0 * flops * shape.full_pairs / rate + streaming_s(gpu, 7.0 * scores, kernels=6)
+    return forward, backward

@@ -1,0 +1,173 @@
+"""Seconds of one decoder layer on one GPU, by part, for one micro-batch.
+
+Letters: T tokens of a context rank, h hidden width, t tensor ranks.  Widths of the model are in elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cluster_models.architecture import Architecture, Experts
+from solver.candidates import FloatArray
+from solver.compute import AttentionShape, Extent, Processor, attention_s, linear_s, streaming_s
+from solver.local_sizes import LocalSizes
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """Forward and backward seconds (n,); backward without recomputation."""
+
+    forward: FloatArray
+    backward: FloatArray
+
+    def __add__(self, other: Seconds) -> Seconds:
+        return Seconds(self.forward + other.forward, self.backward + other.backward)
+
+
+def projections(architecture: Architecture, sizes: LocalSizes) -> tuple[tuple[FloatArray, Extent, Extent], ...]:
+    """(m, n, k) of the linear layers around the attention core, column parallel in, row parallel out.
+
+    Latent attention compresses queries and keys/values on every rank for its own share of the sequence and
+    expands them over the tensor ranks (arXiv 2405.04434, section 2.1; Megatron-Core MLA).
+    """
+    h, t = architecture.hidden, sizes.tensor
+    if (mla := architecture.latent_attention) is not None:
+        query = architecture.heads * (mla.nope_head_size + mla.rope_head_size) / t
+        expand = architecture.heads * (mla.nope_head_size + mla.value_head_size) / t
+        value = architecture.heads * mla.value_head_size / t
+        compress = mla.key_value_rank + mla.rope_head_size
+        queries: tuple[tuple[FloatArray, Extent, Extent], ...] = ((sizes.tokens, query, h),)
+        if mla.query_rank:
+            queries = ((sizes.shard_tokens, mla.query_rank, h), (sizes.tokens, query, mla.query_rank))
+        return (
+            *queries,
+            (sizes.shard_tokens, compress, h),
+            (sizes.tokens, expand, mla.key_value_rank),
+            (sizes.tokens, h, value),
+        )
+    query = architecture.heads * architecture.head_size / t
+    key_value = local_kv_heads(architecture, sizes) * architecture.head_size
+    return ((sizes.tokens, query + 2.0 * key_value, h), (sizes.tokens, h, query))
+
+
+def local_kv_heads(architecture: Architecture, sizes: LocalSizes) -> FloatArray:
+    """(n,) key/value heads of one tensor rank; at least one, repeated where tensor ranks outnumber them."""
+    return np.maximum(architecture.kv_heads / sizes.tensor, 1.0)
+
+
+def head_widths(architecture: Architecture) -> tuple[float, float]:
+    """Widths of a key head and of a value head as the attention core sees them."""
+    if (mla := architecture.latent_attention) is not None:
+        return float(mla.nope_head_size + mla.rope_head_size), float(mla.value_head_size)
+    return float(architecture.head_size), float(architecture.head_size)
+
+
+def attention_core(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:
+    """Attention core of an average layer; windowed and full layers count by their share.
+
+    Visited pairs: a causal query at position i sees min(i, w) keys, s*w - w*w/2 pairs in all; blocks of w
+    tokens see half of each block, s*w/2.
+    """
+    s = sizes.sequence
+    spans = [(s, s * s / 2.0, 1.0)]
+    if architecture.sliding_window is not None:
+        w = min(float(architecture.sliding_window), s)
+        share = sum(architecture.windowed_pattern) / architecture.layers
+        pairs = s * w / 2.0 if architecture.chunked_window else s * w - w * w / 2.0
+        spans = [(w, pairs, share), (s, s * s / 2.0, 1.0 - share)]
+    key, value = head_widths(architecture)
+    total = Seconds(np.zeros_like(sizes.tokens), np.zeros_like(sizes.tokens))
+    for span, pairs, share in spans:
+        if share == 0.0:
+            continue
+        ranks = sizes.micro_batch / sizes.context
+        shape = AttentionShape(
+            heads=architecture.heads / sizes.tensor,
+            key_width=key,
+            value_width=value,
+            pairs=pairs * ranks,
+            full_pairs=s * s * ranks,
+            sequence=span,
+        )
+        forward, backward = attention_s(gpu, shape)
+        total = total + Seconds(share * forward, share * backward)
+    return total
+
+
+def attention_block(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:
+    """Projections, rotation, norm and residual addition around the attention core, without the core.
+
+    Bytes in 16 bits: norm and residual 5 passes over the h-wide stream (split over the sequence), rotation
+    reads and writes queries and keys; backward moves twice as many.
+    """
+    forward, backward = _linears(gpu, projections(architecture, sizes))
+    key, _ = head_widths(architecture)
+    rotated = 0.0 if architecture.learned_positions else 1.0
+    heads = architecture.heads / sizes.tensor + local_kv_heads(architecture, sizes)
+    nbytes = 10.0 * architecture.hidden * sizes.shard_tokens + rotated * 4.0 * key * heads * sizes.tokens
+    return Seconds(
+        forward + streaming_s(gpu, nbytes, kernels=4), backward + streaming_s(gpu, 2.0 * nbytes, kernels=6)
+    )
+
+
+def dense_mlp(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:
+    """A dense layer's MLP, its norm and residual addition."""
+    norm = streaming_s(gpu, 10.0 * architecture.hidden * sizes.shard_tokens, kernels=2)
+    mlp = _mlp(gpu, architecture, tokens=sizes.tokens, width=architecture.mlp_hidden / sizes.tensor)
+    return mlp + Seconds(norm, 2.0 * norm)
+
+
+def sparse_mlp(gpu: Processor, architecture: Architecture, experts: Experts, sizes: LocalSizes) -> Seconds:
+    """A sparse layer's router, permutation, busiest expert rank and shared expert; no communication.
+
+    Every rank sends its ``T/t`` tokens to ``active`` experts, so ranks receive that many on average, the
+    busiest ``expert_imbalance`` times as many; its ``count/expert`` experts run as one grouped product.
+    """
+    h, shard = architecture.hidden, sizes.shard_tokens
+    routed = shard * experts.active * np.where(sizes.expert > 1, gpu.calibration.expert_imbalance, 1.0)
+    local = experts.count / sizes.expert
+    rows = routed / local
+    grouped = _grouped(gpu, architecture, experts, rows=rows, groups=local)
+    router = Seconds(*linear_s(gpu, shard, float(experts.count), h))
+    permuted = streaming_s(gpu, 8.0 * h * routed + 10.0 * h * shard, kernels=8)
+    total = grouped + router + Seconds(permuted, 2.0 * permuted)
+    if experts.shared_hidden:
+        width = experts.shared_hidden / sizes.tensor
+        total = total + _mlp(gpu, architecture, tokens=sizes.tokens, width=width)
+    return total
+
+
+def _grouped(
+    gpu: Processor, architecture: Architecture, experts: Experts, *, rows: FloatArray, groups: FloatArray
+) -> Seconds:
+    """Products of ``groups`` experts with ``rows`` tokens each, launched together."""
+    single = _mlp(gpu, architecture, tokens=rows, width=float(experts.hidden))
+    forward_launches, backward_launches = 3 * gpu.calibration.kernel_s, 5 * gpu.calibration.kernel_s
+    return Seconds(
+        groups * (single.forward - forward_launches) + forward_launches,
+        groups * (single.backward - backward_launches) + backward_launches,
+    )
+
+
+def _mlp(gpu: Processor, architecture: Architecture, *, tokens: FloatArray, width: Extent) -> Seconds:
+    """Two products and the activation between them; gated ones read 2 widths and write 1, others 1 and 1."""
+    fan = 2.0 if architecture.gated_mlp else 1.0
+    h = float(architecture.hidden)
+    forward, backward = _linears(gpu, ((tokens, fan * width, h), (tokens, h, width)))
+    activation = 2.0 * (fan + 1.0) * width * tokens
+    return Seconds(
+        forward + streaming_s(gpu, activation),
+        backward + streaming_s(gpu, activation * (2.0 * fan + 1.0) / (fan + 1.0)),
+    )
+
+
+def _linears(
+    gpu: Processor, shapes: tuple[tuple[FloatArray, Extent, Extent], ...]
+) -> tuple[FloatArray, FloatArray]:
+    parts = [linear_s(gpu, m, n, k) for m, n, k in shapes]
+    forward, backward = parts[0]
+    for more_forward, more_backward in parts[1:]:
+        forward, backward = forward + more_forward, backward + more_backward
+    return forward, backward

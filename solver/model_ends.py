@@ -1,0 +1,29 @@
+"""Seconds of what sits before the first and after the last decoder layer, for one micro-batch."""
+
+from __future__ import annotations
+
+from cluster_models.architecture import Architecture
+from solver.compute import Processor, linear_s, streaming_s
+from solver.layer_costs import Seconds
+from solver.local_sizes import LocalSizes
+
+
+def embedding(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:
+    """Table look-up: rows read and written in 16 bits; backward scatters into the FP32 gradient."""
+    rows = architecture.hidden * sizes.tokens
+    return Seconds(streaming_s(gpu, 4.0 * rows, kernels=2), streaming_s(gpu, 10.0 * rows, kernels=2))
+
+
+def head_and_loss(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:
+    """Output projection over this tensor rank's vocabulary, and vocabulary parallel cross-entropy.
+
+    Passes over the logits counted from Megatron's cross-entropy: cast to FP32 (6 bytes), maximum (4), shift and
+    exponential (8), sum (4) forward; softmax minus target in FP32 (8) and cast back (6) backward.
+    """
+    vocabulary = architecture.vocabulary / sizes.tensor
+    forward, backward = linear_s(gpu, sizes.tokens, vocabulary, float(architecture.hidden))
+    logits = vocabulary * sizes.tokens
+    return Seconds(
+        forward + streaming_s(gpu, 22.0 * logits, kernels=8),
+        backward + streaming_s(gpu, 14.0 * logits, kernels=4),
+    )

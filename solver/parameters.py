@@ -1,0 +1,87 @@
+"""Parameters that each GPU holds, by chunk and by pipeline rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cluster_models.architecture import Architecture
+from cluster_models.workload import Sharding
+from solver.candidates import CandidateBatch, FloatArray, IntArray
+from solver.local_sizes import is_sharded
+
+
+@dataclass(frozen=True, slots=True)
+class LocalParameters:
+    """Parameters per GPU before any data parallel sharding, counted in parameters.
+
+    ``layer`` and ``sparse_layer`` (n,): what all ranks of the context and data group hold of a dense or sparse
+    layer; ``experts`` (n,): routed experts of a sparse layer on one expert rank (expert tensor size 1);
+    ``common`` (n, P) and ``routed`` (n, P): totals of a pipeline rank, embedding and head included.
+    """
+
+    layer: FloatArray
+    sparse_layer: FloatArray
+    experts: FloatArray
+    common: FloatArray
+    routed: FloatArray
+
+
+def local_parameters(batch: CandidateBatch, layers: IntArray, architecture: Architecture) -> LocalParameters:
+    """Parameters of every candidate; matrices are split over tensor ranks, norms and routers repeated.
+
+    Tied embeddings that share a GPU count once; on two pipeline ranks both keep a copy, as Megatron does.
+    """
+    tensor = batch.tensor.astype(np.float64)
+    attention = _split(architecture.attention_parameters(), _repeated_attention(architecture), tensor)
+    norm = architecture.norm_parameters()
+    layer = attention + _split(architecture.dense_mlp_parameters(), norm if architecture.mlp_hidden else 0, tensor)
+    sparse_layer, experts = np.zeros_like(tensor), np.zeros_like(tensor)
+    if (moe := architecture.experts) is not None:
+        router = architecture.hidden * moe.count + norm
+        sparse_layer = attention + _split(architecture.sparse_common_parameters(), router, tensor)
+        experts = moe.count * architecture.expert_parameters() / batch.expert
+    chunks = layers[:, 0] * layer[:, None] + layers[:, 1] * sparse_layer[:, None]
+    vocabulary = architecture.vocabulary * architecture.hidden / tensor
+    chunks[:, 0] += vocabulary + architecture.learned_positions * architecture.hidden
+    chunks[:, -1] += architecture.norm_vectors * architecture.hidden
+    if not (architecture.tied_embeddings and len(layers) == 1):
+        chunks[:, -1] += vocabulary
+    stages = int(batch.pipeline[0])
+    return LocalParameters(
+        layer=layer,
+        sparse_layer=sparse_layer,
+        experts=experts,
+        common=by_rank(chunks, stages),
+        routed=by_rank(layers[:, 1] * experts[:, None], stages),
+    )
+
+
+def by_rank(chunks: FloatArray, stages: int) -> FloatArray:
+    """(n, C) values of chunks summed over the chunks of each pipeline rank: (n, P)."""
+    return np.asarray(chunks.reshape(len(chunks), -1, stages).sum(axis=1))
+
+
+def sharing_ranks(batch: CandidateBatch) -> tuple[FloatArray, FloatArray]:
+    """(n,) ranks that share out optimizer states: of common parameters, and of routed experts.
+
+    1 without sharding.  Megatron's distributed optimizer spans the data and context ranks; experts have their
+    own group of ``tensor * context * data / expert`` ranks.
+    """
+    sharded = ~is_sharded(batch, Sharding.NONE)
+    common = (batch.data * batch.context).astype(np.float64)
+    routed = np.maximum(batch.tensor * common / batch.expert, 1.0)
+    return np.where(sharded, common, 1.0), np.where(sharded, routed, 1.0)
+
+
+def _split(total: int, repeated: int, tensor: FloatArray) -> FloatArray:
+    return (total - repeated) / tensor + repeated
+
+
+def _repeated_attention(architecture: Architecture) -> int:
+    """Attention parameters that every tensor rank holds in full: norms, and latent compression."""
+    repeated = architecture.norm_parameters() + architecture.query_key_norm_parameters
+    if (mla := architecture.latent_attention) is not None:
+        repeated += architecture.hidden * (mla.query_rank + mla.key_value_rank + mla.rope_head_size)
+    return repeated

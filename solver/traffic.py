@@ -1,0 +1,137 @@
+"""Traffic of one layer: seconds inside a domain, or what crosses nodes where the group is wider.
+
+Letters: T tokens of a context rank, h hidden width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cluster_models.architecture import Architecture
+from cluster_models.gpus import GpuKind
+from cluster_models.measurements import Collective
+from solver.calibration import Calibration
+from solver.candidates import BoolArray, FloatArray
+from solver.collectives import domain_collective_s, domain_send_s
+from solver.layer_costs import Seconds, head_widths, local_kv_heads
+from solver.local_sizes import LocalSizes
+
+
+@dataclass(frozen=True, slots=True)
+class CrossTraffic:
+    """A collective inside a chunk whose group spans nodes, so that its pace depends on the placement.
+
+    Each of the ``*_count`` (n, C) collectives moves ``message_bytes`` (n,) per GPU over the slowest link between
+    consecutive nodes of its group, in time ``hop_s``, of which ``*_hidden_s`` (n,) overlaps with compute: the
+    chunk takes ``count * max(0, hop_s - hidden_s)`` longer.  All zero where the group fits inside a node.
+    """
+
+    message_bytes: FloatArray
+    forward_count: FloatArray
+    backward_count: FloatArray
+    forward_hidden_s: FloatArray
+    backward_hidden_s: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTraffic:
+    """One layer's collective: ``inside`` seconds, or ``count`` messages a layer that cross nodes.
+
+    All (n,); ``inside`` is 0 where the group spans nodes and the counts are 0 where it does not.
+    """
+
+    inside: Seconds
+    message_bytes: FloatArray
+    forward_count: FloatArray
+    backward_count: FloatArray
+    forward_hidden_s: FloatArray
+    backward_hidden_s: FloatArray
+
+    def cross(self, layers: FloatArray, repeat_forward: BoolArray) -> CrossTraffic:
+        """Counts of chunks with ``layers`` (C,) such layers; some run forward again in backward."""
+        again = np.where(repeat_forward, self.forward_count, 0.0)
+        return CrossTraffic(
+            message_bytes=self.message_bytes,
+            forward_count=self.forward_count[:, None] * layers,
+            backward_count=(self.backward_count + again)[:, None] * layers,
+            forward_hidden_s=self.forward_hidden_s,
+            backward_hidden_s=self.backward_hidden_s,
+        )
+
+
+def tensor_traffic(
+    gpu: GpuKind, calibration: Calibration, architecture: Architecture, sizes: LocalSizes
+) -> Seconds:
+    """Seconds of the collectives around one attention or MLP block split over tensor ranks.
+
+    Sequence parallelism: gather before and scatter after the block, the mirror image backward, and the block's
+    input gathered once more for the weight gradient (arXiv 2205.05198, section 4.2.2).  Backward, Megatron runs
+    that gather and the scatter beside matrix products: ``tensor_overlap`` of them is hidden.
+    """
+    message = sizes.element_bytes * architecture.hidden * sizes.tokens
+    gather = domain_collective_s(gpu, Collective.ALL_GATHER, sizes.tensor, message)
+    scatter = domain_collective_s(gpu, Collective.REDUCE_SCATTER, sizes.tensor, message)
+    exposed = (1.0 - calibration.tensor_overlap) * (gather + scatter)
+    return Seconds(gather + scatter, gather + exposed)
+
+
+def context_traffic(
+    gpu: GpuKind, architecture: Architecture, sizes: LocalSizes, *, core: Seconds, together: BoolArray
+) -> LayerTraffic:
+    """Ring exchange of keys and values, each step beside the attention on the block just received.
+
+    ``core`` is the attention core's time.  ``context - 1`` steps forward; backward also the gradients of keys
+    and values travel, twice the bytes (Ring Attention, arXiv 2310.01889, section 3; Megatron-Core's ``p2p``).
+    """
+    key, value = head_widths(architecture)
+    latent = architecture.latent_attention is not None
+    heads = architecture.heads / sizes.tensor if latent else local_kv_heads(architecture, sizes)
+    block = sizes.element_bytes * heads * (key + value) * sizes.tokens
+    steps = sizes.context - 1.0
+    hidden = Seconds(core.forward / sizes.context, core.backward / sizes.context)
+    inside = np.where(together, sizes.context, 1.0)
+    forward = steps * np.maximum(domain_send_s(gpu, inside, block) - hidden.forward, 0.0)
+    backward = steps * np.maximum(domain_send_s(gpu, inside, 2.0 * block) - hidden.backward, 0.0)
+    spans = ~together & (sizes.context > 1)
+    return LayerTraffic(
+        inside=Seconds(forward, backward),
+        message_bytes=np.where(spans, block, 0.0),
+        forward_count=np.where(spans, steps, 0.0),
+        backward_count=np.where(spans, 2.0 * steps, 0.0),
+        forward_hidden_s=np.where(spans, hidden.forward, 0.0),
+        backward_hidden_s=np.where(spans, hidden.backward / 2.0, 0.0),
+    )
+
+
+def expert_traffic(
+    gpu: GpuKind,
+    calibration: Calibration,
+    architecture: Architecture,
+    sizes: LocalSizes,
+    *,
+    together: BoolArray,
+    gpus_per_node: int,
+) -> LayerTraffic:
+    """Dispatch and combination of a sparse layer: an all-to-all each, forward and backward.
+
+    A rank sends its ``T/t`` tokens to ``active`` experts each; the busiest rank sets the pace.  Of a group that
+    spans nodes, ``1 - node/expert`` of the bytes leave the node.
+    """
+    zeros = np.zeros_like(sizes.tokens)
+    if (experts := architecture.experts) is None:
+        return LayerTraffic(Seconds(zeros, zeros), zeros, zeros, zeros, zeros, zeros)
+    message = sizes.element_bytes * architecture.hidden * sizes.shard_tokens * experts.active
+    message = message * calibration.expert_imbalance
+    inside = np.where(together, sizes.expert, 1.0)
+    seconds = 2.0 * domain_collective_s(gpu, Collective.ALL_TO_ALL, inside, message)
+    spans = ~together & (sizes.expert > 1)
+    return LayerTraffic(
+        inside=Seconds(seconds, seconds),
+        message_bytes=np.where(spans, message * (1.0 - np.minimum(gpus_per_node / sizes.expert, 1.0)), 0.0),
+        forward_count=np.where(spans, 2.0, 0.0),
+        backward_count=np.where(spans, 2.0, 0.0),
+        forward_hidden_s=zeros,
+        backward_hidden_s=zeros,
+    )
