@@ -1,0 +1,148 @@
+"""A configuration given in full, for a prediction without a search."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from app.documents.reading import Count, Document, FieldProblem, InvalidDocument, Text, WholeNumber
+from cluster_models.architecture import Architecture
+from cluster_models.errors import InvalidConfiguration
+from cluster_models.plan import Configuration, Degrees, RankOrder
+from cluster_models.workload import Recompute, Sharding
+
+
+class DegreesDocument(Document):
+    """Sizes of the parallel groups; a degree that is absent is 1."""
+
+    tensor: Count = Field(1, description="Tensor parallel size.", examples=[8])
+    pipeline: Count = Field(1, description="Pipeline stages.", examples=[4])
+    data: Count = Field(1, description="Data parallel size.", examples=[4])
+    context: Count = Field(1, description="Context parallel size.", examples=[1])
+    expert: Count = Field(1, description="Expert parallel size; folds over context and data ranks.", examples=[1])
+    virtual_pipeline: Count = Field(
+        1, description="Model chunks on each pipeline rank (interleaving).", examples=[1]
+    )
+
+    def to_degrees(self) -> Degrees:
+        """The domain value."""
+        return Degrees(**self.model_dump())
+
+    @classmethod
+    def from_degrees(cls, degrees: Degrees) -> DegreesDocument:
+        """The document of a domain value."""
+        return cls(**{name: getattr(degrees, name) for name in Degrees.__slots__})
+
+
+class ConfigurationDocument(Document):
+    """Everything a framework is told, and optionally the hosts in rank order."""
+
+    degrees: DegreesDocument = Field(description="Sizes of the parallel groups.")
+    micro_batch_sequences: Count = Field(1, description="Sequences of one micro-batch.", examples=[1])
+    recompute: Recompute = Field(Recompute.NONE, description="What is computed again.", examples=["none"])
+    sharding: Sharding = Field(
+        Sharding.NONE, description="What data parallel ranks share out.", examples=["optimizer"]
+    )
+    rank_order: RankOrder = Field(
+        RankOrder.DATA_BEFORE_PIPELINE,
+        description="Megatron's rank order, fastest first.",
+        examples=["tp-cp-ep-dp-pp"],
+    )
+    stage_layers: list[list[WholeNumber]] | None = Field(
+        None,
+        description="Decoder layers: a list for each virtual stage with a number for each pipeline rank.  "
+        "Absent = as even as possible, the middle stages taking what is left.",
+        examples=[[[19, 21, 21, 19]]],
+    )
+    hosts: list[Text] | None = Field(
+        None,
+        description="Nodes in rank order; absent = the planner places the ranks.",
+        examples=[["cnode2-001", "cnode2-002"]],
+    )
+    gpus_per_node: Count | None = Field(
+        None, description="GPUs used on each host; absent = all GPUs of a node.", examples=[8]
+    )
+
+    def to_configuration(self, architecture: Architecture) -> Configuration:
+        """The domain value for a model; raises ``InvalidConfiguration`` where the layers do not add up."""
+        degrees = self.degrees.to_degrees()
+        layers = self.stage_layers
+        if layers is None:
+            layers = even_stage_layers(architecture.layers, degrees)
+        else:
+            self._check_layers(layers, architecture, degrees)
+        return Configuration(
+            degrees=degrees,
+            micro_batch=self.micro_batch_sequences,
+            recompute=self.recompute,
+            sharding=self.sharding,
+            rank_order=self.rank_order,
+            stage_layers=tuple(tuple(row) for row in layers),
+        )
+
+    def host_order(self) -> tuple[str, ...] | None:
+        """The hosts in rank order; raises ``InvalidDocument`` when one is listed twice."""
+        if self.hosts is None:
+            return None
+        problems = [
+            FieldProblem(f"hosts[{index}]", host, "the host is listed twice", "give each host once")
+            for index, host in enumerate(self.hosts)
+            if host in self.hosts[:index]
+        ]
+        if problems:
+            raise InvalidDocument(problems)
+        return tuple(self.hosts)
+
+    def _check_layers(self, layers: list[list[int]], architecture: Architecture, degrees: Degrees) -> None:
+        shape = [len(row) for row in layers]
+        if shape != [degrees.pipeline] * degrees.virtual_pipeline:
+            raise InvalidConfiguration(
+                "stage_layers",
+                layers,
+                f"needs {degrees.virtual_pipeline} list(s) of {degrees.pipeline} numbers",
+                "one list for each virtual stage, one number for each pipeline rank",
+            )
+        total = sum(map(sum, layers))
+        if total != architecture.layers:
+            raise InvalidConfiguration(
+                "stage_layers", layers, f"adds up to {total} layers; the model has {architecture.layers}"
+            )
+
+    @classmethod
+    def from_configuration(
+        cls,
+        configuration: Configuration,
+        hosts: tuple[str, ...] | None = None,
+        gpus_per_node: int | None = None,
+    ) -> ConfigurationDocument:
+        """The document of a domain value."""
+        return cls(
+            degrees=DegreesDocument.from_degrees(configuration.degrees),
+            micro_batch_sequences=configuration.micro_batch,
+            recompute=configuration.recompute,
+            sharding=configuration.sharding,
+            rank_order=configuration.rank_order,
+            stage_layers=[list(row) for row in configuration.stage_layers],
+            hosts=None if hosts is None else list(hosts),
+            gpus_per_node=gpus_per_node,
+        )
+
+
+def even_stage_layers(layers: int, degrees: Degrees) -> list[list[int]]:
+    """``layers`` over all chunks, as even as possible.
+
+    What is left over goes to the chunks in the middle: the first holds the embedding, the last the head.
+    """
+    chunks = degrees.pipeline * degrees.virtual_pipeline
+    if chunks > layers:
+        raise InvalidConfiguration(
+            "degrees",
+            str(degrees),
+            f"makes {chunks} pipeline chunks of {layers} layers",
+            "lower pipeline or virtual_pipeline",
+        )
+    each, left = divmod(layers, chunks)
+    first = (chunks - left) // 2
+    counts = [each + (first <= chunk < first + left) for chunk in range(chunks)]
+    return [
+        counts[row * degrees.pipeline : (row + 1) * degrees.pipeline] for row in range(degrees.virtual_pipeline)
+    ]

@@ -1,0 +1,123 @@
+"""The hosts of a cluster document, with catalogue kinds as a shorthand."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pydantic import Field
+
+from app.documents.reading import Count, Document, Number, Positive, Text
+from cluster_models.catalogue import NodeKind, gpu_kind, node_kind
+from cluster_models.errors import InvalidCluster
+from cluster_models.gpus import GpuKind
+from cluster_models.topology import NicGroup, Node, NodeState
+from cluster_models.units import GBIT
+
+T = TypeVar("T")
+
+
+class NicsDocument(Document):
+    """The equal network cards of one node."""
+
+    count: Count = Field(description="Cards used for training traffic.", examples=[8])
+    rate_gbits_per_s: Positive = Field(
+        description="Nominal rate of one card in Gbit/s, one direction.", examples=[400.0]
+    )
+    fabric: Text = Field("unknown", description="Family of the network.", examples=["infiniband"])
+
+    def to_nics(self) -> NicGroup:
+        """The domain value."""
+        return NicGroup(count=self.count, bytes_per_s=self.rate_gbits_per_s * GBIT, fabric=self.fabric)
+
+    @classmethod
+    def from_nics(cls, nics: NicGroup) -> NicsDocument:
+        """The document of a domain value."""
+        return cls(count=nics.count, rate_gbits_per_s=nics.bytes_per_s / GBIT, fabric=nics.fabric)
+
+
+class NodeDocument(Document):
+    """One host.  ``node_kind`` fills in GPUs and cards that are not given."""
+
+    name: Text = Field(description="Host name, as the launcher knows it.", examples=["cnode2-001"])
+    node_kind: Text | None = Field(
+        None, description="A node kind of the catalogue.", examples=["DGX H100/H200", "DGX A100"]
+    )
+    gpu_kind: Text | None = Field(
+        None, description="A GPU kind of the catalogue or of gpu_kinds.", examples=["H100-SXM5-80GB"]
+    )
+    gpu_count: Count | None = Field(None, le=1024, description="GPUs of the node.", examples=[8])
+    nics: NicsDocument | None = Field(None, description="Network cards.")
+    nvlink_domain: Text | None = Field(
+        None,
+        description="Scale-up domain of the GPUs; nodes that name the same one share it.  Default: its own.",
+        examples=["rack-3"],
+    )
+    labels: dict[Text, str] = Field(
+        default_factory=dict,
+        description="Where the node stands: leaf, rack, zone, ...",
+        examples=[{"leaf": "a", "rack": "r12"}],
+    )
+    state: NodeState = Field(
+        NodeState.READY, description="Only ready and degraded nodes carry ranks.", examples=["ready"]
+    )
+    compute_slowdown: Number = Field(
+        1.0,
+        ge=1,
+        description="Measured step compute time over that of a healthy node of its kind; 1 = healthy.",
+        examples=[1.0],
+    )
+
+    def to_node(self, own_kinds: dict[str, GpuKind], field: str) -> tuple[Node, GpuKind]:
+        """The domain value and its GPU kind, looked up in ``own_kinds`` before the catalogue."""
+        sold = node_kind(self.node_kind, field=f"{field}.node_kind") if self.node_kind else None
+        kind_name = self.gpu_kind
+        if kind_name is None:
+            kind_name = _sold_gpu_kind(sold, field)
+        kind = own_kinds.get(kind_name) or gpu_kind(kind_name, field=f"{field}.gpu_kind")
+        gpu_count = self.gpu_count if self.gpu_count or sold is None else sold.gpu_count
+        nics = self.nics.to_nics() if self.nics else sold.nics if sold else None
+        node = Node(
+            name=self.name,
+            gpu_kind=kind.name,
+            gpu_count=_given(gpu_count, f"{field}.gpu_count"),
+            nvlink_domain=self.nvlink_domain or self.name,
+            nics=_given(nics, f"{field}.nics"),
+            labels=dict(self.labels),
+            state=self.state,
+            compute_slowdown=self.compute_slowdown,
+        )
+        return node, kind
+
+    @classmethod
+    def from_node(cls, node: Node) -> NodeDocument:
+        """The document of a domain value, in full."""
+        return cls(
+            name=node.name,
+            gpu_kind=node.gpu_kind,
+            gpu_count=node.gpu_count,
+            nics=NicsDocument.from_nics(node.nics),
+            nvlink_domain=node.nvlink_domain,
+            labels=dict(node.labels),
+            state=node.state,
+            compute_slowdown=node.compute_slowdown,
+        )
+
+
+def _given(value: T | None, field: str) -> T:
+    if value is None:
+        raise InvalidCluster(field, None, "is missing", "give it, or a node_kind of the catalogue")
+    return value
+
+
+def _sold_gpu_kind(sold: NodeKind | None, field: str) -> str:
+    """The GPU kind that comes with a node kind, where there is just one."""
+    if sold is None:
+        return _given(None, f"{field}.gpu_kind")
+    if len(sold.gpu_kinds) > 1:
+        raise InvalidCluster(
+            f"{field}.gpu_kind",
+            None,
+            f"is missing: {sold.name} is sold with several GPU kinds",
+            f"give one of {', '.join(sold.gpu_kinds)}",
+        )
+    return sold.gpu_kinds[0]

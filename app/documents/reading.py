@@ -1,0 +1,210 @@
+"""Validation of documents, and of pydantic's complaints made into sentences an engineer can act on."""
+
+from __future__ import annotations
+
+import difflib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from app.documents.text import decode, parse_text
+from cluster_models.errors import InvalidInput
+
+__all__ = [
+    "Document",
+    "FieldProblem",
+    "InvalidDocument",
+    "close_name",
+    "decode",
+    "parse_text",
+    "problems_of",
+    "problems_of_validation",
+    "read_document",
+]
+
+MAX_PROBLEMS: Final = 20
+"""Problems reported at once; the rest are counted."""
+
+Count = Annotated[int, Field(strict=True, ge=1, le=10**12)]
+"""A whole number of things, at least one."""
+WholeNumber = Annotated[int, Field(strict=True, ge=0, le=10**12)]
+Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Flag = Annotated[bool, Field(strict=True)]
+Text = Annotated[str, Field(min_length=1, max_length=200)]
+Moment = Annotated[AwareDatetime, AfterValidator(lambda moment: moment.astimezone(UTC))]
+"""A moment, kept in UTC so that equal moments look alike."""
+
+
+class Document(BaseModel):
+    """Base of everything users write: unknown fields are errors, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    """One thing that is wrong in a document, in the words of ``InvalidInput``."""
+
+    field: str
+    value: object
+    problem: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return str(InvalidInput(self.field, self.value, self.problem, self.remedy))
+
+
+class InvalidDocument(InvalidInput):
+    """A document with one or more problems; as an ``InvalidInput`` it speaks of the first."""
+
+    def __init__(self, problems: Sequence[FieldProblem]) -> None:
+        first = problems[0]
+        self.problems = tuple(problems)
+        super().__init__(first.field, first.value, first.problem, first.remedy)
+
+
+def problems_of(error: InvalidInput) -> tuple[FieldProblem, ...]:
+    """Every problem that ``error`` reports."""
+    if isinstance(error, InvalidDocument):
+        return error.problems
+    return (FieldProblem(error.field, error.value, error.problem, error.remedy),)
+
+
+D = TypeVar("D", bound=Document)
+
+
+def read_document(kind: type[D], data: object, *, what: str) -> D:
+    """``data`` as a ``kind``; raises ``InvalidDocument`` with every problem, ``what`` naming the whole."""
+    if not isinstance(data, Mapping):
+        raise InvalidInput(
+            what,
+            data,
+            f"must be a mapping of fields, not {_type_name(data)}",
+            f"its fields are {', '.join(kind.model_fields)}",
+        )
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        problems = problems_of_validation(error.errors(include_url=False), kind=kind, what=what)
+        raise InvalidDocument(problems) from error
+
+
+def problems_of_validation(
+    errors: Sequence[Mapping[str, Any]], *, kind: type[BaseModel] | None = None, what: str = "document"
+) -> tuple[FieldProblem, ...]:
+    """Pydantic's ``errors()`` as our problems.
+
+    ``kind`` is the model that was validated: with it, unknown fields get a suggestion.  ``what`` names the
+    document where a problem concerns it as a whole; other paths start at its first field.
+    """
+    problems = [_problem(error, kind, what) for error in errors[:MAX_PROBLEMS]]
+    if (left := len(errors) - MAX_PROBLEMS) > 0:
+        problems.append(FieldProblem(what, left, f"{left} more problems are not listed"))
+    return tuple(problems)
+
+
+def close_name(name: str, known: Sequence[str]) -> str:
+    """A remedy that names the nearest of ``known``, else lists them."""
+    near = difflib.get_close_matches(name.lower(), [k.lower() for k in known], n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {next(k for k in known if k.lower() == near[0])!r}?"
+    shown = ", ".join(sorted(known)[:30])
+    return f"known are {shown}" if known else ""
+
+
+def _problem(error: Mapping[str, Any], kind: type[BaseModel] | None, what: str) -> FieldProblem:
+    location: Sequence[str | int] = error["loc"]
+    context: Mapping[str, Any] = error.get("ctx") or {}
+    value, code = error.get("input"), error["type"]
+    field = _path(what, location)
+    match code:
+        case "extra_forbidden":
+            siblings = _fields_at(kind, location[:-1]) if kind else []
+            return FieldProblem(field, value, "unknown field", close_name(str(location[-1]), siblings))
+        case "missing":
+            return FieldProblem(field, None, "is missing", "add it")
+        case "value_error" | "assertion_error":
+            return FieldProblem(field, value, str(context.get("error", error["msg"])))
+        case "enum" | "literal_error":
+            expected = str(context["expected"]).replace("'", "")
+            choices = expected.replace(" or ", ", ").split(", ")
+            near = close_name(value, choices) if isinstance(value, str) else ""
+            return FieldProblem(field, value, f"must be one of {', '.join(choices)}", near)
+    return FieldProblem(field, value, *_plain(code, context, value, str(error["msg"])))
+
+
+def _plain(code: str, context: Mapping[str, Any], value: object, message: str) -> tuple[str, str]:
+    """Problem and remedy for the codes that need no knowledge of the model."""
+    table: dict[str, tuple[str, str]] = {
+        "greater_than": (f"must be greater than {context.get('gt')}", ""),
+        "greater_than_equal": (f"must be at least {context.get('ge')}", ""),
+        "less_than": (f"must be less than {context.get('lt')}", ""),
+        "less_than_equal": (f"must be at most {context.get('le')}", ""),
+        "finite_number": ("must be a finite number", "leave unknown values out"),
+        "int_type": (f"must be a whole number, not {_type_name(value)}", ""),
+        "int_from_float": ("must be a whole number", ""),
+        "float_type": (f"must be a number, not {_type_name(value)}", ""),
+        "string_type": (f"must be text, not {_type_name(value)}", "put it in quotes"),
+        "string_too_short": ("must not be empty", ""),
+        "string_too_long": (f"is longer than {context.get('max_length')} characters", ""),
+        "bool_type": (f"must be true or false, not {_type_name(value)}", ""),
+        "list_type": (f"must be a list, not {_type_name(value)}", ""),
+        "tuple_type": (f"must be a list, not {_type_name(value)}", ""),
+        "dict_type": (f"must be a mapping, not {_type_name(value)}", ""),
+        "model_type": (f"must be a mapping of fields, not {_type_name(value)}", ""),
+        "model_attributes_type": (f"must be a mapping of fields, not {_type_name(value)}", ""),
+        "too_short": (f"needs at least {context.get('min_length')} entries", ""),
+        "too_long": (f"has more than {context.get('max_length')} entries", ""),
+        "timezone_aware": ("is a time without a zone", "write it like 2025-11-15T00:00:00Z"),
+        "datetime_from_date_parsing": ("is not a time", "write it like 2025-11-15T00:00:00Z"),
+        "datetime_parsing": ("is not a time", "write it like 2025-11-15T00:00:00Z"),
+        "datetime_type": ("is not a time", "write it like 2025-11-15T00:00:00Z"),
+        "json_invalid": ("is not valid JSON", str(context.get("error", ""))),
+    }
+    return table.get(code, (message[:1].lower() + message[1:], ""))
+
+
+def _type_name(value: object) -> str:
+    names = {dict: "a mapping", list: "a list", str: "text", bool: "true/false", type(None): "nothing"}
+    return names.get(type(value), "a number" if isinstance(value, int | float) else type(value).__name__)
+
+
+def _path(what: str, location: Sequence[str | int]) -> str:
+    path = ""
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif not part.startswith(("function-", "lax-or-strict", "constrained-")):
+            path += f".{part}" if path else part
+    return path or what
+
+
+def _fields_at(kind: Any, location: Sequence[str | int]) -> list[str]:
+    """Field names of the model that ``location`` leads to inside ``kind``."""
+    for part in location:
+        model = _model_in(kind)
+        if model is None:
+            return []
+        if isinstance(part, str) and part in model.model_fields:
+            kind = model.model_fields[part].annotation
+        elif isinstance(part, str):
+            return []
+    model = _model_in(kind)
+    return list(model.model_fields) if model else []
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model inside an annotation such as ``list[M] | None``."""
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        return annotation if issubclass(annotation, BaseModel) else None
+    for argument in typing.get_args(annotation):
+        if (model := _model_in(argument)) is not None:
+            return model
+    return None

@@ -1,0 +1,114 @@
+"""A training run and what the planner may do about it, as its owner writes it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from app.documents.reading import Count, Document, FieldProblem, InvalidDocument, Number, Text, close_name
+from cluster_models.gpus import Precision
+from cluster_models.workload import (
+    DEGREE_NAMES,
+    Objective,
+    Optimizer,
+    Recompute,
+    Sharding,
+    TrainingWorkload,
+)
+
+_DEFAULT = TrainingWorkload(sequence_length=1, global_batch=1)
+
+
+class WorkloadDocument(Document):
+    """One training workload.
+
+    Degrees are called tensor, pipeline, data, context, expert, virtual_pipeline and micro_batch (sequences).
+    """
+
+    sequence_length: Count = Field(description="Tokens of one sequence.", examples=[8192])
+    global_batch_sequences: Count = Field(
+        description="Sequences of one optimizer step, all ranks together.", examples=[1024]
+    )
+    precision: Precision = Field(
+        _DEFAULT.precision, description="Number format of the matrix products.", examples=["bf16"]
+    )
+    optimizer: Optimizer = Field(_DEFAULT.optimizer, description="Optimizer.", examples=["adam"])
+    recompute: list[Recompute] = Field(
+        list(_DEFAULT.recompute),
+        min_length=1,
+        description="Recomputation policies the planner may choose from.",
+        examples=[["none", "selective", "full"]],
+    )
+    sharding: list[Sharding] = Field(
+        list(_DEFAULT.sharding),
+        min_length=1,
+        description="Shardings of the training state the planner may choose from: none, optimizer (ZeRO-1, "
+        "Megatron's distributed optimizer), parameters (ZeRO-3, FSDP).",
+        examples=[["none", "optimizer"]],
+    )
+    memory_headroom_fraction: Number = Field(
+        _DEFAULT.memory_headroom,
+        ge=0,
+        lt=1,
+        description="Share of each GPU's memory that must stay free.",
+        examples=[0.06],
+    )
+    pinned: dict[str, Count] = Field(
+        default_factory=dict, description="Degrees with one allowed value.", examples=[{"tensor": 8}]
+    )
+    forbidden: dict[str, Annotated[list[Count], Field(min_length=1)]] = Field(
+        default_factory=dict, description="Values a degree must not take.", examples=[{"context": [2, 4]}]
+    )
+    max_gpus: Count | None = Field(None, description="GPUs to use at most; absent = all.", examples=[128])
+    avoid_nodes: list[Text] = Field(
+        default_factory=list, description="Nodes that must stay free.", examples=[["cnode2-016"]]
+    )
+    objective: Objective = Field(
+        _DEFAULT.objective,
+        description="What to make small: step_time, gpu_time (step time x GPUs) or cost (their price).",
+        examples=["step_time"],
+    )
+
+    def to_workload(self) -> TrainingWorkload:
+        """The domain value; raises ``InvalidDocument`` or ``InvalidWorkload``."""
+        problems = [
+            FieldProblem(f"{field}.{name}", name, "unknown degree", close_name(name, DEGREE_NAMES))
+            for field, degrees in (("pinned", self.pinned), ("forbidden", self.forbidden))
+            for name in degrees
+            if name not in DEGREE_NAMES
+        ]
+        if problems:
+            raise InvalidDocument(problems)
+        return TrainingWorkload(
+            sequence_length=self.sequence_length,
+            global_batch=self.global_batch_sequences,
+            precision=self.precision,
+            optimizer=self.optimizer,
+            recompute=tuple(dict.fromkeys(self.recompute)),
+            sharding=tuple(dict.fromkeys(self.sharding)),
+            memory_headroom=self.memory_headroom_fraction,
+            pinned=dict(self.pinned),
+            forbidden={name: tuple(values) for name, values in self.forbidden.items()},
+            max_gpus=self.max_gpus,
+            avoid_nodes=tuple(self.avoid_nodes),
+            objective=self.objective,
+        )
+
+    @classmethod
+    def from_workload(cls, workload: TrainingWorkload) -> WorkloadDocument:
+        """The document of a domain value."""
+        return cls(
+            sequence_length=workload.sequence_length,
+            global_batch_sequences=workload.global_batch,
+            precision=workload.precision,
+            optimizer=workload.optimizer,
+            recompute=list(workload.recompute),
+            sharding=list(workload.sharding),
+            memory_headroom_fraction=workload.memory_headroom,
+            pinned=dict(workload.pinned),
+            forbidden={name: list(values) for name, values in workload.forbidden.items()},
+            max_gpus=workload.max_gpus,
+            avoid_nodes=list(workload.avoid_nodes),
+            objective=workload.objective,
+        )

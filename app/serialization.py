@@ -1,0 +1,65 @@
+"""Domain values as JSON without loss, for the database, the job engine and the solver's child process.
+
+The text is ours alone and carries SI values under the names of the dataclasses; what users read and write
+stands in ``app.documents``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Final, TypeVar
+
+from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
+
+from cluster_models.measurements import Sample
+from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.topology import Cluster
+
+T = TypeVar("T")
+
+ID_LENGTH: Final = 16
+"""Hexadecimal digits of a snapshot's name: 64 bits, so that a billion snapshots collide with chance 3 %."""
+
+
+def dump(value: object) -> bytes:
+    """``value``, a frozen domain value, as JSON; infinities are kept."""
+    return json.dumps(jsonable(value), separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def jsonable(value: object) -> Any:
+    """``value`` as plain dictionaries, lists and numbers."""
+    return to_jsonable_python(value, inf_nan_mode="constants")
+
+
+def load(kind: type[T], data: bytes | str) -> T:
+    """The value of type ``kind`` that ``dump`` wrote; its own checks run again."""
+    value: T = _adapter(kind).validate_json(data)  # type: ignore[arg-type]  # classes are hashable
+    return value
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def canonical(value: object) -> str:
+    """``value`` as JSON with sorted keys: equal values give equal text."""
+    return json.dumps(jsonable(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def snapshot_id(cluster: Cluster, samples: Sequence[Sample]) -> str:
+    """The name of a snapshot, derived from its content; the order of samples does not matter."""
+    digest = hashlib.sha256(canonical(cluster).encode())
+    for line in sorted(canonical(sample) for sample in samples):
+        digest.update(b"\n" + line.encode())
+    return digest.hexdigest()[:ID_LENGTH]
+
+
+def make_snapshot(cluster: Cluster, samples: Sequence[Sample]) -> ClusterSnapshot:
+    """The snapshot of a cluster with what was measured, its samples in a fixed order."""
+    ordered = tuple(sorted(samples, key=canonical))
+    return ClusterSnapshot(id=snapshot_id(cluster, ordered), cluster=cluster, samples=ordered)
