@@ -81,7 +81,13 @@ class ModelBuilder:
     _row_count: int = 0
 
     def add_columns(
-        self, count: int, *, lower: float = 0.0, upper: float = np.inf, cost: float = 0.0, integer: bool = False
+        self,
+        count: int,
+        *,
+        lower: float = 0.0,
+        upper: float = np.inf,
+        cost: float = 0.0,
+        integer: bool = False,
     ) -> IntArray:
         """Indices of ``count`` new columns with the same bounds and cost."""
         first = self._column_count
@@ -120,7 +126,7 @@ def solve_relaxation(model: LinearModel, *, time_limit_s: float) -> IlpOutcome:
     A run that hits the limit proves nothing: its ``bound`` is ``-inf``.
     """
     started = time.perf_counter()
-    solver = highspy.Highs()
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
     solver.setOptionValue("time_limit", max(0.01, time_limit_s))
@@ -171,9 +177,7 @@ def solve_integer(
                     timeMode="elapsed",
                 )
             else:
-                command = pulp.HiGHS(
-                    msg=False, timeLimit=limit, gapRel=gap, threads=1, mip_max_nodes=node_limit
-                )
+                command = pulp.HiGHS(msg=False, timeLimit=limit, gapRel=gap, threads=1, mip_max_nodes=node_limit)
             problem.solve(command)
         except pulp.PulpSolverError as error:
             message = f"{backend} broke on a program of {len(model.cost)} columns: {error}"

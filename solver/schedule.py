@@ -9,35 +9,43 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numba
 import numpy as np
 
 from solver.candidates import IntArray
 
-NONE = -1
+
+class Events(NamedTuple):
+    """Events in an order where everything an event waits for stands before it; one entry per event.
+
+    ``previous`` is the index of the event before it on its pipeline rank and ``feed`` that of the event whose
+    result it needs (-1 = none).  ``hop`` is the pipeline rank that sends the result (-1 = nothing is sent); a
+    forward hop goes to the next rank, a backward hop to the one before, both around the ring.
+    """
+
+    chunk: IntArray
+    backward: IntArray
+    previous: IntArray
+    feed: IntArray
+    hop: IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """Events in an order where everything an event waits for stands before it.
+    """The event graph of one pipeline.
 
-    All arrays have one entry per event.  ``previous`` is the index of the event before it on its pipeline rank
-    and ``feed`` that of the event whose result it needs (-1 = none).  ``hop`` is the pipeline rank that sends the
-    result (-1 = nothing is sent); a forward hop goes to the next rank, a backward hop to the one before, both
-    around the ring.  ``last`` (pipeline,) is each rank's last event.
+    ``rank`` and ``micro_batch`` say where and for what each event is; ``last`` (pipeline,) is the index of each
+    rank's last event.
     """
 
     pipeline: int
     virtual: int
     micro_batches: int
+    events: Events
     rank: IntArray
-    chunk: IntArray
     micro_batch: IntArray
-    backward: IntArray
-    previous: IntArray
-    feed: IntArray
-    hop: IntArray
     last: IntArray
 
 
@@ -128,8 +136,8 @@ def build_schedule(pipeline: int, virtual: int, micro_batches: int) -> Schedule:
     assert len(rows) == 2 * pipeline * virtual * micro_batches, "the schedule waits for itself"
     last = np.zeros(pipeline, dtype=np.int64)
     last[rows[:, 0]] = np.arange(len(rows))
-    columns = [np.ascontiguousarray(rows[:, column]) for column in range(7)]
-    rank, chunk, micro_batch, backward, previous, feed, hop = columns
-    return Schedule(
-        pipeline, virtual, micro_batches, rank, chunk, micro_batch, backward, previous, feed, hop, last
+    rank, chunk, micro_batch, backward, previous, feed, hop = (
+        np.ascontiguousarray(rows[:, column]) for column in range(7)
     )
+    events = Events(chunk, backward, previous, feed, hop)
+    return Schedule(pipeline, virtual, micro_batches, events, rank, micro_batch, last)

@@ -1,0 +1,168 @@
+"""All legal combinations of degrees for a number of equal nodes.
+
+The rules are Megatron-Core's: heads divide by the tensor size and key/value heads share or repeat evenly, the
+sequence divides by twice the context size, experts divide by the expert size, which folds over the tensor,
+context and data ranks of one stage, interleaving wants micro-batches in whole groups of the pipeline size, and
+the batch divides by micro-batch times data size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Final
+
+import numpy as np
+
+from cluster_models.architecture import Architecture
+from cluster_models.plan import RankOrder
+from cluster_models.workload import Sharding, TrainingWorkload
+from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch
+
+MAX_MICRO_BATCH: Final = 16
+MAX_VIRTUAL: Final = 8
+_DATA_FIRST: Final = ORDER_CODES.index(RankOrder.DATA_BEFORE_PIPELINE)
+_PIPELINE_FIRST: Final = ORDER_CODES.index(RankOrder.PIPELINE_BEFORE_DATA)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Sizes that place GPUs: the grid of cells and their shape."""
+
+    tensor: int
+    context: int
+    pipeline: int
+    data: int
+
+    @property
+    def cell(self) -> int:
+        """GPUs of one cell."""
+        return self.tensor * self.context
+
+
+def enumerate_candidates(
+    architecture: Architecture, workload: TrainingWorkload, *, gpus_per_node: int, nodes: int
+) -> CandidateBatch:
+    """Every legal candidate on up to ``nodes`` nodes with ``gpus_per_node`` GPUs each.
+
+    Worlds are whole nodes, or a divisor of one node.  Where memory decides, ``solver.memory`` cuts later.
+    """
+    limit = min(workload.max_gpus or gpus_per_node * nodes, gpus_per_node * nodes)
+    worlds = [w for w in _divisors(gpus_per_node) if w < gpus_per_node]
+    worlds += [count * gpus_per_node for count in range(1, nodes + 1)]
+    tables = [
+        _grid_rows(grid, architecture, workload, min(world, gpus_per_node))
+        for world in worlds
+        if world <= limit
+        for grid in _grids(architecture, workload, world, min(world, gpus_per_node))
+    ]
+    rows = np.concatenate(tables) if tables else np.empty((0, len(fields(CandidateBatch))), dtype=np.int64)
+    return CandidateBatch(*(np.ascontiguousarray(rows[:, column]) for column in range(rows.shape[1])))
+
+
+def _grids(
+    architecture: Architecture, workload: TrainingWorkload, world: int, gpus_per_node: int
+) -> Iterator[Grid]:
+    for tensor in _allowed(workload, "tensor", _divisors(gpus_per_node)):
+        if not tensor_legal(architecture, workload, tensor):
+            continue
+        for context in _allowed(workload, "context", _divisors(world // tensor)):
+            cell = tensor * context
+            fits = gpus_per_node % cell == 0 or cell % gpus_per_node == 0
+            if world % cell or not fits or not context_legal(workload, context):
+                continue
+            for pipeline in _allowed(workload, "pipeline", _divisors(world // cell)):
+                data = world // cell // pipeline
+                if pipeline <= architecture.layers and _allowed(workload, "data", [data]):
+                    yield Grid(tensor, context, pipeline, data)
+
+
+def tensor_legal(architecture: Architecture, workload: TrainingWorkload, tensor: int) -> bool:
+    """Heads split evenly, key/value heads split or repeat evenly, the sequence splits (sequence parallelism)."""
+    kv = architecture.kv_heads
+    even = architecture.heads % tensor == 0 and (kv % tensor == 0 or tensor % kv == 0)
+    return even and architecture.hidden % tensor == 0 and workload.sequence_length % tensor == 0
+
+
+def context_legal(workload: TrainingWorkload, context: int) -> bool:
+    """Each rank holds two equal pieces of the sequence, one from each end (balanced causal attention)."""
+    return context == 1 or workload.sequence_length % (2 * context) == 0
+
+
+def _grid_rows(
+    grid: Grid, architecture: Architecture, workload: TrainingWorkload, gpus_per_node: int
+) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """Rows (in the field order of ``CandidateBatch``) of one grid over all its remaining choices."""
+    micro = [
+        (micro_batch, virtual)
+        for micro_batch in _micro_batches(workload, grid)
+        for virtual in _virtuals(architecture, workload, grid, workload.global_batch // (micro_batch * grid.data))
+    ]
+    experts = _allowed(workload, "expert", _expert_sizes(architecture, grid, gpus_per_node))
+    sharding = [
+        SHARDING_CODES.index(choice)
+        for choice in workload.sharding
+        if choice is Sharding.NONE or grid.data * grid.context > 1
+        if choice is not Sharding.PARAMETERS or grid.pipeline == 1
+    ]
+    if not sharding:
+        sharding = [SHARDING_CODES.index(workload.sharding[0])] * (grid.pipeline == 1)
+    recompute = [RECOMPUTE_CODES.index(choice) for choice in workload.recompute]
+    rows = [
+        (grid.tensor, grid.pipeline, grid.data, grid.context, e, v, b, rc, sh, order)
+        for b, v in micro
+        for e in experts
+        for rc in recompute
+        for sh in sharding
+        for order in _orders(grid, architecture, e, gpus_per_node)
+    ]
+    return np.array(rows, dtype=np.int64).reshape(-1, len(fields(CandidateBatch)))
+
+
+def _micro_batches(workload: TrainingWorkload, grid: Grid) -> list[int]:
+    if workload.global_batch % grid.data:
+        return []
+    per_pipeline = workload.global_batch // grid.data
+    if "micro_batch" in workload.pinned:
+        sizes = [workload.pinned["micro_batch"]]
+    else:
+        sizes = [size for size in _divisors(per_pipeline) if size <= MAX_MICRO_BATCH]
+    return [size for size in _allowed(workload, "micro_batch", sizes) if per_pipeline % size == 0]
+
+
+def _virtuals(architecture: Architecture, workload: TrainingWorkload, grid: Grid, micro_batches: int) -> list[int]:
+    sizes = [1]
+    if grid.pipeline > 1 and micro_batches % grid.pipeline == 0:
+        most = architecture.layers // grid.pipeline
+        if "virtual_pipeline" not in workload.pinned:
+            most = min(most, MAX_VIRTUAL)
+        sizes = list(range(1, most + 1))
+    return _allowed(workload, "virtual_pipeline", sizes)
+
+
+def _expert_sizes(architecture: Architecture, grid: Grid, gpus_per_node: int) -> list[int]:
+    if architecture.experts is None:
+        return [1]
+    stage = grid.cell * grid.data
+    return [
+        size
+        for size in _divisors(architecture.experts.count)
+        if stage % size == 0 and (gpus_per_node % size == 0 or size % gpus_per_node == 0)
+    ]
+
+
+def _orders(grid: Grid, architecture: Architecture, expert: int, gpus_per_node: int) -> list[int]:
+    """Rank orders that differ on this grid; experts under pipeline-before-data must fill a cell (Megatron)."""
+    same = grid.cell >= gpus_per_node or grid.pipeline == 1 or grid.data == 1
+    legal = architecture.experts is None or expert == grid.cell
+    return [_DATA_FIRST] if same or not legal else [_DATA_FIRST, _PIPELINE_FIRST]
+
+
+def _allowed(workload: TrainingWorkload, degree: str, sizes: list[int]) -> list[int]:
+    """``sizes`` under what the workload pins and forbids."""
+    pinned, forbidden = workload.pinned.get(degree), workload.forbidden.get(degree, ())
+    return [size for size in sizes if size not in forbidden and pinned in {None, size}]
+
+
+def _divisors(number: int) -> list[int]:
+    return [size for size in range(1, number + 1) if number % size == 0]

@@ -1,0 +1,111 @@
+"""The nodes a plan may use and how long messages take between them.
+
+Every GPU of a node is assumed to send at once: parallel groups work in step, so their flows leave a node together
+and share its network cards (docs/links.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from cluster_models.links import LinkModel
+
+from cluster_models.errors import InvalidWorkload
+from cluster_models.gpus import GpuKind
+from cluster_models.measurements import Collective
+from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.workload import TrainingWorkload
+from solver.candidates import FloatArray, IntArray
+from solver.collectives import domain_collective_s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fabric:
+    """``N`` usable nodes of one GPU kind, each offering ``gpus_per_node`` GPUs.
+
+    ``index`` (N,) points into the cluster's nodes and the rows of ``links``; ``slowdown`` (N,) is each node's
+    measured compute slowdown.
+    """
+
+    names: tuple[str, ...]
+    index: IntArray
+    slowdown: FloatArray
+    gpu: GpuKind
+    gpus_per_node: int
+    links: LinkModel
+    _hops: dict[tuple[float, int], FloatArray] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> int:
+        """Number of usable nodes."""
+        return len(self.names)
+
+    def hop_s(self, message_bytes: float, flows: int) -> FloatArray:
+        """(N, N) seconds for one flow of ``message_bytes`` while ``flows`` leave each node; diagonal: inside it."""
+        key = (float(message_bytes), flows)
+        if key not in self._hops:
+            matrix = self.links.transfer_s(max(1.0, float(message_bytes)), flows)
+            self._hops[key] = np.ascontiguousarray(matrix[np.ix_(self.index, self.index)])
+        return self._hops[key]
+
+    def local_hop_s(self, message_bytes: float) -> float:
+        """Seconds for one transfer between GPUs of the same node, the slowest node's."""
+        return float(self.hop_s(message_bytes, 1).diagonal().max())
+
+    def best_s(
+        self, matrix: Callable[[float, int], FloatArray], message_bytes: FloatArray, flows: IntArray
+    ) -> FloatArray:
+        """(n,) the least off-diagonal entry of ``matrix`` for each message; 0 where there is a single node."""
+        if self.nodes < 2:
+            return np.zeros_like(message_bytes)
+        off = ~np.eye(self.nodes, dtype=bool)
+        pairs = np.stack([message_bytes, flows.astype(np.float64)], axis=1)
+        distinct, inverse = np.unique(pairs, axis=0, return_inverse=True)
+        best = np.array([float(matrix(size, int(count))[off].min()) for size, count in distinct])
+        return best[inverse.ravel()]
+
+    def ring_s(self, payload_bytes: float, *, ranks: int, members: int, ring_nodes: int) -> FloatArray:
+        """(N, N) seconds of a reduce-scatter or all-gather whose slowest hop joins nodes ``a`` and ``b``.
+
+        Of ``ranks`` members holding ``payload_bytes`` each, ``members`` share a node and drive its cards
+        together, so (n-1)/n of the payload crosses each hop in ``members`` flows (ring algorithm, Patarasuk &
+        Yuan 2009); start-up is paid once per node on the ring.  Never faster than the same group on NVLink.
+        """
+        share = (ranks - 1) / ranks
+        hop = self.hop_s(payload_bytes * share / members, self.gpus_per_node)
+        start_up = self.links.latency_s()[np.ix_(self.index, self.index)] * max(0, ring_nodes - 2)
+        return np.maximum(hop + start_up, self.local_ring_s(payload_bytes, members))
+
+    def local_ring_s(self, payload_bytes: float, members: int) -> float:
+        """Seconds of a reduce-scatter or all-gather among ``members`` GPUs of one node."""
+        size = np.array([float(payload_bytes)])
+        return float(domain_collective_s(self.gpu, Collective.REDUCE_SCATTER, np.array([float(members)]), size)[0])
+
+
+def fabrics(snapshot: ClusterSnapshot, workload: TrainingWorkload, links: LinkModel) -> tuple[Fabric, ...]:
+    """One fabric per GPU kind and node size; nodes with more GPUs also serve as smaller ones.
+
+    Raises ``InvalidWorkload`` when a node to avoid does not exist.
+    """
+    nodes = snapshot.cluster.nodes
+    unknown = sorted(set(workload.avoid_nodes) - {node.name for node in nodes})
+    if unknown:
+        raise InvalidWorkload("workload.avoid_nodes", unknown, "no such node in the cluster")
+    usable = [(i, node) for i, node in enumerate(nodes) if node.usable and node.name not in workload.avoid_nodes]
+    result = []
+    for kind in sorted({node.gpu_kind for _, node in usable}):
+        for size in sorted({node.gpu_count for _, node in usable if node.gpu_kind == kind}):
+            chosen = [(i, node) for i, node in usable if node.gpu_kind == kind and node.gpu_count >= size]
+            result.append(
+                Fabric(
+                    names=tuple(node.name for _, node in chosen),
+                    index=np.array([i for i, _ in chosen]),
+                    slowdown=np.array([node.compute_slowdown for _, node in chosen]),
+                    gpu=snapshot.cluster.gpu_kinds[kind],
+                    gpus_per_node=size,
+                    links=links,
+                )
+            )
+    return tuple(result)

@@ -1,0 +1,92 @@
+"""Which layers each pipeline stage holds: even where stages are alike, uneven where the ends weigh more."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from cluster_models.architecture import Architecture
+from solver.candidates import FloatArray, IntArray
+
+EVEN_TOLERANCE: Final = 0.005
+Layout = tuple[tuple[int, ...], ...]
+"""``layout[v][s]``: decoder layers of virtual stage ``v`` on pipeline rank ``s`` (as in ``Configuration``)."""
+
+
+def layer_flops(architecture: Architecture, sequence_length: int) -> tuple[FloatArray, float]:
+    """Forward FLOP per token of every decoder layer (layers,), and of the output head.
+
+    Two per parameter that a token meets plus causal attention over half the sequence (Kaplan et al. 2020,
+    arXiv 2001.08361, table 1, with the causal half).
+    """
+    a = architecture
+    attention = 2.0 * a.attention_parameters() + 2.0 * sequence_length * a.heads * a.head_size
+    dense = 2.0 * a.dense_mlp_parameters()
+    active = a.experts.active if a.experts else 0
+    sparse = 2.0 * (a.sparse_common_parameters() + active * a.expert_parameters())
+    is_sparse = np.array([a.is_sparse_layer(layer) for layer in range(a.layers)])
+    return attention + np.where(is_sparse, sparse, dense), 2.0 * a.hidden * a.vocabulary
+
+
+@lru_cache(maxsize=4096)
+def balanced_layout(architecture: Architecture, sequence_length: int, pipeline: int, virtual: int) -> Layout:
+    """The contiguous split over ``pipeline * virtual`` chunks whose heaviest chunk is lightest.
+
+    Weights are forward FLOP, the output head counted on the last chunk.  Among equals the late chunks take the
+    odd layers, because early ranks hold more micro-batches in memory.  An even split, which needs no layout
+    flags, is kept where its heaviest chunk is at most ``EVEN_TOLERANCE`` worse.  Every chunk has a layer.
+    """
+    chunks = pipeline * virtual
+    assert chunks <= architecture.layers
+    weights, head = layer_flops(architecture, sequence_length)
+    ends = np.concatenate([[0.0], np.cumsum(weights)])
+    low, high = float(ends[-1] + head) / chunks, float(ends[-1] + head)
+    for _ in range(60):
+        middle = (low + high) / 2
+        if _split(ends, head, chunks, middle) is None:
+            low = middle
+        else:
+            high = middle
+    counts = _split(ends, head, chunks, high)
+    assert counts is not None
+    if architecture.layers % chunks == 0:
+        even = np.diff(ends[:: architecture.layers // chunks])
+        even[-1] += head
+        if even.max() <= high * (1 + EVEN_TOLERANCE):
+            counts = [architecture.layers // chunks] * chunks
+    return tuple(tuple(counts[v * pipeline : (v + 1) * pipeline]) for v in range(virtual))
+
+
+def _split(ends: FloatArray, head: float, chunks: int, limit: float) -> list[int] | None:
+    """Layers per chunk with no chunk above ``limit``, or ``None``; fills from the last chunk backwards.
+
+    ``ends`` (layers + 1,) is the running sum of the layers' weights.  A chunk takes its fair share of what is
+    left, and more only where the chunks before it could not carry the rest.
+    """
+    counts: list[int] = []
+    remaining = len(ends) - 1
+    limit *= 1 + 1e-12
+    for chunk in range(chunks - 1, -1, -1):
+        extra = head if chunk == chunks - 1 else 0.0
+        fits = remaining - int(np.searchsorted(ends[: remaining + 1], ends[remaining] + extra - limit))
+        most = min(fits, remaining - chunk)
+        if most < 1:
+            return None
+        take = min(most, -(-remaining // (chunk + 1)))
+        if ends[remaining - take] > limit * chunk:
+            take = most
+        counts.append(take)
+        remaining -= take
+    return counts[::-1] if remaining == 0 else None
+
+
+def chunk_layers(architecture: Architecture, layout: Layout) -> IntArray:
+    """(chunks, 2): dense and sparse layers of each chunk in model order."""
+    counts = [count for row in layout for count in row]
+    sparse = np.array([architecture.is_sparse_layer(layer) for layer in range(architecture.layers)])
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    per_chunk = np.array([int(sparse[a:b].sum()) for a, b in pairwise(ends)])
+    return np.stack([np.array(counts) - per_chunk, per_chunk], axis=1)

@@ -1,0 +1,94 @@
+"""From a candidate and its costs to the placement problem it poses on a fabric."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cluster_models.plan import Degrees
+from cluster_models.workload import Sharding
+from solver.candidates import ORDER_CODES, SHARDING_CODES, CandidateBatch, FloatArray
+from solver.fabric import Fabric
+from solver.placement.geometry import Geometry, geometry
+from solver.placement.problem import Arrays, PlacementProblem
+from solver.schedule import build_schedule
+from solver.step_costs import StepCosts
+
+
+def degrees_of(candidate: CandidateBatch) -> Degrees:
+    """The degrees of a batch with one row."""
+    return Degrees(
+        tensor=int(candidate.tensor[0]),
+        pipeline=int(candidate.pipeline[0]),
+        data=int(candidate.data[0]),
+        context=int(candidate.context[0]),
+        expert=int(candidate.expert[0]),
+        virtual_pipeline=int(candidate.virtual_pipeline[0]),
+    )
+
+
+def build_placement(
+    candidate: CandidateBatch, costs: StepCosts, micro_batches: int, fabric: Fabric
+) -> PlacementProblem:
+    """The placement problem of a batch with one row and its costs."""
+    degrees = degrees_of(candidate)
+    shape = geometry(degrees, ORDER_CODES[int(candidate.rank_order[0])], fabric.gpus_per_node)
+    schedule = build_schedule(degrees.pipeline, degrees.virtual_pipeline, micro_batches)
+    flows = min(fabric.gpus_per_node, degrees.gpus)
+    transfer = float(costs.transfer_bytes[0])
+    traffics = (costs.context_traffic, costs.expert_traffic, costs.parameter_traffic)
+    reduce_s, gather_s, reduce_local_s, gather_local_s = _rings(candidate, costs, shape, fabric)
+    arrays = Arrays(
+        events=schedule.events,
+        last=schedule.last,
+        duration_s=np.stack([costs.forward_s[0], costs.backward_s[0]]),
+        local_hop_s=fabric.local_hop_s(transfer),
+        slowdown=fabric.slowdown,
+        hop_pairs=shape.hop_pairs,
+        hop_s=fabric.hop_s(transfer, flows),
+        cross_pairs=shape.cross_pairs,
+        cross_s=np.stack([fabric.hop_s(float(traffic.message_bytes[0]), flows) for traffic in traffics]),
+        cross_count=np.stack([[t.forward_count[0], t.backward_count[0]] for t in traffics]),
+        cross_hidden_s=np.array([[t.forward_hidden_s[0], t.backward_hidden_s[0]] for t in traffics]),
+        cell_slots=shape.cell_slots,
+        ring_pairs=shape.ring_pairs,
+        reduce_s=reduce_s,
+        gather_s=gather_s,
+        reduce_local_s=reduce_local_s,
+        gather_local_s=gather_local_s,
+        reduce_hidden_s=costs.reduce_hidden_s[0],
+        gather_hidden_s=costs.gather_hidden_s[0],
+        optimizer_s=costs.optimizer_s[0],
+    )
+    return PlacementProblem(shape.slots, fabric.nodes, schedule, arrays)
+
+
+def _rings(
+    candidate: CandidateBatch, costs: StepCosts, shape: Geometry, fabric: Fabric
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Reduce and gather seconds (Y, P, N, N), and what they take inside a node (Y, P)."""
+    degrees = degrees_of(candidate)
+    stage_ranks = degrees.tensor * degrees.context * degrees.data
+    rounds = 2.0 if candidate.sharding[0] == SHARDING_CODES.index(Sharding.NONE) else 1.0
+    kinds = (
+        (degrees.data * degrees.context, shape.ring_members, shape.ring_nodes),
+        (max(1, stage_ranks // degrees.expert), shape.expert_ring_members, shape.expert_ring_nodes),
+    )
+
+    def times(payloads: tuple[FloatArray, FloatArray], factor: float) -> tuple[FloatArray, FloatArray]:
+        nodes, stages = fabric.nodes, degrees.pipeline
+        crossing, local = np.zeros((2, stages, nodes, nodes)), np.zeros((2, stages))
+        for kind, ((ranks, members, ring_nodes), payload) in enumerate(zip(kinds, payloads, strict=True)):
+            for stage in np.flatnonzero(payload):
+                if ranks < 2:
+                    continue
+                size = float(payload[stage])
+                local[kind, stage] = factor * fabric.local_ring_s(size, members)
+                if ring_nodes > 1 and ranks > members:
+                    crossing[kind, stage] = factor * fabric.ring_s(
+                        size, ranks=ranks, members=members, ring_nodes=ring_nodes
+                    )
+        return crossing, local
+
+    reduce_s, reduce_local_s = times((costs.reduce_bytes[0], costs.expert_reduce_bytes[0]), rounds)
+    gather_s, gather_local_s = times((costs.gather_bytes[0], costs.expert_gather_bytes[0]), 1.0)
+    return reduce_s, gather_s, reduce_local_s, gather_local_s

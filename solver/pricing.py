@@ -1,0 +1,149 @@
+"""Optimistic prices: for thousands of candidates at once, a step time that no placement can beat.
+
+Every link is taken as the best of its kind and every node as healthy.  What remains are bounds that hold for the
+event graph of the schedule (docs/pipeline.md proves them):
+
+* a rank cannot begin before the first micro-batch has reached it, is busy for all its work, and every rank before
+  it must still run one backward after it;
+* 1F1B only: rank ``s`` may be at most ``P - s`` micro-batches ahead, so every ``P - s`` micro-batches take at
+  least the round trip from ``s`` to the last rank and back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cluster_models.measurements import Collective
+from cluster_models.plan import RankOrder
+from cluster_models.workload import Sharding
+from solver.candidates import ORDER_CODES, SHARDING_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
+from solver.collectives import domain_collective_s
+from solver.fabric import Fabric
+from solver.step_costs import CrossTraffic, StepCosts
+
+_PIPELINE_FIRST = ORDER_CODES.index(RankOrder.PIPELINE_BEFORE_DATA)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread:
+    """How the groups of each candidate (n,) spread over nodes, never worse than they really do.
+
+    ``hops_cross`` and ``rings_cross``: whether every hop and every data parallel ring must leave its node;
+    ``members``: most ranks of one data parallel group on one node, ``ranks`` the size of that group.
+    """
+
+    hops_cross: BoolArray
+    rings_cross: BoolArray
+    members: IntArray
+    ranks: IntArray
+    expert_members: IntArray
+    expert_ranks: IntArray
+
+
+def spread(batch: CandidateBatch, gpus_per_node: int) -> Spread:
+    """The spread of each candidate over nodes of ``gpus_per_node`` GPUs."""
+    cell = batch.tensor * batch.context
+    stage = cell * batch.data
+    pipeline_first = batch.rank_order == _PIPELINE_FIRST
+    world = stage * batch.pipeline
+    node = np.minimum(gpus_per_node, world)
+    data_first_members = np.minimum(node, stage) // batch.tensor
+    stride = cell * batch.pipeline
+    per_cell = np.maximum(1, np.minimum(batch.context, node // batch.tensor))
+    pipeline_first_members = per_cell * np.maximum(1, -(-node // stride))
+    aligned = (stride % gpus_per_node == 0) | (gpus_per_node % stride == 0)
+    members = np.where(pipeline_first, pipeline_first_members, np.maximum(1, data_first_members))
+    return Spread(
+        hops_cross=np.where(pipeline_first, cell % gpus_per_node == 0, stage % gpus_per_node == 0),
+        rings_cross=np.where(pipeline_first, aligned & (world > gpus_per_node), stage > gpus_per_node)
+        & (batch.data * batch.context > 1),
+        members=np.minimum(members, batch.data * batch.context),
+        ranks=batch.data * batch.context,
+        expert_members=np.maximum(1, np.minimum(node, stage) // batch.expert),
+        expert_ranks=np.maximum(1, stage // batch.expert),
+    )
+
+
+def optimistic_step_s(
+    batch: CandidateBatch, costs: StepCosts, micro_batches: IntArray, fabric: Fabric
+) -> FloatArray:
+    """(n,) seconds that no placement of the candidate can beat; rows share pipeline and virtual size."""
+    ranks = int(batch.pipeline[0])
+    shape = spread(batch, fabric.gpus_per_node)
+    flows = np.minimum(fabric.gpus_per_node, batch.tensor * batch.context * batch.data * batch.pipeline)
+    forward, backward = costs.forward_s.copy(), costs.backward_s.copy()
+    for traffic in (costs.context_traffic, costs.expert_traffic, costs.parameter_traffic):
+        _add_traffic(traffic, forward, backward, flows, fabric)
+    hop = np.zeros(len(batch))
+    if ranks > 1:
+        hop = np.where(shape.hops_cross, fabric.best_s(fabric.hop_s, costs.transfer_bytes, flows), 0.0)
+    reduce, gather = _rings(batch, costs, shape, fabric)
+    reduce = np.maximum(0.0, reduce - costs.reduce_hidden_s)
+    gather = np.maximum(0.0, gather - costs.gather_hidden_s)
+    ends = _rank_ends(forward, backward, hop, micro_batches, ranks)
+    return np.asarray((ends + reduce).max(axis=1) + (costs.optimizer_s + gather).max(axis=1))
+
+
+def _rank_ends(
+    forward: FloatArray, backward: FloatArray, hop: FloatArray, micro_batches: IntArray, ranks: int
+) -> FloatArray:
+    """(n, P) earliest end of each rank's last backward; ``forward`` and ``backward`` are (n, C)."""
+    busy = (forward + backward).reshape(len(hop), -1, ranks).sum(axis=1) * micro_batches[:, None]
+    reach = _before(forward[:, :ranks] + hop[:, None])
+    drain = _before(backward[:, :ranks] + hop[:, None])
+    latest = np.maximum.accumulate((reach + busy + drain)[:, ::-1], axis=1)[:, ::-1]
+    ends = latest - drain
+    if forward.shape[1] == ranks > 1:
+        trip = (forward + backward)[:, ::-1].cumsum(axis=1)[:, ::-1]
+        trip = trip + 2.0 * hop[:, None] * np.arange(ranks - 1, -1, -1)
+        rounds = (micro_batches[:, None] - 1) // np.arange(ranks, 0, -1) + 1
+        ends[:, 0] = np.maximum(ends[:, 0], (reach + rounds * trip + drain).max(axis=1))
+    return ends
+
+
+def _before(values: FloatArray) -> FloatArray:
+    """(n, P) sum over the ranks before each rank."""
+    return values.cumsum(axis=1) - values
+
+
+def _add_traffic(
+    traffic: CrossTraffic, forward: FloatArray, backward: FloatArray, flows: IntArray, fabric: Fabric
+) -> None:
+    used = traffic.message_bytes > 0
+    if not used.any():
+        return
+    hop = np.zeros(len(used))
+    hop[used] = fabric.best_s(fabric.hop_s, traffic.message_bytes[used], flows[used])
+    forward += traffic.forward_count * np.maximum(0.0, hop - traffic.forward_hidden_s)[:, None]
+    backward += traffic.backward_count * np.maximum(0.0, hop - traffic.backward_hidden_s)[:, None]
+
+
+def _rings(batch: CandidateBatch, costs: StepCosts, shape: Spread, fabric: Fabric) -> tuple[FloatArray, FloatArray]:
+    """(n, P) seconds of the gradient reduction and the parameter gather on the best links."""
+    rounds = np.where(batch.sharding == SHARDING_CODES.index(Sharding.NONE), 2.0, 1.0)[:, None]
+    crossing_expert = shape.rings_cross & (shape.expert_ranks > shape.expert_members)
+    reduce = rounds * _ring(costs.reduce_bytes, shape.ranks, shape.members, shape.rings_cross, fabric)
+    reduce += rounds * _ring(
+        costs.expert_reduce_bytes, shape.expert_ranks, shape.expert_members, crossing_expert, fabric
+    )
+    gather = _ring(costs.gather_bytes, shape.ranks, shape.members, shape.rings_cross, fabric)
+    gather += _ring(costs.expert_gather_bytes, shape.expert_ranks, shape.expert_members, crossing_expert, fabric)
+    return reduce, gather
+
+
+def _ring(
+    payload_bytes: FloatArray, ranks: IntArray, members: IntArray, crosses: BoolArray, fabric: Fabric
+) -> FloatArray:
+    """(n, P) seconds of one ring reduce-scatter or all-gather of ``payload_bytes`` (n, P)."""
+    wide = np.broadcast_to(members.astype(np.float64)[:, None], payload_bytes.shape)
+    seconds = domain_collective_s(
+        fabric.gpu, Collective.REDUCE_SCATTER, wide.ravel(), payload_bytes.ravel()
+    ).reshape(payload_bytes.shape)
+    rows = np.flatnonzero(crosses)
+    if len(rows):
+        crossing = (payload_bytes * ((ranks - 1) / ranks)[:, None] / wide)[rows]
+        flows = np.full(crossing.size, fabric.gpus_per_node)
+        seconds[rows] = fabric.best_s(fabric.hop_s, crossing.ravel(), flows).reshape(crossing.shape)
+    return np.where((ranks > 1)[:, None], seconds, 0.0)
