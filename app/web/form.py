@@ -1,0 +1,184 @@
+"""The form of a new plan: what was typed, as the fields of the documents, and problems back at their fields.
+
+Nothing is judged here.  What is typed goes on as numbers where it reads as numbers and as text otherwise; the
+documents say what is wrong, and the form shows it beside the field it concerns with everything still in place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.datastructures import FormData, UploadFile
+
+from app.documents.reading import FieldProblem, decode
+from cluster_models.errors import InvalidInput
+from cluster_models.workload import DEGREE_NAMES, TrainingWorkload
+
+Typed = dict[str, Any]
+"""Field name to what stands in it: text, or a tuple of texts for a group of boxes."""
+
+_BOXES: Final = ("recompute", "sharding")
+_UPLOADS: Final = {"cluster_file": "cluster_text", "model_file": "model_text"}
+_WORKLOAD: Final = ("sequence_length", "global_batch_sequences", "max_gpus")
+_WORDS: Final = ("precision", "optimizer", "objective")
+_OPTIONS: Final = ("time_limit_s", "effort")
+_NUMBER: Final = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?|[+-]?\.\d+([eE][+-]?\d+)?", re.ASCII)
+_WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
+_LONGEST_NUMBER: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class FormProblem:
+    """One problem at the field ``anchor`` (empty where it concerns the form as a whole)."""
+
+    anchor: str
+    where: str
+    text: str
+
+
+def blank(*, time_limit_s: float) -> Typed:
+    """What stands in the form before anybody typed."""
+    default = TrainingWorkload(sequence_length=1, global_batch=1)
+    degrees = {f"{kind}_{name}": "" for kind in ("pinned", "forbidden") for name in DEGREE_NAMES}
+    return degrees | {
+        "cluster": "",
+        "cluster_file": "",
+        "cluster_text": "",
+        "model": "",
+        "model_file": "",
+        "model_text": "",
+        "sequence_length": "",
+        "global_batch_sequences": "",
+        "precision": str(default.precision),
+        "optimizer": str(default.optimizer),
+        "recompute": tuple(map(str, default.recompute)),
+        "sharding": tuple(map(str, default.sharding)),
+        "memory_headroom_percent": f"{100 * default.memory_headroom:g}",
+        "objective": str(default.objective),
+        "max_gpus": "",
+        "avoid_nodes": "",
+        "time_limit_s": f"{time_limit_s:g}",
+        "effort": "1",
+    }
+
+
+def filled(values: Typed, workload: Mapping[str, Any]) -> Typed:
+    """The form with the fields of a workload document in place."""
+    filled_in = dict(values)
+    for name in (*_WORKLOAD, *_WORDS):
+        if workload.get(name) is not None:
+            filled_in[name] = str(workload[name])
+    for name in _BOXES:
+        if name in workload:
+            filled_in[name] = tuple(map(str, workload[name]))
+    if "memory_headroom_fraction" in workload:
+        filled_in["memory_headroom_percent"] = f"{100 * workload['memory_headroom_fraction']:g}"
+    filled_in["avoid_nodes"] = ", ".join(workload.get("avoid_nodes", ()))
+    for name, value in workload.get("pinned", {}).items():
+        filled_in[f"pinned_{name}"] = str(value)
+    for name, numbers in workload.get("forbidden", {}).items():
+        filled_in[f"forbidden_{name}"] = ", ".join(map(str, numbers))
+    return filled_in
+
+
+async def typed(data: FormData, values: Typed) -> tuple[Typed, tuple[FormProblem, ...]]:
+    """What was sent over what stood there; an uploaded file takes the place of its box."""
+    sent = dict(values)
+    problems: list[FormProblem] = []
+    for name in values:
+        if name in _BOXES:
+            sent[name] = tuple(str(value) for value in data.getlist(name))
+        elif name not in _UPLOADS and isinstance(data.get(name), str):
+            sent[name] = str(data[name])
+    for name, box in _UPLOADS.items():
+        upload = data.get(name)
+        if name in values and isinstance(upload, UploadFile) and upload.filename:
+            try:
+                sent[box] = decode(await upload.read(), what=name)
+            except InvalidInput as error:
+                problems.append(FormProblem(name, _label(name), f"{error.problem}; {error.remedy}"))
+    return sent, tuple(problems)
+
+
+def workload_data(values: Typed) -> dict[str, Any]:
+    """The workload document that the form spells."""
+    data: dict[str, Any] = {name: _number(values[name]) for name in _WORKLOAD if values[name].strip()}
+    data |= {name: values[name] for name in _WORDS}
+    data |= {name: list(values[name]) for name in _BOXES}
+    if values["memory_headroom_percent"].strip():
+        percent = _number(values["memory_headroom_percent"])
+        data["memory_headroom_fraction"] = percent if isinstance(percent, str) else percent / 100
+    data["avoid_nodes"] = [name.strip() for name in re.split(r"[,\n]", values["avoid_nodes"]) if name.strip()]
+    data["pinned"] = {
+        name: _number(values[f"pinned_{name}"]) for name in DEGREE_NAMES if values[f"pinned_{name}"].strip()
+    }
+    data["forbidden"] = {
+        name: [_number(part) for part in values[f"forbidden_{name}"].split(",") if part.strip()]
+        for name in DEGREE_NAMES
+        if values[f"forbidden_{name}"].strip()
+    }
+    return data
+
+
+def options_data(values: Typed) -> dict[str, Any]:
+    """The search options that the form spells; empty fields keep the service's defaults."""
+    return {name: _number(values[name]) for name in _OPTIONS if values[name].strip()}
+
+
+def at_fields(problems: Iterable[FieldProblem]) -> tuple[FormProblem, ...]:
+    """Problems of documents at the fields of the form that they concern."""
+    return tuple(_at_field(problem) for problem in problems)
+
+
+def degrees_in_use(values: Typed, found: Sequence[FormProblem]) -> bool:
+    """Whether the part of the form about degrees has to be open."""
+    starts = ("pinned_", "forbidden_")
+    return any(problem.anchor.startswith(starts) for problem in found) or any(
+        values[name] for name in values if name.startswith(starts)
+    )
+
+
+def _at_field(problem: FieldProblem) -> FormProblem:
+    path = re.sub(r"\[\d+\]", "", problem.field)
+    top, _, rest = path.partition(".")
+    if top in ("cluster", "snapshot", "nodes", "measurements", "gpu_kinds"):
+        return FormProblem("cluster_text", _label("cluster_text"), str(problem))
+    if top == "model":
+        return FormProblem("model_text", _label("model_text"), str(problem))
+    parts = (rest if top in ("workload", "options") else path).split(".")
+    name = "_".join(parts[:2]) if parts[0] in ("pinned", "forbidden") else parts[0]
+    name = {
+        "memory_headroom_fraction": "memory_headroom_percent",
+        "memory_headroom": "memory_headroom_percent",
+    }.get(name, {"global_batch": "global_batch_sequences"}.get(name, name))
+    known = name in blank(time_limit_s=1)
+    sentence = problem.problem + (f"; {problem.remedy}" if problem.remedy else "")
+    if not known:
+        return FormProblem("", "", str(problem))
+    return FormProblem(name, _label(name), sentence)
+
+
+def _number(text: str) -> Any:
+    """The number that ``text`` spells, else ``text`` itself for the documents to refuse."""
+    text = text.strip()
+    if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
+        return text
+    return int(text) if _WHOLE.fullmatch(text) else float(text)
+
+
+def _label(name: str) -> str:
+    special = {
+        "cluster_text": "Cluster",
+        "cluster_file": "Cluster file",
+        "model_text": "Model",
+        "model_file": "Model file",
+        "memory_headroom_percent": "Memory to keep free",
+        "global_batch_sequences": "Global batch",
+        "time_limit_s": "Time limit",
+        "max_gpus": "GPUs to use at most",
+        "avoid_nodes": "Nodes to avoid",
+    }
+    return special.get(name, name.replace("_", " ").capitalize())

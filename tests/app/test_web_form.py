@@ -1,0 +1,86 @@
+"""What is typed into the form of a new plan, and where its problems are shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.documents.reading import FieldProblem, problems_of, read_document
+from app.documents.workload import WorkloadDocument
+from app.web.form import at_fields, blank, degrees_in_use, filled, options_data, workload_data
+from cluster_models.errors import InvalidInput
+from cluster_models.workload import TrainingWorkload
+
+
+def _typed(**fields: object) -> dict[str, object]:
+    return {**blank(time_limit_s=60), "sequence_length": "2048", "global_batch_sequences": "8", **fields}
+
+
+def test_the_form_as_it_comes_spells_the_default_workload() -> None:
+    """Nothing but the two sizes typed gives the defaults of the domain, so the form changes no plan silently."""
+    document = read_document(WorkloadDocument, workload_data(_typed()), what="workload")
+    assert document.to_workload() == TrainingWorkload(sequence_length=2048, global_batch=8)
+
+
+def test_a_workload_survives_the_form() -> None:
+    """A workload document put into the form reads back as the same workload."""
+    workload = TrainingWorkload(
+        sequence_length=4096,
+        global_batch=64,
+        pinned={"tensor": 8},
+        forbidden={"context": (2, 4)},
+        max_gpus=96,
+        avoid_nodes=("n1", "n2"),
+        memory_headroom=0.1,
+    )
+    written = WorkloadDocument.from_workload(workload).model_dump(mode="json")
+    read = workload_data(filled(blank(time_limit_s=60), written))
+    assert read_document(WorkloadDocument, read, what="workload").to_workload() == workload
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "words"),
+    [
+        ("sequence_length", "long", "whole number"),
+        ("sequence_length", "1.5", "whole number"),
+        ("global_batch_sequences", "0", "at least 1"),
+        ("global_batch_sequences", "", "missing"),
+        ("memory_headroom_percent", "120", "less than 1"),
+        ("recompute", (), "at least 1"),
+        ("pinned_tensor", "-8", "at least 1"),
+        ("forbidden_context", "2, x", "whole number"),
+        ("max_gpus", "9" * 60, "whole number"),
+    ],
+)
+def test_problems_stand_at_the_field_they_concern(field: str, text: object, words: str) -> None:
+    """What the documents refuse comes back at the field that was typed wrong."""
+    with pytest.raises(InvalidInput) as refused:
+        read_document(WorkloadDocument, workload_data(_typed(**{field: text})), what="workload")
+    shown = at_fields(problems_of(refused.value))
+    assert [problem.anchor for problem in shown] == [field]
+    assert words in shown[0].text
+
+
+def test_problems_inside_a_pasted_cluster_name_their_place() -> None:
+    """The box of the cluster is long: the path within it belongs to the message."""
+    (shown,) = at_fields([FieldProblem("cluster.nodes[3].gpu_kind", "H99", "unknown GPU kind")])
+    assert shown.anchor == "cluster_text"
+    assert "nodes[3].gpu_kind" in shown.text
+
+
+def test_a_problem_of_no_field_is_kept() -> None:
+    """What fits nowhere is shown for the form as a whole."""
+    (shown,) = at_fields([FieldProblem("galaxy", 1, "is too far")])
+    assert shown.anchor == ""
+    assert "too far" in shown.text
+
+
+def test_pinned_degrees_keep_their_part_of_the_form_open() -> None:
+    """Nobody has to look for a field that is filled or wrong."""
+    assert not degrees_in_use(_typed(), ())
+    assert degrees_in_use(_typed(pinned_tensor="8"), ())
+    assert degrees_in_use(_typed(), at_fields([FieldProblem("workload.forbidden.context", [2], "is odd")]))
+
+
+def test_empty_search_options_are_left_to_the_service() -> None:
+    """A cleared field sends nothing rather than an empty text."""
+    assert options_data(_typed(time_limit_s="", effort="2")) == {"effort": 2}

@@ -1,0 +1,196 @@
+"""What the pages show of a plan, before any HTML is made of it."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.web.views.bandwidth import Known, Link, heat_map
+from app.web.views.drawing import round_steps
+from app.web.views.figures import count, gib, percent, plural, round_seconds, seconds, spans
+from app.web.views.memory import memory_bars, memory_table
+from app.web.views.proof import proof
+from app.web.views.schedule import MOST_BOXES, Window, schedule
+from app.web.views.seats import layer_spans, seat_grid
+from app.web.views.step_time import time_bar, time_table
+from app.web.views.summary import degrees, headline, other_plans, settings
+from cluster_models.plan import Degrees, StopReason, TimelineEvent
+from cluster_models.units import GIB
+from cluster_models.workload import Objective
+from tests.plans import small_configuration, small_placement, small_plan
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(6.4861, "6.486 s"), (0.0123, "12.30 ms"), (4.2e-5, "42.00 µs"), (0.0, "0 s"), (None, "\N{EN DASH}")],
+)
+def test_durations_take_the_unit_that_fits(value: float | None, shown: str) -> None:
+    """Seconds, milliseconds or microseconds, with four digits at most."""
+    assert seconds(value) == shown
+
+
+def test_quantities_carry_their_unit() -> None:
+    """GiB are binary, shares become per cent, counts have their thousands apart."""
+    assert gib(3 * GIB) == "3.00 GiB"
+    assert percent(0.4153) == "41.5 %"
+    assert count(80834.4) == "80,834"
+    assert (plural(1, "node"), plural(2, "node")) == ("1 node", "2 nodes")
+    assert (round_seconds(0.5), round_seconds(0.02), round_seconds(0)) == ("0.5 s", "20 ms", "0 s")
+
+
+@given(st.sets(st.integers(0, 200)))
+def test_spans_name_every_number_once(numbers: set[int]) -> None:
+    """Reading the joined neighbours back gives the same numbers."""
+    read: list[int] = []
+    for run in filter(None, spans(numbers).split(", ")):
+        first, _, last = run.partition("\N{EN DASH}")
+        read += range(int(first), int(last or first) + 1)
+    assert read == sorted(numbers)
+
+
+@given(st.floats(1e-9, 1e12))
+def test_axis_steps_are_even_and_stay_below_the_end(highest: float) -> None:
+    """Steps start at 0, keep one distance, and are neither too many nor too few."""
+    steps = round_steps(highest)
+    assert steps[0] == 0
+    assert steps[-1] <= highest * 1.001
+    assert 2 <= len(steps) <= 7
+
+
+def test_grid_puts_every_rank_in_the_cell_of_its_stage_and_replica() -> None:
+    """Stage 0 of the small plan sits on node b, two GPUs for each replica."""
+    grid = seat_grid(small_configuration(), small_placement(), {})
+    assert grid.replicas == (0, 1)
+    first, second = grid.rows[0].cells
+    assert [(seat.node, seat.gpus, seat.ranks) for seat in (*first, *second)] == [
+        ("b", "0\N{EN DASH}1", "0\N{EN DASH}1"),
+        ("b", "2\N{EN DASH}3", "2\N{EN DASH}3"),
+    ]
+    assert grid.rows[1].cells[0][0].node == "a"
+    assert grid.colour_means == "node"
+
+
+def test_grid_is_coloured_by_leaf_only_where_every_host_has_one() -> None:
+    """Two hosts of one leaf share a colour; a host without a leaf brings back colours by node."""
+    by_leaf = seat_grid(small_configuration(), small_placement(), {"a": "l1", "b": "l1"})
+    assert [group.name for group in by_leaf.groups] == ["l1"]
+    assert by_leaf.rows[0].cells[0][0].style == by_leaf.rows[1].cells[0][0].style
+    by_node = seat_grid(small_configuration(), small_placement(), {"a": "l1"})
+    assert by_node.groups == ()
+    assert by_node.rows[0].cells[0][0].style != by_node.rows[1].cells[0][0].style
+
+
+def test_layers_of_virtual_stages_come_back_to_the_same_rank() -> None:
+    """With two virtual stages a rank holds two runs of layers; a stage may hold none."""
+    assert layer_spans(((1, 2), (1, 0))) == ("2 layers: 0, 3", "2 layers: 1\N{EN DASH}2")
+    assert layer_spans(((0, 4),)) == ("no decoder layer", "4 layers: 0\N{EN DASH}3")
+
+
+def test_memory_bar_is_as_long_as_the_stage_is_full() -> None:
+    """Widths of the parts add up to the share of the limit, on one scale for all stages."""
+    plan = small_plan()
+    drawing = memory_bars(plan.memory)
+    limit = next(line.x1 for line in drawing.lines if line.style == "limit-line")
+    first = [box for box in drawing.boxes if box.tip.startswith("stage 0")]
+    start = first[0].x
+    share = sum(box.width for box in first) / (limit - start)
+    assert share == pytest.approx(plan.memory[0].total_bytes / plan.memory[0].limit_bytes)
+
+
+def test_memory_table_tells_a_stage_that_does_not_fit() -> None:
+    """A stage above its limit is marked."""
+    stages = small_plan().memory
+    tight = replace(stages[0], limit_bytes=stages[0].total_bytes - 1)
+    assert [row.fits for row in memory_table((tight, stages[1]))] == [False, True]
+
+
+def test_parts_of_the_step_fill_the_bar_and_the_table() -> None:
+    """Boxes touch one another; the shares add up to the whole."""
+    time = small_plan().time
+    boxes = time_bar(time).boxes
+    assert all(left.x + left.width == pytest.approx(right.x) for left, right in itertools.pairwise(boxes))
+    assert sum(float(row.share.removesuffix(" %")) for row in time_table(time)) == pytest.approx(100, abs=0.4)
+
+
+def test_certificate_says_proven_only_without_a_gap() -> None:
+    """A gap is named as what could still be gained; no gap is called optimal; no search proves nothing."""
+    certificate = small_plan().certificate
+    assert "0.20 %" in proof(certificate, Objective.STEP_TIME).verdict
+    assert "time limit" in proof(certificate, Objective.STEP_TIME).stopped
+    exact = replace(certificate, gap=0.0, bound=certificate.objective, stopped_by=StopReason.PROVEN)
+    assert proof(exact, Objective.STEP_TIME).verdict.startswith("Proven optimal")
+    given_in_full = replace(certificate, stopped_by=StopReason.NO_SEARCH)
+    assert "gap" not in dict(proof(given_in_full, Objective.STEP_TIME).figures)
+
+
+def test_objective_has_its_own_unit_in_the_certificate() -> None:
+    """A bound in dollars is not printed as seconds."""
+    figures = dict(proof(small_plan().certificate, Objective.COST).figures)
+    assert figures["no plan can beat"] == "0.4990 USD per step"
+
+
+def test_degrees_of_one_are_named_only_where_everybody_looks_for_them() -> None:
+    """TP, PP and DP always; context, expert and virtual stages where they are used."""
+    assert [degree.short for degree in degrees(Degrees())] == ["TP", "PP", "DP"]
+    assert [degree.short for degree in degrees(Degrees(expert=4))] == ["TP", "PP", "DP", "EP"]
+
+
+def test_summary_of_the_small_plan() -> None:
+    """Throughput, settings and the alternative as the page words them."""
+    plan = small_plan()
+    assert dict(headline(plan))["throughput"] == "32,768 tokens/s"
+    assert dict(settings(plan.configuration, 8))["micro-batches per replica and step"] == "4"
+    assert dict(settings(plan.configuration, 8))["layers of each stage"] == "2 in each of 2 stages"
+    assert other_plans(plan.alternatives)[0].slower == "+10.0 %"
+
+
+def test_schedule_shows_only_the_replica_and_window_asked_for() -> None:
+    """The second half of the small timeline holds the end of one backward and all of another."""
+    timeline = small_plan().timeline
+    whole = schedule(timeline, Window())
+    assert whole is not None
+    assert len(whole.drawing.boxes) == 4
+    half = schedule(timeline, Window(zoom=2, part=1))
+    assert half is not None
+    assert [row.boxes for row in half.rows] == [1, 1]
+    assert all(box.x >= 74 for box in half.drawing.boxes)
+
+
+@given(st.integers(-5, 99), st.integers(-5, 99), st.integers(-5, 99))
+def test_any_window_asked_for_becomes_one_that_exists(replica: int, zoom: int, part: int) -> None:
+    """Numbers from an address bar never break the page."""
+    shown = schedule(small_plan().timeline, Window(replica, zoom, part))
+    assert shown is not None
+    assert shown.window.replica == 0
+    assert 0 <= shown.window.part < shown.window.zoom
+
+
+def test_schedule_of_a_huge_step_is_cut_and_says_so() -> None:
+    """Boxes beyond the limit are left out, in words."""
+    events = [TimelineEvent("F", "forward", 0, 0, float(at), 1.0) for at in range(MOST_BOXES + 10)]
+    shown = schedule(events, Window())
+    assert shown is not None
+    assert len(shown.drawing.boxes) == MOST_BOXES
+    assert "look closer" in shown.left_out
+
+
+def test_no_timeline_makes_no_schedule() -> None:
+    """A plan without a timeline has no such section."""
+    assert schedule((), Window()) is None
+
+
+def test_heat_map_marks_what_was_not_measured() -> None:
+    """An estimated link carries a stroke, an unknown one has no shade, and both are counted."""
+    links = {
+        ("a", "b"): Link("a", "b", 40e9, Known.MEASURED),
+        ("b", "a"): Link("b", "a", 20e9, Known.ESTIMATED),
+    }
+    shown = heat_map(("a", "b", "c"), links)
+    assert len(shown.drawing.boxes) == 6
+    assert [box.style for box in shown.drawing.boxes].count("heat-unknown") == 4
+    assert [line.style for line in shown.drawing.lines] == ["estimated-mark"]
+    assert shown.counts == "1 link measured, 1 link estimated"
