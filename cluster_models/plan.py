@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.workload import Recompute, Sharding
+from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 
 
 class RankOrder(StrEnum):
@@ -236,6 +237,9 @@ class Plan:
     """``expert_map[ep_rank]`` lists the experts it holds, the same in every sparse layer; empty if dense."""
     unused_nodes: tuple[str, ...]
     provenance: Provenance
+    architecture: Architecture | None = None
+    workload: TrainingWorkload | None = None
+    """What was planned: with these two a plan can be exported on its own.  ``None`` in plans made by hand."""
 
 
 @dataclass(frozen=True, slots=True)

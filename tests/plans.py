@@ -155,6 +155,8 @@ def small_plan(*, layers: tuple[tuple[int, ...], ...] = ((2, 2),)) -> Plan:
         expert_map=(),
         unused_nodes=("c",),
         provenance=small_provenance(),
+        architecture=small_architecture(),
+        workload=small_workload(),
     )
 
 

@@ -68,8 +68,28 @@ class ConfigurationDocument(Document):
         layers = self.stage_layers
         if layers is None:
             layers = even_stage_layers(architecture.layers, degrees)
-        else:
-            self._check_layers(layers, architecture, degrees)
+        total = sum(map(sum, layers))
+        if total != architecture.layers:
+            raise InvalidConfiguration(
+                "stage_layers", layers, f"adds up to {total} layers; the model has {architecture.layers}"
+            )
+        return self._with_layers(layers)
+
+    def to_bare_configuration(self) -> Configuration:
+        """The domain value where the layers of every stage are given, checked against no model."""
+        if self.stage_layers is None:
+            raise InvalidConfiguration("stage_layers", None, "is missing", "give the layers of every stage")
+        return self._with_layers(self.stage_layers)
+
+    def _with_layers(self, layers: list[list[int]]) -> Configuration:
+        degrees = self.degrees.to_degrees()
+        if [len(row) for row in layers] != [degrees.pipeline] * degrees.virtual_pipeline:
+            raise InvalidConfiguration(
+                "stage_layers",
+                layers,
+                f"needs {degrees.virtual_pipeline} list(s) of {degrees.pipeline} numbers",
+                "one list for each virtual stage, one number for each pipeline rank",
+            )
         return Configuration(
             degrees=degrees,
             micro_batch=self.micro_batch_sequences,
@@ -91,21 +111,6 @@ class ConfigurationDocument(Document):
         if problems:
             raise InvalidDocument(problems)
         return tuple(self.hosts)
-
-    def _check_layers(self, layers: list[list[int]], architecture: Architecture, degrees: Degrees) -> None:
-        shape = [len(row) for row in layers]
-        if shape != [degrees.pipeline] * degrees.virtual_pipeline:
-            raise InvalidConfiguration(
-                "stage_layers",
-                layers,
-                f"needs {degrees.virtual_pipeline} list(s) of {degrees.pipeline} numbers",
-                "one list for each virtual stage, one number for each pipeline rank",
-            )
-        total = sum(map(sum, layers))
-        if total != architecture.layers:
-            raise InvalidConfiguration(
-                "stage_layers", layers, f"adds up to {total} layers; the model has {architecture.layers}"
-            )
 
     @classmethod
     def from_configuration(

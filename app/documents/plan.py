@@ -1,0 +1,159 @@
+"""A plan (or the reason why there is none) as users receive it, with units in every name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from app.documents.architecture import ArchitectureDocument
+from app.documents.configuration import ConfigurationDocument
+from app.documents.plan_parts import (
+    AlternativeDocument,
+    CertificateDocument,
+    MemoryDocument,
+    ProvenanceDocument,
+    RankDocument,
+    StageDocument,
+    TimeDocument,
+    TimelineEventDocument,
+)
+from app.documents.reading import Document, parse_text, read_document
+from app.documents.workload import WorkloadDocument
+from cluster_models.errors import InvalidInput
+from cluster_models.plan import NoPlan, Placement, Plan
+from cluster_models.units import GIB, TFLOP
+
+
+class PlanDocument(Document):
+    """A placed, priced and proven plan."""
+
+    result: Literal["plan"] = Field("plan", description="plan; no_plan where nothing fits.")
+    model: str = Field(description="The model.", examples=["llama-3-70b"])
+    configuration: ConfigurationDocument = Field(
+        description="What the framework is told, with the hosts in rank order."
+    )
+    ranks: list[RankDocument] = Field(description="Where every rank sits.")
+    time: TimeDocument = Field(description="Predicted step time by part.")
+    stages: list[StageDocument] = Field(description="Times of one micro-batch by pipeline rank.")
+    memory: list[MemoryDocument] = Field(description="Predicted peak memory by pipeline rank.")
+    tokens_per_s: float = Field(description="Predicted throughput.", examples=[338000.0])
+    tokens_per_s_per_gpu: float = Field(description="The same per GPU used.", examples=[2640.0])
+    model_tflops_per_s_per_gpu: float = Field(
+        description="Model FLOP (recomputation not counted) per second and GPU.", examples=[420.0]
+    )
+    mfu: float = Field(description="The same over the GPU's dense peak, 0 to 1.", examples=[0.42])
+    certificate: CertificateDocument = Field(description="How far from optimal the plan can be.")
+    warnings: list[str] = Field(description="What to know before trusting it.", examples=[[]])
+    alternatives: list[AlternativeDocument] = Field(description="The next best, and why each lost.")
+    expert_map: list[list[int]] = Field(
+        description="Experts of each expert parallel rank, in every sparse layer; empty for dense models.",
+        examples=[[]],
+    )
+    unused_nodes: list[str] = Field(description="Usable nodes left free.", examples=[["cnode2-016"]])
+    provenance: ProvenanceDocument = Field(description="What the plan was made from.")
+    architecture: ArchitectureDocument | None = Field(None, description="The model in full.")
+    workload: WorkloadDocument | None = Field(None, description="The workload it was made for.")
+    timeline: list[TimelineEventDocument] | None = Field(
+        None, description="The predicted schedule of one step; absent where it was not asked for."
+    )
+
+    @classmethod
+    def from_plan(cls, plan: Plan, *, timeline: bool = True) -> PlanDocument:
+        """The document of a plan, with or without its timeline."""
+        events = [TimelineEventDocument.from_event(event) for event in plan.timeline] if timeline else None
+        return cls(
+            model=plan.model,
+            configuration=ConfigurationDocument.from_configuration(
+                plan.configuration, plan.placement.hosts, plan.placement.gpus_per_node
+            ),
+            ranks=[RankDocument.from_rank(place) for place in plan.placement.ranks],
+            time=TimeDocument.from_time(plan.time),
+            stages=[StageDocument.from_stage(stage) for stage in plan.stages],
+            memory=[MemoryDocument.from_memory(memory) for memory in plan.memory],
+            tokens_per_s=plan.tokens_per_s,
+            tokens_per_s_per_gpu=plan.tokens_per_s_per_gpu,
+            model_tflops_per_s_per_gpu=plan.model_flops_per_s_per_gpu / TFLOP,
+            mfu=plan.mfu,
+            certificate=CertificateDocument.from_certificate(plan.certificate),
+            warnings=list(plan.warnings),
+            alternatives=[AlternativeDocument.from_alternative(other) for other in plan.alternatives],
+            expert_map=[list(experts) for experts in plan.expert_map],
+            unused_nodes=list(plan.unused_nodes),
+            provenance=ProvenanceDocument.from_provenance(plan.provenance),
+            architecture=plan.architecture and ArchitectureDocument.from_architecture(plan.architecture),
+            workload=plan.workload and WorkloadDocument.from_workload(plan.workload),
+            timeline=events,
+        )
+
+    def to_plan(self) -> Plan:
+        """The domain value; raises ``InvalidInput`` where the document lacks its hosts."""
+        hosts = self.configuration.host_order()
+        if hosts is None or self.configuration.gpus_per_node is None:
+            raise InvalidInput(
+                "configuration.hosts", None, "a plan names its hosts and GPUs per node", "export a complete plan"
+            )
+        return Plan(
+            model=self.model,
+            configuration=self.configuration.to_bare_configuration(),
+            placement=Placement(
+                hosts=hosts,
+                gpus_per_node=self.configuration.gpus_per_node,
+                ranks=tuple(place.to_rank() for place in self.ranks),
+            ),
+            time=self.time.to_time(),
+            stages=tuple(stage.to_stage() for stage in self.stages),
+            memory=tuple(memory.to_memory() for memory in self.memory),
+            tokens_per_s=self.tokens_per_s,
+            tokens_per_s_per_gpu=self.tokens_per_s_per_gpu,
+            model_flops_per_s_per_gpu=self.model_tflops_per_s_per_gpu * TFLOP,
+            mfu=self.mfu,
+            certificate=self.certificate.to_certificate(),
+            warnings=tuple(self.warnings),
+            alternatives=tuple(other.to_alternative() for other in self.alternatives),
+            timeline=tuple(event.to_event() for event in self.timeline or ()),
+            expert_map=tuple(tuple(experts) for experts in self.expert_map),
+            unused_nodes=tuple(self.unused_nodes),
+            provenance=self.provenance.to_provenance(),
+            architecture=self.architecture and self.architecture.to_architecture(),
+            workload=self.workload and self.workload.to_workload(),
+        )
+
+
+class NoPlanDocument(Document):
+    """Why nothing fits, and what would."""
+
+    result: Literal["no_plan"] = Field("no_plan", description="no_plan; plan where something fits.")
+    reason: str = Field(description="Why.", examples=["Every configuration needs more memory than there is."])
+    closest: ConfigurationDocument | None = Field(None, description="What misses the limit by least.")
+    missing_gib: float | None = Field(None, description="By how much, on each GPU.", examples=[3.5])
+    remedies: list[str] = Field(description="What would help.", examples=[["allow full recomputation"]])
+    provenance: ProvenanceDocument = Field(description="What the answer was made from.")
+
+    @classmethod
+    def from_no_plan(cls, answer: NoPlan) -> NoPlanDocument:
+        """The document of a domain value."""
+        closest = answer.closest
+        return cls(
+            reason=answer.reason,
+            closest=None if closest is None else ConfigurationDocument.from_configuration(closest),
+            missing_gib=None if answer.missing_bytes is None else answer.missing_bytes / GIB,
+            remedies=list(answer.remedies),
+            provenance=ProvenanceDocument.from_provenance(answer.provenance),
+        )
+
+
+def result_document(result: Plan | NoPlan, *, timeline: bool = True) -> PlanDocument | NoPlanDocument:
+    """The document of whatever a search returns."""
+    if isinstance(result, NoPlan):
+        return NoPlanDocument.from_no_plan(result)
+    return PlanDocument.from_plan(result, timeline=timeline)
+
+
+def plan_from_text(text: str, *, what: str = "plan") -> Plan:
+    """The plan in the text of a plan document; raises ``InvalidInput`` for anything else."""
+    data = parse_text(text, what=what)
+    if isinstance(data, Mapping) and data.get("result") == "no_plan":
+        raise InvalidInput(what, "no_plan", "says that no plan fits: there is nothing to export")
+    return read_document(PlanDocument, data, what=what).to_plan()
