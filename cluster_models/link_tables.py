@@ -1,0 +1,194 @@
+"""Measured transfer times of node pairs as ragged tables, interpolated for all pairs at once.
+
+Shapes: ``L`` measured directed links, ``F`` numbers of flows at most, ``S`` message sizes at most; rows are
+padded with infinity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from statistics import median
+
+import numpy as np
+import numpy.typing as npt
+
+from cluster_models.measurements import Direction, Sample
+from cluster_models.wire_flows import WireFlow, wire_flow
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Recency:
+    """Which samples of one key count: those ``days`` around its newest, at most ``samples`` of them."""
+
+    days: float = 14.0
+    samples: int = 5
+
+
+def recent(samples: Sequence[Sample], recency: Recency) -> list[Sample]:
+    """The samples of one key that count.
+
+    Undated samples count as recent as the newest.  Among the recent ones those taken with most pairs active are
+    kept: a training run loads the whole fabric.
+    """
+    dates = [_utc(sample.measured_at) for sample in samples if sample.measured_at is not None]
+    newest = max(dates, default=datetime.min.replace(tzinfo=UTC))
+
+    def taken(sample: Sample) -> datetime:
+        return newest if sample.measured_at is None else _utc(sample.measured_at)
+
+    fresh = [sample for sample in samples if newest - taken(sample) <= timedelta(days=recency.days)]
+    most_loaded = max(sample.pairs_active for sample in fresh)
+    loaded = [sample for sample in fresh if sample.pairs_active == most_loaded]
+    return sorted(loaded, key=taken, reverse=True)[: recency.samples]
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+def directions(sample: Sample) -> tuple[Pair, ...]:
+    """The directed pairs that ``sample`` describes."""
+    forward = (sample.source, sample.destination)
+    if sample.direction is Direction.FORWARD or sample.source == sample.destination:
+        return (forward,)
+    return (forward, forward[::-1])
+
+
+Level = dict[float, float]
+"""Seconds of one flow by its message bytes, at one number of flows."""
+
+
+def _levels(samples: Iterable[tuple[WireFlow, Sample]], recency: Recency) -> dict[int, Level]:
+    """Median recent time by number of flows and message size, of one directed link.
+
+    Lower bounds (inexact flows) count only where a number of flows has nothing exact.
+    """
+    groups: dict[tuple[int, bool], dict[float, list[tuple[WireFlow, Sample]]]] = {}
+    for flow, sample in samples:
+        sizes = groups.setdefault((flow.flows, flow.exact), {})
+        sizes.setdefault(flow.message_bytes, []).append((flow, sample))
+    levels: dict[int, Level] = {}
+    for (flows, exact), sizes in groups.items():
+        if not exact and (flows, True) in groups:
+            continue
+        levels[flows] = {
+            size: median(flow.time_s for flow in _recent_flows(members, recency)) for size, members in sizes.items()
+        }
+    return levels
+
+
+def _recent_flows(members: Sequence[tuple[WireFlow, Sample]], recency: Recency) -> list[WireFlow]:
+    chosen = {id(sample) for sample in recent([sample for _, sample in members], recency)}
+    return [flow for flow, sample in members if id(sample) in chosen]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinkTables:
+    """Times of ``L`` directed links: ``flows`` (L, F), ``message_bytes`` and ``time_s`` (L, F, S).
+
+    Numbers of flows and message sizes increase along their axis.
+    """
+
+    pairs: tuple[Pair, ...]
+    flows: FloatArray
+    message_bytes: FloatArray
+    time_s: FloatArray
+
+    @property
+    def lowest_flows(self) -> FloatArray:
+        """Smallest number of flows measured, per link (L,)."""
+        return self.flows[:, 0]
+
+    @property
+    def highest_flows(self) -> FloatArray:
+        """Largest number of flows measured, per link (L,)."""
+        highest: FloatArray = np.where(np.isfinite(self.flows), self.flows, 0.0).max(axis=1, initial=0.0)
+        return highest
+
+    def at(self, message_bytes: float, flows: float, latency_s: FloatArray) -> FloatArray:
+        """Seconds of one flow on each link (L,); ``latency_s`` (L,) is used below the smallest size.
+
+        Log-log between numbers of flows, constant outside the measured ones.  Where more flows were measured
+        faster per flow than fewer, the fewer take the better time: dropping a flow cannot hurt the others.
+        """
+        if not self.pairs:
+            return np.empty(0)
+        times = self._at_levels(message_bytes, latency_s)
+        times = np.minimum.accumulate(times[:, ::-1], axis=1)[:, ::-1]
+        lower = np.clip((self.flows <= flows).sum(axis=1) - 1, 0, None)
+        upper = np.minimum(lower + 1, np.isfinite(self.flows).sum(axis=1) - 1)
+        rows = np.arange(len(self.pairs))
+        low, high = self.flows[rows, lower], self.flows[rows, upper]
+        share = _share(np.log(flows), np.log(low), np.log(high))
+        start, end = times[rows, lower], times[rows, upper]
+        result: FloatArray = start * (end / start) ** share
+        return result
+
+    def _at_levels(self, message_bytes: float, latency_s: FloatArray) -> FloatArray:
+        """Seconds of one flow at each measured number of flows (L, F), infinite where padded.
+
+        Log-log between sizes, the last bandwidth above the largest, latency + bandwidth below the smallest.
+        """
+        sizes, times = self.message_bytes, self.time_s
+        count = np.isfinite(sizes).sum(axis=2)
+        last = np.maximum(count - 1, 0)
+        lower = np.clip((sizes <= message_bytes).sum(axis=2) - 1, 0, None)
+        upper = np.minimum(lower + 1, last)
+        small, large = _pick(sizes, lower), _pick(sizes, upper)
+        start, end = _pick(times, lower), _pick(times, upper)
+        with np.errstate(invalid="ignore"):  # padded levels compute infinity over infinity, replaced below
+            share = _share(np.log(max(message_bytes, 1e-9)), np.log(small), np.log(large))
+            inside = start * (end / start) ** share
+            above = end * message_bytes / large
+            floor = np.minimum(latency_s[:, None], start)
+            below = floor + (start - floor) * message_bytes / small
+            times_s = np.where(
+                message_bytes < small, below, np.where(message_bytes > _pick(sizes, last), above, inside)
+            )
+        return np.where(count > 0, times_s, np.inf)
+
+
+def _pick(values: FloatArray, index: IntArray) -> FloatArray:
+    """``values`` (L, F, S) at ``index`` (L, F) of the last axis."""
+    return np.take_along_axis(values, index[:, :, None], axis=2)[:, :, 0]
+
+
+def _share(at: float | np.float64, low: FloatArray, high: FloatArray) -> FloatArray:
+    """How far ``at`` lies between ``low`` and ``high``, in [0, 1]; 0 where they coincide."""
+    width = np.where(high > low, high - low, 1.0)
+    return np.where(high > low, np.clip((at - low) / width, 0.0, 1.0), 0.0)
+
+
+def link_tables(samples: Iterable[Sample], recency: Recency) -> LinkTables:
+    """The tables of every directed link that has a usable bandwidth sample, ordered by name."""
+    by_pair: dict[Pair, list[tuple[WireFlow, Sample]]] = {}
+    for sample in samples:
+        flow = wire_flow(sample)
+        if flow is not None:
+            for pair in directions(sample):
+                by_pair.setdefault(pair, []).append((flow, sample))
+    pairs = tuple(sorted(by_pair))
+    levels = [_levels(by_pair[pair], recency) for pair in pairs]
+    return _padded(pairs, levels)
+
+
+def _padded(pairs: tuple[Pair, ...], levels: Sequence[Mapping[int, Level]]) -> LinkTables:
+    most_flows = max((len(link) for link in levels), default=1)
+    most_sizes = max((len(level) for link in levels for level in link.values()), default=1)
+    flows = np.full((len(pairs), most_flows), np.inf)
+    sizes = np.full((len(pairs), most_flows, most_sizes), np.inf)
+    times = np.full_like(sizes, np.inf)
+    for row, link in enumerate(levels):
+        for column, count in enumerate(sorted(link)):
+            level = sorted(link[count].items())
+            flows[row, column] = count
+            sizes[row, column, : len(level)] = [size for size, _ in level]
+            times[row, column, : len(level)] = [time for _, time in level]
+    return LinkTables(pairs, flows, sizes, times)

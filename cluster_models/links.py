@@ -1,0 +1,197 @@
+"""The effective link model: what one GPU-to-GPU flow between any two nodes takes, from the samples of a cluster.
+
+``docs/links.md`` derives it.  Shapes: ``N`` nodes in the cluster's order, ``L`` measured directed links, ``K`` link
+classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+import numpy.typing as npt
+
+from cluster_models.link_classes import ClassEstimator, LinkClass, classify, slower_quartile
+from cluster_models.link_tables import LinkTables, Recency, directions, link_tables, recent
+from cluster_models.measurements import Sample, SampleStatus
+from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.suspicions import reject_absurd, suspicions
+
+__all__ = ["LinkModel", "effective_links", "suspicions"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinkModel:
+    """Times, bandwidth and latency between all pairs of ``nodes``; row sends, column receives.
+
+    ``row`` (N, N) is the measured link of a pair in ``tables``, -1 where there is none; ``mirrored`` marks pairs
+    that borrow the measurement of the other direction; ``link_classes`` (N, N) indexes ``estimator.classes``.
+    The diagonal is the inside of each node.
+    """
+
+    nodes: tuple[str, ...]
+    tables: LinkTables
+    row: IntArray
+    mirrored: BoolArray
+    link_classes: IntArray
+    estimator: ClassEstimator
+    latencies_s: FloatArray
+    row_latency_s: FloatArray
+
+    @property
+    def classes(self) -> tuple[LinkClass, ...]:
+        """The classes that ``link_classes`` indexes."""
+        return self.estimator.classes
+
+    def transfer_s(self, message_bytes: float, flows_per_node: int) -> FloatArray:
+        """Seconds (N, N) of one flow of ``message_bytes`` while ``flows_per_node`` such flows leave its node."""
+        if message_bytes < 0 or flows_per_node < 1:
+            raise ValueError(f"need bytes >= 0 and flows >= 1, got {message_bytes} and {flows_per_node}")
+        flows = float(flows_per_node)
+        times_at = self._measured_times(message_bytes)
+        estimate = self.estimator.estimate_s(message_bytes, flows, times_at)
+        time_s = estimate[self.link_classes]
+        known = self.row >= 0
+        if self.tables.pairs:
+            own = self._with_class_floor(times_at(flows), flows, times_at)
+            time_s[known] = own[self.row[known]]
+        limit = np.array([link_class.limit_bytes_per_s(flows) for link_class in self.classes])
+        time_s = np.maximum(time_s, message_bytes / limit[self.link_classes])
+        # a measured time holds its own latency, which may be below the default
+        return np.where(known, time_s, np.maximum(time_s, self.latencies_s))
+
+    def bytes_per_s(self, message_bytes: float, flows_per_node: int) -> FloatArray:
+        """Effective bandwidth (N, N) of each flow, latency included: bytes over ``transfer_s``."""
+        result: FloatArray = message_bytes / self.transfer_s(message_bytes, flows_per_node)
+        return result
+
+    def latency_s(self) -> FloatArray:
+        """Seconds (N, N) of a transfer of no bytes."""
+        return self.latencies_s
+
+    def estimated(self, flows_per_node: int) -> BoolArray:
+        """Where (N, N) the time was not measured: no sample of that direction, or not around so many flows."""
+        if not self.tables.pairs:
+            return np.ones(self.row.shape, dtype=np.bool_)
+        outside = (self.tables.lowest_flows > flows_per_node) | (self.tables.highest_flows < flows_per_node)
+        return (self.row < 0) | self.mirrored | outside[self.row]
+
+    def link_class(self, a: str, b: str) -> str:
+        """In words, how close the two nodes sit and what joins them."""
+        found = self.classes[self.link_classes[self.nodes.index(a), self.nodes.index(b)]]
+        ends = dict.fromkeys(end.words for end in found.ends)
+        return f"{found.proximity.words} ({' to '.join(ends)})"
+
+    def _measured_times(self, message_bytes: float) -> Callable[[float], FloatArray]:
+        """Times (L,) of all measured links as a function of the flows, extended beyond the most measured.
+
+        Beyond it each link keeps its share of what is nominally there for so many flows: full pace while more
+        flows bring more network cards into play, a constant aggregate once all of them are busy.
+        """
+        classes = self._row_classes()
+        highest = self.tables.highest_flows
+        computed: dict[float, FloatArray] = {}
+
+        def times_at(flows: float) -> FloatArray:
+            if flows not in computed:
+                times = self.tables.at(message_bytes, flows, self.row_latency_s)
+                beyond = np.flatnonzero(highest < flows)
+                factor = [
+                    self.classes[classes[row]].nominal_bytes_per_s(highest[row])
+                    / self.classes[classes[row]].nominal_bytes_per_s(flows)
+                    for row in beyond
+                ]
+                times[beyond] *= factor
+                computed[flows] = times
+            return computed[flows]
+
+        return times_at
+
+    def _row_classes(self) -> IntArray:
+        classes = np.zeros(len(self.tables.pairs), dtype=np.int64)
+        for k, rows in enumerate(self.estimator.members):
+            classes[rows] = k
+        return classes
+
+    def _with_class_floor(
+        self, times: FloatArray, flows: float, times_at: Callable[[float], FloatArray]
+    ) -> FloatArray:
+        """Links measured with fewer flows only are at least as slow as their class was with so many."""
+        floor = np.array([self.estimator.measured_s(k, flows, times_at) for k in range(len(self.classes))])
+        beyond = self.tables.highest_flows < flows
+        return np.where(beyond, np.maximum(times, floor[self._row_classes()]), times)
+
+
+def effective_links(snapshot: ClusterSnapshot, *, recent_days: float = 14, recent_samples: int = 5) -> LinkModel:
+    """The link model of ``snapshot``: medians of recent samples, and estimates where there are none.
+
+    Raises ``InvalidCluster`` where a bandwidth cannot be one (over a hundred times the data sheet).
+    """
+    recency = Recency(recent_days, recent_samples)
+    classes, link_classes = classify(snapshot.cluster)
+    reject_absurd(snapshot, classes, link_classes)
+    nodes = tuple(node.name for node in snapshot.cluster.nodes)
+    tables = link_tables(snapshot.samples, recency)
+    row, mirrored = _rows(nodes, tables)
+    position = {name: index for index, name in enumerate(nodes)}
+    row_class = np.array([link_classes[position[a], position[b]] for a, b in tables.pairs], dtype=np.int64)
+    latencies, class_latency = _latencies(snapshot.samples, recency, position, classes, link_classes)
+    levels = np.unique(tables.flows[np.isfinite(tables.flows)])
+    return LinkModel(
+        nodes=nodes,
+        tables=tables,
+        row=row,
+        mirrored=mirrored,
+        link_classes=link_classes,
+        estimator=ClassEstimator(
+            classes=classes,
+            members=tuple(np.flatnonzero(row_class == k) for k in range(len(classes))),
+            highest_flows=tables.highest_flows,
+            levels=tuple(float(level) for level in levels),
+            latency_s=class_latency,
+        ),
+        latencies_s=latencies,
+        row_latency_s=np.array([latencies[position[a], position[b]] for a, b in tables.pairs]),
+    )
+
+
+def _rows(nodes: tuple[str, ...], tables: LinkTables) -> tuple[IntArray, BoolArray]:
+    """Row of the tables for each pair (N, N), -1 for none, and whether it is the other direction's."""
+    position = {name: index for index, name in enumerate(nodes)}
+    row = np.full((len(nodes), len(nodes)), -1, dtype=np.int64)
+    for index, (a, b) in enumerate(tables.pairs):
+        row[position[a], position[b]] = index
+    mirrored = (row < 0) & (row.T >= 0)
+    return np.where(mirrored, row.T, row), mirrored
+
+
+def _latencies(
+    samples: tuple[Sample, ...],
+    recency: Recency,
+    position: dict[str, int],
+    classes: tuple[LinkClass, ...],
+    link_classes: IntArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Latency per pair (N, N) and per class (K,): measured, else the class's slower quartile, else assumed."""
+    timed: dict[tuple[str, str], list[Sample]] = {}
+    for sample in samples:
+        if sample.status is SampleStatus.OK and sample.latency_s is not None:
+            for pair in directions(sample):
+                timed.setdefault(pair, []).append(sample)
+    measured = np.full(link_classes.shape, np.nan)
+    for (a, b), members in timed.items():
+        values = [sample.latency_s for sample in recent(members, recency) if sample.latency_s is not None]
+        measured[position[a], position[b]] = median(values)
+    measured = np.where(np.isnan(measured), measured.T, measured)
+    class_latency = np.array([link_class.default_latency_s() for link_class in classes])
+    for k in range(len(classes)):
+        known = measured[(link_classes == k) & np.isfinite(measured)]
+        if known.size:
+            class_latency[k] = slower_quartile(known)
+    return np.where(np.isnan(measured), class_latency[link_classes], measured), class_latency

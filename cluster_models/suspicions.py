@@ -1,0 +1,169 @@
+"""What looks wrong about a snapshot's measurements, one sentence each; a plan shows them as warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from cluster_models.errors import InvalidCluster
+from cluster_models.link_classes import LinkClass, classify
+from cluster_models.link_tables import Recency, link_tables
+from cluster_models.measurements import Sample, SampleStatus
+from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.units import GBYTE
+from cluster_models.wire_flows import WireFlow, wire_flow
+
+IntArray = npt.NDArray[np.int64]
+
+ABSURD_RATIO: Final = 100.0
+"""Above so many times the data sheet a figure has the wrong unit."""
+ASYMMETRY_RATIO: Final = 2.0
+FALLBACK_RATIO: Final = 10.0
+"""A link so many times slower than its class has probably fallen back to TCP: 15 to 20 times below the fabric's
+rate in the cases published (docs/links.md)."""
+ROUNDING: Final = 1.02
+"""Bandwidth this much above the data sheet is still measurement noise."""
+NAMED_AT_MOST: Final = 5
+
+
+def reject_absurd(snapshot: ClusterSnapshot, classes: Sequence[LinkClass], link_classes: IntArray) -> None:
+    """Raise ``InvalidCluster`` for the first sample over a hundred times its data sheet."""
+    position = {node.name: index for index, node in enumerate(snapshot.cluster.nodes)}
+    for sample, flow in _flows(snapshot.samples):
+        found = classes[link_classes[position[sample.source], position[sample.destination]]]
+        nominal = found.nominal_bytes_per_s(flow.flows)
+        if flow.bytes_per_s > ABSURD_RATIO * nominal:
+            raise InvalidCluster(
+                f"measurements.{sample.source}->{sample.destination}.bandwidth",
+                sample.bytes_per_s,
+                f"is over {ABSURD_RATIO:g} times what the data sheet allows"
+                f" ({nominal / GBYTE:.4g} GB/s for one of {flow.flows} flows)",
+                "check the unit: GB/s means 10^9 bytes per second",
+            )
+
+
+def suspicions(snapshot: ClusterSnapshot) -> tuple[str, ...]:
+    """One sentence for each thing about the measurements that a planner should not believe unseen."""
+    classes, link_classes = classify(snapshot.cluster)
+    names = [node.name for node in snapshot.cluster.nodes]
+    rates = _rates(snapshot)
+    return (
+        *_asymmetric(rates),
+        *_above_nominal(snapshot, classes, link_classes),
+        *_far_below_class(rates, names, classes, link_classes),
+        *_coverage(snapshot, names),
+    )
+
+
+def _flows(samples: Iterable[Sample]) -> list[tuple[Sample, WireFlow]]:
+    return [(sample, flow) for sample in samples if (flow := wire_flow(sample)) is not None]
+
+
+Rates = dict[tuple[float, float], dict[tuple[str, str], float]]
+"""Bytes/s of each directed pair of different nodes, by (flows, message bytes)."""
+
+
+def _rates(snapshot: ClusterSnapshot) -> Rates:
+    tables = link_tables(snapshot.samples, Recency())
+    rates: Rates = {}
+    for row, level, column in zip(*np.nonzero(np.isfinite(tables.message_bytes)), strict=True):
+        pair = tables.pairs[row]
+        if pair[0] != pair[1]:
+            size = float(tables.message_bytes[row, level, column])
+            key = (float(tables.flows[row, level]), size)
+            rates.setdefault(key, {})[pair] = size / float(tables.time_s[row, level, column])
+    return rates
+
+
+def _asymmetric(rates: Rates) -> list[str]:
+    worst: dict[tuple[str, str], tuple[float, float]] = {}
+    for (flows, _), by_pair in rates.items():
+        for pair, rate in by_pair.items():
+            ratio = rate / by_pair.get(pair[::-1], rate)
+            if ratio > ASYMMETRY_RATIO and ratio > worst.get(pair, (0.0, 0.0))[0]:
+                worst[pair] = (ratio, flows)
+    sentences = [
+        f"{a} to {b} is {ratio:.1f} times faster than back ({flows:g} flows per node):"
+        " check the cards and routes of both nodes, or measure again."
+        for (a, b), (ratio, flows) in sorted(worst.items())
+    ]
+    return _shortened(sentences, "more pairs are as uneven between their two directions")
+
+
+def _above_nominal(snapshot: ClusterSnapshot, classes: Sequence[LinkClass], link_classes: IntArray) -> list[str]:
+    position = {node.name: index for index, node in enumerate(snapshot.cluster.nodes)}
+    worst: dict[tuple[str, str], tuple[float, float, int]] = {}
+    for sample, flow in _flows(snapshot.samples):
+        found = classes[link_classes[position[sample.source], position[sample.destination]]]
+        limit = found.limit_bytes_per_s(flow.flows)
+        pair = (sample.source, sample.destination)
+        if flow.bytes_per_s > ROUNDING * limit and flow.bytes_per_s > worst.get(pair, (0.0,))[0]:
+            worst[pair] = (flow.bytes_per_s, limit, flow.flows)
+    sentences = [
+        f"{a} to {b} was measured at {rate / GBYTE:.4g} GB/s in each of {flows} flows, above the"
+        f" {limit / GBYTE:.4g} GB/s that the stated hardware can carry: correct the nodes' NICs or NVLink domain."
+        for (a, b), (rate, limit, flows) in sorted(worst.items())
+    ]
+    return _shortened(sentences, "more pairs were measured above their data sheet")
+
+
+def _far_below_class(
+    rates: Rates, names: Sequence[str], classes: Sequence[LinkClass], link_classes: IntArray
+) -> list[str]:
+    position = {name: index for index, name in enumerate(names)}
+    slow: dict[tuple[str, str], str] = {}
+    for (flows, _), by_pair in sorted(rates.items()):
+        by_class: dict[int, list[float]] = {}
+        for (a, b), rate in by_pair.items():
+            by_class.setdefault(int(link_classes[position[a], position[b]]), []).append(rate)
+        medians = {k: median(values) for k, values in by_class.items()}
+        for (a, b), rate in sorted(by_pair.items()):
+            k = int(link_classes[position[a], position[b]])
+            if rate * FALLBACK_RATIO <= medians[k]:
+                slow[a, b] = (
+                    f"{a} to {b} reaches {rate / GBYTE:.3g} GB/s per flow with {flows:g} flows, over"
+                    f" {FALLBACK_RATIO:g} times below the median of its class ({classes[k].proximity.words}):"
+                    " the transfer may have fallen back to TCP."
+                )
+    return _shortened(list(slow.values()), "more pairs are as far below their class")
+
+
+def _coverage(snapshot: ClusterSnapshot, names: Sequence[str]) -> list[str]:
+    """Pairs and nodes that nothing is known about."""
+    if len(names) < 2:
+        return []
+    measured = {frozenset((s.source, s.destination)) for s, _ in _flows(snapshot.samples)}
+    measured = {pair for pair in measured if len(pair) == 2}
+    failed = {
+        frozenset((s.source, s.destination))
+        for s in snapshot.samples
+        if s.status is SampleStatus.FAILED and s.source != s.destination
+    }
+    pairs = len(names) * (len(names) - 1) // 2
+    if not measured:
+        return ["No pair of nodes was measured: every link is estimated from the data sheet."]
+    sentences = []
+    if failed:
+        again = len(failed & measured)
+        sentences.append(
+            f"{len(failed)} of {pairs} node pairs have failed tests ({again} of them also succeeded in others):"
+            " failed counts as unknown."
+        )
+    if missing := pairs - len(measured):
+        sentences.append(
+            f"{missing} of {pairs} node pairs ({missing / pairs:.0%}) were never measured: they are estimated"
+            " from their class."
+        )
+    silent = [name for name in names if not any(name in pair for pair in measured)]
+    lost = [f"Node {name} has no measurement at all: all its links are estimated." for name in silent]
+    return [*sentences, *_shortened(lost, "more nodes have no measurement at all")]
+
+
+def _shortened(sentences: list[str], rest: str) -> list[str]:
+    if len(sentences) <= NAMED_AT_MOST:
+        return sentences
+    return [*sentences[:NAMED_AT_MOST], f"{len(sentences) - NAMED_AT_MOST} {rest}."]
