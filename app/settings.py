@@ -53,7 +53,7 @@ class Settings(BaseSettings):
     )
     jobs_database_url: DatabaseUrl = Field(
         default="",
-        description="Tables of the job engine; empty means beside ours (schema dbos, or another SQLite file).",
+        description="Tables of the job engine; empty means beside ours (schema dbos, or a second file).",
     )
     role: Role = Role.ALL
     host: str = "127.0.0.1"

@@ -8,13 +8,15 @@ from alembic import context
 from sqlalchemy import Connection
 
 from app.db.engine import make_engine
-from app.db.tables import Base, UtcDateTime
+from app.db.tables import Base, JsonText, UtcDateTime
 from app.settings import Settings
 
 
 def _render(kind: str, item: object, _autogen: object) -> str | Literal[False]:
     """Plain SQLAlchemy types in the scripts: they must run when our own types are long gone."""
-    return "sa.DateTime(timezone=True)" if kind == "type" and isinstance(item, UtcDateTime) else False
+    if kind == "type" and isinstance(item, UtcDateTime):
+        return "sa.DateTime(timezone=True)"
+    return "sa.Text()" if kind == "type" and isinstance(item, JsonText) else False
 
 
 def _run(connection: Connection) -> None:

@@ -6,11 +6,11 @@ something is looked up, ordered or counted by it.
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from sqlalchemy import (
-    JSON,
     CheckConstraint,
     DateTime,
     Dialect,
@@ -20,6 +20,7 @@ from sqlalchemy import (
     Integer,
     MetaData,
     String,
+    Text,
     TypeDecorator,
     UniqueConstraint,
 )
@@ -49,6 +50,24 @@ class UtcDateTime(TypeDecorator[datetime]):
         return _in_utc(value)
 
 
+class JsonText(TypeDecorator[dict[str, Any]]):
+    """A JSON object as text: infinities, which PostgreSQL's own type refuses, come back as they went in."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: dict[str, Any] | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """The object as compact text."""
+        return None if value is None else json.dumps(value, separators=(",", ":"))
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> dict[str, Any] | None:  # noqa: ARG002
+        """The object that was stored."""
+        if value is None:
+            return None
+        document: dict[str, Any] = json.loads(value)
+        return document
+
+
 class Base(DeclarativeBase):
     """Every table; constraints have names, so that migrations can find them."""
 
@@ -63,7 +82,7 @@ class Base(DeclarativeBase):
     )
     type_annotation_map: ClassVar[dict[Any, Any]] = {
         datetime: UtcDateTime,
-        dict[str, Any]: JSON(none_as_null=True),
+        dict[str, Any]: JsonText,
         float: Double,
         str: String,
     }

@@ -27,7 +27,7 @@ def upgrade() -> None:
         "models",
         sa.Column("id", sa.String(length=32), nullable=False),
         sa.Column("name", sa.String(length=200), nullable=False),
-        sa.Column("document", sa.JSON(none_as_null=True), nullable=False),
+        sa.Column("document", sa.Text(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_models")),
         sa.UniqueConstraint("name", name=op.f("uq_models_name")),
@@ -47,7 +47,7 @@ def upgrade() -> None:
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("cluster_id", sa.String(length=32), nullable=False),
         sa.Column("version", sa.Integer(), nullable=False),
-        sa.Column("document", sa.JSON(none_as_null=True), nullable=False),
+        sa.Column("document", sa.Text(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(
             ["cluster_id"],
@@ -92,7 +92,7 @@ def upgrade() -> None:
         sa.Column("cluster_id", sa.String(length=32), nullable=True),
         sa.Column("cluster_name", sa.String(length=200), nullable=False),
         sa.Column("cluster_version", sa.Integer(), nullable=True),
-        sa.Column("document", sa.JSON(none_as_null=True), nullable=False),
+        sa.Column("document", sa.Text(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(
             ["cluster_id"],
@@ -103,9 +103,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_snapshots")),
     )
     with op.batch_alter_table("snapshots", schema=None) as batch_op:
-        batch_op.create_index(
-            "ix_snapshots_cluster_id_created_at", ["cluster_id", "created_at"], unique=False
-        )
+        batch_op.create_index("ix_snapshots_cluster_id_created_at", ["cluster_id", "created_at"], unique=False)
 
     op.create_table(
         "plans",
@@ -114,11 +112,11 @@ def upgrade() -> None:
         sa.Column("snapshot_id", sa.String(length=80), nullable=False),
         sa.Column("cluster_name", sa.String(length=200), nullable=False),
         sa.Column("model_name", sa.String(length=200), nullable=False),
-        sa.Column("problem", sa.JSON(none_as_null=True), nullable=False),
-        sa.Column("options", sa.JSON(none_as_null=True), nullable=False),
-        sa.Column("progress", sa.JSON(none_as_null=True), nullable=True),
-        sa.Column("result", sa.JSON(none_as_null=True), nullable=True),
-        sa.Column("error", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("problem", sa.Text(), nullable=False),
+        sa.Column("options", sa.Text(), nullable=False),
+        sa.Column("progress", sa.Text(), nullable=True),
+        sa.Column("result", sa.Text(), nullable=True),
+        sa.Column("error", sa.Text(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("started_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("finished_at", sa.DateTime(timezone=True), nullable=True),
@@ -128,9 +126,7 @@ def upgrade() -> None:
             "status IN ('queued', 'running', 'succeeded', 'infeasible', 'failed', 'cancelled')",
             name=op.f("ck_plans_status_known"),
         ),
-        sa.ForeignKeyConstraint(
-            ["snapshot_id"], ["snapshots.id"], name=op.f("fk_plans_snapshot_id_snapshots")
-        ),
+        sa.ForeignKeyConstraint(["snapshot_id"], ["snapshots.id"], name=op.f("fk_plans_snapshot_id_snapshots")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_plans")),
     )
     with op.batch_alter_table("plans", schema=None) as batch_op:

@@ -1,0 +1,155 @@
+"""A solve in a process of its own, which dies with us and which we can end at any moment.
+
+The child reads one line (the request) from its standard input and ends when that input ends: a pipe closes
+with the process that holds it, even after ``kill -9``.  It writes one JSON object a line; those with
+``"kind": "progress"`` say how far it is, any other is its answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+POLL_S: Final = 0.2
+STDERR_TAIL_BYTES: Final = 4000
+
+
+class Ending(StrEnum):
+    """How a child ended."""
+
+    ANSWERED = "answered"
+    CRASHED = "crashed"
+    OVERRAN = "overran"
+    """It was still running at its hard deadline."""
+    STOPPED = "stopped"
+    """We ended it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildEnd:
+    """How a child ended, its answer if there is one, and the end of what it wrote to standard error."""
+
+    ending: Ending
+    answer: dict[str, Any] | None
+    exit_code: int
+    stderr_tail: str
+
+
+def run_child(
+    command: Sequence[str],
+    request: bytes,
+    *,
+    hard_limit_s: float,
+    scratch_root: Path,
+    on_progress: Callable[[dict[str, Any]], None],
+    should_stop: Callable[[], bool],
+) -> ChildEnd:
+    """Run ``command`` to its end.
+
+    ``on_progress`` gets each progress object, and ``should_stop`` is asked several times a second.  The child and
+    all processes it started are gone on return, and so is its folder for temporary files.
+    """
+    scratch_root.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix="solve-", dir=scratch_root))
+    try:
+        with _started(command, scratch) as process:
+            ending, answer = _follow(process, request, time.monotonic() + hard_limit_s, on_progress, should_stop)
+        return ChildEnd(ending, answer, process.returncode, _tail(scratch / "stderr"))
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def _started(command: Sequence[str], scratch: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The running child, leader of a process group that is killed in the end."""
+    with (scratch / "stderr").open("wb") as stderr:
+        process = subprocess.Popen(  # noqa: S603 - the command is the operator's setting
+            list(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            cwd=scratch,
+            env=os.environ | {"TMPDIR": str(scratch)},
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            with suppress(OSError):
+                assert pipe is not None
+                pipe.close()
+
+
+def _follow(
+    process: subprocess.Popen[bytes],
+    request: bytes,
+    deadline: float,
+    on_progress: Callable[[dict[str, Any]], None],
+    should_stop: Callable[[], bool],
+) -> tuple[Ending, dict[str, Any] | None]:
+    lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+    for work, arguments in ((_feed, (process, request)), (_read, (process, lines))):
+        threading.Thread(target=work, args=arguments, daemon=True).start()
+    while True:
+        if should_stop():
+            return Ending.STOPPED, None
+        if time.monotonic() > deadline:
+            return Ending.OVERRAN, None
+        with suppress(queue.Empty):
+            if (line := lines.get(timeout=POLL_S)) is None:
+                return Ending.CRASHED, None
+            message = _parse(line)
+            if message is None:
+                continue
+            if message.get("kind") != "progress":
+                return Ending.ANSWERED, message
+            on_progress(message)
+
+
+def _feed(process: subprocess.Popen[bytes], request: bytes) -> None:
+    """Write the request and leave the pipe open; a child that died before it read everything shows elsewhere."""
+    assert process.stdin is not None
+    with suppress(OSError, ValueError):
+        process.stdin.write(request + b"\n")
+        process.stdin.flush()
+
+
+def _read(process: subprocess.Popen[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
+    assert process.stdout is not None
+    with suppress(OSError, ValueError):
+        for line in process.stdout:
+            lines.put(line)
+    lines.put(None)
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    """The object on a line; anything else that gets onto the output is no message."""
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return None
+    return message if isinstance(message, dict) else None
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - STDERR_TAIL_BYTES))
+        return file.read().decode(errors="replace")

@@ -1,0 +1,134 @@
+"""A worker's own signs of life, and its care for solves whose worker is gone or that were never queued.
+
+The engine's open-source part never notices a dead machine.  Here every worker counts up a row, and every worker
+watches the others' rows with its own clock.  A worker whose row stands still (or whose process is surely gone) is
+struck off; the one who strikes it off queues its solves again.  A worker that was merely frozen may then solve a
+plan a second time, but only the first result is kept (``app.services.solves``).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import structlog
+
+from app.db.engine import transaction
+from app.db.status import PlanStatus
+from app.jobs.client import OPEN_JOBS, JobClient
+from app.jobs.context import JobContext
+from app.jobs.process_scope import is_surely_gone
+from app.services import idempotency, solves, workers
+from app.services.solves import failure
+from app.services.workers import Worker
+
+TIDY_EVERY_S: Final = 3600.0
+
+log = structlog.get_logger(__name__)
+
+
+class Keeper:
+    """Repeats ``round`` in a thread until it is stopped."""
+
+    def __init__(self, context: JobContext, client: JobClient) -> None:
+        self._context = context
+        self._client = client
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
+        self._seen: dict[str, tuple[int, float]] = {}
+        self._next_tidy = 0.0
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and take our own row away."""
+        self._stop.set()
+        self._thread.join()
+        with transaction(self._context.sessions) as session:
+            workers.remove(session, executor_id=self._context.executor_id)
+
+    def beat(self) -> None:
+        """Give one sign of life."""
+        context = self._context
+        with transaction(context.sessions) as session:
+            workers.beat(session, executor_id=context.executor_id, pid=os.getpid(), pid_scope=context.pid_scope)
+
+    def round(self) -> None:
+        """Look after everybody's solves once."""
+        self._take_over_from_the_vanished()
+        self._queue_the_forgotten()
+        if time.monotonic() >= self._next_tidy:
+            self._tidy()
+            self._next_tidy = time.monotonic() + TIDY_EVERY_S
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._context.settings.heartbeat_s):
+            try:
+                self.beat()
+                self.round()
+            except Exception:  # the database may be away for a while; the next round tries again
+                log.exception("keeper_round_failed")
+
+    def _take_over_from_the_vanished(self) -> None:
+        running = self._client.running()
+        with transaction(self._context.sessions) as session:
+            for executor_id in workers.list_unregistered(session, executor_ids=running.values()):
+                workers.register_silent(session, executor_id=executor_id)
+            others = [
+                worker
+                for worker in workers.list_workers(session)
+                if worker.executor_id != self._context.executor_id
+            ]
+        for worker in others:
+            if self._has_vanished(worker):
+                self._take_over(worker.executor_id)
+        self._seen = {worker.executor_id: self._seen[worker.executor_id] for worker in others}
+
+    def _has_vanished(self, worker: Worker) -> bool:
+        """Whether a worker's process is gone, or its row stood still for too long by our clock."""
+        now = time.monotonic()
+        beats, since = self._seen.get(worker.executor_id, (-1, now))
+        if beats != worker.beats:
+            since = now
+        self._seen[worker.executor_id] = (worker.beats, since)
+        silent = now - since > self._context.settings.worker_lost_after_s
+        return silent or is_surely_gone(worker.pid, worker.pid_scope)
+
+    def _take_over(self, executor_id: str) -> None:
+        """Queue a vanished worker's solves again, unless another worker is already doing it."""
+        with transaction(self._context.sessions) as session:
+            if not workers.remove(session, executor_id=executor_id):
+                return
+            lost = [plan for plan, owner in self._client.running().items() if owner == executor_id]
+            again = [plan for plan in lost if solves.count_rescue(session, plan_id=plan)]
+        # A plan that was given up runs on as a job that finds its row closed, and ends.
+        self._client.put_back(lost)
+        self._context.metrics.rescues.inc(len(again))
+        log.warning("worker_vanished", executor_id=executor_id, solves_taken_over=again)
+
+    def _queue_the_forgotten(self) -> None:
+        """Queue plans whose row was committed but whose job was not, and close those whose job broke."""
+        with transaction(self._context.sessions) as session:
+            plan_ids = solves.open_plan_ids(session)
+        states = self._client.states(plan_ids)
+        for plan_id in plan_ids:
+            state = states.get(plan_id)
+            if state is None:
+                self._client.enqueue(plan_id)
+            elif state not in OPEN_JOBS:
+                error = failure("The solve broke inside the service.", "The service's log says where.")
+                with transaction(self._context.sessions) as session:
+                    solves.finish(session, plan_id=plan_id, status=PlanStatus.FAILED, error=error)
+
+    def _tidy(self) -> None:
+        """Delete what only the engine still remembers; it keeps every finished job for ever."""
+        keep = timedelta(days=self._context.settings.job_retention_days)
+        while self._client.delete_finished(before=datetime.now(UTC) - keep):
+            pass
+        with transaction(self._context.sessions) as session:
+            idempotency.forget(session, before=datetime.now(UTC) - idempotency.KEPT_FOR)

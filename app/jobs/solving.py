@@ -1,0 +1,153 @@
+"""One attempt at a plan: run the child, follow it, write down what came out."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Final
+
+import structlog
+
+from app.db.engine import transaction
+from app.db.status import PlanStatus
+from app.jobs.child import ChildEnd, Ending, run_child
+from app.jobs.context import JobContext
+from app.services import solves
+from app.services.solves import SolveRequest, failure
+
+CRASHED: Final = "crashed"
+"""Outcome of an attempt that is worth another one; every other outcome is a ``PlanStatus`` or ``gone``."""
+GONE: Final = "gone"
+PROGRESS_EVERY_S: Final = 1.0
+GIB: Final = 1024**3
+
+log = structlog.get_logger(__name__)
+
+
+class ServiceStopping(BaseException):
+    """The process ends: the engine must not record an outcome, so that the solve starts over elsewhere."""
+
+
+def attempt(context: JobContext, *, plan_id: str) -> str:
+    """Solve a plan once and record its end; returns the outcome as a word the engine stores."""
+    with transaction(context.sessions) as session:
+        request = solves.begin_attempt(session, plan_id=plan_id)
+    if request is None:
+        return GONE
+    started = time.monotonic()
+    context.solving.add(plan_id)
+    try:
+        end = _run(context, plan_id, request)
+    except OSError as broken:
+        end = ChildEnd(Ending.CRASHED, None, -1, f"the solver could not be started: {broken}")
+    finally:
+        context.solving.discard(plan_id)
+    outcome = _record(context, plan_id, request, end)
+    backend = str(request.options.get("backend", "unknown"))
+    context.metrics.solve_seconds.labels(backend, outcome).observe(time.monotonic() - started)
+    return outcome
+
+
+def give_up(context: JobContext, *, plan_id: str, attempts: int) -> str:
+    """Record that every attempt crashed."""
+    error = failure(
+        f"The solving process ended without an answer {attempts} times.",
+        "The service's log has the last lines it wrote; a lower effort or fewer GPUs need less memory.",
+    )
+    _finish(context, plan_id, PlanStatus.FAILED, error=error)
+    return PlanStatus.FAILED
+
+
+def _run(context: JobContext, plan_id: str, request: SolveRequest) -> ChildEnd:
+    settings = context.settings
+    following = _Following(context, plan_id)
+    memory = settings.solve_memory_gib
+    message = {
+        "snapshot": request.snapshot,
+        **request.problem,
+        "options": request.options,
+        "memory_limit_bytes": None if memory is None else int(memory * GIB),
+    }
+    time_limit_s = float(request.options.get("time_limit_s", settings.default_time_limit_s))
+    return run_child(
+        settings.solve_command,
+        json.dumps(message).encode(),
+        hard_limit_s=time_limit_s + settings.overrun_s,
+        scratch_root=settings.data_dir / "scratch",
+        on_progress=following.keep,
+        should_stop=following.should_stop,
+    )
+
+
+class _Following:
+    """The newest progress of a child, written down at most once a second."""
+
+    def __init__(self, context: JobContext, plan_id: str) -> None:
+        self._context = context
+        self._plan_id = plan_id
+        self._newest: dict[str, Any] | None = None
+        self._next_write = 0.0
+
+    def keep(self, message: dict[str, Any]) -> None:
+        """Remember a progress message."""
+        self._newest = {name: value for name, value in message.items() if name != "kind"}
+
+    def should_stop(self) -> bool:
+        """Whether nobody wants the plan any more; raises ``ServiceStopping`` when the process is to end."""
+        if self._context.stopping.is_set():
+            raise ServiceStopping
+        if time.monotonic() < self._next_write:
+            return False
+        with transaction(self._context.sessions) as session:
+            wanted = solves.save_progress(session, plan_id=self._plan_id, progress=self._newest)
+        self._newest = None
+        self._next_write = time.monotonic() + PROGRESS_EVERY_S
+        return not wanted
+
+
+def _record(context: JobContext, plan_id: str, request: SolveRequest, end: ChildEnd) -> str:
+    if end.ending is Ending.STOPPED:
+        return PlanStatus.CANCELLED
+    if end.ending is Ending.OVERRAN:
+        overrun = context.settings.overrun_s
+        error = failure(
+            f"The solver was still running {overrun:g} s after its time limit and was ended.",
+            "Give it more time, or a lower effort.",
+        )
+        return _finish(context, plan_id, PlanStatus.FAILED, error=error)
+    if end.answer is None:
+        context.metrics.child_crashes.inc()
+        log.warning("solve_crashed", plan_id=plan_id, exit_code=end.exit_code, stderr=end.stderr_tail)
+        return CRASHED
+    return _record_answer(context, plan_id, request, end.answer)
+
+
+def _record_answer(context: JobContext, plan_id: str, request: SolveRequest, answer: dict[str, Any]) -> str:
+    kind = answer.get("kind")
+    if kind == "plan":
+        backend = str(request.options.get("backend", "unknown"))
+        if (gap := answer["plan"].get("certificate", {}).get("gap")) is not None:
+            context.metrics.gap_at_stop.labels(backend).observe(gap)
+        return _finish(context, plan_id, PlanStatus.SUCCEEDED, result=answer["plan"])
+    if kind == "no_plan":
+        return _finish(context, plan_id, PlanStatus.INFEASIBLE, result=answer["no_plan"])
+    error = answer.get("error")
+    if not isinstance(error, dict):
+        error = failure("The solver gave an answer that this service does not understand.")
+    return _finish(context, plan_id, PlanStatus.FAILED, error=error)
+
+
+def _finish(
+    context: JobContext,
+    plan_id: str,
+    status: PlanStatus,
+    *,
+    result: dict[str, Any] | None = None,
+    error: dict[str, Any] | None = None,
+) -> str:
+    with transaction(context.sessions) as session:
+        won = solves.finish(session, plan_id=plan_id, status=status, result=result, error=error)
+    if won:
+        context.metrics.solves.labels(status).inc()
+        log.info("plan_ended", plan_id=plan_id, status=str(status), error=error)
+    return status

@@ -1,0 +1,59 @@
+"""What a use case may refuse, apart from bad input (``cluster_models.errors.InvalidInput``).
+
+MeshwrightError
+└── Refused
+    ├── NotFound
+    ├── Conflict
+    │   ├── NameTaken
+    │   ├── IdempotencyKeyReused
+    │   └── NotReady            the thing asked for comes later, or never
+    └── VersionMismatch
+"""
+
+from __future__ import annotations
+
+from cluster_models.errors import MeshwrightError
+
+
+class Refused(MeshwrightError):
+    """A request that is well formed and cannot be served."""
+
+
+class NotFound(Refused):
+    """There is no such thing."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"There is no {kind} {name[:200]!r}.")
+
+
+class Conflict(Refused):
+    """The request does not fit the state it meets."""
+
+
+class NameTaken(Conflict):
+    """A thing of that name exists already."""
+
+    def __init__(self, kind: str, name: str, remedy: str) -> None:
+        super().__init__(f"A {kind} named {name!r} exists already; {remedy}.")
+
+
+class IdempotencyKeyReused(Conflict):
+    """A key came back with another body."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"The Idempotency-Key {key!r} was used with another request body; use a new key for a new request."
+        )
+
+
+class NotReady(Conflict):
+    """A plan has not (or never will have) what is asked for."""
+
+
+class VersionMismatch(Refused):
+    """The caller changed a thing that somebody else changed meanwhile."""
+
+    def __init__(self, kind: str, name: str, expected: str, current: str) -> None:
+        super().__init__(
+            f"The {kind} {name!r} is at version {current}, not {expected}; read it again and repeat the change."
+        )

@@ -1,0 +1,42 @@
+"""Requests that a client may repeat without asking twice (header ``Idempotency-Key``)."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from sqlalchemy import delete
+from sqlalchemy.orm import Session
+
+from app.db.tables import IdempotencyKeyRow
+from app.services.errors import IdempotencyKeyReused
+
+KEPT_FOR: Final = timedelta(days=7)
+
+
+def fingerprint(body: bytes) -> str:
+    """What tells one request body from another."""
+    return hashlib.sha256(body).hexdigest()
+
+
+def find_plan(session: Session, *, key: str, request_hash: str) -> str | None:
+    """The plan that the same request made before; raises when the key came with another request."""
+    row = session.get(IdempotencyKeyRow, key)
+    if row is None:
+        return None
+    if row.request_hash != request_hash:
+        raise IdempotencyKeyReused(key)
+    return row.plan_id
+
+
+def remember(session: Session, *, key: str, request_hash: str, plan_id: str) -> None:
+    """Tie a key to the plan it made."""
+    session.add(
+        IdempotencyKeyRow(key=key, request_hash=request_hash, plan_id=plan_id, created_at=datetime.now(UTC))
+    )
+
+
+def forget(session: Session, *, before: datetime) -> None:
+    """Drop keys that no client will repeat any more."""
+    session.execute(delete(IdempotencyKeyRow).where(IdempotencyKeyRow.created_at < before))

@@ -1,0 +1,71 @@
+"""A solving process for tests of the job machinery: speaks its protocol, and does what the plan's options ask.
+
+``behaviour`` in the request's options: ``answer`` (after ``seconds``, with progress), ``crash``, ``crash_once``,
+``refuse``, ``no_plan`` or ``hang``.  Each start and each end leaves a line in ``ledger``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+
+def _die_with_parent() -> None:
+    while sys.stdin.buffer.readline():
+        pass
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _say(**message: Any) -> None:
+    print(json.dumps(message), flush=True)  # noqa: T201 - the protocol
+
+
+def main() -> None:
+    """Read the request and do as it says."""
+    options = json.loads(sys.stdin.buffer.readline())["options"]
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    ledger = Path(options["ledger"])
+    starts = _write(ledger, f"start {os.getpid()}")
+    behaviour = options.get("behaviour", "answer")
+    if behaviour == "crash" or (behaviour == "crash_once" and starts == 1):
+        sys.stderr.write("the stand-in solver breaks on purpose\n")
+        os._exit(3)
+    if behaviour == "hang":
+        grandchild = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        _write(ledger, f"grandchild {grandchild.pid}")
+        time.sleep(600)
+    steps = max(1, int(options.get("seconds", 0) / 0.1))
+    for step in range(steps):
+        _say(
+            kind="progress",
+            elapsed_s=step * 0.1,
+            phase="search",
+            candidates_total=steps,
+            candidates_left=steps - step,
+        )
+        time.sleep(options.get("seconds", 0) / steps)
+    _write(ledger, "end")
+    if behaviour == "refuse":
+        _say(kind="failed", error={"problem": "The plan did not pass its check.", "remedy": ""})
+    elif behaviour == "no_plan":
+        _say(kind="no_plan", no_plan={"reason": "nothing fits"})
+    else:
+        _say(kind="plan", plan={"certificate": {"gap": 0.0}, "tmpdir": os.environ["TMPDIR"]})
+
+
+def _write(ledger: Path, line: str) -> int:
+    """Append a line and return how many starts the ledger has."""
+    with ledger.open("a") as file:
+        file.write(line + "\n")
+    return sum(entry.startswith("start") for entry in ledger.read_text().splitlines())
+
+
+if __name__ == "__main__":
+    main()
