@@ -1,0 +1,262 @@
+"""Rows of a table of measured training steps, read as configurations that the cost model can price.
+
+The columns are explained in the table's own README; what a row leaves open takes the framework's default, and
+what the planner cannot express raises ``Skipped`` with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from cluster_models.architecture import Architecture, Experts, LatentAttention
+from cluster_models.catalogue import gpu_kind
+from cluster_models.gpus import GpuKind, Precision
+from cluster_models.units import GBIT
+from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch, IntArray
+
+Row = Mapping[str, str]
+
+GPU_NAMES: Final = {
+    "H100": "H100-SXM5-80GB",
+    "H200": "H200-SXM-141GB",
+    "A100-80": "A100-SXM4-80GB",
+    "A800-80": "A100-SXM4-80GB",
+    "A100-40": "A100-SXM4-40GB",
+    "V100-32": "V100-SXM2-32GB",
+    "V100-16": "V100-SXM2-16GB",
+    "T4-16": "T4",
+    "GH200-96": "GH200-96GB",
+    "B200": "B200-SXM-180GB",
+    "B300": "B300-SXM-288GB",
+    "GB200": "GB200",
+    "GB300": "GB300",
+}
+DOMAIN_GPUS: Final = {"GB200": 72, "GB300": 72}
+PRECISIONS: Final = {
+    "bf16": Precision.BF16,
+    "fp16": Precision.FP16,
+    "fp8": Precision.FP8,
+    "mxfp8": Precision.FP8,
+}
+SHARDINGS: Final = {
+    "": Sharding.NONE,
+    "0": Sharding.NONE,
+    "1": Sharding.OPTIMIZER,
+    "2": Sharding.OPTIMIZER,  # gradients in place of their sum: the same traffic, a little less memory
+    "3": Sharding.PARAMETERS,
+    "fsdp": Sharding.PARAMETERS,
+}
+HEAD_SIZES: Final = {"qwen3": 128, "gpt-oss": 64, "llama4": 128}
+"""Head sizes that are not hidden width over heads (the models' own config.json)."""
+MLA: Final = LatentAttention(
+    query_rank=1536, key_value_rank=512, rope_head_size=64, nope_head_size=128, value_head_size=128
+)
+"""DeepSeek-V3 (arXiv 2412.19437, section 4.2); Kimi K2 keeps these figures."""
+BEFORE_FUSED_ATTENTION: Final = (
+    "Megatron PTD-P",
+    "NVIDIA/Megatron-LM README (Jan 2021)",
+    "NVIDIA/Megatron-LM images/tables.tex",
+    "Korthikanti",
+    "Megatron-Turing",
+    "bigscience",
+    "VIA-Research",
+    "DachengLi1/AMP",
+    "alpa-projects",
+)
+"""Sources that ran frameworks older than FlashAttention, without overlapped gradient reduction."""
+ASSUMED_GBIT_PER_GPU: Final = {"H100": 400.0, "H200": 400.0, "A100-80": 200.0, "B200": 400.0}
+"""Usual network of the kind's reference system, for rows that do not state theirs."""
+
+
+class Skipped(Exception):  # noqa: N818 - a row that is left out is no error
+    """The row cannot be priced; the message is the reason that the report counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One row, ready to be priced; ``step_s`` and ``memory_bytes`` are what was measured, where it was."""
+
+    row: Row
+    architecture: Architecture
+    workload: TrainingWorkload
+    gpu: GpuKind
+    batch: CandidateBatch
+    layers: IntArray
+    micro_batches: int
+    gpus_per_domain: int
+    gpus_per_node: int
+    network_bytes_per_s: float
+    legacy: bool
+    step_s: float | None
+    memory_bytes: float | None
+
+
+def read_case(row: Row) -> Case:
+    """The configuration of a row; raises ``Skipped``."""
+    if row["gpu"] not in GPU_NAMES:
+        raise Skipped("GPU mix or kind without a data sheet")
+    if row["precision"] not in PRECISIONS:
+        raise Skipped(f"precision {row['precision']}")
+    if not row["micro_batch"] or not row["seq_len"] or not row["global_batch"]:
+        raise Skipped("micro-batch, sequence or global batch not stated")
+    if row["etp"] not in ("", "1"):
+        raise Skipped("expert tensor parallelism")
+    architecture = _architecture(row)
+    batch = _batch(row)
+    sequences, micro = int(row["global_batch"]), int(row["micro_batch"])
+    data = int(batch.data[0])
+    if sequences < micro * data:
+        raise Skipped("batch smaller than one micro-batch per data rank")
+    node = int(row["gpus_per_node"] or 8)
+    return Case(
+        row=row,
+        architecture=architecture,
+        workload=TrainingWorkload(
+            sequence_length=int(row["seq_len"]),
+            global_batch=sequences,
+            precision=PRECISIONS[row["precision"]],
+            memory_headroom=0.0,
+        ),
+        gpu=gpu_kind(GPU_NAMES[row["gpu"]]),
+        batch=batch,
+        layers=spread_layers(architecture, int(batch.pipeline[0]) * int(batch.virtual_pipeline[0])),
+        micro_batches=sequences // (micro * data),
+        gpus_per_domain=DOMAIN_GPUS.get(row["gpu"], node),
+        gpus_per_node=node,
+        network_bytes_per_s=_network(row, node),
+        legacy=row["source"].startswith(BEFORE_FUSED_ATTENTION),
+        step_s=_step_s(row),
+        memory_bytes=_number(row, "mem_gb_per_gpu", scale=2.0**30),
+    )
+
+
+def spread_layers(architecture: Architecture, chunks: int) -> IntArray:
+    """(chunks, 2) dense and sparse layers: equal shares, short first and last chunks where they do not divide.
+
+    Where layers plus two divide, embedding and head count as a layer each, as NVIDIA's recipes do.
+    """
+    slots = architecture.layers
+    if slots % chunks and (slots + 2) % chunks == 0 and chunks > 1:
+        counts = np.full(chunks, (slots + 2) // chunks)
+        counts[[0, -1]] -= 1
+    else:
+        counts = np.full(chunks, slots // chunks)
+        counts[1 : 1 + slots % chunks] += 1
+        if counts.sum() < slots:
+            counts[0] += slots - counts.sum()
+    ends = np.cumsum(counts)
+    sparse = np.concatenate([[0], np.cumsum(architecture.sparse_pattern)])
+    sparse_counts = sparse[ends] - sparse[ends - counts]
+    return np.stack([counts - sparse_counts, sparse_counts], axis=1).astype(np.int64)
+
+
+def _architecture(row: Row) -> Architecture:
+    layers, hidden, name = int(row["layers"]), int(row["hidden"]), row["model_name"]
+    heads = int(row["heads"]) if row["heads"] else _usual_heads(hidden)
+    vocabulary = row["vocab"] or ("128256" if name.startswith("llama3") else "51200")
+    gated = row["gated_mlp"] == "1"
+    head_size = next((size for prefix, size in HEAD_SIZES.items() if name.startswith(prefix)), hidden // heads)
+    window = 128 if name.startswith("gpt-oss") else None
+    return Architecture(
+        name=name,
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=int(row["kv_heads"] or heads),
+        head_size=head_size,
+        mlp_hidden=int(row["ffn_hidden"] or (0 if row["experts"] else 4 * hidden)),
+        vocabulary=int(vocabulary),
+        gated_mlp=gated,
+        tied_embeddings=not gated and not row["experts"],
+        learned_positions=0 if gated or row["experts"] else int(row["seq_len"]),
+        sliding_window=window,
+        window_period=2 if window else 1,
+        latent_attention=MLA if name.startswith(("deepseek-v3", "kimi")) else None,
+        experts=_experts(row, layers),
+    )
+
+
+def _experts(row: Row, layers: int) -> Experts | None:
+    if not row["experts"]:
+        return None
+    if not row["moe_ffn_hidden"]:
+        raise Skipped("expert width not stated")
+    sparse = int(row["moe_layers"] or layers)
+    alternate = sparse * 2 == layers
+    return Experts(
+        count=int(row["experts"]),
+        active=int(row["topk"]),
+        hidden=int(row["moe_ffn_hidden"]),
+        shared_hidden=int(row["shared_expert_ffn"] or 0),
+        dense_layers=1 if alternate else layers - sparse,
+        layer_period=2 if alternate else 1,
+    )
+
+
+def _usual_heads(hidden: int) -> int:
+    """The divisor of ``hidden`` that makes heads closest to 128 wide."""
+    return min((n for n in range(1, hidden + 1) if hidden % n == 0), key=lambda n: abs(hidden / n - 128))
+
+
+def _batch(row: Row) -> CandidateBatch:
+    tensor, pipeline = int(row["tp"] or 1), int(row["pp"] or 1)
+    context, expert = int(row["cp"] or 1), int(row["ep"] or 1)
+    gpus = int(row["num_gpus"]) if row["num_gpus"] else 0
+    if not gpus:
+        raise Skipped("number of GPUs not stated")
+    if gpus % (tensor * pipeline * context):
+        raise Skipped("degrees do not divide the GPUs")
+    data = gpus // (tensor * pipeline * context)
+    if (tensor * context * data) % expert:
+        raise Skipped("expert degree does not divide a stage")
+    sharding = SHARDINGS.get(row["zero"], Sharding.OPTIMIZER)
+    recompute = Recompute.NONE
+    if row["recompute"].startswith("full"):
+        recompute = Recompute.FULL
+    elif row["recompute"] in ("selective", "selective:core_attn"):
+        recompute = Recompute.SELECTIVE
+    values = (
+        tensor,
+        pipeline,
+        data,
+        context,
+        expert,
+        int(row["vpp"] or 1) if pipeline > 1 else 1,
+        int(row["micro_batch"]),
+        RECOMPUTE_CODES.index(recompute),
+        SHARDING_CODES.index(sharding),
+        0,
+    )
+    return CandidateBatch(*(np.array([value], dtype=np.int64) for value in values))
+
+
+def _network(row: Row, node: int) -> float:
+    text = row["interconnect"]
+    if found := re.search(r"([\d.]+) Gb/s/GPU", text) or re.search(r"([\d.]+) Gb/s per GPU", text):
+        return float(found[1]) * GBIT
+    if found := re.search(r"([\d.]+) Gb/s node-to-node", text):
+        return float(found[1]) * GBIT / node
+    if "HDR" in text or row["gpu"] in ASSUMED_GBIT_PER_GPU:
+        return ASSUMED_GBIT_PER_GPU.get(row["gpu"], 200.0) * GBIT
+    if int(row["num_gpus"] or 1) <= DOMAIN_GPUS.get(row["gpu"], node):
+        return 25 * GBIT
+    raise Skipped("network between nodes not stated")
+
+
+def _step_s(row: Row) -> float | None:
+    if (seconds := _number(row, "iter_time_s")) is not None:
+        return seconds
+    rate = _number(row, "tokens_per_s_per_gpu")
+    if rate is None or not row["num_gpus"]:
+        return None
+    return float(row["seq_len"]) * float(row["global_batch"]) / (rate * float(row["num_gpus"]))
+
+
+def _number(row: Row, column: str, *, scale: float = 1.0) -> float | None:
+    return float(row[column]) * scale if row.get(column) else None
