@@ -18,9 +18,7 @@ def read_window(config: Config, keys: WindowKeys | None, layers: int) -> tuple[i
     windowed = _layer_types(config, layers)
     if keys is None or (keys.switch is not None and not flag(config, keys.switch)):
         if windowed and any(windowed):
-            raise InvalidModel(
-                "model.layer_types", config["layer_types"], "has windowed layers but no window"
-            )
+            raise InvalidModel("model.layer_types", config["layer_types"], "has windowed layers but no window")
         return None, 1
     span = optional_count(config, keys.key)
     windowed = windowed or _windowed_by_rule(config, keys, layers)
@@ -29,9 +27,10 @@ def read_window(config: Config, keys: WindowKeys | None, layers: int) -> tuple[i
     if all(windowed):
         return span, 1
     period = windowed.index(False) + 1
-    if windowed != [(layer + 1) % period != 0 for layer in range(layers)] or period == 1:
+    if windowed != [(layer + 1) % period != 0 for layer in range(layers)]:
+        stated = (key for key in ("layer_types", keys.pattern_key, keys.first_layer_key) if key)
         raise InvalidModel(
-            "model.layer_types",
+            f"model.{next(key for key in stated if config.get(key) is not None)}",
             windowed,
             "windowed and full attention layers alternate in no regular period",
             "give the numbers by hand with the nearest sliding_window and window_period",
@@ -82,7 +81,7 @@ def read_experts(config: Config, keys: ExpertKeys, layers: int) -> Experts | Non
     period = sparse.index(True, first + 1) - first if sum(sparse) > 1 else max(1, layers - first)
     if sparse[first:] != [layer % period == 0 for layer in range(layers - first)]:
         raise InvalidModel(
-            f"model.{keys.dense_list_key or keys.frequency_key}",
+            f"model.{keys.dense_list_key or keys.sparse_list_key}",
             [layer for layer, has in enumerate(sparse) if not has],
             "layers with and without experts alternate in no regular period",
             "give the numbers by hand with experts.dense_layers and experts.layer_period",
