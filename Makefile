@@ -1,0 +1,84 @@
+# Everything a newcomer types.  Needs CPython 3.11 or newer, its venv module, and make.
+
+PYTHON ?= python3
+VENV ?= .venv
+TEST_WORKERS ?= 2
+CLUSTER ?= examples/clusters/h100-17-nodes.yaml
+MODEL ?= llama-3-70b
+WORKLOAD ?= examples/workloads/llama-3-70b-8k.yaml
+
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+INSTALLED_DEV := $(VENV)/.installed-dev
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test serve lint format benchmark lock browser clean
+
+help: ## list what can be made
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+
+demo: $(INSTALLED) ## plan Llama 3 70B on the shipped 17-node H100 cluster and print the plan with its proof
+	$(BIN)/meshwright plan --cluster $(CLUSTER) --model $(MODEL) --workload $(WORKLOAD)
+
+serve: $(INSTALLED) ## start the service with its embedded database
+	$(BIN)/meshwright serve
+
+test: $(INSTALLED_DEV) browser ## run every check and test
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile
+
+lint: $(INSTALLED_DEV) ## check style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(INSTALLED_DEV) ## lay the code out
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix-only --quiet .
+
+benchmark: $(INSTALLED_DEV) ## measure accuracy and speed, one benchmark after the other
+	@set -e; for file in benchmarks/*.py; do \
+	  name=$$(basename $$file .py); case $$name in _*) continue;; esac; \
+	  echo "== benchmarks.$$name"; $(BIN)/python -m benchmarks.$$name; \
+	done
+
+$(INSTALLED): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Meshwright needs Python 3.11 or newer, but $(PYTHON) is " + sys.version.split()[0] + "; name another one: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -m venv $(VENV) || { echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu install python3-venv" >&2; exit 1; }
+	@echo "installing into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+$(INSTALLED_DEV): requirements-dev.lock $(INSTALLED)
+	@echo "installing what the tests need ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.lock
+	@touch $@
+
+# The browser tests use a Chromium that is there, or skip and say so; nothing else depends on it.
+browser:
+	@if command -v chromium chromium-browser google-chrome >/dev/null 2>&1; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	  echo "installing chromium for the browser tests ..."; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium >/dev/null; } \
+	    || echo "chromium could not be installed: the browser tests will be skipped" >&2; \
+	else echo "no chromium found: the browser tests will be skipped; install the package chromium to run them" >&2; fi
+
+# Pins come from the oldest supported Python, so that every newer one can install them as well.
+lock: ## write requirements.lock and requirements-dev.lock anew (with Python 3.11)
+	@$(PYTHON) -c 'import sys; sys.version_info[:2] == (3, 11) or sys.exit("lock with the oldest supported Python: make lock PYTHON=python3.11")'
+	rm -rf .venv-lock
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/python -m pip install --quiet --upgrade pip
+	.venv-lock/bin/python -m pip install --quiet .
+	{ echo "# Everything needed at run time, exactly; made by 'make lock', valid on CPython 3.11 to 3.13."; \
+	  .venv-lock/bin/python -m pip freeze --exclude meshwright; } > requirements.lock
+	.venv-lock/bin/python -m pip install --quiet --group dev
+	{ echo "# What tests and checks need on top of requirements.lock; made by 'make lock'."; \
+	  echo "-r requirements.lock"; \
+	  .venv-lock/bin/python -m pip freeze --exclude meshwright | grep -vxFf requirements.lock; } > requirements-dev.lock
+	rm -rf .venv-lock
+
+clean: ## remove what was built, downloaded and cached, the virtual environment included
+	rm -rf $(VENV) .venv-lock build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

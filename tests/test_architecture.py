@@ -1,0 +1,105 @@
+"""The house rules that a program can check: layers, style, types, sizes, and nothing that names a machine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import grimp
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TOOLS = Path(sys.executable).parent
+MOST_LINES = 400
+FORBIDDEN = (
+    (r"(?i)\b(pypi|files\.pythonhosted|registry\.npmjs|registry-1\.docker)\.(org|io)\b", "a package registry"),
+    (r"(?i)\bindex-url\b", "a package index"),
+    (r"(?<![\w.~}$-])/(work|root|home|Users)/\w", "a path of one machine"),
+)
+SECRET_FOLDERS = {".git", ".venv", ".venv-lock", "build", "dist"}
+
+
+def _tracked_files() -> list[Path]:
+    """What git would commit; without git, everything outside of build and environment folders."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    if listed.returncode == 0:
+        names = [ROOT / name for name in listed.stdout.split("\0") if name]
+    else:
+        names = [path for path in ROOT.rglob("*") if not SECRET_FOLDERS & set(path.relative_to(ROOT).parts)]
+    return [path for path in names if path.is_file() and "__pycache__" not in path.parts]
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(
+        [str(TOOLS / command[0]), *command[1:]], cwd=ROOT, capture_output=True, check=False, text=True
+    )
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-6000:]}{done.stderr[-3000:]}"
+
+
+def test_arrows_run_one_way() -> None:
+    """The import contracts of pyproject.toml hold: app -> solver -> cluster_models, one door per library."""
+    _run("lint-imports", "--no-cache")
+
+
+def test_the_code_is_clean() -> None:
+    """Ruff has nothing to say under the rules of pyproject.toml."""
+    _run("ruff", "check", ".")
+
+
+def test_the_code_is_laid_out_by_the_formatter() -> None:
+    """Nobody formats by hand."""
+    _run("ruff", "format", "--check", ".")
+
+
+def test_types_hold() -> None:
+    """The strict type check passes on app, solver and cluster_models."""
+    _run("mypy")
+
+
+@pytest.mark.parametrize(
+    ("package", "foreign"),
+    [
+        ("cluster_models", {"networkx", "numpy"}),
+        ("solver", {"highspy", "networkx", "numba", "numpy", "pulp", "scipy"}),
+    ],
+)
+def test_inner_layers_import_only_their_libraries(package: str, foreign: set[str]) -> None:
+    """The domain and the solver name every library they may use; whatever else they import is the standard's."""
+    graph = grimp.build_graph("cluster_models", "solver", include_external_packages=True)
+    modules = {package} | graph.find_descendants(package)
+    imported = {name for module in modules for name in graph.find_modules_directly_imported_by(module)}
+    roots = {name.partition(".")[0] for name in imported}
+    assert roots - set(sys.stdlib_module_names) - {"cluster_models", "solver"} <= foreign
+
+
+def test_files_stay_small() -> None:
+    """A Python file beyond 400 lines has more than one reason to change."""
+    long = {
+        str(path.relative_to(ROOT)): lines
+        for path in _tracked_files()
+        if path.suffix == ".py" and (lines := len(path.read_text("utf-8").splitlines())) > MOST_LINES
+    }
+    assert long == {}
+
+
+@pytest.mark.parametrize(("pattern", "what"), FORBIDDEN)
+def test_nothing_names_a_registry_or_a_machine(pattern: str, what: str) -> None:
+    """A clone works anywhere: no file points at a package registry or into somebody's folders."""
+    found = []
+    for path in _tracked_files():
+        if path == Path(__file__):
+            continue
+        try:
+            text = path.read_text("utf-8")
+        except UnicodeDecodeError:
+            continue
+        found += [f"{path.relative_to(ROOT)}: {hit.group()}" for hit in re.finditer(pattern, text)]
+    assert found == [], f"{what} is named"

@@ -1,0 +1,232 @@
+"""What a newcomer installs: pins, wheel contents, make targets, image and compose file."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from fnmatch import fnmatch
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PACKAGES = ("app", "solver", "cluster_models", "migrations")
+OWN_GROUND = {"pydantic-core", "starlette", "typing-extensions"}
+"""Libraries that pydantic and fastapi pin and pass on as part of their own interface."""
+PIN = re.compile(r"([A-Za-z0-9._-]+)==([A-Za-z0-9.!+]+)(; .+)?")
+
+
+def _normal(name: str) -> str:
+    """The name of a distribution as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _pins(file: str) -> dict[str, tuple[int, ...]]:
+    pins = {}
+    for line in (ROOT / file).read_text("utf-8").splitlines():
+        if not line or line.startswith(("#", "-r ")):
+            continue
+        match = PIN.fullmatch(line)
+        assert match, f"{file}: {line!r} is not an exact pin"
+        pins[_normal(match[1])] = _version(match[2])
+    return pins
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text))
+
+
+def _requirements(lines: list[str]) -> dict[str, str]:
+    matches = [re.match(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])?(.*)", line) for line in lines]
+    return {_normal(match[1]): match[2] for match in matches if match}
+
+
+@pytest.mark.parametrize(
+    ("file", "wanted"),
+    [
+        ("requirements.lock", PROJECT["project"]["dependencies"]),
+        ("requirements-dev.lock", PROJECT["dependency-groups"]["dev"]),
+    ],
+)
+def test_locks_pin_what_the_project_asks_for(file: str, wanted: list[str]) -> None:
+    """Every declared dependency has one exact pin, no older than its lower limit."""
+    pins = _pins(file)
+    for name, limits in _requirements(wanted).items():
+        assert name in pins, f"{name} is not in {file}: run make lock"
+        least = re.search(r">=([\d.]+)", limits)
+        assert least, f"{name} has no lower limit"
+        assert pins[name] >= _version(least[1]), f"{name} is pinned below {least[1]}: run make lock"
+
+
+def test_locks_do_not_contradict_each_other() -> None:
+    """No distribution is pinned in both files."""
+    assert not set(_pins("requirements.lock")) & set(_pins("requirements-dev.lock"))
+
+
+def test_every_imported_library_is_declared() -> None:
+    """What app, solver, cluster_models and migrations import stands among the dependencies, nothing by luck."""
+    declared = set(_requirements(PROJECT["project"]["dependencies"]))
+    distributions = packages_distributions()
+    undeclared = set()
+    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        for root in _imported_roots(path) - set(sys.stdlib_module_names) - set(PACKAGES):
+            names = {_normal(name) for name in distributions.get(root, [root])}
+            if not names & (declared | OWN_GROUND):
+                undeclared.add(f"{path.relative_to(ROOT)} imports {root}")
+    assert undeclared == set()
+
+
+def _imported_roots(path: Path) -> set[str]:
+    roots = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            roots |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            roots.add(node.module.partition(".")[0])
+    return roots
+
+
+def test_the_wheel_carries_every_data_file() -> None:
+    """Whatever lies beside the code is matched by a package-data pattern, or an installed copy would lack it."""
+    patterns: dict[str, list[str]] = PROJECT["tool"]["setuptools"]["package-data"]
+    missing = []
+    for package in PACKAGES:
+        for path in (ROOT / package).rglob("*"):
+            inside = path.relative_to(ROOT / package).as_posix()
+            if not path.is_file() or "__pycache__" in path.parts or path.suffix in (".py", ".pyc", ".mako"):
+                continue
+            if not any(fnmatch(inside, pattern.replace("**/", "*")) for pattern in patterns.get(package, [])):
+                missing.append(f"{package}/{inside}")
+    assert missing == []
+
+
+def test_every_folder_with_code_is_a_package() -> None:
+    """Each folder of modules has an ``__init__.py``, so that tools and wheels see the same packages."""
+    folders = {path.parent for package in PACKAGES[:3] for path in (ROOT / package).rglob("*.py")}
+    assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+def _outside_of_make() -> dict[str, str]:
+    """The environment without what a running ``make test`` would pass to a make below it."""
+    return {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize("target", ["help", "demo", "test", "serve", "lint", "lock", "benchmark", "clean"])
+def test_make_knows_its_targets(target: str) -> None:
+    """Every target of the manual can be planned without an error."""
+    subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True, env=_outside_of_make())
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_an_old_python_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    """The set-up says which Python it needs instead of failing later in some library."""
+    old = tmp_path / "python3"
+    old.write_text(
+        f'#!/bin/sh\nexec {sys.executable} -c "import sys; sys.version_info = (3, 9, 2); exec(sys.argv[1])" "$2"\n'
+    )
+    old.chmod(0o755)
+    command = ["make", f"PYTHON={old}", f"VENV={tmp_path / 'venv'}", "demo"]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, env=_outside_of_make())
+    assert done.returncode != 0
+    assert "Meshwright needs Python 3.11 or newer" in done.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+def test_ci_is_make_test() -> None:
+    """The check of a commit is what a developer runs, and nothing else."""
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    lines = [line for line in script.read_text("utf-8").splitlines() if line and not line.startswith("#")]
+    assert lines == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "make test"]
+
+
+def _compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
+    return loaded
+
+
+def test_compose_starts_things_in_order() -> None:
+    """Web and workers wait for a healthy database and a finished migration; the database keeps its data."""
+    services = _compose()["services"]
+    assert set(services) == {"db", "migrate", "web", "worker"}
+    assert services["migrate"]["depends_on"] == {"db": {"condition": "service_healthy"}}
+    for name in ("web", "worker"):
+        waits = {other: rule["condition"] for other, rule in services[name]["depends_on"].items()}
+        assert waits == {"db": "service_healthy", "migrate": "service_completed_successfully"}
+    assert "healthcheck" in services["db"]
+    assert [volume.partition(":")[0] for volume in services["db"]["volumes"]] == list(_compose()["volumes"])
+    assert "container_name" not in services["worker"], "a named container cannot be scaled"
+    assert [services[name]["command"] for name in ("migrate", "web", "worker")] == [
+        ["migrate"],
+        ["serve"],
+        ["worker"],
+    ]
+
+
+def test_compose_has_no_default_password() -> None:
+    """Without POSTGRES_PASSWORD nothing starts."""
+    services = _compose()["services"]
+    for name, variable in (("db", "POSTGRES_PASSWORD"), ("web", "PGPASSWORD"), ("worker", "PGPASSWORD")):
+        assert services[name]["environment"][variable].startswith("${POSTGRES_PASSWORD:?")
+
+
+def test_compose_and_image_set_only_known_settings() -> None:
+    """Every MESHWRIGHT_ variable is one that the service reads."""
+    from app.settings import Settings  # noqa: PLC0415 - keeps the other tests free of the service
+
+    text = (ROOT / "docker-compose.yml").read_text("utf-8") + (ROOT / "Dockerfile").read_text("utf-8")
+    used = {name.lower() for name in re.findall(r"MESHWRIGHT_([A-Z_]+)", text)}
+    assert used <= set(Settings.model_fields)
+
+
+def _compose_command() -> list[str] | None:
+    for command in (["docker", "compose"], ["docker-compose"]):
+        if shutil.which(command[0]) is None:
+            continue
+        if subprocess.run([*command, "version"], capture_output=True, check=False).returncode == 0:
+            return command
+    return None
+
+
+def test_compose_accepts_the_file() -> None:
+    """``docker compose config`` takes it with a password set, and refuses it without."""
+    command = _compose_command()
+    if command is None:
+        pytest.skip("docker compose is not installed")
+    environment = {key: value for key, value in os.environ.items() if key != "POSTGRES_PASSWORD"}
+    config = [*command, "--file", "docker-compose.yml", "--env-file", os.devnull, "config", "--quiet"]
+    refused = subprocess.run(config, cwd=ROOT, check=False, capture_output=True, text=True, env=environment)
+    assert refused.returncode != 0
+    assert "POSTGRES_PASSWORD" in refused.stderr
+    environment["POSTGRES_PASSWORD"] = "for the check only"  # noqa: S105 - no secret
+    subprocess.run(config, cwd=ROOT, check=True, capture_output=True, env=environment)
+
+
+def test_the_image_is_small_and_unprivileged() -> None:
+    """Two stages, a numbered user, a health check without curl, and a signal that uvicorn understands."""
+    lines = (ROOT / "Dockerfile").read_text("utf-8").splitlines()
+    bases = [line for line in lines if line.startswith("FROM ")]
+    assert bases == ["FROM python:3.12-slim AS build", "FROM python:3.12-slim"]
+    last_stage = lines[lines.index(bases[-1]) :]
+    assert "USER 10001:10001" in last_stage
+    assert "STOPSIGNAL SIGTERM" in last_stage
+    assert any("/healthz" in line and '"python"' in line for line in last_stage)
+    assert not any("pip install" in line or "apt-get" in line for line in last_stage)
+    sources = {
+        word for line in lines if line.startswith("COPY ") and "--from" not in line for word in line.split()[1:-1]
+    }
+    assert all((ROOT / source).exists() for source in sources)
+    allowed = {
+        line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")
+    }
+    assert sources <= allowed, "the build context lacks a file that the image copies"
