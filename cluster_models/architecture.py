@@ -144,9 +144,7 @@ class Architecture:
         if self.layers > MOST_LAYERS:
             raise InvalidModel("model.layers", self.layers, f"must be at most {MOST_LAYERS}")
         if self.heads % self.kv_heads:
-            raise InvalidModel(
-                "model.kv_heads", self.kv_heads, f"must divide the {self.heads} attention heads"
-            )
+            raise InvalidModel("model.kv_heads", self.kv_heads, f"must divide the {self.heads} attention heads")
         if self.experts is not None and not self.sparse_layers:
             raise InvalidModel(
                 "model.experts.dense_layers",

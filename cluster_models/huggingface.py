@@ -75,9 +75,7 @@ def architecture_from_config(config: Config, *, name: str | None = None) -> Arch
         max_sequence=max_sequence,
         norm_vectors=family.norm_vectors,
         norms_per_block=family.norms_per_block,
-        query_key_norm_parameters=_query_key_norm_parameters(
-            family.query_key_norm, heads, kv_heads, head_size
-        ),
+        query_key_norm_parameters=_query_key_norm_parameters(family.query_key_norm, heads, kv_heads, head_size),
         attention_sinks=family.attention_sinks,
         prediction_layers=count(text, "num_nextn_predict_layers", least=0, default=0),
         source=f"Hugging Face config.json, model_type {family.model_type}",
@@ -175,9 +173,7 @@ def _head_size(config: Config, hidden: int, heads: int, latent: LatentAttention 
 def _mlp_hidden(config: Config, family: Family, hidden: int) -> int:
     if family.mlp_hidden is None:
         return 0
-    return count(
-        config, family.mlp_hidden, default=4 * hidden if family.mlp_defaults_to_four_hidden else None
-    )
+    return count(config, family.mlp_hidden, default=4 * hidden if family.mlp_defaults_to_four_hidden else None)
 
 
 def _query_key_norm_parameters(norm: QueryKeyNorm, heads: int, kv_heads: int, head_size: int) -> int:

@@ -173,9 +173,7 @@ _QWEN2_MOE: Final = replace(
     aliases=("Qwen2MoeForCausalLM",),
     experts=replace(_QWEN_EXPERTS, shared_hidden="shared_expert_intermediate_size", shared_gate=True),
 )
-_QWEN3_MOE: Final = replace(
-    _QWEN3, model_type="qwen3_moe", aliases=("Qwen3MoeForCausalLM",), experts=_QWEN_EXPERTS
-)
+_QWEN3_MOE: Final = replace(_QWEN3, model_type="qwen3_moe", aliases=("Qwen3MoeForCausalLM",), experts=_QWEN_EXPERTS)
 _DEEPSEEK_EXPERTS: Final = ExpertKeys(
     "n_routed_experts",
     "num_experts_per_tok",
