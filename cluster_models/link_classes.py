@@ -205,18 +205,24 @@ class ClassEstimator:
     latency_s: FloatArray
 
     def measured_s(self, k: int, flows: float, times_at: Callable[[float], FloatArray]) -> float:
-        """The slower quartile of class ``k`` among links measured with ``flows`` flows or more; 0 if none.
+        """Expected seconds of class ``k`` by its measured links; 0 where it has none.
 
-        ``times_at(f)`` (L,) are the times of all measured links with ``f`` flows.  Taken as the maximum over
-        the measured numbers of flows up to ``flows``, so that more flows never look faster where other links
-        were measured at them.
+        ``times_at(f)`` (L,) are the times of all measured links with ``f`` flows, extended where they were
+        measured with fewer.  The slower quartile of the links that were measured with ``flows`` or more (or
+        with the most flows of the class); taken as the maximum over the measured numbers of flows up to
+        ``flows``, so that more flows never look faster because other links were measured at them.
         """
-        worst = 0.0
-        for at in sorted({level for level in self.levels if level <= flows} | {flows}):
-            rows = self.members[k][self.highest_flows[self.members[k]] >= at]
-            if rows.size:
-                worst = max(worst, slower_quartile(times_at(at)[rows]))
-        return worst
+        rows = self.members[k]
+        if not rows.size:
+            return 0.0
+        highest = self.highest_flows[rows]
+        top = highest.max()
+        steps = {level for level in self.levels if level <= flows} | {flows}
+        return max(slower_quartile(times_at(at)[rows[highest >= min(at, top)]]) for at in steps)
+
+    def most_flows(self, k: int) -> float:
+        """The largest number of flows any link of class ``k`` was measured at; 0 where there is none."""
+        return float(self.highest_flows[self.members[k]].max(initial=0.0))
 
     def estimate_s(self, message_bytes: float, flows: float, times_at: Callable[[float], FloatArray]) -> FloatArray:
         """Seconds of one flow in each class (K,).
@@ -224,7 +230,7 @@ class ClassEstimator:
         A class nothing was measured in takes the next wider class of the same hardware that has measurements;
         without any, the data sheet, yet never faster than the narrower classes were measured.
         """
-        own = [self._own_s(k, flows, times_at) for k in range(len(self.classes))]
+        own = [self.measured_s(k, flows, times_at) for k in range(len(self.classes))]
         estimates = []
         for k, link_class in enumerate(self.classes):
             if own[k] > 0:
@@ -240,13 +246,3 @@ class ClassEstimator:
             narrower = [time for near, time in related if near < link_class.proximity]
             estimates.append(wider[0] if wider else max([nominal, *narrower]))
         return np.array(estimates)
-
-    def _own_s(self, k: int, flows: float, times_at: Callable[[float], FloatArray]) -> float:
-        """Class ``k``'s own estimate; links that were measured with fewer flows only are taken as extended."""
-        rows = self.members[k]
-        if not rows.size:
-            return 0.0
-        worst = self.measured_s(k, flows, times_at)
-        if not (self.highest_flows[rows] >= flows).any():
-            worst = max(worst, slower_quartile(times_at(flows)[rows]))
-        return worst

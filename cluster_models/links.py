@@ -122,10 +122,13 @@ class LinkModel:
     def _with_class_floor(
         self, times: FloatArray, flows: float, times_at: Callable[[float], FloatArray]
     ) -> FloatArray:
-        """Links measured with fewer flows only are at least as slow as their class was with so many."""
-        floor = np.array([self.estimator.measured_s(k, flows, times_at) for k in range(len(self.classes))])
-        beyond = self.tables.highest_flows < flows
-        return np.where(beyond, np.maximum(times, floor[self._row_classes()]), times)
+        """Links measured with fewer flows than others of their class are at least as slow as those were."""
+        estimator, classes = self.estimator, self._row_classes()
+        count = range(len(self.classes))
+        floor = np.array([estimator.measured_s(k, flows, times_at) for k in count])[classes]
+        most = np.array([estimator.most_flows(k) for k in count])[classes]
+        beyond = self.tables.highest_flows < np.minimum(flows, most)
+        return np.where(beyond, np.maximum(times, floor), times)
 
 
 def effective_links(snapshot: ClusterSnapshot, *, recent_days: float = 14, recent_samples: int = 5) -> LinkModel:

@@ -91,9 +91,7 @@ class Cluster:
         seen: set[str] = set()
         for node in self.nodes:
             if node.name in seen:
-                raise InvalidCluster(
-                    "nodes.name", node.name, "the node is listed twice", "give each node once"
-                )
+                raise InvalidCluster("nodes.name", node.name, "the node is listed twice", "give each node once")
             seen.add(node.name)
             if node.gpu_kind not in self.gpu_kinds:
                 raise InvalidCluster(
@@ -115,32 +113,65 @@ class Cluster:
                 return node
         raise InvalidCluster("node", name, "no such node in the cluster")
 
-    def graph(self) -> nx.Graph[str]:
-        """The physical graph: GPUs, nodes, NVLink domains, NIC groups, and the switches that labels name.
+    def nvlink_domains(self) -> dict[str, tuple[str, ...]]:
+        """The nodes of each scale-up domain, in the cluster's order; one node a domain unless they share one."""
+        domains: dict[str, tuple[str, ...]] = {}
+        for node in self.nodes:
+            domains[node.nvlink_domain] = (*domains.get(node.nvlink_domain, ()), node.name)
+        return domains
 
-        Vertices carry ``kind`` (gpu, node, nvlink_domain, leaf, zone); edges carry ``bytes_per_s``, nominal.
-        Nodes without a ``leaf`` label hang on one vertex called ``fabric``.
+    def domain_gpus(self) -> dict[str, int]:
+        """GPUs of each scale-up domain, over all its nodes."""
+        sizes: dict[str, int] = {}
+        for node in self.nodes:
+            sizes[node.nvlink_domain] = sizes.get(node.nvlink_domain, 0) + node.gpu_count
+        return sizes
+
+    def graph(self) -> nx.Graph[str]:
+        """The physical graph: GPUs, nodes, scale-up domains, and the switches that labels name.
+
+        Vertices carry ``kind`` (gpu, node, nvlink_domain, leaf, zone, fabric); nodes also ``state`` and
+        ``labels``, domains ``gpus``.  Edges carry ``bytes_per_s``, nominal and one direction, except between
+        switches, whose capacity no label tells.  A node hangs on its leaf, else on its zone, else on the one
+        vertex called ``fabric``.
         """
         graph: nx.Graph[str] = nx.Graph()
         graph.add_node("fabric", kind="fabric")
+        for domain, gpus in self.domain_gpus().items():
+            graph.add_node(f"nvlink:{domain}", kind="nvlink_domain", gpus=gpus)
         for node in self.nodes:
-            kind = self.gpu_kinds[node.gpu_kind]
+            graph.add_node(node.name, kind="node", state=str(node.state), labels=dict(node.labels))
+            self._join_gpus(graph, node)
             uplink = node.nics.count * node.nics.bytes_per_s
-            graph.add_node(node.name, kind="node", state=str(node.state))
-            domain = f"nvlink:{node.nvlink_domain}"
-            graph.add_node(domain, kind="nvlink_domain")
-            graph.add_edge(node.name, domain, bytes_per_s=node.gpu_count * kind.scale_up_bytes_per_s)
-            for index in range(node.gpu_count):
-                gpu = f"{node.name}/gpu{index}"
-                graph.add_node(gpu, kind="gpu")
-                graph.add_edge(gpu, domain, bytes_per_s=kind.scale_up_bytes_per_s)
-                graph.add_edge(gpu, node.name, bytes_per_s=uplink / node.gpu_count)
-            leaf = node.labels.get("leaf")
-            if leaf is None:
-                graph.add_edge(node.name, "fabric", bytes_per_s=uplink)
-                continue
-            switch = f"leaf:{leaf}"
-            graph.add_node(switch, kind="leaf")
-            graph.add_edge(node.name, switch, bytes_per_s=uplink)
-            graph.add_edge(switch, "fabric")
+            graph.add_edge(node.name, _switch_of(graph, node), bytes_per_s=uplink)
         return graph
+
+    def _join_gpus(self, graph: nx.Graph[str], node: Node) -> None:
+        scale_up = self.gpu_kinds[node.gpu_kind].scale_up_bytes_per_s
+        domain = f"nvlink:{node.nvlink_domain}"
+        graph.add_edge(node.name, domain, bytes_per_s=node.gpu_count * scale_up)
+        per_gpu = node.nics.count * node.nics.bytes_per_s / node.gpu_count
+        for index in range(node.gpu_count):
+            gpu = f"{node.name}/gpu{index}"
+            graph.add_node(gpu, kind="gpu", gpu_kind=node.gpu_kind)
+            graph.add_edge(gpu, domain, bytes_per_s=scale_up)
+            graph.add_edge(gpu, node.name, bytes_per_s=per_gpu)
+
+
+def _switch_of(graph: nx.Graph[str], node: Node) -> str:
+    """The switch that ``node`` hangs on, added with its way up to ``fabric`` where it is new.
+
+    Leaves of two zones may carry the same label: a leaf's vertex is named with its zone.
+    """
+    above = "fabric"
+    if zone := node.labels.get("zone"):
+        above = f"zone:{zone}"
+        graph.add_node(above, kind="zone")
+        graph.add_edge(above, "fabric")
+    leaf = node.labels.get("leaf")
+    if not leaf:
+        return above
+    switch = f"leaf:{zone}/{leaf}" if zone else f"leaf:{leaf}"
+    graph.add_node(switch, kind="leaf")
+    graph.add_edge(switch, above)
+    return switch
