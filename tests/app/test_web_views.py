@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.web.views.bandwidth import Known, Link, heat_map
+from app.serialization import make_snapshot
+from app.web.views.bandwidth import Known, heat_map, links_between, usual_flows
 from app.web.views.drawing import round_steps
 from app.web.views.figures import count, gib, percent, plural, round_seconds, seconds, spans
 from app.web.views.memory import memory_bars, memory_table
@@ -18,10 +19,11 @@ from app.web.views.schedule import MOST_BOXES, Window, schedule
 from app.web.views.seats import layer_spans, seat_grid
 from app.web.views.step_time import time_bar, time_table
 from app.web.views.summary import degrees, headline, other_plans, settings
+from cluster_models.links import effective_links
 from cluster_models.plan import Degrees, StopReason, TimelineEvent
 from cluster_models.units import GIB
 from cluster_models.workload import Objective
-from tests.plans import small_configuration, small_placement, small_plan
+from tests.plans import small_cluster, small_configuration, small_placement, small_plan, small_samples
 
 
 @pytest.mark.parametrize(
@@ -184,13 +186,12 @@ def test_no_timeline_makes_no_schedule() -> None:
 
 
 def test_heat_map_marks_what_was_not_measured() -> None:
-    """An estimated link carries a stroke, an unknown one has no shade, and both are counted."""
-    links = {
-        ("a", "b"): Link("a", "b", 40e9, Known.MEASURED),
-        ("b", "a"): Link("b", "a", 20e9, Known.ESTIMATED),
-    }
-    shown = heat_map(("a", "b", "c"), links)
+    """Of six directed links two were measured; the four others are crossed out, and all have a shade."""
+    model = effective_links(make_snapshot(small_cluster(), small_samples()))
+    flows = usual_flows(model, 4)
+    shown = heat_map(model, flows)
     assert len(shown.drawing.boxes) == 6
-    assert [box.style for box in shown.drawing.boxes].count("heat-unknown") == 4
-    assert [line.style for line in shown.drawing.lines] == ["estimated-mark"]
-    assert shown.counts == "1 link measured, 1 link estimated"
+    assert [link.known for link in links_between(model, flows)].count(Known.MEASURED) == 2
+    assert len(shown.drawing.lines) == 2 * 4
+    assert shown.counts == "Directed links: 2 measured, 0 adapted (one stroke), 4 estimated (crossed)"
+    assert shown.rows[0].bandwidth.endswith("GB/s")

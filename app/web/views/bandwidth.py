@@ -1,40 +1,46 @@
-"""The bandwidth between every two nodes as a heat map, with what was measured told from what was not."""
+"""The bandwidth between every two nodes as a heat map, with what was measured told from what was estimated."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+import numpy as np
+
 from app.web.views.drawing import Box, Drawing, Key, Line, Words
-from app.web.views.figures import gbytes_per_s, plural
+from app.web.views.figures import count, gbytes_per_s, plural
+from cluster_models.links import LinkModel
+from cluster_models.units import MIB
 
 SHADES: Final = 7
 """Steps of the colour scale, from slow to fast."""
 MOST_NODES: Final = 64
-"""Nodes drawn at most: 4,096 cells."""
+"""Nodes drawn at most: 4,032 links."""
+MESSAGE_BYTES: Final = 64 * MIB
+"""Size at which bandwidths are shown: large enough that latency hardly matters."""
 
-_MARGIN: Final = 90.0
-_CELL_WIDTHS: Final = ((20, 26.0), (40, 16.0), (MOST_NODES, 11.0))
-_SMALLEST_WITH_NAMES: Final = 11.0
+_MARGIN: Final = 96.0
+_CELL_WIDTHS: Final = ((20, 26.0), (40, 16.0), (MOST_NODES, 13.0))
+_LONGEST_NAME: Final = 13
 
 
 class Known(StrEnum):
     """How a bandwidth is known."""
 
     MEASURED = "measured"
-    ESTIMATED = "estimated"
-    UNKNOWN = "unknown"
+    ADAPTED = "adapted from another measurement of the link"
+    ESTIMATED = "never measured, estimated from its class"
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The bandwidth from one node to another; ``bytes_per_s`` is ``None`` where nothing is known."""
+    """The bandwidth of each flow from one node to another."""
 
     source: str
     destination: str
-    bytes_per_s: float | None
+    bytes_per_s: float
     known: Known
 
 
@@ -50,96 +56,117 @@ class LinkRow:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """The drawing, its table, and counts in words."""
+    """The drawing, its table, and in words what it counts."""
 
     drawing: Drawing
     rows: tuple[LinkRow, ...]
+    caption: str
     counts: str
     left_out: str
 
 
-def heat_map(nodes: Sequence[str], links: Mapping[tuple[str, str], Link]) -> HeatMap:
-    """The map over ``nodes`` in their order; rows send, columns receive."""
-    shown = tuple(nodes[:MOST_NODES])
-    known = [link.bytes_per_s for link in links.values() if link.bytes_per_s is not None]
-    low, high = (min(known), max(known)) if known else (0.0, 0.0)
+def links_between(model: LinkModel, flows: int) -> tuple[Link, ...]:
+    """Every directed link between the first ``MOST_NODES`` nodes, row by row."""
+    rates = model.bytes_per_s(MESSAGE_BYTES, flows)
+    estimated = model.estimated(flows)
+    shown = range(min(len(model.nodes), MOST_NODES))
+    return tuple(
+        Link(model.nodes[row], model.nodes[column], float(rates[row, column]), known)
+        for row in shown
+        for column in shown
+        if row != column
+        for known in (
+            Known.MEASURED
+            if not estimated[row, column]
+            else Known.ADAPTED
+            if model.row[row, column] >= 0
+            else Known.ESTIMATED,
+        )
+    )
+
+
+def usual_flows(model: LinkModel, gpus_per_node: int) -> int:
+    """The number of flows that most links were measured with; all GPUs of a node where none was."""
+    levels = model.tables.highest_flows
+    if not len(levels):
+        return gpus_per_node
+    values, counts = np.unique(levels, return_counts=True)
+    return int(values[counts.argmax()])
+
+
+def heat_map(model: LinkModel, flows: int) -> HeatMap:
+    """The map of the bandwidth that each of ``flows`` flows gets; rows send, columns receive."""
+    links = links_between(model, flows)
+    shown = model.nodes[:MOST_NODES]
+    rates = [link.bytes_per_s for link in links]
+    low, high = (min(rates), max(rates)) if rates else (0.0, 0.0)
     cell = next(width for most, width in _CELL_WIDTHS if len(shown) <= most)
-    boxes: list[Box] = []
-    lines: list[Line] = []
-    for row, source in enumerate(shown):
-        for column, destination in enumerate(shown):
-            if source == destination:
-                continue
-            x, y = _MARGIN + column * cell, _MARGIN + row * cell
-            link = links.get((source, destination), Link(source, destination, None, Known.UNKNOWN))
-            boxes.append(Box(x, y, cell - 1, cell - 1, _shade(link, low, high), _tip(link)))
-            if link.known is Known.ESTIMATED:
-                lines.append(Line(x + 2, y + cell - 3, x + cell - 3, y + 2, "estimated-mark"))
-    size = _MARGIN + cell * len(shown)
-    slowest = f"from {gbytes_per_s(low)} to {gbytes_per_s(high)}" if known else "no bandwidth is known"
+    corner = {name: _MARGIN + index * cell for index, name in enumerate(shown)}
+    size = _MARGIN + cell * len(shown) + 8
+    caption = f"Bandwidth of each of {plural(flows, 'flow')} from one node to another, 64 MiB messages"
     return HeatMap(
         drawing=Drawing(
-            width=size + 8,
-            height=size + 8,
+            width=size,
+            height=size,
             name="Bandwidth between nodes",
-            description=f"Rows send, columns receive; {slowest}.",
-            boxes=tuple(boxes),
-            lines=tuple(lines),
-            words=_names(shown, cell),
+            description=f"{caption}: from {gbytes_per_s(low)} to {gbytes_per_s(high)}. Rows send, columns receive.",
+            boxes=tuple(_box(link, corner, cell, _shade(link.bytes_per_s, low, high)) for link in links),
+            lines=tuple(line for link in links for line in _marks(link, corner, cell)),
+            words=_names(corner, cell),
             legend=_legend(low, high),
         ),
-        rows=tuple(_row(link) for link in links.values() if link.source != link.destination),
+        rows=tuple(
+            LinkRow(link.source, link.destination, gbytes_per_s(link.bytes_per_s), link.known) for link in links
+        ),
+        caption=caption,
         counts=_counts(links),
-        left_out=f"The map shows the first {MOST_NODES} of {len(nodes)} nodes; the table lists all."
-        if len(nodes) > MOST_NODES
+        left_out=f"The first {MOST_NODES} of {count(len(model.nodes))} nodes are shown."
+        if len(model.nodes) > MOST_NODES
         else "",
     )
 
 
-def _shade(link: Link, low: float, high: float) -> str:
-    if link.bytes_per_s is None:
-        return "heat-unknown"
-    share = (link.bytes_per_s - low) / (high - low) if high > low else 1.0
-    return f"heat-{min(int(share * SHADES), SHADES - 1)}"
+def _box(link: Link, corner: dict[str, float], cell: float, shade: int) -> Box:
+    tip = f"{link.source} to {link.destination}: {gbytes_per_s(link.bytes_per_s)}, {link.known}"
+    return Box(corner[link.destination], corner[link.source], cell - 1, cell - 1, f"heat-{shade}", tip)
+
+
+def _shade(rate: float, low: float, high: float) -> int:
+    return min(int((rate - low) / (high - low) * SHADES), SHADES - 1) if high > low else SHADES - 1
+
+
+def _marks(link: Link, corner: dict[str, float], cell: float) -> tuple[Line, ...]:
+    """One stroke through an adapted link, two through one that was never measured."""
+    left, top = corner[link.destination] + 2, corner[link.source] + 2
+    right, bottom = left + cell - 5, top + cell - 5
+    rising = Line(left, bottom, right, top, "mark")
+    falling = Line(left, top, right, bottom, "mark")
+    return {Known.MEASURED: (), Known.ADAPTED: (rising,), Known.ESTIMATED: (rising, falling)}[link.known]
 
 
 def _legend(low: float, high: float) -> tuple[Key, ...]:
     step = (high - low) / SHADES
-    shades = tuple(
-        Key(f"heat-{index}", f"up to {gbytes_per_s(low + (index + 1) * step)}") for index in range(SHADES)
-    )
-    return (*shades, Key("heat-unknown", "unknown"), Key("heat-estimated", "estimated (stroke)"))
+    if not step:
+        return (Key(f"heat-{SHADES - 1}", gbytes_per_s(high)),)
+    return tuple(Key(f"heat-{index}", f"up to {gbytes_per_s(low + (index + 1) * step)}") for index in range(SHADES))
 
 
-def _names(shown: Sequence[str], cell: float) -> tuple[Words, ...]:
-    if cell < _SMALLEST_WITH_NAMES:
-        return ()
-    rows = (
-        Words(_MARGIN - 6, _MARGIN + index * cell + cell / 2 + 4, _short(name), anchor="end")
-        for index, name in enumerate(shown)
-    )
-    columns = (
-        Words(_MARGIN + index * cell + cell / 2 + 4, _MARGIN - 6, _short(name), style="tick turned")
-        for index, name in enumerate(shown)
-    )
+def _names(corner: dict[str, float], cell: float) -> tuple[Words, ...]:
+    middle = cell / 2 + 4
+    rows = tuple(Words(_MARGIN - 6, at + middle, _short(name), anchor="end") for name, at in corner.items())
+    columns = tuple(Words(at + middle, _MARGIN - 6, _short(name), "tick turned") for name, at in corner.items())
     return (*rows, *columns)
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= 12 else f"…{name[-11:]}"
+    return name if len(name) <= _LONGEST_NAME else f"…{name[1 - _LONGEST_NAME :]}"
 
 
-def _tip(link: Link) -> str:
-    return f"{link.source} → {link.destination}: {gbytes_per_s(link.bytes_per_s)}, {link.known}"
-
-
-def _row(link: Link) -> LinkRow:
-    return LinkRow(link.source, link.destination, gbytes_per_s(link.bytes_per_s), str(link.known))
-
-
-def _counts(links: Mapping[tuple[str, str], Link]) -> str:
-    numbers = dict.fromkeys(Known, 0)
-    for link in links.values():
-        if link.source != link.destination:
-            numbers[link.known] += 1
-    return ", ".join(f"{plural(number, 'link')} {known}" for known, number in numbers.items() if number)
+def _counts(links: tuple[Link, ...]) -> str:
+    numbers = Counter(link.known for link in links)
+    words = {
+        Known.MEASURED: "measured",
+        Known.ADAPTED: "adapted (one stroke)",
+        Known.ESTIMATED: "estimated (crossed)",
+    }
+    return "Directed links: " + ", ".join(f"{count(numbers[known])} {text}" for known, text in words.items())

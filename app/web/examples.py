@@ -1,0 +1,57 @@
+"""The shipped examples that fill a form in one click."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+_FOLDERS: Final = (Path(__file__).parents[2] / "examples", Path("/usr/share/meshwright/examples"))
+"""Beside the packages in a checkout; where the container image puts them."""
+_ENDINGS: Final = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A cluster, and for a plan also a workload whose file name starts with its model's name."""
+
+    name: str
+    title: str
+    cluster: Path
+    workload: Path | None = None
+    model: str = ""
+
+
+def cluster_examples() -> tuple[Example, ...]:
+    """Every shipped cluster."""
+    return tuple(Example(path.stem, path.stem, path) for path in _files("clusters"))
+
+
+def plan_examples(models: Iterable[str]) -> tuple[Example, ...]:
+    """Every shipped workload of a model of the catalogue, on every shipped cluster."""
+    known = sorted(models, key=len, reverse=True)
+    found = []
+    for workload in _files("workloads"):
+        model = next((name for name in known if workload.stem.startswith(name)), None)
+        if model is not None:
+            found += [
+                Example(
+                    f"{workload.stem}@{cluster.stem}",
+                    f"{workload.stem} on {cluster.stem}",
+                    cluster,
+                    workload,
+                    model,
+                )
+                for cluster in _files("clusters")
+            ]
+    return tuple(found)
+
+
+@cache
+def _files(kind: str) -> tuple[Path, ...]:
+    folder = next((folder / kind for folder in _FOLDERS if (folder / kind).is_dir()), None)
+    if folder is None:
+        return ()
+    return tuple(sorted(path for path in folder.iterdir() if path.suffix in _ENDINGS))

@@ -1,0 +1,76 @@
+"""The page of a stored cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.web.views.bandwidth import HeatMap, heat_map, usual_flows
+from app.web.views.figures import count, gbytes_per_s, plural
+from cluster_models.links import effective_links
+from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.suspicions import suspicions
+from cluster_models.topology import Cluster, Node, NodeState
+
+_MOODS = {NodeState.READY: "good", NodeState.FAILED: "bad"}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """One line of the table of nodes; ``mood`` colours the state."""
+
+    name: str
+    state: str
+    mood: str
+    gpus: str
+    nics: str
+    labels: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPage:
+    """A cluster as words, tables and its heat map."""
+
+    name: str
+    facts: tuple[tuple[str, str], ...]
+    map: HeatMap
+    suspicions: tuple[str, ...]
+    nodes: tuple[NodeRow, ...]
+
+
+def cluster_page(snapshot: ClusterSnapshot, *, version: int) -> ClusterPage:
+    """The page of a cluster with the measurements known now."""
+    cluster = snapshot.cluster
+    model = effective_links(snapshot)
+    usable = [node for node in cluster.nodes if node.usable]
+    flows = usual_flows(model, max(node.gpu_count for node in cluster.nodes))
+    facts = [
+        ("nodes", f"{count(len(cluster.nodes))}, {count(len(usable))} of them usable"),
+        ("GPUs", f"{count(cluster.gpu_count)}: {', '.join(sorted({node.gpu_kind for node in cluster.nodes}))}"),
+        ("measurements", plural(len(snapshot.samples), "sample")),
+        ("version", str(version)),
+        ("snapshot", snapshot.id),
+    ]
+    return ClusterPage(
+        name=cluster.name,
+        facts=(*facts, ("source", cluster.source)) if cluster.source else tuple(facts),
+        map=heat_map(model, flows),
+        suspicions=suspicions(snapshot),
+        nodes=tuple(_row(node) for node in cluster.nodes),
+    )
+
+
+def leaves(cluster: Cluster) -> dict[str, str]:
+    """The leaf switch of every node that has one."""
+    return {node.name: node.labels["leaf"] for node in cluster.nodes if "leaf" in node.labels}
+
+
+def _row(node: Node) -> NodeRow:
+    slower = f", compute x{node.compute_slowdown:g}" if node.compute_slowdown > 1 else ""
+    return NodeRow(
+        name=node.name,
+        state=f"{node.state}{slower}",
+        mood=_MOODS.get(node.state, "warn"),
+        gpus=f"{node.gpu_count} x {node.gpu_kind}",
+        nics=f"{node.nics.count} x {gbytes_per_s(node.nics.bytes_per_s)} {node.nics.fabric}",
+        labels=", ".join(f"{key}={value}" for key, value in sorted(node.labels.items())),
+    )
