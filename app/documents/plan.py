@@ -116,8 +116,8 @@ class PlanDocument(Document):
             expert_map=tuple(tuple(experts) for experts in self.expert_map),
             unused_nodes=tuple(self.unused_nodes),
             provenance=self.provenance.to_provenance(),
-            architecture=self.architecture and self.architecture.to_architecture(),
-            workload=self.workload and self.workload.to_workload(),
+            architecture=self.architecture.to_architecture() if self.architecture else None,
+            workload=self.workload.to_workload() if self.workload else None,
         )
 
 

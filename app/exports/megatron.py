@@ -1,0 +1,129 @@
+"""Megatron-LM arguments of a plan: parallelism, batch, recomputation and sharding.
+
+Flags as in ``megatron/training/arguments.py`` of Megatron-LM (main, 2026); the layout string as in
+``megatron/core/transformer/pipeline_parallel_layer_layout.py``.
+"""
+
+from __future__ import annotations
+
+from app.exports.arithmetic import check_divisions, check_layers, check_world
+from cluster_models.errors import InvalidConfiguration
+from cluster_models.gpus import Precision
+from cluster_models.plan import Configuration, Plan, RankOrder
+from cluster_models.workload import Optimizer, Recompute, Sharding
+
+_PRECISION = {
+    Precision.BF16: ["--bf16"],
+    Precision.FP16: ["--fp16"],
+    Precision.FP8: ["--bf16", "--fp8-format hybrid"],
+}
+_RECOMPUTE = {
+    Recompute.NONE: [],
+    Recompute.SELECTIVE: ["--recompute-granularity selective"],
+    Recompute.FULL: [
+        "--recompute-granularity full",
+        "--recompute-method uniform",
+        "--recompute-num-layers 1",
+    ],
+}
+_SHARDING = {
+    Sharding.NONE: ["--overlap-grad-reduce"],
+    Sharding.OPTIMIZER: ["--use-distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather"],
+    Sharding.PARAMETERS: [
+        "--use-megatron-fsdp",
+        "--data-parallel-sharding-strategy optim_grads_params",
+        "--use-distributed-optimizer",
+        "--no-gradient-accumulation-fusion",
+        "--ckpt-format fsdp_dtensor",
+        "--overlap-grad-reduce",
+        "--overlap-param-gather",
+    ],
+}
+"""The cost model hides gradient and parameter traffic behind compute, so the overlaps are switched on."""
+
+
+def megatron_arguments(plan: Plan) -> list[str]:
+    """The arguments, one flag with its value an entry; raises ``InvalidConfiguration`` on broken sums."""
+    check_world(plan)
+    check_layers(plan)
+    check_divisions(plan)
+    if plan.architecture is None or plan.workload is None:
+        raise InvalidConfiguration(
+            "workload", None, "the plan does not say its model and workload", "export a plan that does"
+        )
+    configuration, workload = plan.configuration, plan.workload
+    degrees = configuration.degrees
+    arguments = [
+        f"--num-layers {plan.architecture.layers}",
+        f"--seq-length {workload.sequence_length}",
+        f"--micro-batch-size {configuration.micro_batch}",
+        f"--global-batch-size {workload.global_batch}",
+        *_PRECISION[workload.precision],
+        f"--optimizer {'adam' if workload.optimizer is Optimizer.ADAM else 'sgd'}",
+        f"--tensor-model-parallel-size {degrees.tensor}",
+        f"--pipeline-model-parallel-size {degrees.pipeline}",
+        f"--context-parallel-size {degrees.context}",
+    ]
+    if degrees.tensor > 1:
+        arguments.append("--sequence-parallel")
+    if plan.architecture.experts is not None:
+        arguments += [
+            f"--num-experts {plan.architecture.experts.count}",
+            f"--expert-model-parallel-size {degrees.expert}",
+            "--expert-tensor-parallel-size 1",
+        ]
+    if configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA:
+        arguments.append("--use-tp-pp-dp-mapping")
+    arguments += _pipeline_arguments(configuration)
+    return arguments + _RECOMPUTE[configuration.recompute] + _SHARDING[configuration.sharding]
+
+
+def pipeline_layout(configuration: Configuration) -> str:
+    """The layout string: E embedding, t decoder layer, L loss, | between stages; virtual stage by stage."""
+    counts = [count for row in configuration.stage_layers for count in row]
+    stages = ["" if count == 0 else "t" if count == 1 else f"t*{count}" for count in counts]
+    stages[0] = "E" + stages[0]
+    stages[-1] = f"{stages[-1]},L" if stages[-1] else "L"
+    return "|".join(stages)
+
+
+def render_megatron(plan: Plan) -> str:
+    """A bash array to source: parallelism only, the rest of the model stays with its owner."""
+    provenance = plan.provenance
+    cluster = f"{_one_line(provenance.cluster_name)}, snapshot {_one_line(provenance.snapshot_id)}"
+    lines = [
+        f"# Meshwright: {plan.configuration.degrees} for {_one_line(plan.model)} on {cluster}.",
+        "# Ranks follow the order of the host list; start with the torchrun or slurm export.",
+        "# Add the model's widths, data and learning rate; start with CUDA_DEVICE_MAX_CONNECTIONS=1"
+        + (" unset." if plan.configuration.sharding is Sharding.PARAMETERS else "."),
+        "MEGATRON_ARGS=(",
+        *(f"    {argument}" for argument in megatron_arguments(plan)),
+        ")",
+    ]
+    return "\n".join([*lines, *_expert_comment(plan)]) + "\n"
+
+
+def _pipeline_arguments(configuration: Configuration) -> list[str]:
+    degrees = configuration.degrees
+    counts = {count for row in configuration.stage_layers for count in row}
+    if len(counts) > 1:
+        return [f'--pipeline-model-parallel-layout "{pipeline_layout(configuration)}"']
+    if degrees.virtual_pipeline > 1:
+        return [f"--num-layers-per-virtual-pipeline-stage {counts.pop()}"]
+    return []
+
+
+def _expert_comment(plan: Plan) -> list[str]:
+    """How to permute the experts of a checkpoint where the map is not Megatron's contiguous one."""
+    order = [expert for experts in plan.expert_map for expert in experts]
+    if order == list(range(len(order))):
+        return []
+    return [
+        "# Experts are not in their natural order: permute router columns and expert weights together when",
+        "# the checkpoint is converted, so that position i of every sparse layer holds expert EXPERT_ORDER[i].",
+        f"EXPERT_ORDER=({' '.join(map(str, order))})",
+    ]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
