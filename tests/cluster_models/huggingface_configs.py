@@ -55,3 +55,36 @@ CONFIGS: dict[str, dict[str, Any]] = {
 def read(model_type: str, **changes: object) -> Architecture:
     """The small model of a family, with some keys changed."""
     return architecture_from_config({"model_type": model_type, **CONFIGS[model_type], **changes})
+
+
+def published(model_type: str, shape: tuple[int, int, int, int, int, int], **more: object) -> dict[str, Any]:
+    """A config.json by layers, hidden width, heads, key-value heads, MLP width and vocabulary."""
+    keys = ("num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads")
+    return {
+        "model_type": model_type,
+        **dict(zip((*keys, "intermediate_size", "vocab_size"), shape, strict=True)),
+        **more,
+    }
+
+
+QWEN1_5_MOE = {
+    "num_experts": 60,
+    "num_experts_per_tok": 4,
+    "moe_intermediate_size": 1408,
+    "shared_expert_intermediate_size": 5632,
+}
+PUBLISHED: dict[str, tuple[dict[str, Any], int]] = {
+    "gemma-7b": (published("gemma", (28, 3072, 16, 16, 24576, 256000), head_dim=256), 8_537_680_896),
+    "gemma-2-9b": (
+        published("gemma2", (42, 3584, 16, 8, 14336, 256000), head_dim=256, sliding_window=4096),
+        9_241_705_984,
+    ),
+    "gemma-3-1b": (
+        published("gemma3_text", (26, 1152, 4, 1, 6912, 262144), head_dim=256, sliding_window=512),
+        999_885_952,
+    ),
+    "qwen1.5-moe": (published("qwen2_moe", (24, 2048, 16, 16, 5632, 151936), **QWEN1_5_MOE), 14_315_784_192),
+    "olmo-2-7b": (published("olmo2", (32, 4096, 32, 32, 11008, 100352)), 7_298_617_344),
+    "phi-4": (published("phi3", (40, 5120, 40, 10, 17920, 100352)), 14_659_507_200),
+}
+"""Models outside the catalogue, and how many weights their published checkpoints hold."""

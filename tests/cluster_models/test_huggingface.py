@@ -17,7 +17,7 @@ from cluster_models.architecture import Experts, LatentAttention
 from cluster_models.errors import InvalidModel
 from cluster_models.huggingface import architecture_from_config, known_model_types
 from cluster_models.model_catalogue import catalogue_model
-from tests.cluster_models.huggingface_configs import BASE, CONFIGS, read
+from tests.cluster_models.huggingface_configs import BASE, CONFIGS, PUBLISHED, read
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "models"
 
@@ -28,6 +28,13 @@ def test_example_files_equal_the_catalogue(name: str) -> None:
     config = json.loads((EXAMPLES / f"{name}.json").read_text(encoding="utf-8"))
     read_model = architecture_from_config(config, name=name)
     assert replace(read_model, source="") == replace(catalogue_model(name), source="")
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_families_outside_the_catalogue_hold_the_published_weights(name: str) -> None:
+    """Every weight of the published checkpoint is accounted for."""
+    config, parameters = PUBLISHED[name]
+    assert architecture_from_config(config).parameters() == parameters
 
 
 def test_every_known_family_has_a_small_config_here() -> None:
