@@ -19,7 +19,7 @@ def configuration_violations(configuration: Configuration, problem: PlanningProb
     yield from _model_rules(configuration, problem.architecture)
     yield from _sequence_rules(configuration, problem.workload)
     yield from _batch_rules(configuration, problem.workload)
-    yield from _order_rules(configuration)
+    yield from _order_rules(configuration, problem.architecture)
     yield from _limits(configuration, problem)
 
 
@@ -91,8 +91,8 @@ def _batch_rules(configuration: Configuration, workload: TrainingWorkload) -> It
         )
 
 
-def _order_rules(configuration: Configuration) -> Iterator[str]:
-    """Experts cannot reach over data ranks when pipeline ranks lie between them.
+def _order_rules(configuration: Configuration, model: Architecture) -> Iterator[str]:
+    """Expert groups cannot reach over data ranks, nor repeat inside a cell, when pipeline ranks lie between.
 
     Megatron-Core demands equal data degrees of attention and experts unless the order ends with pipeline.
     """
@@ -100,7 +100,7 @@ def _order_rules(configuration: Configuration) -> Iterator[str]:
     if configuration.rank_order is RankOrder.DATA_BEFORE_PIPELINE or degrees.pipeline == 1:
         return
     inner = degrees.tensor * degrees.context
-    if degrees.expert > 1 and degrees.expert != inner:
+    if model.experts is not None and degrees.expert != inner:
         yield (
             f"Rank order {configuration.rank_order} needs expert degree = tensor x context = {inner}, "
             f"got {degrees.expert}."
