@@ -75,9 +75,7 @@ def score(group: str, errors: Sequence[float]) -> Score:
     """Summary of relative errors."""
     values = np.array(errors)
     absolute = np.abs(values)
-    return Score(
-        group, len(values), float(absolute.mean()), float(np.median(absolute)), float(np.median(values))
-    )
+    return Score(group, len(values), float(absolute.mean()), float(np.median(absolute)), float(np.median(values)))
 
 
 def grouped(kept: Sequence[Case], errors: Sequence[float]) -> list[Score]:
@@ -104,14 +102,13 @@ def report(table: Path, memory: Path | None, oom: Path | None, *, rows: bool) ->
         "skipped": dict(skipped) | {"step time not stated": unmeasured},
     }
     if rows:
-        result["rows"] = [
-            (case.row["id"], round(error, 3)) for case, error in zip(kept, errors, strict=True)
-        ]
-    ran = [case for case in kept if memory_bytes(case) > case.gpu.memory_bytes]
-    result["ran_but_rejected"] = [case.row["id"] for case in ran]
+        result["rows"] = [(case.row["id"], round(error, 3)) for case, error in zip(kept, errors, strict=True)]
+    judged = [case for case in kept if case.policy_known]
+    rejected = [case.row["id"] for case in judged if memory_bytes(case) > case.gpu.memory_bytes]
+    result["ran_but_rejected"] = {"of": len(judged), "rows": rejected}
     if memory is not None:
         measured, _ = cases(read_rows(memory))
-        measured = [case for case in measured if case.memory_bytes is not None]
+        measured = [case for case in measured if case.memory_bytes is not None and case.policy_known]
         result["memory"] = grouped(
             measured, [memory_bytes(case) / (case.memory_bytes or 1.0) - 1.0 for case in measured]
         )

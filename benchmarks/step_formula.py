@@ -21,6 +21,8 @@ from solver.step_costs import CrossTraffic, StepCosts, step_costs
 
 NETWORK_SHARE: Final = 0.8
 """Of the nominal bandwidth, what collectives reach between nodes (NCCL on InfiniBand: 0.75 to 0.9)."""
+NEMO_SOURCES: Final = ("NeMo", "dgxc-benchmarking", "mlcommons")
+"""NeMo's ``bf16_mixed`` recipe sets ``grad_reduce_in_fp32=False``."""
 HOP_LATENCY_S: Final = 20e-6
 """NCCL between two nodes: 18 us on Slingshot, 70 us on EFA (published nccl-tests)."""
 
@@ -40,9 +42,19 @@ class Prediction:
 
 
 def calibration_for(case: Case, own: Calibration | None = None) -> Calibration:
-    """The GPU's parameters, without what frameworks of a row's time did not have."""
+    """The GPU's parameters with the row's framework: sequence parallelism as stated, NeMo's 16-bit gradients.
+
+    Frameworks older than FlashAttention also reduced gradients after the backward pass, and their loss kept
+    logits, softmax and gradient apart.
+    """
     calibration = own or calibration_of(case.gpu)
-    return replace(calibration, fused_attention=False, data_overlap=0.0) if case.legacy else calibration
+    split = case.row["sequence_parallel"] != "0"
+    calibration = replace(calibration, sequence_parallel=split)
+    if any(name in case.row["source"] for name in NEMO_SOURCES):
+        calibration = replace(calibration, gradient_bytes=2.0)
+    if case.legacy:
+        calibration = replace(calibration, fused_attention=False, data_overlap=0.0, logit_bytes=12.0)
+    return calibration
 
 
 def predict(case: Case, own: Calibration | None = None) -> Prediction:

@@ -74,7 +74,7 @@ ASSUMED_GBIT_PER_GPU: Final = {"H100": 400.0, "H200": 400.0, "A100-80": 200.0, "
 """Usual network of the kind's reference system, for rows that do not state theirs."""
 
 
-class Skipped(Exception):  # noqa: N818 - a row that is left out is no error
+class Skipped(Exception):
     """The row cannot be priced; the message is the reason that the report counts."""
 
 
@@ -93,6 +93,8 @@ class Case:
     gpus_per_node: int
     network_bytes_per_s: float
     legacy: bool
+    policy_known: bool
+    """Whether the row states its recomputation and the planner has that policy: needed to judge memory."""
     step_s: float | None
     memory_bytes: float | None
 
@@ -125,15 +127,26 @@ def read_case(row: Row) -> Case:
         ),
         gpu=gpu_kind(GPU_NAMES[row["gpu"]]),
         batch=batch,
-        layers=spread_layers(architecture, int(batch.pipeline[0]) * int(batch.virtual_pipeline[0])),
+        layers=_layers(row, architecture, batch),
         micro_batches=sequences // (micro * data),
         gpus_per_domain=DOMAIN_GPUS.get(row["gpu"], node),
         gpus_per_node=node,
         network_bytes_per_s=_network(row, node),
         legacy=row["source"].startswith(BEFORE_FUSED_ATTENTION),
+        policy_known=row["recompute"] in ("none", "full", "selective:core_attn"),
         step_s=_step_s(row),
         memory_bytes=_number(row, "mem_gb_per_gpu", scale=2.0**30),
     )
+
+
+def _layers(row: Row, architecture: Architecture, batch: CandidateBatch) -> IntArray:
+    """Layers of every chunk: as the notes print them (entries: 2 before the layers, 4 after), else spread."""
+    printed = re.search(r"layer partition boundaries ([\d-]+) over", row["notes"])
+    if printed is None:
+        return spread_layers(architecture, int(batch.pipeline[0] * batch.virtual_pipeline[0]))
+    ends = np.clip(np.array([int(end) for end in printed[1].split("-")]) - 2, 0, architecture.layers)
+    counts = np.diff(ends)
+    return np.stack([counts, np.zeros_like(counts)], axis=1).astype(np.int64)
 
 
 def spread_layers(architecture: Architecture, chunks: int) -> IntArray:
@@ -174,7 +187,7 @@ def _architecture(row: Row) -> Architecture:
         vocabulary=int(vocabulary),
         gated_mlp=gated,
         tied_embeddings=not gated and not row["experts"],
-        learned_positions=0 if gated or row["experts"] else int(row["seq_len"]),
+        learned_positions=0 if gated or row["experts"] or name.startswith("mpt") else int(row["seq_len"]),
         sliding_window=window,
         window_period=2 if window else 1,
         latent_attention=MLA if name.startswith(("deepseek-v3", "kimi")) else None,

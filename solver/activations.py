@@ -36,11 +36,12 @@ def layer_activations(architecture: Architecture, sizes: LocalSizes, calibration
     h = architecture.hidden
     attention, core = _attention(architecture, sizes, calibration)
     fan = 2.0 if architecture.gated_mlp else 1.0
-    mlp = 4.0 * h * sizes.shard_tokens + _mlp(fan, architecture.mlp_hidden, sizes.shard_tokens)
-    mlp = mlp + (h * sizes.shard_tokens if architecture.learned_positions else 0.0)
+    inputs = sizes.saved_input_bytes
+    mlp = (2.0 + inputs) * h * sizes.stream_tokens + _mlp(sizes, fan, architecture.mlp_hidden)
+    mlp = mlp + (h * sizes.stream_tokens if architecture.learned_positions else 0.0)
     sparse_mlp, widest = _sparse_mlp(architecture, sizes, calibration)
     dense, sparse = attention + mlp, attention + sparse_mlp
-    boundary = 2.0 * h * sizes.shard_tokens
+    boundary = 2.0 * h * sizes.stream_tokens
     kept_core = np.where(sizes.selective_recompute, 0.0, core)
     largest = np.maximum(
         dense if architecture.mlp_hidden else 0.0, sparse if architecture.experts is not None else 0.0
@@ -58,26 +59,31 @@ def _attention(
     architecture: Architecture, sizes: LocalSizes, calibration: Calibration
 ) -> tuple[FloatArray, FloatArray]:
     """Attention block without its core, and what the core alone keeps."""
-    h, t, tokens, shard = architecture.hidden, sizes.tensor, sizes.tokens, sizes.shard_tokens
+    h, t, tokens, stream = architecture.hidden, sizes.tensor, sizes.tokens, sizes.stream_tokens
     key, value = head_widths(architecture)
     heads = architecture.heads / t
-    kept = 4.0 * h * shard + 2.0 * heads * (key + value) * tokens  # norm in and out, query, core output
+    kept = (2.0 + sizes.saved_input_bytes) * h * stream  # norm in and out
+    kept = kept + 2.0 * heads * (key + value) * tokens  # query, core output
     if (mla := architecture.latent_attention) is not None:
         kept = kept + 2.0 * heads * (key + value) * tokens  # keys and values of every head
-        kept = kept + 4.0 * (mla.query_rank + mla.key_value_rank + mla.rope_head_size) * shard
+        kept = kept + 4.0 * (mla.query_rank + mla.key_value_rank + mla.rope_head_size) * stream
     else:
         kept = kept + 2.0 * local_kv_heads(architecture, sizes) * (key + value) * tokens
     if architecture.learned_positions:  # models of that age train with dropout: a byte of mask an element
-        kept = kept + h * shard
+        kept = kept + h * stream
     if calibration.fused_attention:
         return kept, 4.0 * heads * tokens  # log-sum-exp in FP32
     # scores after softmax, after dropout (2 bytes each) and the mask (1 byte): 5 a s^2 b
     return kept, 5.0 * heads * sizes.sequence * tokens
 
 
-def _mlp(fan: float, width: float, rows: FloatArray) -> FloatArray:
-    """Output of the first product(s) and of the activation, 16 bits; ``rows`` tokens of the full width."""
-    return np.asarray(2.0 * (fan + 1.0) * width * rows)
+def _mlp(sizes: LocalSizes, fan: float, width: float, rows: FloatArray | None = None) -> FloatArray:
+    """Output of the first product(s), 16 bits, and of the activation, the second's input.
+
+    ``rows`` tokens of the full width; by default the tensor rank's share.
+    """
+    rows = sizes.shard_tokens if rows is None else rows
+    return np.asarray((2.0 * fan + sizes.saved_input_bytes) * width * rows)
 
 
 def _sparse_mlp(
@@ -86,14 +92,14 @@ def _sparse_mlp(
     """A sparse layer's MLP, and its widest pair of tensors, on the busiest expert rank."""
     if (experts := architecture.experts) is None:
         return np.zeros_like(sizes.tokens), np.zeros_like(sizes.tokens)
-    h, shard = architecture.hidden, sizes.shard_tokens
+    h, shard, inputs = architecture.hidden, sizes.shard_tokens, sizes.saved_input_bytes
     fan = 2.0 if architecture.gated_mlp else 1.0
     imbalance = np.where(sizes.expert > 1, calibration.expert_imbalance, 1.0)
     routed = shard * experts.active * imbalance
-    widest = _mlp(fan, experts.hidden, routed)
-    kept = 4.0 * h * shard  # norm in and out
+    widest = _mlp(sizes, fan, experts.hidden, routed)
+    kept = (2.0 + inputs) * h * sizes.stream_tokens  # norm in and out
     kept = kept + 8.0 * experts.count * shard  # router logits and probabilities in FP32
-    kept = kept + 4.0 * h * routed + widest  # permuted tokens in, expert output kept for the combination
+    kept = kept + inputs * h * routed + widest  # permuted tokens; probabilities weigh the activation
     if experts.shared_hidden:
-        kept = kept + _mlp(fan, experts.shared_hidden, shard)
+        kept = kept + _mlp(sizes, fan, experts.shared_hidden)
     return kept, widest

@@ -20,13 +20,16 @@ class Calibration:
     ``fp8_share`` the same for 8-bit products.  ``m_half, n_half, k_half``: matrix extents at which the
     rate, each alone, would be half its limit.  ``attention_forward_share, attention_backward_share``: of
     the 16-bit peak, reached by fused attention with long sequences and wide heads; ``head_half`` and
-    ``sequence_half`` the head size and sequence at which half is left.  ``fused_attention``: whether
-    FlashAttention-like kernels run on this GPU.  ``memory_share``: of the data sheet's memory bandwidth.
-    ``kernel_s``: launch and tail of one kernel.  ``tensor_overlap``: share hidden of those tensor parallel
+    ``sequence_half`` the head size and sequence at which half is left.  ``memory_share``: of the data sheet's memory
+    bandwidth.  ``kernel_s``: launch and tail of one kernel.  ``tensor_overlap``: share hidden of those tensor parallel
     collectives that Megatron runs beside a matrix product of the backward pass.  ``expert_imbalance``: load
     of the busiest expert rank over the mean.  ``data_overlap``: share of the last backward (first forward)
     that gradient reduction (parameter gathering) can use.  ``step_overhead_s``: work once per step that
     scales with nothing.
+
+    Framework.  ``fused_attention``: FlashAttention-like kernels run.  ``sequence_parallel``: tensor ranks also
+    split the sequence outside their blocks.  ``gradient_bytes``: width of accumulated and reduced gradients.
+    ``logit_bytes``: bytes that output and loss hold per token and vocabulary entry.
 
     Memory.  ``runtime_bytes``: CUDA context, libraries and workspaces; ``group_bytes``: communication
     buffers of one process group; ``fragmentation_share``: allocator loss as a share of what comes and goes.
@@ -41,13 +44,16 @@ class Calibration:
     attention_backward_share: float
     head_half: float
     sequence_half: float
-    fused_attention: bool
     memory_share: float
     kernel_s: float
     tensor_overlap: float
     expert_imbalance: float
     data_overlap: float
     step_overhead_s: float
+    fused_attention: bool
+    sequence_parallel: bool
+    gradient_bytes: float
+    logit_bytes: float
     runtime_bytes: float
     group_bytes: float
     fragmentation_share: float

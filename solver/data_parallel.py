@@ -7,20 +7,23 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.gpus import GpuKind
+from cluster_models.gpus import GpuKind, Precision
 from cluster_models.measurements import Collective
 from cluster_models.plan import RankOrder
 from cluster_models.workload import Optimizer, Sharding, TrainingWorkload
+from solver.calibration import Calibration
 from solver.candidates import ORDER_CODES, CandidateBatch, FloatArray
 from solver.collectives import domain_collective_s, fits_together
 from solver.compute import Processor
 from solver.layer_costs import Seconds
-from solver.local_sizes import GRADIENT_BYTES, is_sharded
+from solver.local_sizes import is_sharded
 from solver.parameters import LocalParameters, sharing_ranks
 from solver.traffic import LayerTraffic
 
-GATHER_BYTES: Final = 2.0
-"""Updated weights travel in 16 bits."""
+_GATHER_BYTES: Final = {Precision.BF16: 2.0, Precision.FP16: 2.0, Precision.FP8: 1.0}
+"""Bytes per gathered weight (FP8 parameters travel as such)."""
+_GATHERED_LAYER_BYTES: Final = 2.0
+"""ZeRO-3 gathers 16-bit weights (FSDP mixed precision) and scatters FP32 gradients, twice as wide."""
 _STEP_BYTES: Final = {Optimizer.ADAM: 34.0, Optimizer.SGD: 26.0}
 """Bytes moved per parameter that a GPU updates: gradient read for its norm and for the update (8), master
 weight and each FP32 moment read and written (8 each), 16-bit weight written (2)."""
@@ -36,19 +39,21 @@ class GradientBytes:
     expert_gather: FloatArray
 
 
-def gradient_bytes(batch: CandidateBatch, parameters: LocalParameters) -> GradientBytes:
+def gradient_bytes(
+    batch: CandidateBatch, parameters: LocalParameters, calibration: Calibration, precision: Precision
+) -> GradientBytes:
     """Buffers by sharding.
 
     Without sharding gradients are all-reduced, a ring's worth of two buffers; the distributed optimizer scatters
-    FP32 gradients and gathers 16-bit weights (ZeRO-1, arXiv 1910.02054, section 7); ZeRO-3 does both layer by
+    gradients and gathers weights (ZeRO-1, arXiv 1910.02054, section 7); ZeRO-3 does both layer by
     layer within the micro-batches instead (``parameter_traffic``).
     """
     reduced = np.select(
         [is_sharded(batch, Sharding.NONE), is_sharded(batch, Sharding.OPTIMIZER)],
-        [2.0 * GRADIENT_BYTES, GRADIENT_BYTES],
+        [2.0 * calibration.gradient_bytes, calibration.gradient_bytes],
         0.0,
     )[:, None]
-    gathered = np.where(is_sharded(batch, Sharding.OPTIMIZER), GATHER_BYTES, 0.0)[:, None]
+    gathered = np.where(is_sharded(batch, Sharding.OPTIMIZER), _GATHER_BYTES[precision], 0.0)[:, None]
     return GradientBytes(
         reduce=reduced * parameters.common,
         gather=gathered * parameters.common,
@@ -65,7 +70,7 @@ def optimizer_s(
     owned = parameters.common / common_ranks + parameters.routed / routed_ranks
     held = parameters.common + parameters.routed
     zeroed = np.where(is_sharded(batch, Sharding.PARAMETERS)[:, None], owned, held)
-    nbytes = _STEP_BYTES[workload.optimizer] * owned + GRADIENT_BYTES * zeroed
+    nbytes = _STEP_BYTES[workload.optimizer] * owned + gpu.calibration.gradient_bytes * zeroed
     return nbytes / gpu.memory_bytes_per_s + gpu.calibration.step_overhead_s
 
 
@@ -87,7 +92,7 @@ def parameter_traffic(
     """
     zero3 = is_sharded(batch, Sharding.PARAMETERS)
     common = (1.0 - sparse_share) * parameters.layer + sparse_share * parameters.sparse_layer
-    nbytes = GATHER_BYTES * (common + sparse_share * parameters.experts)
+    nbytes = _GATHERED_LAYER_BYTES * (common + sparse_share * parameters.experts)
     ranks = (batch.data * batch.context).astype(np.float64)
     together = fits_together(ranks * _stride(batch), gpus_per_domain=gpus_per_domain, gpus_per_node=gpus_per_node)
     inside = np.where(zero3 & together, ranks, 1.0)

@@ -106,7 +106,7 @@ def attention_block(gpu: Processor, architecture: Architecture, sizes: LocalSize
     key, _ = head_widths(architecture)
     rotated = 0.0 if architecture.learned_positions else 1.0
     heads = architecture.heads / sizes.tensor + local_kv_heads(architecture, sizes)
-    nbytes = 10.0 * architecture.hidden * sizes.shard_tokens + rotated * 4.0 * key * heads * sizes.tokens
+    nbytes = 10.0 * architecture.hidden * sizes.stream_tokens + rotated * 4.0 * key * heads * sizes.tokens
     return Seconds(
         forward + streaming_s(gpu, nbytes, kernels=4), backward + streaming_s(gpu, 2.0 * nbytes, kernels=6)
     )
@@ -114,7 +114,7 @@ def attention_block(gpu: Processor, architecture: Architecture, sizes: LocalSize
 
 def dense_mlp(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:
     """A dense layer's MLP, its norm and residual addition."""
-    norm = streaming_s(gpu, 10.0 * architecture.hidden * sizes.shard_tokens, kernels=2)
+    norm = streaming_s(gpu, 10.0 * architecture.hidden * sizes.stream_tokens, kernels=2)
     mlp = _mlp(gpu, architecture, tokens=sizes.tokens, width=architecture.mlp_hidden / sizes.tensor)
     return mlp + Seconds(norm, 2.0 * norm)
 
@@ -131,7 +131,7 @@ def sparse_mlp(gpu: Processor, architecture: Architecture, experts: Experts, siz
     rows = routed / local
     grouped = _grouped(gpu, architecture, experts, rows=rows, groups=local)
     router = Seconds(*linear_s(gpu, shard, float(experts.count), h))
-    permuted = streaming_s(gpu, 8.0 * h * routed + 10.0 * h * shard, kernels=8)
+    permuted = streaming_s(gpu, 8.0 * h * routed + 10.0 * h * sizes.stream_tokens, kernels=8)
     total = grouped + router + Seconds(permuted, 2.0 * permuted)
     if experts.shared_hidden:
         width = experts.shared_hidden / sizes.tensor

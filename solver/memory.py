@@ -13,7 +13,7 @@ from cluster_models.workload import Optimizer, Sharding, TrainingWorkload
 from solver.activations import layer_activations
 from solver.calibration import Calibration, calibration_of
 from solver.candidates import CandidateBatch, FloatArray, IntArray
-from solver.local_sizes import GRADIENT_BYTES, LocalSizes, is_sharded, local_sizes, weight_bytes
+from solver.local_sizes import LocalSizes, is_sharded, local_sizes
 from solver.parameters import LocalParameters, local_parameters, sharing_ranks
 
 OPTIMIZER_BYTES: Final = {Optimizer.ADAM: 12.0, Optimizer.SGD: 8.0}
@@ -21,9 +21,9 @@ OPTIMIZER_BYTES: Final = {Optimizer.ADAM: 12.0, Optimizer.SGD: 8.0}
 
 Megatron-LM's distributed optimizer documentation: 18 bytes with BF16 weights and FP32 gradients in all.
 """
-_LOGIT_BYTES: Final = 10.0
-"""16-bit logits, their FP32 copy and the FP32 buffer of the loss and its gradient (Megatron's vocabulary
-parallel cross-entropy)."""
+_WEIGHT_BYTES: Final = 2.0
+"""A 16-bit weight; in FP8 training an 8-bit weight and its transpose (Transformer Engine with FP8 parameters,
+Megatron's ``--fp8-param-gather``, which NVIDIA's FP8 recipes set)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def stage_memory(
     ``layers`` (C, 2) counts dense and sparse layers of every chunk, ``micro_batches`` (n,) those of a step.
     """
     calibration = calibration_of(gpu) if calibration is None else calibration
-    sizes = local_sizes(batch, workload)
+    sizes = local_sizes(batch, workload, calibration)
     parameters = local_parameters(batch, layers, architecture)
     kept = layer_activations(architecture, sizes, calibration)
     stages = int(batch.pipeline[0])
@@ -71,9 +71,9 @@ def stage_memory(
     in_flight = chunks_in_flight(batch, micro_batches)
     activations = (per_chunk.reshape(in_flight.shape) * in_flight).sum(axis=1) + kept.working[:, None]
     logits = np.zeros_like(activations)
-    logits[:, -1] = _LOGIT_BYTES * sizes.shard_tokens * architecture.vocabulary
+    logits[:, -1] = calibration.logit_bytes * sizes.shard_tokens * architecture.vocabulary
     communication = _communication(batch, sizes, architecture, calibration)[:, None]
-    weights, gradients, optimizer = _states(batch, parameters, workload)
+    weights, gradients, optimizer = _states(batch, parameters, workload, calibration)
     passing = activations + logits
     return StageMemoryParts(
         weights_bytes=weights,
@@ -107,7 +107,7 @@ def chunks_in_flight(batch: CandidateBatch, micro_batches: IntArray) -> FloatArr
 
 
 def _states(
-    batch: CandidateBatch, parameters: LocalParameters, workload: TrainingWorkload
+    batch: CandidateBatch, parameters: LocalParameters, workload: TrainingWorkload, calibration: Calibration
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Weights, gradients and optimizer states (n, P); ZeRO-3 adds two gathered layers and one's gradients."""
     common_ranks, routed_ranks = (ranks[:, None] for ranks in sharing_ranks(batch))
@@ -115,9 +115,8 @@ def _states(
     shared = parameters.common / common_ranks + parameters.routed / routed_ranks
     layer = np.maximum(parameters.layer, parameters.sparse_layer + parameters.experts)[:, None]
     zero3 = is_sharded(batch, Sharding.PARAMETERS)[:, None]
-    per_weight = weight_bytes(workload.precision)
-    weights = per_weight * np.where(zero3, np.minimum(whole, shared + 2.0 * layer), whole)
-    gradients = GRADIENT_BYTES * np.where(zero3, np.minimum(whole, shared + layer), whole)
+    weights = _WEIGHT_BYTES * np.where(zero3, np.minimum(whole, shared + 2.0 * layer), whole)
+    gradients = calibration.gradient_bytes * np.where(zero3, np.minimum(whole, shared + layer), whole)
     return weights, gradients, OPTIMIZER_BYTES[workload.optimizer] * shared
 
 
@@ -127,7 +126,7 @@ def _communication(
     """(n,) buffers of communicators, gathered sequences and pipeline transfers (two each way)."""
     degrees = (batch.tensor, batch.pipeline, batch.data, batch.context, batch.expert)
     groups = sum((degree > 1).astype(np.float64) for degree in degrees)
-    boundary = 2.0 * architecture.hidden * sizes.shard_tokens
+    boundary = 2.0 * architecture.hidden * sizes.stream_tokens
     gathered = np.where(batch.tensor > 1, 2.0 * architecture.hidden * sizes.tokens, 0.0)
     transfers = np.where(batch.pipeline > 1, 4.0 * boundary, 0.0)
     return np.asarray(calibration.group_bytes * groups + gathered + transfers)

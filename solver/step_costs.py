@@ -98,7 +98,7 @@ def step_costs(
     """
     calibration = calibration_of(gpu) if calibration is None else calibration
     chip = processor(gpu, workload.precision, calibration)
-    sizes = local_sizes(batch, workload)
+    sizes = local_sizes(batch, workload, calibration)
     parts = _layers(chip, gpu, architecture, sizes, gpus_per_domain=gpus_per_domain, gpus_per_node=gpus_per_node)
     parameters = local_parameters(batch, layers, architecture)
     sparse_share = float(layers[:, 1].sum() / max(layers.sum(), 1))
@@ -119,7 +119,7 @@ def step_costs(
     forward = compute.forward + tensor.forward + context.forward + expert.forward
     backward = compute.backward + tensor.backward + context.backward + expert.backward
     stages = int(batch.pipeline[0])
-    buffers = gradient_bytes(batch, parameters)
+    buffers = gradient_bytes(batch, parameters, calibration, workload.precision)
     every, sparse = layers.sum(axis=1).astype(np.float64), layers[:, 1].astype(np.float64)
     no_repeat = np.zeros_like(sizes.full_recompute)
     return StepCosts(
