@@ -66,14 +66,16 @@ def test_simulated_schedules_are_sound(pipeline: int, virtual: int, groups: int,
     random = np.random.default_rng(seed)
     duration_s = random.uniform(0.1, 2.0, (2, pipeline * virtual))
     ends = simulate(schedule, duration_s, random.uniform(0.0, 1.0, (2, pipeline)))
+    chunk, backward = schedule.events.chunk, schedule.events.backward
+    lasting = duration_s[backward, chunk]
     timeline = tuple(
         TimelineEvent(
-            name=f"{schedule.micro_batch[event]}.{schedule.chunk[event]}",
-            category="backward" if schedule.backward[event] else "forward",
+            name=f"{schedule.micro_batch[event]}.{chunk[event]}",
+            category="backward" if backward[event] else "forward",
             replica=0,
             track=int(schedule.rank[event]),
-            start_s=float(ends[event] - duration_s[schedule.backward[event], schedule.chunk[event]]),
-            duration_s=float(duration_s[schedule.backward[event], schedule.chunk[event]]),
+            start_s=float(ends[event] - lasting[event]),
+            duration_s=float(lasting[event]),
         )
         for event in range(len(ends))
     )
