@@ -45,13 +45,15 @@ def calibration_for(case: Case, own: Calibration | None = None) -> Calibration:
     """The GPU's parameters with the row's framework: sequence parallelism as stated, NeMo's 16-bit gradients.
 
     Frameworks older than FlashAttention also reduced gradients after the backward pass, and their loss kept
-    logits, softmax and gradient apart.
+    logits, softmax and gradient apart; MPT's fused cross-entropy keeps 16-bit logits only.
     """
     calibration = own or calibration_of(case.gpu)
     split = case.row["sequence_parallel"] != "0"
     calibration = replace(calibration, sequence_parallel=split)
     if any(name in case.row["source"] for name in NEMO_SOURCES):
         calibration = replace(calibration, gradient_bytes=2.0)
+    if "mosaicml" in case.row["source"]:
+        calibration = replace(calibration, logit_bytes=4.0)
     if case.legacy:
         calibration = replace(calibration, fused_attention=False, data_overlap=0.0, logit_bytes=12.0)
     return calibration

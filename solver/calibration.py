@@ -20,9 +20,11 @@ class Calibration:
     ``fp8_share`` the same for 8-bit products.  ``m_half, n_half, k_half``: matrix extents at which the
     rate, each alone, would be half its limit.  ``attention_forward_share, attention_backward_share``: of
     the 16-bit peak, reached by fused attention with long sequences and wide heads; ``head_half`` and
-    ``sequence_half`` the head size and sequence at which half is left.  ``memory_share``: of the data sheet's memory
-    bandwidth.  ``kernel_s``: launch and tail of one kernel.  ``tensor_overlap``: share hidden of those tensor parallel
-    collectives that Megatron runs beside a matrix product of the backward pass.  ``expert_imbalance``: load
+    ``sequence_half`` the head size and sequence at which half is left.  ``memory_share``: of the data
+    sheet's memory bandwidth.  ``kernel_s``: launch and tail of one kernel.  ``tensor_overlap``: share hidden of
+    those tensor parallel collectives that Megatron runs beside a matrix product of the backward pass.  ``grouped_share``:
+    of the matrix rate, what grouped products of experts reach; ``sparse_layer_s``: host time that routing adds to
+    a sparse layer and pass.  ``expert_imbalance``: load
     of the busiest expert rank over the mean.  ``data_overlap``: share of the last backward (first forward)
     that gradient reduction (parameter gathering) can use.  ``step_overhead_s``: work once per step that
     scales with nothing.
@@ -47,6 +49,8 @@ class Calibration:
     memory_share: float
     kernel_s: float
     tensor_overlap: float
+    grouped_share: float
+    sparse_layer_s: float
     expert_imbalance: float
     data_overlap: float
     step_overhead_s: float

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.metadata import version
@@ -26,6 +27,9 @@ from solver.problem import Backend
 
 INTEGRALITY_TOLERANCE: Final = 1e-5
 OPTIMALITY_TOLERANCE: Final = 1e-6
+Terms = Sequence[tuple[int, float]]
+"""A linear expression: columns with their factors."""
+
 _LOWER_BOUND: Final = re.compile(r"^(?:Lower bound:|Continuous objective value is)\s*([-+0-9.eE]+)", re.MULTILINE)
 
 
@@ -76,7 +80,7 @@ class ModelBuilder:
 
     _columns: list[tuple[FloatArray, FloatArray, FloatArray, BoolArray]] = field(default_factory=list)
     _triplets: list[tuple[IntArray, IntArray, FloatArray]] = field(default_factory=list)
-    _rows: list[tuple[FloatArray, FloatArray]] = field(default_factory=list)
+    _rows: list[tuple[float, float]] = field(default_factory=list)
     _column_count: int = 0
     _row_count: int = 0
 
@@ -97,21 +101,26 @@ class ModelBuilder:
         )
         return np.arange(first, first + count)
 
-    def add_row(self, columns: object, values: object, *, lower: float = -np.inf, upper: float = np.inf) -> int:
-        """Index of a new row ``lower <= sum values * x[columns] <= upper``."""
-        index = np.atleast_1d(np.asarray(columns, dtype=np.int64)).ravel()
-        factor = np.broadcast_to(np.asarray(values, dtype=np.float64), index.shape)
-        row = self._row_count
+    def add_row(self, terms: Terms, *, lower: float = -np.inf, upper: float = np.inf) -> None:
+        """Add the row ``lower <= sum factor * x[column] <= upper``; a column may come more than once."""
+        columns = np.array([column for column, _ in terms], dtype=np.int64)
+        factors = np.array([factor for _, factor in terms], dtype=np.float64)
+        distinct, inverse = np.unique(columns, return_inverse=True)
+        self._triplets.append(
+            (
+                np.full(len(distinct), self._row_count),
+                distinct,
+                np.bincount(inverse, weights=factors).astype(np.float64),
+            )
+        )
+        self._rows.append((lower, upper))
         self._row_count += 1
-        self._triplets.append((np.full(len(index), row), index, np.asarray(factor)))
-        self._rows.append((np.array([lower]), np.array([upper])))
-        return row
 
     def build(self) -> LinearModel:
         """The program as it stands; more rows may be added afterwards for the next one."""
         cost, lower, upper, integer = (np.concatenate(part) for part in zip(*self._columns, strict=True))
         row, column, value = (np.concatenate(part) for part in zip(*self._triplets, strict=True))
-        row_lower, row_upper = (np.concatenate(part) for part in zip(*self._rows, strict=True))
+        row_lower, row_upper = (np.array(part) for part in zip(*self._rows, strict=True))
         return LinearModel(cost, lower, upper, integer, row, column, value, row_lower, row_upper)
 
 

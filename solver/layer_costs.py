@@ -132,7 +132,8 @@ def sparse_mlp(gpu: Processor, architecture: Architecture, experts: Experts, siz
     grouped = _grouped(gpu, architecture, experts, rows=rows, groups=local)
     router = Seconds(*linear_s(gpu, shard, float(experts.count), h))
     permuted = streaming_s(gpu, 8.0 * h * routed + 10.0 * h * sizes.stream_tokens, kernels=8)
-    total = grouped + router + Seconds(permuted, 2.0 * permuted)
+    host = gpu.calibration.sparse_layer_s
+    total = grouped + router + Seconds(permuted + host, 2.0 * permuted + host)
     if experts.shared_hidden:
         width = experts.shared_hidden / sizes.tensor
         total = total + _mlp(gpu, architecture, tokens=sizes.tokens, width=width)
@@ -144,10 +145,11 @@ def _grouped(
 ) -> Seconds:
     """Products of ``groups`` experts with ``rows`` tokens each, launched together."""
     single = _mlp(gpu, architecture, tokens=rows, width=float(experts.hidden))
+    share = gpu.calibration.grouped_share
     forward_launches, backward_launches = 3 * gpu.calibration.kernel_s, 5 * gpu.calibration.kernel_s
     return Seconds(
-        groups * (single.forward - forward_launches) + forward_launches,
-        groups * (single.backward - backward_launches) + backward_launches,
+        groups * (single.forward - forward_launches) / share + forward_launches,
+        groups * (single.backward - backward_launches) / share + backward_launches,
     )
 
 

@@ -15,34 +15,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from solver.candidates import FloatArray
-from solver.ilp import ModelBuilder, solve_relaxation
+from solver.ilp import ModelBuilder, Terms, solve_relaxation
 
-Terms = Sequence[tuple[int, float]]
-"""Columns of a program with their factors."""
+Duration = tuple[float, Terms]
+"""Seconds plus a linear expression of columns, so that transfers may be decided in the same program."""
 
 
 def add_period_rows(
     builder: ModelBuilder,
     *,
     period: int,
-    forward: Sequence[tuple[float, Terms]],
-    backward: Sequence[tuple[float, Terms]],
-    forward_hop: Sequence[tuple[float, Terms]],
-    backward_hop: Sequence[tuple[float, Terms]],
+    forward: Sequence[Duration],
+    backward: Sequence[Duration],
+    forward_hop: Sequence[Duration],
+    backward_hop: Sequence[Duration],
 ) -> None:
     """Add the program above for one replica to ``builder``.
 
-    Every duration is ``(constant, terms)``: seconds plus a linear expression of columns, so that transfers may be
-    decided in the same program.  ``forward_hop[s]`` leads from rank ``s`` to ``s + 1`` and ``backward_hop[s]``
+    ``forward_hop[s]`` leads from rank ``s`` to ``s + 1`` and ``backward_hop[s]``
     from ``s + 1`` to ``s``.
     """
     ranks = len(forward)
     f, b = builder.add_columns(ranks), builder.add_columns(ranks)
 
-    def after(later: Terms, earlier: Terms, duration: tuple[float, Terms]) -> None:
+    def after(later: Terms, earlier: Terms, duration: Duration) -> None:
         """``later >= earlier + duration`` as a row."""
         terms = [*later, *((column, -factor) for column, factor in (*earlier, *duration[1]))]
-        builder.add_row([c for c, _ in terms], [v for _, v in terms], lower=duration[0])
+        builder.add_row(terms, lower=duration[0])
 
     for s in range(ranks):
         warm_up = ranks - 1 - s
@@ -53,7 +52,7 @@ def add_period_rows(
             after([(b[s], 1.0)], [(b[s + 1], 1.0)], _sum(backward[s + 1], backward_hop[s]))
 
 
-def _sum(first: tuple[float, Terms], second: tuple[float, Terms]) -> tuple[float, Terms]:
+def _sum(first: Duration, second: Duration) -> Duration:
     return first[0] + second[0], [*first[1], *second[1]]
 
 

@@ -28,10 +28,11 @@ _PIPELINE_FIRST = ORDER_CODES.index(RankOrder.PIPELINE_BEFORE_DATA)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spread:
-    """How the groups of each candidate (n,) spread over nodes, never worse than they really do.
+    """How the groups of each candidate spread over nodes.
 
-    ``hops_cross`` and ``rings_cross``: whether every hop and every data parallel ring must leave its node;
-    ``members``: most ranks of one data parallel group on one node, ``ranks`` the size of that group.
+    ``hops_cross`` (n, P): whether replica 0's transfer from rank ``s`` to ``s + 1`` leaves its node;
+    ``rings_cross`` (n, P): whether the data parallel ring of rank ``s`` does.  ``ranks`` (n,) is the size of a data
+    parallel group and ``members`` (n,) the most of its ranks that can share a node.
     """
 
     hops_cross: BoolArray
@@ -43,25 +44,28 @@ class Spread:
 
 
 def spread(batch: CandidateBatch, gpus_per_node: int) -> Spread:
-    """The spread of each candidate over nodes of ``gpus_per_node`` GPUs."""
+    """The spread of each candidate over nodes of ``gpus_per_node`` GPUs (the ranks of ``geometry.cell_base``)."""
     cell = batch.tensor * batch.context
+    stages = int(batch.pipeline[0])
+    s = np.arange(stages)
+    pipeline_first = (batch.rank_order == _PIPELINE_FIRST)[:, None]
     stage = cell * batch.data
-    pipeline_first = batch.rank_order == _PIPELINE_FIRST
-    world = stage * batch.pipeline
-    node = np.minimum(gpus_per_node, world)
-    data_first_members = np.minimum(node, stage) // batch.tensor
-    stride = cell * batch.pipeline
-    per_cell = np.maximum(1, np.minimum(batch.context, node // batch.tensor))
-    pipeline_first_members = per_cell * np.maximum(1, -(-node // stride))
-    aligned = (stride % gpus_per_node == 0) | (gpus_per_node % stride == 0)
-    members = np.where(pipeline_first, pipeline_first_members, np.maximum(1, data_first_members))
+    first = s * np.where(pipeline_first, cell[:, None], stage[:, None])
+    replica_stride = np.where(pipeline_first[:, 0], cell * stages, cell)
+    last = first + ((batch.data - 1) * replica_stride + cell - 1)[:, None]
+    node = first // gpus_per_node
+    hops_cross = np.zeros(first.shape, dtype=bool)
+    hops_cross[:, :-1] = ((first + cell[:, None] - 1) // gpus_per_node)[:, :-1] < node[:, 1:]
+    used = np.minimum(gpus_per_node, stage * stages)
+    per_cell = np.maximum(1, np.minimum(batch.context, used // batch.tensor))
+    cells = 1 + (used - 1) // replica_stride
+    ranks = batch.data * batch.context
     return Spread(
-        hops_cross=np.where(pipeline_first, cell % gpus_per_node == 0, stage % gpus_per_node == 0),
-        rings_cross=np.where(pipeline_first, aligned & (world > gpus_per_node), stage > gpus_per_node)
-        & (batch.data * batch.context > 1),
-        members=np.minimum(members, batch.data * batch.context),
-        ranks=batch.data * batch.context,
-        expert_members=np.maximum(1, np.minimum(node, stage) // batch.expert),
+        hops_cross=hops_cross,
+        rings_cross=(node < last // gpus_per_node) & (ranks > 1)[:, None],
+        members=np.minimum(per_cell * cells, ranks),
+        ranks=ranks,
+        expert_members=np.maximum(1, np.minimum(used, stage) // batch.expert),
         expert_ranks=np.maximum(1, stage // batch.expert),
     )
 
@@ -76,31 +80,35 @@ def optimistic_step_s(
     forward, backward = costs.forward_s.copy(), costs.backward_s.copy()
     for traffic in (costs.context_traffic, costs.expert_traffic, costs.parameter_traffic):
         _add_traffic(traffic, forward, backward, flows, fabric)
-    hop = np.zeros(len(batch))
+    hop = np.zeros((len(batch), ranks))
     if ranks > 1:
-        hop = np.where(shape.hops_cross, fabric.best_s(fabric.hop_s, costs.transfer_bytes, flows), 0.0)
+        between = fabric.best_s(costs.transfer_bytes, flows)
+        inside = fabric.best_inside_s(costs.transfer_bytes)
+        hop[:, :-1] = np.where(shape.hops_cross, between[:, None], inside[:, None])[:, :-1]
     reduce, gather = _rings(batch, costs, shape, fabric)
     reduce = np.maximum(0.0, reduce - costs.reduce_hidden_s)
     gather = np.maximum(0.0, gather - costs.gather_hidden_s)
-    ends = _rank_ends(forward, backward, hop, micro_batches, ranks)
+    ends = _rank_ends(forward, backward, hop, micro_batches)
     return np.asarray((ends + reduce).max(axis=1) + (costs.optimizer_s + gather).max(axis=1))
 
 
-def _rank_ends(
-    forward: FloatArray, backward: FloatArray, hop: FloatArray, micro_batches: IntArray, ranks: int
-) -> FloatArray:
-    """(n, P) earliest end of each rank's last backward; ``forward`` and ``backward`` are (n, C)."""
+def _rank_ends(forward: FloatArray, backward: FloatArray, hop: FloatArray, micro_batches: IntArray) -> FloatArray:
+    """(n, P) earliest end of each rank's last backward.
+
+    ``forward`` and ``backward`` are (n, C); ``hop`` (n, P) leads from each rank to the next and back (0 after the
+    last).
+    """
+    ranks = hop.shape[1]
     busy = (forward + backward).reshape(len(hop), -1, ranks).sum(axis=1) * micro_batches[:, None]
-    reach = _before(forward[:, :ranks] + hop[:, None])
-    drain = _before(backward[:, :ranks] + hop[:, None])
+    reach = _before(forward[:, :ranks] + hop)
+    drain = _before(backward[:, :ranks] + hop)
     latest = np.maximum.accumulate((reach + busy + drain)[:, ::-1], axis=1)[:, ::-1]
     ends = latest - drain
     if forward.shape[1] == ranks > 1:
-        trip = (forward + backward)[:, ::-1].cumsum(axis=1)[:, ::-1]
-        trip = trip + 2.0 * hop[:, None] * np.arange(ranks - 1, -1, -1)
+        trip = (forward + backward + 2.0 * hop)[:, ::-1].cumsum(axis=1)[:, ::-1]
         rounds = (micro_batches[:, None] - 1) // np.arange(ranks, 0, -1) + 1
         ends[:, 0] = np.maximum(ends[:, 0], (reach + rounds * trip + drain).max(axis=1))
-    return ends
+    return np.asarray(ends)
 
 
 def _before(values: FloatArray) -> FloatArray:
@@ -115,7 +123,7 @@ def _add_traffic(
     if not used.any():
         return
     hop = np.zeros(len(used))
-    hop[used] = fabric.best_s(fabric.hop_s, traffic.message_bytes[used], flows[used])
+    hop[used] = fabric.best_s(traffic.message_bytes[used], flows[used])
     forward += traffic.forward_count * np.maximum(0.0, hop - traffic.forward_hidden_s)[:, None]
     backward += traffic.backward_count * np.maximum(0.0, hop - traffic.backward_hidden_s)[:, None]
 
@@ -123,7 +131,7 @@ def _add_traffic(
 def _rings(batch: CandidateBatch, costs: StepCosts, shape: Spread, fabric: Fabric) -> tuple[FloatArray, FloatArray]:
     """(n, P) seconds of the gradient reduction and the parameter gather on the best links."""
     rounds = np.where(batch.sharding == SHARDING_CODES.index(Sharding.NONE), 2.0, 1.0)[:, None]
-    crossing_expert = shape.rings_cross & (shape.expert_ranks > shape.expert_members)
+    crossing_expert = shape.rings_cross & (shape.expert_ranks > shape.expert_members)[:, None]
     reduce = rounds * _ring(costs.reduce_bytes, shape.ranks, shape.members, shape.rings_cross, fabric)
     reduce += rounds * _ring(
         costs.expert_reduce_bytes, shape.expert_ranks, shape.expert_members, crossing_expert, fabric
@@ -141,9 +149,7 @@ def _ring(
     seconds = domain_collective_s(
         fabric.gpu, Collective.REDUCE_SCATTER, wide.ravel(), payload_bytes.ravel()
     ).reshape(payload_bytes.shape)
-    rows = np.flatnonzero(crosses)
-    if len(rows):
-        crossing = (payload_bytes * ((ranks - 1) / ranks)[:, None] / wide)[rows]
-        flows = np.full(crossing.size, fabric.gpus_per_node)
-        seconds[rows] = fabric.best_s(fabric.hop_s, crossing.ravel(), flows).reshape(crossing.shape)
+    if crosses.any():
+        crossing = (payload_bytes * ((ranks - 1) / ranks)[:, None] / wide)[crosses]
+        seconds[crosses] = fabric.best_s(crossing, np.full(crossing.shape, fabric.gpus_per_node))
     return np.where((ranks > 1)[:, None], seconds, 0.0)

@@ -32,9 +32,10 @@ def _arrival(event: int, events: Events, ends: FloatArray, delay_s: FloatArray) 
     feed = events.feed[event]
     if feed < 0:
         return 0.0
-    if events.hop[event] < 0:
-        return ends[feed]
-    return ends[feed] + delay_s[events.backward[event], events.hop[event]]
+    arrival: float = ends[feed]
+    if events.hop[event] >= 0:
+        arrival += delay_s[events.backward[event], events.hop[event]]
+    return arrival
 
 
 def simulate(schedule: Schedule, duration_s: FloatArray, delay_s: FloatArray) -> FloatArray:

@@ -15,8 +15,8 @@ from solver.placement.problem import Arrays, PlacementProblem, step_seconds
 
 TIE_WEIGHT: Final = 1e-3
 """Weight of the mean step time beside the slowest: it leads the search over plateaus of the maximum."""
-START_TEMPERATURE: Final = 2e-3
-"""Relative worsening that the first moves accept with probability 1/e."""
+PROBES: Final = 64
+"""Random moves that set the first temperature: the mean worsening they cause."""
 
 
 @numba.njit(cache=True)
@@ -50,12 +50,16 @@ def _anneal(start: IntArray, slots: int, arrays: Arrays, moves: int, seed: int) 
     step, tie = step_seconds(order[:slots], arrays)
     score = step + TIE_WEIGHT * tie
     best_step, best_score = step, score
-    scale = step * START_TEMPERATURE
+    scale = 0.0
+    for _ in range(PROBES):
+        _propose(order, slots, changed)
+        new_step, new_tie = step_seconds(changed[:slots], arrays)
+        scale += max(0.0, new_step + TIE_WEIGHT * new_tie - score) / PROBES
     for move in range(moves):
         _propose(order, slots, changed)
         new_step, new_tie = step_seconds(changed[:slots], arrays)
         new_score = new_step + TIE_WEIGHT * new_tie
-        temperature = scale * (1.0 - move / moves) ** 2 + 1e-12 * step
+        temperature = scale * (1.0 - move / moves) ** 3 + 1e-12 * step
         if new_score <= score or np.random.random() < np.exp((score - new_score) / temperature):  # noqa: NPY002
             order[:] = changed
             score = new_score
