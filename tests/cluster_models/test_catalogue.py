@@ -1,0 +1,96 @@
+"""The shipped GPU and node kinds."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from cluster_models.catalogue import gpu_kind, gpu_kinds, node_kind, node_kinds
+from cluster_models.errors import InvalidCluster
+from cluster_models.gpus import Precision
+from cluster_models.units import GIB
+
+SPECS = Path(__file__).parents[3] / "shared" / "data" / "gpu_specs.csv"
+SPLIT = {"GH200-96/144GB": ("GH200-96GB", "GH200-144GB"), "MI250X": ("MI250X-GCD",)}
+
+
+def test_the_h100_is_what_its_data_sheet_and_driver_say() -> None:
+    """One entry checked by hand: half of the 900 GB/s printed, 81559 MiB, 794 of 989 TFLOP/s."""
+    h100 = gpu_kind("H100-SXM5-80GB")
+    assert h100.scale_up_bytes_per_s == 450e9
+    assert h100.memory_bytes == 81559 * 2**20
+    assert h100.peak_flops == {Precision.BF16: 989e12, Precision.FP16: 989e12, Precision.FP8: 1979e12}
+    assert h100.achievable_fraction == pytest.approx(794 / 989)
+    assert h100.achievable_source.startswith("measured")
+
+
+def test_every_kind_cites_its_source_and_says_when_its_efficiency_is_estimated() -> None:
+    """No figure without a source; kinds without a measured matrix product say that theirs is estimated."""
+    for kind in gpu_kinds().values():
+        assert kind.source
+        assert kind.achievable_source.split(":")[0] in {"measured", "estimated"}
+    assert gpu_kind("V100-SXM2-16GB").achievable_source.startswith("estimated")
+    assert all(kind.source for kind in node_kinds().values())
+
+
+def test_memory_never_exceeds_the_binary_reading_of_the_name() -> None:
+    """80 GB of a data sheet is at most 80 GiB of memory, and at least 80 GB less two per cent."""
+    for name, stated in (("A100-SXM4-80GB", 80), ("H100-SXM5-80GB", 80), ("L40S", 48), ("B200-SXM-180GB", 180)):
+        assert 0.98 * stated * 1e9 <= gpu_kind(name).memory_bytes <= stated * GIB
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("H100", "H100-SXM5-80GB"),
+        ("A100-80GB", "A100-SXM4-80GB"),
+        ("NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"),
+        ("nvidia a100-sxm4-40gb", "A100-SXM4-40GB"),
+        ("h200_sxm", "H200-SXM-141GB"),
+        ("Tesla T4", "T4"),
+    ],
+)
+def test_usual_spellings_find_their_kind(written: str, name: str) -> None:
+    """Short names, driver product names and other dashes or case mean the same GPU."""
+    assert gpu_kind(written).name == name
+
+
+def test_an_unknown_kind_names_the_close_ones() -> None:
+    """A typing error is answered with what may have been meant."""
+    with pytest.raises(InvalidCluster) as caught:
+        gpu_kind("H100-SXM6", field="nodes[3].gpu_kind")
+    assert caught.value.field == "nodes[3].gpu_kind"
+    assert "H100-SXM5-80GB" in caught.value.remedy
+    with pytest.raises(InvalidCluster, match=r"p5en\.48xlarge"):
+        node_kind("p5en")
+
+
+def test_a_node_sold_with_two_gpu_kinds_asks_which() -> None:
+    """The node kind never picks one silently."""
+    dgx = node_kind("DGX H100/H200")
+    assert (dgx.gpu_count, dgx.nics.count, dgx.nics.bytes_per_s) == (8, 8, 50e9)
+    with pytest.raises(InvalidCluster, match="H200-SXM-141GB"):
+        _ = dgx.gpu_kind
+    assert node_kind("p5.48xlarge").gpu_kind == "H100-SXM5-80GB"
+
+
+def test_node_kinds_only_name_known_gpu_kinds() -> None:
+    """Every GPU kind that a node kind names exists."""
+    assert {name for node in node_kinds().values() for name in node.gpu_kinds} <= set(gpu_kinds())
+
+
+@pytest.mark.skipif(not SPECS.exists(), reason="the gathered specifications are not beside this repository")
+def test_the_catalogue_holds_every_gathered_kind() -> None:
+    """All 31 gathered kinds are there with their peak, bandwidth and power."""
+    for row in csv.DictReader(SPECS.open(encoding="utf-8")):
+        for name in SPLIT.get(row["name"], (row["name"],)):
+            kind = gpu_kinds()[name]
+            share = 0.5 if name == "MI250X-GCD" else 1.0
+            assert kind.power_watts == share * float(row["tdp_w"])
+            if row["bf16_dense_tflops"]:
+                assert kind.peak_flops[Precision.BF16] == share * float(row["bf16_dense_tflops"]) * 1e12
+            else:
+                assert Precision.BF16 not in kind.peak_flops
+            assert kind.verified is (row["confidence"] == "v")
