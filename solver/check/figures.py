@@ -32,6 +32,10 @@ def _name_rules(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
         yield f"The plan names cluster {provenance.cluster_name} but was asked for {snapshot.cluster.name}."
     if plan.model != problem.architecture.name:
         yield f"The plan names model {plan.model} but was asked for {problem.architecture.name}."
+    if plan.architecture not in (None, problem.architecture):
+        yield f"The plan carries another architecture of {plan.model} than it was asked for."
+    if plan.workload not in (None, problem.workload):
+        yield "The plan carries another workload than it was asked for."
 
 
 def _time_rules(plan: Plan) -> Iterator[str]:

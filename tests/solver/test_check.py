@@ -150,6 +150,14 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     "model FLOP/s": (lambda plan: replace(plan, model_flops_per_s_per_gpu=4.5e6), "the model's shape allows"),
     "MFU": (lambda plan: replace(plan, mfu=0.5), "an MFU of 0.5"),
     "model": (lambda plan: replace(plan, model="other"), "names model other"),
+    "architecture": (
+        lambda plan: replace(plan, architecture=replace(PROBLEM.architecture, layers=5)),
+        "carries another architecture",
+    ),
+    "workload": (
+        lambda plan: replace(plan, workload=replace(PROBLEM.workload, global_batch=16)),
+        "carries another workload",
+    ),
     "snapshot": (
         lambda plan: replace(plan, provenance=replace(plan.provenance, snapshot_id="old")),
         "names snapshot old",
