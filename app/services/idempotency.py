@@ -9,6 +9,7 @@ from typing import Final
 from sqlalchemy import delete
 from sqlalchemy.orm import Session
 
+from app.db.insert import insert_if_absent
 from app.db.tables import IdempotencyKeyRow
 from app.services.errors import IdempotencyKeyReused
 
@@ -30,11 +31,10 @@ def find_plan(session: Session, *, key: str, request_hash: str) -> str | None:
     return row.plan_id
 
 
-def remember(session: Session, *, key: str, request_hash: str, plan_id: str) -> None:
-    """Tie a key to the plan it made."""
-    session.add(
-        IdempotencyKeyRow(key=key, request_hash=request_hash, plan_id=plan_id, created_at=datetime.now(UTC))
-    )
+def remember(session: Session, *, key: str, request_hash: str, plan_id: str) -> bool:
+    """Tie a key to the plan it made; false when another request did so just now."""
+    values = {"request_hash": request_hash, "plan_id": plan_id, "created_at": datetime.now(UTC)}
+    return insert_if_absent(session, IdempotencyKeyRow, key=key, **values)
 
 
 def forget(session: Session, *, before: datetime) -> None:

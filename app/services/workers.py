@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from sqlalchemy import CursorResult, delete, func, select, update
 from sqlalchemy.orm import Session
 
+from app.db.insert import insert_if_absent
 from app.db.tables import WorkerRow
 
 
@@ -49,7 +50,8 @@ def list_unregistered(session: Session, *, executor_ids: Iterable[str]) -> set[s
 def register_silent(session: Session, *, executor_id: str) -> None:
     """Enter an executor that runs jobs but was never heard: from now on its silence counts."""
     epoch = datetime.fromtimestamp(0, UTC)
-    session.add(WorkerRow(executor_id=executor_id, pid=0, pid_scope="", beats=0, started_at=epoch, beat_at=epoch))
+    values = {"pid": 0, "pid_scope": "", "beats": 0, "started_at": epoch, "beat_at": epoch}
+    insert_if_absent(session, WorkerRow, executor_id=executor_id, **values)
 
 
 def remove(session: Session, *, executor_id: str) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 
 
 def _die_with_parent() -> None:
-    while sys.stdin.buffer.readline():
+    while os.read(0, 1024):
         pass
     os.killpg(os.getpgrp(), signal.SIGKILL)
 

@@ -1,0 +1,161 @@
+"""Errors over HTTP: RFC 9457 problem details, for everything that goes wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.encoders import jsonable_encoder
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from app.documents.reading import FieldProblem, problems_of, problems_of_validation
+from app.services.errors import Conflict, IdempotencyKeyReused, NotFound, Refused, VersionMismatch
+from app.services.requests import BY_NAME, IN_FULL
+from cluster_models.errors import InvalidInput
+
+MEDIA_TYPE: Final = "application/problem+json"
+TYPES: Final[Mapping[str, str]] = {
+    "invalid-input": "A value in the request is wrong; errors lists each with its field and a remedy.",
+    "not-found": "There is no such thing under this address.",
+    "method-not-allowed": "This address does not know this method.",
+    "conflict": "The request does not fit the state it meets.",
+    "idempotency-key-reused": "The Idempotency-Key was used with another request.",
+    "version-mismatch": "Somebody else changed the thing meanwhile; read it again.",
+    "content-too-large": "The request's body is larger than this service takes.",
+    "bad-request": "The request cannot be read.",
+    "not-ready": "The service cannot serve requests just now.",
+    "internal": "The service broke; its log says where, under the request's id.",
+}
+"""Each type's URI is ``/problems/`` and its name; names stay for ever."""
+
+_LONGEST_VALUE: Final = 200
+_BY_STATUS: Final = {400: "bad-request", 404: "not-found", 405: "method-not-allowed", 413: "content-too-large"}
+
+log = structlog.get_logger(__name__)
+
+
+class FieldErrorView(BaseModel):
+    """One wrong value."""
+
+    field: str = Field(description="Where it stands in the request.", examples=["workload.pinned.tensor"])
+    value: Any = Field(description="What stands there; long values are cut.", examples=[3])
+    problem: str = Field(description="What is wrong with it.", examples=["must divide the 64 heads"])
+    remedy: str = Field(description="What to do instead; may be empty.", examples=["pin another value, or none"])
+
+
+class ProblemView(BaseModel):
+    """An RFC 9457 problem."""
+
+    type: str = Field(description="What kind of problem; a stable address.", examples=["/problems/invalid-input"])
+    title: str = Field(description="The kind in words.", examples=[TYPES["invalid-input"]])
+    status: int = Field(description="The HTTP status.", examples=[422])
+    detail: str = Field(description="What happened here.", examples=["2 values are wrong."])
+    instance: str = Field(description="The request's path.", examples=["/api/v1/plans"])
+    request_id: str = Field(description="The id of the request in the service's log.", examples=["3f0c..."])
+    errors: list[FieldErrorView] = Field(default=[], description="Every wrong value, with invalid-input.")
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of the application with a problem."""
+    app.add_exception_handler(InvalidInput, _invalid_input)
+    app.add_exception_handler(RequestValidationError, _unreadable_values)
+    app.add_exception_handler(Refused, _refused)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _broken)
+
+
+def problem_response(
+    request: Request,
+    *,
+    kind: str,
+    status: int,
+    detail: str,
+    errors: Sequence[FieldProblem] = (),
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """The response that tells of a problem."""
+    body = {
+        "type": f"/problems/{kind}",
+        "title": TYPES[kind],
+        "status": status,
+        "detail": detail,
+        "instance": request.url.path,
+        "request_id": request.scope.get("state", {}).get("request_id", ""),
+    }
+    if errors:
+        body["errors"] = [
+            {"field": e.field, "value": _shown(e.value), "problem": e.problem, "remedy": e.remedy} for e in errors
+        ]
+    return JSONResponse(body, status, headers, MEDIA_TYPE)
+
+
+async def _invalid_input(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, InvalidInput)
+    return _unprocessable(request, problems_of(error))
+
+
+async def _unreadable_values(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    found = [
+        {**entry, "loc": [part for part in entry["loc"][1:] if part not in (BY_NAME, IN_FULL)]}
+        for entry in error.errors()
+    ]
+    return _unprocessable(request, problems_of_validation(found, kind=_body_model(request)))
+
+
+def _unprocessable(request: Request, errors: Sequence[FieldProblem]) -> JSONResponse:
+    detail = str(errors[0]) if len(errors) == 1 else f"{len(errors)} values are wrong; the first: {errors[0]}"
+    return problem_response(request, kind="invalid-input", status=422, detail=detail, errors=errors)
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    kinds: list[tuple[type[Exception], str, int]] = [
+        (NotFound, "not-found", 404),
+        (VersionMismatch, "version-mismatch", 412),
+        (IdempotencyKeyReused, "idempotency-key-reused", 422),
+        (Conflict, "conflict", 409),
+    ]
+    kind, status = next((kind, status) for cls, kind, status in kinds if isinstance(error, cls))
+    return problem_response(request, kind=kind, status=status, detail=str(error))
+
+
+async def _http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    fallback = "bad-request" if error.status_code < 500 else "internal"
+    return problem_response(
+        request,
+        kind=_BY_STATUS.get(error.status_code, fallback),
+        status=error.status_code,
+        detail=str(error.detail) or HTTPStatus(error.status_code).phrase,
+        headers=error.headers,
+    )
+
+
+async def _broken(request: Request, error: Exception) -> JSONResponse:
+    log.error("request_broke", path=request.url.path, exc_info=error)
+    detail = "The service broke while it answered; nothing was stored."
+    return problem_response(request, kind="internal", status=500, detail=detail)
+
+
+def _body_model(request: Request) -> type[BaseModel] | None:
+    """The model of the body that the route takes, for suggestions of field names."""
+    body = getattr(request.scope.get("route"), "body_field", None)
+    model = getattr(getattr(body, "field_info", None), "annotation", None)
+    return model if isinstance(model, type) and issubclass(model, BaseModel) else None
+
+
+def _shown(value: object) -> Any:
+    """A value short and harmless enough to be sent back."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    text = value if isinstance(value, str) else str(jsonable_encoder(value, custom_encoder={bytes: repr}))
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."

@@ -1,0 +1,184 @@
+"""Clusters: their versions and their nodes."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from app.db.insert import insert_if_absent
+from app.db.tables import ClusterRow, ClusterVersionRow, MeasurementRow
+from app.documents.cluster import ClusterDocument
+from app.serialization import jsonable, load
+from app.services import measurements
+from app.services.errors import NameTaken, NotFound, VersionMismatch
+from app.services.pages import Page, decode_cursor, page_of
+from cluster_models.errors import InvalidCluster
+from cluster_models.topology import Cluster, Node, NodeState
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRecord:
+    """A stored cluster at its newest version."""
+
+    id: str
+    name: str
+    version: int
+    cluster: Cluster
+    measurement_count: int
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """What to change about a node; ``None`` leaves a value alone.  Labels replace all labels."""
+
+    state: NodeState | None = None
+    compute_slowdown: float | None = None
+    labels: dict[str, str] | None = None
+
+
+def create_cluster(session: Session, *, document: ClusterDocument) -> ClusterRecord:
+    """Store a new cluster with its measurements, as version 1."""
+    cluster = document.to_cluster()
+    samples = document.to_samples(cluster)
+    cluster_id, now = uuid.uuid4().hex, datetime.now(UTC)
+    if not insert_if_absent(
+        session, ClusterRow, id=cluster_id, name=cluster.name, version=1, created_at=now, updated_at=now
+    ):
+        raise NameTaken("cluster", cluster.name, "use PUT to change it, or another name")
+    _store_version(session, cluster_id, 1, cluster)
+    measurements.store(session, cluster_id=cluster_id, version=1, samples=samples)
+    return get_cluster(session, reference=cluster_id)
+
+
+def replace_cluster(
+    session: Session, *, reference: str, document: ClusterDocument, expected_version: int | None = None
+) -> ClusterRecord:
+    """Store new content of a cluster.
+
+    Measurements are history and stay; those of the document that are new are added.
+    """
+    row = lock(session, reference=reference, expected_version=expected_version)
+    cluster = document.to_cluster()
+    samples = document.to_samples(cluster)
+    if cluster.name != row.name:
+        raise InvalidCluster(
+            "name", cluster.name, f"the cluster is called {row.name!r}", "store it under the new name with POST"
+        )
+    raise_version(row)
+    _store_version(session, row.id, row.version, cluster)
+    measurements.store_new(session, cluster_id=row.id, version=row.version, samples=samples)
+    return get_cluster(session, reference=row.id)
+
+
+def change_node(
+    session: Session, *, reference: str, node: str, change: NodeChange, expected_version: int | None = None
+) -> tuple[ClusterRecord, Node]:
+    """Store a new version of a cluster with one node changed."""
+    row = lock(session, reference=reference, expected_version=expected_version)
+    cluster = _newest(session, row)
+    old = find_node(cluster, node)
+    new = replace(
+        old,
+        state=old.state if change.state is None else change.state,
+        compute_slowdown=old.compute_slowdown if change.compute_slowdown is None else change.compute_slowdown,
+        labels=old.labels if change.labels is None else change.labels,
+    )
+    if new != old or new.labels != old.labels:
+        raise_version(row)
+        nodes = tuple(new if node is old else node for node in cluster.nodes)
+        _store_version(session, row.id, row.version, replace(cluster, nodes=nodes))
+    return get_cluster(session, reference=row.id), new
+
+
+def find_node(cluster: Cluster, name: str) -> Node:
+    """The node of that name; raises ``NotFound``."""
+    for node in cluster.nodes:
+        if node.name == name:
+            return node
+    raise NotFound("node", name)
+
+
+def get_cluster(session: Session, *, reference: str) -> ClusterRecord:
+    """The cluster of that name or id."""
+    return _record(session)(_find(session, reference))
+
+
+def list_clusters(session: Session, *, limit: int, cursor: str | None = None) -> Page[ClusterRecord]:
+    """Clusters by name."""
+    query = select(ClusterRow).order_by(ClusterRow.name).limit(limit + 1)
+    if cursor is not None:
+        (after,) = decode_cursor(cursor, str)
+        query = query.where(ClusterRow.name > after)
+    rows = session.scalars(query).all()
+    return page_of(rows, limit=limit, item=_record(session), keys=lambda row: (row.name,))
+
+
+def delete_cluster(session: Session, *, reference: str, expected_version: int | None = None) -> None:
+    """Forget a cluster and its measurements; snapshots and plans made from it stay."""
+    row = lock(session, reference=reference, expected_version=expected_version)
+    session.execute(delete(ClusterRow).where(ClusterRow.id == row.id))
+
+
+def lock(session: Session, *, reference: str, expected_version: int | None) -> ClusterRow:
+    """The row, held against other changes until the transaction ends."""
+    row = _find(session, reference)
+    session.refresh(row, with_for_update=True)
+    if expected_version is not None and row.version != expected_version:
+        raise VersionMismatch("cluster", row.name, str(expected_version), str(row.version))
+    return row
+
+
+def raise_version(row: ClusterRow) -> None:
+    """Count up the version of a locked row."""
+    row.version += 1
+    row.updated_at = datetime.now(UTC)
+
+
+def _find(session: Session, reference: str) -> ClusterRow:
+    for column in (ClusterRow.name, ClusterRow.id):
+        if (row := session.scalar(select(ClusterRow).where(column == reference))) is not None:
+            return row
+    raise NotFound("cluster", reference)
+
+
+def _newest(session: Session, row: ClusterRow) -> Cluster:
+    document = session.scalars(
+        select(ClusterVersionRow.document)
+        .where(ClusterVersionRow.cluster_id == row.id)
+        .order_by(ClusterVersionRow.version.desc())
+        .limit(1)
+    ).one()
+    return load(Cluster, json.dumps(document))
+
+
+def _record(session: Session) -> Callable[[ClusterRow], ClusterRecord]:
+    def record(row: ClusterRow) -> ClusterRecord:
+        count = select(func.count()).select_from(MeasurementRow).where(MeasurementRow.cluster_id == row.id)
+        return ClusterRecord(
+            id=row.id,
+            name=row.name,
+            version=row.version,
+            cluster=_newest(session, row),
+            measurement_count=session.scalars(count).one(),
+            created_at=row.created_at,
+            updated_at=row.updated_at,
+        )
+
+    return record
+
+
+def _store_version(session: Session, cluster_id: str, version: int, cluster: Cluster) -> None:
+    session.add(
+        ClusterVersionRow(
+            cluster_id=cluster_id, version=version, document=jsonable(cluster), created_at=datetime.now(UTC)
+        )
+    )
+    session.flush()

@@ -1,0 +1,78 @@
+"""Samples of links, one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import insert, or_, select
+from sqlalchemy.orm import Session
+
+from app.db.tables import MeasurementRow
+from app.services.pages import Page, decode_cursor, page_of
+from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementFilter:
+    """Which samples of a cluster; ``None`` means any.  ``node`` is either end."""
+
+    node: str | None = None
+    status: SampleStatus | None = None
+    since_version: int | None = None
+
+
+def store(session: Session, *, cluster_id: str, version: int, samples: Iterable[Sample]) -> int:
+    """Add samples to a cluster; returns how many."""
+    rows = [{"cluster_id": cluster_id, "version": version, **asdict(sample)} for sample in samples]
+    if rows:
+        session.execute(insert(MeasurementRow), rows)
+    return len(rows)
+
+
+def store_new(session: Session, *, cluster_id: str, version: int, samples: Iterable[Sample]) -> int:
+    """Add those samples that the cluster does not have yet; returns how many."""
+    known = set(read_all(session, cluster_id=cluster_id))
+    fresh = [sample for sample in dict.fromkeys(samples) if sample not in known]
+    return store(session, cluster_id=cluster_id, version=version, samples=fresh)
+
+
+def read_all(session: Session, *, cluster_id: str) -> tuple[Sample, ...]:
+    """Every sample of a cluster, oldest first."""
+    query = select(MeasurementRow).where(MeasurementRow.cluster_id == cluster_id).order_by(MeasurementRow.id)
+    return tuple(map(_sample, session.scalars(query)))
+
+
+def list_measurements(
+    session: Session, *, cluster_id: str, which: MeasurementFilter, limit: int, cursor: str | None = None
+) -> Page[Sample]:
+    """Samples of a cluster in the order they came."""
+    query = select(MeasurementRow).where(MeasurementRow.cluster_id == cluster_id)
+    if which.node is not None:
+        query = query.where(or_(MeasurementRow.source == which.node, MeasurementRow.destination == which.node))
+    if which.status is not None:
+        query = query.where(MeasurementRow.status == which.status)
+    if which.since_version is not None:
+        query = query.where(MeasurementRow.version > which.since_version)
+    if cursor is not None:
+        (after,) = decode_cursor(cursor, int)
+        query = query.where(MeasurementRow.id > after)
+    rows = session.scalars(query.order_by(MeasurementRow.id).limit(limit + 1)).all()
+    return page_of(rows, limit=limit, item=_sample, keys=lambda row: (row.id,))
+
+
+def _sample(row: MeasurementRow) -> Sample:
+    return Sample(
+        source=row.source,
+        destination=row.destination,
+        direction=Direction(row.direction),
+        tool=row.tool,
+        collective=Collective(row.collective),
+        message_bytes=row.message_bytes,
+        ranks_per_node=row.ranks_per_node,
+        pairs_active=row.pairs_active,
+        status=SampleStatus(row.status),
+        bytes_per_s=row.bytes_per_s,
+        latency_s=row.latency_s,
+        measured_at=row.measured_at,
+    )

@@ -1,0 +1,197 @@
+"""Plans: asked for, looked at, called off."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import delete, func, select, tuple_
+from sqlalchemy.orm import Session
+
+from app.db.status import OPEN_STATUSES, PlanStatus
+from app.db.tables import PlanRow
+from app.serialization import jsonable, load
+from app.services import idempotency, solves
+from app.services.errors import NotFound, NotReady
+from app.services.pages import Page, decode_cursor, microseconds_of, moment_of, page_of
+from app.services.planning_problems import make_problem, search_options
+from app.services.requests import PlanRequest
+from cluster_models.plan import NoPlan, Plan
+from solver.problem import PlanningProblem, Progress, SearchOptions
+
+
+@dataclass(frozen=True, slots=True)
+class PlanError:
+    """Why a plan failed, and what to do about it."""
+
+    problem: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRecord:
+    """A plan as asked for and how far it is, without its result."""
+
+    id: str
+    status: PlanStatus
+    snapshot_id: str
+    cluster_name: str
+    model_name: str
+    options: SearchOptions
+    progress: Progress | None
+    error: PlanError | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    attempts: int
+    rescues: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it waits or runs."""
+        return self.status in OPEN_STATUSES
+
+
+def create_plan(session: Session, *, problem: PlanningProblem, options: SearchOptions) -> str:
+    """Store a plan to be made; returns its id.  The caller queues it once the transaction is committed."""
+    plan_id = uuid.uuid4().hex
+    session.add(
+        PlanRow(
+            id=plan_id,
+            snapshot_id=problem.snapshot.id,
+            cluster_name=problem.snapshot.cluster.name,
+            model_name=problem.architecture.name,
+            problem={
+                "architecture": jsonable(problem.architecture),
+                "workload": jsonable(problem.workload),
+            },
+            options=jsonable(options),
+            created_at=datetime.now(UTC),
+        )
+    )
+    session.flush()
+    return plan_id
+
+
+def submit_plan(
+    session: Session,
+    *,
+    request: PlanRequest,
+    default_limit_s: float,
+    max_limit_s: float,
+    idempotency_key: str | None = None,
+) -> str:
+    """Store the plan that a request asks for, once for each key; returns its id."""
+    options = search_options(request.options, default_limit_s=default_limit_s, max_limit_s=max_limit_s)
+    request_hash = idempotency.fingerprint(request.model_dump_json().encode())
+    if idempotency_key is None:
+        return create_plan(session, problem=make_problem(session, request=request), options=options)
+    found = idempotency.find_plan(session, key=idempotency_key, request_hash=request_hash)
+    if found is not None:
+        return found
+    with session.begin_nested() as savepoint:
+        plan_id = create_plan(session, problem=make_problem(session, request=request), options=options)
+        if idempotency.remember(session, key=idempotency_key, request_hash=request_hash, plan_id=plan_id):
+            return plan_id
+        savepoint.rollback()
+    other = idempotency.find_plan(session, key=idempotency_key, request_hash=request_hash)
+    assert other is not None, "the key was taken a moment ago"
+    return other
+
+
+def get_plan(session: Session, *, plan_id: str) -> PlanRecord:
+    """The plan of that id; raises ``NotFound``."""
+    return _record(_row(session, plan_id))
+
+
+def list_plans(
+    session: Session,
+    *,
+    limit: int,
+    cursor: str | None = None,
+    status: PlanStatus | None = None,
+    cluster_name: str | None = None,
+) -> Page[PlanRecord]:
+    """Plans, newest first."""
+    query = select(PlanRow)
+    if status is not None:
+        query = query.where(PlanRow.status == status)
+    if cluster_name is not None:
+        query = query.where(PlanRow.cluster_name == cluster_name)
+    if cursor is not None:
+        moment, plan_id = decode_cursor(cursor, int, str)
+        query = query.where(tuple_(PlanRow.created_at, PlanRow.id) < tuple_(moment_of(moment), plan_id))
+    query = query.order_by(PlanRow.created_at.desc(), PlanRow.id.desc()).limit(limit + 1)
+    rows = session.scalars(query).all()
+    return page_of(rows, limit=limit, item=_record, keys=lambda row: (microseconds_of(row.created_at), row.id))
+
+
+def get_result(session: Session, *, plan_id: str) -> Plan | NoPlan | None:
+    """What came out, or ``None`` while (or because) nothing did."""
+    row = _row(session, plan_id)
+    if row.status == PlanStatus.SUCCEEDED:
+        return load(Plan, json.dumps(row.result))
+    return load(NoPlan, json.dumps(row.result)) if row.status == PlanStatus.INFEASIBLE else None
+
+
+def get_finished_plan(session: Session, *, plan_id: str) -> Plan:
+    """The plan that was found; raises ``NotReady`` when there is none (yet)."""
+    result = get_result(session, plan_id=plan_id)
+    if isinstance(result, Plan):
+        return result
+    status = _row(session, plan_id).status
+    raise NotReady(f"The plan {plan_id} is {status}: only a plan that succeeded has this.")
+
+
+def cancel_plan(session: Session, *, plan_id: str) -> PlanRecord:
+    """Call off a plan that waits or runs; one that ended stays as it is.  Its solver ends within a second."""
+    _row(session, plan_id)
+    solves.finish(session, plan_id=plan_id, status=PlanStatus.CANCELLED)
+    session.expire_all()
+    return get_plan(session, plan_id=plan_id)
+
+
+def delete_plan(session: Session, *, plan_id: str) -> None:
+    """Forget a plan, called off first if need be."""
+    _row(session, plan_id)
+    session.execute(delete(PlanRow).where(PlanRow.id == plan_id))
+
+
+def count_by_status(session: Session) -> dict[str, int]:
+    """How many plans are in each status."""
+    counts = dict.fromkeys(map(str, PlanStatus), 0)
+    for status, count in session.execute(select(PlanRow.status, func.count()).group_by(PlanRow.status)):
+        counts[status] = count
+    return counts
+
+
+def _row(session: Session, plan_id: str) -> PlanRow:
+    row = session.get(PlanRow, plan_id)
+    if row is None:
+        raise NotFound("plan", plan_id)
+    return row
+
+
+def _record(row: PlanRow) -> PlanRecord:
+    return PlanRecord(
+        id=row.id,
+        status=PlanStatus(row.status),
+        snapshot_id=row.snapshot_id,
+        cluster_name=row.cluster_name,
+        model_name=row.model_name,
+        options=load(SearchOptions, json.dumps(row.options)),
+        progress=_load_progress(row.progress),
+        error=None if row.error is None else PlanError(**row.error),
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        attempts=row.attempts,
+        rescues=row.rescues,
+    )
+
+
+def _load_progress(progress: dict[str, Any] | None) -> Progress | None:
+    return None if progress is None else load(Progress, json.dumps(progress))

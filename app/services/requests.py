@@ -1,0 +1,92 @@
+"""What a user asks to be planned, as it is written in a request."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Field, Tag
+
+from app.documents.cluster import ClusterDocument
+from app.documents.configuration import ConfigurationDocument
+from app.documents.reading import Document, Flag, NotNegative, Positive, Text, WholeNumber
+from app.documents.workload import WorkloadDocument
+from solver.problem import Backend, SearchOptions
+
+BY_NAME = "by_name"
+IN_FULL = "in_full"
+_DEFAULT = SearchOptions()
+
+
+def _spelling(value: object) -> str:
+    return BY_NAME if isinstance(value, str) else IN_FULL
+
+
+ClusterReference = Annotated[
+    Annotated[Text, Tag(BY_NAME)] | Annotated[ClusterDocument, Tag(IN_FULL)],
+    Discriminator(_spelling),
+    Field(
+        description="Name or id of a stored cluster, or a cluster in full.",
+        examples=["h100-17-nodes"],
+    ),
+]
+ModelReference = Annotated[
+    Annotated[Text, Tag(BY_NAME)] | Annotated[dict[str, Any], Tag(IN_FULL)],
+    Discriminator(_spelling),
+    Field(
+        description="Name of a stored or catalogue model, or a model in full: a model document, the content of a "
+        "Hugging Face config.json, or an architecture.",
+        examples=["llama-3-70b"],
+    ),
+]
+
+
+class OptionsDocument(Document):
+    """How hard to search."""
+
+    time_limit_s: Positive | None = Field(
+        None, description="Seconds after which the search stops; absent = the service's default.", examples=[60.0]
+    )
+    effort: Annotated[int, Field(strict=True, ge=1, le=100)] = Field(
+        _DEFAULT.effort, description="Scales every work budget of the search.", examples=[1]
+    )
+    seed: WholeNumber = Field(
+        _DEFAULT.seed, le=2**31 - 1, description="Equal seeds give equal plans.", examples=[0]
+    )
+    gap: NotNegative = Field(
+        _DEFAULT.gap,
+        lt=1,
+        description="The search stops once no plan can be better by more than this fraction.",
+        examples=[0.001],
+    )
+    backend: Backend = Field(
+        _DEFAULT.backend, description="Integer programming solver that proves the placement.", examples=["cbc"]
+    )
+    alternatives: Annotated[int, Field(strict=True, ge=0, le=50)] = Field(
+        _DEFAULT.alternatives, description="Next-best configurations to list.", examples=[5]
+    )
+
+
+class ProblemRequest(Document):
+    """A cluster, a model and a workload."""
+
+    cluster: ClusterReference
+    snapshot: Text | None = Field(
+        None,
+        description="Id of a stored snapshot of the cluster; absent = the cluster as it is now.",
+        examples=["7f6d1c0f9a3b2e45"],
+    )
+    model: ModelReference
+    workload: WorkloadDocument = Field(description="What is to be trained.")
+
+
+class PlanRequest(ProblemRequest):
+    """A plan that is wanted."""
+
+    options: OptionsDocument = Field(default_factory=OptionsDocument, description="How hard to search.")
+
+
+class PredictionRequest(ProblemRequest):
+    """A configuration given in full, to be priced without a search."""
+
+    configuration: ConfigurationDocument = Field(description="What the framework is told.")
+    timeline: Flag = Field(False, description="Whether to return the predicted schedule, too.", examples=[False])

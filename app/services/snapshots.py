@@ -1,0 +1,127 @@
+"""Snapshots: a cluster and its measurements, frozen under a name that follows from the content."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import select, tuple_
+from sqlalchemy.orm import Session
+
+from app.db.insert import insert_if_absent
+from app.db.tables import SnapshotRow
+from app.documents.cluster import samples_of
+from app.documents.measurements import MeasurementsDocument
+from app.serialization import jsonable, load, make_snapshot
+from app.services import clusters, measurements
+from app.services.clusters import ClusterRecord
+from app.services.errors import NotFound
+from app.services.pages import Page, decode_cursor, microseconds_of, moment_of, page_of
+from cluster_models.links import effective_links
+from cluster_models.measurements import Sample
+from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.topology import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRecord:
+    """A stored snapshot without its content.  ``cluster_version`` is empty for clusters given in a request."""
+
+    id: str
+    cluster_name: str
+    cluster_version: int | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class AddedMeasurements:
+    """What became of new measurements."""
+
+    version: int
+    added: int
+    already_known: int
+
+
+def take_snapshot(session: Session, *, reference: str) -> ClusterSnapshot:
+    """Freeze a stored cluster as it is now."""
+    record = clusters.get_cluster(session, reference=reference)
+    snapshot = _snapshot_of(record.cluster, measurements.read_all(session, cluster_id=record.id))
+    return _store(session, snapshot, record)
+
+
+def store_inline(session: Session, *, cluster: Cluster, samples: tuple[Sample, ...]) -> ClusterSnapshot:
+    """Freeze a cluster that came with a request."""
+    return _store(session, _snapshot_of(cluster, samples), None)
+
+
+def add_measurements(
+    session: Session, *, reference: str, document: MeasurementsDocument, expected_version: int | None = None
+) -> AddedMeasurements:
+    """Add measurements to a cluster, all or none; those it has already are not added again."""
+    row = clusters.lock(session, reference=reference, expected_version=expected_version)
+    record = clusters.get_cluster(session, reference=row.id)
+    samples = samples_of(document, record.cluster)
+    clusters.raise_version(row)
+    added = measurements.store_new(session, cluster_id=row.id, version=row.version, samples=samples)
+    if added == 0:
+        row.version, row.updated_at = record.version, record.updated_at
+    else:
+        # Figures that no link can have must not get in: nothing could be planned any more.
+        effective_links(_snapshot_of(record.cluster, measurements.read_all(session, cluster_id=row.id)))
+    return AddedMeasurements(version=row.version, added=added, already_known=len(samples) - added)
+
+
+def get_snapshot(session: Session, *, snapshot_id: str) -> ClusterSnapshot:
+    """A stored snapshot with its content."""
+    document = session.scalar(select(SnapshotRow.document).where(SnapshotRow.id == snapshot_id))
+    if document is None:
+        raise NotFound("snapshot", snapshot_id)
+    return load(ClusterSnapshot, json.dumps(document))
+
+
+def find_snapshot(session: Session, *, snapshot_id: str) -> SnapshotRecord:
+    """What is known of a snapshot besides its content."""
+    row = session.get(SnapshotRow, snapshot_id)
+    if row is None:
+        raise NotFound("snapshot", snapshot_id)
+    return _record(row)
+
+
+def list_snapshots(
+    session: Session, *, reference: str, limit: int, cursor: str | None = None
+) -> Page[SnapshotRecord]:
+    """Snapshots of a stored cluster, newest first."""
+    record = clusters.get_cluster(session, reference=reference)
+    query = select(SnapshotRow).where(SnapshotRow.cluster_id == record.id)
+    if cursor is not None:
+        moment, snapshot_id = decode_cursor(cursor, int, str)
+        query = query.where(tuple_(SnapshotRow.created_at, SnapshotRow.id) < tuple_(moment_of(moment), snapshot_id))
+    order = (SnapshotRow.created_at.desc(), SnapshotRow.id.desc())
+    rows = session.scalars(query.order_by(*order).limit(limit + 1)).all()
+    return page_of(rows, limit=limit, item=_record, keys=lambda row: (microseconds_of(row.created_at), row.id))
+
+
+def _snapshot_of(cluster: Cluster, samples: tuple[Sample, ...]) -> ClusterSnapshot:
+    """The snapshot, without samples of nodes that the cluster does not have any more."""
+    names = {node.name for node in cluster.nodes}
+    present = [sample for sample in samples if sample.source in names and sample.destination in names]
+    return make_snapshot(cluster, present)
+
+
+def _store(session: Session, snapshot: ClusterSnapshot, record: ClusterRecord | None) -> ClusterSnapshot:
+    insert_if_absent(
+        session,
+        SnapshotRow,
+        id=snapshot.id,
+        cluster_id=record and record.id,
+        cluster_name=snapshot.cluster.name,
+        cluster_version=record and record.version,
+        document=jsonable(snapshot),
+        created_at=datetime.now(UTC),
+    )
+    return snapshot
+
+
+def _record(row: SnapshotRow) -> SnapshotRecord:
+    return SnapshotRecord(row.id, row.cluster_name, row.cluster_version, row.created_at)
