@@ -59,6 +59,10 @@ class Sample:
 
     def __post_init__(self) -> None:
         where = f"measurements.{self.source}->{self.destination}"
+        if not (math.isfinite(self.message_bytes) and self.message_bytes >= 0):
+            raise InvalidCluster(
+                f"{where}.message_bytes", self.message_bytes, "must be a finite number, not negative"
+            )
         if self.status is SampleStatus.FAILED:
             return
         if self.bytes_per_s is None and self.latency_s is None:
