@@ -94,20 +94,17 @@ class LinkModel:
         Beyond it each link keeps its share of what is nominally there for so many flows: full pace while more
         flows bring more network cards into play, a constant aggregate once all of them are busy.
         """
-        classes = self._row_classes()
         highest = self.tables.highest_flows
         computed: dict[float, FloatArray] = {}
 
         def times_at(flows: float) -> FloatArray:
             if flows not in computed:
                 times = self.tables.at(message_bytes, flows, self.row_latency_s)
-                beyond = np.flatnonzero(highest < flows)
-                factor = [
-                    self.classes[classes[row]].nominal_bytes_per_s(highest[row])
-                    / self.classes[classes[row]].nominal_bytes_per_s(flows)
-                    for row in beyond
-                ]
-                times[beyond] *= factor
+                for link_class, rows in zip(self.classes, self.estimator.members, strict=True):
+                    beyond = rows[highest[rows] < flows]
+                    for most in np.unique(highest[beyond]):
+                        ratio = link_class.nominal_bytes_per_s(most) / link_class.nominal_bytes_per_s(flows)
+                        times[beyond[highest[beyond] == most]] *= ratio
                 computed[flows] = times
             return computed[flows]
 

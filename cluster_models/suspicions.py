@@ -23,7 +23,7 @@ ABSURD_RATIO: Final = 100.0
 """Above so many times the data sheet a figure has the wrong unit."""
 ASYMMETRY_RATIO: Final = 2.0
 FALLBACK_RATIO: Final = 10.0
-"""A link so many times slower than its class has probably fallen back to TCP: 15 to 20 times below the fabric's
+"""A link so many times slower than its class has probably fallen back to TCP: 14 to 23 times below the fabric's
 rate in the cases published (docs/links.md)."""
 ROUNDING: Final = 1.02
 """Bandwidth this much above the data sheet is still measurement noise."""
