@@ -37,9 +37,8 @@ format: $(INSTALLED_DEV) ## lay the code out
 	$(BIN)/ruff check --fix-only --quiet .
 
 benchmark: $(INSTALLED_DEV) ## measure accuracy and speed, one benchmark after the other
-	@set -e; for file in benchmarks/*.py; do \
-	  name=$$(basename $$file .py); case $$name in _*) continue;; esac; \
-	  echo "== benchmarks.$$name"; $(BIN)/python -m benchmarks.$$name; \
+	@set -e; for file in $$(grep -l '^if __name__ == "__main__"' benchmarks/*.py); do \
+	  name=$$(basename $$file .py); echo "== benchmarks.$$name"; $(BIN)/python -m benchmarks.$$name; \
 	done
 
 $(INSTALLED): requirements.lock pyproject.toml

@@ -1,0 +1,48 @@
+"""What the manual shows is there and works: links, files, make targets, and the examples it prints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from app.documents.cluster import ClusterDocument
+from app.documents.reading import parse_text, read_document
+from app.documents.workload import WorkloadDocument
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link of a page names a file or folder of the repository."""
+    targets = re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)", page.read_text("utf-8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_every_page_is_reachable_from_the_index() -> None:
+    """The index links each page of the manual, and the folder of decisions."""
+    index = (ROOT / "docs" / "index.md").read_text("utf-8")
+    pages = [page.name for page in (ROOT / "docs").glob("*.md") if page.name != "index.md"]
+    assert [name for name in pages if f"]({name})" not in index] == []
+
+
+def test_the_readme_names_real_make_targets() -> None:
+    """Every ``make x`` of the README is a target."""
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    named = set(re.findall(r"(?:^|`)make ([a-z]+)", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE))
+    assert named
+    assert named <= targets
+
+
+def test_the_cluster_and_the_workload_of_the_readme_are_valid() -> None:
+    """A reader who copies the two YAML blocks gets two nodes and a run."""
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
+    cluster, workload = (parse_text(block, what="README") for block in blocks)
+    document = read_document(ClusterDocument, cluster, what="cluster")
+    read = document.to_cluster()
+    assert [node.name for node in read.nodes] == ["alpha", "beta"]
+    assert len(document.to_samples(read)) == 3
+    assert read_document(WorkloadDocument, workload, what="workload").to_workload().pinned == {"tensor": 8}
