@@ -59,9 +59,7 @@ def _table(name: str) -> dict[str, Any]:
 
 
 def _peak_flops(entry: Mapping[str, Any]) -> dict[Precision, float]:
-    return {
-        precision: entry[key] * TFLOP for precision in Precision if (key := f"{precision}_tflops") in entry
-    }
+    return {precision: entry[key] * TFLOP for precision in Precision if (key := f"{precision}_tflops") in entry}
 
 
 def _measured_fraction(entry: Mapping[str, Any]) -> float | None:
