@@ -1,0 +1,101 @@
+"""Models, GPUs and candidates that the cost model's tests share; sizes are the models' published ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from cluster_models.architecture import Architecture, Experts
+from cluster_models.catalogue import gpu_kind
+from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch, IntArray
+from solver.memory import StageMemoryParts, stage_memory
+from solver.step_costs import StepCosts, step_costs
+
+H100 = gpu_kind("H100-SXM5-80GB")
+LLAMA_70B = Architecture(
+    name="llama-3-70b",
+    layers=80,
+    hidden=8192,
+    heads=64,
+    kv_heads=8,
+    head_size=128,
+    mlp_hidden=28672,
+    vocabulary=128256,
+    gated_mlp=True,
+    tied_embeddings=False,
+)
+MIXTRAL = Architecture(
+    name="mixtral-8x7b",
+    layers=32,
+    hidden=4096,
+    heads=32,
+    kv_heads=8,
+    head_size=128,
+    mlp_hidden=0,
+    vocabulary=32000,
+    gated_mlp=True,
+    tied_embeddings=False,
+    experts=Experts(count=8, active=2, hidden=14336),
+)
+WORKLOAD = TrainingWorkload(sequence_length=8192, global_batch=128)
+DEFAULTS: Mapping[str, int] = {
+    "tensor": 1,
+    "pipeline": 1,
+    "data": 1,
+    "context": 1,
+    "expert": 1,
+    "virtual_pipeline": 1,
+    "micro_batch": 1,
+    "recompute": RECOMPUTE_CODES.index(Recompute.NONE),
+    "sharding": SHARDING_CODES.index(Sharding.OPTIMIZER),
+    "rank_order": 0,
+}
+
+
+def candidates(*rows: Mapping[str, int]) -> CandidateBatch:
+    """One candidate per mapping; what it leaves out is 1, no recomputation and a sharded optimizer."""
+    full = [{**DEFAULTS, **row} for row in rows]
+    return CandidateBatch(*(np.array([row[name] for row in full], dtype=np.int64) for name in DEFAULTS))
+
+
+def even_layers(architecture: Architecture, chunks: int) -> IntArray:
+    """Equal layers in every chunk, all dense or all sparse as the model is."""
+    share = architecture.layers // chunks
+    kind = [0, share] if architecture.experts else [share, 0]
+    return np.array([kind] * chunks, dtype=np.int64)
+
+
+def costs(
+    batch: CandidateBatch, architecture: Architecture = LLAMA_70B, workload: TrainingWorkload = WORKLOAD
+) -> StepCosts:
+    """Costs on H100 nodes of 8 with equal chunks."""
+    chunks = int(batch.pipeline[0] * batch.virtual_pipeline[0])
+    return step_costs(
+        batch,
+        even_layers(architecture, chunks),
+        architecture=architecture,
+        workload=workload,
+        gpu=H100,
+        gpus_per_domain=8,
+        gpus_per_node=8,
+    )
+
+
+def memory(
+    batch: CandidateBatch,
+    architecture: Architecture = LLAMA_70B,
+    workload: TrainingWorkload = WORKLOAD,
+    micro_batches: int = 64,
+) -> StageMemoryParts:
+    """Memory on H100 nodes of 8 with equal chunks."""
+    chunks = int(batch.pipeline[0] * batch.virtual_pipeline[0])
+    return stage_memory(
+        batch,
+        even_layers(architecture, chunks),
+        architecture=architecture,
+        workload=workload,
+        gpu=H100,
+        micro_batches=np.full(len(batch), micro_batches),
+    )

@@ -1,0 +1,73 @@
+"""Kernel times: the roofline's two sides and attention's FLOPs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster_models.gpus import Precision
+from solver.calibration import calibration_of
+from solver.compute import AttentionShape, attention_s, linear_s, matmul_s, processor
+from tests.solver.cost_cases import H100
+
+CHIP = processor(H100, Precision.BF16, calibration_of(H100))
+EXTENT = st.sampled_from([64, 256, 1024, 8192])
+
+
+def test_a_huge_product_runs_at_the_sustained_rate() -> None:
+    """16384 cubed loses about 2 % to tile edges."""
+    seconds = float(matmul_s(CHIP, 16384.0, 16384.0, 16384.0))
+    ideal = 2 * 16384**3 / CHIP.matmul_flops
+    assert 1.0 < seconds / ideal < 1.05
+
+
+def test_a_thin_product_runs_at_the_rate_of_memory() -> None:
+    """One row against a wide matrix reads its weights: 2 bytes an element."""
+    seconds = float(matmul_s(CHIP, 1.0, 16384.0, 16384.0)) - CHIP.calibration.kernel_s
+    weights = 2 * 16384**2 / CHIP.memory_bytes_per_s
+    assert seconds >= weights
+
+
+@given(EXTENT, EXTENT, EXTENT)
+def test_twice_the_rows_never_take_twice_the_time(m: int, n: int, k: int) -> None:
+    """Larger products are more efficient, never less, and never faster in seconds."""
+    one, two = float(matmul_s(CHIP, m, n, k)), float(matmul_s(CHIP, 2 * m, n, k))
+    assert one <= two <= 2 * one
+
+
+def test_backward_is_two_products() -> None:
+    """For a large layer backward takes twice forward, to within a tenth."""
+    forward, backward = linear_s(CHIP, 8192.0, 8192.0, 8192.0)
+    assert float(backward / forward) == pytest.approx(2.0, rel=0.1)
+
+
+def _shape(sequence: float) -> AttentionShape:
+    return AttentionShape(
+        heads=np.array([8.0]),
+        key_width=128.0,
+        value_width=128.0,
+        pairs=np.array([sequence**2 / 2]),
+        full_pairs=np.array([sequence**2]),
+        sequence=sequence,
+    )
+
+
+def test_fused_attention_counts_half_of_the_square() -> None:
+    """A long causal sequence: 2 s^2 d FLOP a head, at the calibrated share of the peak."""
+    forward, backward = attention_s(CHIP, _shape(65536.0))
+    flops = 2 * 65536.0**2 * 128 * 8
+    c = CHIP.calibration
+    rate = CHIP.peak_flops * c.attention_forward_share * 128 / (128 + c.head_half)
+    assert float(forward[0]) == pytest.approx(flops / rate, rel=0.01)
+    ratio = 2.5 * c.attention_forward_share / c.attention_backward_share
+    assert float(backward[0] / forward[0]) == pytest.approx(ratio, rel=1e-3)
+
+
+def test_unfused_attention_takes_longer() -> None:
+    """The scores travel through memory and the masked half is computed."""
+    old = replace(CHIP, calibration=replace(CHIP.calibration, fused_attention=False))
+    assert attention_s(old, _shape(4096.0))[0][0] > 2 * attention_s(CHIP, _shape(4096.0))[0][0]

@@ -1,0 +1,171 @@
+"""Peak memory: hand-checked parts, published cases, and what must never take more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster_models.architecture import Architecture
+from cluster_models.catalogue import gpu_kind
+from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from solver.calibration import calibration_of
+from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES
+from solver.memory import chunks_in_flight, stage_memory
+from tests.solver.cost_cases import LLAMA_70B, MIXTRAL, WORKLOAD, candidates, even_layers, memory
+
+ROWS = st.fixed_dictionaries(
+    {
+        "tensor": st.sampled_from([1, 2, 4]),
+        "context": st.sampled_from([1, 2, 4]),
+        "data": st.sampled_from([1, 2, 8]),
+        "micro_batch": st.sampled_from([1, 2, 4]),
+        "recompute": st.sampled_from(range(3)),
+        "sharding": st.sampled_from(range(3)),
+        "pipeline": st.just(4),
+        "virtual_pipeline": st.sampled_from([1, 2]),
+    }
+)
+
+
+def test_weights_of_llama_70b_per_stage_count_by_hand() -> None:
+    """20 layers of 855,654,400 parameters over 4 tensor ranks, norms whole, in 16 bits."""
+    parts = memory(candidates({"pipeline": 4, "tensor": 4, "data": 2}))
+    layer = 855_654_400 - 2 * 8192
+    by_hand = 2 * 20 * (layer / 4 + 2 * 8192)
+    assert parts.weights_bytes[0, 1] == pytest.approx(by_hand)
+    assert parts.gradients_bytes[0, 1] == pytest.approx(2 * by_hand)
+    assert parts.optimizer_bytes[0, 1] == pytest.approx(6 * by_hand / 2)
+    embedding = 2 * 128256 * 8192 / 4
+    assert parts.weights_bytes[0, 0] == pytest.approx(by_hand + embedding)
+
+
+def test_all_stages_together_hold_the_whole_model() -> None:
+    """Without tensor parallelism the weights of the four stages are the 70.55 billion parameters."""
+    parts = memory(candidates({"pipeline": 4}))
+    assert parts.weights_bytes.sum() == pytest.approx(2 * LLAMA_70B.parameters())
+
+
+def test_tied_embeddings_count_once_on_one_stage_and_twice_on_two() -> None:
+    """The last stage needs its own copy of a tied table."""
+    tied = replace(LLAMA_70B, tied_embeddings=True)
+    assert memory(candidates({}), tied).weights_bytes.sum() == 2 * tied.parameters()
+    two = memory(candidates({"pipeline": 2}), tied).weights_bytes.sum()
+    assert two == 2 * (tied.parameters() + 128256 * 8192)
+
+
+def test_experts_are_shared_out_over_their_own_group() -> None:
+    """Expert parallelism 8 leaves one of Mixtral's eight experts a rank."""
+    alone, spread = memory(candidates({"data": 8}, {"data": 8, "expert": 8}), MIXTRAL).weights_bytes[:, 0]
+    assert alone - spread == 2 * 32 * 7 * MIXTRAL.expert_parameters()
+
+
+def test_one_forward_one_backward_keeps_fewer_micro_batches_downstream() -> None:
+    """Rank s of 4 holds 4 - s micro-batches, never more than there are."""
+    batch = candidates({"pipeline": 4})
+    assert chunks_in_flight(batch, np.array([64]))[0, 0].tolist() == [4, 3, 2, 1]
+    assert chunks_in_flight(batch, np.array([2]))[0, 0].tolist() == [2, 2, 2, 1]
+
+
+def test_interleaving_keeps_the_warm_up_of_all_chunks() -> None:
+    """Rank 0 of 4 with 2 chunks warms up with 2*3 + 4 + 1 = 11 chunks: 4, 4, and 3 of the first again."""
+    in_flight = chunks_in_flight(candidates({"pipeline": 4, "virtual_pipeline": 2}), np.array([64]))[0]
+    assert in_flight.sum(axis=0).tolist() == [11, 9, 7, 5]
+    assert in_flight[:, 0].tolist() == [7, 4]
+    assert chunks_in_flight(candidates({"pipeline": 4, "virtual_pipeline": 2}), np.array([4]))[0].max() == 4
+
+
+@pytest.mark.parametrize(
+    ("model", "layers", "stages", "chunks", "micro_batch", "paper_gib"),
+    [
+        ((48, 6144, 64), 48, 1, 1, 4, 9.56),
+        ((96, 12288, 96), 96, 8, 3, 1, 12.35),
+        ((128, 25600, 160), 128, 64, 1, 1, 26.56),
+    ],
+)
+def test_activations_agree_with_korthikanti(
+    model: tuple[int, int, int], layers: int, stages: int, chunks: int, micro_batch: int, paper_gib: float
+) -> None:
+    """Sequence parallelism with selective recomputation, first stage: arXiv 2205.05198, figure 1.
+
+    The paper leaves out what lives only while a layer runs, so the prediction lies a little above.
+    """
+    architecture = Architecture(
+        name="gpt",
+        layers=layers,
+        hidden=model[1],
+        heads=model[2],
+        kv_heads=model[2],
+        head_size=model[1] // model[2],
+        mlp_hidden=4 * model[1],
+        vocabulary=51200,
+        gated_mlp=False,
+        tied_embeddings=True,
+        learned_positions=2048,
+    )
+    row = {"tensor": 8, "pipeline": stages, "virtual_pipeline": chunks, "micro_batch": micro_batch}
+    gpu = gpu_kind("A100-SXM4-80GB")
+    parts = stage_memory(
+        candidates(row | {"recompute": RECOMPUTE_CODES.index(Recompute.SELECTIVE)}),
+        even_layers(architecture, stages * chunks),
+        architecture=architecture,
+        workload=TrainingWorkload(sequence_length=2048, global_batch=512),
+        gpu=gpu,
+        micro_batches=np.array([512]),
+        calibration=replace(calibration_of(gpu), fused_attention=False),
+    )
+    assert 0.98 < parts.activations_bytes[0, 0] / 2**30 / paper_gib < 1.2
+
+
+@settings(max_examples=25, deadline=None)
+@given(ROWS)
+def test_more_tensor_ranks_never_take_more_memory(row: dict[str, int]) -> None:
+    """Twice the tensor ranks split weights and activations; only communication buffers may appear."""
+    few, many = (memory(candidates({**row, "tensor": row["tensor"] * f})) for f in (1, 2))
+    buffers = many.communication_bytes - few.communication_bytes
+    assert (many.total_bytes - buffers <= few.total_bytes * (1 + 1e-9)).all()
+
+
+@settings(max_examples=25, deadline=None)
+@given(ROWS)
+def test_more_recomputation_never_takes_more_memory(row: dict[str, int]) -> None:
+    """None, selective and full are ordered, also with a single micro-batch in flight on the last rank."""
+    codes = [RECOMPUTE_CODES.index(p) for p in (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)]
+    total = memory(candidates(*({**row, "recompute": code} for code in codes))).total_bytes
+    assert (np.diff(total, axis=0) <= total[0] * 1e-9).all()
+
+
+@settings(max_examples=25, deadline=None)
+@given(ROWS)
+def test_more_sharding_never_takes_more_states(row: dict[str, int]) -> None:
+    """Each further kind of sharding shares out more of weights, gradients and optimizer states."""
+    order = (Sharding.NONE, Sharding.OPTIMIZER, Sharding.PARAMETERS)
+    parts = memory(candidates(*({**row, "sharding": SHARDING_CODES.index(s)} for s in order)))
+    states = parts.weights_bytes + parts.gradients_bytes + parts.optimizer_bytes
+    assert (np.diff(states, axis=0) <= states[0] * 1e-9).all()
+
+
+@settings(max_examples=15, deadline=None)
+@given(ROWS, st.sampled_from([1024, 2048, 4096]))
+def test_a_longer_sequence_takes_more_memory(row: dict[str, int], length: int) -> None:
+    """Activations grow with the tokens."""
+    short, long = (
+        memory(candidates(row), workload=replace(WORKLOAD, sequence_length=size)) for size in (length, 2 * length)
+    )
+    assert (long.total_bytes > short.total_bytes).all()
+
+
+def test_the_limit_leaves_the_headroom_free() -> None:
+    """6 % head-room on an H100 leaves 94 % of its memory."""
+    limit = memory(candidates({})).limit_bytes[0, 0]
+    assert limit == pytest.approx(0.94 * gpu_kind("H100-SXM5-80GB").memory_bytes)
+
+
+def test_the_total_is_the_sum_of_all_parts() -> None:
+    """Nothing is left out of the total but the limit."""
+    parts = memory(candidates({"pipeline": 4, "tensor": 2, "data": 2}))
+    summed = sum(getattr(parts, name) for name in parts.__slots__ if name != "limit_bytes")
+    np.testing.assert_allclose(parts.total_bytes, summed)
