@@ -1,0 +1,171 @@
+"""A cluster on a terminal: nodes, classes of links, what is not measured, what looks wrong, and a heat matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from app.web.views.figures import count, gbytes_per_s, seconds
+from cluster_models.links import BoolArray, FloatArray, LinkModel, effective_links, suspicions
+from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.topology import Node
+from cluster_models.units import GBIT, GBYTE, MIB
+
+MESSAGE_BYTES: Final = 256 * MIB
+"""Size at which bandwidths are shown: large enough that latency does not count."""
+NAMED_PAIRS: Final = 12
+MATRIX_NODES: Final = 48
+"""More nodes than this do not fit a terminal side by side."""
+_SHADES: Final = ("░░", "▒▒", "▓▓", "██")
+_SHARES: Final = (0.5, 0.7, 0.9)
+"""Edges of the shades, as shares of the fastest pair."""
+_COLOURS: Final = ("red", "yellow", "green", "bright_green")
+
+
+def cluster_view(snapshot: ClusterSnapshot) -> RenderableType:
+    """Everything an engineer asks of a cluster, from its nodes to its slowest links."""
+    links = effective_links(snapshot)
+    flows = _best_known_flows(links, max(node.gpu_count for node in snapshot.cluster.nodes))
+    bandwidth = links.bytes_per_s(MESSAGE_BYTES, flows)
+    estimated = links.estimated(flows)
+    doubts = suspicions(snapshot)
+    return Group(
+        _headline(snapshot),
+        _section("Nodes", _nodes(snapshot.cluster.nodes)),
+        _section(
+            f"Links between nodes: each of {flows} flows at once, 256 MiB messages",
+            link_classes(links, bandwidth, estimated),
+        ),
+        _section("Not measured", _unmeasured(links, estimated)),
+        *([_section("What looks wrong", _lines(doubts))] if doubts else []),
+        _section(
+            "From row to column, neighbours together",
+            heat_matrix(_by_place(snapshot), links.nodes, bandwidth, estimated),
+        ),
+    )
+
+
+def _best_known_flows(links: LinkModel, most: int) -> int:
+    """How many flows at once a node was measured with on most pairs; the most flows of these."""
+    powers = {2**exponent for exponent in range(most.bit_length()) if 2**exponent <= most}
+    return max(powers | {most}, key=lambda flows: (int((~links.estimated(flows)).sum()), flows))
+
+
+def _headline(snapshot: ClusterSnapshot) -> RenderableType:
+    cluster = snapshot.cluster
+    text = Text.assemble(
+        (cluster.name, "bold"),
+        f"  {count(len(cluster.nodes))} nodes  {count(cluster.gpu_count)} GPUs  "
+        f"{count(len(snapshot.samples))} measurements  snapshot {snapshot.id}",
+    )
+    return Group(text, Text(cluster.source, style="dim")) if cluster.source else text
+
+
+def _section(title: str, body: RenderableType) -> RenderableType:
+    return Group(Text(f"\n{title}", style="bold"), Padding(body, (0, 0, 0, 2)))
+
+
+def _nodes(nodes: tuple[Node, ...]) -> RenderableType:
+    """Equal nodes together: what they are, and below it their names."""
+    groups: dict[str, list[str]] = {}
+    for node in nodes:
+        parts = [
+            f"{node.gpu_count} x {node.gpu_kind}",
+            f"{node.nics.count} x {node.nics.bytes_per_s / GBIT:g} Gbit/s {node.nics.fabric}",
+            *(f"{key}={value}" for key, value in sorted(node.labels.items())),
+            "NVLink domain of its own" if node.nvlink_domain == node.name else f"domain {node.nvlink_domain}",
+            str(node.state),
+        ]
+        if node.compute_slowdown > 1:
+            parts.append(f"computes {node.compute_slowdown:g} times as long")
+        groups.setdefault(", ".join(parts), []).append(node.name)
+    blocks: list[RenderableType] = []
+    for what, names in groups.items():
+        blocks.append(Text(f"{count(len(names))} x {what}" if len(names) > 1 else what))
+        blocks.append(Padding(Text(" ".join(names), style="dim"), (0, 0, 0, 4)))
+    return Group(*blocks)
+
+
+def link_classes(links: LinkModel, bandwidth: FloatArray, estimated: BoolArray) -> Table:
+    """For each class of pairs: how many, how many of them measured, median, 10th percentile, latency."""
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    table.add_column("class")
+    for name in ("pairs", "measured", "median", "10th pct.", "latency"):
+        table.add_column(name, justify="right")
+    latency = links.latency_s()
+    off_diagonal = ~np.eye(len(links.nodes), dtype=bool)
+    for index in np.unique(links.link_classes[off_diagonal]):
+        members = (links.link_classes == index) & off_diagonal
+        pairs = members & np.tri(len(links.nodes), dtype=bool).T
+        first, second = np.argwhere(members)[0]
+        rates = bandwidth[members]
+        table.add_row(
+            links.link_class(links.nodes[first], links.nodes[second]),
+            count(int(pairs.sum())),
+            count(int((pairs & ~(estimated & estimated.T)).sum())),
+            gbytes_per_s(float(np.median(rates))),
+            gbytes_per_s(float(np.percentile(rates, 10))),
+            seconds(float(np.median(latency[members]))),
+        )
+    return table
+
+
+def _unmeasured(links: LinkModel, estimated: BoolArray) -> RenderableType:
+    pairs = [f"{links.nodes[a]} - {links.nodes[b]}" for a, b in np.argwhere(estimated & estimated.T) if a < b]
+    if not pairs:
+        return Text("Every pair of nodes was measured.")
+    shown = ", ".join(pairs[:NAMED_PAIRS])
+    more = f" and {count(len(pairs) - NAMED_PAIRS)} more" if len(pairs) > NAMED_PAIRS else ""
+    return Text(f"{count(len(pairs))} pairs are estimated from their class: {shown}{more}")
+
+
+def _lines(lines: Iterable[str]) -> RenderableType:
+    table = Table.grid(padding=(0, 1))
+    for line in lines:
+        table.add_row(Text("•", style="yellow"), Text(line))
+    return table
+
+
+def _by_place(snapshot: ClusterSnapshot) -> list[int]:
+    """Nodes by zone and leaf, so that what is close stands together."""
+    nodes = snapshot.cluster.nodes
+    return sorted(
+        range(len(nodes)), key=lambda index: [nodes[index].labels.get(key, "") for key in ("zone", "rack", "leaf")]
+    )
+
+
+def heat_matrix(
+    order: list[int], names: tuple[str, ...], bandwidth: FloatArray, estimated: BoolArray
+) -> RenderableType:
+    """A cell for each pair, darker is slower; ``··`` marks what was never measured."""
+    if len(names) > MATRIX_NODES:
+        return Text(f"{len(names)} nodes are too many for a terminal; the web page shows them.")
+    if len(names) < 2:
+        return Text("There is one node only.")
+    fastest = float(bandwidth[~np.eye(len(names), dtype=bool)].max())
+    width = max(map(len, names))
+    text = Text()
+    for row in order:
+        text.append(f"{names[row]:>{width}} ", "dim")
+        for column in order:
+            if row == column:
+                text.append("  ")
+            elif estimated[row, column]:
+                text.append("··", "dim")
+            else:
+                level = int(np.searchsorted(_SHARES, bandwidth[row, column] / fastest, side="right"))
+                text.append(_SHADES[level], _COLOURS[level])
+        text.append("\n")
+    edges = [f"{share * fastest / GBYTE:.1f}" for share in (*_SHARES, 1)]
+    text.append(f"{_SHADES[0]} below {edges[0]}")
+    for shade, edge in zip(_SHADES[1:], edges[1:], strict=True):
+        text.append(f"  {shade} up to {edge}")
+    text.append(" GB/s  ·· estimated")
+    return text

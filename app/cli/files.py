@@ -1,0 +1,121 @@
+"""Files named on the command line: read into domain values, and written."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from app.documents.cluster import ClusterDocument
+from app.documents.configuration import ConfigurationDocument
+from app.documents.model import ModelDocument, model_document
+from app.documents.plan import plan_from_text
+from app.documents.reading import (
+    Document,
+    FieldProblem,
+    InvalidDocument,
+    decode,
+    parse_text,
+    problems_of,
+    read_document,
+)
+from app.documents.text import MAX_TEXT_BYTES
+from app.documents.workload import WorkloadDocument
+from app.serialization import make_snapshot
+from cluster_models.architecture import Architecture
+from cluster_models.errors import InvalidInput
+from cluster_models.plan import Plan
+from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.workload import TrainingWorkload
+
+D = TypeVar("D", bound=Document)
+
+
+def read_cluster_document(path: str) -> ClusterDocument:
+    """The cluster file at ``path``, not yet checked as a whole."""
+    return _read(ClusterDocument, path, "cluster")
+
+
+def read_snapshot(path: str) -> ClusterSnapshot:
+    """The cluster file at ``path`` as the snapshot that a plan is made from."""
+    document = read_cluster_document(path)
+    with naming(path):
+        cluster = document.to_cluster()
+        return make_snapshot(cluster, document.to_samples(cluster))
+
+
+def read_architecture(file_or_name: str) -> Architecture:
+    """A model file, or a model of the catalogue where there is no such file."""
+    if not is_path(file_or_name):
+        return ModelDocument(catalogue=file_or_name).to_architecture()
+    with naming(file_or_name):
+        data = parse_text(read_text(file_or_name), what="model")
+        return model_document(data).to_architecture()
+
+
+def read_workload(path: str) -> TrainingWorkload:
+    """The workload file at ``path``."""
+    document = _read(WorkloadDocument, path, "workload")
+    with naming(path):
+        return document.to_workload()
+
+
+def read_configuration(path: str) -> ConfigurationDocument:
+    """The configuration file at ``path``."""
+    return _read(ConfigurationDocument, path, "configuration")
+
+
+def read_plan(path: str) -> Plan:
+    """The plan document at ``path``."""
+    with naming(path):
+        return plan_from_text(read_text(path))
+
+
+def read_text(path: str) -> str:
+    """The text of a file, or of standard input for ``-``."""
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(MAX_TEXT_BYTES + 1)
+        else:
+            with Path(path).open("rb") as file:
+                data = file.read(MAX_TEXT_BYTES + 1)
+    except OSError as error:
+        raise InvalidInput("file", path, f"cannot be read: {error.strerror or error}") from error
+    return decode(data, what="file")
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Put the file's name in front of every problem found inside."""
+    try:
+        yield
+    except InvalidInput as error:
+        name = "standard input" if path == "-" else path
+        raise InvalidDocument(
+            [
+                FieldProblem(f"{name}: {problem.field}", problem.value, problem.problem, problem.remedy)
+                for problem in problems_of(error)
+            ]
+        ) from error
+
+
+def _read(kind: type[D], path: str, what: str) -> D:
+    text = read_text(path)
+    with naming(path):
+        return read_document(kind, parse_text(text, what=what), what=what)
+
+
+def is_path(file_or_name: str) -> bool:
+    """Whether the text names a file rather than something of that name in the catalogue or database."""
+    looks_like_one = file_or_name == "-" or "/" in file_or_name or "\\" in file_or_name
+    return looks_like_one or Path(file_or_name).suffix in {".json", ".yaml", ".yml"} or Path(file_or_name).exists()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file; raises ``InvalidInput`` where it cannot be written."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput("--output", str(path), f"cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,216 @@
+"""A plan on a terminal: what was chosen, where it sits, what it costs, and how sure that is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from app.documents.plan_parts import MEMORY_PARTS
+from app.web.views.figures import count, gib, percent, seconds, tflops
+from cluster_models.plan import Configuration, Plan, StageMemory, StopReason
+from cluster_models.units import GIB
+
+BAR_CELLS: Final = 40
+GRID_COLUMNS: Final = 6
+"""Replicas side by side; more go below."""
+_PART_COLOURS: Final = ("blue", "cyan", "magenta", "green", "yellow", "red", "white", "bright_black")
+_TIME_PARTS: Final = (
+    ("compute", "compute_s", "green"),
+    ("tensor parallel", "tensor_s", "cyan"),
+    ("context parallel", "context_s", "blue"),
+    ("expert parallel", "expert_s", "magenta"),
+    ("pipeline bubble", "pipeline_bubble_s", "yellow"),
+    ("pipeline transfer", "pipeline_transfer_s", "bright_yellow"),
+    ("data parallel", "data_exposed_s", "red"),
+    ("optimizer", "optimizer_s", "bright_black"),
+)
+_STOPPED: Final = {
+    StopReason.PROVEN: "The search is complete: nothing left can be better by more than the gap asked for.",
+    StopReason.TIME_LIMIT: "The time limit ended the search before the proof was complete.",
+    StopReason.WORK_LIMIT: "The work budget ended the search before the proof was complete; raise --effort.",
+    StopReason.CANCELLED: "The search was interrupted; this is the best plan found until then.",
+    StopReason.NO_SEARCH: "The configuration was given in full; nothing else was tried.",
+}
+
+
+def plan_view(plan: Plan) -> RenderableType:
+    """Everything an engineer asks of a plan, most important first."""
+    return Group(
+        _headline(plan),
+        _section("Configuration", _configuration(plan.configuration)),
+        _section("Hosts: a row for each pipeline stage, a column for each replica", hosts_grid(plan)),
+        _section("Memory of each GPU", _memory(plan)),
+        _section("Where a step's time goes", _time(plan)),
+        _section("Proof", _proof(plan)),
+        *([_section("Warnings", _bullets(plan.warnings, "yellow"))] if plan.warnings else []),
+        *([_section("What lost, and why", _alternatives(plan))] if plan.alternatives else []),
+        Text(
+            f"\nMade from snapshot {plan.provenance.snapshot_id} of {plan.provenance.cluster_name}, "
+            f"seed {plan.provenance.seed}, effort {plan.provenance.effort}.",
+            style="dim",
+        ),
+    )
+
+
+def _headline(plan: Plan) -> RenderableType:
+    degrees = plan.configuration.degrees
+    text = Text.assemble(
+        (f"{plan.model}  ", "bold"),
+        (str(degrees), "bold green"),
+        f"  on {count(degrees.gpus)} GPUs of {count(len(plan.placement.hosts))} nodes\n",
+        (f"{seconds(plan.time.step_s)} a step", "bold"),
+        f"   {count(plan.tokens_per_s)} tokens/s   {count(plan.tokens_per_s_per_gpu)} tokens/s/GPU\n",
+        f"{tflops(plan.model_flops_per_s_per_gpu)} of model arithmetic per GPU   MFU {percent(plan.mfu)}",
+    )
+    return Panel(text, box=box.ROUNDED, border_style="green", expand=False)
+
+
+def _section(title: str, body: RenderableType) -> RenderableType:
+    return Group(Text(f"\n{title}", style="bold"), Padding(body, (0, 0, 0, 2)))
+
+
+def _configuration(configuration: Configuration) -> RenderableType:
+    degrees = configuration.degrees
+    rows = [
+        ("micro-batch", f"{configuration.micro_batch} sequence{'s' if configuration.micro_batch > 1 else ''}"),
+        ("recomputation", str(configuration.recompute)),
+        ("sharding", str(configuration.sharding)),
+        ("rank order", str(configuration.rank_order)),
+        ("layers", "  then  ".join(" ".join(map(str, row)) for row in configuration.stage_layers)),
+    ]
+    if degrees.virtual_pipeline > 1:
+        rows.append(("interleaving", f"{degrees.virtual_pipeline} model chunks on each pipeline rank"))
+    return _pairs(rows)
+
+
+def hosts_grid(plan: Plan) -> RenderableType:
+    """The host, or hosts, of every pipeline stage and replica, with the GPUs where a host is shared."""
+    cells: dict[tuple[int, int], dict[str, list[int]]] = {}
+    for place in plan.placement.ranks:
+        hosts = cells.setdefault((place.pipeline, place.data), {})
+        hosts.setdefault(place.node, []).append(place.gpu)
+    degrees, whole = plan.configuration.degrees, plan.placement.gpus_per_node
+    tables = []
+    for first in range(0, degrees.data, GRID_COLUMNS):
+        replicas = range(first, min(first + GRID_COLUMNS, degrees.data))
+        table = Table(box=box.SIMPLE, pad_edge=False)
+        table.add_column("stage", justify="right")
+        for replica in replicas:
+            table.add_column(f"dp {replica}", overflow="fold")
+        for stage in range(degrees.pipeline):
+            seats = [
+                "\n".join(_seat(host, gpus, whole) for host, gpus in cells[stage, replica].items())
+                for replica in replicas
+            ]
+            table.add_row(str(stage), *map(Text, seats))
+        tables.append(table)
+    return Group(*tables)
+
+
+def _seat(host: str, gpus: list[int], whole: int) -> str:
+    if len(gpus) == whole:
+        return host
+    first, last = min(gpus), max(gpus)
+    return f"{host}:{first}" if first == last else f"{host}:{first}-{last}"
+
+
+def _memory(plan: Plan) -> RenderableType:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for memory in plan.memory:
+        share = memory.total_bytes / memory.limit_bytes
+        style = "red" if share > 1 else "yellow" if share > 0.97 else ""
+        figures = f"{memory.total_bytes / GIB:.1f} of {gib(memory.limit_bytes)}  {percent(share, places=0)}"
+        table.add_row(f"stage {memory.stage}", _memory_bar(memory), Text(figures, style=style))
+    parts = Table(box=box.SIMPLE, pad_edge=False)
+    parts.add_column("GiB", justify="right")
+    shown = [
+        (name, colour)
+        for name, colour in zip(MEMORY_PARTS, _PART_COLOURS, strict=True)
+        if any(getattr(memory, f"{name}_bytes") for memory in plan.memory)
+    ]
+    for name, colour in shown:
+        parts.add_column(Text(_short(name), style=colour), justify="right")
+    for memory in plan.memory:
+        figures_row = [f"{getattr(memory, f'{name}_bytes') / GIB:.1f}" for name, _ in shown]
+        parts.add_row(f"stage {memory.stage}", *figures_row)
+    return Group(table, parts)
+
+
+def _memory_bar(memory: StageMemory) -> Text:
+    """Parts side by side; the whole width is the limit."""
+    bar, drawn, reached = Text(), 0, 0.0
+    for name, colour in zip(MEMORY_PARTS, _PART_COLOURS, strict=True):
+        reached += getattr(memory, f"{name}_bytes") / memory.limit_bytes * BAR_CELLS
+        cells = min(round(reached), BAR_CELLS) - drawn
+        bar.append("█" * cells, style=colour)
+        drawn += cells
+    bar.append("·" * (BAR_CELLS - drawn), style="dim")
+    return bar
+
+
+def _short(part: str) -> str:
+    return {"communication": "comm.", "fragmentation": "fragm.", "activations": "activ."}.get(part, part)
+
+
+def _time(plan: Plan) -> RenderableType:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(justify="right")
+    for name, field, colour in _TIME_PARTS:
+        value = getattr(plan.time, field)
+        if value <= 0:
+            continue
+        share = value / plan.time.step_s
+        bar = Text("█" * max(1, round(share * BAR_CELLS)), style=colour)
+        table.add_row(name, seconds(value), percent(share), bar)
+    return table
+
+
+def _proof(plan: Plan) -> RenderableType:
+    proof = plan.certificate
+    lines = [Text(proof.explanation)]
+    if proof.stopped_by is not StopReason.NO_SEARCH:
+        lines.append(Text(f"At most {percent(proof.gap, places=2)} from the best plan there can be.", style="bold"))
+        lines.append(
+            Text(
+                f"Of {count(proof.candidates_total)} candidates {count(proof.candidates_infeasible)} do not fit "
+                f"the memory, {count(proof.candidates_pruned)} are ruled out by their bound and "
+                f"{count(proof.candidates_placed)} were placed ({proof.solver})."
+            )
+        )
+    lines.append(Text(_STOPPED[proof.stopped_by], style="dim"))
+    return Group(*lines)
+
+
+def _bullets(lines: tuple[str, ...], style: str) -> RenderableType:
+    table = Table.grid(padding=(0, 1))
+    for line in lines:
+        table.add_row(Text("•", style=style), Text(line))
+    return table
+
+
+def _alternatives(plan: Plan) -> RenderableType:
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for name, justify in (("configuration", "left"), ("step", "right"), ("worse by", "right"), ("peak", "right")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]  # a literal that mypy widens
+    table.add_column("why", overflow="fold")
+    for other in plan.alternatives:
+        configuration = other.configuration
+        name = f"{configuration.degrees} mb{configuration.micro_batch}\n{configuration.recompute} recomputation"
+        figures = (seconds(other.step_s), percent(other.slower_by), gib(other.peak_memory_bytes))
+        table.add_row(Text(name), *figures, Text(other.reason))
+    return table
+
+
+def _pairs(rows: list[tuple[str, str]]) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    for name, value in rows:
+        table.add_row(Text(name, style="dim"), Text(value))
+    return table

@@ -1,0 +1,138 @@
+"""What ``meshwright plan`` and ``meshwright predict`` do: solve in this process, check, and hand out."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import typer
+
+from app.cli.endings import Ending, Failed, complain
+from app.cli.files import (
+    naming,
+    read_architecture,
+    read_configuration,
+    read_snapshot,
+    read_workload,
+    write_text,
+)
+from app.cli.plan_view import plan_view
+from app.cli.progress import cancelled_by_interrupt, shown_progress
+from app.cli.terminal import console, error_console
+from app.documents.plan import result_document
+from app.web.views.figures import gib
+from cluster_models.errors import InvalidConfiguration, InvalidInput, SolverFailed
+from cluster_models.plan import NoPlan, Plan
+from solver import predict as prediction
+from solver import search
+from solver.check import check_plan
+from solver.problem import Backend, PlanningProblem, SearchOptions
+
+
+def run_plan(
+    *, cluster: str, model: str, workload: str, options: SearchOptions, as_json: bool, output: Path | None
+) -> None:
+    """Search, and hand out the best plan; Ctrl-C ends the search with the best found so far."""
+    problem = _problem(cluster, model, workload)
+    try:
+        with cancelled_by_interrupt() as is_cancelled, shown_progress(error_console()) as on_progress:
+            result = search.plan(problem, options, on_progress=on_progress, is_cancelled=is_cancelled)
+            cancelled = is_cancelled()
+    except SolverFailed as error:
+        raise Failed(str(error)) from error
+    if cancelled and isinstance(result, NoPlan):
+        raise KeyboardInterrupt
+    _deliver(result, problem, as_json=as_json, output=output)
+    if cancelled:
+        complain("meshwright: interrupted; this is the best plan found until then")
+        raise typer.Exit(Ending.INTERRUPTED)
+
+
+def run_predict(
+    *, cluster: str, model: str, workload: str, configuration: str, as_json: bool, output: Path | None
+) -> None:
+    """Price a configuration given in full."""
+    problem = _problem(cluster, model, workload)
+    document = read_configuration(configuration)
+    with naming(configuration):
+        given = document.to_configuration(problem.architecture)
+        hosts = document.host_order()
+        if hosts is not None and document.gpus_per_node not in (None, given.degrees.gpus / len(hosts)):
+            raise InvalidConfiguration(
+                "gpus_per_node",
+                document.gpus_per_node,
+                f"{len(hosts)} hosts x {document.gpus_per_node} GPUs are not the {given.degrees.gpus} ranks "
+                f"of {given.degrees}",
+            )
+    try:
+        result = prediction.predict(problem, given, hosts=hosts)
+    except SolverFailed as error:
+        raise Failed(str(error)) from error
+    _deliver(result, problem, as_json=as_json, output=output)
+
+
+def options_of(
+    *,
+    time_limit: float | None,
+    effort: int | None,
+    seed: int | None,
+    gap: float | None,
+    backend: str | None,
+) -> SearchOptions:
+    """The search options, with the solver's own defaults for whatever was not given."""
+    if time_limit is not None and not (math.isfinite(time_limit) and time_limit > 0):
+        raise InvalidInput("--time-limit", time_limit, "must be a positive number of seconds")
+    if gap is not None and not 0 <= gap < 1:
+        raise InvalidInput("--gap", gap, "must lie in [0, 1)", "0.01 stops within 1 % of optimal")
+    if backend is not None and backend not in tuple(Backend):
+        raise InvalidInput("--backend", backend, "unknown solver", f"use {' or '.join(Backend)}")
+    default = SearchOptions()
+    return SearchOptions(
+        time_limit_s=default.time_limit_s if time_limit is None else time_limit,
+        effort=default.effort if effort is None else effort,
+        seed=default.seed if seed is None else seed,
+        gap=default.gap if gap is None else gap,
+        backend=default.backend if backend is None else Backend(backend),
+    )
+
+
+def _problem(cluster: str, model: str, workload: str) -> PlanningProblem:
+    return PlanningProblem(
+        snapshot=read_snapshot(cluster),
+        architecture=read_architecture(model),
+        workload=read_workload(workload),
+    )
+
+
+def _deliver(result: Plan | NoPlan, problem: PlanningProblem, *, as_json: bool, output: Path | None) -> None:
+    """Check, write and print a result; ends with code 3 where nothing fits."""
+    if not isinstance(result, NoPlan):
+        _check(result, problem)
+    text = result_document(result).model_dump_json(indent=2, exclude_none=True) + "\n"
+    if output is not None:
+        write_text(output, text)
+    if as_json:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    elif not isinstance(result, NoPlan):
+        console().print(plan_view(result))
+    if isinstance(result, NoPlan):
+        _explain(result)
+        raise typer.Exit(Ending.NO_PLAN)
+
+
+def _check(result: Plan, problem: PlanningProblem) -> None:
+    """The independent check that every plan passes before anyone sees it."""
+    violations = check_plan(result, problem)
+    if violations:
+        raise Failed(f"internal error: the plan found breaks its own rules: {' '.join(violations[:3])}")
+
+
+def _explain(answer: NoPlan) -> None:
+    """Why nothing fits, on standard error."""
+    complain(f"meshwright: no plan fits: {answer.reason}")
+    if answer.closest is not None and answer.missing_bytes is not None:
+        complain(f"closest: {answer.closest.degrees} misses {gib(answer.missing_bytes)} on each GPU")
+    for remedy in answer.remedies:
+        complain(f"remedy: {remedy}")

@@ -1,0 +1,58 @@
+"""The search on a terminal, while it runs: one line that changes, on standard error."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from rich.console import Console
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.text import Text
+
+from app.web.views.figures import count, percent, seconds
+from solver.problem import OnProgress, Progress
+
+
+@contextmanager
+def shown_progress(console: Console) -> Iterator[OnProgress]:
+    """A callback that shows how far the search is; it shows nothing where ``console`` is no terminal."""
+    if not console.is_terminal:
+        yield lambda _progress: None
+        return
+    spinner = Spinner("dots", text=Text("reading"))
+    with Live(spinner, console=console, refresh_per_second=8, transient=True):
+        yield lambda progress: spinner.update(text=progress_line(progress))
+
+
+def progress_line(progress: Progress) -> Text:
+    """Phase, candidates left, the best so far and how far it may be from the best possible."""
+    left = f"{count(progress.candidates_left)} of {count(progress.candidates_total)} candidates left"
+    parts = [progress.phase, left]
+    if progress.incumbent_s is not None:
+        best = f"best {seconds(progress.incumbent_s)}"
+        parts.append(f"{best} ({progress.incumbent})" if progress.incumbent else best)
+    if progress.gap is not None:
+        parts.append(f"gap {percent(progress.gap, places=2)}")
+    parts.append(f"{progress.elapsed_s:.0f} s")
+    return Text("  ".join(parts))
+
+
+@contextmanager
+def cancelled_by_interrupt() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed: the search then returns its best so far.  A second Ctrl-C ends at once."""
+    pressed = False
+
+    def on_interrupt(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
+        pressed = True
+
+    before = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield lambda: pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
