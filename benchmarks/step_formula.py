@@ -13,8 +13,9 @@ import numpy as np
 
 from benchmarks.training_rows import Case
 from cluster_models.measurements import Collective
+from cluster_models.workload import Sharding
 from solver.calibration import Calibration, calibration_of
-from solver.candidates import FloatArray
+from solver.candidates import SHARDING_CODES, FloatArray
 from solver.collectives import domain_collective_s
 from solver.parameters import by_rank
 from solver.step_costs import CrossTraffic, StepCosts, step_costs
@@ -116,6 +117,7 @@ def _exposed_data_s(case: Case, costs: StepCosts) -> float:
     tensor, expert = int(batch.tensor[0]), int(batch.expert[0])
     ranks = int(batch.data[0] * batch.context[0])
     routed_ranks = max(tensor * ranks // expert, 1)
+    rounds = 2.0 if SHARDING_CODES[int(batch.sharding[0])] is Sharding.NONE else 1.0  # an all-reduce
     exposed = np.zeros(costs.reduce_bytes.shape[1])
     for kind, common, routed, hidden in (
         (Collective.REDUCE_SCATTER, costs.reduce_bytes, costs.expert_reduce_bytes, costs.reduce_hidden_s),
@@ -123,6 +125,8 @@ def _exposed_data_s(case: Case, costs: StepCosts) -> float:
     ):
         seconds = _group_s(case, kind, common[0], ranks, tensor)
         seconds = seconds + _group_s(case, kind, routed[0], routed_ranks, max(expert, 1))
+        if kind is Collective.REDUCE_SCATTER:
+            seconds = rounds * seconds
         exposed += np.maximum(seconds - hidden[0], 0.0)
     return float(exposed.max())
 

@@ -22,10 +22,10 @@ class Calibration:
     the 16-bit peak, reached by fused attention with long sequences and wide heads; ``head_half`` and
     ``sequence_half`` the head size and sequence at which half is left.  ``memory_share``: of the data
     sheet's memory bandwidth.  ``kernel_s``: launch and tail of one kernel.  ``tensor_overlap``: share hidden of
-    those tensor parallel collectives that Megatron runs beside a matrix product of the backward pass.  ``grouped_share``:
-    of the matrix rate, what grouped products of experts reach; ``sparse_layer_s``: host time that routing adds to
-    a sparse layer and pass.  ``expert_imbalance``: load
-    of the busiest expert rank over the mean.  ``data_overlap``: share of the last backward (first forward)
+    those tensor parallel collectives that Megatron runs beside a matrix product of the backward pass.
+    ``grouped_share``: of the matrix rate, what grouped products of experts reach; ``sparse_layer_s``: host time
+    that routing adds to a sparse layer and pass; ``expert_imbalance``: load of the busiest expert rank over the
+    mean.  ``data_overlap``: share of the last backward (first forward)
     that gradient reduction (parameter gathering) can use.  ``step_overhead_s``: work once per step that
     scales with nothing.
 
