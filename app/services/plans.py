@@ -14,12 +14,14 @@ from sqlalchemy.orm import Session
 from app.db.status import OPEN_STATUSES, PlanStatus
 from app.db.tables import PlanRow
 from app.serialization import jsonable, load
-from app.services import idempotency, solves
+from app.services import idempotency, snapshots, solves
 from app.services.errors import NotFound, NotReady
 from app.services.pages import Page, decode_cursor, microseconds_of, moment_of, page_of
 from app.services.planning_problems import make_problem, search_options
 from app.services.requests import PlanRequest
+from cluster_models.architecture import Architecture
 from cluster_models.plan import NoPlan, Plan
+from cluster_models.workload import TrainingWorkload
 from solver.problem import PlanningProblem, Progress, SearchOptions
 
 
@@ -127,6 +129,16 @@ def list_plans(
     query = query.order_by(PlanRow.created_at.desc(), PlanRow.id.desc()).limit(limit + 1)
     rows = session.scalars(query).all()
     return page_of(rows, limit=limit, item=_record, keys=lambda row: (microseconds_of(row.created_at), row.id))
+
+
+def get_problem(session: Session, *, plan_id: str) -> PlanningProblem:
+    """What was asked: the snapshot, the model and the workload."""
+    row = _row(session, plan_id)
+    return PlanningProblem(
+        snapshot=snapshots.get_snapshot(session, snapshot_id=row.snapshot_id),
+        architecture=load(Architecture, json.dumps(row.problem["architecture"])),
+        workload=load(TrainingWorkload, json.dumps(row.problem["workload"])),
+    )
 
 
 def get_result(session: Session, *, plan_id: str) -> Plan | NoPlan | None:

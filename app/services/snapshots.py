@@ -46,8 +46,12 @@ class AddedMeasurements:
 def take_snapshot(session: Session, *, reference: str) -> ClusterSnapshot:
     """Freeze a stored cluster as it is now."""
     record = clusters.get_cluster(session, reference=reference)
-    snapshot = _snapshot_of(record.cluster, measurements.read_all(session, cluster_id=record.id))
-    return _store(session, snapshot, record)
+    return _store(session, current_snapshot(session, record=record), record)
+
+
+def current_snapshot(session: Session, *, record: ClusterRecord) -> ClusterSnapshot:
+    """A stored cluster as it is now, to be looked at; nothing is stored."""
+    return _snapshot_of(record.cluster, measurements.read_all(session, cluster_id=record.id))
 
 
 def store_inline(session: Session, *, cluster: Cluster, samples: tuple[Sample, ...]) -> ClusterSnapshot:

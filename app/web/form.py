@@ -84,7 +84,7 @@ def filled(values: Typed, workload: Mapping[str, Any]) -> Typed:
     return filled_in
 
 
-async def typed(data: FormData, values: Typed) -> tuple[Typed, tuple[FormProblem, ...]]:
+def typed(data: FormData, values: Typed) -> tuple[Typed, tuple[FormProblem, ...]]:
     """What was sent over what stood there; an uploaded file takes the place of its box."""
     sent = dict(values)
     problems: list[FormProblem] = []
@@ -97,7 +97,7 @@ async def typed(data: FormData, values: Typed) -> tuple[Typed, tuple[FormProblem
         upload = data.get(name)
         if name in values and isinstance(upload, UploadFile) and upload.filename:
             try:
-                sent[box] = decode(await upload.read(), what=name)
+                sent[box] = decode(upload.file.read(), what=name)
             except InvalidInput as error:
                 problems.append(FormProblem(name, _label(name), f"{error.problem}; {error.remedy}"))
     return sent, tuple(problems)

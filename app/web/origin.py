@@ -5,6 +5,9 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from fastapi import Request
+from starlette.datastructures import FormData
+
+from app.service import service_of
 
 
 class ForeignOriginError(Exception):
@@ -25,3 +28,9 @@ def require_same_origin(request: Request) -> None:
     origin = request.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
         raise ForeignOriginError
+
+
+async def sent_form(request: Request) -> FormData:
+    """What a form of ours sent; boxes may be as large as the service's limit for bodies."""
+    require_same_origin(request)
+    return await request.form(max_part_size=service_of(request).settings.max_body_bytes)

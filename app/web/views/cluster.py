@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.web.views.bandwidth import HeatMap, heat_map, usual_flows
-from app.web.views.figures import count, gbytes_per_s, plural
+from app.web.views.figures import count, plural
 from cluster_models.links import effective_links
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.suspicions import suspicions
 from cluster_models.topology import Cluster, Node, NodeState
+from cluster_models.units import GBIT
 
 _MOODS = {NodeState.READY: "good", NodeState.FAILED: "bad"}
 
@@ -71,6 +72,6 @@ def _row(node: Node) -> NodeRow:
         state=f"{node.state}{slower}",
         mood=_MOODS.get(node.state, "warn"),
         gpus=f"{node.gpu_count} x {node.gpu_kind}",
-        nics=f"{node.nics.count} x {gbytes_per_s(node.nics.bytes_per_s)} {node.nics.fabric}",
+        nics=f"{node.nics.count} x {node.nics.bytes_per_s / GBIT:g} Gbit/s {node.nics.fabric}",
         labels=", ".join(f"{key}={value}" for key, value in sorted(node.labels.items())),
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
 
+from app.db.status import PlanStatus
+from app.services.plans import PlanRecord
 from app.web.views.figures import count, percent, seconds
 
 
@@ -18,38 +19,26 @@ class ProgressNow:
     figures: tuple[tuple[str, str], ...]
 
 
-def progress_now(
-    newest: Mapping[str, Any] | None, *, running: bool, waited_s: float, prices_in_seconds: bool
-) -> ProgressNow:
-    """The progress of a plan that is queued (``running`` false) or searched for ``waited_s`` seconds.
-
-    ``newest`` is the last line of progress (fields of ``solver.problem.Progress``).  Best and bound are step
-    times only where the objective is one; otherwise they stand without a unit.
-    """
-    elapsed = ("elapsed", f"{waited_s:.0f} s")
-    if not running:
+def progress_now(plan: PlanRecord, now: datetime) -> ProgressNow:
+    """The progress of a plan that waits or runs; best and bound are step times."""
+    elapsed = ("elapsed", f"{(now - plan.created_at).total_seconds():.0f} s")
+    newest = plan.progress
+    if plan.status is PlanStatus.QUEUED:
         return ProgressNow("Waiting for a free solver.", None, (elapsed,))
     if newest is None:
         return ProgressNow("The search is starting.", None, (elapsed,))
-    total, left = newest.get("candidates_total") or 0, newest.get("candidates_left") or 0
-    best, bound, gap = (newest.get(name) for name in ("incumbent_s", "bound_s", "gap"))
-    shown = seconds if prices_in_seconds else _plain
-    configuration = newest.get("incumbent")
+    left, total = newest.candidates_left, newest.candidates_total
     return ProgressNow(
-        words=f"Best so far: {configuration}, {shown(best)}."
-        if configuration
+        words=f"Best so far: {newest.incumbent}, {seconds(newest.incumbent_s)} a step."
+        if newest.incumbent
         else "The search is running; no plan has been found yet.",
         share=f"{1 - left / total:.3f}" if total else None,
         figures=(
             elapsed,
-            ("phase", str(newest.get("phase", "")).replace("_", " ")),
+            ("phase", newest.phase.replace("_", " ")),
             ("candidates left", f"{count(left)} of {count(total)}"),
-            ("best so far", shown(best)),
-            ("no plan can beat", shown(bound)),
-            ("gap", percent(gap, places=2)),
+            ("best step time so far", seconds(newest.incumbent_s)),
+            ("no plan can beat", seconds(newest.bound_s)),
+            ("gap", percent(newest.gap, places=2)),
         ),
     )
-
-
-def _plain(value: float | None) -> str:
-    return seconds(None) if value is None else f"{value:.6g}"

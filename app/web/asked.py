@@ -1,0 +1,65 @@
+"""From what stands in a form to what the services take; every problem of every part is reported at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from app.documents.cluster import ClusterDocument
+from app.documents.model import model_document
+from app.documents.reading import FieldProblem, InvalidDocument, parse_text, problems_of, read_document
+from app.documents.workload import WorkloadDocument
+from app.services.requests import OptionsDocument, PlanRequest
+from app.web.form import Typed, options_data, workload_data
+from cluster_models.errors import InvalidInput
+
+
+def plan_request(values: Typed) -> PlanRequest:
+    """The request for a plan that the form spells; raises ``InvalidDocument``."""
+    parts: dict[str, Any] = {}
+    problems: list[FieldProblem] = []
+    for name, read in _PARTS.items():
+        try:
+            parts[name] = read(values)
+        except InvalidInput as error:
+            problems += problems_of(error)
+    if problems:
+        raise InvalidDocument(problems)
+    return PlanRequest(**parts)
+
+
+def cluster_document(text: str) -> ClusterDocument:
+    """The cluster in a box of the form."""
+    if not text.strip():
+        raise InvalidInput("cluster", "", "is missing", "paste a cluster or choose a file")
+    return read_document(ClusterDocument, parse_text(text, what="cluster"), what="cluster")
+
+
+def _cluster(values: Typed) -> str | ClusterDocument:
+    return values["cluster"] or cluster_document(values["cluster_text"])
+
+
+def _model(values: Typed) -> str | dict[str, Any]:
+    if values["model"]:
+        return str(values["model"])
+    if not values["model_text"].strip():
+        raise InvalidInput("model", "", "is missing", "choose one of the catalogue, or paste its config.json")
+    data = parse_text(values["model_text"], what="model")
+    model_document(data, what="model").to_architecture()
+    return str(data) if isinstance(data, str) else dict(data)
+
+
+def _workload(values: Typed) -> WorkloadDocument:
+    return read_document(WorkloadDocument, workload_data(values), what="workload")
+
+
+def _options(values: Typed) -> OptionsDocument:
+    return read_document(OptionsDocument, options_data(values), what="options")
+
+
+_PARTS: Final[dict[str, Callable[[Typed], object]]] = {
+    "cluster": _cluster,
+    "model": _model,
+    "workload": _workload,
+    "options": _options,
+}

@@ -1,0 +1,56 @@
+"""What the lists of the new-plan form offer, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cluster_models.gpus import Precision
+from cluster_models.workload import Objective, Optimizer, Recompute, Sharding
+
+Options = tuple[tuple[str, str], ...]
+"""Values with their words."""
+
+_PASTE = ("", "paste one below")
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The offers of each list."""
+
+    clusters: Options
+    models: Options
+    precision: Options = tuple((value, value.upper()) for value in Precision)
+    optimizer: Options = ((Optimizer.ADAM, "Adam"), (Optimizer.SGD, "SGD"))
+    recompute: Options = (
+        (Recompute.NONE, "none"),
+        (Recompute.SELECTIVE, "selective"),
+        (Recompute.FULL, "full"),
+    )
+    sharding: Options = (
+        (Sharding.NONE, "none"),
+        (Sharding.OPTIMIZER, "optimizer state (ZeRO-1)"),
+        (Sharding.PARAMETERS, "parameters (ZeRO-3, FSDP)"),
+    )
+    objective: Options = (
+        (Objective.STEP_TIME, "step time"),
+        (Objective.GPU_TIME, "GPU time (step time times GPUs)"),
+        (Objective.COST, "cost (at the price of the GPUs)"),
+    )
+    degrees: Options = (
+        ("tensor", "Tensor (TP)"),
+        ("pipeline", "Pipeline (PP)"),
+        ("data", "Data (DP)"),
+        ("context", "Context (CP)"),
+        ("expert", "Expert (EP)"),
+        ("virtual_pipeline", "Virtual stages (VPP)"),
+        ("micro_batch", "Micro-batch, sequences"),
+    )
+
+
+def choices(*, clusters: Iterable[str], models: Iterable[str]) -> Choices:
+    """The offers, with the stored clusters and the models that have a name."""
+    return Choices(
+        clusters=(_PASTE, *((name, name) for name in clusters)),
+        models=(_PASTE, *((name, name) for name in models)),
+    )

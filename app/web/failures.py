@@ -1,0 +1,72 @@
+"""What a person sees when a page cannot be made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
+
+import structlog
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+
+from app.documents.reading import problems_of
+from app.services.errors import Conflict, NotFound
+from app.web.origin import ForeignOriginError
+from app.web.rendering import page
+from cluster_models.errors import InvalidInput
+
+_TITLES: Final = {
+    403: "Not allowed",
+    404: "Nothing here",
+    405: "Not possible here",
+    409: "Not now",
+    413: "Too large",
+    422: "That does not fit together",
+    500: "Something broke on our side",
+}
+_STATUSES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
+    (NotFound, 404, ""),
+    (Conflict, 409, ""),
+    (ForeignOriginError, 403, "This form was sent from a page of another site, so nothing was done."),
+    (InvalidInput, 422, "The request cannot be served as it is."),
+    (RequestValidationError, 422, "The address of this page holds a value that the page does not know."),
+)
+"""Errors that a user can cause, with their status and what to say (empty: the error's own words)."""
+
+log = structlog.get_logger(__name__)
+
+
+def failure_page(request: Request, status: int, detail: str, problems: Sequence[str] = ()) -> Response:
+    """The page for an error."""
+    title = _TITLES.get(status, "That went wrong")
+    return page(request, "error.html", status=status, title=title, detail=detail, problems=tuple(problems))
+
+
+class PageRoute(APIRoute):
+    """A route whose errors are pages."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler, with its errors turned into pages."""
+        handle = super().get_route_handler()
+
+        async def handle_as_page(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Exception as error:  # noqa: BLE001 - whatever broke, a person gets a page and the log the reason
+                return _page_of(request, error)
+
+        return handle_as_page
+
+
+def _page_of(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        return failure_page(request, error.status_code, str(error.detail))
+    problems = [str(problem) for problem in problems_of(error)] if isinstance(error, InvalidInput) else []
+    for kind, status, words in _STATUSES:
+        if isinstance(error, kind):
+            return failure_page(request, status, words or str(error), problems)
+    log.error("page_broke", path=request.url.path, exc_info=error)
+    return failure_page(request, 500, "The service broke while it made this page; its log says why.")

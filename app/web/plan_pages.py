@@ -1,0 +1,181 @@
+"""Pages of plans."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import RedirectResponse, Response
+from sqlalchemy.orm import Session
+from starlette.datastructures import FormData
+
+from app.db.engine import transaction
+from app.documents.cluster import ClusterDocument
+from app.documents.model import ModelDocument
+from app.documents.reading import parse_text, problems_of
+from app.documents.workload import WorkloadDocument
+from app.exports.registry import EXPORTS
+from app.service import Service, service_of
+from app.services import clusters, models, plans
+from app.services.errors import NotFound
+from app.services.pages import MAX_LIMIT
+from app.web.asked import plan_request
+from app.web.choices import choices
+from app.web.examples import plan_examples
+from app.web.failures import PageRoute
+from app.web.form import FormProblem, Typed, at_fields, blank, degrees_in_use, filled, typed
+from app.web.origin import require_same_origin, sent_form
+from app.web.rendering import page
+from app.web.views.cluster import leaves
+from app.web.views.listing import plan_line
+from app.web.views.progress import progress_now
+from app.web.views.result import nothing_fits, result
+from app.web.views.schedule import ZOOMS, Window
+from cluster_models.errors import InvalidInput
+from cluster_models.model_catalogue import catalogue_models
+from cluster_models.plan import NoPlan, Plan
+
+PAGE: Final = 50
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/plans")
+def plan_list(request: Request, cursor: str | None = None) -> Response:
+    """All plans, newest first."""
+    with service_of(request).read_sessions() as session:
+        found = plans.list_plans(session, limit=PAGE, cursor=cursor)
+    return page(
+        request,
+        "plans.html",
+        plans=[plan_line(plan) for plan in found.items],
+        next_page=found.next_cursor and f"/plans?cursor={found.next_cursor}",
+    )
+
+
+@router.get("/plans/new")
+def new_plan(request: Request, example: str = "", cluster: str = "", again: str = "") -> Response:
+    """The empty form, or one filled with an example, a cluster, or what an earlier plan was made from."""
+    service = service_of(request)
+    values = blank(time_limit_s=service.settings.default_time_limit_s) | {"cluster": cluster}
+    with service.read_sessions() as session:
+        if again:
+            values = _asked_before(session, values, again)
+        for known in plan_examples(catalogue_models()):
+            if known.name == example and known.workload is not None:
+                text = known.workload.read_text("utf-8")
+                values = filled(values, parse_text(text, what="workload"))
+                values |= {"cluster_text": known.cluster.read_text("utf-8"), "model": known.model}
+        return _form(request, session, values, ())
+
+
+@router.post("/plans/new")
+def ask_for_plan(request: Request, data: Annotated[FormData, Depends(sent_form)]) -> Response:
+    """Queue the plan that was asked for, or show what is wrong with the request."""
+    service = service_of(request)
+    values, found = typed(data, blank(time_limit_s=service.settings.default_time_limit_s))
+    if not found:
+        try:
+            plan_id = _create(service, values)
+        except InvalidInput as error:
+            found = at_fields(problems_of(error))
+        except NotFound as error:
+            found = (FormProblem("cluster", "Stored cluster", str(error)),)
+        else:
+            service.queue_plan(plan_id)
+            return RedirectResponse(f"/plans/{plan_id}", 303)
+    with service.read_sessions() as session:
+        return _form(request, session, values, found)
+
+
+@router.get("/plans/{plan_id}")
+def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 1, part: int = 0) -> Response:
+    """A plan: its progress while it is searched for, then what came out."""
+    with service_of(request).read_sessions() as session:
+        record = plans.get_plan(session, plan_id=plan_id)
+        answer = plans.get_result(session, plan_id=plan_id)
+        problem = plans.get_problem(session, plan_id=plan_id)
+    window = Window(replica, zoom, part)
+    exports = [(f"/api/v1/plans/{plan_id}/exports/{name}", export.description) for name, export in EXPORTS.items()]
+    return page(
+        request,
+        "plan.html",
+        plan=plan_line(record),
+        zooms=ZOOMS,
+        progress=progress_now(record, datetime.now(UTC)) if record.is_open else None,
+        result=result(answer, problem.workload, leaves(problem.snapshot.cluster), window)
+        if isinstance(answer, Plan)
+        else None,
+        nothing=nothing_fits(answer) if isinstance(answer, NoPlan) else None,
+        failure=record.error,
+        downloads=exports if isinstance(answer, Plan) else (),
+    )
+
+
+@router.get("/plans/{plan_id}/progress")
+def plan_progress(request: Request, plan_id: str) -> Response:
+    """The part of a plan's page that changes while it is searched for."""
+    with service_of(request).read_sessions() as session:
+        record = plans.get_plan(session, plan_id=plan_id)
+    finished = {} if record.is_open else {"Plan-Finished": "yes"}
+    now = progress_now(record, datetime.now(UTC))
+    return page(request, "progress.html", headers=finished, plan=plan_line(record), progress=now)
+
+
+@router.post("/plans/{plan_id}/cancel", dependencies=[Depends(require_same_origin)])
+def cancel(request: Request, plan_id: str) -> Response:
+    """Call off a plan."""
+    with transaction(service_of(request).sessions) as session:
+        plans.cancel_plan(session, plan_id=plan_id)
+    return RedirectResponse(f"/plans/{plan_id}", 303)
+
+
+def _create(service: Service, values: Typed) -> str:
+    """Store what the form asks for; returns the id of the plan to be made."""
+    with transaction(service.sessions) as session:
+        return plans.submit_plan(
+            session,
+            request=plan_request(values),
+            default_limit_s=service.settings.default_time_limit_s,
+            max_limit_s=service.settings.max_time_limit_s,
+        )
+
+
+def _form(request: Request, session: Session, values: Typed, found: tuple[FormProblem, ...]) -> Response:
+    stored = clusters.list_clusters(session, limit=MAX_LIMIT)
+    own_models = models.list_models(session, limit=MAX_LIMIT)
+    return page(
+        request,
+        "new_plan.html",
+        status=422 if found else 200,
+        values=values,
+        found=found,
+        choices=choices(
+            clusters=[record.name for record in stored.items],
+            models=[*(record.name for record in own_models.items), *catalogue_models()],
+        ),
+        examples=plan_examples(catalogue_models()),
+        degrees_open=degrees_in_use(values, found),
+    )
+
+
+def _asked_before(session: Session, values: Typed, plan_id: str) -> Typed:
+    """The form as it was filled for an earlier plan; a model without a name comes back as its numbers."""
+    record = plans.get_plan(session, plan_id=plan_id)
+    problem = plans.get_problem(session, plan_id=plan_id)
+    values = filled(values, WorkloadDocument.from_workload(problem.workload).model_dump(mode="json"))
+    values |= {"time_limit_s": f"{record.options.time_limit_s:g}", "effort": str(record.options.effort)}
+    name = problem.architecture.name
+    if catalogue_models().get(name) == problem.architecture:
+        values["model"] = name
+    else:
+        model = ModelDocument.from_architecture(problem.architecture)
+        values["model_text"] = json.dumps(model.model_dump(mode="json", exclude_none=True), indent=2)
+    try:
+        return values | {"cluster": clusters.get_cluster(session, reference=record.cluster_name).name}
+    except NotFound:  # it came with the request, or is gone
+        snapshot = problem.snapshot
+        document = ClusterDocument.from_cluster(snapshot.cluster, snapshot.samples)
+        return values | {"cluster_text": json.dumps(document.model_dump(mode="json", exclude_defaults=True))}

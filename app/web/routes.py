@@ -1,0 +1,51 @@
+"""Every page of the service, and the files that pages use."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from app.service import service_of
+from app.services import clusters, plans
+from app.services.errors import NotFound
+from app.web.cluster_pages import router as cluster_router
+from app.web.failures import PageRoute
+from app.web.plan_pages import router as plan_router
+from app.web.rendering import SECURITY_HEADERS, page
+from app.web.views.listing import cluster_line, plan_line
+
+RECENT: Final = 8
+"""Plans and clusters on the start page."""
+_FILES: Final = {"pages.css": "text/css", "progress.js": "text/javascript", "icon.svg": "image/svg+xml"}
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/")
+def home(request: Request) -> Response:
+    """The start page."""
+    with service_of(request).read_sessions() as session:
+        recent = plans.list_plans(session, limit=RECENT)
+        known = clusters.list_clusters(session, limit=RECENT)
+    return page(
+        request,
+        "home.html",
+        plans=[plan_line(plan) for plan in recent.items],
+        clusters=[cluster_line(record) for record in known.items],
+    )
+
+
+@router.get("/static/{name}")
+def static_file(name: str) -> Response:
+    """A style sheet, script or icon of ours."""
+    if name not in _FILES:
+        raise NotFound("file", name)
+    content = resources.files("app.web").joinpath("static", name).read_bytes()
+    return Response(content, media_type=_FILES[name], headers={**SECURITY_HEADERS, "Cache-Control": "no-cache"})
+
+
+router.include_router(plan_router)
+router.include_router(cluster_router)

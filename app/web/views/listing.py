@@ -1,0 +1,72 @@
+"""Plans and clusters as lines of a list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from app.db.status import PlanStatus
+from app.services.clusters import ClusterRecord
+from app.services.plans import PlanRecord
+from app.web.views.figures import count
+
+_MOODS: Final = {
+    PlanStatus.QUEUED: "busy",
+    PlanStatus.RUNNING: "busy",
+    PlanStatus.SUCCEEDED: "good",
+    PlanStatus.INFEASIBLE: "warn",
+    PlanStatus.FAILED: "bad",
+    PlanStatus.CANCELLED: "warn",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanLine:
+    """A plan in a list, and the head of its own page; ``mood`` colours the status."""
+
+    id: str
+    model: str
+    cluster: str
+    status: str
+    mood: str
+    asked: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLine:
+    """A cluster in a list."""
+
+    name: str
+    nodes: str
+    gpus: str
+    version: int
+
+
+def plan_line(plan: PlanRecord) -> PlanLine:
+    """A plan by its model, its cluster and how far it is."""
+    asked = f"asked {_moment(plan.created_at)}"
+    if plan.started_at and plan.finished_at:
+        asked += f", searched for {(plan.finished_at - plan.started_at).total_seconds():.1f} s"
+    return PlanLine(
+        id=plan.id,
+        model=plan.model_name,
+        cluster=plan.cluster_name,
+        status=str(plan.status),
+        mood=_MOODS[plan.status],
+        asked=asked,
+    )
+
+
+def cluster_line(record: ClusterRecord) -> ClusterLine:
+    """A cluster by its name and size."""
+    return ClusterLine(
+        name=record.name,
+        nodes=count(len(record.cluster.nodes)),
+        gpus=count(record.cluster.gpu_count),
+        version=record.version,
+    )
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment:%d %b %Y %H:%M} UTC"
