@@ -173,6 +173,18 @@ def test_compose_starts_things_in_order() -> None:
     ]
 
 
+@pytest.mark.parametrize("service", ["migrate", "web", "worker"])
+def test_compose_runs_commands_that_exist(service: str) -> None:
+    """The command line knows what each container is told to run."""
+    command = [
+        str(Path(sys.executable).parent / "meshwright"),
+        *_compose()["services"][service]["command"],
+        "--help",
+    ]
+    done = subprocess.run(command, capture_output=True, check=False, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_compose_has_no_default_password() -> None:
     """Without POSTGRES_PASSWORD nothing starts."""
     services = _compose()["services"]
