@@ -6,6 +6,7 @@ the same nominal bandwidth.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -53,6 +54,8 @@ def calibration_for(case: Case, own: Calibration | None = None) -> Calibration:
     calibration = replace(calibration, sequence_parallel=split)
     if any(name in case.row["source"] for name in NEMO_SOURCES):
         calibration = replace(calibration, gradient_bytes=2.0)
+    if re.search("hybridep|deepep", case.row["notes"], re.IGNORECASE):
+        calibration = replace(calibration, node_dispatch=True)
     if "mosaicml" in case.row["source"]:
         calibration = replace(calibration, logit_bytes=4.0)
     if case.legacy:

@@ -225,6 +225,8 @@ def _batch(row: Row) -> CandidateBatch:
         raise Skipped("number of GPUs not stated")
     if gpus % (tensor * pipeline * context):
         raise Skipped("degrees do not divide the GPUs")
+    if row["experts"] and not row["ep"]:
+        raise Skipped("expert degree not stated")
     data = gpus // (tensor * pipeline * context)
     if (tensor * context * data) % expert:
         raise Skipped("expert degree does not divide a stage")

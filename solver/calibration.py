@@ -30,8 +30,8 @@ class Calibration:
     scales with nothing.
 
     Framework.  ``fused_attention``: FlashAttention-like kernels run.  ``sequence_parallel``: tensor ranks also
-    split the sequence outside their blocks.  ``gradient_bytes``: width of accumulated and reduced gradients.
-    ``logit_bytes``: bytes that output and loss hold per token and vocabulary entry.
+    split the sequence outside their blocks.  ``node_dispatch``: a token crosses to a node once for all its
+    experts there (DeepEP).  ``gradient_bytes``: width of accumulated and reduced gradients.  ``logit_bytes``: bytes that output and loss hold per token and vocabulary entry.
 
     Memory.  ``runtime_bytes``: CUDA context, libraries and workspaces; ``group_bytes``: communication
     buffers of one process group; ``fragmentation_share``: allocator loss as a share of what comes and goes.
@@ -56,6 +56,7 @@ class Calibration:
     step_overhead_s: float
     fused_attention: bool
     sequence_parallel: bool
+    node_dispatch: bool
     gradient_bytes: float
     logit_bytes: float
     runtime_bytes: float

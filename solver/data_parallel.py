@@ -44,9 +44,9 @@ def gradient_bytes(
 ) -> GradientBytes:
     """Buffers by sharding.
 
-    Without sharding gradients are all-reduced, so that their buffer passes the ring twice; the distributed optimizer scatters
-    gradients and gathers weights (ZeRO-1, arXiv 1910.02054, section 7); ZeRO-3 does both layer by
-    layer within the micro-batches instead (``parameter_traffic``).
+    Without sharding gradients are all-reduced, so that their buffer passes the ring twice; the distributed
+    optimizer scatters gradients and gathers weights (ZeRO-1, arXiv 1910.02054, section 7); ZeRO-3 does both
+    layer by layer within the micro-batches instead (``parameter_traffic``).
     """
     reduced = np.where(is_sharded(batch, Sharding.PARAMETERS), 0.0, calibration.gradient_bytes)[:, None]
     gathered = np.where(is_sharded(batch, Sharding.OPTIMIZER), _GATHER_BYTES[precision], 0.0)[:, None]

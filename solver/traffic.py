@@ -117,7 +117,8 @@ def expert_traffic(
     """Dispatch and combination of a sparse layer: an all-to-all each, forward and backward.
 
     A rank sends its ``T/t`` tokens to ``active`` experts each; the busiest rank sets the pace.  Of a group that
-    spans nodes, ``1 - node/expert`` of the bytes leave the node.
+    spans N nodes, ``1 - 1/N`` of the bytes leave the node; with ``node_dispatch`` a token goes once to each of
+    the ``(N-1) (1 - (1 - 1/N)^active)`` other nodes that evenly spread experts reach (derived).
     """
     zeros = np.zeros_like(sizes.tokens)
     if (experts := architecture.experts) is None:
@@ -127,9 +128,13 @@ def expert_traffic(
     inside = np.where(together, sizes.expert, 1.0)
     seconds = 2.0 * domain_collective_s(gpu, Collective.ALL_TO_ALL, inside, message)
     spans = ~together & (sizes.expert > 1)
+    nodes = np.maximum(sizes.expert / gpus_per_node, 1.0)
+    leaving = 1.0 - 1.0 / nodes
+    if calibration.node_dispatch:
+        leaving = (nodes - 1.0) * (1.0 - (1.0 - 1.0 / nodes) ** experts.active) / experts.active
     return LayerTraffic(
         inside=Seconds(seconds, seconds),
-        message_bytes=np.where(spans, message * (1.0 - np.minimum(gpus_per_node / sizes.expert, 1.0)), 0.0),
+        message_bytes=np.where(spans, message * leaving, 0.0),
         forward_count=np.where(spans, 2.0, 0.0),
         backward_count=np.where(spans, 2.0, 0.0),
         forward_hidden_s=zeros,

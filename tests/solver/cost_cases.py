@@ -9,6 +9,7 @@ import numpy as np
 from cluster_models.architecture import Architecture, Experts
 from cluster_models.catalogue import gpu_kind
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from solver.calibration import Calibration
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch, IntArray
 from solver.memory import StageMemoryParts, stage_memory
 from solver.step_costs import StepCosts, step_costs
@@ -68,7 +69,10 @@ def even_layers(architecture: Architecture, chunks: int) -> IntArray:
 
 
 def costs(
-    batch: CandidateBatch, architecture: Architecture = LLAMA_70B, workload: TrainingWorkload = WORKLOAD
+    batch: CandidateBatch,
+    architecture: Architecture = LLAMA_70B,
+    workload: TrainingWorkload = WORKLOAD,
+    calibration: Calibration | None = None,
 ) -> StepCosts:
     """Costs on H100 nodes of 8 with equal chunks."""
     chunks = int(batch.pipeline[0] * batch.virtual_pipeline[0])
@@ -80,6 +84,7 @@ def costs(
         gpu=H100,
         gpus_per_domain=8,
         gpus_per_node=8,
+        calibration=calibration,
     )
 
 
