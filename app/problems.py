@@ -35,6 +35,7 @@ TYPES: Final[Mapping[str, str]] = {
 }
 """Each type's URI is ``/problems/`` and its name; names stay for ever."""
 
+_REFERENCE: Final = "#/components/schemas/{model}"
 _LONGEST_VALUE: Final = 200
 _BY_STATUS: Final = {400: "bad-request", 404: "not-found", 405: "method-not-allowed", 413: "content-too-large"}
 
@@ -62,6 +63,13 @@ class ProblemView(BaseModel):
     errors: list[FieldErrorView] = Field(default=[], description="Every wrong value, with invalid-input.")
 
 
+PROBLEM_RESPONSE: Final[dict[str, Any]] = {
+    "description": "A problem (RFC 9457).",
+    "content": {MEDIA_TYPE: {"schema": {"$ref": _REFERENCE.format(model=ProblemView.__name__)}}},
+}
+"""How the API's description shows every error; ``describe`` adds the schema that it refers to."""
+
+
 def install(app: FastAPI) -> None:
     """Answer every error of the application with a problem."""
     app.add_exception_handler(InvalidInput, _invalid_input)
@@ -69,6 +77,13 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _broken)
+
+
+def describe(description: dict[str, Any]) -> None:
+    """Add what ``PROBLEM_RESPONSE`` refers to to an OpenAPI description."""
+    schemas = description["components"]["schemas"]
+    schema = ProblemView.model_json_schema(ref_template=_REFERENCE)
+    schemas |= schema.pop("$defs") | {ProblemView.__name__: schema}
 
 
 def problem_response(

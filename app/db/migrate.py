@@ -8,9 +8,13 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from filelock import FileLock
 from sqlalchemy import Engine
 
 import migrations
+from app.db.engine import make_engine
+from app.settings import Settings
+from cluster_models.errors import MeshwrightError
 
 MIGRATIONS_FOLDER = str(Path(migrations.__file__).parent)
 
@@ -20,6 +24,24 @@ def alembic_config() -> Config:
     config = Config()
     config.set_main_option("script_location", MIGRATIONS_FOLDER.replace("%", "%%"))
     return config
+
+
+class SchemaNotCurrent(MeshwrightError):
+    """The database waits for its migration."""
+
+
+def prepared_engine(settings: Settings) -> Engine:
+    """An engine on the database of the settings, at the newest schema.
+
+    The embedded database is migrated here; a server's is changed only when its operator says so.
+    """
+    engine = make_engine(settings.resolved_database_url)
+    if settings.uses_sqlite:
+        with FileLock(settings.data_dir / "migrate.lock"):
+            upgrade(engine)
+    elif not is_current(engine):
+        raise SchemaNotCurrent("The database's schema is not the newest; migrate it with: python -m app.db.migrate")
+    return engine
 
 
 def upgrade(engine: Engine, *, revision: str = "head") -> None:
@@ -43,3 +65,7 @@ def is_current(engine: Engine) -> bool:
     newest = ScriptDirectory(MIGRATIONS_FOLDER).get_heads()
     with engine.connect() as connection:
         return set(MigrationContext.configure(connection).get_current_heads()) == set(newest)
+
+
+if __name__ == "__main__":
+    upgrade(make_engine(Settings().resolved_database_url))

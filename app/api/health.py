@@ -1,0 +1,85 @@
+"""For whoever operates the service: is it up, can it work, what does it do."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import structlog
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import BaseModel, Field
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.db import migrate
+from app.problems import TYPES, problem_response
+from app.service import Service, service_of
+from app.services import plans, workers
+from app.services.errors import NotFound
+
+WORKER_SEEN_WITHIN: Final = timedelta(seconds=30)
+
+router = APIRouter(tags=["operation"])
+log = structlog.get_logger(__name__)
+
+
+class Health(BaseModel):
+    """The process answers."""
+
+    status: str = Field(description="Always ok.", examples=["ok"])
+
+
+class ProblemType(BaseModel):
+    """What a type of problem means."""
+
+    type: str = Field(description="Its address.", examples=["/problems/not-found"])
+    meaning: str = Field(description="In words.", examples=["There is no such thing under this address."])
+
+
+@router.get("/healthz")
+def get_health() -> Health:
+    """The process answers; says nothing about databases."""
+    return Health(status="ok")
+
+
+@router.get("/readyz", responses={503: {"description": "Not ready: the detail says why."}})
+def get_readiness(request: Request) -> Response:
+    """The database answers at the newest schema, and a worker was seen within 30 s."""
+    missing = _missing(service_of(request))
+    if missing is None:
+        return JSONResponse({"status": "ok"})
+    return problem_response(request, kind="not-ready", status=503, detail=missing)
+
+
+@router.get("/metrics", response_class=Response)
+def get_metrics(request: Request) -> Response:
+    """Measurements for Prometheus."""
+    service = service_of(request)
+    with service.read_sessions() as session:
+        for status, count in plans.count_by_status(session).items():
+            service.metrics.plans.labels(status).set(count)
+    return Response(generate_latest(service.metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+@router.get("/problems/{name}")
+def get_problem_type(name: str) -> ProblemType:
+    """What a type of problem means."""
+    if name not in TYPES:
+        raise NotFound("type of problem", name)
+    return ProblemType(type=f"/problems/{name}", meaning=TYPES[name])
+
+
+def _missing(service: Service) -> str | None:
+    """Why the service cannot work, in a sentence."""
+    try:
+        if not migrate.is_current(service.engine):
+            return "The database's schema is not the newest: migrate it."
+        with service.read_sessions() as session:
+            seen = workers.last_sign_of_life(session)
+    except SQLAlchemyError as error:
+        log.warning("database_away", reason=str(error)[:300])
+        return "The database does not answer."
+    if seen is None or datetime.now(UTC) - seen > WORKER_SEEN_WITHIN:
+        return "No worker was seen within 30 s: plans wait."
+    return None

@@ -1,0 +1,129 @@
+"""Clusters and their nodes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+
+from app.api.v1.cluster_answers import ClusterAnswer, ClusterSummary
+from app.api.v1.pages import PageAnswer, address, page_answer
+from app.api.v1.parameters import ClusterPath, Cursor, ExpectedVersion, Limit, NodePath, ServiceDep, etag
+from app.db.engine import transaction
+from app.documents.cluster import ClusterDocument
+from app.documents.nodes import NodeDocument
+from app.documents.reading import Document, Number, Text
+from app.services import clusters
+from app.services.clusters import NodeChange
+from cluster_models.topology import NodeState
+
+router = APIRouter(tags=["clusters"])
+
+
+class NodePatch(Document):
+    """What to change about a node; what is absent stays."""
+
+    state: NodeState | None = Field(
+        None, description="Only ready and degraded nodes carry new ranks.", examples=["failed"]
+    )
+    compute_slowdown: Annotated[Number, Field(ge=1)] | None = Field(
+        None,
+        description="Measured step compute time over that of a healthy node of its kind; 1 = healthy.",
+        examples=[1.2],
+    )
+    labels: dict[Text, str] | None = Field(
+        None, description="All labels of the node from now on.", examples=[{"leaf": "a", "rack": "r12"}]
+    )
+
+
+@router.get("/clusters")
+def list_clusters(
+    request: Request, service: ServiceDep, limit: Limit = 50, cursor: Cursor = None
+) -> PageAnswer[ClusterSummary]:
+    """Every stored cluster, by name."""
+    with service.read_sessions() as session:
+        page = clusters.list_clusters(session, limit=limit, cursor=cursor)
+    return page_answer(request, page, ClusterSummary.from_record)
+
+
+@router.post("/clusters", status_code=201)
+def create_cluster(document: ClusterDocument, service: ServiceDep, response: Response) -> ClusterAnswer:
+    """Store a new cluster with its measurements; all of it or nothing."""
+    with transaction(service.sessions) as session:
+        record = clusters.create_cluster(session, document=document)
+    response.headers["Location"] = address("clusters", record.name)
+    response.headers["ETag"] = etag(record.version)
+    return ClusterAnswer.from_record(record)
+
+
+@router.get("/clusters/{cluster}")
+def get_cluster(cluster: ClusterPath, service: ServiceDep, response: Response) -> ClusterAnswer:
+    """A cluster at its newest version; the ETag names that version."""
+    with service.read_sessions() as session:
+        record = clusters.get_cluster(session, reference=cluster)
+    response.headers["ETag"] = etag(record.version)
+    return ClusterAnswer.from_record(record)
+
+
+@router.put("/clusters/{cluster}")
+def replace_cluster(
+    cluster: ClusterPath,
+    document: ClusterDocument,
+    service: ServiceDep,
+    response: Response,
+    expected: ExpectedVersion,
+) -> ClusterAnswer:
+    """Store new nodes and GPU kinds.
+
+    Measurements are history and stay; those in the document that are new are added.
+    """
+    with transaction(service.sessions) as session:
+        record = clusters.replace_cluster(session, reference=cluster, document=document, expected_version=expected)
+    response.headers["ETag"] = etag(record.version)
+    return ClusterAnswer.from_record(record)
+
+
+@router.delete("/clusters/{cluster}", status_code=204)
+def delete_cluster(cluster: ClusterPath, service: ServiceDep, expected: ExpectedVersion) -> None:
+    """Forget a cluster and its measurements; snapshots and plans stay."""
+    with transaction(service.sessions) as session:
+        clusters.delete_cluster(session, reference=cluster, expected_version=expected)
+
+
+@router.get("/clusters/{cluster}/nodes")
+def list_nodes(cluster: ClusterPath, service: ServiceDep, response: Response) -> list[NodeDocument]:
+    """The nodes of a cluster, in its order."""
+    with service.read_sessions() as session:
+        record = clusters.get_cluster(session, reference=cluster)
+    response.headers["ETag"] = etag(record.version)
+    return [NodeDocument.from_node(node) for node in record.cluster.nodes]
+
+
+@router.get("/clusters/{cluster}/nodes/{node}")
+def get_node(cluster: ClusterPath, node: NodePath, service: ServiceDep, response: Response) -> NodeDocument:
+    """One node."""
+    with service.read_sessions() as session:
+        record = clusters.get_cluster(session, reference=cluster)
+        found = clusters.find_node(record.cluster, node)
+    response.headers["ETag"] = etag(record.version)
+    return NodeDocument.from_node(found)
+
+
+@router.patch("/clusters/{cluster}/nodes/{node}")
+def change_node(
+    cluster: ClusterPath,
+    node: NodePath,
+    patch: NodePatch,
+    service: ServiceDep,
+    response: Response,
+    expected: ExpectedVersion,
+) -> NodeDocument:
+    """Change a node's state, slowdown or labels; makes a new version of the cluster."""
+    change = NodeChange(patch.state, patch.compute_slowdown, patch.labels)
+    with transaction(service.sessions) as session:
+        record, changed = clusters.change_node(
+            session, reference=cluster, node=node, change=change, expected_version=expected
+        )
+    response.headers["ETag"] = etag(record.version)
+    return NodeDocument.from_node(changed)

@@ -1,0 +1,105 @@
+"""Measurements of a cluster's links, and snapshots of both."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from app.api.v1.cluster_answers import MeasurementsAdded, SnapshotAnswer, SnapshotSummary
+from app.api.v1.pages import PageAnswer, address, page_answer
+from app.api.v1.parameters import (
+    ClusterPath,
+    Cursor,
+    ExpectedVersion,
+    Limit,
+    ServiceDep,
+    SnapshotPath,
+    etag,
+)
+from app.db.engine import transaction
+from app.documents.cluster import ClusterDocument
+from app.documents.measurements import MeasurementDocument, MeasurementsDocument
+from app.services import clusters, measurements, snapshots
+from app.services.measurements import MeasurementFilter
+from cluster_models.links import suspicions
+from cluster_models.measurements import SampleStatus
+
+router = APIRouter(tags=["measurements"])
+
+
+@router.post("/clusters/{cluster}/measurements", status_code=201)
+def add_measurements(
+    cluster: ClusterPath,
+    document: MeasurementsDocument,
+    service: ServiceDep,
+    response: Response,
+    expected: ExpectedVersion,
+) -> MeasurementsAdded:
+    """Add measurements, one by one or as tables; all of them or none.
+
+    Those that the cluster has already are not added again, so that a request can be repeated.
+    """
+    with transaction(service.sessions) as session:
+        added = snapshots.add_measurements(session, reference=cluster, document=document, expected_version=expected)
+    response.headers["Location"] = address("clusters", cluster, "measurements")
+    response.headers["ETag"] = etag(added.version)
+    return MeasurementsAdded.model_validate(added, from_attributes=True)
+
+
+@router.get("/clusters/{cluster}/measurements")
+def list_measurements(
+    request: Request,
+    cluster: ClusterPath,
+    service: ServiceDep,
+    node: Annotated[
+        str | None, Query(max_length=200, description="Only links of this node.", examples=["cnode2-001"])
+    ] = None,
+    status: Annotated[SampleStatus | None, Query(description="Only samples with this status.")] = None,
+    since_version: Annotated[
+        int | None,
+        Query(ge=0, le=2**31 - 1, description="Only samples that came after this version of the cluster."),
+    ] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> PageAnswer[MeasurementDocument]:
+    """The samples of a cluster in the order they came."""
+    with service.read_sessions() as session:
+        page = measurements.list_measurements(
+            session,
+            cluster_id=clusters.get_cluster(session, reference=cluster).id,
+            which=MeasurementFilter(node, status, since_version),
+            limit=limit,
+            cursor=cursor,
+        )
+    return page_answer(request, page, MeasurementDocument.from_sample)
+
+
+@router.get("/clusters/{cluster}/snapshots")
+def list_snapshots(
+    request: Request, cluster: ClusterPath, service: ServiceDep, limit: Limit = 50, cursor: Cursor = None
+) -> PageAnswer[SnapshotSummary]:
+    """Snapshots of a cluster, newest first; every plan makes one, unless nothing changed."""
+    with service.read_sessions() as session:
+        page = snapshots.list_snapshots(session, reference=cluster, limit=limit, cursor=cursor)
+    return page_answer(request, page, SnapshotSummary.from_record)
+
+
+@router.post("/clusters/{cluster}/snapshots", status_code=201)
+def take_snapshot(cluster: ClusterPath, service: ServiceDep, response: Response) -> SnapshotSummary:
+    """Freeze a cluster as it is now; an equal snapshot is the same one."""
+    with transaction(service.sessions) as session:
+        snapshot = snapshots.take_snapshot(session, reference=cluster)
+        record = snapshots.find_snapshot(session, snapshot_id=snapshot.id)
+    response.headers["Location"] = address("snapshots", record.id)
+    return SnapshotSummary.from_record(record)
+
+
+@router.get("/snapshots/{snapshot}")
+def get_snapshot(snapshot: SnapshotPath, service: ServiceDep) -> SnapshotAnswer:
+    """A snapshot with all its measurements, and what looks wrong about them."""
+    with service.read_sessions() as session:
+        record = snapshots.find_snapshot(session, snapshot_id=snapshot)
+        content = snapshots.get_snapshot(session, snapshot_id=snapshot)
+    document = ClusterDocument.from_cluster(content.cluster, content.samples)
+    return SnapshotAnswer.make(record, document, suspicions(content))

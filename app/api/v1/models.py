@@ -1,0 +1,99 @@
+"""Models and GPU kinds: the catalogues, and models that users store."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from app.api.v1.pages import PageAnswer, address, page_answer
+from app.api.v1.parameters import Cursor, Limit, ModelPath, ServiceDep
+from app.db.engine import transaction
+from app.documents.architecture import ArchitectureDocument
+from app.documents.gpu_kinds import GpuKindDocument
+from app.documents.reading import Document, Text
+from app.services import models
+from app.services.models import ModelRecord
+from app.services.requests import ModelReference
+from cluster_models.architecture import Architecture
+from cluster_models.catalogue import gpu_kinds
+from cluster_models.model_catalogue import catalogue_models
+
+router = APIRouter(tags=["models"])
+
+
+class NewModel(Document):
+    """A model to be stored under a name."""
+
+    name: Text = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Name to plan with.", examples=["our-13b"]
+    )
+    model: ModelReference
+
+
+class ModelAnswer(BaseModel):
+    """A model by name."""
+
+    name: str = Field(description="Name to plan with.", examples=["llama-3-70b"])
+    parameters: int = Field(description="All parameters.", examples=[70553706496])
+    active_parameters: int = Field(description="Parameters that one token passes.", examples=[70553706496])
+    architecture: ArchitectureDocument = Field(description="Its numbers.")
+
+    @classmethod
+    def make(cls, name: str, architecture: Architecture) -> ModelAnswer:
+        """The answer for a model."""
+        return cls(
+            name=name,
+            parameters=architecture.parameters(),
+            active_parameters=architecture.active_parameters(),
+            architecture=ArchitectureDocument.from_architecture(architecture),
+        )
+
+    @classmethod
+    def from_record(cls, record: ModelRecord) -> ModelAnswer:
+        """The answer for a stored model."""
+        return cls.make(record.name, record.architecture)
+
+
+@router.get("/models")
+def list_models(
+    request: Request, service: ServiceDep, limit: Limit = 50, cursor: Cursor = None
+) -> PageAnswer[ModelAnswer]:
+    """Models that users stored, by name; the catalogue has its own address."""
+    with service.read_sessions() as session:
+        page = models.list_models(session, limit=limit, cursor=cursor)
+    return page_answer(request, page, ModelAnswer.from_record)
+
+
+@router.post("/models", status_code=201)
+def create_model(document: NewModel, service: ServiceDep, response: Response) -> ModelAnswer:
+    """Store a model under a name that is free."""
+    with transaction(service.sessions) as session:
+        record = models.create_model(session, name=document.name, model=document.model)
+    response.headers["Location"] = address("models", record.name)
+    return ModelAnswer.from_record(record)
+
+
+@router.get("/models/{model}")
+def get_model(model: ModelPath, service: ServiceDep) -> ModelAnswer:
+    """A stored or catalogue model."""
+    with service.read_sessions() as session:
+        return ModelAnswer.make(model, models.get_model(session, name=model))
+
+
+@router.delete("/models/{model}", status_code=204)
+def delete_model(model: ModelPath, service: ServiceDep) -> None:
+    """Forget a stored model; plans keep their copy."""
+    with transaction(service.sessions) as session:
+        models.delete_model(session, name=model)
+
+
+@router.get("/model-catalogue")
+def list_model_catalogue() -> list[ModelAnswer]:
+    """The models that need no numbers."""
+    return [ModelAnswer.make(name, architecture) for name, architecture in catalogue_models().items()]
+
+
+@router.get("/gpu-kinds")
+def list_gpu_kinds() -> list[GpuKindDocument]:
+    """The GPU kinds that need no figures, each with the source of its figures."""
+    return [GpuKindDocument.from_gpu_kind(kind) for kind in gpu_kinds().values()]

@@ -1,0 +1,57 @@
+"""Parameters that several addresses share."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import Depends, Header, Path, Query
+
+from app.service import Service, service_of
+from app.services.pages import MAX_LIMIT
+from cluster_models.errors import InvalidInput
+
+ServiceDep = Annotated[Service, Depends(service_of)]
+
+ClusterPath = Annotated[
+    str, Path(alias="cluster", description="Name or id of the cluster.", examples=["h100-17-nodes"], max_length=200)
+]
+NodePath = Annotated[str, Path(alias="node", description="Name of the node.", examples=["cnode2-001"])]
+ModelPath = Annotated[str, Path(alias="model", description="Name of the model.", examples=["llama-3-70b"])]
+PlanPath = Annotated[str, Path(alias="plan", description="Id of the plan.", examples=["0f4d2c8e6b7a4c55"])]
+SnapshotPath = Annotated[
+    str, Path(alias="snapshot", description="Id of the snapshot.", examples=["7f6d1c0f9a3b2e45"])
+]
+
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Entries of a page at most.", examples=[50])]
+Cursor = Annotated[
+    str | None, Query(max_length=1000, description="Where the page begins: next_cursor of the page before.")
+]
+
+_ETAG = re.compile(r'(?:W/)?"(\d{1,18})"')
+
+
+def _expected_version(
+    if_match: Annotated[
+        str | None,
+        Header(
+            description="ETag of the version that was read; when the cluster has changed since, the answer is 412.",
+            examples=['"3"'],
+        ),
+    ] = None,
+) -> int | None:
+    """The version that the caller wants to change; ``None`` where any will do."""
+    if if_match is None or if_match.strip() == "*":
+        return None
+    found = _ETAG.fullmatch(if_match.strip())
+    if found is None:
+        raise InvalidInput("header.If-Match", if_match, "is no ETag of a cluster", 'send it as received: "3"')
+    return int(found.group(1))
+
+
+ExpectedVersion = Annotated[int | None, Depends(_expected_version)]
+
+
+def etag(version: int) -> str:
+    """The ETag of a version."""
+    return f'"{version}"'

@@ -1,0 +1,194 @@
+"""Plans: ask for one, watch it, read it, call it off."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import BaseModel, Field
+
+from app.api.v1.pages import PageAnswer, address, page_answer
+from app.api.v1.parameters import Cursor, Limit, PlanPath, ServiceDep
+from app.api.v1.plan_answers import PlanAccepted, PlanAnswer, PlanSummary, plan_event, plan_links
+from app.db.engine import transaction
+from app.db.status import PlanStatus
+from app.documents.plan import result_document
+from app.documents.plan_parts import TimelineEventDocument
+from app.exports.registry import EXPORTS
+from app.services import plans
+from app.services.errors import NotFound
+from app.services.plans import PlanRecord
+from app.services.requests import PlanRequest
+
+EVENTS_EVERY_S: Final = 0.5
+EVENTS_END_AFTER_S: Final = 600.0
+"""A stream ends after ten minutes; browsers open a new one by themselves."""
+
+router = APIRouter(tags=["plans"])
+
+
+class ExportAnswer(BaseModel):
+    """A format that plans are exported to."""
+
+    name: str = Field(description="Last part of its address.", examples=["torchrun"])
+    file_name: str = Field(description="What to call the file.", examples=["torchrun.sh"])
+    media_type: str = Field(description="Type of the content.", examples=["text/x-shellscript"])
+    description: str = Field(description="What it is for.", examples=["Script for every node"])
+    address: str = Field(description="Where to get it.")
+
+
+@router.post("/plans", status_code=202)
+def create_plan(
+    document: PlanRequest,
+    service: ServiceDep,
+    response: Response,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            min_length=1,
+            max_length=255,
+            description="A repeated request with the same key and body finds the same plan, for a week.",
+            examples=["8e03978e-40d5-43dd-bc93-6894a57f9324"],
+        ),
+    ] = None,
+) -> PlanAccepted:
+    """Ask for a plan.  Everything that can be refused at once is; then the solve waits for a free slot."""
+    settings = service.settings
+    with transaction(service.sessions) as session:
+        plan_id = plans.submit_plan(
+            session,
+            request=document,
+            default_limit_s=settings.default_time_limit_s,
+            max_limit_s=settings.max_time_limit_s,
+            idempotency_key=idempotency_key,
+        )
+        status = plans.get_plan(session, plan_id=plan_id).status
+    service.queue_plan(plan_id)
+    response.headers["Location"] = address("plans", plan_id)
+    return PlanAccepted(id=plan_id, status=status, links=plan_links(plan_id))
+
+
+@router.get("/plans")
+def list_plans(
+    request: Request,
+    service: ServiceDep,
+    status: Annotated[PlanStatus | None, Query(description="Only plans in this status.")] = None,
+    cluster: Annotated[
+        str | None, Query(max_length=200, description="Only plans for the cluster of this name.")
+    ] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> PageAnswer[PlanSummary]:
+    """Plans, newest first, without their results."""
+    with service.read_sessions() as session:
+        page = plans.list_plans(session, limit=limit, cursor=cursor, status=status, cluster_name=cluster)
+    return page_answer(request, page, PlanSummary.from_record)
+
+
+@router.get("/plans/{plan}")
+def get_plan(plan: PlanPath, service: ServiceDep) -> PlanAnswer:
+    """A plan with its progress, and its result once it has ended."""
+    with service.read_sessions() as session:
+        record = plans.get_plan(session, plan_id=plan)
+        result = plans.get_result(session, plan_id=plan)
+    return PlanAnswer.make(record, None if result is None else result_document(result, timeline=False))
+
+
+@router.delete("/plans/{plan}", status_code=204)
+def delete_plan(plan: PlanPath, service: ServiceDep) -> None:
+    """Forget a plan; one that waits or runs is called off."""
+    with transaction(service.sessions) as session:
+        plans.delete_plan(session, plan_id=plan)
+
+
+@router.post("/plans/{plan}/cancel")
+def cancel_plan(plan: PlanPath, service: ServiceDep) -> PlanSummary:
+    """Call off a plan that waits or runs; one that has ended stays as it is."""
+    with transaction(service.sessions) as session:
+        return PlanSummary.from_record(plans.cancel_plan(session, plan_id=plan))
+
+
+@router.get("/plans/{plan}/timeline")
+def get_timeline(plan: PlanPath, service: ServiceDep) -> list[TimelineEventDocument]:
+    """The predicted schedule of one step; for viewers there is the export perfetto."""
+    with service.read_sessions() as session:
+        found = plans.get_finished_plan(session, plan_id=plan)
+    return [TimelineEventDocument.from_event(event) for event in found.timeline]
+
+
+@router.get("/plans/{plan}/exports")
+def list_exports(plan: PlanPath, service: ServiceDep) -> list[ExportAnswer]:
+    """The formats of a plan for other programs."""
+    with service.read_sessions() as session:
+        plans.get_finished_plan(session, plan_id=plan)
+    return [
+        ExportAnswer(
+            name=export.name,
+            file_name=export.file_name,
+            media_type=export.media_type,
+            description=export.description,
+            address=address("plans", plan, "exports", export.name),
+        )
+        for export in EXPORTS.values()
+    ]
+
+
+@router.get(
+    "/plans/{plan}/exports/{format}",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The file.",
+            "content": {kind: {} for kind in sorted({export.media_type for export in EXPORTS.values()})},
+        }
+    },
+)
+def get_export(plan: PlanPath, format: str, service: ServiceDep) -> Response:  # noqa: A002 - the path's own word
+    """A plan as another program reads it; the formats are listed under exports."""
+    export = EXPORTS.get(format)
+    if export is None:
+        raise NotFound("export format", format)
+    with service.read_sessions() as session:
+        text = export.render(plans.get_finished_plan(session, plan_id=plan))
+    disposition = f'attachment; filename="{export.file_name}"'
+    return Response(text, media_type=export.media_type, headers={"Content-Disposition": disposition})
+
+
+def _known_plan(plan: PlanPath, service: ServiceDep) -> str:
+    """The plan's id; raises ``NotFound`` before a stream begins."""
+    with service.read_sessions() as session:
+        return plans.get_plan(session, plan_id=plan).id
+
+
+@router.get("/plans/{plan}/events", response_class=EventSourceResponse)
+async def stream_plan(
+    plan_id: Annotated[str, Depends(_known_plan)], service: ServiceDep
+) -> AsyncIterator[ServerSentEvent]:
+    """Server-sent events: ``progress`` whenever something changed, and ``end`` once the plan has ended."""
+
+    def read() -> PlanRecord | None:
+        with service.read_sessions() as session:
+            try:
+                return plans.get_plan(session, plan_id=plan_id)
+            except NotFound:
+                return None
+
+    last: dict[str, Any] | None = None
+    until, number = time.monotonic() + EVENTS_END_AFTER_S, 0
+    while time.monotonic() < until:
+        record = await run_in_threadpool(read)
+        if record is None:
+            return
+        event = plan_event(record).model_dump(mode="json")
+        if event != last:
+            number, last = number + 1, event
+            kind = "progress" if record.is_open else "end"
+            yield ServerSentEvent(data=event, event=kind, id=str(number))
+        if not record.is_open:
+            return
+        await asyncio.sleep(EVENTS_EVERY_S)

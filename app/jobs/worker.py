@@ -1,0 +1,30 @@
+"""A process that only solves."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+from prometheus_client import start_http_server
+
+from app.db.engine import make_session_factory
+from app.db.migrate import prepared_engine
+from app.jobs.runtime import JobRuntime
+from app.metrics import make_metrics
+from app.settings import Settings
+
+
+def run_worker(settings: Settings) -> None:
+    """Solve one plan after the other until the process is told to end."""
+    end = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: end.set())
+    metrics = make_metrics()
+    engine = prepared_engine(settings)
+    runtime = JobRuntime(settings, make_session_factory(engine), metrics)
+    runtime.start()
+    if settings.metrics_port is not None:
+        start_http_server(settings.metrics_port, registry=metrics.registry)
+    end.wait()
+    runtime.stop()
+    engine.dispose()

@@ -1,0 +1,114 @@
+"""The application: API, pages, and in role ``all`` the solves, put together from settings."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from importlib.metadata import version
+from typing import Final
+
+import uvicorn
+from fastapi import FastAPI
+from fastapi.concurrency import run_in_threadpool
+from fastapi.routing import APIRoute
+
+from app import problems
+from app.api import health
+from app.api.v1 import clusters, measurements, models, plans
+from app.api.v1.pages import PREFIX
+from app.db.engine import make_read_session_factory, make_session_factory
+from app.db.migrate import prepared_engine
+from app.jobs.client import JobClient
+from app.jobs.runtime import JobRuntime, lock_data_folder
+from app.jobs.worker import run_worker
+from app.logs import configure_logs
+from app.metrics import Metrics, make_metrics
+from app.observed import ObservedRequests
+from app.problems import PROBLEM_RESPONSE
+from app.service import Service
+from app.settings import Role, Settings
+
+STOP_STREAMS_AFTER_S: Final = 3
+"""Open event streams would keep a stopping server up for minutes."""
+
+DESCRIPTION: Final = """\
+Plans how a large language model is spread over a measured GPU cluster, with a proof of how good the plan is.
+
+Every field carries its unit in its name or its description.  Errors are problem details (RFC 9457).
+"""
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The application; databases are opened and solves begin when its lifespan does."""
+    metrics = make_metrics()
+    app = FastAPI(
+        title="Meshwright",
+        version=version("meshwright"),
+        description=DESCRIPTION,
+        lifespan=_lifespan(settings, metrics),
+        generate_unique_id_function=_operation_id,
+        max_body_size=settings.max_body_bytes,
+        responses={"4XX": PROBLEM_RESPONSE, "5XX": PROBLEM_RESPONSE},
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    problems.install(app)
+    for router in (clusters.router, measurements.router, models.router, plans.router):
+        app.include_router(router, prefix=PREFIX)
+    app.include_router(health.router)
+    app.add_middleware(ObservedRequests, metrics=metrics)
+    problems.describe(app.openapi())
+    return app
+
+
+def serve(settings: Settings) -> None:
+    """Serve until a signal ends the process; in role ``worker`` there is no server but solves are run."""
+    configure_logs(settings)
+    if settings.role is Role.WORKER:
+        run_worker(settings)
+        return
+    uvicorn.run(
+        create_app(settings),
+        host=settings.host,
+        port=settings.port,
+        log_level="warning",
+        timeout_graceful_shutdown=STOP_STREAMS_AFTER_S,
+    )
+
+
+def _lifespan(settings: Settings, metrics: Metrics) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    """Opens everything before the first request and closes it after the last, in the opposite order."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        with ExitStack() as stack:
+            app.state.service = await run_in_threadpool(_open, settings, metrics, stack)
+            yield
+            await run_in_threadpool(stack.close)
+
+    return lifespan
+
+
+def _open(settings: Settings, metrics: Metrics, stack: ExitStack) -> Service:
+    if settings.role is Role.ALL:
+        stack.callback(lock_data_folder(settings).release)
+    engine = prepared_engine(settings)
+    stack.callback(engine.dispose)
+    sessions = make_session_factory(engine)
+    if settings.role is Role.ALL:
+        runtime = JobRuntime(settings, sessions, metrics)
+        stack.callback(runtime.stop)
+        runtime.start()
+    jobs = JobClient(settings.resolved_jobs_database_url)
+    stack.callback(jobs.close)
+    return Service(settings, engine, sessions, make_read_session_factory(engine), jobs, metrics)
+
+
+def _operation_id(route: APIRoute) -> str:
+    """The function's name: short, and the same as long as the function is called so."""
+    return route.name
+
+
+if __name__ == "__main__":
+    serve(Settings())
