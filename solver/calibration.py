@@ -31,7 +31,8 @@ class Calibration:
 
     Framework.  ``fused_attention``: FlashAttention-like kernels run.  ``sequence_parallel``: tensor ranks also
     split the sequence outside their blocks.  ``node_dispatch``: a token crosses to a node once for all its
-    experts there (DeepEP).  ``gradient_bytes``: width of accumulated and reduced gradients.  ``logit_bytes``: bytes that output and loss hold per token and vocabulary entry.
+    experts there (DeepEP).  ``gradient_bytes``: width of accumulated and reduced gradients.  ``logit_bytes``:
+    bytes that output and loss hold per token and vocabulary entry.
 
     Memory.  ``runtime_bytes``: CUDA context, libraries and workspaces; ``group_bytes``: communication
     buffers of one process group; ``fragmentation_share``: allocator loss as a share of what comes and goes.
