@@ -129,16 +129,20 @@ def solver_versions() -> dict[str, str]:
     return {"pulp": version("pulp"), "highs": version("highspy"), "cbc": "as shipped with pulp"}
 
 
-def solve_relaxation(model: LinearModel, *, time_limit_s: float) -> IlpOutcome:
+def solve_relaxation(
+    model: LinearModel, *, time_limit_s: float = np.inf, iteration_limit: int | None = None
+) -> IlpOutcome:
     """The program without its integrality, by HiGHS on one thread.
 
-    A run that hits the limit proves nothing: its ``bound`` is ``-inf``.
+    A run that hits a limit proves nothing: its ``bound`` is ``-inf``.
     """
     started = time.perf_counter()
     solver = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
     solver.setOptionValue("time_limit", max(0.01, time_limit_s))
+    if iteration_limit is not None:
+        solver.setOptionValue("simplex_iteration_limit", iteration_limit)
     solver.passModel(_highs_model(model))
     solver.run()
     seconds = time.perf_counter() - started

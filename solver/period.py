@@ -73,4 +73,4 @@ def pipeline_period(
         forward_hop=[(float(value), ()) for value in forward_hop_s],
         backward_hop=[(float(value), ()) for value in backward_hop_s],
     )
-    return solve_relaxation(builder.build(), time_limit_s=60.0).objective
+    return solve_relaxation(builder.build()).objective

@@ -82,13 +82,15 @@ class PlacedTimes:
     """Times of one assignment, in seconds.
 
     ``duration_s`` (R, 2, C) and ``delay_s`` (R, 2, P) with crossing traffic and slow nodes in; ``end_s`` (R, P):
-    last backward; ``reduce_s``, ``gather_s`` (P,): what of the rings is exposed.
+    last backward; ``crossing_s`` (X, R, 2, P): what of one collective of each kind of crossing traffic is exposed;
+    ``reduce_s``, ``gather_s`` (P,): what of the rings is.
     """
 
     step_s: float
     duration_s: FloatArray
     delay_s: FloatArray
     end_s: FloatArray
+    crossing_s: FloatArray
     reduce_s: FloatArray
     gather_s: FloatArray
 
@@ -181,7 +183,14 @@ def placed_times(problem: PlacementProblem, assignment: IntArray) -> PlacedTimes
         replica_inputs(assignment, arrays, replica, duration_s[replica], delay_s[replica])
         ends = event_ends(arrays.events, duration_s[replica], delay_s[replica])
         end_s[replica] = ends[arrays.last]
+    hops = np.array(
+        [
+            [[slowest_pair(assignment, pairs, between_s, 0.0) for pairs in cell] for cell in replicas]
+            for replicas, between_s in zip(arrays.cross_pairs, arrays.cross_s, strict=True)
+        ]
+    )
+    crossing_s = np.maximum(0.0, hops[:, :, None, :] - arrays.cross_hidden_s[:, None, :, None])
     reduce_s, gather_s = np.empty(ranks), np.empty(ranks)
     exposed_rings(assignment, arrays, reduce_s, gather_s)
     step_s = float((end_s.max(axis=0) + reduce_s).max() + (arrays.optimizer_s + gather_s).max())
-    return PlacedTimes(step_s, duration_s, delay_s, end_s, reduce_s, gather_s)
+    return PlacedTimes(step_s, duration_s, delay_s, end_s, crossing_s, reduce_s, gather_s)

@@ -1,0 +1,152 @@
+"""From a placed candidate to a plan that says everything about itself."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from importlib.metadata import version
+from typing import Final
+
+import numpy as np
+
+from cluster_models.flops import AttentionCount, model_flops_per_token
+from cluster_models.plan import (
+    Alternative,
+    Certificate,
+    Configuration,
+    Placement,
+    Plan,
+    Provenance,
+    RankOrder,
+    RankPlace,
+    StageMemory,
+    StageTime,
+)
+from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, FloatArray, IntArray
+from solver.ilp import solver_versions
+from solver.memory import StageMemoryParts
+from solver.placement.build import degrees_of
+from solver.placement.problem import placed_times
+from solver.problem import PlanningProblem, SearchOptions
+from solver.refine import Candidate
+from solver.time_account import time_breakdown, timeline
+from solver.warnings import plan_warnings
+
+COST_MODEL_VERSION: Final = "1"
+"""Changes whenever the same inputs may give another predicted time or memory."""
+
+
+def configuration_of(candidate: Candidate) -> Configuration:
+    """What the framework is told."""
+    batch = candidate.batch
+    return Configuration(
+        degrees=degrees_of(batch),
+        micro_batch=int(batch.micro_batch[0]),
+        recompute=RECOMPUTE_CODES[int(batch.recompute[0])],
+        sharding=SHARDING_CODES[int(batch.sharding[0])],
+        rank_order=ORDER_CODES[int(batch.rank_order[0])],
+        stage_layers=candidate.layout,
+    )
+
+
+def assemble_plan(
+    problem: PlanningProblem,
+    options: SearchOptions,
+    candidate: Candidate,
+    assignment: IntArray,
+    *,
+    certificate: Certificate,
+    alternatives: tuple[Alternative, ...] = (),
+) -> Plan:
+    """The plan of ``candidate`` with slot ``k`` on node ``assignment[k]`` of its fabric."""
+    configuration = configuration_of(candidate)
+    fabric, architecture, workload = candidate.fabric, problem.architecture, problem.workload
+    times = placed_times(candidate.placement, assignment)
+    gpus = configuration.degrees.gpus
+    tokens_per_s = workload.tokens_per_step / times.step_s
+    flops = model_flops_per_token(architecture, workload.sequence_length, attention=AttentionCount.CAUSAL)
+    hosts = tuple(fabric.names[node] for node in assignment)
+    used = set(hosts) | set(workload.avoid_nodes)
+    return Plan(
+        model=architecture.name,
+        configuration=configuration,
+        placement=place_ranks(configuration, hosts, fabric.gpus_per_node),
+        time=time_breakdown(candidate, times),
+        stages=_stage_times(times.duration_s, times.reduce_s + times.gather_s),
+        memory=stage_memories(candidate.memory),
+        tokens_per_s=tokens_per_s,
+        tokens_per_s_per_gpu=tokens_per_s / gpus,
+        model_flops_per_s_per_gpu=tokens_per_s / gpus * flops,
+        mfu=tokens_per_s / gpus * flops / fabric.gpu.peak_flops[workload.precision],
+        certificate=certificate,
+        warnings=plan_warnings(problem, candidate, assignment),
+        alternatives=alternatives,
+        timeline=timeline(candidate, times),
+        expert_map=expert_map(problem, configuration),
+        unused_nodes=tuple(
+            node.name for node in problem.snapshot.cluster.nodes if node.usable and node.name not in used
+        ),
+        provenance=provenance(problem, options),
+        architecture=architecture,
+        workload=workload,
+    )
+
+
+def provenance(problem: PlanningProblem, options: SearchOptions) -> Provenance:
+    """What a plan (or the lack of one) was made from."""
+    return Provenance(
+        product_version=version("meshwright"),
+        cost_model_version=COST_MODEL_VERSION,
+        cluster_name=problem.snapshot.cluster.name,
+        snapshot_id=problem.snapshot.id,
+        seed=options.seed,
+        effort=options.effort,
+        solver_versions=solver_versions(),
+    )
+
+
+def place_ranks(configuration: Configuration, hosts: tuple[str, ...], gpus_per_node: int) -> Placement:
+    """Every rank on its host and GPU: rank ``r`` sits on host ``r // gpus_per_node``."""
+    degrees = configuration.degrees
+    sizes = [degrees.tensor, degrees.context]
+    if configuration.rank_order is RankOrder.DATA_BEFORE_PIPELINE:
+        sizes += [degrees.data, degrees.pipeline]
+    else:
+        sizes += [degrees.pipeline, degrees.data]
+    ranks = []
+    for rank in range(degrees.gpus):
+        tensor, context, third, fourth = (int(i) for i in np.unravel_index(rank, sizes, order="F"))
+        data, pipeline = (third, fourth)
+        if configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA:
+            data, pipeline = fourth, third
+        ranks.append(
+            RankPlace(rank, hosts[rank // gpus_per_node], rank % gpus_per_node, tensor, context, data, pipeline)
+        )
+    return Placement(hosts, gpus_per_node, tuple(ranks))
+
+
+def expert_map(problem: PlanningProblem, configuration: Configuration) -> tuple[tuple[int, ...], ...]:
+    """Experts of each expert rank: contiguous blocks, as Megatron-Core assigns them."""
+    experts = problem.architecture.experts
+    if experts is None:
+        return ()
+    size = experts.count // configuration.degrees.expert
+    return tuple(tuple(range(rank * size, (rank + 1) * size)) for rank in range(configuration.degrees.expert))
+
+
+def stage_memories(memory: StageMemoryParts) -> tuple[StageMemory, ...]:
+    """The memory account of a batch with one row, by stage."""
+    parts = {part.name: getattr(memory, part.name)[0] for part in fields(memory)}
+    return tuple(
+        StageMemory(stage=stage, **{name: float(values[stage]) for name, values in parts.items()})
+        for stage in range(memory.limit_bytes.shape[1])
+    )
+
+
+def _stage_times(duration_s: FloatArray, data_parallel_s: FloatArray) -> tuple[StageTime, ...]:
+    """Of each pipeline rank the slowest replica's times; ``duration_s`` is (R, 2, C)."""
+    ranks = len(data_parallel_s)
+    per_rank = duration_s.reshape(*duration_s.shape[:2], -1, ranks).sum(axis=2).max(axis=0)
+    return tuple(
+        StageTime(stage, float(per_rank[0, stage]), float(per_rank[1, stage]), float(data_parallel_s[stage]))
+        for stage in range(ranks)
+    )

@@ -1,0 +1,167 @@
+"""What a finished search says: the plan, its certificate, and why the next best lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Final
+
+import numpy as np
+
+from cluster_models.plan import Alternative, Certificate, Plan, StopReason, TimeBreakdown
+from solver.assemble import assemble_plan, configuration_of
+from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch
+from solver.ilp import solver_versions
+from solver.placement.build import degrees_of
+from solver.placement.problem import placed_times
+from solver.problem import Backend, PlanningProblem, SearchOptions
+from solver.refine import Candidate, Refined, refine
+from solver.search_state import SearchState
+from solver.time_account import time_breakdown
+
+PART_NAMES: Final = {
+    "compute_s": "compute",
+    "tensor_s": "tensor parallel communication",
+    "context_s": "context parallel communication",
+    "expert_s": "expert parallel communication",
+    "pipeline_bubble_s": "pipeline bubble",
+    "pipeline_transfer_s": "pipeline transfers",
+    "data_exposed_s": "exposed data parallel communication",
+    "optimizer_s": "optimizer step",
+}
+_ENDS: Final = {
+    StopReason.PROVEN: "Every other candidate and placement is ruled out to within {gap:.2%} of this plan.",
+    StopReason.WORK_LIMIT: "The search used up its effort; what is left may be up to {gap:.2%} better.",
+    StopReason.TIME_LIMIT: "The time limit ended the search; what is left may be up to {gap:.2%} better.",
+    StopReason.CANCELLED: "The search was cancelled; what is left may be up to {gap:.2%} better.",
+}
+
+
+def describe(batch: CandidateBatch, index: int) -> str:
+    """One row of candidates in a practitioner's shorthand."""
+    row = batch.take(np.array([index]))
+    recompute, sharding = RECOMPUTE_CODES[int(row.recompute[0])], SHARDING_CODES[int(row.sharding[0])]
+    return f"{degrees_of(row)} mbs{int(row.micro_batch[0])} recompute {recompute} sharding {sharding}"
+
+
+def conclude(problem: PlanningProblem, options: SearchOptions, state: SearchState, stopped_by: StopReason) -> Plan:
+    """The best plan of a search that has found one."""
+    assert state.best is not None
+    candidate, placed = state.prepared(problem, state.best), state.known[state.best]
+    times = placed_times(candidate.placement, placed.assignment)
+    breakdown = time_breakdown(candidate, times)
+    return assemble_plan(
+        problem,
+        options,
+        candidate,
+        placed.assignment,
+        certificate=_certificate(state, options, stopped_by),
+        alternatives=tuple(_alternatives(problem, options, state, breakdown)),
+    )
+
+
+def _certificate(state: SearchState, options: SearchOptions, stopped_by: StopReason) -> Certificate:
+    objective, bound = state.best_objective, max(0.0, state.bound)
+    gap = (objective - bound) / objective
+    infeasible = int((state.candidates.excess_bytes > 0).sum())
+    versions = solver_versions()
+    solver = f"HiGHS {versions['highs']}" if options.backend is Backend.HIGHS else f"CBC (PuLP {versions['pulp']})"
+    explanation = _ENDS[stopped_by].format(gap=gap) + (
+        " The proof covers all legal degrees and host orders under the cost model, with stage layers balanced by"
+        " rule; it says nothing about the error of the cost model itself."
+    )
+    return Certificate(
+        objective=objective,
+        bound=bound,
+        gap=gap,
+        stopped_by=stopped_by,
+        candidates_total=len(state.candidates),
+        candidates_infeasible=infeasible,
+        candidates_pruned=len(state.candidates) - infeasible - len(state.known),
+        candidates_placed=len(state.known),
+        solver=solver,
+        explanation=explanation,
+    )
+
+
+def _alternatives(
+    problem: PlanningProblem, options: SearchOptions, state: SearchState, best: TimeBreakdown
+) -> Iterator[Alternative]:
+    """The best placement of each next-best set of degrees, and the fastest candidate that memory rules out."""
+    for index in _next_best(state, options.alternatives):
+        candidate = state.prepared(problem, index)
+        placed = state.known.get(index) or _placed(candidate, options)
+        times = placed_times(candidate.placement, placed.assignment)
+        yield _alternative(candidate, time_breakdown(candidate, times), best)
+    misfit = _fastest_misfit(state, best.step_s)
+    if misfit is not None:
+        yield _too_large(state.prepared(problem, misfit), float(state.candidates.bound_s[misfit]), best.step_s)
+
+
+def _next_best(state: SearchState, count: int) -> list[int]:
+    """Candidates with distinct degrees after the plan's own, by the objective placed or else by their bound."""
+    value = state.candidates.bound_s * state.candidates.weight
+    for index in state.known:
+        value[index] = state.objective(index)
+    value[state.candidates.excess_bytes > 0] = np.inf
+    assert state.best is not None
+    seen = {degrees_of(state.candidates.batch.take(np.array([state.best])))}
+    chosen: list[int] = []
+    for index in np.argsort(value, kind="stable"):
+        if len(chosen) == count or not np.isfinite(value[index]):
+            break
+        degrees = degrees_of(state.candidates.batch.take(np.array([index])))
+        if degrees not in seen:
+            seen.add(degrees)
+            chosen.append(int(index))
+    return chosen
+
+
+def _placed(candidate: Candidate, options: SearchOptions) -> Refined:
+    return refine(candidate, None, level=1, target_s=np.inf, options=options, remaining_s=lambda: 0.0)
+
+
+def _alternative(candidate: Candidate, time: TimeBreakdown, best: TimeBreakdown) -> Alternative:
+    slower = time.step_s / best.step_s - 1
+    differences = {
+        name: getattr(time, part.name) - getattr(best, part.name)
+        for part in fields(TimeBreakdown)
+        if (name := PART_NAMES.get(part.name))
+    }
+    worse = sorted(((seconds, name) for name, seconds in differences.items() if seconds > 0), reverse=True)
+    costs = ", ".join(f"{name} +{_duration(seconds)}" for seconds, name in worse[:2])
+    lead = f"{slower:.2%} slower" if slower >= 0 else f"{-slower:.2%} faster per step but worse by the objective"
+    return Alternative(
+        configuration=configuration_of(candidate),
+        step_s=time.step_s,
+        slower_by=slower,
+        peak_memory_bytes=float(candidate.memory.total_bytes[0].max()),
+        reason=f"{lead}: {costs}." if costs else f"{lead}.",
+    )
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"
+
+
+def _fastest_misfit(state: SearchState, step_s: float) -> int | None:
+    """The candidate whose optimistic step would beat the plan most, if only it fitted."""
+    value = np.where(state.candidates.excess_bytes > 0, state.candidates.bound_s, np.inf)
+    if len(value) == 0 or not value.min() < step_s:
+        return None
+    return int(value.argmin())
+
+
+def _too_large(candidate: Candidate, bound_s: float, best_s: float) -> Alternative:
+    total, limit = candidate.memory.total_bytes[0], candidate.memory.limit_bytes[0]
+    stage = int((total - limit).argmax())
+    return Alternative(
+        configuration=configuration_of(candidate),
+        step_s=bound_s,
+        slower_by=bound_s / best_s - 1,
+        peak_memory_bytes=float(total.max()),
+        reason=(
+            f"Does not fit: stage {stage} needs {total[stage] / 2**30:.1f} GiB of {limit[stage] / 2**30:.1f} GiB "
+            f"(at best {bound_s:.2f} s a step)."
+        ),
+    )

@@ -1,0 +1,125 @@
+"""Contradictions between workload, model and cluster, told by field before any search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cluster_models.errors import InvalidWorkload
+from cluster_models.workload import Objective
+from solver.enumeration import context_legal, tensor_legal
+from solver.fabric import Fabric
+from solver.problem import PlanningProblem
+
+
+def check_workload(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None:
+    """Raise ``InvalidWorkload`` naming the first field that the model or the cluster contradicts."""
+    _check_cluster(problem, fabrics)
+    _check_batch(problem)
+    _check_model(problem)
+    _check_size(problem, fabrics)
+
+
+def _check_cluster(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None:
+    workload = problem.workload
+    if not fabrics:
+        raise InvalidWorkload(
+            "workload.avoid_nodes",
+            list(workload.avoid_nodes),
+            "no usable node is left",
+            "avoid fewer nodes, or set the state of repaired nodes to ready",
+        )
+    known = {precision for fabric in fabrics for precision in fabric.gpu.peak_flops}
+    if workload.precision not in known:
+        names = ", ".join(sorted({fabric.gpu.name for fabric in fabrics}))
+        raise InvalidWorkload(
+            "workload.precision",
+            str(workload.precision),
+            f"{names} cannot compute in it",
+            f"use one of {', '.join(sorted(known))}",
+        )
+    unpriced = sorted({fabric.gpu.name for fabric in fabrics if fabric.gpu.price_usd_per_hour is None})
+    if workload.objective is Objective.COST and unpriced:
+        raise InvalidWorkload(
+            "workload.objective",
+            str(workload.objective),
+            f"{', '.join(unpriced)} has no price",
+            "give price_usd_per_hour under gpu_kinds, or choose another objective",
+        )
+
+
+def _check_batch(problem: PlanningProblem) -> None:
+    workload = problem.workload
+    unit = 1
+    for degree in ("data", "micro_batch"):
+        size = workload.pinned.get(degree)
+        if size is None:
+            continue
+        unit *= size
+        if workload.global_batch % unit:
+            names = " x ".join(d for d in ("data", "micro_batch") if d in workload.pinned)
+            raise InvalidWorkload(
+                f"workload.pinned.{degree}",
+                size,
+                f"the global batch of {workload.global_batch} sequences does not divide by {names} = {unit}",
+                f"use a global batch that is a multiple of {unit}, or pin another size",
+            )
+
+
+def _check_model(problem: PlanningProblem) -> None:
+    model, workload, pinned = problem.architecture, problem.workload, problem.workload.pinned
+    tensor = pinned.get("tensor")
+    if tensor is not None and not tensor_legal(model, workload, tensor):
+        raise InvalidWorkload(
+            "workload.pinned.tensor",
+            tensor,
+            f"must divide the {model.heads} heads, the width {model.hidden} and the sequence of "
+            f"{workload.sequence_length}, and divide or be a multiple of the {model.kv_heads} key/value heads",
+        )
+    context = pinned.get("context")
+    if context is not None and not context_legal(workload, context):
+        raise InvalidWorkload(
+            "workload.pinned.context",
+            context,
+            f"twice its size must divide the sequence of {workload.sequence_length} tokens",
+        )
+    expert = pinned.get("expert", 1)
+    count = model.experts.count if model.experts else 1
+    if count % expert:
+        problem_text = f"must divide the {count} experts" if model.experts else "the model has no experts"
+        raise InvalidWorkload("workload.pinned.expert", expert, problem_text, "pin another size or none")
+    chunks = pinned.get("pipeline", 1) * pinned.get("virtual_pipeline", 1)
+    if chunks > model.layers:
+        raise InvalidWorkload(
+            "workload.pinned.pipeline",
+            pinned.get("pipeline", 1),
+            f"{chunks} stages need at least as many layers, the model has {model.layers}",
+        )
+    if pinned.get("virtual_pipeline", 1) > 1 and pinned.get("pipeline") == 1:
+        raise InvalidWorkload(
+            "workload.pinned.virtual_pipeline",
+            pinned["virtual_pipeline"],
+            "interleaving needs a pipeline, but pipeline is pinned to 1",
+        )
+
+
+def _check_size(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None:
+    workload = problem.workload
+    product = 1
+    for degree in ("tensor", "context", "pipeline", "data"):
+        product *= workload.pinned.get(degree, 1)
+    most = max(fabric.nodes * fabric.gpus_per_node for fabric in fabrics)
+    limit = min(most, workload.max_gpus or most)
+    if product > limit:
+        raise InvalidWorkload(
+            "workload.pinned",
+            dict(workload.pinned),
+            f"the pinned degrees need {product} GPUs but only {limit} may be used",
+            "pin smaller degrees, raise max_gpus, or avoid fewer nodes",
+        )
+    largest = max(fabric.gpus_per_node for fabric in fabrics)
+    if workload.pinned.get("tensor", 1) > largest:
+        raise InvalidWorkload(
+            "workload.pinned.tensor",
+            workload.pinned["tensor"],
+            f"a tensor group stays inside a node and the largest has {largest} GPUs",
+        )

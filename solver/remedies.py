@@ -1,0 +1,103 @@
+"""Why nothing fits, by how much, and what would make something fit: each remedy is tried before it is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cluster_models.plan import Configuration, NoPlan
+from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from solver.assemble import configuration_of, provenance
+from solver.fabric import Fabric
+from solver.priced import PricedCandidates, fits_memory
+from solver.problem import PlanningProblem, SearchOptions
+from solver.refine import prepare
+
+
+def no_plan(
+    problem: PlanningProblem,
+    options: SearchOptions,
+    fabrics: Sequence[Fabric],
+    candidates: PricedCandidates,
+) -> NoPlan:
+    """The result when no candidate is legal or none fits into memory."""
+    remedies = tuple(_working_remedies(problem, fabrics))
+    origin = provenance(problem, options)
+    if len(candidates) == 0:
+        reason = (
+            "No combination of degrees obeys all rules: the pinned and forbidden degrees, a global batch of "
+            f"{problem.workload.global_batch} sequences and the GPUs allowed leave none."
+        )
+        return NoPlan(reason, None, None, remedies, origin)
+    closest = int(np.argmin(candidates.excess_bytes))
+    missing = float(candidates.excess_bytes[closest])
+    configuration = _configuration(problem, fabrics, candidates, closest)
+    reason = (
+        f"None of {len(candidates)} legal candidates fits into memory; the closest ({configuration.degrees}, "
+        f"micro-batch {configuration.micro_batch}, recompute {configuration.recompute}, sharding "
+        f"{configuration.sharding}) misses by {missing / 2**30:.1f} GiB per GPU."
+    )
+    return NoPlan(reason, configuration, missing, remedies, origin)
+
+
+def _configuration(
+    problem: PlanningProblem, fabrics: Sequence[Fabric], candidates: PricedCandidates, index: int
+) -> Configuration:
+    batch = candidates.batch.take(np.array([index]))
+    return configuration_of(prepare(problem, fabrics[int(candidates.fabric[index])], batch))
+
+
+def _working_remedies(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> Iterator[str]:
+    """Sentences of the relaxations under which something fits; the largest shortage if none does."""
+    found = False
+    for sentence, workload in _relaxations(problem.workload):
+        if _fits(replace(problem, workload=workload), fabrics):
+            found = True
+            yield sentence
+    grown = _nodes_needed(problem, fabrics)
+    if grown is not None:
+        yield f"Use about {grown} such nodes instead of {max(f.nodes for f in fabrics)}."
+    elif not found:
+        yield "Nothing simple helps: use GPUs with more memory, a smaller model or a shorter sequence."
+
+
+def _relaxations(workload: TrainingWorkload) -> Iterator[tuple[str, TrainingWorkload]]:
+    if set(workload.recompute) != set(Recompute):
+        yield "Allow full recomputation.", replace(workload, recompute=tuple(Recompute))
+    if Sharding.OPTIMIZER not in workload.sharding:
+        sharding = (*workload.sharding, Sharding.OPTIMIZER)
+        yield "Allow optimizer sharding (distributed optimizer, ZeRO-1).", replace(workload, sharding=sharding)
+    if Sharding.PARAMETERS not in workload.sharding:
+        sharding = (*workload.sharding, Sharding.PARAMETERS)
+        yield "Allow parameter sharding (ZeRO-3, FSDP).", replace(workload, sharding=sharding)
+    for degree in workload.pinned:
+        rest = {name: size for name, size in workload.pinned.items() if name != degree}
+        yield f"Do not pin {degree} to {workload.pinned[degree]}.", replace(workload, pinned=rest)
+    if workload.forbidden:
+        yield "Do not forbid degrees.", replace(workload, forbidden={})
+    if workload.max_gpus is not None:
+        yield f"Allow more than {workload.max_gpus} GPUs.", replace(workload, max_gpus=None)
+    if workload.memory_headroom > 0.01:
+        sentence = f"Lower the memory head-room from {workload.memory_headroom:.0%} to 1 %."
+        yield sentence, replace(workload, memory_headroom=0.01)
+
+
+def _fits(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> bool:
+    return any(
+        fits_memory(problem, fabric.gpu, gpus_per_node=fabric.gpus_per_node, nodes=fabric.nodes)
+        for fabric in fabrics
+    )
+
+
+def _nodes_needed(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> int | None:
+    """Least power-of-two multiple (up to 64) of the nodes at hand that would hold the model."""
+    if problem.workload.max_gpus is not None:
+        return None
+    largest = max(fabrics, key=lambda fabric: (fabric.gpu.memory_bytes, fabric.nodes * fabric.gpus_per_node))
+    for factor in (2, 4, 8, 16, 32, 64):
+        nodes = largest.nodes * factor
+        if fits_memory(problem, largest.gpu, gpus_per_node=largest.gpus_per_node, nodes=nodes):
+            return nodes
+    return None

@@ -1,0 +1,109 @@
+"""Best-first search over degrees and placement, with a certificate.
+
+Every candidate carries a bound, at first the optimistic price.  The candidate with the lowest bound is refined one
+level further (``solver.refine``): it gets a placement, perhaps the best plan so far, and a higher bound.  The
+search ends when no bound is lower than the best plan by more than the gap asked for; what it could not resolve in
+its budget stays in the certificate.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from cluster_models.links import effective_links
+from cluster_models.plan import NoPlan, Plan, StopReason
+from solver.conclusion import conclude, describe
+from solver.fabric import fabrics
+from solver.legality import check_workload
+from solver.priced import price_candidates
+from solver.problem import IsCancelled, OnProgress, PlanningProblem, Progress, SearchOptions
+from solver.refine import LEVELS, refine
+from solver.remedies import no_plan
+from solver.search_state import SearchState
+
+
+def plan(
+    problem: PlanningProblem,
+    options: SearchOptions,
+    *,
+    on_progress: OnProgress | None = None,
+    is_cancelled: IsCancelled | None = None,
+) -> Plan | NoPlan:
+    """The best plan found within the budget, with its certificate, or why none fits.
+
+    Raises ``InvalidInput`` where the workload contradicts the model or the cluster.  A cancelled search returns
+    the best plan so far, with a certificate that says so.
+    """
+    started = time.monotonic()
+    links = effective_links(problem.snapshot)
+    usable = fabrics(problem.snapshot, problem.workload, links)
+    check_workload(problem, usable)
+    candidates = price_candidates(problem, usable)
+    fits = np.flatnonzero(candidates.excess_bytes <= 0)
+    if len(fits) == 0:
+        return no_plan(problem, options, usable, candidates)
+    objective_bound = candidates.bound_s * candidates.weight
+    state = SearchState(candidates, usable, [(float(objective_bound[i]), 0, int(i)) for i in fits])
+    heapq.heapify(state.heap)
+
+    def remaining_s() -> float:
+        return options.time_limit_s - (time.monotonic() - started)
+
+    stopped_by = StopReason.PROVEN
+    while state.heap and state.heap[0][0] < state.target(options):
+        if state.best is not None and is_cancelled is not None and is_cancelled():
+            stopped_by = StopReason.CANCELLED
+            break
+        if state.best is not None and remaining_s() <= 0:
+            stopped_by = StopReason.TIME_LIMIT
+            break
+        _advance(problem, options, state, remaining_s)
+        if on_progress is not None:
+            on_progress(_progress(state, time.monotonic() - started))
+    if stopped_by is StopReason.PROVEN and state.unresolved:
+        stopped_by = StopReason.WORK_LIMIT
+    return conclude(problem, options, state, stopped_by)
+
+
+def _advance(
+    problem: PlanningProblem, options: SearchOptions, state: SearchState, remaining_s: Callable[[], float]
+) -> None:
+    """Refine the candidate with the lowest bound by one level."""
+    _, level, index = heapq.heappop(state.heap)
+    weight = float(state.candidates.weight[index])
+    known = refine(
+        state.prepared(problem, index),
+        state.known.get(index),
+        level=level + 1,
+        target_s=state.target(options) / weight,
+        options=options,
+        remaining_s=remaining_s,
+    )
+    state.known[index] = known
+    if state.best is None or state.objective(index) < state.best_objective:
+        state.best = index
+    bound = known.bound_s * weight
+    if bound < state.target(options) and level + 1 < LEVELS:
+        heapq.heappush(state.heap, (bound, level + 1, index))
+        return
+    state.open_bound = min(state.open_bound, bound)
+    state.unresolved += bound < state.target(options)
+
+
+def _progress(state: SearchState, elapsed_s: float) -> Progress:
+    assert state.best is not None
+    best, weight = state.best_objective, float(state.candidates.weight[state.best])
+    return Progress(
+        elapsed_s=elapsed_s,
+        phase="placing",
+        candidates_total=len(state.candidates),
+        candidates_left=sum(bound < best for bound, _, _ in state.heap),
+        incumbent_s=best / weight,
+        bound_s=state.bound / weight,
+        gap=(best - state.bound) / best,
+        incumbent=describe(state.candidates.batch, state.best),
+    )

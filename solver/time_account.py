@@ -1,0 +1,95 @@
+"""Where the time of a placed step goes, and its timeline."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cluster_models.plan import TimeBreakdown, TimelineEvent
+from solver.placement.problem import PlacedTimes
+from solver.refine import Candidate
+from solver.simulation import simulate
+
+CONTEXT, EXPERT, PARAMETER = range(3)
+"""Order of the kinds of crossing traffic in ``Arrays.cross_pairs``."""
+
+
+def critical_cell(times: PlacedTimes) -> tuple[int, int]:
+    """(replica, pipeline rank) whose reduction ends last."""
+    cell = np.unravel_index(int((times.end_s + times.reduce_s).argmax()), times.end_s.shape)
+    return int(cell[0]), int(cell[1])
+
+
+def time_breakdown(candidate: Candidate, times: PlacedTimes) -> TimeBreakdown:
+    """Parts of the step on the rank that ends last; idle time is split by simulating with free transfers.
+
+    A slow node's extra time counts as compute.
+    """
+    arrays, schedule, costs = candidate.placement.arrays, candidate.placement.schedule, candidate.costs
+    replica, rank = critical_cell(times)
+    chunks = slice(rank, None, schedule.pipeline)
+    rounds = schedule.micro_batches
+    crossing = [
+        rounds * float(arrays.cross_count[kind][:, chunks].sum(axis=1) @ times.crossing_s[kind, replica, :, rank])
+        for kind in (CONTEXT, EXPERT, PARAMETER)
+    ]
+    tensor = rounds * float(costs.tensor_s[0, chunks].sum())
+    context = rounds * float(costs.context_s[0, chunks].sum()) + crossing[CONTEXT]
+    expert = rounds * float(costs.expert_s[0, chunks].sum()) + crossing[EXPERT]
+    busy = rounds * float(times.duration_s[replica, :, chunks].sum())
+    end = float(times.end_s[replica, rank])
+    free = simulate(schedule, times.duration_s[replica], np.zeros_like(times.delay_s[replica]))
+    bubble = float(free[schedule.last[rank]]) - busy
+    optimizer = float(arrays.optimizer_s[rank])
+    return TimeBreakdown(
+        step_s=times.step_s,
+        compute_s=busy - tensor - context - expert - crossing[PARAMETER],
+        tensor_s=tensor,
+        context_s=context,
+        expert_s=expert,
+        pipeline_bubble_s=bubble,
+        pipeline_transfer_s=end - busy - bubble,
+        data_exposed_s=times.step_s - end - optimizer + crossing[PARAMETER],
+        optimizer_s=optimizer,
+    )
+
+
+def timeline(candidate: Candidate, times: PlacedTimes) -> tuple[TimelineEvent, ...]:
+    """Every forward and backward of the replica that ends last, and what follows on each of its ranks."""
+    schedule = candidate.placement.schedule
+    replica, _ = critical_cell(times)
+    ends = simulate(schedule, times.duration_s[replica], times.delay_s[replica])
+    events = []
+    for index, end in enumerate(ends.tolist()):
+        way, chunk = int(schedule.events.backward[index]), int(schedule.events.chunk[index])
+        category = ("forward", "backward")[way]
+        virtual = f" of virtual stage {chunk // schedule.pipeline}" if schedule.virtual > 1 else ""
+        duration = float(times.duration_s[replica, way, chunk])
+        events.append(
+            TimelineEvent(
+                name=f"{category} {int(schedule.micro_batch[index])}{virtual}",
+                category=category,
+                replica=replica,
+                track=int(schedule.rank[index]),
+                start_s=end - duration,
+                duration_s=duration,
+            )
+        )
+    return (*events, *_closing_events(candidate, times, replica))
+
+
+def _closing_events(candidate: Candidate, times: PlacedTimes, replica: int) -> list[TimelineEvent]:
+    """Exposed reduction, optimizer step and exposed gather of every rank; nothing of no length."""
+    reduced = float((times.end_s.max(axis=0) + times.reduce_s).max())
+    events = []
+    for rank, optimizer in enumerate(candidate.placement.arrays.optimizer_s.tolist()):
+        spans = [
+            ("gradient reduction", "reduce", float(times.end_s[:, rank].max()), float(times.reduce_s[rank])),
+            ("optimizer step", "optimizer", reduced, optimizer),
+            ("parameter gather", "gather", reduced + optimizer, float(times.gather_s[rank])),
+        ]
+        events += [
+            TimelineEvent(name, category, replica, rank, start, duration)
+            for name, category, start, duration in spans
+            if duration > 0
+        ]
+    return events

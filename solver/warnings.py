@@ -1,0 +1,82 @@
+"""What a reader of the plan must know before believing it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cluster_models.links import suspicions
+from solver.candidates import IntArray
+from solver.placement.problem import PlacementProblem
+from solver.problem import PlanningProblem
+from solver.refine import Candidate
+
+
+def plan_warnings(problem: PlanningProblem, candidate: Candidate, assignment: IntArray) -> tuple[str, ...]:
+    """One sentence for each estimate, doubt or shortage behind the plan of ``candidate``."""
+    return (
+        *_estimated_links(candidate, assignment),
+        *_gpu_kind(candidate),
+        *_memory(candidate),
+        *_prediction_layers(problem),
+        *suspicions(problem.snapshot),
+    )
+
+
+def used_links(placement: PlacementProblem, assignment: IntArray) -> IntArray:
+    """(u, 2) distinct ordered pairs of nodes between which the plan sends."""
+    arrays = placement.arrays
+    kinds = (arrays.hop_pairs, arrays.ring_pairs)
+    pairs = np.concatenate([pairs.reshape(-1, 2) for pairs in kinds])
+    crossing = pairs[(pairs[:, 0] >= 0) & (pairs[:, 0] != pairs[:, 1])]
+    return np.unique(assignment[crossing], axis=0)
+
+
+def _estimated_links(candidate: Candidate, assignment: IntArray) -> list[str]:
+    fabric = candidate.fabric
+    used = used_links(candidate.placement, assignment)
+    if len(used) == 0:
+        return []
+    rows = fabric.index[used]
+    estimated = fabric.links.estimated(fabric.gpus_per_node)[rows[:, 0], rows[:, 1]]
+    if not estimated.any():
+        return []
+    names = [f"{fabric.names[a]} to {fabric.names[b]}" for a, b in used[estimated][:4]]
+    more = f" and {int(estimated.sum()) - 4} more" if estimated.sum() > 4 else ""
+    sentence = (
+        f"{int(estimated.sum())} of the {len(used)} directed links that the plan uses were not measured with "
+        f"{fabric.gpus_per_node} flows at once and are estimated: {', '.join(names)}{more}."
+    )
+    return [sentence]
+
+
+def _gpu_kind(candidate: Candidate) -> list[str]:
+    gpu = candidate.fabric.gpu
+    sentences = []
+    if not gpu.verified:
+        sentences.append(f"The data sheet figures of {gpu.name} are not verified ({gpu.source}).")
+    if "estimated" in gpu.achievable_source:
+        sentences.append(f"What {gpu.name} reaches of its peak is estimated ({gpu.achievable_source}).")
+    return sentences
+
+
+def _memory(candidate: Candidate) -> list[str]:
+    total, limit = candidate.memory.total_bytes[0], candidate.memory.limit_bytes[0]
+    stage = int((total - limit).argmax())
+    if total[stage] <= limit[stage]:
+        return []
+    sentence = (
+        f"It does not fit: stage {stage} needs {total[stage] / 2**30:.1f} GiB per GPU and its limit is "
+        f"{limit[stage] / 2**30:.1f} GiB."
+    )
+    return [sentence]
+
+
+def _prediction_layers(problem: PlanningProblem) -> list[str]:
+    count = problem.architecture.prediction_layers
+    if not count:
+        return []
+    sentence = (
+        f"{problem.architecture.name} has {count} multi-token-prediction layer(s), which are not planned: "
+        "time and memory are those of the model without them."
+    )
+    return [sentence]
