@@ -1,0 +1,198 @@
+"""The pages in a real browser over a real server: by keyboard alone, and with scripts off."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from app.documents.cluster import ClusterDocument
+from tests.plans import small_cluster, small_samples
+
+REPOSITORY = Path(__file__).parents[2]
+STAND_IN = Path(__file__).with_name("web_stand_in.py")
+MOST_TABS = 80
+PATIENCE_MS = 30_000
+
+
+@dataclass(frozen=True)
+class Site:
+    """A running server; the search ends once ``gate`` is there."""
+
+    address: str
+    gate: Path
+
+
+@dataclass
+class Watched:
+    """What a browser did besides showing pages."""
+
+    requests: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A server process with its own data folder and a solver whose end the test decides."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    gate = tmp_path / "gate"
+    environment = os.environ | {
+        "MESHWRIGHT_DATA_DIR": str(tmp_path / "data"),
+        "MESHWRIGHT_PORT": str(port),
+        "MESHWRIGHT_SOLVE_COMMAND": json.dumps([sys.executable, str(STAND_IN), str(gate)]),
+        "PYTHONPATH": str(REPOSITORY),
+    }
+    with (tmp_path / "log").open("wb") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "app.main"], env=environment, cwd=tmp_path, stdout=log, stderr=log
+        )
+    try:
+        _wait_for(server, f"http://127.0.0.1:{port}/healthz", tmp_path / "log")
+        yield Site(f"http://127.0.0.1:{port}", gate)
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def _wait_for(server: subprocess.Popen[bytes], address: str, log: Path) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        assert server.poll() is None, log.read_text()
+        try:
+            with urlopen(address, timeout=2):  # noqa: S310 - our own server
+                return
+        except (URLError, ConnectionError, TimeoutError):
+            time.sleep(0.1)
+    pytest.fail(f"the server does not answer: {log.read_text()}")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """A Chromium of this machine."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        pytest.skip(f"no browser on PATH (looked for {', '.join(names)})")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=[True, False], ids=["with scripts", "without scripts"])
+def page(request: pytest.FixtureRequest, chromium: Browser, site: Site) -> Iterator[Page]:
+    """A page that must ask no other host for anything and complain of nothing."""
+    context = chromium.new_context(java_script_enabled=request.param)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    watched = Watched()
+    page.on("request", lambda sent: watched.requests.append(sent.url))
+    page.on("console", lambda message: watched.complaints.append(message.text))
+    page.on("pageerror", lambda error: watched.complaints.append(str(error)))
+    yield page
+    context.close()
+    assert [url for url in watched.requests if not url.startswith(site.address)] == []
+    assert watched.complaints == []
+
+
+def _tab_to(page: Page, selector: str) -> None:
+    """Press Tab until the element has the focus, as somebody without a mouse would."""
+    for _ in range(MOST_TABS):
+        if page.locator(f"{selector}:focus").count():
+            return
+        page.keyboard.press("Tab")
+    pytest.fail(f"{selector} cannot be reached with the Tab key")
+
+
+def test_from_a_pasted_cluster_to_the_plan_by_keyboard(page: Page, site: Site) -> None:
+    """Start page, form, progress, plan: every step with keys only, with scripts and without."""
+    cluster = ClusterDocument.from_cluster(small_cluster(), small_samples()).model_dump_json()
+    page.goto(site.address)
+    page.keyboard.press("Tab")
+    assert page.locator("a.skip:focus").count() == 1
+    _tab_to(page, "main a.button")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/plans/new")
+    for selector, text in (
+        ("#cluster_text", cluster),
+        ("#model", "llama-3-8b"),
+        ("#sequence_length", "2048"),
+        ("#global_batch_sequences", "8"),
+    ):
+        _tab_to(page, selector)
+        page.keyboard.type(text) if selector == "#model" else page.keyboard.insert_text(text)
+    _tab_to(page, "main form button")
+    page.keyboard.press("Enter")
+
+    page.get_by_text("Best so far: tp2 pp2 dp2, 610.0 ms a step.").wait_for()
+    assert page.get_by_text("50 of 200").is_visible()
+    assert page.get_by_role("button", name="Cancel the search").is_visible()
+
+    site.gate.touch()
+    page.get_by_role("heading", name="Who sits where").wait_for()
+    assert page.get_by_text("32,768 tokens/s").is_visible()
+    assert page.get_by_text("No plan in the search space can be more than 0.20 % better").is_visible()
+    seats = page.get_by_role("region", name="Who sits where, table")
+    assert seats.get_by_role("columnheader").all_inner_texts() == ["Stage", "Replica 0", "Replica 1"]
+    assert "rank 0\N{EN DASH}1" in seats.inner_text()
+    assert page.get_by_role("img").count() == 3
+    _tab_to(page, "#zoom")
+    page.keyboard.press("ArrowDown")
+    _tab_to(page, "#schedule ~ form button")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**zoom=2**")
+    assert page.get_by_role("link", name="later").is_visible()
+
+
+def test_a_search_is_cancelled_by_keyboard(page: Page, site: Site) -> None:
+    """The button stops the search, and the page says so."""
+    cluster = ClusterDocument.from_cluster(small_cluster(), small_samples()).model_dump_json()
+    page.goto(f"{site.address}/plans/new")
+    page.locator("#cluster_text").fill(cluster)
+    page.locator("#model").select_option("llama-3-8b")
+    page.locator("#sequence_length").fill("2048")
+    page.locator("#global_batch_sequences").fill("8")
+    page.get_by_role("button", name="Make the plan").press("Enter")
+    _tab_to(page, "button.danger")
+    page.keyboard.press("Enter")
+    page.get_by_text("The search was cancelled before it had a result.").wait_for()
+
+
+def test_mistakes_are_linked_to_their_fields(page: Page, site: Site) -> None:
+    """The summary's link moves the focus to the field, which names its problem."""
+    page.goto(f"{site.address}/plans/new")
+    page.locator("#sequence_length").fill("many")
+    page.get_by_role("button", name="Make the plan").press("Enter")
+    page.get_by_role("alert").get_by_role("link", name="Sequence length").press("Enter")
+    wrong = page.locator("#sequence_length")
+    assert wrong.input_value() == "many"
+    assert wrong.get_attribute("aria-invalid") == "true"
+    assert page.url.endswith("#sequence_length")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_scrolls_sideways(page: Page, site: Site, width: int) -> None:
+    """Wide tables and drawings scroll in their own boxes, on a phone too."""
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto(f"{site.address}/clusters/new")
+    cluster = ClusterDocument.from_cluster(small_cluster(), small_samples()).model_dump_json()
+    page.locator("#cluster_text").fill(cluster)
+    page.get_by_role("button", name="Import").press("Enter")
+    page.get_by_role("heading", name="two-and-a-spare").wait_for()
+    for address in ("/", "/plans/new", "/plans", "/clusters", "/clusters/two-and-a-spare", "/nowhere"):
+        page.goto(f"{site.address}{address}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
