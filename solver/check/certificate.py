@@ -44,11 +44,11 @@ def _objective(plan: Plan, problem: PlanningProblem) -> float | None:
     cluster = problem.snapshot.cluster
     price_of = {node.name: cluster.gpu_kinds[node.gpu_kind].price_usd_per_hour for node in cluster.nodes}
     dollars_per_hour = 0.0
-    for host in plan.placement.hosts:
-        price = price_of.get(host)
+    for place in plan.placement.ranks:
+        price = price_of.get(place.node)
         if price is None:
             return None
-        dollars_per_hour += price * plan.placement.gpus_per_node
+        dollars_per_hour += price
     return step * dollars_per_hour / 3600
 
 
