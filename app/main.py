@@ -27,6 +27,8 @@ from app.observed import ObservedRequests
 from app.problems import PROBLEM_RESPONSE
 from app.service import Service
 from app.settings import Role, Settings
+from app.web import routes as web
+from app.web.routes import router as pages
 
 STOP_STREAMS_AFTER_S: Final = 3
 """Open event streams would keep a stopping server up for minutes."""
@@ -57,6 +59,8 @@ def create_app(settings: Settings) -> FastAPI:
     for router in (clusters.router, measurements.router, models.router, plans.router):
         app.include_router(router, prefix=PREFIX)
     app.include_router(health.router)
+    app.include_router(web.router)
+    app.include_router(pages)
     app.add_middleware(ObservedRequests, metrics=metrics)
     problems.describe(app.openapi())
     return app

@@ -1,4 +1,4 @@
-"""Errors over HTTP: RFC 9457 problem details, for everything that goes wrong."""
+"""Errors over HTTP: RFC 9457 problem details for programs, and a page for a person at a wrong address."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from app.documents.reading import FieldProblem, problems_of, problems_of_validation
 from app.services.errors import Conflict, IdempotencyKeyReused, NotFound, Refused, VersionMismatch
 from app.services.requests import BY_NAME, IN_FULL
+from app.web.failures import failure_page, wants_page
 from cluster_models.errors import InvalidInput
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -141,8 +142,10 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
     return problem_response(request, kind=kind, status=status, detail=str(error))
 
 
-async def _http(request: Request, error: Exception) -> JSONResponse:
+async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if wants_page(request):
+        return failure_page(request, error.status_code, str(error.detail))
     fallback = "bad-request" if error.status_code < 500 else "internal"
     return problem_response(
         request,

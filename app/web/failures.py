@@ -39,6 +39,11 @@ _STATUSES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
 log = structlog.get_logger(__name__)
 
 
+def wants_page(request: Request) -> bool:
+    """Whether a person's browser asks, and not for the API."""
+    return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
+
+
 def failure_page(request: Request, status: int, detail: str, problems: Sequence[str] = ()) -> Response:
     """The page for an error."""
     title = _TITLES.get(status, "That went wrong")

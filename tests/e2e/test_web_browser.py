@@ -16,7 +16,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Request, sync_playwright
 
 from app.documents.cluster import ClusterDocument
 from tests.plans import small_cluster, small_samples
@@ -37,15 +37,31 @@ class Site:
 
 @dataclass
 class Watched:
-    """What a browser did besides showing pages."""
+    """What a browser did besides showing pages; ``documents`` are the pages themselves."""
 
+    documents: set[str] = field(default_factory=set)
     requests: list[str] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
+    complaints: list[tuple[str, str]] = field(default_factory=list)
+
+    def note_request(self, sent: Request) -> None:
+        """Keep the address of a request."""
+        self.requests.append(sent.url)
+        if sent.is_navigation_request():
+            self.documents.add(sent.url)
+
+    def unexpected(self) -> list[tuple[str, str]]:
+        """Complaints, less the note that a page itself came with a status such as 404."""
+        return [
+            (text, url)
+            for text, url in self.complaints
+            if not (text.startswith("Failed to load resource") and url in self.documents)
+        ]
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    """A server process with its own data folder and a solver whose end the test decides."""
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A server process with its own data folder and a solver whose end the tests decide."""
+    tmp_path = tmp_path_factory.mktemp("site")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -66,6 +82,14 @@ def site(tmp_path: Path) -> Iterator[Site]:
     finally:
         server.terminate()
         server.wait(20)
+
+
+@pytest.fixture
+def site(server: Site) -> Iterator[Site]:
+    """The server with searches that go on until the test opens the gate."""
+    server.gate.unlink(missing_ok=True)
+    yield server
+    server.gate.touch()
 
 
 def _wait_for(server: subprocess.Popen[bytes], address: str, log: Path) -> None:
@@ -100,13 +124,13 @@ def page(request: pytest.FixtureRequest, chromium: Browser, site: Site) -> Itera
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
     watched = Watched()
-    page.on("request", lambda sent: watched.requests.append(sent.url))
-    page.on("console", lambda message: watched.complaints.append(message.text))
-    page.on("pageerror", lambda error: watched.complaints.append(str(error)))
+    page.on("request", watched.note_request)
+    page.on("console", lambda message: watched.complaints.append((message.text, message.location["url"])))
+    page.on("pageerror", lambda error: watched.complaints.append((str(error), page.url)))
     yield page
     context.close()
     assert [url for url in watched.requests if not url.startswith(site.address)] == []
-    assert watched.complaints == []
+    assert watched.unexpected() == []
 
 
 def _tab_to(page: Page, selector: str) -> None:
@@ -188,11 +212,8 @@ def test_mistakes_are_linked_to_their_fields(page: Page, site: Site) -> None:
 def test_no_page_scrolls_sideways(page: Page, site: Site, width: int) -> None:
     """Wide tables and drawings scroll in their own boxes, on a phone too."""
     page.set_viewport_size({"width": width, "height": 800})
-    page.goto(f"{site.address}/clusters/new")
-    cluster = ClusterDocument.from_cluster(small_cluster(), small_samples()).model_dump_json()
-    page.locator("#cluster_text").fill(cluster)
-    page.get_by_role("button", name="Import").press("Enter")
-    page.get_by_role("heading", name="two-and-a-spare").wait_for()
+    cluster = ClusterDocument.from_cluster(small_cluster(), small_samples()).model_dump(mode="json")
+    page.request.post(f"{site.address}/api/v1/clusters", data=cluster)
     for address in ("/", "/plans/new", "/plans", "/clusters", "/clusters/two-and-a-spare", "/nowhere"):
         page.goto(f"{site.address}{address}")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
