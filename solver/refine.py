@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from solver.candidates import CandidateBatch, IntArray
+from solver.compiled import step_seconds
 from solver.fabric import Fabric
 from solver.ilp import IlpStatus, solve_integer, solve_relaxation
 from solver.layout import Layout
@@ -21,7 +22,7 @@ from solver.placement.bounds import least_inputs, placement_bound_s
 from solver.placement.build import build_placement
 from solver.placement.local_search import search_placement
 from solver.placement.model import PlacementModel, build_model
-from solver.placement.problem import PlacementProblem, step_seconds
+from solver.placement.problem import PlacementProblem
 from solver.priced import costs_of, layout_of, memory_of, micro_batches_of
 from solver.problem import PlanningProblem, SearchOptions
 from solver.step_costs import StepCosts

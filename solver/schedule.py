@@ -9,27 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from solver.candidates import IntArray
-
-
-class Events(NamedTuple):
-    """Events in an order where everything an event waits for stands before it; one entry per event.
-
-    ``previous`` is the index of the event before it on its pipeline rank and ``feed`` that of the event whose
-    result it needs (-1 = none).  ``hop`` is the pipeline rank that sends the result (-1 = nothing is sent); a
-    forward hop goes to the next rank, a backward hop to the one before, both around the ring.
-    """
-
-    chunk: IntArray
-    backward: IntArray
-    previous: IntArray
-    feed: IntArray
-    hop: IntArray
+from solver.compiled import Events, topological_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,48 +65,6 @@ def _rank_order(pipeline: int, virtual: int, micro_batches: int, rank: int) -> I
     return order
 
 
-@numba.njit(cache=True)
-def _topological(orders: IntArray, chunks: int, micro_batches: int) -> IntArray:
-    """Rows (rank, chunk, micro-batch, backward, previous, feed, hop) in an order that respects all waits."""
-    pipeline, length = orders.shape[0], orders.shape[1]
-    index = np.full((2, chunks, micro_batches), -1, dtype=np.int64)
-    next_event = np.zeros(pipeline, dtype=np.int64)
-    previous = np.full(pipeline, -1, dtype=np.int64)
-    rows = np.empty((pipeline * length, 7), dtype=np.int64)
-    done = 0
-    while done < rows.shape[0]:
-        progressed = False
-        for rank in range(pipeline):
-            while next_event[rank] < length:
-                chunk, micro, backward = orders[rank, next_event[rank]]
-                feed, hop = -1, -1
-                if backward == 1 and chunk == chunks - 1:
-                    feed = index[0, chunk, micro]
-                elif backward == 1:
-                    feed = index[1, chunk + 1, micro]
-                    hop = (chunk + 1) % pipeline
-                elif chunk > 0:
-                    feed = index[0, chunk - 1, micro]
-                    hop = (chunk - 1) % pipeline
-                if feed == -1 and (backward == 1 or chunk > 0):
-                    break
-                rows[done, 0] = rank
-                rows[done, 1] = chunk
-                rows[done, 2] = micro
-                rows[done, 3] = backward
-                rows[done, 4] = previous[rank]
-                rows[done, 5] = feed
-                rows[done, 6] = hop
-                index[backward, chunk, micro] = done
-                previous[rank] = done
-                next_event[rank] += 1
-                done += 1
-                progressed = True
-        if not progressed:
-            return rows[:0]
-    return rows
-
-
 @lru_cache(maxsize=512)
 def build_schedule(pipeline: int, virtual: int, micro_batches: int) -> Schedule:
     """The event graph of one pipeline.
@@ -132,7 +74,7 @@ def build_schedule(pipeline: int, virtual: int, micro_batches: int) -> Schedule:
     """
     assert virtual == 1 or (pipeline > 1 and micro_batches % pipeline == 0)
     orders = np.stack([_rank_order(pipeline, virtual, micro_batches, rank) for rank in range(pipeline)])
-    rows = _topological(orders, pipeline * virtual, micro_batches)
+    rows = topological_rows(orders, pipeline * virtual, micro_batches)
     assert len(rows) == 2 * pipeline * virtual * micro_batches, "the schedule waits for itself"
     last = np.zeros(pipeline, dtype=np.int64)
     last[rows[:, 0]] = np.arange(len(rows))

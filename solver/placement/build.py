@@ -7,9 +7,10 @@ import numpy as np
 from cluster_models.plan import Degrees
 from cluster_models.workload import Sharding
 from solver.candidates import ORDER_CODES, SHARDING_CODES, CandidateBatch, FloatArray
+from solver.compiled import Arrays
 from solver.fabric import Fabric
 from solver.placement.geometry import Geometry, geometry
-from solver.placement.problem import Arrays, PlacementProblem
+from solver.placement.problem import PlacementProblem
 from solver.schedule import build_schedule
 from solver.step_costs import StepCosts
 
