@@ -29,6 +29,14 @@ def test_every_page_is_reachable_from_the_index() -> None:
     assert [name for name in pages if f"]({name})" not in index] == []
 
 
+def test_pages_that_the_code_refers_to_exist() -> None:
+    """A docstring that says "derived in docs/x.md" is right."""
+    folders = ("app", "benchmarks", "cluster_models", "examples", "solver", "tests")
+    texts = {path: path.read_text("utf-8") for folder in folders for path in (ROOT / folder).rglob("*.py")}
+    named = {(path.name, page) for path, text in texts.items() for page in re.findall(r"docs/[\w/-]+\.md", text)}
+    assert sorted(name for name in named if not (ROOT / name[1]).exists() and "docs/x.md" not in name) == []
+
+
 def test_the_readme_names_real_make_targets() -> None:
     """Every ``make x`` of the README is a target."""
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
