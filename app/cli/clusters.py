@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.cli.cluster_view import cluster_view
 from app.cli.endings import Failed
+from app.cli.environment import read_settings
 from app.cli.files import is_path, naming, read_cluster_document, read_snapshot
 from app.cli.terminal import console
 from app.db.engine import make_engine, make_session_factory, transaction
@@ -17,7 +18,6 @@ from app.db.migrate import upgrade
 from app.services.clusters import create_cluster, replace_cluster
 from app.services.errors import NameTaken
 from app.services.snapshots import take_snapshot
-from app.settings import Settings
 from cluster_models.errors import InvalidInput
 
 
@@ -52,7 +52,7 @@ def run_show(*, file_or_name: str, database_url: str | None) -> None:
 @contextmanager
 def _database(url: str | None) -> Iterator[Session]:
     """One transaction on the database that ``url`` or the settings name, its schema brought up to date."""
-    settings = Settings() if url is None else Settings(database_url=url)
+    settings = read_settings() if url is None else read_settings(database_url=url)
     try:
         engine = make_engine(settings.resolved_database_url)
     except (SQLAlchemyError, ImportError) as error:

@@ -80,9 +80,9 @@ def predict(
     output: PlanFile = None,
 ) -> None:
     """Predict time and memory of a configuration given in full, without a search."""
-    from app.cli import planning  # noqa: PLC0415 - see above
+    from app.cli.predicting import run_predict  # noqa: PLC0415 - see above
 
-    planning.run_predict(
+    run_predict(
         cluster=cluster,
         model=model,
         workload=workload,
@@ -122,6 +122,15 @@ def serve(
     from app.cli.serving import run_server  # noqa: PLC0415 - see above
 
     run_server(host=host, port=port)
+
+
+@app.command()
+@reported
+def worker() -> None:
+    """Run solves only, for a server elsewhere on the same databases (PostgreSQL)."""
+    from app.cli.serving import run_worker  # noqa: PLC0415 - see above
+
+    run_worker()
 
 
 @cluster_app.command("import")

@@ -52,7 +52,7 @@ def read_architecture(file_or_name: str) -> Architecture:
         return ModelDocument(catalogue=file_or_name).to_architecture()
     with naming(file_or_name):
         data = parse_text(read_text(file_or_name), what="model")
-        return model_document(data).to_architecture()
+        return model_document(data, name=_model_name(Path(file_or_name))).to_architecture()
 
 
 def read_workload(path: str) -> TrainingWorkload:
@@ -119,3 +119,9 @@ def write_text(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InvalidInput("--output", str(path), f"cannot be written: {error.strerror or error}") from error
+
+
+def _model_name(path: Path) -> str:
+    """What to call the model of a bare ``config.json``: its file, or its folder where the file says nothing."""
+    folder = path.resolve().parent.name
+    return folder if path.stem in {"config", "", "-"} and folder else path.stem

@@ -201,10 +201,12 @@ def _alternatives(plan: Plan) -> RenderableType:
     for name, justify in (("configuration", "left"), ("step", "right"), ("worse by", "right"), ("peak", "right")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]  # a literal that mypy widens
     table.add_column("why", overflow="fold")
+    limit = max((memory.limit_bytes for memory in plan.memory), default=0.0)
     for other in plan.alternatives:
         configuration = other.configuration
         name = f"{configuration.degrees} mb{configuration.micro_batch}\n{configuration.recompute} recomputation"
-        figures = (seconds(other.step_s), percent(other.slower_by), gib(other.peak_memory_bytes))
+        worse = percent(other.slower_by) if other.peak_memory_bytes <= limit else "too large"
+        figures = (seconds(other.step_s), worse, gib(other.peak_memory_bytes))
         table.add_row(Text(name), *figures, Text(other.reason))
     return table
 

@@ -1,4 +1,4 @@
-"""What ``meshwright plan`` and ``meshwright predict`` do: solve in this process, check, and hand out."""
+"""What ``meshwright plan`` does: search in this process, check, and hand out."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import typer
 
 from app.cli.endings import Ending, Failed, complain
 from app.cli.files import (
-    naming,
     read_architecture,
-    read_configuration,
     read_snapshot,
     read_workload,
     write_text,
@@ -22,9 +20,8 @@ from app.cli.progress import cancelled_by_interrupt, shown_progress
 from app.cli.terminal import console, error_console
 from app.documents.plan import result_document
 from app.web.views.figures import gib
-from cluster_models.errors import InvalidConfiguration, InvalidInput, SolverFailed
+from cluster_models.errors import InvalidInput, SolverFailed
 from cluster_models.plan import NoPlan, Plan
-from solver import predict as prediction
 from solver import search
 from solver.check import check_plan
 from solver.problem import Backend, PlanningProblem, SearchOptions
@@ -34,7 +31,7 @@ def run_plan(
     *, cluster: str, model: str, workload: str, options: SearchOptions, as_json: bool, output: Path | None
 ) -> None:
     """Search, and hand out the best plan; Ctrl-C ends the search with the best found so far."""
-    problem = _problem(cluster, model, workload)
+    problem = read_problem(cluster, model, workload)
     try:
         with cancelled_by_interrupt() as is_cancelled, shown_progress(error_console()) as on_progress:
             result = search.plan(problem, options, on_progress=on_progress, is_cancelled=is_cancelled)
@@ -43,33 +40,10 @@ def run_plan(
         raise Failed(str(error)) from error
     if cancelled and isinstance(result, NoPlan):
         raise KeyboardInterrupt
-    _deliver(result, problem, as_json=as_json, output=output)
+    deliver(result, problem, as_json=as_json, output=output)
     if cancelled:
         complain("meshwright: interrupted; this is the best plan found until then")
         raise typer.Exit(Ending.INTERRUPTED)
-
-
-def run_predict(
-    *, cluster: str, model: str, workload: str, configuration: str, as_json: bool, output: Path | None
-) -> None:
-    """Price a configuration given in full."""
-    problem = _problem(cluster, model, workload)
-    document = read_configuration(configuration)
-    with naming(configuration):
-        given = document.to_configuration(problem.architecture)
-        hosts = document.host_order()
-        if hosts is not None and document.gpus_per_node not in (None, given.degrees.gpus / len(hosts)):
-            raise InvalidConfiguration(
-                "gpus_per_node",
-                document.gpus_per_node,
-                f"{len(hosts)} hosts x {document.gpus_per_node} GPUs are not the {given.degrees.gpus} ranks "
-                f"of {given.degrees}",
-            )
-    try:
-        result = prediction.predict(problem, given, hosts=hosts)
-    except SolverFailed as error:
-        raise Failed(str(error)) from error
-    _deliver(result, problem, as_json=as_json, output=output)
 
 
 def options_of(
@@ -97,7 +71,8 @@ def options_of(
     )
 
 
-def _problem(cluster: str, model: str, workload: str) -> PlanningProblem:
+def read_problem(cluster: str, model: str, workload: str) -> PlanningProblem:
+    """The problem that three files describe."""
     return PlanningProblem(
         snapshot=read_snapshot(cluster),
         architecture=read_architecture(model),
@@ -105,7 +80,7 @@ def _problem(cluster: str, model: str, workload: str) -> PlanningProblem:
     )
 
 
-def _deliver(result: Plan | NoPlan, problem: PlanningProblem, *, as_json: bool, output: Path | None) -> None:
+def deliver(result: Plan | NoPlan, problem: PlanningProblem, *, as_json: bool, output: Path | None) -> None:
     """Check, write and print a result; ends with code 3 where nothing fits."""
     if not isinstance(result, NoPlan):
         _check(result, problem)

@@ -1,15 +1,18 @@
-"""What ``meshwright serve`` does: the service in this process, until it is told to end."""
+"""What ``meshwright serve`` and ``meshwright worker`` do: run until a signal ends them."""
 
 from __future__ import annotations
 
-import uvicorn
-
-from app.main import create_app
-from app.settings import Settings
+from app.cli.environment import read_settings
+from app.main import serve
+from app.settings import Role
 
 
 def run_server(*, host: str | None, port: int | None) -> None:
     """Serve with the settings of the environment; ``host`` and ``port`` go before them."""
     given = {"host": host, "port": port}
-    settings = Settings().model_copy(update={name: value for name, value in given.items() if value is not None})
-    uvicorn.run(create_app(settings), host=settings.host, port=settings.port, log_config=None)
+    serve(read_settings(**{name: value for name, value in given.items() if value is not None}))
+
+
+def run_worker() -> None:
+    """Solve what a server elsewhere queues, without serving anything."""
+    serve(read_settings(role=Role.WORKER))

@@ -53,8 +53,8 @@ class ModelDocument(Document):
         return cls(architecture=ArchitectureDocument.from_architecture(architecture))
 
 
-def model_document(data: object, *, what: str = "model") -> ModelDocument:
-    """The document in any of its spellings.
+def model_document(data: object, *, what: str = "model", name: str | None = None) -> ModelDocument:
+    """The document in any of its spellings; ``name`` is for a bare ``config.json`` that has none.
 
     A text is a catalogue name; a mapping is a model document, a bare ``config.json`` (it has ``model_type``
     or ``architectures``) or a bare architecture (it has ``layers``).
@@ -63,7 +63,7 @@ def model_document(data: object, *, what: str = "model") -> ModelDocument:
         return ModelDocument(catalogue=data)
     if isinstance(data, Mapping) and not any(way in data for way in _WAYS):
         if "model_type" in data or "architectures" in data:
-            return ModelDocument(huggingface=dict(data))
+            return ModelDocument(huggingface=dict(data), name=None if data.get("_name_or_path") else name)
         if "layers" in data:
             return ModelDocument(architecture=read_document(ArchitectureDocument, data, what=what))
         raise InvalidModel(

@@ -135,7 +135,7 @@ class CertificateDocument(Document):
     objective: float = Field(description="Objective of the plan, in its own unit.", examples=[12.4])
     bound: float = Field(description="No plan of the search space can be below.", examples=[12.39])
     gap: float = Field(description="(objective - bound) / objective.", examples=[0.001])
-    stopped_by: StopReason = Field(description="Why the search ended.", examples=["proven"])
+    stopped_by: StopReason = Field(description="What ended the search.", examples=["proven"])
     candidates_total: int = Field(description="Legal combinations of degrees.", examples=[5120])
     candidates_infeasible: int = Field(description="Of these, too large for the memory.", examples=[2311])
     candidates_pruned: int = Field(description="Of these, ruled out by their bound.", examples=[2790])
