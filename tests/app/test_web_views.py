@@ -122,7 +122,7 @@ def test_certificate_says_proven_only_without_a_gap() -> None:
     """A gap is named as what could still be gained; no gap is called optimal; no search proves nothing."""
     certificate = small_plan().certificate
     assert "0.20 %" in proof(certificate, Objective.STEP_TIME).verdict
-    assert "time limit" in proof(certificate, Objective.STEP_TIME).stopped
+    assert dict(proof(certificate, Objective.STEP_TIME).figures)["end of the search"] == "time limit"
     exact = replace(certificate, gap=0.0, bound=certificate.objective, stopped_by=StopReason.PROVEN)
     assert proof(exact, Objective.STEP_TIME).verdict.startswith("Proven optimal")
     given_in_full = replace(certificate, stopped_by=StopReason.NO_SEARCH)
@@ -147,7 +147,9 @@ def test_summary_of_the_small_plan() -> None:
     assert dict(headline(plan))["throughput"] == "32,768 tokens/s"
     assert dict(settings(plan.configuration, 8))["micro-batches per replica and step"] == "4"
     assert dict(settings(plan.configuration, 8))["layers of each stage"] == "2 in each of 2 stages"
-    assert other_plans(plan.alternatives)[0].slower == "+10.0 %"
+    too_large = replace(plan.alternatives[0], slower_by=-0.2)
+    assert other_plans([too_large])[0].slower == "\N{EN DASH}"
+    assert other_plans(plan.alternatives)[0].slower == "10.0 %"
 
 
 def test_schedule_shows_only_the_replica_and_window_asked_for() -> None:

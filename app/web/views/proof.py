@@ -9,12 +9,12 @@ from app.web.views.figures import count, percent, seconds
 from cluster_models.plan import Certificate, StopReason
 from cluster_models.workload import Objective
 
-_STOPPED: Final = {
-    StopReason.PROVEN: "The search finished: every other candidate was ruled out.",
-    StopReason.TIME_LIMIT: "The search stopped at its time limit before every candidate was ruled out.",
-    StopReason.WORK_LIMIT: "The search used up its effort before every candidate was ruled out.",
-    StopReason.CANCELLED: "The search was cancelled; this is the best plan it had found.",
-    StopReason.NO_SEARCH: "The configuration was given in full, so nothing was searched and nothing is proven.",
+_ENDED: Final = {
+    StopReason.PROVEN: "every other candidate was ruled out",
+    StopReason.TIME_LIMIT: "time limit",
+    StopReason.WORK_LIMIT: "effort used up",
+    StopReason.CANCELLED: "cancelled",
+    StopReason.NO_SEARCH: "nothing was searched",
 }
 _MEANS: Final = {
     Objective.STEP_TIME: "step time",
@@ -29,8 +29,6 @@ class Proof:
     """``verdict`` in one sentence, then the figures it rests on."""
 
     verdict: str
-    stopped: str
-    scope: str
     explanation: str
     figures: tuple[tuple[str, str], ...]
     proven: bool
@@ -51,10 +49,8 @@ def proof(certificate: Certificate, objective: Objective) -> Proof:
         ]
     return Proof(
         verdict=_verdict(certificate, searched=searched),
-        stopped=_STOPPED[certificate.stopped_by],
-        scope="The proof holds within the cost model; it says nothing about the error of the model itself.",
         explanation=certificate.explanation,
-        figures=(*figures, ("solver", certificate.solver)),
+        figures=(*figures, ("end of the search", _ENDED[certificate.stopped_by]), ("solver", certificate.solver)),
         proven=certificate.stopped_by is StopReason.PROVEN,
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.web.views.figures import count, gib, percent, plural, seconds, tflops
+from app.web.views.figures import NOT_KNOWN, count, gib, percent, plural, seconds, tflops
 from cluster_models.plan import Alternative, Configuration, Degrees, Plan
 
 _DEGREES: Final = (
@@ -82,13 +82,13 @@ def one_line(configuration: Configuration) -> str:
 
 
 def other_plans(alternatives: Sequence[Alternative]) -> tuple[OtherPlan, ...]:
-    """The alternatives with why each lost."""
+    """The alternatives with why each lost; one that would be faster lost because it does not fit."""
     return tuple(
         OtherPlan(
             configuration=str(other.configuration.degrees),
             details=one_line(other.configuration),
             step=seconds(other.step_s),
-            slower=f"{100 * other.slower_by:+.1f} %",
+            slower=percent(other.slower_by) if other.slower_by >= 0 else NOT_KNOWN,
             peak_memory=gib(other.peak_memory_bytes),
             reason=other.reason,
         )
