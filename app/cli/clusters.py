@@ -15,9 +15,10 @@ from app.cli.files import is_path, naming, read_cluster_document, read_snapshot
 from app.cli.terminal import console
 from app.db.engine import make_engine, make_session_factory, transaction
 from app.db.migrate import upgrade
-from app.services.clusters import create_cluster, replace_cluster
+from app.serialization import make_snapshot
+from app.services.clusters import create_cluster, get_cluster, replace_cluster
 from app.services.errors import NameTaken
-from app.services.snapshots import take_snapshot
+from app.services.measurements import read_all
 from cluster_models.errors import InvalidInput
 
 
@@ -45,7 +46,12 @@ def run_show(*, file_or_name: str, database_url: str | None) -> None:
         snapshot = read_snapshot(file_or_name)
     else:
         with _database(database_url) as session:
-            snapshot = take_snapshot(session, reference=file_or_name)
+            record = get_cluster(session, reference=file_or_name)
+            nodes = {node.name for node in record.cluster.nodes}
+            samples = read_all(session, cluster_id=record.id)
+        snapshot = make_snapshot(
+            record.cluster, [sample for sample in samples if {sample.source, sample.destination} <= nodes]
+        )
     console().print(cluster_view(snapshot))
 
 

@@ -40,7 +40,8 @@ def run_plan(
         raise Failed(str(error)) from error
     if cancelled and isinstance(result, NoPlan):
         raise KeyboardInterrupt
-    deliver(result, problem, as_json=as_json, output=output)
+    violations = () if isinstance(result, NoPlan) else check_plan(result, problem)
+    deliver(result, violations=violations, as_json=as_json, output=output)
     if cancelled:
         complain("meshwright: interrupted; this is the best plan found until then")
         raise typer.Exit(Ending.INTERRUPTED)
@@ -80,10 +81,10 @@ def read_problem(cluster: str, model: str, workload: str) -> PlanningProblem:
     )
 
 
-def deliver(result: Plan | NoPlan, problem: PlanningProblem, *, as_json: bool, output: Path | None) -> None:
-    """Check, write and print a result; ends with code 3 where nothing fits."""
-    if not isinstance(result, NoPlan):
-        _check(result, problem)
+def deliver(result: Plan | NoPlan, *, violations: tuple[str, ...], as_json: bool, output: Path | None) -> None:
+    """Write and print a result that broke no rule; ends with code 3 where nothing fits."""
+    if violations:
+        raise Failed(f"internal error: the plan found breaks its own rules: {' '.join(violations[:3])}")
     text = result_document(result).model_dump_json(indent=2, exclude_none=True) + "\n"
     if output is not None:
         write_text(output, text)
@@ -95,13 +96,6 @@ def deliver(result: Plan | NoPlan, problem: PlanningProblem, *, as_json: bool, o
     if isinstance(result, NoPlan):
         _explain(result)
         raise typer.Exit(Ending.NO_PLAN)
-
-
-def _check(result: Plan, problem: PlanningProblem) -> None:
-    """The independent check that every plan passes before anyone sees it."""
-    violations = check_plan(result, problem)
-    if violations:
-        raise Failed(f"internal error: the plan found breaks its own rules: {' '.join(violations[:3])}")
 
 
 def _explain(answer: NoPlan) -> None:

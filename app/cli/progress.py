@@ -28,16 +28,17 @@ def shown_progress(console: Console) -> Iterator[OnProgress]:
 
 
 def progress_line(progress: Progress) -> Text:
-    """Phase, candidates left, the best so far and how far it may be from the best possible."""
-    left = f"{count(progress.candidates_left)} of {count(progress.candidates_total)} candidates left"
-    parts = [progress.phase, left]
-    if progress.incumbent_s is not None:
-        best = f"best {seconds(progress.incumbent_s)}"
-        parts.append(f"{best} ({progress.incumbent})" if progress.incumbent else best)
+    """What matters most first: a narrow terminal cuts the end off."""
+    parts = [f"{progress.elapsed_s:.0f} s"]
     if progress.gap is not None:
         parts.append(f"gap {percent(progress.gap, places=2)}")
-    parts.append(f"{progress.elapsed_s:.0f} s")
-    return Text("  ".join(parts))
+    if progress.incumbent_s is not None:
+        parts.append(f"best {seconds(progress.incumbent_s)}")
+    parts.append(f"{count(progress.candidates_left)} of {count(progress.candidates_total)} candidates left")
+    parts.append(progress.phase)
+    if progress.incumbent:
+        parts.append(f"({progress.incumbent})")
+    return Text("  ".join(parts), no_wrap=True, overflow="ellipsis")
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import pytest
 
 import solver.search
 from app.cli import main
+from app.cli.progress import progress_line
 from app.documents.plan import PlanDocument, plan_from_text
 from cluster_models.errors import SolverFailed
 from cluster_models.plan import NoPlan, Plan
@@ -174,6 +175,62 @@ def test_interrupt_ends_the_search_with_its_best(
     assert main(["plan", *files, "--json"]) == 130
     assert asked == [False, True]
     assert plan_from_text(capsys.readouterr().out) == small_plan()
+
+
+CONFIGURATION = "degrees: {tensor: 4, data: 2}\nrecompute: selective\nsharding: optimizer\n"
+
+
+def test_predict_prices_what_it_is_given(
+    files: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The configuration comes back with its price, on the hosts in the order given."""
+    (tmp_path / "c.yaml").write_text(CONFIGURATION + "hosts: [n2, n1]\ngpus_per_node: 4\n")
+    code = main(["predict", *files, "--configuration", "c.yaml", "--json"])
+    out, err = capsys.readouterr()
+    assert (code, err) == (0, "")
+    plan = plan_from_text(out)
+    assert (plan.configuration.degrees.tensor, plan.configuration.degrees.data) == (4, 2)
+    assert plan.placement.hosts == ("n2", "n1")
+    assert plan.time.step_s > 0
+    assert plan.certificate.stopped_by == "no_search"
+
+
+def test_predict_says_by_how_much_it_does_not_fit(
+    files: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A configuration too large for the memory is priced all the same, and the exit code tells."""
+    (tmp_path / "c.yaml").write_text("degrees: {data: 8}\nrecompute: none\n")
+    assert main(["predict", *files, "--configuration", "c.yaml"]) == 3
+    out, err = capsys.readouterr()
+    assert "tp1 pp1 dp8" in out
+    assert "does not fit: stage 0 misses" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (CONFIGURATION + "stage_layers: [[31]]\n", "c.yaml: stage_layers: adds up to 31 layers"),
+        (CONFIGURATION + "hosts: [n1, n2]\ngpus_per_node: 3\n", "c.yaml: gpus_per_node: 2 hosts x 3 GPUs"),
+        (CONFIGURATION + "hosts: [n1, n9]\n", "n9"),
+        ("degrees: {tensor: 3}\n", "c.yaml: "),
+        ("degrees: {tensr: 4}\n", "did you mean 'tensor'?"),
+    ],
+)
+def test_predict_refuses_what_cannot_run(
+    files: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, words: str
+) -> None:
+    """What breaks a rule is bad input, named by file and field."""
+    (tmp_path / "c.yaml").write_text(text)
+    assert main(["predict", *files, "--configuration", "c.yaml"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert words in err
+
+
+def test_progress_line_says_what_matters_first() -> None:
+    """Seconds, gap, best, candidates left, then the details that a narrow terminal cuts off."""
+    line = progress_line(Progress(12.3, "placing", 72318, 2, 26.9, 26.7, 0.0067, "tp1 pp17")).plain
+    assert line == "12 s  gap 0.67 %  best 26.90 s  2 of 72,318 candidates left  placing  (tp1 pp17)"
 
 
 @pytest.mark.parametrize(
