@@ -260,7 +260,7 @@ def _propose(order: IntArray, slots: int, changed: IntArray) -> None:
 
 @numba.njit(cache=True)
 def anneal(start: IntArray, slots: int, arrays: Arrays, moves: int, seed: int) -> tuple[IntArray, float]:
-    """The best order (N,) of nodes met in ``moves`` moves from ``start``, its first ``slots`` in use, and its step."""
+    """The best order (N,) of nodes met in ``moves`` moves, its first ``slots`` in use, and its step time."""
     np.random.seed(seed)  # noqa: NPY002
     order, best, changed = start.copy(), start.copy(), start.copy()
     step, tie = step_seconds(order[:slots], arrays)

@@ -87,13 +87,13 @@ def _certificate(state: SearchState, options: SearchOptions, stopped_by: StopRea
 def _alternatives(
     problem: PlanningProblem, options: SearchOptions, state: SearchState, best: TimeBreakdown
 ) -> Iterator[Alternative]:
-    """The best placement of each next-best set of degrees, and the fastest candidate that memory rules out."""
+    """The best placement of each next-best set of degrees, and the nearest miss of the memory limit that could be faster."""
     for index in _next_best(state, options.alternatives):
         candidate = state.prepared(problem, index)
         placed = state.known.get(index) or _placed(candidate, options)
         times = placed_times(candidate.placement, placed.assignment)
         yield _alternative(candidate, time_breakdown(candidate, times), best)
-    misfit = _fastest_misfit(state, best.step_s)
+    misfit = _nearest_misfit(state, best.step_s)
     if misfit is not None:
         yield _too_large(state.prepared(problem, misfit), float(state.candidates.bound_s[misfit]), best.step_s)
 
@@ -144,12 +144,12 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"
 
 
-def _fastest_misfit(state: SearchState, step_s: float) -> int | None:
-    """The candidate whose optimistic step would beat the plan most, if only it fitted."""
-    value = np.where(state.candidates.excess_bytes > 0, state.candidates.bound_s, np.inf)
-    if len(value) == 0 or not value.min() < step_s:
+def _nearest_misfit(state: SearchState, step_s: float) -> int | None:
+    """Of the candidates that memory rules out but that could be faster, the one that misses by least."""
+    faster = (state.candidates.excess_bytes > 0) & (state.candidates.bound_s < step_s)
+    if not faster.any():
         return None
-    return int(value.argmin())
+    return int(np.where(faster, state.candidates.excess_bytes, np.inf).argmin())
 
 
 def _too_large(candidate: Candidate, bound_s: float, best_s: float) -> Alternative:

@@ -35,7 +35,7 @@ FLOW_COLUMNS_PER_EFFORT: Final = 60_000
 SIMPLEX_ITERATIONS_PER_EFFORT: Final = 60_000
 BRANCH_NODES_PER_EFFORT: Final = 2_000
 CUT_ROUNDS: Final = 8
-PROGRAM_TIME_S: Final = 15.0
+PROGRAM_TIME_S: Final = 6.0
 """Longest single solve of a program, so that progress and cancellation are seen."""
 
 

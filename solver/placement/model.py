@@ -8,6 +8,8 @@ Letters: k slot, n node, r replica, s pipeline rank, c chunk, (a, b) a pair of s
     sum_n w[a,b,n,m] = y[b,m]
     d[r,way,s] >= sum w[a,b,n,m] hop[n,m]        a transfer waits for its slowest pair
     E[r,s]     >= every path found so far        paths of the event graph, added as they turn out critical
+    sum w[a,b,n,m] over slow (n, m) and all hops >= hops - merges   hops form a forest on the slots, and links
+                                               faster than a threshold join no more than ``merges`` pairs of parts
     E[r,0]     >= one round trip + (M - P) L_r   L_r: the period program of ``solver.period`` on these d
     X[s]       >= sum_y ring_y[s] - hidden       ring_y[s] >= sum w ring[n,m] for every hop of the ring
     T >= E[r,s] + X[s],  U >= optimizer[s] + gather[s]
@@ -19,8 +21,11 @@ an assignment added, its objective there is exact.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
+import networkx as nx
 import numpy as np
+from scipy.sparse.csgraph import minimum_spanning_tree
 
 from solver.candidates import FloatArray, IntArray
 from solver.ilp import LinearModel, ModelBuilder, Terms
@@ -29,6 +34,11 @@ from solver.placement.problem import PlacementProblem
 from solver.simulation import critical_path, simulate
 
 Expression = Duration
+
+SLOW_HOP_ROWS: Final = 8
+"""Most thresholds for which the program counts slow hops."""
+SLOW_HOP_STEP: Final = 0.02
+"""Thresholds closer to the fastest hop than this say nothing worth a row."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,6 +125,7 @@ def build_model(problem: PlacementProblem) -> PlacementModel:
         for r in range(replicas):
             _add_period(model, r)
     _break_symmetry(model)
+    _need_slow_hops(model, pairs)
     return model
 
 
@@ -143,13 +154,14 @@ class _Pairs:
         column = int(self.builder.add_columns(1, lower=floor)[0])
         for a, b in sorted(crossing):
             cost = between_s if a < b else between_s.T
-            flow = self._columns(min(a, b), max(a, b))
+            flow = self.flow(min(a, b), max(a, b))
             used = flow >= 0
             terms = [(int(w), -float(c)) for w, c in zip(flow[used], cost[used], strict=True)]
             self.builder.add_row([(column, 1.0), *terms], lower=0.0)
         return 0.0, ((column, 1.0),)
 
-    def _columns(self, a: int, b: int) -> IntArray:
+    def flow(self, a: int, b: int) -> IntArray:
+        """Columns (N, N) of the flow between slots ``a < b``; -1 on the diagonal."""
         if (a, b) not in self._flow:
             nodes = self._place.shape[1]
             flow = np.full((nodes, nodes), -1, dtype=np.int64)
@@ -261,6 +273,31 @@ def _break_symmetry(model: PlacementModel) -> None:
         later = [(int(y), float(n)) for y, n in zip(model.place[slot], number, strict=True)]
         earlier = [(int(y), -float(n)) for y, n in zip(model.place[first[0]], number, strict=True)]
         model.builder.add_row([*later, *earlier], lower=0.0)
+
+
+def _need_slow_hops(model: PlacementModel, pairs: _Pairs) -> None:
+    """Rows for the slowest links that the hops cannot do without.
+
+    The hops between different slots contain a forest with ``E`` edges; laid onto distinct nodes it stays one.  A
+    forest has at most ``N - parts`` edges among the links faster than a threshold, where ``parts`` counts what
+    those links leave apart, so at least ``E - (N - parts)`` hops are as slow as the threshold.  The thresholds at
+    which this changes are the edges of a minimum spanning tree (Kruskal 1956).
+    """
+    arrays, nodes = model.problem.arrays, model.problem.nodes
+    ranks = model.problem.schedule.pipeline
+    hops = arrays.hop_pairs[:, 0, : ranks - 1].reshape(-1, 2)
+    graph = nx.Graph([(int(a), int(b)) for a, b in hops if a >= 0 and a != b])
+    forest = sorted((min(edge), max(edge)) for edge in nx.minimum_spanning_edges(graph, data=False))
+    if not forest or nodes < 2:
+        return
+    cost = np.minimum(arrays.hop_s, arrays.hop_s.T)
+    tree = np.sort(minimum_spanning_tree(cost).data)[: len(forest)]
+    thresholds = np.unique(tree)[::-1]
+    for threshold in thresholds[thresholds > tree[0] * (1 + SLOW_HOP_STEP)][:SLOW_HOP_ROWS]:
+        slow = cost >= threshold * (1 - 1e-12)
+        np.fill_diagonal(slow, val=False)
+        terms = [(int(w), 1.0) for edge in forest for w in pairs.flow(*edge)[slow]]
+        model.builder.add_row(terms, lower=float((tree >= threshold).sum()))
 
 
 def _weighted(parts: list[tuple[Expression, float]]) -> Expression:

@@ -1,0 +1,159 @@
+"""Time and memory of a configuration given in full: no search over degrees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cluster_models.errors import InvalidConfiguration
+from cluster_models.links import effective_links
+from cluster_models.plan import Certificate, Configuration, Plan, StopReason
+from cluster_models.workload import Recompute, Sharding
+from solver.assemble import assemble_plan
+from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch, IntArray
+from solver.check.configuration import configuration_violations, layer_violations
+from solver.compiled import step_seconds
+from solver.fabric import Fabric, fabrics
+from solver.placement.bounds import placement_bound_s
+from solver.placement.local_search import search_placement
+from solver.priced import objective_weight
+from solver.problem import PlanningProblem, SearchOptions
+from solver.refine import Candidate, prepare
+
+MOVES = 4000
+"""Local search moves where no hosts are given."""
+
+
+def predict(
+    problem: PlanningProblem,
+    configuration: Configuration,
+    *,
+    hosts: Sequence[str] | None = None,
+    gpus_per_node: int | None = None,
+    options: SearchOptions | None = None,
+) -> Plan:
+    """The plan that ``configuration`` makes on ``hosts`` in rank order, or on hosts chosen by local search.
+
+    What the workload pins or allows is not asked, and a configuration that misses the memory limit is predicted
+    with a warning.  Raises ``InvalidConfiguration`` where it breaks a rule or the hosts cannot carry it.
+    """
+    options = options or SearchOptions()
+    _check_rules(problem, configuration)
+    fabric = _fabric(problem, configuration, hosts, gpus_per_node)
+    candidate = prepare(problem, fabric, _batch(configuration), configuration.stage_layers)
+    if hosts is not None:
+        assignment = np.array([fabric.names.index(host) for host in hosts], dtype=np.int64)
+    else:
+        assignment, _ = search_placement(candidate.placement, moves=MOVES * options.effort, seed=options.seed)
+    return assemble_plan(
+        problem, options, candidate, assignment, certificate=_certificate(problem, candidate, assignment)
+    )
+
+
+def _check_rules(problem: PlanningProblem, configuration: Configuration) -> None:
+    free = replace(
+        problem.workload,
+        pinned={},
+        forbidden={},
+        max_gpus=None,
+        recompute=tuple(Recompute),
+        sharding=tuple(Sharding),
+    )
+    unrestricted = replace(problem, workload=free)
+    for violation in (
+        *configuration_violations(configuration, unrestricted),
+        *layer_violations(configuration, unrestricted),
+    ):
+        raise InvalidConfiguration("configuration", str(configuration.degrees), violation)
+
+
+def _fabric(
+    problem: PlanningProblem,
+    configuration: Configuration,
+    hosts: Sequence[str] | None,
+    gpus_per_node: int | None,
+) -> Fabric:
+    """The first fabric that can carry the configuration, its nodes cut to the GPUs used on each."""
+    gpus = configuration.degrees.gpus
+    if hosts is not None and gpus_per_node is None:
+        if gpus % len(hosts):
+            raise InvalidConfiguration(
+                "hosts", list(hosts), f"{gpus} ranks do not divide by {len(hosts)} hosts", "list other hosts"
+            )
+        gpus_per_node = gpus // len(hosts)
+    problems = []
+    for fabric in fabrics(problem.snapshot, problem.workload, effective_links(problem.snapshot)):
+        size = min(gpus, gpus_per_node or fabric.gpus_per_node)
+        reason = _obstacle(configuration, fabric, size, hosts)
+        if reason is None:
+            return replace(fabric, gpus_per_node=size)
+        problems.append(reason)
+    raise InvalidConfiguration(
+        "configuration" if hosts is None else "hosts",
+        str(configuration.degrees) if hosts is None else list(hosts),
+        problems[0] if problems else "no usable node is left",
+    )
+
+
+def _obstacle(configuration: Configuration, fabric: Fabric, size: int, hosts: Sequence[str] | None) -> str | None:
+    """Why ``size`` GPUs on each of the fabric's nodes cannot carry the configuration, or ``None``."""
+    degrees = configuration.degrees
+    cell, slots = degrees.tensor * degrees.context, -(-degrees.gpus // size)
+    kind = f"{fabric.gpu.name} nodes with {fabric.gpus_per_node} GPUs"
+    uneven = [
+        f"{name} = {width}"
+        for name, width in (("tensor x context", cell), ("expert", degrees.expert))
+        if size % width and width % size
+    ]
+    missing = [host for host in hosts or () if host not in fabric.names]
+    reasons = {
+        f"needs {size} GPUs on each host, more than {kind} have": size > fabric.gpus_per_node,
+        f"needs {slots} {kind}, but only {fabric.nodes} are usable": slots > fabric.nodes,
+        f"a tensor group of {degrees.tensor} does not fit into a node with {size} GPUs": degrees.tensor > size,
+        f"{' and '.join(uneven)} neither divides nor fills nodes of {size} GPUs": bool(uneven),
+        f"{', '.join(missing)} is not among the usable {kind}": bool(missing),
+        f"{degrees.gpus} ranks at {size} per node need {slots} hosts": len(hosts or range(slots)) != slots,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def _batch(configuration: Configuration) -> CandidateBatch:
+    degrees = configuration.degrees
+    columns = (
+        degrees.tensor,
+        degrees.pipeline,
+        degrees.data,
+        degrees.context,
+        degrees.expert,
+        degrees.virtual_pipeline,
+        configuration.micro_batch,
+        RECOMPUTE_CODES.index(configuration.recompute),
+        SHARDING_CODES.index(configuration.sharding),
+        ORDER_CODES.index(configuration.rank_order),
+    )
+    return CandidateBatch(*(np.array([value], dtype=np.int64) for value in columns))
+
+
+def _certificate(problem: PlanningProblem, candidate: Candidate, assignment: IntArray) -> Certificate:
+    """What can be said without a search: a bound over all placements of this one configuration."""
+    weight = float(objective_weight(problem.workload.objective, candidate.fabric.gpu, candidate.batch)[0])
+    step_s = step_seconds(assignment, candidate.placement.arrays)[0]
+    bound_s = min(placement_bound_s(candidate.placement), step_s)
+    gap = (step_s - bound_s) / step_s
+    return Certificate(
+        objective=step_s * weight,
+        bound=bound_s * weight,
+        gap=gap,
+        stopped_by=StopReason.NO_SEARCH,
+        candidates_total=1,
+        candidates_infeasible=0,
+        candidates_pruned=0,
+        candidates_placed=1,
+        solver="none",
+        explanation=(
+            "The configuration was given, not searched for; another placement of it can be at most "
+            f"{gap:.2%} better."
+        ),
+    )
