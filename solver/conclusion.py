@@ -87,7 +87,7 @@ def _certificate(state: SearchState, options: SearchOptions, stopped_by: StopRea
 def _alternatives(
     problem: PlanningProblem, options: SearchOptions, state: SearchState, best: TimeBreakdown
 ) -> Iterator[Alternative]:
-    """The best placement of each next-best set of degrees, and the nearest miss of the memory limit that could be faster."""
+    """The best placement of each next-best set of degrees, and the nearest faster miss of the memory limit."""
     for index in _next_best(state, options.alternatives):
         candidate = state.prepared(problem, index)
         placed = state.known.get(index) or _placed(candidate, options)
