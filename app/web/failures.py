@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
+from http import HTTPStatus
 from typing import Any, Final
 
 import structlog
@@ -36,6 +37,11 @@ _STATUSES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
 )
 """Errors that a user can cause, with their status and what to say (empty: the error's own words)."""
 
+_SENTENCES: Final = {
+    404: "There is no page at this address.",
+    405: "This address takes no request of this kind.",
+}
+
 log = structlog.get_logger(__name__)
 
 
@@ -45,7 +51,9 @@ def wants_page(request: Request) -> bool:
 
 
 def failure_page(request: Request, status: int, detail: str, problems: Sequence[str] = ()) -> Response:
-    """The page for an error."""
+    """The page for an error; the bare phrase of a status is put into a sentence."""
+    if detail == HTTPStatus(status).phrase:
+        detail = _SENTENCES.get(status, f"{detail}.")
     title = _TITLES.get(status, "That went wrong")
     return page(request, "error.html", status=status, title=title, detail=detail, problems=tuple(problems))
 

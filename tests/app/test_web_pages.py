@@ -15,6 +15,7 @@ from app.db.engine import make_engine, make_read_session_factory, make_session_f
 from app.db.status import PlanStatus
 from app.documents.cluster import ClusterDocument
 from app.jobs.client import JobClient
+from app.main import create_app
 from app.metrics import make_metrics
 from app.serialization import jsonable
 from app.service import Service
@@ -273,3 +274,20 @@ def test_files_of_pages_are_ours_and_typed(browser: TestClient) -> None:
         ("icon.svg", "image/svg+xml"),
     ):
         assert browser.get(f"/static/{name}").headers["content-type"].startswith(kind)
+
+
+@pytest.mark.parametrize(
+    ("address", "accept", "kind"),
+    [
+        ("/nowhere", "text/html", "text/html"),
+        ("/nowhere", "*/*", "application/problem+json"),
+        ("/api/v1/nowhere", "text/html", "application/problem+json"),
+    ],
+)
+def test_only_people_at_wrong_addresses_get_a_page(tmp_path: Path, address: str, accept: str, kind: str) -> None:
+    """Programs, and whoever asks the API, get problem details."""
+    app = create_app(Settings(data_dir=tmp_path))
+    answer = TestClient(app).get(address, headers={"accept": accept})
+    assert answer.status_code == 404
+    assert answer.headers["content-type"].startswith(kind)
+    assert ("There is no page at this address." in answer.text) == (kind == "text/html")

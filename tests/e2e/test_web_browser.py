@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.error import URLError
@@ -60,25 +61,32 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A server process with its own data folder and a solver whose end the tests decide."""
-    tmp_path = tmp_path_factory.mktemp("site")
+    """A server with a solver whose end the tests decide."""
+    folder = tmp_path_factory.mktemp("site")
+    command = json.dumps([sys.executable, str(STAND_IN), str(folder / "gate")])
+    with _serving(folder, MESHWRIGHT_SOLVE_COMMAND=command) as address:
+        yield Site(address, folder / "gate")
+
+
+@contextmanager
+def _serving(folder: Path, **settings: str) -> Iterator[str]:
+    """The address of a server process with its own data folder."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    gate = tmp_path / "gate"
     environment = os.environ | {
-        "MESHWRIGHT_DATA_DIR": str(tmp_path / "data"),
+        "MESHWRIGHT_DATA_DIR": str(folder / "data"),
         "MESHWRIGHT_PORT": str(port),
-        "MESHWRIGHT_SOLVE_COMMAND": json.dumps([sys.executable, str(STAND_IN), str(gate)]),
         "PYTHONPATH": str(REPOSITORY),
+        **settings,
     }
-    with (tmp_path / "log").open("wb") as log:
+    with (folder / "log").open("wb") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", "app.main"], env=environment, cwd=tmp_path, stdout=log, stderr=log
+            [sys.executable, "-m", "app.main"], env=environment, cwd=folder, stdout=log, stderr=log
         )
     try:
-        _wait_for(server, f"http://127.0.0.1:{port}/healthz", tmp_path / "log")
-        yield Site(f"http://127.0.0.1:{port}", gate)
+        _wait_for(server, f"http://127.0.0.1:{port}/healthz", folder / "log")
+        yield f"http://127.0.0.1:{port}"
     finally:
         server.terminate()
         server.wait(20)
@@ -217,3 +225,21 @@ def test_no_page_scrolls_sideways(page: Page, site: Site, width: int) -> None:
     for address in ("/", "/plans/new", "/plans", "/clusters", "/clusters/two-and-a-spare", "/nowhere"):
         page.goto(f"{site.address}{address}")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.slow
+def test_a_shipped_example_becomes_a_proven_plan_in_a_few_clicks(chromium: Browser, tmp_path: Path) -> None:
+    """The real solver behind the real service: example, plan, certificate, a download that names every host."""
+    with _serving(tmp_path) as address, chromium.new_context() as context:
+        page = context.new_page()
+        page.set_default_timeout(4 * PATIENCE_MS)
+        page.goto(f"{address}/plans/new")
+        page.get_by_role("link", name="llama-3-8b-small on two-nodes").click()
+        page.get_by_role("button", name="Make the plan").click()
+        page.get_by_role("heading", name="How good is this plan?").wait_for()
+        assert page.get_by_text("Why it lost").is_visible()
+        seats = page.get_by_role("region", name="Who sits where, table").inner_text()
+        hostfile = page.get_by_role("link", name="Hosts with slots in rank order").get_attribute("href")
+        hosts = [line.split()[0] for line in page.request.get(f"{address}{hostfile}").text().splitlines()]
+        assert hosts
+        assert [host for host in hosts if host not in seats] == []
