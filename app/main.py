@@ -11,6 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 from app import problems
 from app.api import health
@@ -49,7 +50,6 @@ def create_app(settings: Settings) -> FastAPI:
         description=DESCRIPTION,
         lifespan=_lifespan(settings, metrics),
         generate_unique_id_function=_operation_id,
-        max_body_size=settings.max_body_bytes,
         responses={"4XX": PROBLEM_RESPONSE, "5XX": PROBLEM_RESPONSE},
         openapi_url=f"{PREFIX}/openapi.json",
         docs_url=None,
@@ -61,6 +61,8 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(health.router)
     app.include_router(web.router)
     app.include_router(pages)
+    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_body_bytes)
+    app.add_middleware(problems.DeclaredSize, max_bytes=settings.max_body_bytes)
     app.add_middleware(ObservedRequests, metrics=metrics)
     problems.describe(app.openapi())
     return app

@@ -32,14 +32,14 @@ def make_metrics() -> Metrics:
         registry=registry,
         requests=Counter(
             "meshwright_http_requests",
-            "HTTP requests by route template.",
-            ("method", "route", "status"),
+            "HTTP requests by operation.",
+            ("operation", "status"),
             registry=registry,
         ),
         request_seconds=Histogram(
             "meshwright_http_request_seconds",
             "Seconds to answer an HTTP request.",
-            ("method", "route"),
+            ("operation",),
             registry=registry,
         ),
         solves=Counter("meshwright_solves", "Solves that ended.", ("status",), registry=registry),

@@ -17,7 +17,7 @@ _HEADER: Final = b"x-request-id"
 
 
 class ObservedRequests:
-    """Gives requests an id (the caller's own in ``X-Request-Id`` is kept) and counts them by route."""
+    """Gives requests an id (the caller's own in ``X-Request-Id`` is kept) and counts them by operation."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -46,9 +46,9 @@ class ObservedRequests:
                 self._count(scope, status, time.perf_counter() - started)
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "unknown")
-        self._metrics.requests.labels(scope["method"], route, str(status)).inc()
-        self._metrics.request_seconds.labels(scope["method"], route).observe(seconds)
+        operation = getattr(scope.get("route"), "name", "unknown")
+        self._metrics.requests.labels(operation, str(status)).inc()
+        self._metrics.request_seconds.labels(operation).observe(seconds)
 
 
 def _given_id(scope: Scope) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -11,9 +12,10 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.documents.reading import FieldProblem, problems_of, problems_of_validation
 from app.services.errors import Conflict, IdempotencyKeyReused, NotFound, Refused, VersionMismatch
@@ -95,7 +97,7 @@ def problem_response(
     detail: str,
     errors: Sequence[FieldProblem] = (),
     headers: Mapping[str, str] | None = None,
-) -> JSONResponse:
+) -> Response:
     """The response that tells of a problem."""
     body = {
         "type": f"/problems/{kind}",
@@ -109,15 +111,34 @@ def problem_response(
         body["errors"] = [
             {"field": e.field, "value": _shown(e.value), "problem": e.problem, "remedy": e.remedy} for e in errors
         ]
-    return JSONResponse(body, status, headers, MEDIA_TYPE)
+    # Escaped to ASCII: what was sent may hold half a surrogate pair, which UTF-8 cannot.
+    return Response(json.dumps(body, allow_nan=False), status, headers, MEDIA_TYPE)
 
 
-async def _invalid_input(request: Request, error: Exception) -> JSONResponse:
+class DeclaredSize:
+    """Refuses a body that says it is too large before it is sent, with a problem as the answer."""
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve or refuse one request."""
+        declared = dict(scope["headers"]).get(b"content-length", b"0") if scope["type"] == "http" else b"0"
+        if not declared.isdigit() or int(declared) <= self._max_bytes:
+            await self._app(scope, receive, send)
+            return
+        detail = f"The body has {int(declared)} bytes; this service takes {self._max_bytes}."
+        refusal = problem_response(Request(scope), kind="content-too-large", status=413, detail=detail)
+        await refusal(scope, receive, send)
+
+
+async def _invalid_input(request: Request, error: Exception) -> Response:
     assert isinstance(error, InvalidInput)
     return _unprocessable(request, problems_of(error))
 
 
-async def _unreadable_values(request: Request, error: Exception) -> JSONResponse:
+async def _unreadable_values(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     found = [
         {**entry, "loc": [part for part in entry["loc"][1:] if part not in (BY_NAME, IN_FULL)]}
@@ -126,12 +147,12 @@ async def _unreadable_values(request: Request, error: Exception) -> JSONResponse
     return _unprocessable(request, problems_of_validation(found, kind=_body_model(request)))
 
 
-def _unprocessable(request: Request, errors: Sequence[FieldProblem]) -> JSONResponse:
+def _unprocessable(request: Request, errors: Sequence[FieldProblem]) -> Response:
     detail = str(errors[0]) if len(errors) == 1 else f"{len(errors)} values are wrong; the first: {errors[0]}"
     return problem_response(request, kind="invalid-input", status=422, detail=detail, errors=errors)
 
 
-async def _refused(request: Request, error: Exception) -> JSONResponse:
+async def _refused(request: Request, error: Exception) -> Response:
     kinds: list[tuple[type[Exception], str, int]] = [
         (NotFound, "not-found", 404),
         (VersionMismatch, "version-mismatch", 412),
@@ -156,7 +177,7 @@ async def _http(request: Request, error: Exception) -> Response:
     )
 
 
-async def _broken(request: Request, error: Exception) -> JSONResponse:
+async def _broken(request: Request, error: Exception) -> Response:
     log.error("request_broke", path=request.url.path, exc_info=error)
     detail = "The service broke while it answered; nothing was stored."
     return problem_response(request, kind="internal", status=500, detail=detail)

@@ -17,6 +17,7 @@ from app.db.tables import ModelRow
 from app.documents.model import model_document
 from app.serialization import jsonable, load
 from app.services.errors import NameTaken, NotFound
+from app.services.field_paths import errors_under
 from app.services.pages import Page, decode_cursor, page_of
 from cluster_models.architecture import Architecture
 from cluster_models.model_catalogue import catalogue_model, catalogue_models
@@ -33,7 +34,8 @@ class ModelRecord:
 
 def create_model(session: Session, *, name: str, model: object) -> ModelRecord:
     """Store a model, given in any spelling of a model document, under a name that is free."""
-    architecture = replace(model_document(model, what="model").to_architecture(), name=name)
+    with errors_under("model"):
+        architecture = replace(model_document(model, what="model").to_architecture(), name=name)
     if name.lower() in catalogue_models():
         raise NameTaken("model", name, "it is in the catalogue")
     record = ModelRecord(name, architecture, datetime.now(UTC))

@@ -1,7 +1,8 @@
 """A solving process for tests of the job machinery: speaks its protocol, and does what the plan's options ask.
 
 ``behaviour`` in the request's options: ``answer`` (after ``seconds``, with progress), ``crash``, ``crash_once``,
-``refuse``, ``no_plan`` or ``hang``.  Each start and each end leaves a line in ``ledger``.
+``refuse``, ``no_plan`` or ``hang``.  Each start and each end leaves a line in ``ledger``.  ``plan`` is a file with
+the plan to answer.  Options may also come as JSON in the first argument.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+PROGRESS = {"phase": "search", "incumbent_s": None, "bound_s": 0.5, "gap": None, "incumbent": None}
+
 
 def _die_with_parent() -> None:
     while os.read(0, 1024):
@@ -29,7 +32,8 @@ def _say(**message: Any) -> None:
 
 def main() -> None:
     """Read the request and do as it says."""
-    options = json.loads(sys.stdin.buffer.readline())["options"]
+    options = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+    options |= json.loads(sys.stdin.buffer.readline())["options"]
     threading.Thread(target=_die_with_parent, daemon=True).start()
     ledger = Path(options["ledger"])
     starts = _write(ledger, f"start {os.getpid()}")
@@ -43,13 +47,8 @@ def main() -> None:
         time.sleep(600)
     steps = max(1, int(options.get("seconds", 0) / 0.1))
     for step in range(steps):
-        _say(
-            kind="progress",
-            elapsed_s=step * 0.1,
-            phase="search",
-            candidates_total=steps,
-            candidates_left=steps - step,
-        )
+        left = steps - step
+        _say(kind="progress", **PROGRESS, elapsed_s=step * 0.1, candidates_total=steps, candidates_left=left)
         time.sleep(options.get("seconds", 0) / steps)
     _write(ledger, "end")
     if behaviour == "refuse":
@@ -57,7 +56,8 @@ def main() -> None:
     elif behaviour == "no_plan":
         _say(kind="no_plan", no_plan={"reason": "nothing fits"})
     else:
-        _say(kind="plan", plan={"certificate": {"gap": 0.0}, "tmpdir": os.environ["TMPDIR"]})
+        found = json.loads(Path(options["plan"]).read_text()) if "plan" in options else {}
+        _say(kind="plan", plan=found or {"certificate": {"gap": 0.0}, "tmpdir": os.environ["TMPDIR"]})
 
 
 def _write(ledger: Path, line: str) -> int:

@@ -1,0 +1,72 @@
+"""A running application with a client, and bodies that it accepts."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from app.db import migrate
+from app.db.engine import make_engine
+from app.documents.cluster import ClusterDocument
+from app.documents.model import ModelDocument
+from app.documents.workload import WorkloadDocument
+from app.main import create_app
+from app.serialization import dump
+from app.settings import Role, Settings
+from tests.app import stand_in_solver
+from tests.plans import small_architecture, small_cluster, small_plan, small_samples, small_workload
+
+API = "/api/v1"
+
+
+@contextmanager
+def running(tmp_path: Path, database_url: str, *, role: Role = Role.ALL, **behaviour: Any) -> Iterator[TestClient]:
+    """A client of an application whose solver answers with the small plan."""
+    (tmp_path / "plan.json").write_bytes(dump(small_plan()))
+    options = {"ledger": str(tmp_path / "ledger"), "plan": str(tmp_path / "plan.json")} | behaviour
+    settings = Settings(
+        data_dir=tmp_path / "data",
+        database_url=database_url,
+        role=role,
+        solve_command=(sys.executable, stand_in_solver.__file__, json.dumps(options)),
+        heartbeat_s=0.5,
+        max_body_bytes=2_000_000,
+    )
+    migrate.upgrade(make_engine(database_url))
+    # An address that nobody uses: the pages check where a form came from, and the API does not care.
+    with TestClient(
+        create_app(settings), base_url="http://meshwright.test", raise_server_exceptions=False
+    ) as client:
+        yield client
+
+
+def cluster_body(**changes: Any) -> dict[str, Any]:
+    """The small cluster with its measurements as a document."""
+    document = ClusterDocument.from_cluster(small_cluster(), small_samples())
+    return document.model_dump(mode="json") | changes
+
+
+def plan_body(**changes: Any) -> dict[str, Any]:
+    """A request for a plan of the small model on the small cluster, in full."""
+    return {
+        "cluster": cluster_body(),
+        "model": ModelDocument.from_architecture(small_architecture()).model_dump(mode="json"),
+        "workload": WorkloadDocument.from_workload(small_workload()).model_dump(mode="json"),
+    } | changes
+
+
+def ended(client: TestClient, address: str, *, within_s: float = 20.0) -> dict[str, Any]:
+    """The plan under an address, once it has ended."""
+    until = time.monotonic() + within_s
+    while (plan := client.get(address).json())["status"] in ("queued", "running"):
+        assert time.monotonic() < until, plan
+        time.sleep(0.05)
+    found: dict[str, Any] = plan
+    return found

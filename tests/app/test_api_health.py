@@ -1,0 +1,85 @@
+"""What operators see, and the description that clients are made from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode, checks
+from schemathesis.specs.openapi import checks as openapi
+
+from app.main import create_app
+from app.settings import Role, Settings
+from tests.app.api_client import API, cluster_body, ended, plan_body, running
+from tests.app.plan_rows import wait_until
+
+CHECKS = (
+    checks.not_a_server_error,
+    openapi.status_code_conformance,
+    openapi.content_type_conformance,
+    openapi.response_schema_conformance,
+)
+REPOSITORY = Path(__file__).parents[2]
+
+
+def test_the_service_is_ready_once_a_worker_was_seen(tmp_path: Path) -> None:
+    """In role all it is its own worker; in role web alone, plans would wait."""
+    url = f"sqlite:///{tmp_path}/a.sqlite"
+    with running(tmp_path, url, role=Role.WEB) as client:
+        assert client.get("/healthz").json() == {"status": "ok"}
+        assert client.get("/readyz").status_code == 503
+        assert "worker" in client.get("/readyz").json()["detail"]
+    with running(tmp_path, url) as client:
+        assert client.get("/readyz").json() == {"status": "ok"}
+
+
+def test_metrics_count_requests_and_solves(tmp_path: Path) -> None:
+    """Requests by operation, plans by status, solves by backend."""
+    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite") as client:
+        ended(client, client.post(f"{API}/plans", json=plan_body()).headers["Location"])
+
+        def text() -> str:
+            return client.get("/metrics").text
+
+        wait_until(lambda: 'meshwright_solve_seconds_count{backend="cbc",status="succeeded"} 1.0' in text())
+        counted = text()
+    assert 'meshwright_plans{status="succeeded"} 1.0' in counted
+    assert 'meshwright_http_requests_total{operation="create_plan",status="202"} 1.0' in counted
+
+
+def test_the_committed_description_is_the_served_one() -> None:
+    """``openapi.json`` changes only together with the code; the failure says how to renew it."""
+    served = json.loads(json.dumps(create_app(Settings()).openapi()))
+    committed = json.loads((REPOSITORY / "openapi.json").read_text())
+    assert committed == served, "renew it with: python -m app.api.description > openapi.json"
+
+
+def test_operations_have_short_unique_names_and_examples() -> None:
+    """Clients made from the description get readable method names."""
+    described = create_app(Settings()).openapi()
+    names = [operation["operationId"] for path in described["paths"].values() for operation in path.values()]
+    assert len(names) == len(set(names))
+    assert all(name.isidentifier() for name in names)
+    fields = described["components"]["schemas"]["WorkloadDocument"]["properties"]
+    assert all("description" in field and "examples" in field for field in fields.values())
+
+
+def test_the_service_keeps_what_its_description_promises(tmp_path: Path) -> None:
+    """Generated requests, good and bad, get no breakage, and the statuses and bodies that are described."""
+    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite", role=Role.WEB) as client:
+        client.post(f"{API}/clusters", json=cluster_body())
+        schema = schemathesis.openapi.from_asgi(f"{API}/openapi.json", client.app)
+        for found in schema.exclude(path_regex="(/events|/readyz)$").get_all_operations():
+            operation = found.ok()
+            good = operation.as_strategy(generation_mode=GenerationMode.POSITIVE)
+            bad = operation.as_strategy(generation_mode=GenerationMode.NEGATIVE)
+
+            @given(case=good | bad)
+            @settings(max_examples=8, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+            def conforms(case: Any) -> None:
+                case.validate_response(case.call(), checks=CHECKS)
+
+            conforms()

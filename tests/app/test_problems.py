@@ -1,0 +1,114 @@
+"""Whatever goes wrong, the answer is a problem and the service unharmed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.settings import Role
+from tests.app.api_client import API, cluster_body, plan_body, running
+
+CLUSTERS = f"{API}/clusters"
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    """A client of an application that only answers, on SQLite."""
+    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite", role=Role.WEB) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "kind"),
+    [
+        ("GET", "/api/v1/nothing", 404, "not-found"),
+        ("GET", "/api/v1/clusters/none", 404, "not-found"),
+        ("PATCH", "/api/v1/clusters", 405, "method-not-allowed"),
+        ("GET", "/api/v1/plans?limit=0", 422, "invalid-input"),
+        ("GET", "/api/v1/plans?status=lost", 422, "invalid-input"),
+        ("GET", "/api/v1/plans?cursor=WzFd", 422, "invalid-input"),
+        ("GET", "/problems/none", 404, "not-found"),
+    ],
+)
+def test_every_error_is_a_problem(client: TestClient, method: str, path: str, status: int, kind: str) -> None:
+    """Type, title, status, detail, path and the request's id are always there, and the type can be looked up."""
+    answer = client.request(method, path)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    body = answer.json()
+    assert body["type"] == f"/problems/{kind}"
+    assert body["status"] == status
+    assert body["detail"]
+    assert body["instance"] == path.partition("?")[0]
+    assert body["request_id"] == answer.headers["x-request-id"]
+    assert client.get(body["type"]).json()["meaning"] == body["title"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x00\xff" * 500_000,
+        b"[" * 100_000,
+        b'{"name": ' * 50_000,
+        b"null",
+        b"",
+        b'"text"',
+        b'{"name": "x", "nodes": NaN}',
+        b'{"name": "x", "nodes": [1e999]}',
+        b'{"name": "x\\u0000", "nodes": []}',
+        b'{"name": "\\ud800", "nodes": []}',
+    ],
+    ids=["bytes", "brackets", "nested", "null", "empty", "text", "nan", "infinite", "nul", "surrogate"],
+)
+def test_garbage_is_refused_and_does_no_harm(client: TestClient, body: bytes) -> None:
+    """Nothing is stored, and the next request is served."""
+    answer = client.post(CLUSTERS, content=body, headers=JSON)
+    assert answer.status_code in {400, 422}
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert client.post(CLUSTERS, json=cluster_body()).status_code == 201
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_body_that_is_too_large_is_refused(client: TestClient, declared: bool) -> None:
+    """Also when it is sent in pieces, without saying how long it is."""
+    large = b" " * 3_000_000
+    answer = client.post(CLUSTERS, content=large if declared else iter([large[:1_500_000]] * 2), headers=JSON)
+    assert answer.status_code == 413
+    assert answer.json()["type"] == "/problems/content-too-large"
+
+
+def test_a_breakage_tells_nothing_of_the_inside(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer has the request's id and no trace of the code."""
+
+    def breaks(*_args: object, **_more: object) -> None:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr("app.services.clusters.list_clusters", breaks)
+    answer = client.get(CLUSTERS, headers={"X-Request-Id": "mine-1"})
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+    assert answer.json()["type"] == "/problems/internal"
+    assert answer.json()["request_id"] == "mine-1"
+
+
+def test_a_request_id_that_could_spoil_the_log_is_replaced(client: TestClient) -> None:
+    """Only short plain ids are taken over."""
+    answer = client.get("/healthz", headers={"X-Request-Id": "a b\tc"})
+    assert answer.headers["x-request-id"] != "a b\tc"
+
+
+def test_long_values_are_cut_in_problems(client: TestClient) -> None:
+    """A megabyte that was sent is not sent back."""
+    answer = client.post(f"{API}/plans", json=plan_body(model="x" * 1_000_000))
+    assert answer.status_code == 422
+    assert len(answer.content) < 10_000
+
+
+def test_a_misspelt_field_is_answered_with_the_right_one(client: TestClient) -> None:
+    """The remedy names the field that was probably meant."""
+    answer = client.post(CLUSTERS, json=cluster_body() | {"gpu_kind": []})
+    assert "'gpu_kinds'" in answer.json()["errors"][0]["remedy"]
