@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +20,9 @@ ZOOMS: Final = (1, 2, 4, 8, 16, 32)
 _LEFT, _RIGHT, _TOP, _ROW, _BAR = 74.0, 16.0, 8.0, 30.0, 24.0
 _WIDTH: Final = 1100.0
 _ROOM_FOR_A_DIGIT: Final = 8.0
-_KNOWN: Final = ("forward", "backward", "transfer", "data_parallel", "optimizer")
+_KNOWN: Final = ("forward", "backward", "reduce", "optimizer", "gather")
+_MICRO_BATCH: Final = re.compile(r"\d+")
+_NAMES: Final = {"reduce": "gradient reduction", "gather": "parameter gather", "optimizer": "optimizer step"}
 _COMPUTE: Final = ("forward", "backward", "optimizer")
 
 
@@ -116,10 +119,11 @@ def _drawing(events: Sequence[TimelineEvent], begin: float, end: float) -> Drawi
         y = _TOP + _ROW * row_of[event.track] + (_ROW - _BAR) / 2
         tip = f"{event.name}, stage {event.track}: {seconds(event.start_s)}, lasts {seconds(event.duration_s)}"
         boxes.append(Box(left, y, width, _BAR, f"event-{_style(event)}", tip))
-        if width >= _ROOM_FOR_A_DIGIT * len(event.name):
-            words.append(Words(left + width / 2, y + 16, event.name, "in-box", "middle"))
+        number = _MICRO_BATCH.search(event.name)
+        if number and width >= _ROOM_FOR_A_DIGIT * (len(number[0]) + 1):
+            words.append(Words(left + width / 2, y + 16, number[0], "in-box", "middle"))
     lines, ticks = _axis(begin, end, scale, bottom)
-    present = {_style(event): event.category.replace("_", " ") for event in events}
+    present = {_style(event): _NAMES.get(event.category, event.category) for event in events}
     return Drawing(
         width=_WIDTH,
         height=bottom + 28,
