@@ -140,7 +140,7 @@ def import_cluster(
     database_url: DatabaseUrl = None,
 ) -> None:
     """Store a cluster with its measurements; a cluster of that name is brought up to date."""
-    from app.cli.clusters import run_import  # noqa: PLC0415 - see above
+    from app.cli.stored import run_import  # noqa: PLC0415 - see above
 
     run_import(file=file, database_url=database_url)
 

@@ -50,8 +50,9 @@ def read_architecture(file_or_name: str) -> Architecture:
     """A model file, or a model of the catalogue where there is no such file."""
     if not is_path(file_or_name):
         return ModelDocument(catalogue=file_or_name).to_architecture()
+    text = read_text(file_or_name)
     with naming(file_or_name):
-        data = parse_text(read_text(file_or_name), what="model")
+        data = parse_text(text, what="model")
         return model_document(data, name=_model_name(Path(file_or_name))).to_architecture()
 
 
@@ -69,8 +70,9 @@ def read_configuration(path: str) -> ConfigurationDocument:
 
 def read_plan(path: str) -> Plan:
     """The plan document at ``path``."""
+    text = read_text(path)
     with naming(path):
-        return plan_from_text(read_text(path))
+        return plan_from_text(text)
 
 
 def read_text(path: str) -> str:
@@ -82,8 +84,8 @@ def read_text(path: str) -> str:
             with Path(path).open("rb") as file:
                 data = file.read(MAX_TEXT_BYTES + 1)
     except OSError as error:
-        raise InvalidInput("file", path, f"cannot be read: {error.strerror or error}") from error
-    return decode(data, what="file")
+        raise InvalidInput(path, "file", f"cannot be read: {error.strerror or error}") from error
+    return decode(data, what="standard input" if path == "-" else path)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from pydantic import Field
 
-from app.documents.reading import Count, Document, Flag, Text, WholeNumber
+from app.documents.reading import Count, Document, Flag, Prose, Text, WholeNumber
 from cluster_models.architecture import Architecture, Experts, LatentAttention
 
 
@@ -68,7 +68,7 @@ class ArchitectureDocument(Document):
     )
     experts: ExpertsDocument | None = Field(None, description="Present where the model has experts.")
     max_sequence: Count | None = Field(None, description="Longest sequence the model is made for.", examples=[8192])
-    source: str = Field("", description="Where the numbers come from.", examples=["our training config"])
+    source: Prose = Field("", description="Where the numbers come from.", examples=["our training config"])
     attention_output_bias: Flag = Field(
         False, description="Bias on the output projection of attention.", examples=[False]
     )

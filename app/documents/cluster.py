@@ -14,7 +14,7 @@ from app.documents.measurements import (
     Numbered,
 )
 from app.documents.nodes import NodeDocument
-from app.documents.reading import MAX_PROBLEMS, Document, FieldProblem, InvalidDocument, Text, problems_of
+from app.documents.reading import MAX_PROBLEMS, Document, FieldProblem, InvalidDocument, Prose, Text, problems_of
 from app.documents.sample_checks import checked_samples
 from cluster_models.catalogue import gpu_kinds
 from cluster_models.errors import InvalidCluster, InvalidInput
@@ -31,7 +31,7 @@ class ClusterDocument(Document):
         description="Name of the cluster: letters, digits, dot, dash, underscore.",
         examples=["h100-17-nodes"],
     )
-    source: str = Field("", description="Where the figures come from.", examples=["our own NCCL sweep"])
+    source: Prose = Field("", description="Where the figures come from.", examples=["our own NCCL sweep"])
     nodes: list[NodeDocument] = Field(max_length=100_000, description="The hosts, in any order.")
     gpu_kinds: list[GpuKindDocument] = Field(
         default_factory=list, description="GPU kinds that the catalogue does not have.", examples=[[]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from app.documents.reading import Count, Document, Flag, Positive, Text
+from app.documents.reading import Count, Document, Flag, Positive, Prose, Text
 from cluster_models.gpus import GpuKind, Precision
 from cluster_models.units import GBYTE, GIB, TFLOP
 
@@ -30,7 +30,7 @@ class GpuKindDocument(Document):
     achievable_fraction: Positive = Field(
         le=1, description="Share of the peak that large matrix products reach.", examples=[0.72]
     )
-    achievable_source: Text = Field(
+    achievable_source: Prose = Field(
         "given by the user",
         description="Where that share comes from.",
         examples=["measured with a GEMM sweep"],
@@ -45,7 +45,7 @@ class GpuKindDocument(Document):
     )
     power_watts: Positive = Field(description="Board power in watts.", examples=[700.0])
     price_usd_per_hour: Positive | None = Field(None, description="Price of one GPU hour.", examples=[2.99])
-    source: Text = Field(description="Where the figures come from.", examples=["vendor data sheet"])
+    source: Prose = Field(description="Where the figures come from.", examples=["vendor data sheet"])
     verified: Flag = Field(False, description="Whether someone checked them against the source.", examples=[True])
 
     def to_gpu_kind(self) -> GpuKind:

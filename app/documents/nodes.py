@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from pydantic import Field
 
-from app.documents.reading import Count, Document, Number, Positive, Text
+from app.documents.reading import Count, Document, Line, Number, Positive, Text
 from cluster_models.catalogue import NodeKind, gpu_kind, node_kind
 from cluster_models.errors import InvalidCluster
 from cluster_models.gpus import GpuKind
@@ -52,7 +52,7 @@ class NodeDocument(Document):
         description="Scale-up domain of the GPUs; nodes that name the same one share it.  Default: its own.",
         examples=["rack-3"],
     )
-    labels: dict[Text, str] = Field(
+    labels: dict[Text, Line] = Field(
         default_factory=dict,
         description="Where the node stands: leaf, rack, zone, ...",
         examples=[{"leaf": "a", "rack": "r12"}],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import types
 import typing
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
@@ -30,6 +31,14 @@ __all__ = [
 MAX_PROBLEMS: Final = 20
 """Problems reported at once; the rest are counted."""
 
+
+def _plain_text(text: str, *, allowed: str = "") -> str:
+    """``text``, unless it could move a terminal's cursor or break a line."""
+    if any(unicodedata.category(character) == "Cc" and character not in allowed for character in text):
+        raise ValueError("holds a control character")
+    return text
+
+
 Count = Annotated[int, Field(strict=True, ge=1, le=10**12)]
 """A whole number of things, at least one."""
 WholeNumber = Annotated[int, Field(strict=True, ge=0, le=10**12)]
@@ -37,7 +46,10 @@ Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Flag = Annotated[bool, Field(strict=True)]
-Text = Annotated[str, Field(min_length=1, max_length=200)]
+Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_plain_text)]
+"""A name: one line, not empty."""
+Line = Annotated[str, Field(max_length=1000), AfterValidator(_plain_text)]
+Prose = Annotated[str, Field(max_length=10_000), AfterValidator(lambda text: _plain_text(text, allowed="\n\t"))]
 Moment = Annotated[AwareDatetime, AfterValidator(lambda moment: moment.astimezone(UTC))]
 """A moment, kept in UTC so that equal moments look alike."""
 
@@ -153,6 +165,7 @@ def _plain(code: str, context: Mapping[str, Any], value: object, message: str) -
         "float_type": (f"must be a number, not {_type_name(value)}", ""),
         "string_type": (f"must be text, not {_type_name(value)}", "put it in quotes"),
         "string_too_short": ("must not be empty", ""),
+        "string_pattern_mismatch": ("holds characters that do not belong there", "letters, digits, . _ - only"),
         "string_too_long": (f"is longer than {context.get('max_length')} characters", ""),
         "bool_type": (f"must be true or false, not {_type_name(value)}", ""),
         "list_type": (f"must be a list, not {_type_name(value)}", ""),

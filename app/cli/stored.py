@@ -1,0 +1,69 @@
+"""Clusters in the service's database: store one, read one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from app.cli.endings import Failed
+from app.cli.environment import read_settings
+from app.cli.files import naming, read_cluster_document
+from app.cli.terminal import console
+from app.db.engine import make_engine, make_session_factory, transaction
+from app.db.migrate import upgrade
+from app.serialization import make_snapshot
+from app.services.clusters import create_cluster, get_cluster, replace_cluster
+from app.services.errors import NameTaken
+from app.services.measurements import read_all
+from cluster_models.errors import InvalidInput
+from cluster_models.snapshot import ClusterSnapshot
+
+
+def run_import(*, file: str, database_url: str | None) -> None:
+    """Store a cluster file, or bring the stored cluster of that name up to date."""
+    document = read_cluster_document(file)
+    with naming(file):
+        document.to_samples(document.to_cluster())
+    with _database(database_url) as session:
+        try:
+            record = create_cluster(session, document=document)
+            done = "stored"
+        except NameTaken:
+            record = replace_cluster(session, reference=document.name, document=document)
+            done = "brought up to date"
+    console().print(
+        f"{record.name}: {done} as version {record.version}, {len(record.cluster.nodes)} nodes, "
+        f"{record.cluster.gpu_count} GPUs, {record.measurement_count} measurements"
+    )
+
+
+def stored_snapshot(name: str, *, database_url: str | None) -> ClusterSnapshot:
+    """The stored cluster of that name as it is now; nothing is written."""
+    with _database(database_url) as session:
+        record = get_cluster(session, reference=name)
+        samples = read_all(session, cluster_id=record.id)
+    nodes = {node.name for node in record.cluster.nodes}
+    return make_snapshot(
+        record.cluster, [sample for sample in samples if {sample.source, sample.destination} <= nodes]
+    )
+
+
+@contextmanager
+def _database(url: str | None) -> Iterator[Session]:
+    """One transaction on the database that ``url`` or the settings name, its schema brought up to date."""
+    settings = read_settings() if url is None else read_settings(database_url=url)
+    try:
+        engine = make_engine(settings.resolved_database_url)
+    except (SQLAlchemyError, ImportError) as error:
+        raise InvalidInput("--database-url", url, f"names no database that can be used: {error}") from error
+    try:
+        upgrade(engine)
+        with transaction(make_session_factory(engine)) as session:
+            yield session
+    except SQLAlchemyError as error:
+        raise Failed(f"the database cannot be used: {str(error).splitlines()[0]}") from error
+    finally:
+        engine.dispose()

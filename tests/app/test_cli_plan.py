@@ -1,0 +1,208 @@
+"""``meshwright plan``: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import solver.search
+from app.cli import main
+from app.cli.progress import progress_line
+from app.documents.plan import plan_from_text
+from cluster_models.errors import SolverFailed
+from cluster_models.plan import NoPlan, Plan
+from solver.problem import PlanningProblem, Progress, SearchOptions
+from tests.app.command_files import WORKLOAD
+from tests.plans import small_no_plan, small_plan
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Replaces the search by one that returns ``found["result"]`` and notes what it was asked.
+
+    The search itself is tested with the solver; here the hand-made plan shows what the commands do with it.
+    """
+    seen: dict[str, Any] = {"result": small_plan(), "violations": ()}
+
+    def search(problem: PlanningProblem, options: SearchOptions, **callbacks: Any) -> Plan | NoPlan:
+        seen.update(problem=problem, options=options, **callbacks)
+        callbacks["on_progress"](Progress(0.1, "placing", 10, 4, 0.5, 0.4, 0.2, "tp2"))
+        if isinstance(seen["result"], BaseException):
+            raise seen["result"]
+        return seen["result"]  # type: ignore[no-any-return]  # what a test put in
+
+    monkeypatch.setattr(solver.search, "plan", search)
+    monkeypatch.setattr("app.cli.planning.check_plan", lambda *_: seen["violations"])
+    return seen
+
+
+def test_json_is_the_plan_and_nothing_else(
+    files: list[str], found: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Standard output can be piped on; standard error is empty when it is no terminal."""
+    assert main(["plan", *files, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert plan_from_text(out) == small_plan()
+    assert err == ""
+
+
+def test_options_reach_the_search(files: list[str], found: dict[str, Any]) -> None:
+    """What was not given stays with the solver's own defaults."""
+    options = ["--time-limit", "7", "--effort", "3", "--seed", "5", "--gap", "0.02", "--backend", "highs"]
+    assert main(["plan", *files, *options]) == 0
+    assert found["options"] == SearchOptions(time_limit_s=7, effort=3, seed=5, gap=0.02, backend="highs")
+    assert main(["plan", *files]) == 0
+    assert found["options"] == SearchOptions()
+    assert found["problem"].architecture.name == "llama-3-8b"
+    assert [node.name for node in found["problem"].snapshot.cluster.nodes] == ["n1", "n2"]
+
+
+def test_plan_is_printed_for_an_engineer(
+    files: list[str], found: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Degrees, seats, memory, time, proof, warnings and what lost, all on the page."""
+    assert main(["plan", *files]) == 0
+    out = capsys.readouterr().out
+    for words in (
+        "tp2 pp2 dp2",
+        "b:0-1",
+        "63.5 of 75.00 GiB",
+        "pipeline bubble",
+        "At most 0.20 % from the best plan",
+        "a-c was never measured",
+        "waits longer on the slow link",
+        "0123456789abcdef",
+    ):
+        assert words in out
+
+
+def test_plan_is_written_to_a_file(files: list[str], found: dict[str, Any], tmp_path: Path) -> None:
+    """The file holds the document that export reads."""
+    assert main(["plan", *files, "--output", "plan.json"]) == 0
+    assert plan_from_text((tmp_path / "plan.json").read_text()) == small_plan()
+
+
+def test_no_plan_is_code_three_with_what_would_help(
+    files: list[str], found: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reason, the missing memory and the remedies stand on standard error."""
+    found["result"] = small_no_plan()
+    assert main(["plan", *files]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "no plan fits" in err
+    assert "misses 3.50 GiB" in err
+    assert "remedy: allow full recomputation" in err
+    assert main(["plan", *files, "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["missing_gib"] == 3.5
+
+
+def test_a_plan_that_breaks_its_rules_is_never_printed(
+    files: list[str], found: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The independent check stands between the search and the user."""
+    found["violations"] = ("Two ranks share a GPU.",)
+    assert main(["plan", *files, "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Two ranks share a GPU." in err
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "words"),
+    [
+        (SolverFailed("cbc ended with code 7"), 1, "cbc ended with code 7"),
+        (ZeroDivisionError("oops"), 1, "internal error: ZeroDivisionError: oops"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_failures_are_a_line_not_a_traceback(
+    files: list[str],
+    found: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+    failure: BaseException,
+    code: int,
+    words: str,
+) -> None:
+    """Whatever breaks, the user reads one sentence."""
+    found["result"] = failure
+    assert main(["plan", *files]) == code
+    err = capsys.readouterr().err
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_interrupt_ends_the_search_with_its_best(
+    files: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C asks the search to stop; its best plan is printed and the exit code says interrupted."""
+    asked = []
+
+    def search(_problem: PlanningProblem, _options: SearchOptions, **callbacks: Any) -> Plan:
+        asked.append(callbacks["is_cancelled"]())
+        os.kill(os.getpid(), signal.SIGINT)
+        asked.append(callbacks["is_cancelled"]())
+        return small_plan()
+
+    monkeypatch.setattr(solver.search, "plan", search)
+    monkeypatch.setattr("app.cli.planning.check_plan", lambda *_: ())
+    assert main(["plan", *files, "--json"]) == 130
+    assert asked == [False, True]
+    assert plan_from_text(capsys.readouterr().out) == small_plan()
+
+
+def test_the_real_search_is_exported_as_it_is_printed(
+    files: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """From three files to a host list, with nothing replaced: the hosts are those of the plan."""
+    (tmp_path / "workload.yaml").write_text(WORKLOAD + "pinned: {tensor: 4}\nmax_gpus: 8\n")
+    assert main(["plan", *files, "--json"]) == 0
+    out = capsys.readouterr().out
+    (tmp_path / "plan.json").write_text(out)
+    plan = plan_from_text(out)
+    assert plan.configuration.degrees.tensor == 4
+    for target in ("megatron", "torchrun", "slurm", "hostfile", "perfetto", "csv", "json"):
+        assert main(["export", "plan.json", "--format", target, "--output", target]) == 0
+    hosts = [line.split()[0] for line in (tmp_path / "hostfile").read_text().splitlines()]
+    assert tuple(hosts) == plan.placement.hosts
+    assert plan_from_text((tmp_path / "json").read_text()) == plan
+
+
+def test_progress_line_says_what_matters_first() -> None:
+    """Seconds, gap, best, candidates left, then the details that a narrow terminal cuts off."""
+    line = progress_line(Progress(12.3, "placing", 72318, 2, 26.9, 26.7, 0.0067, "tp1 pp17")).plain
+    assert line == "12 s  gap 0.67 %  best 26.90 s  2 of 72,318 candidates left  placing  (tp1 pp17)"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"--cluster": "nowhere.yaml"}, "cannot be read"),
+        ({"--model": "nowhere.json"}, "cannot be read"),
+        ({"--model": "llama-9"}, "llama-3-8b"),
+        ({"--workload": "cluster.yaml"}, "cluster.yaml: sequence_length: is missing"),
+        ({"--time-limit": "-1"}, "--time-limit: must be a positive number"),
+        ({"--time-limit": "nan"}, "--time-limit: must be a positive number"),
+        ({"--gap": "2"}, "--gap: must lie in"),
+        ({"--backend": "gurobi"}, "use cbc or highs"),
+    ],
+)
+def test_bad_input_is_code_two_and_a_clear_line(
+    files: list[str],
+    found: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+    change: dict[str, str],
+    words: str,
+) -> None:
+    """The line names the file or option, and nothing is printed as a plan."""
+    options = dict(zip(files[::2], files[1::2], strict=True)) | change
+    assert main(["plan", *(word for pair in options.items() for word in pair)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert words in err
+    assert "Traceback" not in err
