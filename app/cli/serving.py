@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.cli.endings import complain
 from app.cli.environment import read_settings
 from app.main import serve
 from app.settings import Role
@@ -10,7 +11,10 @@ from app.settings import Role
 def run_server(*, host: str | None, port: int | None) -> None:
     """Serve with the settings of the environment; ``host`` and ``port`` go before them."""
     given = {"host": host, "port": port}
-    serve(read_settings(**{name: value for name, value in given.items() if value is not None}))
+    settings = read_settings(**{name: value for name, value in given.items() if value is not None})
+    if settings.role is not Role.WORKER and settings.port:
+        complain(f"Meshwright serves on http://{settings.host}:{settings.port}/ - Ctrl-C ends it")
+    serve(settings)
 
 
 def run_worker() -> None:
