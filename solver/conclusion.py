@@ -15,7 +15,7 @@ from solver.ilp import solver_versions
 from solver.placement.build import degrees_of
 from solver.placement.problem import placed_times
 from solver.problem import Backend, PlanningProblem, SearchOptions
-from solver.refine import Candidate, Refined, refine
+from solver.refine import Candidate, refine
 from solver.search_state import SearchState
 from solver.time_account import time_breakdown
 
@@ -44,17 +44,31 @@ def describe(batch: CandidateBatch, index: int) -> str:
     return f"{degrees_of(row)} mbs{int(row.micro_batch[0])} recompute {recompute} sharding {sharding}"
 
 
+def place_runners_up(problem: PlanningProblem, options: SearchOptions, state: SearchState) -> None:
+    """Place the next-best sets of degrees that pruning left unplaced; one of them may turn out best."""
+    while unplaced := [i for i in _next_best(state, options.alternatives) if not _is_placed(state, i)]:
+        for index in unplaced:
+            candidate = state.prepared(problem, index)
+            refined = refine(candidate, None, level=1, target_s=np.inf, options=options, remaining_s=lambda: np.inf)
+            state.placed(index, refined)
+
+
+def _is_placed(state: SearchState, index: int) -> bool:
+    return index in state.known and state.known[index].assignment is not None
+
+
 def conclude(problem: PlanningProblem, options: SearchOptions, state: SearchState, stopped_by: StopReason) -> Plan:
     """The best plan of a search that has found one."""
     assert state.best is not None
-    candidate, placed = state.prepared(problem, state.best), state.known[state.best]
-    times = placed_times(candidate.placement, placed.assignment)
+    candidate, assignment = state.prepared(problem, state.best), state.known[state.best].assignment
+    assert assignment is not None
+    times = placed_times(candidate.placement, assignment)
     breakdown = time_breakdown(candidate, times)
     return assemble_plan(
         problem,
         options,
         candidate,
-        placed.assignment,
+        assignment,
         certificate=_certificate(state, options, stopped_by),
         alternatives=tuple(_alternatives(problem, options, state, breakdown)),
     )
@@ -64,6 +78,7 @@ def _certificate(state: SearchState, options: SearchOptions, stopped_by: StopRea
     objective, bound = state.best_objective, max(0.0, state.bound)
     gap = (objective - bound) / objective
     infeasible = int((state.candidates.excess_bytes > 0).sum())
+    placed = sum(_is_placed(state, index) for index in state.known)
     versions = solver_versions()
     solver = f"HiGHS {versions['highs']}" if options.backend is Backend.HIGHS else f"CBC (PuLP {versions['pulp']})"
     explanation = _ENDS[stopped_by].format(gap=gap) + (
@@ -77,8 +92,8 @@ def _certificate(state: SearchState, options: SearchOptions, stopped_by: StopRea
         stopped_by=stopped_by,
         candidates_total=len(state.candidates),
         candidates_infeasible=infeasible,
-        candidates_pruned=len(state.candidates) - infeasible - len(state.known),
-        candidates_placed=len(state.known),
+        candidates_pruned=len(state.candidates) - infeasible - placed,
+        candidates_placed=placed,
         solver=solver,
         explanation=explanation,
     )
@@ -90,8 +105,9 @@ def _alternatives(
     """The best placement of each next-best set of degrees, and the nearest faster miss of the memory limit."""
     for index in _next_best(state, options.alternatives):
         candidate = state.prepared(problem, index)
-        placed = state.known.get(index) or _placed(candidate, options)
-        times = placed_times(candidate.placement, placed.assignment)
+        assignment = state.known[index].assignment
+        assert assignment is not None
+        times = placed_times(candidate.placement, assignment)
         yield _alternative(candidate, time_breakdown(candidate, times), best)
     misfit = _nearest_misfit(state, best.step_s)
     if misfit is not None:
@@ -102,7 +118,8 @@ def _next_best(state: SearchState, count: int) -> list[int]:
     """Candidates with distinct degrees after the plan's own, by the objective placed or else by their bound."""
     value = state.candidates.bound_s * state.candidates.weight
     for index in state.known:
-        value[index] = state.objective(index)
+        if _is_placed(state, index):
+            value[index] = state.objective(index)
     value[state.candidates.excess_bytes > 0] = np.inf
     assert state.best is not None
     seen = {degrees_of(state.candidates.batch.take(np.array([state.best])))}
@@ -115,10 +132,6 @@ def _next_best(state: SearchState, count: int) -> list[int]:
             seen.add(degrees)
             chosen.append(int(index))
     return chosen
-
-
-def _placed(candidate: Candidate, options: SearchOptions) -> Refined:
-    return refine(candidate, None, level=1, target_s=np.inf, options=options, remaining_s=lambda: 0.0)
 
 
 def _alternative(candidate: Candidate, time: TimeBreakdown, best: TimeBreakdown) -> Alternative:

@@ -69,7 +69,7 @@ def _grids(
         for context in _allowed(workload, "context", _divisors(world // tensor)):
             cell = tensor * context
             fits = gpus_per_node % cell == 0 or cell % gpus_per_node == 0
-            if world % cell or not fits or not context_legal(workload, context):
+            if world % cell or not fits or not context_legal(workload, tensor, context):
                 continue
             for pipeline in _allowed(workload, "pipeline", _divisors(world // cell)):
                 data = world // cell // pipeline
@@ -84,9 +84,13 @@ def tensor_legal(architecture: Architecture, workload: TrainingWorkload, tensor:
     return even and architecture.hidden % tensor == 0 and workload.sequence_length % tensor == 0
 
 
-def context_legal(workload: TrainingWorkload, context: int) -> bool:
-    """Each rank holds two equal pieces of the sequence, one from each end (balanced causal attention)."""
-    return context == 1 or workload.sequence_length % (2 * context) == 0
+def context_legal(workload: TrainingWorkload, tensor: int, context: int) -> bool:
+    """Each context rank holds two equal pieces of the sequence, one from each end (balanced causal attention).
+
+    Tensor ranks split what a context rank holds once more (sequence parallelism).
+    """
+    pieces = 1 if context == 1 else 2 * context
+    return workload.sequence_length % pieces == 0 and workload.sequence_length % (tensor * context) == 0
 
 
 def _grid_rows(
@@ -152,9 +156,13 @@ def _expert_sizes(architecture: Architecture, grid: Grid, gpus_per_node: int) ->
 
 
 def _orders(grid: Grid, architecture: Architecture, expert: int, gpus_per_node: int) -> list[int]:
-    """Rank orders that differ on this grid; experts under pipeline-before-data must fill a cell (Megatron)."""
+    """Rank orders that differ on this grid.
+
+    Where the pipeline is not outermost, Megatron-Core wants attention and experts to have the same data size:
+    context 1 for a dense model, experts over exactly one cell for a sparse one.
+    """
     same = grid.cell >= gpus_per_node or grid.pipeline == 1 or grid.data == 1
-    legal = architecture.experts is None or expert == grid.cell
+    legal = grid.context == 1 if architecture.experts is None else expert == grid.cell
     return [_DATA_FIRST] if same or not legal else [_DATA_FIRST, _PIPELINE_FIRST]
 
 

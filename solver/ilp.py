@@ -27,6 +27,9 @@ from solver.problem import Backend
 
 INTEGRALITY_TOLERANCE: Final = 1e-5
 OPTIMALITY_TOLERANCE: Final = 1e-6
+OBJECTIVE_SIZE: Final = 1e4
+PRINTED_ERROR: Final = 5e-4
+"""Half the last decimal of CBC's printed bound."""
 Terms = Sequence[tuple[int, float]]
 """A linear expression: columns with their factors."""
 
@@ -163,17 +166,16 @@ def solve_integer(
     time_limit_s: float,
     node_limit: int,
     gap: float = 0.0,
-    start: FloatArray | None = None,
+    expected: float = 1.0,
 ) -> IlpOutcome:
     """The integer program by CBC or HiGHS through PuLP, on one thread (CBC with more is not repeatable).
 
-    ``start`` is a feasible point handed over as warm start.  Raises ``SolverFailed`` when the back end breaks.
+    ``expected`` is the size of the objective, by which it is scaled: CBC prints its bound with three decimals.
+    Raises ``SolverFailed`` when the back end breaks.
     """
     started = time.perf_counter()
-    problem, variables = _pulp_problem(model)
-    if start is not None:
-        for variable, value in zip(variables, start, strict=True):
-            variable.setInitialValue(float(value))
+    scale = OBJECTIVE_SIZE / expected
+    problem, variables = _pulp_problem(model, scale)
     limit = max(0.05, time_limit_s)
     with tempfile.TemporaryDirectory(prefix="meshwright-") as folder:
         log = Path(folder) / "solver.log"
@@ -185,7 +187,6 @@ def solve_integer(
                     gapRel=gap,
                     threads=1,
                     maxNodes=node_limit,
-                    warmStart=start is not None,
                     logPath=str(log),
                     timeMode="elapsed",
                 )
@@ -197,7 +198,7 @@ def solve_integer(
             raise SolverFailed(message) from error
         text = log.read_text(errors="replace") if log.exists() else ""
     seconds = time.perf_counter() - started
-    bound = _cbc_bound(text) if backend is Backend.CBC else _highs_bound(problem)
+    bound = (_cbc_bound(text) if backend is Backend.CBC else _highs_bound(problem)) / scale
     return _outcome(problem, variables, model, bound, seconds)
 
 
@@ -230,7 +231,7 @@ def _cbc_bound(log: str) -> float:
     if "Result - Optimal solution found" in log and "Lower bound:" not in log:
         return np.inf
     found = _LOWER_BOUND.findall(log)
-    return float(found[-1]) if found else -np.inf
+    return float(found[-1]) - PRINTED_ERROR if found else -np.inf
 
 
 def _highs_bound(problem: pulp.LpProblem) -> float:
@@ -252,7 +253,7 @@ def _highs_model(model: LinearModel) -> highspy.HighsLp:
     return lp
 
 
-def _pulp_problem(model: LinearModel) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
+def _pulp_problem(model: LinearModel, scale: float) -> tuple[pulp.LpProblem, list[pulp.LpVariable]]:
     problem = pulp.LpProblem("placement", pulp.LpMinimize)
     variables = [
         pulp.LpVariable(
@@ -266,7 +267,7 @@ def _pulp_problem(model: LinearModel) -> tuple[pulp.LpProblem, list[pulp.LpVaria
         )
     ]
     problem += pulp.LpAffineExpression(
-        {variables[index]: float(model.cost[index]) for index in np.flatnonzero(model.cost)}
+        {variables[index]: scale * float(model.cost[index]) for index in np.flatnonzero(model.cost)}
     )
     order = np.argsort(model.row, kind="stable")
     starts = np.searchsorted(model.row[order], np.arange(len(model.row_lower) + 1))

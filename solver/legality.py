@@ -76,7 +76,7 @@ def _check_model(problem: PlanningProblem) -> None:
             f"{workload.sequence_length}, and divide or be a multiple of the {model.kv_heads} key/value heads",
         )
     context = pinned.get("context")
-    if context is not None and not context_legal(workload, context):
+    if context is not None and not context_legal(workload, 1, context):
         raise InvalidWorkload(
             "workload.pinned.context",
             context,

@@ -53,9 +53,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refined:
-    """Result of one refinement: the best assignment (K,) known with its step time, and the bound."""
+    """Result of one refinement: the best assignment (K,) known with its step time, and the bound.
 
-    assignment: IntArray
+    A candidate whose bound alone ruled it out has no assignment and an infinite step time.
+    """
+
+    assignment: IntArray | None
     step_s: float
     bound_s: float
 
@@ -86,12 +89,15 @@ def refine(
     ``target_s`` is the step time below which the candidate would matter; the integer program looks no further.
     """
     placement = candidate.placement
-    if level == 1 or known is None:
+    if known is None or known.assignment is None:
+        bound_s = placement_bound_s(placement)
+        if bound_s >= target_s:
+            return Refined(None, np.inf, bound_s)
         found = _search(placement, None, EVENTS_PER_EFFORT[0] * options.effort, options.seed)
-        return Refined(*found, min(placement_bound_s(placement), found[1]))
+        return Refined(*found, min(bound_s, found[1]))
     if level == 2:
         found = _search(placement, known.assignment, EVENTS_PER_EFFORT[1] * options.effort, options.seed)
-        best = Refined(*min((found, (known.assignment, known.step_s)), key=lambda f: f[1]), known.bound_s)
+        best = known if known.step_s <= found[1] else Refined(*found, known.bound_s)
         return _relaxed(placement, best, target_s, options, remaining_s)
     return _integer(placement, known, target_s, options, remaining_s)
 
@@ -168,6 +174,7 @@ def _integer(
             backend=options.backend,
             time_limit_s=min(PROGRAM_TIME_S, remaining_s()),
             node_limit=BRANCH_NODES_PER_EFFORT * options.effort,
+            expected=step_s,
         )
         if outcome.status is IlpStatus.INFEASIBLE:
             bound_s = max(bound_s, min(target_s, step_s))

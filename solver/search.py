@@ -16,7 +16,7 @@ import numpy as np
 
 from cluster_models.links import effective_links
 from cluster_models.plan import NoPlan, Plan, StopReason
-from solver.conclusion import conclude, describe
+from solver.conclusion import conclude, describe, place_runners_up
 from solver.fabric import fabrics
 from solver.legality import check_workload
 from solver.priced import price_candidates
@@ -47,35 +47,41 @@ def plan(
     if len(fits) == 0:
         return no_plan(problem, options, usable, candidates)
     objective_bound = candidates.bound_s * candidates.weight
+    objective_bound = candidates.bound_s * candidates.weight
     state = SearchState(candidates, usable, [(float(objective_bound[i]), 0, int(i)) for i in fits])
-    heapq.heapify(state.heap)
+    heapq.heapify(state.fresh)
 
     def remaining_s() -> float:
         return options.time_limit_s - (time.monotonic() - started)
 
     stopped_by = StopReason.PROVEN
-    while state.heap and state.heap[0][0] < state.target(options):
+    while (heap := state.next_heap(options)) is not None:
         if state.best is not None and is_cancelled is not None and is_cancelled():
             stopped_by = StopReason.CANCELLED
             break
         if state.best is not None and remaining_s() <= 0:
             stopped_by = StopReason.TIME_LIMIT
             break
-        _advance(problem, options, state, remaining_s)
+        _advance(problem, options, state, heap, remaining_s)
         if on_progress is not None:
             on_progress(_progress(state, time.monotonic() - started))
     if stopped_by is StopReason.PROVEN and state.unresolved:
         stopped_by = StopReason.WORK_LIMIT
+    place_runners_up(problem, options, state)
     return conclude(problem, options, state, stopped_by)
 
 
 def _advance(
-    problem: PlanningProblem, options: SearchOptions, state: SearchState, remaining_s: Callable[[], float]
+    problem: PlanningProblem,
+    options: SearchOptions,
+    state: SearchState,
+    heap: list[tuple[float, int, int]],
+    remaining_s: Callable[[], float],
 ) -> None:
-    """Refine the candidate with the lowest bound by one level."""
-    _, level, index = heapq.heappop(state.heap)
+    """Refine the candidate with the lowest bound of ``heap`` by one level."""
+    _, level, index = heapq.heappop(heap)
     weight = float(state.candidates.weight[index])
-    known = refine(
+    refined = refine(
         state.prepared(problem, index),
         state.known.get(index),
         level=level + 1,
@@ -83,12 +89,10 @@ def _advance(
         options=options,
         remaining_s=remaining_s,
     )
-    state.known[index] = known
-    if state.best is None or state.objective(index) < state.best_objective:
-        state.best = index
-    bound = known.bound_s * weight
+    state.placed(index, refined)
+    bound = refined.bound_s * weight
     if bound < state.target(options) and level + 1 < LEVELS:
-        heapq.heappush(state.heap, (bound, level + 1, index))
+        heapq.heappush(state.deeper, (bound, level + 1, index))
         return
     state.open_bound = min(state.open_bound, bound)
     state.unresolved += bound < state.target(options)
@@ -101,7 +105,7 @@ def _progress(state: SearchState, elapsed_s: float) -> Progress:
         elapsed_s=elapsed_s,
         phase="placing",
         candidates_total=len(state.candidates),
-        candidates_left=sum(bound < best for bound, _, _ in state.heap),
+        candidates_left=sum(bound < best for heap in (state.fresh, state.deeper) for bound, _, _ in heap),
         incumbent_s=best / weight,
         bound_s=state.bound / weight,
         gap=(best - state.bound) / best,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -11,19 +12,24 @@ from solver.priced import PricedCandidates
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import Candidate, Refined, prepare
 
+FRESH_FIRST_PER_EFFORT: Final = 400
+"""Candidates that are placed before any is refined further out of turn."""
+
 
 @dataclass(slots=True)
 class SearchState:
     """The only mutable value of a search.
 
-    ``heap`` holds (bound, level, candidate), bounds in units of the objective; ``known`` the placements found.
-    ``open_bound`` is the lowest bound of what was set aside, pruned within the gap or refined to the end, and
-    ``unresolved`` counts those that could still have been better.
+    ``fresh`` and ``deeper`` are heaps of (bound, level, candidate), bounds in units of the objective: candidates
+    not yet placed, and those to refine further.  ``known`` holds the placements found.  ``open_bound`` is the
+    lowest bound of what was set aside, pruned within the gap or refined to the end, and ``unresolved`` counts
+    those that could still have been better.
     """
 
     candidates: PricedCandidates
     fabrics: tuple[Fabric, ...]
-    heap: list[tuple[float, int, int]]
+    fresh: list[tuple[float, int, int]]
+    deeper: list[tuple[float, int, int]] = field(default_factory=list)
     known: dict[int, Refined] = field(default_factory=dict)
     best: int | None = None
     open_bound: float = np.inf
@@ -42,13 +48,32 @@ class SearchState:
         """Objective below which a candidate still matters."""
         return self.best_objective * (1 - options.gap)
 
+    @property
+    def bound(self) -> float:
+        """Objective that no plan can beat."""
+        tops = [heap[0][0] for heap in (self.fresh, self.deeper) if heap]
+        return min(*tops, self.open_bound, self.best_objective)
+
+    def next_heap(self, options: SearchOptions) -> list[tuple[float, int, int]] | None:
+        """The heap whose lowest bound to refine next, or ``None`` when no candidate matters any more.
+
+        Placing is cheap and finds better plans, so fresh candidates go first, up to a share of the effort;
+        after that the lowest bound decides.
+        """
+        target = self.target(options)
+        fresh = self.fresh if self.fresh and self.fresh[0][0] < target else None
+        deeper = self.deeper if self.deeper and self.deeper[0][0] < target else None
+        if fresh and deeper and len(self.known) >= FRESH_FIRST_PER_EFFORT * options.effort:
+            return min(fresh, deeper, key=lambda heap: heap[0])
+        return fresh or deeper
+
+    def placed(self, index: int, refined: Refined) -> None:
+        """Remember a refinement, and the candidate as the best if it is."""
+        self.known[index] = refined
+        if refined.assignment is not None and (self.best is None or self.objective(index) < self.best_objective):
+            self.best = index
+
     def prepared(self, problem: PlanningProblem, index: int) -> Candidate:
         """One candidate, ready to be placed."""
         fabric = self.fabrics[int(self.candidates.fabric[index])]
         return prepare(problem, fabric, self.candidates.batch.take(np.array([index])))
-
-    @property
-    def bound(self) -> float:
-        """Objective that no plan can beat."""
-        top = self.heap[0][0] if self.heap else np.inf
-        return min(top, self.open_bound, self.best_objective)

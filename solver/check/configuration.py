@@ -105,6 +105,11 @@ def _order_rules(configuration: Configuration, model: Architecture) -> Iterator[
             f"Rank order {configuration.rank_order} needs expert degree = tensor x context = {inner}, "
             f"got {degrees.expert}."
         )
+    if model.experts is None and degrees.context > 1:
+        yield (
+            f"Rank order {configuration.rank_order} needs context degree 1 for a model without experts, got "
+            f"{degrees.context}."
+        )
 
 
 def _limits(configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
