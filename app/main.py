@@ -15,7 +15,7 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 from app import problems
 from app.api import health
-from app.api.v1 import clusters, measurements, models, plans
+from app.api.v1 import clusters, measurements, models, plans, predictions
 from app.api.v1.pages import PREFIX
 from app.db.engine import make_read_session_factory, make_session_factory
 from app.db.migrate import prepared_engine
@@ -56,8 +56,8 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     problems.install(app)
-    for router in (clusters.router, measurements.router, models.router, plans.router):
-        app.include_router(router, prefix=PREFIX)
+    for module in (clusters, measurements, models, plans, predictions):
+        app.include_router(module.router, prefix=PREFIX)
     app.include_router(health.router)
     app.include_router(web.router)
     app.include_router(pages)

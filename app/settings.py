@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MIB: Final = 1024**2
+SOLVE_COMMAND: Final = (sys.executable, "-m", "app.jobs.solve_child")
 
 
 class Role(StrEnum):
@@ -72,7 +73,7 @@ class Settings(BaseSettings):
         default=None, gt=0, description="Address space that one solve may use; none means unlimited."
     )
     solve_command: tuple[str, ...] = Field(
-        default=(sys.executable, "-m", "app.jobs.solve_child"),
+        default=SOLVE_COMMAND,
         min_length=1,
         description="Program that solves: problem on its standard input, progress and result on its output.",
     )

@@ -19,7 +19,7 @@ from app.documents.model import ModelDocument
 from app.documents.workload import WorkloadDocument
 from app.main import create_app
 from app.serialization import dump
-from app.settings import Role, Settings
+from app.settings import SOLVE_COMMAND, Role, Settings
 from tests.app import stand_in_solver
 from tests.plans import small_architecture, small_cluster, small_plan, small_samples, small_workload
 
@@ -27,15 +27,18 @@ API = "/api/v1"
 
 
 @contextmanager
-def running(tmp_path: Path, database_url: str, *, role: Role = Role.ALL, **behaviour: Any) -> Iterator[TestClient]:
-    """A client of an application whose solver answers with the small plan."""
+def running(
+    tmp_path: Path, database_url: str, *, role: Role = Role.ALL, real_solver: bool = False, **behaviour: Any
+) -> Iterator[TestClient]:
+    """A client of an application whose solver answers with the small plan, or really solves."""
     (tmp_path / "plan.json").write_bytes(dump(small_plan()))
     options = {"ledger": str(tmp_path / "ledger"), "plan": str(tmp_path / "plan.json")} | behaviour
+    stand_in = (sys.executable, stand_in_solver.__file__, json.dumps(options))
     settings = Settings(
         data_dir=tmp_path / "data",
         database_url=database_url,
         role=role,
-        solve_command=(sys.executable, stand_in_solver.__file__, json.dumps(options)),
+        solve_command=SOLVE_COMMAND if real_solver else stand_in,
         heartbeat_s=0.5,
         max_body_bytes=2_000_000,
     )

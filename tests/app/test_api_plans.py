@@ -53,6 +53,22 @@ def test_a_plan_goes_from_request_to_export(client: TestClient) -> None:
     assert json.loads(client.get(f"{address}/exports/json").text)["model"] == plan["result"]["model"]
 
 
+def test_the_real_solver_plans_over_http(tmp_path: Path) -> None:
+    """A proven plan for the small problem, and a reason with remedies for a model that fits nowhere."""
+    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite", real_solver=True) as client:
+        large = plan_body(model="deepseek-v3", workload=_workload(sequence_length=4096))
+        plan, none = (
+            ended(client, client.post(PLANS, json=body).headers["Location"], within_s=60.0)
+            for body in (plan_body(), large)
+        )
+    assert plan["status"] == "succeeded", plan["error"]
+    assert plan["result"]["certificate"]["stopped_by"] == "proven"
+    assert plan["result"]["provenance"]["snapshot_id"] == plan["snapshot"]
+    assert none["status"] == "infeasible", none["error"]
+    assert none["result"]["result"] == "no_plan"
+    assert none["result"]["remedies"]
+
+
 def test_a_stored_cluster_is_planned_by_name_id_or_snapshot(client: TestClient) -> None:
     """All three make plans from the same snapshot, and the snapshot is listed under the cluster."""
     stored = client.post(f"{API}/clusters", json=cluster_body()).json()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,12 @@ PLANS = f"{API}/plans"
 
 
 @pytest.fixture
-def shared(tmp_path: Path, database_url: str) -> Iterator[Deployment]:
+def shared(tmp_path: Path, database_url: str) -> Deployment:
     """A service whose solver takes two seconds."""
     engine = make_engine(database_url)
     migrate.upgrade(engine)
     engine.dispose()
-    yield deployment(tmp_path, database_url, seconds=2.0)
+    return deployment(tmp_path, database_url, seconds=2.0)
 
 
 def _plan(client: httpx2.Client, address: str) -> dict[str, Any]:

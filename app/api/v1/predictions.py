@@ -1,0 +1,39 @@
+"""Predictions: what a configuration given in full would do."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from app.api.v1.parameters import ServiceDep
+from app.db.engine import transaction
+from app.documents.plan import PlanDocument
+from app.services.planning_problems import make_problem
+from app.services.predictions import predict_configuration
+from app.services.requests import PredictionRequest
+from cluster_models.units import GIB
+
+router = APIRouter(tags=["predictions"])
+
+
+class PredictionAnswer(BaseModel):
+    """A prediction."""
+
+    fits: bool = Field(description="Whether every GPU's memory suffices.", examples=[True])
+    missing_gib: float = Field(description="What the fullest GPU lacks, in GiB; 0 where it fits.", examples=[0.0])
+    snapshot: str = Field(description="Snapshot it is made from.", examples=["7f6d1c0f9a3b2e45"])
+    result: PlanDocument = Field(description="The configuration as a plan; its certificate covers no search.")
+
+
+@router.post("/predictions")
+def create_prediction(document: PredictionRequest, service: ServiceDep) -> PredictionAnswer:
+    """Price a configuration at once, without a search; a configuration that does not fit is priced, too."""
+    with transaction(service.sessions) as session:
+        problem = make_problem(session, request=document)
+    prediction = predict_configuration(problem, document=document.configuration)
+    return PredictionAnswer(
+        fits=prediction.missing_bytes == 0,
+        missing_gib=prediction.missing_bytes / GIB,
+        snapshot=problem.snapshot.id,
+        result=PlanDocument.from_plan(prediction.plan, timeline=document.timeline),
+    )

@@ -1,0 +1,65 @@
+"""Configurations given in full, priced without a search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from app.documents.configuration import ConfigurationDocument
+from app.services.field_paths import errors_under
+from cluster_models.errors import InvalidConfiguration, SolverFailed
+from cluster_models.plan import Configuration, Plan
+from cluster_models.workload import Recompute, Sharding
+from solver.check import check_plan
+from solver.check.memory import memory_violations
+from solver.predict import predict
+from solver.problem import PlanningProblem
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a configuration would do; ``missing_bytes`` is what its fullest GPU lacks, 0 where it fits."""
+
+    plan: Plan
+    missing_bytes: float
+
+
+def predict_configuration(problem: PlanningProblem, *, document: ConfigurationDocument) -> Prediction:
+    """The prediction, checked independently; raises ``InvalidConfiguration`` where a rule is broken."""
+    with errors_under("configuration"):
+        given = document.to_configuration(problem.architecture)
+        hosts = hosts_in_order(document, given)
+        plan = predict(problem, given, hosts=hosts, gpus_per_node=document.gpus_per_node)
+    if broken := prediction_violations(plan, problem):
+        raise SolverFailed(f"The prediction breaks its own rules: {' '.join(broken)}")
+    missing = max(memory.total_bytes - memory.limit_bytes for memory in plan.memory)
+    return Prediction(plan, max(0.0, missing))
+
+
+def hosts_in_order(document: ConfigurationDocument, given: Configuration) -> tuple[str, ...] | None:
+    """The hosts in rank order, if they are given; raises where they do not make up the ranks."""
+    hosts = document.host_order()
+    if hosts is not None and document.gpus_per_node not in (None, given.degrees.gpus / len(hosts)):
+        raise InvalidConfiguration(
+            "gpus_per_node",
+            document.gpus_per_node,
+            f"{len(hosts)} hosts x {document.gpus_per_node} GPUs are not the {given.degrees.gpus} ranks "
+            f"of {given.degrees}",
+        )
+    return hosts
+
+
+def prediction_violations(plan: Plan, problem: PlanningProblem) -> tuple[str, ...]:
+    """What the checker finds, apart from the limits a prediction may exceed: memory, and the search's leave."""
+    workload = replace(
+        problem.workload,
+        pinned={},
+        forbidden={},
+        recompute=tuple(Recompute),
+        sharding=tuple(Sharding),
+        max_gpus=None,
+        avoid_nodes=(),
+    )
+    asked = replace(problem, workload=workload)
+    judged = plan if plan.workload is None else replace(plan, workload=workload)
+    expected = set(memory_violations(judged, asked))
+    return tuple(found for found in check_plan(judged, asked) if found not in expected)

@@ -1,0 +1,72 @@
+"""The real solving process, on the small problem."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from app.jobs.child import ChildEnd, Ending, run_child
+from app.serialization import jsonable, load, make_snapshot
+from cluster_models.plan import NoPlan, Plan
+from solver.check import check_plan
+from solver.problem import PlanningProblem, SearchOptions
+from tests.plans import small_architecture, small_cluster, small_samples, small_workload
+
+SMALL = PlanningProblem(make_snapshot(small_cluster(), small_samples()), small_architecture(), small_workload())
+
+
+def _request(**changes: Any) -> dict[str, Any]:
+    request: dict[str, Any] = jsonable(SMALL)
+    return request | {"options": jsonable(SearchOptions(time_limit_s=20.0)), "memory_limit_bytes": None} | changes
+
+
+def _solve(tmp_path: Path, request: dict[str, Any], progress: list[dict[str, Any]] | None = None) -> ChildEnd:
+    return run_child(
+        (sys.executable, "-m", "app.jobs.solve_child"),
+        json.dumps(request).encode(),
+        hard_limit_s=120.0,
+        scratch_root=tmp_path,
+        on_progress=(progress if progress is not None else []).append,
+        should_stop=lambda: False,
+    )
+
+
+def test_it_answers_with_a_sound_plan_and_tells_of_progress(tmp_path: Path) -> None:
+    """The plan passes the independent check here, too."""
+    progress: list[dict[str, Any]] = []
+    end = _solve(tmp_path, _request(), progress)
+    assert end.ending is Ending.ANSWERED, end.stderr_tail
+    assert end.answer is not None
+    assert end.answer["kind"] == "plan", end.answer
+    assert check_plan(load(Plan, json.dumps(end.answer["plan"])), SMALL) == ()
+    assert progress
+    assert progress[-1]["candidates_total"] > 0
+
+
+def test_nothing_fits_is_an_answer(tmp_path: Path) -> None:
+    """A model that needs more memory than there is yields the reason and remedies, not a failure."""
+    request = _request()
+    request["architecture"] |= {"hidden": 65536, "mlp_hidden": 262144, "layers": 64}
+    end = _solve(tmp_path, request)
+    assert end.answer is not None, end.stderr_tail
+    assert end.answer["kind"] == "no_plan", end.answer
+    assert load(NoPlan, json.dumps(end.answer["no_plan"])).remedies
+
+
+def test_too_little_memory_ends_the_solve_alone(tmp_path: Path) -> None:
+    """Under a limit that leaves no room there is no plan: the process says so, or dies where a library gives up."""
+    end = _solve(tmp_path, _request(memory_limit_bytes=1024**2))
+    assert end.ending in {Ending.ANSWERED, Ending.CRASHED}
+    assert end.answer is None or end.answer["kind"] == "failed"
+
+
+def test_a_contradiction_fails_with_its_field(tmp_path: Path) -> None:
+    """What slipped through the checks of the service is told in the solver's own words."""
+    request = _request()
+    request["workload"]["pinned"] = {"tensor": 3}
+    end = _solve(tmp_path, request)
+    assert end.answer is not None
+    assert end.answer["kind"] == "failed"
+    assert "workload.pinned.tensor" in end.answer["error"]["problem"]
