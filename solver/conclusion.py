@@ -15,7 +15,7 @@ from solver.ilp import solver_versions
 from solver.placement.build import degrees_of
 from solver.placement.problem import placed_times
 from solver.problem import Backend, PlanningProblem, SearchOptions
-from solver.refine import Candidate, refine
+from solver.refine import Candidate, place
 from solver.search_state import SearchState
 from solver.time_account import time_breakdown
 
@@ -29,6 +29,7 @@ PART_NAMES: Final = {
     "data_exposed_s": "exposed data parallel communication",
     "optimizer_s": "optimizer step",
 }
+RUNNER_UP_ROUNDS: Final = 2
 _ENDS: Final = {
     StopReason.PROVEN: "Every other candidate and placement is ruled out to within {gap:.2%} of this plan.",
     StopReason.WORK_LIMIT: "The search used up its effort; what is left may be up to {gap:.2%} better.",
@@ -46,11 +47,11 @@ def describe(batch: CandidateBatch, index: int) -> str:
 
 def place_runners_up(problem: PlanningProblem, options: SearchOptions, state: SearchState) -> None:
     """Place the next-best sets of degrees that pruning left unplaced; one of them may turn out best."""
-    while unplaced := [i for i in _next_best(state, options.alternatives) if not _is_placed(state, i)]:
-        for index in unplaced:
-            candidate = state.prepared(problem, index)
-            refined = refine(candidate, None, level=1, target_s=np.inf, options=options, remaining_s=lambda: np.inf)
-            state.placed(index, refined)
+    for _ in range(RUNNER_UP_ROUNDS):
+        for index in _next_best(state, options.alternatives):
+            if not _is_placed(state, index):
+                candidate = state.prepared(problem, index)
+                state.placed(index, place(candidate, options))
 
 
 def _is_placed(state: SearchState, index: int) -> bool:
@@ -103,7 +104,7 @@ def _alternatives(
     problem: PlanningProblem, options: SearchOptions, state: SearchState, best: TimeBreakdown
 ) -> Iterator[Alternative]:
     """The best placement of each next-best set of degrees, and the nearest faster miss of the memory limit."""
-    for index in _next_best(state, options.alternatives):
+    for index in _next_best(state, options.alternatives, placed_only=True):
         candidate = state.prepared(problem, index)
         assignment = state.known[index].assignment
         assert assignment is not None
@@ -114,9 +115,11 @@ def _alternatives(
         yield _too_large(state.prepared(problem, misfit), float(state.candidates.bound_s[misfit]), best.step_s)
 
 
-def _next_best(state: SearchState, count: int) -> list[int]:
+def _next_best(state: SearchState, count: int, *, placed_only: bool = False) -> list[int]:
     """Candidates with distinct degrees after the plan's own, by the objective placed or else by their bound."""
     value = state.candidates.bound_s * state.candidates.weight
+    if placed_only:
+        value[:] = np.inf
     for index in state.known:
         if _is_placed(state, index):
             value[index] = state.objective(index)

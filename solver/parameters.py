@@ -37,6 +37,8 @@ def local_parameters(batch: CandidateBatch, layers: IntArray, architecture: Arch
     attention = _split(architecture.attention_parameters(), _repeated_attention(architecture), tensor)
     norm = architecture.norm_parameters()
     layer = attention + _split(architecture.dense_mlp_parameters(), norm if architecture.mlp_hidden else 0, tensor)
+    if not layers[:, 0].any():
+        layer = np.zeros_like(layer)
     sparse_layer, experts = np.zeros_like(tensor), np.zeros_like(tensor)
     if (moe := architecture.experts) is not None:
         router = architecture.hidden * moe.count + norm

@@ -75,6 +75,12 @@ def prepare(
     return Candidate(fabric, batch, layout, costs, memory, placement)
 
 
+def place(candidate: Candidate, options: SearchOptions, bound_s: float = 0.0) -> Refined:
+    """The candidate placed by a short local search."""
+    found = _search(candidate.placement, None, EVENTS_PER_EFFORT[0] * options.effort, options.seed)
+    return Refined(*found, min(bound_s, found[1]))
+
+
 def refine(
     candidate: Candidate,
     known: Refined | None,
@@ -93,8 +99,7 @@ def refine(
         bound_s = placement_bound_s(placement)
         if bound_s >= target_s:
             return Refined(None, np.inf, bound_s)
-        found = _search(placement, None, EVENTS_PER_EFFORT[0] * options.effort, options.seed)
-        return Refined(*found, min(bound_s, found[1]))
+        return place(candidate, options, bound_s)
     if level == 2:
         found = _search(placement, known.assignment, EVENTS_PER_EFFORT[1] * options.effort, options.seed)
         best = known if known.step_s <= found[1] else Refined(*found, known.bound_s)

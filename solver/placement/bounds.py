@@ -1,18 +1,29 @@
 """Step times that no assignment can beat, from the best link and node of each kind.
 
 The event graph's ends grow with every duration and delay, so the simulation itself, run with each of them at its
-least, is a bound.  It is sharpened in two ways: rings need nodes that hang together by fast links, and when the
-slow nodes cannot all be left out, some cell is slow.
+least, is a bound.  It is sharpened in two ways.  When the slow nodes cannot all be left out, some cell is slow.
+And where the cluster falls into parts joined by slower links only, either some ring crosses between parts, or
+every ring stays in one and whole stages follow each other across (docs/placement.md).
 """
 
 from __future__ import annotations
 
+from itertools import combinations
+from math import comb
+from typing import Final
+
 import numpy as np
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from solver.candidates import FloatArray, IntArray
 from solver.placement.problem import PlacementProblem
 from solver.simulation import simulate
+
+MOST_CUTS: Final = 3
+"""Partitions looked at: the cluster without its slowest, two slowest, three slowest unavoidable links."""
+MOST_CHOICES: Final = 100
+"""Choices of crossed boundaries that are simulated; beyond, a single crossing is assumed."""
 
 
 def placement_bound_s(problem: PlacementProblem) -> float:
@@ -26,7 +37,7 @@ def placement_bound_s(problem: PlacementProblem) -> float:
     slowest = float(np.sort(arrays.slowdown)[problem.slots - 1])
     if slowest > 1.0:
         bound = max(bound, _with_one_slow_rank(problem, duration_s, delay_s, slowest))
-    return max(bound, _with_connected_rings(problem, ends)) + tail
+    return max(bound, _with_parts(problem, duration_s, delay_s, ends, reduce)) + tail
 
 
 def least_inputs(problem: PlacementProblem) -> tuple[FloatArray, FloatArray]:
@@ -89,36 +100,79 @@ def _with_one_slow_rank(
     return float(least)
 
 
-def _with_connected_rings(problem: PlacementProblem, ends: FloatArray) -> float:
-    """Every ring lies in a part of the cluster whose links are all at least as fast as its slowest hop.
+def _with_parts(
+    problem: PlacementProblem,
+    duration_s: FloatArray,
+    delay_s: FloatArray,
+    ends: FloatArray,
+    reduce: FloatArray,
+) -> float:
+    """The better of the two ways to lay stages onto parts of the cluster, for the partition that hurts most.
 
-    If the parts joined by links faster than some threshold hold too few disjoint rings, some stage's ring is no
-    faster than the threshold; the bound takes the stage where that hurts least.  Only for rings that do not
-    share nodes.
+    Only where every stage has slots of its own and equally many.
     """
     arrays = problem.arrays
-    pairs = arrays.ring_pairs[0]
-    sizes = [len(np.unique(stage[stage >= 0])) for stage in pairs]
-    slots = np.concatenate([np.unique(stage[stage >= 0]) for stage in pairs])
-    if min(sizes) < 2 or len(np.unique(slots)) != len(slots) or len(set(sizes)) > 1:
+    stages = [np.unique(pairs[pairs >= 0]) for pairs in arrays.cell_slots.swapaxes(0, 1)]
+    size = len(stages[0])
+    shared = len(np.unique(arrays.cell_slots)) < sum(map(len, stages))
+    if shared or len(stages) < 2 or any(len(slots) != size for slots in stages):
         return 0.0
-    unit = arrays.reduce_s[0].min(axis=0)
-    threshold = _ring_threshold(unit, rings=len(sizes), size=sizes[0])
-    others = arrays.reduce_local_s[1:].sum(axis=0)
-    return float((ends + np.maximum(0.0, threshold + others - arrays.reduce_hidden_s)).min())
+    best = 0.0
+    for part in _partitions(arrays.hop_s):
+        across = part[:, None] != part[None, :]
+        rings = arrays.reduce_s[:, :, across].min(axis=-1) * (arrays.ring_pairs[..., 0] >= 0).any(axis=-1)
+        exposed = np.maximum(arrays.reduce_local_s, rings).sum(axis=0) - arrays.reduce_hidden_s
+        crossing_ring = max(float((ends + reduce).max()), float((ends + np.maximum(0.0, exposed)).min()))
+        whole_stages = _with_stages_across(problem, duration_s, delay_s, reduce, part, size)
+        one_ring_per_stage = size == 1
+        best = max(best, whole_stages if one_ring_per_stage else min(crossing_ring, whole_stages))
+    return best
 
 
-def _ring_threshold(hop_s: FloatArray, *, rings: int, size: int) -> float:
-    """The least slowest hop that ``rings`` disjoint rings of ``size`` nodes can have (a lower bound of it)."""
-    times = np.minimum(hop_s, hop_s.T)
-    off = ~np.eye(len(times), dtype=bool)
-    values = np.unique(times[off])
-    low, high = 0, len(values) - 1
-    while low < high:
-        middle = (low + high) // 2
-        _, part = connected_components((times <= values[middle]) & off, directed=False)
-        if (np.bincount(part) // size).sum() >= rings:
-            high = middle
-        else:
-            low = middle + 1
-    return float(values[low])
+def _partitions(hop_s: FloatArray) -> list[IntArray]:
+    """Parts of the cluster when its slowest unavoidable links are cut, one to ``MOST_CUTS`` of them."""
+    cost = np.minimum(hop_s, hop_s.T)
+    tree = minimum_spanning_tree(cost).tocoo()
+    order = np.argsort(tree.data)
+    result = []
+    for cuts in range(1, min(MOST_CUTS, len(order)) + 1):
+        kept = order[: len(order) - cuts]
+        graph = coo_array((tree.data[kept], (tree.row[kept], tree.col[kept])), shape=tree.shape)
+        result.append(connected_components(graph, directed=False)[1].astype(np.int64))
+    return result
+
+
+def _with_stages_across(
+    problem: PlacementProblem,
+    duration_s: FloatArray,
+    delay_s: FloatArray,
+    reduce: FloatArray,
+    part: IntArray,
+    size: int,
+) -> float:
+    """Every stage lies in one part, ``size`` nodes each: where too few fit into one, stages follow across.
+
+    With ``k`` parts at least ``k - 1`` of the boundaries between stages cross, ``k`` where the pipeline closes to
+    a ring; the bound takes the boundaries where that hurts least.
+    """
+    hop_s, schedule = problem.arrays.hop_s, problem.schedule
+    room = np.sort(np.bincount(part) // size)[::-1].cumsum()
+    if room[-1] < schedule.pipeline:
+        return np.inf
+    parts = int(np.searchsorted(room, schedule.pipeline)) + 1
+    closed = schedule.virtual > 1
+    boundaries = range(schedule.pipeline if closed else schedule.pipeline - 1)
+    crossed = 0 if parts == 1 else parts - (not closed)
+    if comb(len(boundaries), crossed) > MOST_CHOICES:
+        crossed = 1
+    slow = float(hop_s[part[:, None] != part[None, :]].min())
+    replica = int(_distinct(delay_s)[0])
+    least = np.inf
+    for chosen in combinations(boundaries, crossed):
+        delays = delay_s[replica].copy()
+        for boundary in chosen:
+            after = (boundary + 1) % schedule.pipeline
+            delays[0, boundary] = max(delays[0, boundary], slow)
+            delays[1, after] = max(delays[1, after], slow)
+        least = min(least, float((_ends(problem, duration_s[replica], delays) + reduce).max()))
+    return float(least)
