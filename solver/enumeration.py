@@ -103,21 +103,13 @@ def _grid_rows(
         for virtual in _virtuals(architecture, workload, grid, workload.global_batch // (micro_batch * grid.data))
     ]
     experts = _allowed(workload, "expert", _expert_sizes(architecture, grid, gpus_per_node))
-    sharding = [
-        SHARDING_CODES.index(choice)
-        for choice in workload.sharding
-        if choice is Sharding.NONE or grid.data * grid.context > 1
-        if choice is not Sharding.PARAMETERS or grid.pipeline == 1
-    ]
-    if not sharding:
-        sharding = [SHARDING_CODES.index(workload.sharding[0])] * (grid.pipeline == 1)
     recompute = [RECOMPUTE_CODES.index(choice) for choice in workload.recompute]
     rows = [
         (grid.tensor, grid.pipeline, grid.data, grid.context, e, v, b, rc, sh, order)
         for b, v in micro
         for e in experts
         for rc in recompute
-        for sh in sharding
+        for sh in _shardings(architecture, workload, grid, e)
         for order in _orders(grid, architecture, e, gpus_per_node)
     ]
     return np.array(rows, dtype=np.int64).reshape(-1, len(fields(CandidateBatch)))
@@ -153,6 +145,15 @@ def _expert_sizes(architecture: Architecture, grid: Grid, gpus_per_node: int) ->
         for size in _divisors(architecture.experts.count)
         if stage % size == 0 and (gpus_per_node % size == 0 or size % gpus_per_node == 0)
     ]
+
+
+def _shardings(architecture: Architecture, workload: TrainingWorkload, grid: Grid, expert: int) -> list[int]:
+    """Shardings that differ: where no two ranks hold the same parameters there is nothing to share out."""
+    allowed = [s for s in workload.sharding if s is not Sharding.PARAMETERS or grid.pipeline == 1]
+    expert_copies = architecture.experts is not None and grid.cell * grid.data > expert
+    if grid.data * grid.context == 1 and not expert_copies:
+        allowed = [Sharding.NONE] if Sharding.NONE in allowed else allowed[:1]
+    return [SHARDING_CODES.index(sharding) for sharding in allowed]
 
 
 def _orders(grid: Grid, architecture: Architecture, expert: int, gpus_per_node: int) -> list[int]:

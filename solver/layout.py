@@ -66,21 +66,22 @@ def _split(ends: FloatArray, head: float, chunks: int, limit: float) -> list[int
     ``ends`` (layers + 1,) is the running sum of the layers' weights.  A chunk takes its fair share of what is
     left, and more only where the chunks before it could not carry the rest.
     """
+    limit *= 1 + 1e-12
+    carried = [0]
+    for _ in range(chunks - 1):
+        carried.append(int(np.searchsorted(ends, ends[carried[-1]] + limit, side="right")) - 1)
     counts: list[int] = []
     remaining = len(ends) - 1
-    limit *= 1 + 1e-12
     for chunk in range(chunks - 1, -1, -1):
         extra = head if chunk == chunks - 1 else 0.0
         fits = remaining - int(np.searchsorted(ends[: remaining + 1], ends[remaining] + extra - limit))
-        most = min(fits, remaining - chunk)
-        if most < 1:
+        most, least = min(fits, remaining - chunk), max(1, remaining - carried[chunk])
+        if most < least:
             return None
-        take = min(most, -(-remaining // (chunk + 1)))
-        if ends[remaining - take] > limit * chunk:
-            take = most
+        take = max(least, min(most, -(-remaining // (chunk + 1))))
         counts.append(take)
         remaining -= take
-    return counts[::-1] if remaining == 0 else None
+    return counts[::-1]
 
 
 def chunk_layers(architecture: Architecture, layout: Layout) -> IntArray:

@@ -131,7 +131,7 @@ def _add_traffic(
 def _rings(batch: CandidateBatch, costs: StepCosts, shape: Spread, fabric: Fabric) -> tuple[FloatArray, FloatArray]:
     """(n, P) seconds of the gradient reduction and the parameter gather on the best links."""
     rounds = np.where(batch.sharding == SHARDING_CODES.index(Sharding.NONE), 2.0, 1.0)[:, None]
-    crossing_expert = shape.rings_cross & (shape.expert_ranks > shape.expert_members)[:, None]
+    crossing_expert = shape.rings_cross & (shape.expert_ranks > 1)[:, None]
     reduce = rounds * _ring(costs.reduce_bytes, shape.ranks, shape.members, shape.rings_cross, fabric)
     reduce += rounds * _ring(
         costs.expert_reduce_bytes, shape.expert_ranks, shape.expert_members, crossing_expert, fabric

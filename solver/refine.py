@@ -28,7 +28,7 @@ from solver.problem import PlanningProblem, SearchOptions
 from solver.step_costs import StepCosts
 
 LEVELS: Final = 3
-EVENTS_PER_EFFORT: Final = (2e6, 2e8)
+EVENTS_PER_EFFORT: Final = (1e7, 2e8)
 """Simulated events that the short and the long local search may spend (about 3 ns each)."""
 FLOW_COLUMNS_PER_EFFORT: Final = 60_000
 """Programs with more flow columns than this are not solved: their relaxation alone takes minutes."""

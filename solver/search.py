@@ -18,6 +18,7 @@ from cluster_models.links import effective_links
 from cluster_models.plan import NoPlan, Plan, StopReason
 from solver.conclusion import conclude, describe, place_runners_up
 from solver.fabric import fabrics
+from solver.ilp import OPTIMALITY_TOLERANCE
 from solver.legality import check_workload
 from solver.priced import price_candidates
 from solver.problem import IsCancelled, OnProgress, PlanningProblem, Progress, SearchOptions
@@ -95,7 +96,7 @@ def _advance(
         heapq.heappush(state.deeper, (bound, level + 1, index))
         return
     state.open_bound = min(state.open_bound, bound)
-    state.unresolved += bound < state.target(options)
+    state.unresolved += bound < state.target(options) * (1 - OPTIMALITY_TOLERANCE)
 
 
 def _progress(state: SearchState, elapsed_s: float) -> Progress:

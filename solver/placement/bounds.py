@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
-from solver.candidates import FloatArray, IntArray
+from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.placement.problem import PlacementProblem
 from solver.simulation import simulate
 
@@ -89,13 +89,17 @@ def _least_rings(problem: PlacementProblem) -> tuple[FloatArray, FloatArray]:
 def _with_one_slow_rank(
     problem: PlacementProblem, duration_s: FloatArray, delay_s: FloatArray, slowdown: float
 ) -> float:
-    """Some pipeline rank of some replica runs on a node at least this slow: the cheapest choice of it."""
-    stages = delay_s.shape[-1]
+    """Some pipeline rank of some replica runs on a node at least this slow: the cheapest choice of it.
+
+    Only compute slows down, not the traffic that ``duration_s`` also holds.
+    """
+    arrays, stages = problem.arrays, delay_s.shape[-1]
+    longer_s = arrays.duration_s * (slowdown - arrays.slowdown.min())
     least = np.inf
     for replica in _distinct(delay_s):
         for stage in range(stages):
             slowed = duration_s[replica].copy()
-            slowed[:, stage::stages] *= slowdown / problem.arrays.slowdown.min()
+            slowed[:, stage::stages] += longer_s[:, stage::stages]
             least = min(least, float(_ends(problem, slowed, delay_s[replica]).max()))
     return float(least)
 
@@ -115,18 +119,30 @@ def _with_parts(
     stages = [np.unique(pairs[pairs >= 0]) for pairs in arrays.cell_slots.swapaxes(0, 1)]
     size = len(stages[0])
     shared = len(np.unique(arrays.cell_slots)) < sum(map(len, stages))
-    if shared or len(stages) < 2 or any(len(slots) != size for slots in stages):
+    if shared or any(len(slots) != size for slots in stages):
         return 0.0
     best = 0.0
     for part in _partitions(arrays.hop_s):
         across = part[:, None] != part[None, :]
-        rings = arrays.reduce_s[:, :, across].min(axis=-1) * (arrays.ring_pairs[..., 0] >= 0).any(axis=-1)
-        exposed = np.maximum(arrays.reduce_local_s, rings).sum(axis=0) - arrays.reduce_hidden_s
+        exposed = _crossing_rings(problem, across) - arrays.reduce_hidden_s
         crossing_ring = max(float((ends + reduce).max()), float((ends + np.maximum(0.0, exposed)).min()))
         whole_stages = _with_stages_across(problem, duration_s, delay_s, reduce, part, size)
-        one_ring_per_stage = size == 1
-        best = max(best, whole_stages if one_ring_per_stage else min(crossing_ring, whole_stages))
+        best = max(best, whole_stages if size == 1 else min(crossing_ring, whole_stages))
     return best
+
+
+def _crossing_rings(problem: PlacementProblem, across: BoolArray) -> FloatArray:
+    """(P,) least reduction when a stage's nodes lie on both sides of ``across`` (N, N).
+
+    Rings over some of a stage's nodes only (experts over many nodes) may still stay on one side.
+    """
+    arrays = problem.arrays
+    total = np.zeros(problem.schedule.pipeline)
+    for kind, pairs in enumerate(arrays.ring_pairs):
+        links = across if np.array_equal(pairs, arrays.ring_pairs[0]) else ~np.eye(len(across), dtype=bool)
+        used = (pairs[..., 0] >= 0).any(axis=-1)
+        total += np.maximum(arrays.reduce_local_s[kind], used * arrays.reduce_s[kind][:, links].min(axis=-1))
+    return total
 
 
 def _partitions(hop_s: FloatArray) -> list[IntArray]:

@@ -83,10 +83,11 @@ def _rings(
                 if ranks < 2:
                     continue
                 size = float(payload[stage])
-                local[kind, stage] = factor * fabric.local_ring_s(size, members)
-                if ring_nodes > 1 and ranks > members:
+                together = int(members[stage])
+                local[kind, stage] = factor * fabric.local_ring_s(size, together)
+                if ring_nodes[stage] > 1:
                     crossing[kind, stage] = factor * fabric.ring_s(
-                        size, ranks=ranks, members=members, ring_nodes=ring_nodes
+                        size, ranks=ranks, members=together, ring_nodes=int(ring_nodes[stage])
                     )
         return crossing, local
 

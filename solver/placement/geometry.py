@@ -21,8 +21,8 @@ Pairs = list[tuple[int, int]]
 class Geometry:
     """Slot pairs of one configuration (shapes as in ``solver.placement.problem.Arrays``).
 
-    ``ring_members`` and ``expert_ring_members`` are how many ranks of one data parallel group share a node, and
-    ``ring_nodes`` and ``expert_ring_nodes`` over how many nodes such a group spreads.
+    ``ring_members`` and ``expert_ring_members`` (P,) are the fewest ranks of one data parallel group of a stage
+    that share a node, and ``ring_nodes`` and ``expert_ring_nodes`` (P,) over how many nodes such a group spreads.
     """
 
     slots: int
@@ -30,10 +30,10 @@ class Geometry:
     hop_pairs: IntArray
     cross_pairs: IntArray
     ring_pairs: IntArray
-    ring_members: int
-    ring_nodes: int
-    expert_ring_members: int
-    expert_ring_nodes: int
+    ring_members: IntArray
+    ring_nodes: IntArray
+    expert_ring_members: IntArray
+    expert_ring_nodes: IntArray
 
 
 def cell_base(degrees: Degrees, order: RankOrder, replica: int, stage: int) -> int:
@@ -60,6 +60,8 @@ def geometry(degrees: Degrees, order: RankOrder, gpus_per_node: int) -> Geometry
         for direction, offset in ((0, 1), (1, -1)):
             hop_pairs[:, direction, :, :, 0] = cell_slots
             hop_pairs[:, direction, :, :, 1] = np.roll(cell_slots, -offset, axis=1)
+    if degrees.virtual_pipeline == 1:  # nothing goes round
+        hop_pairs[:, 0, -1] = hop_pairs[:, 1, 0] = NO_SLOT
     stage_slots = [_unique([slot for r in range(replicas) for slot in spans[r][s]]) for s in range(stages)]
     dense = [_cycle(slots) for slots in stage_slots]
     stride = max(1, degrees.expert // gpus_per_node)
@@ -69,6 +71,8 @@ def geometry(degrees: Degrees, order: RankOrder, gpus_per_node: int) -> Geometry
     expert = [_expert_pairs(degrees, stage_slots[s], r, gpus_per_node) for r, s in cells]
     parameter = [dense[s] for _, s in cells]
     cross_pairs = _pad([*context, *expert, *parameter])
+    ring_members, ring_nodes = _members(degrees, order, gpus_per_node, degrees.tensor)
+    expert_ring_members, expert_ring_nodes = _members(degrees, order, gpus_per_node, degrees.expert)
     ring_pairs = _pad([*dense, *sparse])
     return Geometry(
         slots=-(-degrees.gpus // gpus_per_node),
@@ -76,10 +80,10 @@ def geometry(degrees: Degrees, order: RankOrder, gpus_per_node: int) -> Geometry
         hop_pairs=hop_pairs,
         cross_pairs=cross_pairs.reshape(3, replicas, stages, -1, 2),
         ring_pairs=ring_pairs.reshape(2, stages, -1, 2),
-        ring_members=_members(degrees, spans, gpus_per_node),
-        ring_nodes=max(len(slots) for slots in stage_slots),
-        expert_ring_members=max(1, min(gpus_per_node, cell * replicas) // degrees.expert),
-        expert_ring_nodes=max(len(slots[::stride]) for slots in stage_slots),
+        ring_members=ring_members,
+        ring_nodes=ring_nodes,
+        expert_ring_members=expert_ring_members,
+        expert_ring_nodes=expert_ring_nodes,
     )
 
 
@@ -107,17 +111,17 @@ def _expert_pairs(degrees: Degrees, slots: list[int], replica: int, gpus_per_nod
     return [(a, b) for group in groups for a in group for b in group if a != b]
 
 
-def _members(degrees: Degrees, spans: list[list[list[int]]], gpus_per_node: int) -> int:
-    """Fewest ranks of one data parallel group that share a node."""
-    per_cell = max(1, min(degrees.context, gpus_per_node // degrees.tensor))
-    fewest = degrees.data * degrees.context
+def _members(degrees: Degrees, order: RankOrder, gpus_per_node: int, stride: int) -> tuple[IntArray, IntArray]:
+    """Of the groups of every ``stride``-th rank of each stage (P,): fewest that share a node, most nodes."""
+    inside = np.arange(degrees.tensor * degrees.context)
+    fewest, most = [], []
     for stage in range(degrees.pipeline):
-        counts: dict[int, int] = {}
-        for replica in spans:
-            for slot in replica[stage]:
-                counts[slot] = counts.get(slot, 0) + per_cell
-        fewest = min(fewest, *counts.values())
-    return fewest
+        bases = [cell_base(degrees, order, replica, stage) for replica in range(degrees.data)]
+        groups = (np.add.outer(bases, inside).reshape(-1, stride) // gpus_per_node).T
+        counts = [np.unique(group, return_counts=True)[1] for group in groups]
+        fewest.append(min(int(count.min()) for count in counts))
+        most.append(max(len(count) for count in counts))
+    return np.array(fewest), np.array(most)
 
 
 def _pad(lists: list[Pairs]) -> IntArray:
