@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from importlib.metadata import version
@@ -28,8 +29,8 @@ from app.observed import ObservedRequests
 from app.problems import PROBLEM_RESPONSE
 from app.service import Service
 from app.settings import Role, Settings
-from app.web import routes as web
 from app.web.routes import router as pages
+from cluster_models.errors import MeshwrightError
 
 STOP_STREAMS_AFTER_S: Final = 3
 """Open event streams would keep a stopping server up for minutes."""
@@ -59,7 +60,6 @@ def create_app(settings: Settings) -> FastAPI:
     for module in (clusters, measurements, models, plans, predictions):
         app.include_router(module.router, prefix=PREFIX)
     app.include_router(health.router)
-    app.include_router(web.router)
     app.include_router(pages)
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_body_bytes)
     app.add_middleware(problems.DeclaredSize, max_bytes=settings.max_body_bytes)
@@ -69,8 +69,14 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def serve(settings: Settings) -> None:
-    """Serve until a signal ends the process; in role ``worker`` there is no server but solves are run."""
+    """Serve until a signal ends the process; in role ``worker`` there is no server but solves are run.
+
+    Raises ``MeshwrightError`` where the data folder is taken or the database is not at the newest schema.
+    """
     configure_logs(settings)
+    if settings.role is Role.ALL:
+        lock_data_folder(settings).release()
+    prepared_engine(settings).dispose()
     if settings.role is Role.WORKER:
         run_worker(settings)
         return
@@ -104,8 +110,8 @@ def _open(settings: Settings, metrics: Metrics, stack: ExitStack) -> Service:
     sessions = make_session_factory(engine)
     if settings.role is Role.ALL:
         runtime = JobRuntime(settings, sessions, metrics)
-        stack.callback(runtime.stop)
         runtime.start()
+        stack.callback(runtime.stop)
     jobs = JobClient(settings.resolved_jobs_database_url)
     stack.callback(jobs.close)
     return Service(settings, engine, sessions, make_read_session_factory(engine), jobs, metrics)
@@ -117,4 +123,7 @@ def _operation_id(route: APIRoute) -> str:
 
 
 if __name__ == "__main__":
-    serve(Settings())
+    try:
+        serve(Settings())
+    except MeshwrightError as error:
+        sys.exit(str(error))

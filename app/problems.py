@@ -14,6 +14,7 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
+from sqlalchemy.exc import DataError, OperationalError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -79,6 +80,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _unreadable_values)
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(DataError, _unstorable)
+    app.add_exception_handler(OperationalError, _database_away)
     app.add_exception_handler(Exception, _broken)
 
 
@@ -175,6 +178,18 @@ async def _http(request: Request, error: Exception) -> Response:
         detail=str(error.detail) or HTTPStatus(error.status_code).phrase,
         headers=error.headers,
     )
+
+
+async def _unstorable(request: Request, error: Exception) -> Response:
+    log.info("value_refused_by_database", path=request.url.path, reason=str(error)[:300])
+    problem = "a value in the request holds a character or a size that cannot be stored"
+    return _unprocessable(request, [FieldProblem("request", request.url.path, problem, "leave out NUL characters")])
+
+
+async def _database_away(request: Request, error: Exception) -> Response:
+    log.warning("database_away", path=request.url.path, reason=str(error)[:300])
+    detail = "The database does not answer; try again in a moment."
+    return problem_response(request, kind="not-ready", status=503, detail=detail)
 
 
 async def _broken(request: Request, error: Exception) -> Response:

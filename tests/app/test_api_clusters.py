@@ -189,6 +189,14 @@ def test_a_wrong_cluster_is_not_stored(client: TestClient, changes: dict[str, An
     assert client.get(CLUSTERS).json()["items"] == []
 
 
+def test_a_character_that_no_database_stores_does_no_harm(client: TestClient) -> None:
+    """NUL in an address or a name is an error of the request, on PostgreSQL, too."""
+    assert client.get(f"{CLUSTERS}/a%00b").status_code in {404, 422}
+    nodes = [node | {"name": f"{node['name']}\0"} for node in cluster_body()["nodes"]]
+    assert client.post(CLUSTERS, json=cluster_body(nodes=nodes, samples=[])).status_code in {201, 422}
+    assert client.get(CLUSTERS).status_code == 200
+
+
 def test_models_are_stored_listed_and_forgotten(client: TestClient) -> None:
     """A stored model is found by its name, beside the catalogue, whose names cannot be taken."""
     config = client.get(f"{API}/models/llama-3-70b").json()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy.exc import OperationalError
 
 from app.settings import Role
 from tests.app.api_client import API, cluster_body, plan_body, running
@@ -93,6 +94,20 @@ def test_a_breakage_tells_nothing_of_the_inside(client: TestClient, monkeypatch:
     assert "secret" not in answer.text
     assert answer.json()["type"] == "/problems/internal"
     assert answer.json()["request_id"] == "mine-1"
+
+
+def test_a_database_that_is_away_is_told_from_a_breakage(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """503 says that trying again may help."""
+
+    def away(*_args: object, **_more: object) -> None:
+        raise OperationalError("SELECT 1", {}, Exception("connection refused"))
+
+    monkeypatch.setattr("app.services.clusters.list_clusters", away)
+    answer = client.get(CLUSTERS)
+    assert (answer.status_code, answer.json()["type"]) == (503, "/problems/not-ready")
+    assert "refused" not in answer.text
 
 
 def test_a_request_id_that_could_spoil_the_log_is_replaced(client: TestClient) -> None:
