@@ -75,8 +75,12 @@ def test_another_worker_takes_over_from_one_that_vanished(shared: Deployment, ho
             if how is signal.SIGSTOP:
                 os.kill(shared.solver_pids()[0], signal.SIGSTOP)
             first.send_signal(how)
-            with worker(shared):
-                wait_until(lambda: _plan(client, address)["status"] == "succeeded", shared)
+            try:
+                with worker(shared):
+                    wait_until(lambda: _plan(client, address)["status"] == "succeeded", shared)
+            finally:
+                if how is signal.SIGSTOP:  # a frozen process cannot see that its parent is gone
+                    os.kill(shared.solver_pids()[0], signal.SIGKILL)
         plan = _plan(client, address)
         assert (plan["attempts"], plan["rescues"]) == (2, 1)
     assert shared.starts() == 2
