@@ -133,6 +133,15 @@ def worker() -> None:
     run_worker()
 
 
+@app.command()
+@reported
+def migrate(database_url: DatabaseUrl = None) -> None:
+    """Bring the database to the newest schema; the embedded one does so by itself."""
+    from app.cli.stored import run_migrate  # noqa: PLC0415 - see above
+
+    run_migrate(database_url=database_url)
+
+
 @cluster_app.command("import")
 @reported
 def import_cluster(

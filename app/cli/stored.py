@@ -22,6 +22,13 @@ from cluster_models.errors import InvalidInput
 from cluster_models.snapshot import ClusterSnapshot
 
 
+def run_migrate(*, database_url: str | None) -> None:
+    """Bring the schema up to date and say where."""
+    with _database(database_url) as session:
+        where = session.get_bind().engine.url.render_as_string(hide_password=True)
+    console().print(f"{where}: at the newest schema")
+
+
 def run_import(*, file: str, database_url: str | None) -> None:
     """Store a cluster file, or bring the stored cluster of that name up to date."""
     document = read_cluster_document(file)

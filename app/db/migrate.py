@@ -40,7 +40,7 @@ def prepared_engine(settings: Settings) -> Engine:
         with FileLock(settings.data_dir / "migrate.lock"):
             upgrade(engine)
     elif not is_current(engine):
-        raise SchemaNotCurrent("The database's schema is not the newest; migrate it with: python -m app.db.migrate")
+        raise SchemaNotCurrent("The database's schema is not the newest; migrate it with: meshwright migrate")
     return engine
 
 
@@ -66,6 +66,3 @@ def is_current(engine: Engine) -> bool:
     with engine.connect() as connection:
         return set(MigrationContext.configure(connection).get_current_heads()) == set(newest)
 
-
-if __name__ == "__main__":
-    upgrade(make_engine(Settings().resolved_database_url))
