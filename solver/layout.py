@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.architecture import Architecture
+from cluster_models.flops import head_forward_flops, layer_forward_flops
 from solver.candidates import FloatArray, IntArray
 
 EVEN_TOLERANCE: Final = 0.005
@@ -17,18 +18,15 @@ Layout = tuple[tuple[int, ...], ...]
 
 
 def layer_flops(architecture: Architecture, sequence_length: int) -> tuple[FloatArray, float]:
-    """Forward FLOP per token of every decoder layer (layers,), and of the output head.
-
-    Two per parameter that a token meets plus causal attention over half the sequence (Kaplan et al. 2020,
-    arXiv 2001.08361, table 1, with the causal half).
-    """
-    a = architecture
-    attention = 2.0 * a.attention_parameters() + 2.0 * sequence_length * a.heads * a.head_size
-    dense = 2.0 * a.dense_mlp_parameters()
-    active = a.experts.active if a.experts else 0
-    sparse = 2.0 * (a.sparse_common_parameters() + active * a.expert_parameters())
-    is_sparse = np.array([a.is_sparse_layer(layer) for layer in range(a.layers)])
-    return attention + np.where(is_sparse, sparse, dense), 2.0 * a.hidden * a.vocabulary
+    """Forward FLOP per token of every decoder layer (layers,), and of the output head."""
+    kinds = list(zip(architecture.sparse_pattern, architecture.windowed_pattern, strict=True))
+    flops = {
+        (sparse, windowed): layer_forward_flops(
+            architecture, sequence_length, sparse=sparse, windowed=windowed
+        ).total
+        for sparse, windowed in set(kinds)
+    }
+    return np.array([flops[kind] for kind in kinds]), head_forward_flops(architecture)
 
 
 @lru_cache(maxsize=4096)
@@ -87,7 +85,7 @@ def _split(ends: FloatArray, head: float, chunks: int, limit: float) -> list[int
 def chunk_layers(architecture: Architecture, layout: Layout) -> IntArray:
     """(chunks, 2): dense and sparse layers of each chunk in model order."""
     counts = [count for row in layout for count in row]
-    sparse = np.array([architecture.is_sparse_layer(layer) for layer in range(architecture.layers)])
+    sparse = np.array(architecture.sparse_pattern)
     ends = np.concatenate([[0], np.cumsum(counts)])
     per_chunk = np.array([int(sparse[a:b].sum()) for a, b in pairwise(ends)])
     return np.stack([np.array(counts) - per_chunk, per_chunk], axis=1)
