@@ -77,6 +77,7 @@ def _fabric(
 ) -> Fabric:
     """The first fabric that can carry the configuration, its nodes cut to the GPUs used on each."""
     gpus = configuration.degrees.gpus
+    _check_hosts(hosts, gpus_per_node)
     if hosts is not None and gpus_per_node is None:
         if gpus % len(hosts):
             raise InvalidConfiguration(
@@ -95,6 +96,18 @@ def _fabric(
         str(configuration.degrees) if hosts is None else list(hosts),
         problems[0] if problems else "no usable node is left",
     )
+
+
+def _check_hosts(hosts: Sequence[str] | None, gpus_per_node: int | None) -> None:
+    if gpus_per_node is not None and gpus_per_node < 1:
+        raise InvalidConfiguration("gpus_per_node", gpus_per_node, "must be at least 1")
+    if hosts is None:
+        return
+    if not hosts:
+        raise InvalidConfiguration("hosts", [], "names no host", "list the hosts in rank order or leave them out")
+    twice = sorted({host for host in hosts if list(hosts).count(host) > 1})
+    if twice:
+        raise InvalidConfiguration("hosts", twice, "listed twice", "list each host once")
 
 
 def _obstacle(configuration: Configuration, fabric: Fabric, size: int, hosts: Sequence[str] | None) -> str | None:

@@ -152,4 +152,4 @@ def _ring(
     if crosses.any():
         crossing = (payload_bytes * ((ranks - 1) / ranks)[:, None] / wide)[crosses]
         seconds[crosses] = fabric.best_s(crossing, np.full(crossing.shape, fabric.gpus_per_node))
-    return np.where((ranks > 1)[:, None], seconds, 0.0)
+    return np.where((ranks > 1)[:, None] & (payload_bytes > 0), seconds, 0.0)
