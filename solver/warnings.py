@@ -16,6 +16,7 @@ def plan_warnings(problem: PlanningProblem, candidate: Candidate, assignment: In
     return (
         *_estimated_links(candidate, assignment),
         *_gpu_kind(candidate),
+        *_other_kinds(problem, candidate),
         *_memory(candidate),
         *_prediction_layers(problem),
         *suspicions(problem.snapshot),
@@ -57,6 +58,14 @@ def _gpu_kind(candidate: Candidate) -> list[str]:
     if "estimated" in gpu.achievable_source:
         sentences.append(f"What {gpu.name} reaches of its peak is estimated ({gpu.achievable_source}).")
     return sentences
+
+
+def _other_kinds(problem: PlanningProblem, candidate: Candidate) -> list[str]:
+    used = candidate.fabric.gpu.name
+    kinds = sorted({node.gpu_kind for node in problem.snapshot.cluster.nodes if node.usable} - {used})
+    if not kinds:
+        return []
+    return [f"Nodes with {', '.join(kinds)} are left out: a plan uses GPUs of one kind, here {used}."]
 
 
 def _memory(candidate: Candidate) -> list[str]:
