@@ -1,0 +1,300 @@
+"""The step written down a second time, slowly and plainly: dictionaries of ranks and events, no arrays, no tricks.
+
+Shared with the solver are only the cost of one message on one link (``Fabric``) and of one chunk (``StepCosts``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise, permutations, product
+
+from cluster_models.architecture import Architecture
+from cluster_models.plan import RankOrder
+from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, FloatArray
+from solver.priced import objective_weight
+from solver.problem import PlanningProblem
+from solver.refine import Candidate, prepare
+from solver.step_costs import CrossTraffic
+from tests.solver.cost_cases import candidates
+from tests.solver.problems import fabrics_of
+
+Event = tuple[str, int, int]
+"""("F" or "B", chunk, micro-batch)."""
+
+
+def work_of_rank(pipeline: int, virtual: int, micro_batches: int, rank: int) -> list[Event]:
+    """What one pipeline rank runs, in order, as Megatron-Core counts virtual micro-batch numbers."""
+    total = micro_batches * virtual
+
+    def event(kind: str, number: int) -> Event:
+        if virtual == 1:
+            return kind, rank, number
+        round_, inside = divmod(number, pipeline * virtual)
+        virtual_stage = inside // pipeline
+        if kind == "B":
+            virtual_stage = virtual - 1 - virtual_stage
+        return kind, virtual_stage * pipeline + rank, round_ * pipeline + inside % pipeline
+
+    if virtual == 1:
+        warm_up = pipeline - rank - 1
+    elif micro_batches == pipeline:
+        warm_up = total
+    else:
+        warm_up = (pipeline - rank - 1) * 2 + (virtual - 1) * pipeline
+    warm_up = min(warm_up, total)
+    order = [event("F", number) for number in range(warm_up)]
+    for number in range(total - warm_up):
+        order += [event("F", warm_up + number), event("B", number)]
+    return order + [event("B", number) for number in range(total - warm_up, total)]
+
+
+def event_ends(
+    pipeline: int,
+    virtual: int,
+    micro_batches: int,
+    duration: Callable[[str, int], float],
+    delay: Callable[[str, int], float],
+) -> dict[Event, float]:
+    """When every event ends; ``duration(kind, chunk)`` and ``delay(kind, sending rank)`` in seconds."""
+    queues = [work_of_rank(pipeline, virtual, micro_batches, rank) for rank in range(pipeline)]
+    free_at = [0.0] * pipeline
+    ends: dict[Event, float] = {}
+    last_chunk = pipeline * virtual - 1
+    while any(queues):
+        before = len(ends)
+        for rank, queue in enumerate(queues):
+            while queue:
+                kind, chunk, micro = queue[0]
+                arrives = 0.0
+                if kind == "F" and chunk > 0:
+                    needed = ("F", chunk - 1, micro)
+                elif kind == "B":
+                    needed = ("F", chunk, micro) if chunk == last_chunk else ("B", chunk + 1, micro)
+                else:
+                    needed = None
+                if needed is not None:
+                    if needed not in ends:
+                        break
+                    sent = 0.0 if needed[1] == chunk else delay(kind, needed[1] % pipeline)
+                    arrives = ends[needed] + sent
+                free_at[rank] = max(free_at[rank], arrives) + duration(kind, chunk)
+                ends[queue.pop(0)] = free_at[rank]
+        assert len(ends) > before, "the schedule waits for itself"
+    return ends
+
+
+def _hosts(ranks: Sequence[int], gpus: int) -> list[int]:
+    return list(dict.fromkeys(rank // gpus for rank in ranks))
+
+
+def _ring(slots: Sequence[int]) -> list[tuple[int, int]]:
+    return [(a, b) for a, b in pairwise([*slots, slots[0]]) if a != b]
+
+
+class NaiveStep:
+    """Step seconds of one candidate on any hosts, from the ranks of its groups."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        batch = candidate.batch
+        self.costs, self.fabric = candidate.costs, candidate.fabric
+        self.gpus = candidate.fabric.gpus_per_node
+        self.data, self.pipeline = int(batch.data[0]), int(batch.pipeline[0])
+        self.virtual = int(batch.virtual_pipeline[0])
+        self.strides = int(batch.tensor[0]), int(batch.expert[0])
+        self.micro_batches = candidate.placement.schedule.micro_batches
+        self.rounds = 2.0 if SHARDING_CODES[int(batch.sharding[0])] is Sharding.NONE else 1.0
+        self.cells = self._cells(int(batch.tensor[0] * batch.context[0]), ORDER_CODES[int(batch.rank_order[0])])
+        self.stages = [[rank for d in range(self.data) for rank in self.cells[d, p]] for p in range(self.pipeline)]
+        self.flows = min(self.gpus, sum(map(len, self.stages)))
+
+    def _cells(self, cell: int, order: RankOrder) -> dict[tuple[int, int], list[int]]:
+        """Global ranks of every cell (data rank, pipeline rank), tensor fastest, context next."""
+        data_first = order is RankOrder.DATA_BEFORE_PIPELINE
+        return {
+            (d, p): [
+                cell * (p * self.data + d if data_first else d * self.pipeline + p) + inside
+                for inside in range(cell)
+            ]
+            for d, p in product(range(self.data), range(self.pipeline))
+        }
+
+    def __call__(self, assignment: Sequence[int]) -> float:
+        """Seconds with host ``k`` on the fabric's node ``assignment[k]``."""
+        c, ranks = self.costs, range(self.pipeline)
+        reduced = [
+            self._exposed(
+                p, assignment, (c.reduce_bytes, c.expert_reduce_bytes), c.reduce_hidden_s, rounds=self.rounds
+            )
+            for p in ranks
+        ]
+        gathered = [
+            self._exposed(p, assignment, (c.gather_bytes, c.expert_gather_bytes), c.gather_hidden_s, rounds=1.0)
+            for p in ranks
+        ]
+        ends = [self._ends(d, assignment) for d in range(self.data)]
+        finished = max(end + late for replica in ends for end, late in zip(replica, reduced, strict=True))
+        return finished + max(float(c.optimizer_s[0, p]) + gathered[p] for p in ranks)
+
+    def _ends(self, d: int, assignment: Sequence[int]) -> list[float]:
+        """End of the last work of every rank of one replica."""
+        delay = {(k, s): self._delay(d, k, s, assignment) for k in "FB" for s in range(self.pipeline)}
+        chunks = range(self.pipeline * self.virtual)
+        duration = {(k, c): self._duration(d, k, c, assignment) for k in "FB" for c in chunks}
+        ends = event_ends(
+            self.pipeline,
+            self.virtual,
+            self.micro_batches,
+            lambda kind, chunk: duration[kind, chunk],
+            lambda kind, rank: delay[kind, rank],
+        )
+        return [
+            max(end for (_, chunk, _), end in ends.items() if chunk % self.pipeline == p)
+            for p in range(self.pipeline)
+        ]
+
+    def _delay(self, d: int, kind: str, p: int, assignment: Sequence[int]) -> float:
+        """A transfer of every GPU of a cell to its peer in the next one; the slowest counts."""
+        nbytes = float(self.costs.transfer_bytes[0])
+        between, inside = self.fabric.hop_s(nbytes, self.flows), self.fabric.local_hop_s(nbytes)
+        other = (p + (1 if kind == "F" else -1)) % self.pipeline
+        slots = {
+            (a // self.gpus, b // self.gpus) for a, b in zip(self.cells[d, p], self.cells[d, other], strict=True)
+        }
+        return max(inside if a == b else float(between[assignment[a], assignment[b]]) for a, b in slots)
+
+    def _duration(self, d: int, kind: str, chunk: int, assignment: Sequence[int]) -> float:
+        """Work of one chunk on the slowest of the cell's nodes, and what its crossing collectives add."""
+        p, way = chunk % self.pipeline, "FB".index(kind)
+        slow = max(float(self.fabric.slowdown[assignment[k]]) for k in _hosts(self.cells[d, p], self.gpus))
+        seconds = slow * float((self.costs.forward_s, self.costs.backward_s)[way][0, chunk])
+        for traffic, pairs in self._crossing(d, p):
+            if not pairs:
+                continue
+            times = self.fabric.hop_s(float(traffic.message_bytes[0]), self.flows)
+            worst = max(float(times[assignment[a], assignment[b]]) for a, b in pairs)
+            hidden = float((traffic.forward_hidden_s, traffic.backward_hidden_s)[way][0])
+            count = float((traffic.forward_count, traffic.backward_count)[way][0, chunk])
+            seconds += count * max(0.0, worst - hidden)
+        return seconds
+
+    def _crossing(self, d: int, p: int) -> list[tuple[CrossTraffic, list[tuple[int, int]]]]:
+        """Collectives of a cell that may leave its node, with the slots between which they send."""
+        own, stage, expert = set(self.cells[d, p]), self.stages[p], self.strides[1]
+        groups = [stage[i : i + expert] for i in range(0, len(stage), expert)]
+        meetings = [
+            pair
+            for group in groups
+            if own & set(group) and expert > self.gpus
+            for pair in permutations(_hosts(group, self.gpus), 2)
+        ]
+        return [
+            (self.costs.context_traffic, _ring(_hosts(self.cells[d, p], self.gpus))),
+            (self.costs.expert_traffic, meetings),
+            (self.costs.parameter_traffic, _ring(_hosts(stage, self.gpus))),
+        ]
+
+    def _exposed(
+        self,
+        p: int,
+        assignment: Sequence[int],
+        payloads: tuple[FloatArray, FloatArray],
+        hidden_s: FloatArray,
+        *,
+        rounds: float,
+    ) -> float:
+        """Both kinds of data parallel rings of a stage, one after the other, beyond what hides them."""
+        seconds = 0.0
+        for stride, payload in zip(self.strides, payloads, strict=True):
+            groups = [self.stages[p][offset::stride] for offset in range(stride)]
+            if len(groups[0]) > 1 and payload[0, p] > 0:
+                seconds += rounds * self._slowest_ring(groups, float(payload[0, p]), assignment)
+        return max(0.0, seconds - float(hidden_s[0, p]))
+
+    def _slowest_ring(self, groups: list[list[int]], payload: float, assignment: Sequence[int]) -> float:
+        members = min(min(Counter(rank // self.gpus for rank in group).values()) for group in groups)
+        spread = max(len(_hosts(group, self.gpus)) for group in groups)
+        local = self.fabric.local_ring_s(payload, members)
+        if spread == 1:
+            return local
+        times = self.fabric.ring_s(payload, ranks=len(groups[0]), members=members, ring_nodes=spread)
+        hops = [hop for group in groups for hop in _ring(_hosts(group, self.gpus))]
+        return max(local, *(float(times[assignment[a], assignment[b]]) for a, b in hops))
+
+
+def best_placement(candidate: Candidate) -> float:
+    """The shortest step over all ordered choices of hosts."""
+    return min(map(NaiveStep(candidate), permutations(range(candidate.fabric.nodes), candidate.placement.slots)))
+
+
+def legal_degrees(
+    model: Architecture, workload: TrainingWorkload, *, gpus_per_node: int, nodes: int
+) -> Iterator[dict[str, int]]:
+    """Every legal combination by trying all of them; rank orders that only rename hosts count once."""
+    most = min(gpus_per_node * nodes, workload.max_gpus or gpus_per_node * nodes)
+    sizes = range(1, most + 1)
+    for t, c, p, d in product(sizes, repeat=4):
+        world, cell = t * c * p * d, t * c
+        if world > most or (world % gpus_per_node and gpus_per_node % world):
+            continue
+        node = min(world, gpus_per_node)
+        if node % t or (node % cell and cell % node) or p > model.layers:
+            continue
+        if model.heads % t or (model.kv_heads % t and t % model.kv_heads) or model.hidden % t:
+            continue
+        if workload.sequence_length % cell or (c > 1 and workload.sequence_length % (2 * c)):
+            continue
+        yield from _inner_choices(model, workload, (t, c, p, d), node)
+
+
+def _inner_choices(
+    model: Architecture, workload: TrainingWorkload, grid: tuple[int, int, int, int], node: int
+) -> Iterator[dict[str, int]]:
+    t, c, p, d = grid
+    stage = t * c * d
+    experts = model.experts.count if model.experts else 1
+    for e, v, b, order in product(range(1, experts + 1), range(1, 9), range(1, 17), (0, 1)):
+        if experts % e or stage % e or (node % e and e % node):
+            continue
+        if workload.global_batch % (b * d) or (v > 1 and (p == 1 or p * v > model.layers)):
+            continue
+        if v > 1 and workload.global_batch // (b * d) % p:
+            continue
+        if order == 1 and (p == 1 or d == 1 or t * c >= node or (e != t * c if model.experts else c > 1)):
+            continue
+        degrees = {"tensor": t, "context": c, "pipeline": p, "data": d, "expert": e}
+        degrees |= {"virtual_pipeline": v, "micro_batch": b}
+        if any(degrees[name] != size for name, size in workload.pinned.items()):
+            continue
+        if any(degrees[name] in sizes for name, sizes in workload.forbidden.items()):
+            continue
+        for recompute, sharding in product(workload.recompute, _useful_sharding(workload, grid, experts, e)):
+            codes = {"recompute": RECOMPUTE_CODES.index(Recompute(recompute)), "rank_order": order}
+            yield {**degrees, **codes, "sharding": SHARDING_CODES.index(sharding)}
+
+
+def _useful_sharding(
+    workload: TrainingWorkload, grid: tuple[int, int, int, int], experts: int, expert: int
+) -> list[Sharding]:
+    """Shardings that differ; where there is nothing to share out one of those allowed stands for all."""
+    t, c, p, d = grid
+    allowed = [s for s in workload.sharding if s is not Sharding.PARAMETERS or p == 1]
+    shares = d * c > 1 or (experts > 1 and t * c * d > expert)
+    return allowed if shares else allowed[:1]
+
+
+def best_plan(asked: PlanningProblem) -> tuple[float, int]:
+    """The least objective over all candidates that fit and all their placements, and how many candidates fit."""
+    best, fitting = float("inf"), 0
+    for fabric in fabrics_of(asked):
+        for degrees in legal_degrees(
+            asked.architecture, asked.workload, gpus_per_node=fabric.gpus_per_node, nodes=fabric.nodes
+        ):
+            candidate = prepare(asked, fabric, candidates(degrees))
+            if (candidate.memory.total_bytes > candidate.memory.limit_bytes).any():
+                continue
+            fitting += 1
+            weight = float(objective_weight(asked.workload.objective, fabric.gpu, candidate.batch)[0])
+            best = min(best, best_placement(candidate) * weight)
+    return best, fitting

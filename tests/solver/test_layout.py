@@ -1,0 +1,102 @@
+"""Stage layers: the heaviest chunk is as light as a contiguous split allows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster_models.architecture import Architecture, Experts
+from solver.layout import EVEN_TOLERANCE, _split, balanced_layout, chunk_layers, layer_flops
+from tests.solver.problems import DENSE, SPARSE
+
+MODELS = st.builds(
+    lambda layers, vocabulary, experts: replace(
+        DENSE, name="any", layers=layers, vocabulary=vocabulary, experts=experts
+    ),
+    st.integers(2, 9),
+    st.sampled_from([1000, 32000, 256000]),
+    st.one_of(
+        st.none(),
+        st.builds(
+            Experts,
+            count=st.just(8),
+            active=st.integers(1, 4),
+            hidden=st.just(8192),
+            dense_layers=st.integers(0, 1),
+        ),
+    ),
+)
+
+
+def heaviest(model: Architecture, counts: list[int]) -> float:
+    """FLOP of the heaviest chunk."""
+    weights, head = layer_flops(model, 2048)
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    chunks = [weights[a:b].sum() for a, b in pairwise(ends)]
+    return float(max([*chunks[:-1], chunks[-1] + head]))
+
+
+def splits(layers: int, chunks: int) -> list[list[int]]:
+    """Every way to cut ``layers`` into ``chunks`` non-empty runs."""
+    return [[b - a for a, b in pairwise((0, *cuts, layers))] for cuts in combinations(range(1, layers), chunks - 1)]
+
+
+@given(MODELS, st.data())
+def test_no_split_is_lighter(model: Architecture, data: st.DataObject) -> None:
+    """Brute force over all contiguous splits, within the tolerance for keeping an even one."""
+    chunks = data.draw(st.integers(1, model.layers))
+    counts = [count for row in balanced_layout(model, 2048, chunks, 1) for count in row]
+    assert sum(counts) == model.layers
+    assert min(counts) >= 1
+    best = min(heaviest(model, split) for split in splits(model.layers, chunks))
+    even = len(set(counts)) == 1
+    assert heaviest(model, counts) <= best * (1 + EVEN_TOLERANCE if even else 1 + 1e-9)
+
+
+@given(st.lists(st.sampled_from([1.0, 2.0, 5.0]), min_size=2, max_size=8), st.sampled_from([0.0, 4.0]), st.data())
+def test_a_limit_is_met_exactly_when_some_split_meets_it(
+    weights: list[float], head: float, data: st.DataObject
+) -> None:
+    """Fair shares never talk the chunks before them into more than they can carry."""
+    chunks = data.draw(st.integers(1, len(weights)))
+    ends = np.concatenate([[0.0], np.cumsum(weights)])
+    loads = [
+        max(sum(weights[a:b]) + head * (b == len(weights)) for a, b in pairwise(np.cumsum([0, *split])))
+        for split in splits(len(weights), chunks)
+    ]
+    limit = data.draw(st.sampled_from([*loads, min(loads) - 0.5]))
+    counts = _split(ends, head, chunks, limit)
+    assert (counts is None) == (min(loads) > limit)
+    if counts is not None:
+        assert sum(counts) == len(weights)
+        assert loads[splits(len(weights), chunks).index(counts)] <= limit
+
+
+def test_an_even_split_stays_where_it_is_nearly_as_good() -> None:
+    """A model without a heavy head keeps equal stages, which need no layout flags."""
+    light = replace(DENSE, layers=64, vocabulary=64)
+    assert balanced_layout(light, 2048, 4, 2) == ((8, 8, 8, 8), (8, 8, 8, 8))
+
+
+def test_a_heavy_head_takes_layers_off_the_last_chunk() -> None:
+    """The output head weighs several layers here."""
+    counts = balanced_layout(replace(DENSE, vocabulary=256000), 2048, 4, 1)[0]
+    assert counts[-1] < counts[0]
+
+
+def test_chunks_count_dense_and_sparse_layers() -> None:
+    """One leading dense layer of four, cut 2 + 2."""
+    model = replace(SPARSE, mlp_hidden=5632, experts=Experts(count=4, active=2, hidden=2816, dense_layers=1))
+    assert chunk_layers(model, ((2, 2),)).tolist() == [[1, 1], [0, 2]]
+
+
+@pytest.mark.parametrize("virtual", [1, 2, 4])
+def test_rows_are_virtual_stages(virtual: int) -> None:
+    """One row a virtual stage, one column a pipeline rank."""
+    layout = balanced_layout(DENSE, 2048, 2, virtual)
+    assert (len(layout), len(layout[0])) == (virtual, 2)

@@ -1,0 +1,78 @@
+"""Schedules: the order of work on each rank, and a graph in which nothing waits for itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from solver.schedule import Schedule, build_schedule
+from tests.solver.naive import Event, work_of_rank
+
+SIZES = st.one_of(
+    st.tuples(st.integers(1, 6), st.just(1), st.integers(1, 12)),
+    st.tuples(st.integers(2, 5), st.integers(2, 4), st.integers(1, 3)).map(lambda s: (s[0], s[1], s[0] * s[2])),
+)
+
+
+def orders(schedule: Schedule) -> list[list[Event]]:
+    """The events of each rank in the order of its own queue."""
+    queues: list[list[Event]] = [[] for _ in range(schedule.pipeline)]
+    for index, rank in enumerate(schedule.rank):
+        kind = "FB"[int(schedule.events.backward[index])]
+        queues[rank].append((kind, int(schedule.events.chunk[index]), int(schedule.micro_batch[index])))
+    return queues
+
+
+@given(SIZES)
+def test_each_rank_works_in_megatrons_order(sizes: tuple[int, int, int]) -> None:
+    """The arrays hold the order that the naive statement of both schedules gives."""
+    schedule = build_schedule(*sizes)
+    assert orders(schedule) == [work_of_rank(*sizes, rank) for rank in range(sizes[0])]
+
+
+@given(SIZES)
+def test_every_chunk_meets_every_micro_batch_once_each_way(sizes: tuple[int, int, int]) -> None:
+    """Nothing is left out or done twice."""
+    pipeline, virtual, micro_batches = sizes
+    seen = Counter(event for queue in orders(build_schedule(*sizes)) for event in queue)
+    chunks = pipeline * virtual
+    assert seen == {(k, c, m): 1 for k in "FB" for c in range(chunks) for m in range(micro_batches)}
+
+
+@given(SIZES)
+def test_what_an_event_waits_for_stands_before_it(sizes: tuple[int, int, int]) -> None:
+    """Both waits of an event have lower indices, and a rank's last event is the last of its own."""
+    schedule = build_schedule(*sizes)
+    index = np.arange(len(schedule.rank))
+    assert (schedule.events.previous < index).all()
+    assert (schedule.events.feed < index).all()
+    for rank, last in enumerate(schedule.last):
+        assert last == np.flatnonzero(schedule.rank == rank)[-1]
+
+
+def test_interleaved_order_of_a_small_case() -> None:
+    """Two ranks, two virtual stages, four micro-batches: Megatron's order on rank 0 and rank 1."""
+    first, second = (
+        " ".join(f"{kind}{chunk // 2}.{micro}" for kind, chunk, micro in queue)
+        for queue in orders(build_schedule(2, 2, 4))
+    )
+    warm_up = "F0.0 F0.1 F1.0 F1.1"
+    assert first == f"{warm_up} F0.2 B1.0 F0.3 B1.1 F1.2 B0.0 F1.3 B0.1 B1.2 B1.3 B0.2 B0.3"
+    assert second == "F0.0 F0.1 F1.0 B1.0 F1.1 B1.1 F0.2 B0.0 F0.3 B0.1 F1.2 B1.2 F1.3 B1.3 B0.2 B0.3"
+
+
+def test_as_many_micro_batches_as_ranks_all_warm_up() -> None:
+    """Megatron runs all forwards first when there is a single group of micro-batches."""
+    for queue in orders(build_schedule(2, 2, 2)):
+        assert [kind for kind, _, _ in queue] == ["F"] * 4 + ["B"] * 4
+
+
+@pytest.mark.parametrize(("pipeline", "virtual", "micro_batches"), [(1, 2, 2), (4, 2, 6)])
+def test_interleaving_without_whole_groups_is_refused(pipeline: int, virtual: int, micro_batches: int) -> None:
+    """The caller must not ask for a schedule that Megatron has not."""
+    with pytest.raises(AssertionError):
+        build_schedule(pipeline, virtual, micro_batches)
