@@ -155,8 +155,8 @@ def _coverage(snapshot: ClusterSnapshot, names: Sequence[str]) -> list[str]:
         )
     if missing := pairs - len(measured):
         sentences.append(
-            f"{missing} of {pairs} node pairs ({missing / pairs:.0%}) were never measured: they are estimated"
-            " from their class."
+            f"{missing} of {pairs} node pairs ({100 * missing / pairs:.0f} %) were never measured: they are"
+            " estimated from their class."
         )
     silent = [name for name in names if not any(name in pair for pair in measured)]
     lost = [f"Node {name} has no measurement at all: all its links are estimated." for name in silent]

@@ -31,10 +31,10 @@ PART_NAMES: Final = {
 }
 RUNNER_UP_ROUNDS: Final = 2
 _ENDS: Final = {
-    StopReason.PROVEN: "Every other candidate and placement is ruled out to within {gap:.2%} of this plan.",
-    StopReason.WORK_LIMIT: "The search used up its effort; what is left may be up to {gap:.2%} better.",
-    StopReason.TIME_LIMIT: "The time limit ended the search; what is left may be up to {gap:.2%} better.",
-    StopReason.CANCELLED: "The search was cancelled; what is left may be up to {gap:.2%} better.",
+    StopReason.PROVEN: "Every other candidate and placement is ruled out to within {percent:.2f} % of this plan.",
+    StopReason.WORK_LIMIT: "The search used up its effort; what is left may be up to {percent:.2f} % better.",
+    StopReason.TIME_LIMIT: "The time limit ended the search; what is left may be up to {percent:.2f} % better.",
+    StopReason.CANCELLED: "The search was cancelled; what is left may be up to {percent:.2f} % better.",
 }
 
 
@@ -82,7 +82,7 @@ def _certificate(state: SearchState, options: SearchOptions, stopped_by: StopRea
     placed = sum(_is_placed(state, index) for index in state.known)
     versions = solver_versions()
     solver = f"HiGHS {versions['highs']}" if options.backend is Backend.HIGHS else f"CBC (PuLP {versions['pulp']})"
-    explanation = _ENDS[stopped_by].format(gap=gap) + (
+    explanation = _ENDS[stopped_by].format(percent=100 * gap) + (
         " The proof covers all legal degrees and host orders under the cost model, with stage layers balanced by"
         " rule; it says nothing about the error of the cost model itself."
     )
@@ -146,7 +146,8 @@ def _alternative(candidate: Candidate, time: TimeBreakdown, best: TimeBreakdown)
     }
     worse = sorted(((seconds, name) for name, seconds in differences.items() if seconds > 0), reverse=True)
     costs = ", ".join(f"{name} +{_duration(seconds)}" for seconds, name in worse[:2])
-    lead = f"{slower:.2%} slower" if slower >= 0 else f"{-slower:.2%} faster per step but worse by the objective"
+    which_way = "slower" if slower >= 0 else "faster per step but worse by the objective"
+    lead = f"{100 * abs(slower):.2f} % {which_way}"
     return Alternative(
         configuration=configuration_of(candidate),
         step_s=time.step_s,

@@ -167,6 +167,6 @@ def _certificate(problem: PlanningProblem, candidate: Candidate, assignment: Int
         solver="none",
         explanation=(
             "The configuration was given, not searched for; another placement of it can be at most "
-            f"{gap:.2%} better."
+            f"{100 * gap:.2f} % better."
         ),
     )

@@ -80,7 +80,7 @@ def _relaxations(workload: TrainingWorkload) -> Iterator[tuple[str, TrainingWork
     if workload.max_gpus is not None:
         yield f"Allow more than {workload.max_gpus} GPUs.", replace(workload, max_gpus=None)
     if workload.memory_headroom > 0.01:
-        sentence = f"Lower the memory head-room from {workload.memory_headroom:.0%} to 1 %."
+        sentence = f"Lower the memory head-room from {100 * workload.memory_headroom:.0f} % to 1 %."
         yield sentence, replace(workload, memory_headroom=0.01)
 
 

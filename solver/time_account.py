@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from cluster_models.plan import TimeBreakdown, TimelineEvent
@@ -11,6 +13,8 @@ from solver.simulation import simulate
 
 CONTEXT, EXPERT, PARAMETER = range(3)
 """Order of the kinds of crossing traffic in ``Arrays.cross_pairs``."""
+ROUNDING: Final = 1e-12
+"""Share of a step below which a difference of times is floating point's, not the schedule's."""
 
 
 def critical_cell(times: PlacedTimes) -> tuple[int, int]:
@@ -38,7 +42,7 @@ def time_breakdown(candidate: Candidate, times: PlacedTimes) -> TimeBreakdown:
     busy = rounds * float(times.duration_s[replica, :, chunks].sum())
     end = float(times.end_s[replica, rank])
     free = simulate(schedule, times.duration_s[replica], np.zeros_like(times.delay_s[replica]))
-    bubble = float(free[schedule.last[rank]]) - busy
+    bubble = _rest(float(free[schedule.last[rank]]), busy)
     optimizer = float(arrays.optimizer_s[rank])
     return TimeBreakdown(
         step_s=times.step_s,
@@ -47,10 +51,16 @@ def time_breakdown(candidate: Candidate, times: PlacedTimes) -> TimeBreakdown:
         context_s=context,
         expert_s=expert,
         pipeline_bubble_s=bubble,
-        pipeline_transfer_s=end - busy - bubble,
-        data_exposed_s=times.step_s - end - optimizer + crossing[PARAMETER],
+        pipeline_transfer_s=_rest(end, busy, bubble),
+        data_exposed_s=_rest(times.step_s, end, optimizer) + crossing[PARAMETER],
         optimizer_s=optimizer,
     )
+
+
+def _rest(whole: float, *parts: float) -> float:
+    """``whole`` less its parts, exactly zero where only rounding is left."""
+    rest = whole - sum(parts)
+    return 0.0 if abs(rest) < ROUNDING * whole else rest
 
 
 def timeline(candidate: Candidate, times: PlacedTimes) -> tuple[TimelineEvent, ...]:

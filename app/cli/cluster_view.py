@@ -36,11 +36,12 @@ def cluster_view(snapshot: ClusterSnapshot) -> RenderableType:
     bandwidth = links.bytes_per_s(MESSAGE_BYTES, flows)
     estimated = links.estimated(flows)
     doubts = suspicions(snapshot)
+    at_once = "one flow at a time" if flows == 1 else f"each of {flows} flows at once"
     return Group(
         _headline(snapshot),
         _section("Nodes", _nodes(snapshot.cluster.nodes)),
         _section(
-            f"Links between nodes: each of {flows} flows at once, 256 MiB messages",
+            f"Links between nodes: {at_once}, 256 MiB messages",
             link_classes(links, bandwidth, estimated),
         ),
         _section("Not measured", _unmeasured(links, estimated)),

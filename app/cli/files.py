@@ -84,7 +84,7 @@ def read_text(path: str) -> str:
             with Path(path).open("rb") as file:
                 data = file.read(MAX_TEXT_BYTES + 1)
     except OSError as error:
-        raise InvalidInput(path, "file", f"cannot be read: {error.strerror or error}") from error
+        raise InvalidInput("file", path, f"cannot be read: {error.strerror or error}") from error
     return decode(data, what="standard input" if path == "-" else path)
 
 

@@ -204,7 +204,7 @@ def _alternatives(plan: Plan) -> RenderableType:
     limit = max((memory.limit_bytes for memory in plan.memory), default=0.0)
     for other in plan.alternatives:
         configuration = other.configuration
-        name = f"{configuration.degrees} mb{configuration.micro_batch}\n{configuration.recompute} recomputation"
+        name = f"{configuration.degrees} mb{configuration.micro_batch}\nrecompute {configuration.recompute}"
         worse = percent(other.slower_by) if other.peak_memory_bytes <= limit else "too large"
         figures = (seconds(other.step_s), worse, gib(other.peak_memory_bytes))
         table.add_row(Text(name), *figures, Text(other.reason))

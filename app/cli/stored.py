@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -13,20 +14,24 @@ from app.cli.environment import read_settings
 from app.cli.files import naming, read_cluster_document
 from app.cli.terminal import console
 from app.db.engine import make_engine, make_session_factory, transaction
-from app.db.migrate import upgrade
+from app.db.migrate import prepare, upgrade
 from app.serialization import make_snapshot
 from app.services.clusters import create_cluster, get_cluster, replace_cluster
-from app.services.errors import NameTaken
+from app.services.errors import NameTaken, NotFound
 from app.services.measurements import read_all
+from app.settings import Settings
 from cluster_models.errors import InvalidInput
 from cluster_models.snapshot import ClusterSnapshot
 
 
 def run_migrate(*, database_url: str | None) -> None:
     """Bring the schema up to date and say where."""
-    with _database(database_url) as session:
-        where = session.get_bind().engine.url.render_as_string(hide_password=True)
-    console().print(f"{where}: at the newest schema")
+    with _engine(database_url) as (engine, settings):
+        if settings.uses_sqlite:
+            prepare(engine, settings)
+        else:
+            upgrade(engine)
+    console().print(f"{engine.url.render_as_string(hide_password=True)}: at the newest schema")
 
 
 def run_import(*, file: str, database_url: str | None) -> None:
@@ -50,7 +55,11 @@ def run_import(*, file: str, database_url: str | None) -> None:
 def stored_snapshot(name: str, *, database_url: str | None) -> ClusterSnapshot:
     """The stored cluster of that name as it is now; nothing is written."""
     with _database(database_url) as session:
-        record = get_cluster(session, reference=name)
+        try:
+            record = get_cluster(session, reference=name)
+        except NotFound as error:
+            problem, remedy = "is neither a file nor a stored cluster", "store one: meshwright cluster import FILE"
+            raise InvalidInput("cluster", name, problem, remedy) from error
         samples = read_all(session, cluster_id=record.id)
     nodes = {node.name for node in record.cluster.nodes}
     return make_snapshot(
@@ -60,16 +69,23 @@ def stored_snapshot(name: str, *, database_url: str | None) -> ClusterSnapshot:
 
 @contextmanager
 def _database(url: str | None) -> Iterator[Session]:
-    """One transaction on the database that ``url`` or the settings name, its schema brought up to date."""
+    """One transaction on the database that ``url`` or the settings name, at the newest schema."""
+    with _engine(url) as (engine, settings):
+        prepare(engine, settings)
+        with transaction(make_session_factory(engine)) as session:
+            yield session
+
+
+@contextmanager
+def _engine(url: str | None) -> Iterator[tuple[Engine, Settings]]:
+    """An engine on the database that ``url`` or the settings name, and those settings."""
     settings = read_settings() if url is None else read_settings(database_url=url)
     try:
         engine = make_engine(settings.resolved_database_url)
     except (SQLAlchemyError, ImportError) as error:
         raise InvalidInput("--database-url", url, f"names no database that can be used: {error}") from error
     try:
-        upgrade(engine)
-        with transaction(make_session_factory(engine)) as session:
-            yield session
+        yield engine, settings
     except SQLAlchemyError as error:
         raise Failed(f"the database cannot be used: {str(error).splitlines()[0]}") from error
     finally:

@@ -36,12 +36,17 @@ def prepared_engine(settings: Settings) -> Engine:
     The embedded database is migrated here; a server's is changed only when its operator says so.
     """
     engine = make_engine(settings.resolved_database_url)
+    prepare(engine, settings)
+    return engine
+
+
+def prepare(engine: Engine, settings: Settings) -> None:
+    """Migrate an embedded database; raise ``SchemaNotCurrent`` where a server's is not at the newest schema."""
     if settings.uses_sqlite:
         with FileLock(settings.data_dir / "migrate.lock"):
             upgrade(engine)
     elif not is_current(engine):
         raise SchemaNotCurrent("The database's schema is not the newest; migrate it with: meshwright migrate")
-    return engine
 
 
 def upgrade(engine: Engine, *, revision: str = "head") -> None:
@@ -65,4 +70,3 @@ def is_current(engine: Engine) -> bool:
     newest = ScriptDirectory(MIGRATIONS_FOLDER).get_heads()
     with engine.connect() as connection:
         return set(MigrationContext.configure(connection).get_current_heads()) == set(newest)
-

@@ -69,7 +69,7 @@ def _limit_rules(memory: StageMemory, plan: Plan, problem: PlanningProblem) -> I
     if not low * (1 - LIMIT_TOLERANCE) <= memory.limit_bytes <= high * (1 + LIMIT_TOLERANCE):
         yield (
             f"Stage {memory.stage} has a limit of {memory.limit_bytes:.0f} bytes but its GPUs leave "
-            f"{high:.0f} after {problem.workload.memory_headroom:.1%} head-room."
+            f"{high:.0f} after {100 * problem.workload.memory_headroom:.1f} % head-room."
         )
 
 

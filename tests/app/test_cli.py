@@ -100,7 +100,7 @@ def test_cluster_import_stores_and_brings_up_to_date(
     assert main(["cluster", "show", "pair", "--database-url", url]) == 0
     assert "8 GPUs" in capsys.readouterr().out
     assert main(["cluster", "show", "stranger", "--database-url", url]) == 2
-    assert "There is no cluster 'stranger'" in capsys.readouterr().err
+    assert "is neither a file nor a stored cluster (got 'stranger')" in capsys.readouterr().err
 
 
 def test_cluster_import_of_a_broken_file_stores_nothing(

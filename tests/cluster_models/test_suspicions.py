@@ -45,7 +45,7 @@ def test_unmeasured_pairs_and_silent_nodes_are_counted() -> None:
     """Only a-b was measured: five of six pairs are estimated, c and d are unknown, one test failed."""
     sentences = suspicions(snapshot(NODES, [sample("a", "b"), sample("a", "c", failed=True)]))
     assert any(sentence.startswith("1 of 6 node pairs have failed tests (0 of them") for sentence in sentences)
-    assert any(sentence.startswith("5 of 6 node pairs (83%)") for sentence in sentences)
+    assert any(sentence.startswith("5 of 6 node pairs (83 %)") for sentence in sentences)
     assert [sentence.split()[1] for sentence in sentences if sentence.startswith("Node ")] == ["c", "d"]
 
 

@@ -133,7 +133,7 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     "over the limit": (_memory(0, activations_bytes=2e6), "but its limit is"),
     "negative part": (_memory(1, gradients_bytes=-1.0), "no amount of memory"),
     "undefined part": (_memory(1, optimizer_bytes=math.nan), "no amount of memory"),
-    "generous limit": (_memory(0, limit_bytes=1e6), "after 10.0% head-room"),
+    "generous limit": (_memory(0, limit_bytes=1e6), "after 10.0 % head-room"),
     "weights too small": (_memory(0, weights_bytes=2 * 45312 * 0.97), "but its parameters take"),
     "weights too large": (_memory(1, weights_bytes=2 * 45376 * 1.03), "but its parameters take"),
     "step without duration": (
