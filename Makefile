@@ -10,6 +10,9 @@ WORKLOAD ?= examples/workloads/llama-3-70b-8k.yaml
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
+# A small plan leaves the compiled loops beside their source, so that no later command waits for the compiler.
+WARM_UP = $(BIN)/meshwright plan --cluster examples/clusters/two-nodes.yaml --model llama-3-8b \
+	--workload examples/workloads/llama-3-8b-small.yaml
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test serve lint format benchmark lock browser clean
@@ -47,6 +50,8 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@echo "installing into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@echo "compiling the solver's inner loops ..."
+	@$(WARM_UP) >/dev/null
 	@touch $@
 
 $(INSTALLED_DEV): requirements-dev.lock $(INSTALLED)
