@@ -141,9 +141,7 @@ def test_three_levels_of_refinement_close_the_gap(shape: str, backend: Backend) 
     random = Random(7)  # noqa: S311 - reproducible, not secret
     rates = rates_of(count, [random.choice(RATES) for _ in range(count * (count - 1) // 2)])
     model = SPARSE if "expert" in degrees else DENSE
-    asked: PlanningProblem = problem(
-        nodes(count, gpus=gpus), pair_samples(rates, flows=gpus), model=model, global_batch=12
-    )
+    asked = problem(nodes(count, gpus=gpus), pair_samples(rates, flows=gpus), model=model, global_batch=12)
     chosen = candidate(asked, **degrees)
     options = SearchOptions(backend=backend)
     best = min(all_steps(chosen.placement).values())
