@@ -1,0 +1,122 @@
+"""How fast the planner is: a first plan from the command line, pricing, and proof on sixteen nodes.
+
+    python -m benchmarks.speed [--json]
+
+Prints what was measured on this machine beside what is aimed at on two cores; nothing is asserted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from app.cli.files import read_architecture, read_snapshot, read_workload
+from cluster_models.links import effective_links
+from cluster_models.plan import Plan
+from solver.fabric import fabrics
+from solver.priced import price_candidates
+from solver.problem import PlanningProblem, SearchOptions
+from solver.search import plan
+
+EXAMPLES: Final = Path(__file__).parents[1] / "examples"
+DEMO_CLUSTER: Final = EXAMPLES / "clusters" / "h100-17-nodes.yaml"
+SIXTEEN_NODES: Final = EXAMPLES / "clusters" / "a100-16-nodes-hdr.yaml"
+MODEL: Final = "llama-3-70b"
+WORKLOAD: Final = EXAMPLES / "workloads" / "llama-3-70b-8k.yaml"
+PRICING_ROUNDS: Final = 3
+SIXTEEN_NODE_GAP: Final = 0.005
+SIXTEEN_NODE_LIMIT_S: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured figure beside its aim."""
+
+    name: str
+    measured: float
+    unit: str
+    aim: str
+
+
+def command_line_plan(cluster: Path) -> tuple[float, float]:
+    """Seconds of ``meshwright plan`` from its start to its end, and the gap of the plan it prints."""
+    command = [
+        str(Path(sys.executable).with_name("meshwright")),
+        "plan",
+        *("--cluster", str(cluster), "--model", MODEL, "--workload", str(WORKLOAD), "--json"),
+    ]
+    started = time.perf_counter()
+    ended = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - our own command
+    seconds = time.perf_counter() - started
+    return seconds, float(json.loads(ended.stdout)["certificate"]["gap"])
+
+
+def problem_on(cluster: Path) -> PlanningProblem:
+    """The demo's training on the cluster of a file."""
+    return PlanningProblem(read_snapshot(str(cluster)), read_architecture(MODEL), read_workload(str(WORKLOAD)))
+
+
+def pricing(problem: PlanningProblem) -> tuple[int, float, float]:
+    """Candidates, and seconds to price them all: the first time, with the curves of the links, and afterwards."""
+    usable = fabrics(problem.snapshot, problem.workload, effective_links(problem.snapshot))
+    seconds = []
+    count = 0
+    for _ in range(1 + PRICING_ROUNDS):
+        started = time.perf_counter()
+        count = len(price_candidates(problem, usable))
+        seconds.append(time.perf_counter() - started)
+    return count, seconds[0], min(seconds[1:])
+
+
+def sixteen_nodes() -> tuple[float, float]:
+    """Seconds of the search on sixteen nodes (128 GPUs), and the gap it ends with."""
+    options = SearchOptions(gap=SIXTEEN_NODE_GAP, time_limit_s=SIXTEEN_NODE_LIMIT_S)
+    started = time.perf_counter()
+    answer = plan(problem_on(SIXTEEN_NODES), options)
+    seconds = time.perf_counter() - started
+    assert isinstance(answer, Plan)
+    return seconds, answer.certificate.gap
+
+
+def figures() -> list[Figure]:
+    """All figures, measured one after the other."""
+    demo_s, demo_gap = command_line_plan(DEMO_CLUSTER)
+    candidates, first_s, again_s = pricing(problem_on(DEMO_CLUSTER))
+    proof_s, proof_gap = sixteen_nodes()
+    return [
+        Figure("demo plan, start-up included", demo_s, "s", "under 20"),
+        Figure("gap of the demo plan", 100 * demo_gap, "%", "-"),
+        Figure("candidates of the demo", candidates, "", "-"),
+        Figure("priced per second, first time", candidates / first_s, "/s", "50,000"),
+        Figure("priced per second, afterwards", candidates / again_s, "/s", "50,000"),
+        Figure("16 nodes: search", proof_s, "s", f"under {SIXTEEN_NODE_LIMIT_S:.0f}"),
+        Figure("16 nodes: gap", 100 * proof_gap, "%", f"at most {100 * SIXTEEN_NODE_GAP:g}"),
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description="measures the planner's speed")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    asked = parser.parse_args(arguments)
+    measured, cores = figures(), os.cpu_count()
+    if asked.json:
+        print(json.dumps({"cores": cores, "figures": [asdict(figure) for figure in measured]}, indent=2))
+        return 0
+    print(f"{cores} cores; aims are for two cores of a common server")
+    print(f"{'':<32} {'measured':>12}      aim")
+    for figure in measured:
+        print(f"{figure.name:<32} {figure.measured:>12,.2f} {figure.unit:<3}  {figure.aim}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
