@@ -1,1 +1,0 @@
-"""Tests of the benchmarks that measure on real machines."""
