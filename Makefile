@@ -27,7 +27,7 @@ serve: $(INSTALLED) ## start the service with its embedded database
 	$(BIN)/meshwright serve
 
 test: $(INSTALLED_DEV) browser ## run every check and test
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile -r fEs
 
 lint: $(INSTALLED_DEV) ## check style, types and the direction of imports
 	$(BIN)/ruff check .
