@@ -12,7 +12,7 @@ from typing import Any
 
 from cluster_models.architecture import Architecture, Experts
 from cluster_models.links import effective_links
-from cluster_models.measurements import Collective, Sample
+from cluster_models.measurements import Collective, Direction, Sample
 from cluster_models.plan import NoPlan, Plan
 from cluster_models.topology import Node
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
@@ -61,8 +61,8 @@ def nodes(
     return tuple(replace(node, compute_slowdown=(slowdown or {}).get(node.name, 1.0)) for node in plain)
 
 
-def pair_samples(rates: Rates, *, flows: int, sizes_mib: Sequence[float] = (1.0, 256.0)) -> tuple[Sample, ...]:
-    """Samples of ``rates``; small messages get half of them, as latency has it."""
+def pair_samples(rates: Rates, *, flows: int, direction: Direction = Direction.BOTH) -> tuple[Sample, ...]:
+    """Samples of ``rates`` at 1 and 256 MiB; small messages get half of them, as latency has it."""
     return tuple(
         sample(
             a,
@@ -71,9 +71,10 @@ def pair_samples(rates: Rates, *, flows: int, sizes_mib: Sequence[float] = (1.0,
             collective=Collective.POINT_TO_POINT,
             ranks=flows,
             mib=mib,
+            direction=direction,
         )
         for (a, b), rate in rates.items()
-        for mib in sizes_mib
+        for mib in (1.0, 256.0)
     )
 
 

@@ -8,6 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from cluster_models.measurements import Direction
 from cluster_models.plan import Degrees, RankOrder
 from solver.compiled import step_seconds
 from solver.ilp import IlpStatus, solve_integer, solve_relaxation
@@ -18,7 +19,7 @@ from solver.placement.model import PlacementModel, build_model
 from solver.placement.problem import PlacementProblem, placed_times
 from solver.problem import Backend, SearchOptions
 from solver.refine import Refined, place, refine
-from tests.solver.problems import DENSE, SPARSE, candidate, nodes, pair_samples, problem, rates_of
+from tests.solver.problems import DENSE, SPARSE, candidate, names, nodes, pair_samples, problem, rates_of
 
 RATES = (3.0, 8.0, 20.0, 40.0)
 SHAPES = {
@@ -37,15 +38,14 @@ BOTH = pytest.mark.parametrize("backend", Backend)
 
 
 def placement(shape: str, seed: int) -> PlacementProblem:
-    """A placement problem of the shape on random links, one node slow on odd seeds."""
+    """A placement problem of the shape on random links, each way on its own, one node slow on odd seeds."""
     count, gpus, degrees = SHAPES[shape]
     random = Random(seed)  # noqa: S311 - reproducible, not secret
-    rates = rates_of(count, [random.choice(RATES) for _ in range(count * (count - 1) // 2)])
+    rates = {pair: random.choice(RATES) for pair in permutations(names(count), 2)}
     slow = {"n1": 1.3} if seed % 2 else {}
     model = SPARSE if "expert" in degrees else DENSE
-    asked = problem(
-        nodes(count, gpus=gpus, slowdown=slow), pair_samples(rates, flows=gpus), model=model, global_batch=12
-    )
+    samples = pair_samples(rates, flows=gpus, direction=Direction.FORWARD)
+    asked = problem(nodes(count, gpus=gpus, slowdown=slow), samples, model=model, global_batch=12)
     return candidate(asked, **degrees).placement
 
 

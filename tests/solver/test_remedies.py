@@ -35,7 +35,6 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
     "few GPUs": (3, {"max_gpus": 8}),
     "forbidden": (3, {"forbidden": {"pipeline": (1, 2, 3, 4, 5, 6, 8, 12, 24)}}),
     "nearly": (3, {"sequence_length": 8192, "sharding": (Sharding.NONE,)}),
-    "replicas": (4, {"pinned": {"data": 32}, "sharding": (Sharding.NONE,), "global_batch": 32}),
 }
 
 
