@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.step_formula import calibration_for, predict
 from benchmarks.training_rows import Case, Row, Skipped, read_case
-from solver.memory import stage_memory
+from solver.costs.memory import stage_memory
 
 OWN_TABLE: Final = Path(__file__).parent / "data" / "published_steps.csv"
 FAMILY_LETTERS: Final = 44

@@ -21,8 +21,8 @@ from typing import Final
 from app.cli.files import read_architecture, read_snapshot, read_workload
 from cluster_models.links import effective_links
 from cluster_models.plan import Plan
-from solver.fabric import fabrics
-from solver.priced import price_candidates
+from solver.degrees.priced import price_candidates
+from solver.placement.fabric import fabrics
 from solver.problem import PlanningProblem, SearchOptions
 from solver.search import plan
 

@@ -15,11 +15,11 @@ import numpy as np
 from benchmarks.training_rows import Case
 from cluster_models.measurements import Collective
 from cluster_models.workload import Sharding
-from solver.calibration import Calibration, calibration_of
 from solver.candidates import SHARDING_CODES, FloatArray
-from solver.collectives import domain_collective_s
-from solver.parameters import by_rank
-from solver.step_costs import CrossTraffic, StepCosts, step_costs
+from solver.costs.calibration import Calibration, calibration_of
+from solver.costs.collectives import domain_collective_s
+from solver.costs.parameters import by_rank
+from solver.costs.step_costs import CrossTraffic, StepCosts, step_costs
 
 NETWORK_SHARE: Final = 0.8
 """Of the nominal bandwidth, what collectives reach between nodes (NCCL on InfiniBand: 0.75 to 0.9)."""

@@ -34,7 +34,7 @@ class Events(NamedTuple):
 class Arrays(NamedTuple):
     """Everything the compiled code reads.  Slot pairs are (sender, receiver), padded with ``NO_SLOT``.
 
-    ``events`` and ``last``: the schedule (see ``solver.schedule``).
+    ``events`` and ``last``: the schedule (see ``solver.pipeline.schedule``).
     ``duration_s`` (2, C), ``local_hop_s`` (), ``slowdown`` (N,): compute on a healthy node, a hop inside a node,
     and how much longer each node computes.
     ``hop_pairs`` (R, 2, P, q, 2), ``hop_s`` (N, N): slots between which rank ``s`` sends forward and backward.

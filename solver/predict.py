@@ -11,14 +11,14 @@ from cluster_models.errors import InvalidConfiguration
 from cluster_models.links import effective_links
 from cluster_models.plan import Certificate, Configuration, Plan, StopReason
 from cluster_models.workload import Recompute, Sharding
-from solver.assemble import assemble_plan
+from solver.answer.assemble import assemble_plan
 from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch, IntArray
 from solver.check.configuration import configuration_violations, layer_violations
 from solver.compiled import step_seconds
-from solver.fabric import Fabric, fabrics
+from solver.degrees.priced import objective_weight
 from solver.placement.bounds import placement_bound_s
+from solver.placement.fabric import Fabric, fabrics
 from solver.placement.local_search import search_placement
-from solver.priced import objective_weight
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import Candidate, prepare
 

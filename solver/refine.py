@@ -14,18 +14,18 @@ import numpy as np
 
 from solver.candidates import CandidateBatch, IntArray
 from solver.compiled import step_seconds
-from solver.fabric import Fabric
+from solver.costs.memory import StageMemoryParts
+from solver.costs.step_costs import StepCosts
+from solver.degrees.layout import Layout
+from solver.degrees.priced import costs_of, layout_of, memory_of, micro_batches_of
 from solver.ilp import IlpStatus, solve_integer, solve_relaxation
-from solver.layout import Layout
-from solver.memory import StageMemoryParts
 from solver.placement.bounds import least_inputs, placement_bound_s
 from solver.placement.build import build_placement
+from solver.placement.fabric import Fabric
 from solver.placement.local_search import search_placement
 from solver.placement.model import PlacementModel, build_model
 from solver.placement.problem import PlacementProblem
-from solver.priced import costs_of, layout_of, memory_of, micro_batches_of
 from solver.problem import PlanningProblem, SearchOptions
-from solver.step_costs import StepCosts
 
 LEVELS: Final = 3
 EVENTS_PER_EFFORT: Final = (1e7, 2e8)

@@ -16,14 +16,14 @@ import numpy as np
 
 from cluster_models.links import effective_links
 from cluster_models.plan import NoPlan, Plan, StopReason
-from solver.conclusion import conclude, describe, place_runners_up
-from solver.fabric import fabrics
+from solver.answer.conclusion import conclude, describe, place_runners_up
+from solver.answer.remedies import no_plan
+from solver.degrees.legality import check_workload
+from solver.degrees.priced import price_candidates
 from solver.ilp import OPTIMALITY_TOLERANCE
-from solver.legality import check_workload
-from solver.priced import price_candidates
+from solver.placement.fabric import fabrics
 from solver.problem import IsCancelled, OnProgress, PlanningProblem, Progress, SearchOptions
 from solver.refine import LEVELS, refine
-from solver.remedies import no_plan
 from solver.search_state import SearchState
 
 

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from solver.fabric import Fabric
-from solver.priced import PricedCandidates
+from solver.degrees.priced import PricedCandidates
+from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import Candidate, Refined, prepare
 

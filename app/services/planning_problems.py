@@ -11,8 +11,8 @@ from app.services.requests import OptionsDocument, ProblemRequest
 from cluster_models.errors import InvalidInput
 from cluster_models.links import effective_links
 from cluster_models.snapshot import ClusterSnapshot
-from solver.fabric import fabrics
-from solver.legality import check_workload
+from solver.degrees.legality import check_workload
+from solver.placement.fabric import fabrics
 from solver.problem import PlanningProblem, SearchOptions
 
 

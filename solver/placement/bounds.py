@@ -17,8 +17,8 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from solver.candidates import BoolArray, FloatArray, IntArray
+from solver.pipeline.simulation import simulate
 from solver.placement.problem import PlacementProblem
-from solver.simulation import simulate
 
 MOST_CUTS: Final = 3
 """Partitions looked at: the cluster without its slowest, two slowest, three slowest unavoidable links."""

@@ -8,11 +8,11 @@ from cluster_models.plan import Degrees
 from cluster_models.workload import Sharding
 from solver.candidates import ORDER_CODES, SHARDING_CODES, CandidateBatch, FloatArray
 from solver.compiled import Arrays
-from solver.fabric import Fabric
+from solver.costs.step_costs import StepCosts
+from solver.pipeline.schedule import build_schedule
+from solver.placement.fabric import Fabric
 from solver.placement.geometry import Geometry, geometry
 from solver.placement.problem import PlacementProblem
-from solver.schedule import build_schedule
-from solver.step_costs import StepCosts
 
 
 def degrees_of(candidate: CandidateBatch) -> Degrees:

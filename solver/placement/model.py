@@ -10,7 +10,7 @@ Letters: k slot, n node, r replica, s pipeline rank, c chunk, (a, b) a pair of s
     E[r,s]     >= every path found so far        paths of the event graph, added as they turn out critical
     sum w[a,b,n,m] over slow (n, m) and all hops >= hops - merges   hops form a forest on the slots, and links
                                                faster than a threshold join no more than ``merges`` pairs of parts
-    E[r,0]     >= one round trip + (M - P) L_r   L_r: the period program of ``solver.period`` on these d
+    E[r,0]     >= one round trip + (M - P) L_r   L_r: the period program of ``solver.pipeline.period`` on these d
     X[s]       >= sum_y ring_y[s] - hidden       ring_y[s] >= sum w ring[n,m] for every hop of the ring
     T >= E[r,s] + X[s],  U >= optimizer[s] + gather[s]
 
@@ -29,9 +29,9 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 
 from solver.candidates import FloatArray, IntArray
 from solver.ilp import LinearModel, ModelBuilder, Terms
-from solver.period import Duration, add_period_rows
+from solver.pipeline.period import Duration, add_period_rows
+from solver.pipeline.simulation import critical_path, simulate
 from solver.placement.problem import PlacementProblem
-from solver.simulation import critical_path, simulate
 
 Expression = Duration
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from solver.candidates import FloatArray, IntArray
 from solver.compiled import Arrays, event_ends, exposed_rings, replica_inputs, slowest_pair
-from solver.schedule import Schedule
+from solver.pipeline.schedule import Schedule
 
 NO_SLOT = -1
 

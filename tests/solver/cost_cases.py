@@ -9,10 +9,10 @@ import numpy as np
 from cluster_models.architecture import Architecture, Experts
 from cluster_models.catalogue import gpu_kind
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
-from solver.calibration import Calibration
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch, IntArray
-from solver.memory import StageMemoryParts, stage_memory
-from solver.step_costs import StepCosts, step_costs
+from solver.costs.calibration import Calibration
+from solver.costs.memory import StageMemoryParts, stage_memory
+from solver.costs.step_costs import StepCosts, step_costs
 
 H100 = gpu_kind("H100-SXM5-80GB")
 LLAMA_70B = Architecture(

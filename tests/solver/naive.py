@@ -13,10 +13,10 @@ from cluster_models.architecture import Architecture
 from cluster_models.plan import RankOrder
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, FloatArray
-from solver.priced import objective_weight
+from solver.costs.step_costs import CrossTraffic
+from solver.degrees.priced import objective_weight
 from solver.problem import PlanningProblem
 from solver.refine import Candidate, prepare
-from solver.step_costs import CrossTraffic
 from tests.solver.cost_cases import candidates
 from tests.solver.problems import fabrics_of
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from cluster_models.plan import Degrees, TimelineEvent
 from solver.check import check_plan
 from solver.check.timeline import timeline_violations
-from solver.schedule import build_schedule
-from solver.simulation import simulate
+from solver.pipeline.schedule import build_schedule
+from solver.pipeline.simulation import simulate
 from tests.solver.hand_made import hand_made_plan, hand_made_problem
 
 PLAN, PROBLEM = hand_made_plan(), hand_made_problem()

@@ -6,7 +6,7 @@ import numpy as np
 
 from cluster_models.collective_curves import domain_time_s
 from cluster_models.measurements import Collective
-from solver.collectives import domain_collective_s, fits_together
+from solver.costs.collectives import domain_collective_s, fits_together
 from tests.solver.cost_cases import H100
 
 

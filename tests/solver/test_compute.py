@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.gpus import Precision
-from solver.calibration import calibration_of
-from solver.compute import AttentionShape, attention_s, linear_s, matmul_s, processor
+from solver.costs.calibration import calibration_of
+from solver.costs.compute import AttentionShape, attention_s, linear_s, matmul_s, processor
 from tests.solver.cost_cases import H100
 
 CHIP = processor(H100, Precision.BF16, calibration_of(H100))

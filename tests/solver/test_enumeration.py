@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
-from solver.assemble import configuration_of
+from solver.answer.assemble import configuration_of
 from solver.check.configuration import configuration_violations, layer_violations
-from solver.enumeration import enumerate_candidates
+from solver.degrees.enumeration import enumerate_candidates
 from solver.problem import PlanningProblem
 from tests.solver.naive import legal_degrees
 from tests.solver.problems import DENSE, SPARSE, every_candidate, nodes, problem

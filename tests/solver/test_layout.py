@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.architecture import Architecture, Experts
-from solver.layout import EVEN_TOLERANCE, _split, balanced_layout, chunk_layers, layer_flops
+from solver.degrees.layout import EVEN_TOLERANCE, _split, balanced_layout, chunk_layers, layer_flops
 from tests.solver.problems import DENSE, SPARSE
 
 MODELS = st.builds(

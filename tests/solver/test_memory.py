@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from cluster_models.architecture import Architecture
 from cluster_models.catalogue import gpu_kind
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
-from solver.calibration import calibration_of
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES
-from solver.memory import chunks_in_flight, stage_memory
+from solver.costs.calibration import calibration_of
+from solver.costs.memory import chunks_in_flight, stage_memory
 from tests.solver.cost_cases import LLAMA_70B, MIXTRAL, WORKLOAD, candidates, even_layers, memory
 
 ROWS = st.fixed_dictionaries(

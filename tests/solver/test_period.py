@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solver.candidates import FloatArray
-from solver.period import pipeline_period
-from solver.schedule import build_schedule
-from solver.simulation import simulate
+from solver.pipeline.period import pipeline_period
+from solver.pipeline.schedule import build_schedule
+from solver.pipeline.simulation import simulate
 
 STAGES = st.integers(1, 16)
 SEEDS = st.integers(0, 2**32 - 1)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from cluster_models.measurements import Collective, Direction, Sample
 from cluster_models.workload import Objective, Sharding
 from solver.compiled import step_seconds
+from solver.degrees.priced import objective_weight, price_candidates
 from solver.placement.bounds import placement_bound_s
-from solver.priced import objective_weight, price_candidates
 from solver.problem import PlanningProblem
 from solver.refine import Candidate
 from tests.cluster_models.clusters import sample

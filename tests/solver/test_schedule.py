@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from solver.schedule import Schedule, build_schedule
+from solver.pipeline.schedule import Schedule, build_schedule
 from tests.solver.naive import Event, work_of_rank
 
 SIZES = st.one_of(

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from solver.candidates import FloatArray
-from solver.schedule import Schedule, build_schedule
-from solver.simulation import critical_path, simulate
+from solver.pipeline.schedule import Schedule, build_schedule
+from solver.pipeline.simulation import critical_path, simulate
 from tests.solver import naive
 from tests.solver.test_schedule import SIZES
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from cluster_models.errors import InvalidWorkload
 from cluster_models.gpus import Precision
 from cluster_models.workload import Recompute, Sharding
-from solver.calibration import calibration_of
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch
-from solver.step_costs import CrossTraffic, StepCosts, step_costs
+from solver.costs.calibration import calibration_of
+from solver.costs.step_costs import CrossTraffic, StepCosts, step_costs
 from tests.solver.cost_cases import H100, LLAMA_70B, MIXTRAL, WORKLOAD, candidates, costs, even_layers
 
 ROWS = st.fixed_dictionaries(

@@ -9,9 +9,9 @@ import numpy as np
 
 from cluster_models.plan import Configuration, NoPlan
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
-from solver.assemble import configuration_of, provenance
-from solver.fabric import Fabric
-from solver.priced import PricedCandidates, fits_memory
+from solver.answer.assemble import configuration_of, provenance
+from solver.degrees.priced import PricedCandidates, fits_memory
+from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import prepare
 

@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from cluster_models.plan import Alternative, Certificate, Plan, StopReason, TimeBreakdown
-from solver.assemble import assemble_plan, configuration_of
+from solver.answer.assemble import assemble_plan, configuration_of
+from solver.answer.time_account import time_breakdown
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch
 from solver.ilp import solver_versions
 from solver.placement.build import degrees_of
@@ -17,7 +18,6 @@ from solver.placement.problem import placed_times
 from solver.problem import Backend, PlanningProblem, SearchOptions
 from solver.refine import Candidate, place
 from solver.search_state import SearchState
-from solver.time_account import time_breakdown
 
 PART_NAMES: Final = {
     "compute_s": "compute",

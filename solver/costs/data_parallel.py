@@ -11,14 +11,14 @@ from cluster_models.gpus import GpuKind, Precision
 from cluster_models.measurements import Collective
 from cluster_models.plan import RankOrder
 from cluster_models.workload import Optimizer, Sharding, TrainingWorkload
-from solver.calibration import Calibration
 from solver.candidates import ORDER_CODES, CandidateBatch, FloatArray
-from solver.collectives import domain_collective_s, fits_together
-from solver.compute import Processor
-from solver.layer_costs import Seconds
-from solver.local_sizes import is_sharded
-from solver.parameters import LocalParameters, sharing_ranks
-from solver.traffic import LayerTraffic
+from solver.costs.calibration import Calibration
+from solver.costs.collectives import domain_collective_s, fits_together
+from solver.costs.compute import Processor
+from solver.costs.layer_costs import Seconds
+from solver.costs.local_sizes import is_sharded
+from solver.costs.parameters import LocalParameters, sharing_ranks
+from solver.costs.traffic import LayerTraffic
 
 _GATHER_BYTES: Final = {Precision.BF16: 2.0, Precision.FP16: 2.0, Precision.FP8: 1.0}
 """Bytes per gathered weight (FP8 parameters travel as such)."""

@@ -19,9 +19,9 @@ from cluster_models.measurements import Collective
 from cluster_models.plan import RankOrder
 from cluster_models.workload import Sharding
 from solver.candidates import ORDER_CODES, SHARDING_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
-from solver.collectives import domain_collective_s
-from solver.fabric import Fabric
-from solver.step_costs import CrossTraffic, StepCosts
+from solver.costs.collectives import domain_collective_s
+from solver.costs.step_costs import CrossTraffic, StepCosts
+from solver.placement.fabric import Fabric
 
 _PIPELINE_FIRST = ORDER_CODES.index(RankOrder.PIPELINE_BEFORE_DATA)
 

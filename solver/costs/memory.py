@@ -10,11 +10,11 @@ import numpy as np
 from cluster_models.architecture import Architecture
 from cluster_models.gpus import GpuKind
 from cluster_models.workload import Optimizer, Sharding, TrainingWorkload
-from solver.activations import layer_activations
-from solver.calibration import Calibration, calibration_of
 from solver.candidates import CandidateBatch, FloatArray, IntArray
-from solver.local_sizes import LocalSizes, is_sharded, local_sizes
-from solver.parameters import LocalParameters, local_parameters, sharing_ranks
+from solver.costs.activations import layer_activations
+from solver.costs.calibration import Calibration, calibration_of
+from solver.costs.local_sizes import LocalSizes, is_sharded, local_sizes
+from solver.costs.parameters import LocalParameters, local_parameters, sharing_ranks
 
 OPTIMIZER_BYTES: Final = {Optimizer.ADAM: 12.0, Optimizer.SGD: 8.0}
 """Bytes per parameter: FP32 master weight, and two FP32 moments (Adam) or one (SGD with momentum).

@@ -18,7 +18,7 @@ from cluster_models.measurements import Collective
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.workload import TrainingWorkload
 from solver.candidates import FloatArray, IntArray
-from solver.collectives import domain_collective_s
+from solver.costs.collectives import domain_collective_s
 
 GRID_BYTES: Final = 2.0 ** np.arange(10, 37.01, 0.25)
 GRID_SHARE: Final = 0.997

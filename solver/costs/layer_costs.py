@@ -11,8 +11,8 @@ import numpy as np
 
 from cluster_models.architecture import Architecture, Experts
 from solver.candidates import FloatArray
-from solver.compute import AttentionShape, Extent, Processor, attention_s, linear_s, streaming_s
-from solver.local_sizes import LocalSizes
+from solver.costs.compute import AttentionShape, Extent, Processor, attention_s, linear_s, streaming_s
+from solver.costs.local_sizes import LocalSizes
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def enumerate_candidates(
 ) -> CandidateBatch:
     """Every legal candidate on up to ``nodes`` nodes with ``gpus_per_node`` GPUs each.
 
-    Worlds are whole nodes, or a divisor of one node.  Where memory decides, ``solver.memory`` cuts later.
+    Worlds are whole nodes, or a divisor of one node.  Where memory decides, ``solver.costs.memory`` cuts later.
     """
     limit = min(workload.max_gpus or gpus_per_node * nodes, gpus_per_node * nodes)
     worlds = [w for w in _divisors(gpus_per_node) if w < gpus_per_node]

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cluster_models.architecture import Architecture
-from solver.calibration import Calibration
 from solver.candidates import FloatArray
-from solver.layer_costs import head_widths, local_kv_heads
-from solver.local_sizes import LocalSizes
+from solver.costs.calibration import Calibration
+from solver.costs.layer_costs import head_widths, local_kv_heads
+from solver.costs.local_sizes import LocalSizes
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cluster_models.architecture import Architecture
-from solver.compute import Processor, linear_s, streaming_s
-from solver.layer_costs import Seconds
-from solver.local_sizes import LocalSizes
+from solver.costs.compute import Processor, linear_s, streaming_s
+from solver.costs.layer_costs import Seconds
+from solver.costs.local_sizes import LocalSizes
 
 
 def embedding(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:

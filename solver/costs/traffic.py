@@ -12,11 +12,11 @@ import numpy as np
 from cluster_models.architecture import Architecture
 from cluster_models.gpus import GpuKind
 from cluster_models.measurements import Collective
-from solver.calibration import Calibration
 from solver.candidates import BoolArray, FloatArray
-from solver.collectives import domain_collective_s, domain_send_s
-from solver.layer_costs import Seconds, head_widths, local_kv_heads
-from solver.local_sizes import LocalSizes
+from solver.costs.calibration import Calibration
+from solver.costs.collectives import domain_collective_s, domain_send_s
+from solver.costs.layer_costs import Seconds, head_widths, local_kv_heads
+from solver.costs.local_sizes import LocalSizes
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from cluster_models.errors import InvalidWorkload
 from cluster_models.workload import Objective
-from solver.enumeration import context_legal, tensor_legal
-from solver.fabric import Fabric
+from solver.degrees.enumeration import context_legal, tensor_legal
+from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from cluster_models.gpus import Precision
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
-from solver.calibration import Calibration
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, BoolArray, CandidateBatch, FloatArray
+from solver.costs.calibration import Calibration
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 from cluster_models.architecture import Architecture
 from cluster_models.workload import Sharding
 from solver.candidates import CandidateBatch, FloatArray, IntArray
-from solver.local_sizes import is_sharded
+from solver.costs.local_sizes import is_sharded
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,16 @@ import numpy as np
 from cluster_models.architecture import Architecture
 from cluster_models.gpus import GpuKind
 from cluster_models.workload import TrainingWorkload
-from solver.calibration import Calibration, calibration_of
 from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
-from solver.collectives import fits_together
-from solver.compute import Processor, processor
-from solver.data_parallel import gradient_bytes, optimizer_s, parameter_traffic
-from solver.layer_costs import Seconds, attention_block, attention_core, dense_mlp, sparse_mlp
-from solver.local_sizes import LocalSizes, local_sizes
-from solver.model_ends import embedding, head_and_loss
-from solver.parameters import by_rank, local_parameters
-from solver.traffic import CrossTraffic, LayerTraffic, context_traffic, expert_traffic, tensor_traffic
+from solver.costs.calibration import Calibration, calibration_of
+from solver.costs.collectives import fits_together
+from solver.costs.compute import Processor, processor
+from solver.costs.data_parallel import gradient_bytes, optimizer_s, parameter_traffic
+from solver.costs.layer_costs import Seconds, attention_block, attention_core, dense_mlp, sparse_mlp
+from solver.costs.local_sizes import LocalSizes, local_sizes
+from solver.costs.model_ends import embedding, head_and_loss
+from solver.costs.parameters import by_rank, local_parameters
+from solver.costs.traffic import CrossTraffic, LayerTraffic, context_traffic, expert_traffic, tensor_traffic
 
 __all__ = ["CrossTraffic", "StepCosts", "step_costs"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from solver.candidates import FloatArray, IntArray
 from solver.compiled import event_ends, walk_back
-from solver.schedule import Schedule
+from solver.pipeline.schedule import Schedule
 
 
 def simulate(schedule: Schedule, duration_s: FloatArray, delay_s: FloatArray) -> FloatArray:

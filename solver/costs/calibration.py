@@ -74,7 +74,7 @@ class Calibration:
 
 @cache
 def _tables() -> dict[str, dict[str, Any]]:
-    text = resources.files("solver").joinpath("data/calibration.toml").read_text(encoding="utf-8")
+    text = resources.files("solver.costs").joinpath("data/calibration.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 

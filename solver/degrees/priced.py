@@ -10,13 +10,13 @@ import numpy as np
 from cluster_models.gpus import GpuKind
 from cluster_models.workload import Objective, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray
-from solver.enumeration import enumerate_candidates
-from solver.fabric import Fabric
-from solver.layout import Layout, balanced_layout, chunk_layers
-from solver.memory import StageMemoryParts, stage_memory
-from solver.pricing import optimistic_step_s
+from solver.costs.memory import StageMemoryParts, stage_memory
+from solver.costs.step_costs import StepCosts, step_costs
+from solver.degrees.enumeration import enumerate_candidates
+from solver.degrees.layout import Layout, balanced_layout, chunk_layers
+from solver.degrees.pricing import optimistic_step_s
+from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
-from solver.step_costs import StepCosts, step_costs
 
 HOUR_S = 3600.0
 

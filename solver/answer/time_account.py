@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from cluster_models.plan import TimeBreakdown, TimelineEvent
+from solver.pipeline.simulation import simulate
 from solver.placement.problem import PlacedTimes
 from solver.refine import Candidate
-from solver.simulation import simulate
 
 CONTEXT, EXPERT, PARAMETER = range(3)
 """Order of the kinds of crossing traffic in ``Arrays.cross_pairs``."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from cluster_models.errors import InvalidWorkload
 from cluster_models.gpus import GpuKind, Precision
-from solver.calibration import Calibration
 from solver.candidates import FloatArray
+from solver.costs.calibration import Calibration
 
 Extent = FloatArray | float
 

@@ -21,15 +21,15 @@ from cluster_models.plan import (
     StageMemory,
     StageTime,
 )
+from solver.answer.time_account import time_breakdown, timeline
+from solver.answer.warnings import plan_warnings
 from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, FloatArray, IntArray
+from solver.costs.memory import StageMemoryParts
 from solver.ilp import solver_versions
-from solver.memory import StageMemoryParts
 from solver.placement.build import degrees_of
 from solver.placement.problem import placed_times
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import Candidate
-from solver.time_account import time_breakdown, timeline
-from solver.warnings import plan_warnings
 
 COST_MODEL_VERSION: Final = "1"
 """Changes whenever the same inputs may give another predicted time or memory."""

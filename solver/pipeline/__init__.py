@@ -1,0 +1,1 @@
+"""Pipeline schedules: their event graph, its simulation, and the period of the steady state."""
