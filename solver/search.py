@@ -48,7 +48,6 @@ def plan(
     if len(fits) == 0:
         return no_plan(problem, options, usable, candidates)
     objective_bound = candidates.bound_s * candidates.weight
-    objective_bound = candidates.bound_s * candidates.weight
     state = SearchState(candidates, usable, [(float(objective_bound[i]), 0, int(i)) for i in fits])
     heapq.heapify(state.fresh)
 

@@ -26,7 +26,8 @@ def plan_warnings(problem: PlanningProblem, candidate: Candidate, assignment: In
 def used_links(placement: PlacementProblem, assignment: IntArray) -> IntArray:
     """(u, 2) distinct ordered pairs of nodes between which the plan sends."""
     arrays = placement.arrays
-    kinds = (arrays.hop_pairs, arrays.ring_pairs)
+    crossing_kinds = arrays.cross_pairs[arrays.cross_count.any(axis=(1, 2))]
+    kinds = (arrays.hop_pairs, arrays.ring_pairs, crossing_kinds)
     pairs = np.concatenate([pairs.reshape(-1, 2) for pairs in kinds])
     crossing = pairs[(pairs[:, 0] >= 0) & (pairs[:, 0] != pairs[:, 1])]
     return np.unique(assignment[crossing], axis=0)

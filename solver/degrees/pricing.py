@@ -76,13 +76,12 @@ def optimistic_step_s(
     """(n,) seconds that no placement of the candidate can beat; rows share pipeline and virtual size."""
     ranks = int(batch.pipeline[0])
     shape = spread(batch, fabric.gpus_per_node)
-    flows = np.minimum(fabric.gpus_per_node, batch.tensor * batch.context * batch.data * batch.pipeline)
     forward, backward = costs.forward_s.copy(), costs.backward_s.copy()
     for traffic in (costs.context_traffic, costs.expert_traffic, costs.parameter_traffic):
-        _add_traffic(traffic, forward, backward, flows, fabric)
+        _add_traffic(traffic, forward, backward, fabric)
     hop = np.zeros((len(batch), ranks))
     if ranks > 1:
-        between = fabric.best_s(costs.transfer_bytes, flows)
+        between = fabric.best_s(costs.transfer_bytes)
         inside = fabric.best_inside_s(costs.transfer_bytes)
         hop[:, :-1] = np.where(shape.hops_cross, between[:, None], inside[:, None])[:, :-1]
     reduce, gather = _rings(batch, costs, shape, fabric)
@@ -116,14 +115,12 @@ def _before(values: FloatArray) -> FloatArray:
     return values.cumsum(axis=1) - values
 
 
-def _add_traffic(
-    traffic: CrossTraffic, forward: FloatArray, backward: FloatArray, flows: IntArray, fabric: Fabric
-) -> None:
+def _add_traffic(traffic: CrossTraffic, forward: FloatArray, backward: FloatArray, fabric: Fabric) -> None:
     used = traffic.message_bytes > 0
     if not used.any():
         return
     hop = np.zeros(len(used))
-    hop[used] = fabric.best_s(traffic.message_bytes[used], flows[used])
+    hop[used] = fabric.best_s(traffic.message_bytes[used])
     forward += traffic.forward_count * np.maximum(0.0, hop - traffic.forward_hidden_s)[:, None]
     backward += traffic.backward_count * np.maximum(0.0, hop - traffic.backward_hidden_s)[:, None]
 
@@ -151,5 +148,5 @@ def _ring(
     ).reshape(payload_bytes.shape)
     if crosses.any():
         crossing = (payload_bytes * ((ranks - 1) / ranks)[:, None] / wide)[crosses]
-        seconds[crosses] = fabric.best_s(crossing, np.full(crossing.shape, fabric.gpus_per_node))
+        seconds[crosses] = fabric.best_s(crossing)
     return np.where((ranks > 1)[:, None] & (payload_bytes > 0), seconds, 0.0)

@@ -34,7 +34,6 @@ def build_placement(
     degrees = degrees_of(candidate)
     shape = geometry(degrees, ORDER_CODES[int(candidate.rank_order[0])], fabric.gpus_per_node)
     schedule = build_schedule(degrees.pipeline, degrees.virtual_pipeline, micro_batches)
-    flows = min(fabric.gpus_per_node, degrees.gpus)
     transfer = float(costs.transfer_bytes[0])
     traffics = (costs.context_traffic, costs.expert_traffic, costs.parameter_traffic)
     reduce_s, gather_s, reduce_local_s, gather_local_s = _rings(candidate, costs, shape, fabric)
@@ -45,9 +44,9 @@ def build_placement(
         local_hop_s=fabric.local_hop_s(transfer),
         slowdown=fabric.slowdown,
         hop_pairs=shape.hop_pairs,
-        hop_s=fabric.hop_s(transfer, flows),
+        hop_s=fabric.hop_s(transfer),
         cross_pairs=shape.cross_pairs,
-        cross_s=np.stack([fabric.hop_s(float(traffic.message_bytes[0]), flows) for traffic in traffics]),
+        cross_s=np.stack([fabric.hop_s(float(traffic.message_bytes[0])) for traffic in traffics]),
         cross_count=np.stack([[t.forward_count[0], t.backward_count[0]] for t in traffics]),
         cross_hidden_s=np.array([[t.forward_hidden_s[0], t.backward_hidden_s[0]] for t in traffics]),
         cell_slots=shape.cell_slots,

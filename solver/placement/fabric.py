@@ -39,8 +39,8 @@ class Fabric:
     gpu: GpuKind
     gpus_per_node: int
     links: LinkModel
-    _hops: dict[tuple[float, int], FloatArray] = field(default_factory=dict)
-    _curves: dict[int, tuple[FloatArray, FloatArray]] = field(default_factory=dict)
+    _hops: dict[float, FloatArray] = field(default_factory=dict, init=False)
+    _curves: list[FloatArray] = field(default_factory=list, init=False)
 
     @property
     def nodes(self) -> int:
@@ -53,44 +53,38 @@ class Fabric:
         measured = self.links.tables.message_bytes
         return np.union1d(GRID_BYTES, measured[np.isfinite(measured)])
 
-    def hop_s(self, message_bytes: float, flows: int) -> FloatArray:
-        """(N, N) seconds for one flow of ``message_bytes`` while ``flows`` leave each node; diagonal: inside it."""
-        key = (float(message_bytes), flows)
-        if key not in self._hops:
-            matrix = self.links.transfer_s(max(1.0, float(message_bytes)), flows)
-            self._hops[key] = np.ascontiguousarray(matrix[np.ix_(self.index, self.index)])
-        return self._hops[key]
+    def hop_s(self, message_bytes: float) -> FloatArray:
+        """(N, N) seconds for one flow of ``message_bytes`` while all GPUs of its node send; diagonal: inside it."""
+        if message_bytes not in self._hops:
+            matrix = self.links.transfer_s(max(1.0, message_bytes), self.gpus_per_node)
+            self._hops[message_bytes] = np.ascontiguousarray(matrix[np.ix_(self.index, self.index)])
+        return self._hops[message_bytes]
 
     def local_hop_s(self, message_bytes: float) -> float:
         """Seconds for one transfer between GPUs of the same node, the slowest node's."""
-        return float(self.hop_s(message_bytes, 1).diagonal().max())
+        return float(self.hop_s(message_bytes).diagonal().max())
 
-    def best_s(self, message_bytes: FloatArray, flows: IntArray) -> FloatArray:
+    def best_s(self, message_bytes: FloatArray) -> FloatArray:
         """(n,) at most the fastest transfer between two nodes for each message; 0 where there is a single node.
 
         Read off a curve over ``sizes``; ``GRID_SHARE`` covers what interpolation can add.
         """
         if self.nodes < 2:
             return np.zeros_like(message_bytes)
-        seconds = np.empty_like(message_bytes)
-        for count in np.unique(flows):
-            rows = flows == count
-            seconds[rows] = _interpolated(message_bytes[rows], self.sizes, self._curve(int(count))[0])
-        return GRID_SHARE * seconds
+        return GRID_SHARE * _interpolated(message_bytes, self.sizes, self._best_curves()[0])
 
     def best_inside_s(self, message_bytes: FloatArray) -> FloatArray:
         """(n,) at most ``local_hop_s`` of each message, read off the same kind of curve."""
-        return GRID_SHARE * _interpolated(message_bytes, self.sizes, self._curve(1)[1])
+        return GRID_SHARE * _interpolated(message_bytes, self.sizes, self._best_curves()[1])
 
-    def _curve(self, flows: int) -> tuple[FloatArray, FloatArray]:
+    def _best_curves(self) -> list[FloatArray]:
         """Over ``sizes``: the fastest transfer between nodes, and the slowest inside one."""
-        if flows not in self._curves:
+        if not self._curves:
             off = ~np.eye(self.nodes, dtype=bool)
-            matrices = [self.hop_s(size, flows) for size in self.sizes]
-            between = np.array([matrix[off].min(initial=np.inf) for matrix in matrices])
-            inside = np.array([matrix.diagonal().max() for matrix in matrices])
-            self._curves[flows] = between, inside
-        return self._curves[flows]
+            matrices = [self.hop_s(float(size)) for size in self.sizes]
+            self._curves.append(np.array([matrix[off].min(initial=np.inf) for matrix in matrices]))
+            self._curves.append(np.array([matrix.diagonal().max() for matrix in matrices]))
+        return self._curves
 
     def ring_s(self, payload_bytes: float, *, ranks: int, members: int, ring_nodes: int) -> FloatArray:
         """(N, N) seconds of a reduce-scatter or all-gather whose slowest hop joins nodes ``a`` and ``b``.
@@ -100,7 +94,7 @@ class Fabric:
         Yuan 2009); start-up is paid once per node on the ring.  Never faster than the same group on NVLink.
         """
         share = (ranks - 1) / ranks
-        hop = self.hop_s(payload_bytes * share / members, self.gpus_per_node)
+        hop = self.hop_s(payload_bytes * share / members)
         start_up = self.links.latency_s()[np.ix_(self.index, self.index)] * max(0, ring_nodes - 2)
         return np.maximum(hop + start_up, self.local_ring_s(payload_bytes, members))
 

@@ -107,7 +107,6 @@ class NaiveStep:
         self.rounds = 2.0 if SHARDING_CODES[int(batch.sharding[0])] is Sharding.NONE else 1.0
         self.cells = self._cells(int(batch.tensor[0] * batch.context[0]), ORDER_CODES[int(batch.rank_order[0])])
         self.stages = [[rank for d in range(self.data) for rank in self.cells[d, p]] for p in range(self.pipeline)]
-        self.flows = min(self.gpus, sum(map(len, self.stages)))
 
     def _cells(self, cell: int, order: RankOrder) -> dict[tuple[int, int], list[int]]:
         """Global ranks of every cell (data rank, pipeline rank), tensor fastest, context next."""
@@ -157,7 +156,7 @@ class NaiveStep:
     def _delay(self, d: int, kind: str, p: int, assignment: Sequence[int]) -> float:
         """A transfer of every GPU of a cell to its peer in the next one; the slowest counts."""
         nbytes = float(self.costs.transfer_bytes[0])
-        between, inside = self.fabric.hop_s(nbytes, self.flows), self.fabric.local_hop_s(nbytes)
+        between, inside = self.fabric.hop_s(nbytes), self.fabric.local_hop_s(nbytes)
         other = (p + (1 if kind == "F" else -1)) % self.pipeline
         slots = {
             (a // self.gpus, b // self.gpus) for a, b in zip(self.cells[d, p], self.cells[d, other], strict=True)
@@ -172,7 +171,7 @@ class NaiveStep:
         for traffic, pairs in self._crossing(d, p):
             if not pairs:
                 continue
-            times = self.fabric.hop_s(float(traffic.message_bytes[0]), self.flows)
+            times = self.fabric.hop_s(float(traffic.message_bytes[0]))
             worst = max(float(times[assignment[a], assignment[b]]) for a, b in pairs)
             hidden = float((traffic.forward_hidden_s, traffic.backward_hidden_s)[way][0])
             count = float((traffic.forward_count, traffic.backward_count)[way][0, chunk])

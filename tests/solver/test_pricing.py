@@ -107,8 +107,8 @@ def test_curves_never_promise_more_than_a_link_gives(shape: tuple[int, int], dat
     between = ~np.eye(count, dtype=bool)
     for exponent in data.draw(st.lists(st.floats(10, 34), min_size=5, max_size=15)):
         size = 2.0**exponent
-        sizes, flows = np.array([size]), np.array([gpus])
-        assert fabric.best_s(sizes, flows)[0] <= fabric.hop_s(size, gpus)[between].min() * SLACK
+        sizes = np.array([size])
+        assert fabric.best_s(sizes)[0] <= fabric.hop_s(size)[between].min() * SLACK
         assert fabric.best_inside_s(sizes)[0] <= fabric.local_hop_s(size) * SLACK
 
 
