@@ -86,7 +86,7 @@ def test_a_longer_sequence_takes_more_than_its_share(row: dict[str, int], length
     long = costs(batch, workload=replace(WORKLOAD, sequence_length=2 * length))
     busy = bool((batch.micro_batch * length >= 512 * batch.tensor * batch.context).all())
     for longer, shorter in ((long.forward_s, short.forward_s), (long.backward_s, short.backward_s)):
-        assert (longer > (1.5 if busy else 0.9) * shorter).all()
+        assert (longer > (1.25 if busy else 0.9) * shorter).all()
 
 
 def test_large_layers_run_near_the_sustained_rate() -> None:
