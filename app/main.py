@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Final
 
@@ -42,6 +43,10 @@ Every field carries its unit in its name or its description.  Errors are problem
 """
 
 
+class AddressRefused(MeshwrightError):
+    """The operating system does not let us listen where we were told to."""
+
+
 def create_app(settings: Settings) -> FastAPI:
     """The application; databases are opened and solves begin when its lifespan does."""
     metrics = make_metrics()
@@ -68,10 +73,11 @@ def create_app(settings: Settings) -> FastAPI:
     return app
 
 
-def serve(settings: Settings) -> None:
+def serve(settings: Settings, *, announce: Callable[[str], None] = lambda _address: None) -> None:
     """Serve until a signal ends the process; in role ``worker`` there is no server but solves are run.
 
-    Raises ``MeshwrightError`` where the data folder is taken or the database is not at the newest schema.
+    ``announce`` is told the address as soon as it is ours.  Raises ``MeshwrightError`` where the data folder or the
+    address is taken or the database is not at the newest schema.
     """
     configure_logs(settings)
     if settings.role is Role.ALL:
@@ -80,13 +86,28 @@ def serve(settings: Settings) -> None:
     if settings.role is Role.WORKER:
         run_worker(settings)
         return
-    uvicorn.run(
-        create_app(settings),
-        host=settings.host,
-        port=settings.port,
-        log_level="warning",
-        timeout_graceful_shutdown=STOP_STREAMS_AFTER_S,
-    )
+    with _listening_socket(settings) as listening, suppress(KeyboardInterrupt):
+        announce(f"http://{settings.host}:{listening.getsockname()[1]}/")
+        server = uvicorn.Server(
+            uvicorn.Config(
+                create_app(settings), log_level="warning", timeout_graceful_shutdown=STOP_STREAMS_AFTER_S
+            )
+        )
+        server.run(sockets=[listening])
+        if not server.started:
+            sys.exit(1)
+
+
+def _listening_socket(settings: Settings) -> socket.socket:
+    """A socket on the address of the settings, before anything is started that would have to be stopped again."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family)
+    except OSError as error:
+        raise AddressRefused(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; choose another address"
+            " with --host and --port, or MESHWRIGHT_HOST and MESHWRIGHT_PORT"
+        ) from error
 
 
 def _lifespan(settings: Settings, metrics: Metrics) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

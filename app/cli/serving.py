@@ -12,9 +12,7 @@ def run_server(*, host: str | None, port: int | None) -> None:
     """Serve with the settings of the environment; ``host`` and ``port`` go before them."""
     given = {"host": host, "port": port}
     settings = read_settings(**{name: value for name, value in given.items() if value is not None})
-    if settings.role is not Role.WORKER and settings.port:
-        complain(f"Meshwright serves on http://{settings.host}:{settings.port}/ - Ctrl-C ends it")
-    serve(settings)
+    serve(settings, announce=lambda address: complain(f"Meshwright serves on {address} - Ctrl-C ends it"))
 
 
 def run_worker() -> None:
