@@ -40,8 +40,9 @@ def run_plan(
         raise Failed(str(error)) from error
     if cancelled and isinstance(result, NoPlan):
         raise KeyboardInterrupt
-    violations = () if isinstance(result, NoPlan) else check_plan(result, problem)
-    deliver(result, violations=violations, as_json=as_json, output=output)
+    if isinstance(result, Plan) and (broken := check_plan(result, problem)):
+        raise Failed(f"internal error: the plan found breaks its own rules: {' '.join(broken[:3])}")
+    deliver(result, as_json=as_json, output=output)
     if cancelled:
         complain("meshwright: interrupted; this is the best plan found until then")
         raise typer.Exit(Ending.INTERRUPTED)
@@ -81,10 +82,8 @@ def read_problem(cluster: str, model: str, workload: str) -> PlanningProblem:
     )
 
 
-def deliver(result: Plan | NoPlan, *, violations: tuple[str, ...], as_json: bool, output: Path | None) -> None:
-    """Write and print a result that broke no rule; ends with code 3 where nothing fits."""
-    if violations:
-        raise Failed(f"internal error: the plan found breaks its own rules: {' '.join(violations[:3])}")
+def deliver(result: Plan | NoPlan, *, as_json: bool, output: Path | None) -> None:
+    """Write and print a result that passed the check; ends with code 3 where nothing fits."""
     text = result_document(result).model_dump_json(indent=2, exclude_none=True) + "\n"
     if output is not None:
         write_text(output, text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from app.documents.configuration import ConfigurationDocument
-from app.services.field_paths import errors_under
 from cluster_models.errors import InvalidConfiguration, SolverFailed
 from cluster_models.plan import Configuration, Plan
 from cluster_models.workload import Recompute, Sharding
@@ -24,18 +23,20 @@ class Prediction:
 
 
 def predict_configuration(problem: PlanningProblem, *, document: ConfigurationDocument) -> Prediction:
-    """The prediction, checked independently; raises ``InvalidConfiguration`` where a rule is broken."""
-    with errors_under("configuration"):
-        given = document.to_configuration(problem.architecture)
-        hosts = hosts_in_order(document, given)
-        plan = predict(problem, given, hosts=hosts, gpus_per_node=document.gpus_per_node)
-    if broken := prediction_violations(plan, problem):
+    """The prediction, checked independently.
+
+    Raises ``InvalidConfiguration`` where a rule is broken, with fields as they are called in ``document``, and
+    ``SolverFailed`` where our own answer does not pass the check.
+    """
+    given = document.to_configuration(problem.architecture)
+    plan = predict(problem, given, hosts=_hosts_in_order(document, given), gpus_per_node=document.gpus_per_node)
+    if broken := _violations(plan, problem):
         raise SolverFailed(f"The prediction breaks its own rules: {' '.join(broken)}")
     missing = max(memory.total_bytes - memory.limit_bytes for memory in plan.memory)
     return Prediction(plan, max(0.0, missing))
 
 
-def hosts_in_order(document: ConfigurationDocument, given: Configuration) -> tuple[str, ...] | None:
+def _hosts_in_order(document: ConfigurationDocument, given: Configuration) -> tuple[str, ...] | None:
     """The hosts in rank order, if they are given; raises where they do not make up the ranks."""
     hosts = document.host_order()
     if hosts is not None and document.gpus_per_node not in (None, given.degrees.gpus / len(hosts)):
@@ -48,7 +49,7 @@ def hosts_in_order(document: ConfigurationDocument, given: Configuration) -> tup
     return hosts
 
 
-def prediction_violations(plan: Plan, problem: PlanningProblem) -> tuple[str, ...]:
+def _violations(plan: Plan, problem: PlanningProblem) -> tuple[str, ...]:
     """What the checker finds, apart from the limits a prediction may exceed: memory, and the search's leave."""
     workload = replace(
         problem.workload,

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 from app.api.v1.parameters import ServiceDep
 from app.db.engine import transaction
 from app.documents.plan import PlanDocument
+from app.services.field_paths import errors_under
 from app.services.planning_problems import make_problem
 from app.services.predictions import predict_configuration
 from app.services.requests import PredictionRequest
@@ -30,7 +31,8 @@ def create_prediction(document: PredictionRequest, service: ServiceDep) -> Predi
     """Price a configuration at once, without a search; a configuration that does not fit is priced, too."""
     with transaction(service.sessions) as session:
         problem = make_problem(session, request=document)
-    prediction = predict_configuration(problem, document=document.configuration)
+    with errors_under("configuration"):
+        prediction = predict_configuration(problem, document=document.configuration)
     return PredictionAnswer(
         fits=prediction.missing_bytes == 0,
         missing_gib=prediction.missing_bytes / GIB,
