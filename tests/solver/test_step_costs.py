@@ -79,14 +79,15 @@ def test_a_longer_sequence_takes_more_than_its_share(row: dict[str, int], length
     """Twice the sequence takes much longer on whole GPUs, and never much less on shared ones.
 
     With few tokens on each GPU a matrix product is paced by reading its weights, and a message by its
-    protocol, which nccl changes with the size.
+    protocol, which nccl changes with the size; gathered parameters do not grow with the sequence at all.
     """
     batch = candidates(row)
     short = costs(batch, workload=replace(WORKLOAD, sequence_length=length))
     long = costs(batch, workload=replace(WORKLOAD, sequence_length=2 * length))
-    busy = bool((batch.tensor * batch.context == 1).all())
+    gathers = row["sharding"] == SHARDING_CODES.index(Sharding.PARAMETERS)
+    busy = bool((batch.tensor * batch.context == 1).all()) and not gathers
     for longer, shorter in ((long.forward_s, short.forward_s), (long.backward_s, short.backward_s)):
-        assert (longer > (1.4 if busy else 0.8) * shorter).all()
+        assert (longer > (1.8 if busy else 0.8) * shorter).all()
 
 
 def test_large_layers_run_near_the_sustained_rate() -> None:
