@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from cluster_models.links import LinkModel
 from cluster_models.plan import Configuration, NoPlan
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.answer.assemble import configuration_of, provenance
 from solver.degrees.priced import PricedCandidates, fits_memory
 from solver.placement.fabric import Fabric
+from solver.placement.fabric import fabrics as fabrics_of
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import prepare
 
@@ -53,7 +55,7 @@ def _working_remedies(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> It
     """Sentences of the relaxations under which something fits; the largest shortage if none does."""
     found = False
     for sentence, workload in _relaxations(problem.workload):
-        if _fits(replace(problem, workload=workload), fabrics):
+        if _fits(replace(problem, workload=workload), fabrics[0].links):
             found = True
             yield sentence
     grown = _nodes_needed(problem, fabrics)
@@ -79,25 +81,35 @@ def _relaxations(workload: TrainingWorkload) -> Iterator[tuple[str, TrainingWork
         yield "Do not forbid degrees.", replace(workload, forbidden={})
     if workload.max_gpus is not None:
         yield f"Allow more than {workload.max_gpus} GPUs.", replace(workload, max_gpus=None)
+    if workload.avoid_nodes:
+        yield "Use the avoided nodes too.", replace(workload, avoid_nodes=())
     if workload.memory_headroom > 0.01:
         sentence = f"Lower the memory head-room from {100 * workload.memory_headroom:.0f} % to 1 %."
         yield sentence, replace(workload, memory_headroom=0.01)
 
 
-def _fits(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> bool:
+def _fits(problem: PlanningProblem, links: LinkModel) -> bool:
     return any(
         fits_memory(problem, fabric.gpu, gpus_per_node=fabric.gpus_per_node, nodes=fabric.nodes)
-        for fabric in fabrics
+        for fabric in fabrics_of(problem.snapshot, problem.workload, links)
     )
 
 
 def _nodes_needed(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> int | None:
-    """Least power-of-two multiple (up to 64) of the nodes at hand that would hold the model."""
+    """Nodes that would hold the model, to within a twentieth; ``None`` if 64 times those at hand do not."""
     if problem.workload.max_gpus is not None:
         return None
     largest = max(fabrics, key=lambda fabric: (fabric.gpu.memory_bytes, fabric.nodes * fabric.gpus_per_node))
-    for factor in (2, 4, 8, 16, 32, 64):
-        nodes = largest.nodes * factor
-        if fits_memory(problem, largest.gpu, gpus_per_node=largest.gpus_per_node, nodes=nodes):
-            return nodes
-    return None
+
+    def enough(nodes: int) -> bool:
+        return fits_memory(problem, largest.gpu, gpus_per_node=largest.gpus_per_node, nodes=nodes)
+
+    doublings = [largest.nodes * factor for factor in (2, 4, 8, 16, 32, 64)]
+    most: int | None = next((nodes for nodes in doublings if enough(nodes)), None)
+    if most is None:
+        return None
+    least = most // 2
+    while most - least > max(1, most // 20):
+        middle = (least + most) // 2
+        least, most = (least, middle) if enough(middle) else (middle, most)
+    return most
