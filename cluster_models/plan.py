@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
 
 from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidConfiguration
@@ -107,6 +110,21 @@ class TimeBreakdown:
     optimizer_s: float
 
 
+TIME_PARTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "compute_s": "compute",
+        "tensor_s": "tensor parallel communication",
+        "context_s": "context parallel communication",
+        "expert_s": "expert parallel communication",
+        "pipeline_bubble_s": "pipeline bubble",
+        "pipeline_transfer_s": "pipeline transfers",
+        "data_exposed_s": "exposed data parallel communication",
+        "optimizer_s": "optimizer step",
+    }
+)
+"""The fields of ``TimeBreakdown`` that add up to the step, in the order they are shown, and their names."""
+
+
 @dataclass(frozen=True, slots=True)
 class StageMemory:
     """Predicted peak bytes on each GPU of one pipeline rank, by part, against the limit."""
@@ -125,16 +143,22 @@ class StageMemory:
     @property
     def total_bytes(self) -> float:
         """Sum of all parts."""
-        return (
-            self.weights_bytes
-            + self.gradients_bytes
-            + self.optimizer_bytes
-            + self.activations_bytes
-            + self.logits_bytes
-            + self.communication_bytes
-            + self.runtime_bytes
-            + self.fragmentation_bytes
-        )
+        return float(sum(getattr(self, part) for part in MEMORY_PARTS))
+
+
+MEMORY_PARTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "weights_bytes": "weights",
+        "gradients_bytes": "gradients",
+        "optimizer_bytes": "optimizer state",
+        "activations_bytes": "activations",
+        "logits_bytes": "logits and loss",
+        "communication_bytes": "communication buffers",
+        "runtime_bytes": "runtime and context",
+        "fragmentation_bytes": "fragmentation",
+    }
+)
+"""The fields of ``StageMemory`` that add up to its total, in the order they are shown, and their names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from app.web.views.figures import count, gbytes_per_s, seconds
+from app.presentation.figures import count, gbytes_per_s, seconds
 from cluster_models.links import BoolArray, FloatArray, LinkModel, effective_links, suspicions
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.topology import Node

@@ -11,31 +11,27 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from app.documents.plan_parts import MEMORY_PARTS
-from app.web.views.figures import count, gib, percent, seconds, tflops
-from cluster_models.plan import Configuration, Plan, StageMemory, StopReason
+from app.presentation.figures import count, gib, percent, seconds, tflops
+from cluster_models.plan import MEMORY_PARTS, TIME_PARTS, Configuration, Plan, StageMemory, StopReason
 from cluster_models.units import GIB
 
 BAR_CELLS: Final = 40
 GRID_COLUMNS: Final = 6
 """Replicas side by side; more go below."""
-_PART_COLOURS: Final = ("blue", "cyan", "magenta", "green", "yellow", "red", "white", "bright_black")
-_TIME_PARTS: Final = (
-    ("compute", "compute_s", "green"),
-    ("tensor parallel", "tensor_s", "cyan"),
-    ("context parallel", "context_s", "blue"),
-    ("expert parallel", "expert_s", "magenta"),
-    ("pipeline bubble", "pipeline_bubble_s", "yellow"),
-    ("pipeline transfer", "pipeline_transfer_s", "bright_yellow"),
-    ("data parallel", "data_exposed_s", "red"),
-    ("optimizer", "optimizer_s", "bright_black"),
+_MEMORY_COLOURS: Final = ("blue", "cyan", "magenta", "green", "yellow", "red", "white", "bright_black")
+_TIME_COLOURS: Final = (
+    "green",
+    "cyan",
+    "blue",
+    "magenta",
+    "yellow",
+    "bright_yellow",
+    "red",
+    "bright_black",
 )
-_STOPPED: Final = {
-    StopReason.PROVEN: "The search is complete: nothing left can be better by more than the gap asked for.",
-    StopReason.TIME_LIMIT: "The time limit ended the search before the proof was complete.",
-    StopReason.WORK_LIMIT: "The work budget ended the search before the proof was complete; raise --effort.",
-    StopReason.CANCELLED: "The search was interrupted; this is the best plan found until then.",
-    StopReason.NO_SEARCH: "The configuration was given in full; nothing else was tried.",
+_HINTS: Final = {
+    StopReason.TIME_LIMIT: "A longer --time-limit may narrow the gap.",
+    StopReason.WORK_LIMIT: "A larger --effort may narrow the gap.",
 }
 
 
@@ -130,14 +126,14 @@ def _memory(plan: Plan) -> RenderableType:
     parts = Table(box=box.SIMPLE, pad_edge=False)
     parts.add_column("GiB", justify="right")
     shown = [
-        (name, colour)
-        for name, colour in zip(MEMORY_PARTS, _PART_COLOURS, strict=True)
-        if any(getattr(memory, f"{name}_bytes") for memory in plan.memory)
+        (part, colour)
+        for part, colour in zip(MEMORY_PARTS, _MEMORY_COLOURS, strict=True)
+        if any(getattr(memory, part) for memory in plan.memory)
     ]
-    for name, colour in shown:
-        parts.add_column(Text(_short(name), style=colour), justify="right")
+    for part, colour in shown:
+        parts.add_column(Text(_column(part), style=colour), justify="right")
     for memory in plan.memory:
-        figures_row = [f"{getattr(memory, f'{name}_bytes') / GIB:.1f}" for name, _ in shown]
+        figures_row = [f"{getattr(memory, part) / GIB:.1f}" for part, _ in shown]
         parts.add_row(f"stage {memory.stage}", *figures_row)
     return Group(table, parts)
 
@@ -145,8 +141,8 @@ def _memory(plan: Plan) -> RenderableType:
 def _memory_bar(memory: StageMemory) -> Text:
     """Parts side by side; the whole width is the limit."""
     bar, drawn, reached = Text(), 0, 0.0
-    for name, colour in zip(MEMORY_PARTS, _PART_COLOURS, strict=True):
-        reached += getattr(memory, f"{name}_bytes") / memory.limit_bytes * BAR_CELLS
+    for part, colour in zip(MEMORY_PARTS, _MEMORY_COLOURS, strict=True):
+        reached += getattr(memory, part) / memory.limit_bytes * BAR_CELLS
         cells = min(round(reached), BAR_CELLS) - drawn
         bar.append("█" * cells, style=colour)
         drawn += cells
@@ -154,8 +150,10 @@ def _memory_bar(memory: StageMemory) -> Text:
     return bar
 
 
-def _short(part: str) -> str:
-    return {"communication": "comm.", "fragmentation": "fragm.", "activations": "activ."}.get(part, part)
+def _column(part: str) -> str:
+    """The first word of a part's name, cut to what fits side by side."""
+    word = MEMORY_PARTS[part].split()[0]
+    return word if len(word) <= 9 else f"{word[:5]}."
 
 
 def _time(plan: Plan) -> RenderableType:
@@ -163,8 +161,8 @@ def _time(plan: Plan) -> RenderableType:
     table.add_column()
     table.add_column(justify="right")
     table.add_column(justify="right")
-    for name, field, colour in _TIME_PARTS:
-        value = getattr(plan.time, field)
+    for (part, name), colour in zip(TIME_PARTS.items(), _TIME_COLOURS, strict=True):
+        value = getattr(plan.time, part)
         if value <= 0:
             continue
         share = value / plan.time.step_s
@@ -185,7 +183,8 @@ def _proof(plan: Plan) -> RenderableType:
                 f"{count(proof.candidates_placed)} were placed ({proof.solver})."
             )
         )
-    lines.append(Text(_STOPPED[proof.stopped_by], style="dim"))
+    if proof.stopped_by in _HINTS:
+        lines.append(Text(_HINTS[proof.stopped_by], style="dim"))
     return Group(*lines)
 
 
@@ -204,7 +203,10 @@ def _alternatives(plan: Plan) -> RenderableType:
     limit = max((memory.limit_bytes for memory in plan.memory), default=0.0)
     for other in plan.alternatives:
         configuration = other.configuration
-        name = f"{configuration.degrees} mb{configuration.micro_batch}\nrecompute {configuration.recompute}"
+        name = (
+            f"{configuration.degrees} mb{configuration.micro_batch}\n"
+            f"recompute {configuration.recompute}\nsharding {configuration.sharding}"
+        )
         worse = percent(other.slower_by) if other.peak_memory_bytes <= limit else "too large"
         figures = (seconds(other.step_s), worse, gib(other.peak_memory_bytes))
         table.add_row(Text(name), *figures, Text(other.reason))

@@ -19,7 +19,7 @@ from app.cli.plan_view import plan_view
 from app.cli.progress import cancelled_by_interrupt, shown_progress
 from app.cli.terminal import console, error_console
 from app.documents.plan import result_document
-from app.web.views.figures import gib
+from app.presentation.figures import gib
 from cluster_models.errors import InvalidInput, SolverFailed
 from cluster_models.plan import NoPlan, Plan
 from solver import search

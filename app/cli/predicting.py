@@ -9,8 +9,8 @@ import typer
 from app.cli.endings import Ending, Failed, complain
 from app.cli.files import naming, read_configuration
 from app.cli.planning import deliver, read_problem
+from app.presentation.figures import gib
 from app.services.predictions import predict_configuration
-from app.web.views.figures import gib
 from cluster_models.errors import SolverFailed
 
 

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from app.web.views.figures import count, percent, seconds
+from app.presentation.figures import count, percent, seconds
 from solver.problem import OnProgress, Progress
 
 

@@ -7,6 +7,7 @@ from pydantic import Field
 from app.documents.configuration import ConfigurationDocument
 from app.documents.reading import Document
 from cluster_models.plan import (
+    MEMORY_PARTS,
     Alternative,
     Certificate,
     Provenance,
@@ -63,19 +64,6 @@ class StageDocument(Document):
         return cls(**{name: getattr(stage, name) for name in cls.model_fields})
 
 
-MEMORY_PARTS = (
-    "weights",
-    "gradients",
-    "optimizer",
-    "activations",
-    "logits",
-    "communication",
-    "runtime",
-    "fragmentation",
-)
-"""Parts of a GPU's memory, in the order they are shown."""
-
-
 class MemoryDocument(Document):
     """Predicted peak of each GPU of one pipeline rank, in GiB; the parts add up to ``total_gib``."""
 
@@ -93,19 +81,24 @@ class MemoryDocument(Document):
 
     def to_memory(self) -> StageMemory:
         """The domain value; the total follows from its parts."""
-        parts = {f"{part}_bytes": getattr(self, f"{part}_gib") * GIB for part in MEMORY_PARTS}
+        parts = {part: getattr(self, _in_gib(part)) * GIB for part in MEMORY_PARTS}
         return StageMemory(stage=self.stage, limit_bytes=self.limit_gib * GIB, **parts)
 
     @classmethod
     def from_memory(cls, memory: StageMemory) -> MemoryDocument:
         """The document of a domain value."""
-        parts = {f"{part}_gib": getattr(memory, f"{part}_bytes") / GIB for part in MEMORY_PARTS}
+        parts = {_in_gib(part): getattr(memory, part) / GIB for part in MEMORY_PARTS}
         return cls(
             stage=memory.stage,
             total_gib=memory.total_bytes / GIB,
             limit_gib=memory.limit_bytes / GIB,
             **parts,
         )
+
+
+def _in_gib(part: str) -> str:
+    """What a part of a GPU's memory is called where it is counted in GiB."""
+    return part.removesuffix("_bytes") + "_gib"
 
 
 class RankDocument(Document):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import Final
 
 import numpy as np
 
-from cluster_models.plan import Alternative, Certificate, Plan, StopReason, TimeBreakdown
+from cluster_models.plan import TIME_PARTS, Alternative, Certificate, Plan, StopReason, TimeBreakdown
 from solver.answer.assemble import assemble_plan, configuration_of
 from solver.answer.time_account import time_breakdown
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch
@@ -19,16 +18,6 @@ from solver.problem import Backend, PlanningProblem, SearchOptions
 from solver.refine import Candidate, place
 from solver.search_state import SearchState
 
-PART_NAMES: Final = {
-    "compute_s": "compute",
-    "tensor_s": "tensor parallel communication",
-    "context_s": "context parallel communication",
-    "expert_s": "expert parallel communication",
-    "pipeline_bubble_s": "pipeline bubble",
-    "pipeline_transfer_s": "pipeline transfers",
-    "data_exposed_s": "exposed data parallel communication",
-    "optimizer_s": "optimizer step",
-}
 RUNNER_UP_ROUNDS: Final = 2
 _ENDS: Final = {
     StopReason.PROVEN: "Every other candidate and placement is ruled out to within {percent:.2f} % of this plan.",
@@ -139,11 +128,7 @@ def _next_best(state: SearchState, count: int, *, placed_only: bool = False) -> 
 
 def _alternative(candidate: Candidate, time: TimeBreakdown, best: TimeBreakdown) -> Alternative:
     slower = time.step_s / best.step_s - 1
-    differences = {
-        name: getattr(time, part.name) - getattr(best, part.name)
-        for part in fields(TimeBreakdown)
-        if (name := PART_NAMES.get(part.name))
-    }
+    differences = {name: getattr(time, part) - getattr(best, part) for part, name in TIME_PARTS.items()}
     worse = sorted(((seconds, name) for name, seconds in differences.items() if seconds > 0), reverse=True)
     costs = ", ".join(f"{name} +{_duration(seconds)}" for seconds, name in worse[:2])
     which_way = "slower" if slower >= 0 else "faster per step but worse by the objective"

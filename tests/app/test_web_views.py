@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.serialization import make_snapshot
 from app.web.views.bandwidth import Known, heat_map, links_between, usual_flows
 from app.web.views.drawing import round_steps
-from app.web.views.figures import count, gib, percent, plural, round_seconds, seconds, spans
+from app.presentation.figures import count, gib, percent, plural, round_seconds, seconds, spans
 from app.web.views.memory import memory_bars, memory_table
 from app.web.views.proof import proof
 from app.web.views.schedule import MOST_BOXES, Window, schedule

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
+from app.presentation.figures import count, gbytes_per_s, plural
 from app.web.views.drawing import Box, Drawing, Key, Line, Words
-from app.web.views.figures import count, gbytes_per_s, plural
 from cluster_models.links import LinkModel
 from cluster_models.units import MIB
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.presentation.figures import count, plural
 from app.web.views.bandwidth import HeatMap, heat_map, usual_flows
-from app.web.views.figures import count, plural
 from cluster_models.links import effective_links
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.suspicions import suspicions

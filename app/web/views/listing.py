@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Final
 
 from app.db.status import PlanStatus
+from app.presentation.figures import count
 from app.services.clusters import ClusterRecord
 from app.services.plans import PlanRecord
-from app.web.views.figures import count
 
 _MOODS: Final = {
     PlanStatus.QUEUED: "busy",

@@ -6,22 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from app.presentation.figures import gib, percent
 from app.web.views.drawing import Box, Drawing, Key, Line, Words, round_steps
-from app.web.views.figures import gib, percent
-from cluster_models.plan import StageMemory
+from cluster_models.plan import MEMORY_PARTS, StageMemory
 from cluster_models.units import GIB
-
-PARTS: Final = (
-    ("weights_bytes", "weights"),
-    ("gradients_bytes", "gradients"),
-    ("optimizer_bytes", "optimizer state"),
-    ("activations_bytes", "activations"),
-    ("logits_bytes", "logits and loss"),
-    ("communication_bytes", "communication buffers"),
-    ("runtime_bytes", "runtime and context"),
-    ("fragmentation_bytes", "fragmentation"),
-)
-"""Fields of ``StageMemory`` in the order they are stacked, with their names on the page."""
 
 _LEFT, _RIGHT, _TOP, _ROW, _BAR = 74.0, 24.0, 22.0, 30.0, 20.0
 _WIDTH: Final = 760.0
@@ -29,7 +17,7 @@ _WIDTH: Final = 760.0
 
 @dataclass(frozen=True, slots=True)
 class MemoryRow:
-    """One line of the table beside the bars; ``parts`` in the order of ``PARTS``."""
+    """One line of the table beside the bars; ``parts`` in the order of ``MEMORY_PARTS``."""
 
     stage: int
     parts: tuple[str, ...]
@@ -44,7 +32,7 @@ def memory_table(stages: Sequence[StageMemory]) -> tuple[MemoryRow, ...]:
     return tuple(
         MemoryRow(
             stage=stage.stage,
-            parts=tuple(f"{getattr(stage, field) / GIB:.2f}" for field, _ in PARTS),
+            parts=tuple(f"{getattr(stage, field) / GIB:.2f}" for field in MEMORY_PARTS),
             total=f"{stage.total_bytes / GIB:.2f}",
             limit=f"{stage.limit_bytes / GIB:.2f}",
             used=percent(stage.total_bytes / stage.limit_bytes),
@@ -84,13 +72,13 @@ def memory_bars(stages: Sequence[StageMemory]) -> Drawing:
         boxes=tuple(boxes),
         lines=tuple(lines),
         words=tuple(words),
-        legend=tuple(Key(f"part-{index}", name) for index, (_, name) in enumerate(PARTS)),
+        legend=tuple(Key(f"part-{index}", name) for index, name in enumerate(MEMORY_PARTS.values())),
     )
 
 
 def _bar(stage: StageMemory, y: float, scale: float) -> list[Box]:
     boxes, x = [], _LEFT
-    for index, (field, name) in enumerate(PARTS):
+    for index, (field, name) in enumerate(MEMORY_PARTS.items()):
         size: float = getattr(stage, field)
         if size > 0:
             tip = f"stage {stage.stage}, {name}: {gib(size)}"

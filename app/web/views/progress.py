@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.db.status import PlanStatus
+from app.presentation.figures import count, percent, seconds
 from app.services.plans import PlanRecord
-from app.web.views.figures import count, percent, seconds
 
 
 @dataclass(frozen=True, slots=True)

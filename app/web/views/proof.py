@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from app.web.views.figures import count, percent, seconds
+from app.presentation.figures import count, percent, seconds
 from cluster_models.plan import Certificate, StopReason
 from cluster_models.workload import Objective
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from app.presentation.figures import gib, spans
 from app.web.views.drawing import Drawing
-from app.web.views.figures import gib, spans
-from app.web.views.memory import PARTS, MemoryRow, memory_bars, memory_table
+from app.web.views.memory import MemoryRow, memory_bars, memory_table
 from app.web.views.proof import Proof, proof
 from app.web.views.schedule import Schedule, Window, schedule
 from app.web.views.seats import SeatGrid, seat_grid
 from app.web.views.step_time import PartOfStep, time_bar, time_table
 from app.web.views.summary import Degree, OtherPlan, degrees, headline, one_line, other_plans, settings
-from cluster_models.plan import NoPlan, Plan, Provenance
+from cluster_models.plan import MEMORY_PARTS, NoPlan, Plan, Provenance
 from cluster_models.workload import TrainingWorkload
 
 Pairs = tuple[tuple[str, str], ...]
@@ -64,7 +64,7 @@ def result(plan: Plan, workload: TrainingWorkload, leaf_of: Mapping[str, str], w
         seats=seat_grid(plan.configuration, plan.placement, leaf_of),
         unused_nodes=plan.unused_nodes,
         memory_bars=memory_bars(plan.memory),
-        memory_parts=tuple(name for _, name in PARTS),
+        memory_parts=tuple(MEMORY_PARTS.values()),
         memory_rows=memory_table(plan.memory),
         time_bar=time_bar(plan.time),
         time_rows=time_table(plan.time),

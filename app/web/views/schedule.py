@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from app.presentation.figures import count, plural, round_seconds, seconds
 from app.web.views.drawing import Box, Drawing, Key, Line, Words, round_steps
-from app.web.views.figures import count, plural, round_seconds, seconds
 from cluster_models.plan import TimelineEvent
 
 MOST_BOXES: Final = 4000

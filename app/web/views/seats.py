@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from app.web.views.figures import plural, spans
+from app.presentation.figures import plural, spans
 from cluster_models.plan import Configuration, Placement, RankPlace
 
 HUES: Final = 8

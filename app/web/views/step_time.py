@@ -5,21 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from app.presentation.figures import percent, round_seconds, seconds
 from app.web.views.drawing import Box, Drawing, Key, Line, Words, round_steps
-from app.web.views.figures import percent, round_seconds, seconds
-from cluster_models.plan import TimeBreakdown
-
-PARTS: Final = (
-    ("compute_s", "compute"),
-    ("tensor_s", "tensor parallel traffic"),
-    ("context_s", "context parallel traffic"),
-    ("expert_s", "expert traffic"),
-    ("pipeline_bubble_s", "pipeline bubble"),
-    ("pipeline_transfer_s", "pipeline transfers"),
-    ("data_exposed_s", "data parallel traffic, exposed"),
-    ("optimizer_s", "optimizer"),
-)
-"""Fields of ``TimeBreakdown`` in the order they are stacked, with their names on the page."""
+from cluster_models.plan import TIME_PARTS, TimeBreakdown
 
 _WIDTH: Final = 760.0
 _SIDE, _TOP, _BAR = 12.0, 6.0, 34.0
@@ -39,7 +27,7 @@ def time_table(time: TimeBreakdown) -> tuple[PartOfStep, ...]:
     """Every part with its seconds and its share of the step."""
     return tuple(
         PartOfStep(f"part-{index}", name, seconds(part), percent(part / time.step_s))
-        for index, (field, name) in enumerate(PARTS)
+        for index, (field, name) in enumerate(TIME_PARTS.items())
         for part in (getattr(time, field),)
     )
 
@@ -49,7 +37,7 @@ def time_bar(time: TimeBreakdown) -> Drawing:
     scale = (_WIDTH - 2 * _SIDE) / time.step_s
     boxes: list[Box] = []
     x = _SIDE
-    for index, (field, name) in enumerate(PARTS):
+    for index, (field, name) in enumerate(TIME_PARTS.items()):
         part: float = getattr(time, field)
         if part > 0:
             boxes.append(
@@ -58,12 +46,12 @@ def time_bar(time: TimeBreakdown) -> Drawing:
             x += part * scale
     bottom = _TOP + _BAR
     steps = round_steps(time.step_s)
-    largest = max(PARTS, key=lambda part: float(getattr(time, part[0])))
+    largest = max(TIME_PARTS, key=lambda part: float(getattr(time, part)))
     return Drawing(
         width=_WIDTH,
         height=bottom + 24,
         name="Parts of one training step",
-        description=f"The largest part is {largest[1]}: {percent(getattr(time, largest[0]) / time.step_s)}.",
+        description=f"The largest part is {TIME_PARTS[largest]}: {percent(getattr(time, largest) / time.step_s)}.",
         boxes=tuple(boxes),
         lines=tuple(Line(_SIDE + step * scale, bottom, _SIDE + step * scale, bottom + 5, "axis") for step in steps),
         words=tuple(
@@ -71,6 +59,8 @@ def time_bar(time: TimeBreakdown) -> Drawing:
             for step in steps
         ),
         legend=tuple(
-            Key(f"part-{index}", name) for index, (field, name) in enumerate(PARTS) if getattr(time, field) > 0
+            Key(f"part-{index}", name)
+            for index, (field, name) in enumerate(TIME_PARTS.items())
+            if getattr(time, field) > 0
         ),
     )

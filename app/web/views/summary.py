@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.web.views.figures import NOT_KNOWN, count, gib, percent, plural, seconds, tflops
+from app.presentation.figures import NOT_KNOWN, count, gib, percent, plural, seconds, tflops
 from cluster_models.plan import Alternative, Configuration, Degrees, Plan
 
 _DEGREES: Final = (

@@ -1,0 +1,1 @@
+"""Words and figures that the pages and the command line both show."""
