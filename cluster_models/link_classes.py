@@ -6,7 +6,7 @@ once, ``K`` classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -18,6 +18,7 @@ from cluster_models.collective_curves import domain_latency_s, domain_time_s
 from cluster_models.gpus import GpuKind
 from cluster_models.measurements import Collective
 from cluster_models.topology import Cluster, Node
+from cluster_models.units import GBIT
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -86,7 +87,7 @@ class Hardware:
     @property
     def words(self) -> str:
         """For people."""
-        rate = self.card_bytes_per_s * 8 / 1e9
+        rate = self.card_bytes_per_s / GBIT
         return f"{self.gpu_count} x {self.gpu_kind}, {self.cards} x {rate:g} Gb/s {self.fabric}"
 
 
@@ -162,23 +163,45 @@ def proximity(a: Node, b: Node) -> Proximity:
 
 def classify(cluster: Cluster) -> tuple[tuple[LinkClass, ...], IntArray]:
     """All classes of the cluster, ordered by key, and the class of each pair (N, N) as an index."""
+    sets = [hardware(node) for node in cluster.nodes]
+    known = sorted(set(sets), key=_hardware_order)
+    place = {item: index for index, item in enumerate(known)}
+    kind = np.array([place[item] for item in sets])
+    first, second = np.minimum.outer(kind, kind), np.maximum.outer(kind, kind)
+    codes, matrix = np.unique(
+        (_proximities(cluster) * len(known) + first) * len(known) + second, return_inverse=True
+    )
+    return tuple(_link_class(cluster, int(code), known) for code in codes), matrix.reshape(first.shape)
+
+
+def _link_class(cluster: Cluster, code: int, known: Sequence[Hardware]) -> LinkClass:
+    """The class whose proximity and two sets of hardware are the digits of ``code``."""
+    rest, second = divmod(code, len(known))
+    found, first = divmod(rest, len(known))
+    ends = (known[first], known[second])
+    return LinkClass(
+        Proximity(found), ends, (cluster.gpu_kinds[ends[0].gpu_kind], cluster.gpu_kinds[ends[1].gpu_kind])
+    )
+
+
+def _proximities(cluster: Cluster) -> IntArray:
+    """The ``proximity`` of each pair (N, N)."""
     nodes = cluster.nodes
-    found: dict[tuple[Proximity, tuple[Hardware, Hardware]], LinkClass] = {}
-    keys = []
-    sets = [hardware(node) for node in nodes]
-    order = {item: _hardware_order(item) for item in set(sets)}
-    for a, first in zip(nodes, sets, strict=True):
-        for b, second in zip(nodes, sets, strict=True):
-            ends = (first, second) if order[first] <= order[second] else (second, first)
-            key = (proximity(a, b), ends)
-            if key not in found:
-                kinds = (cluster.gpu_kinds[ends[0].gpu_kind], cluster.gpu_kinds[ends[1].gpu_kind])
-                found[key] = LinkClass(*key, kinds)
-            keys.append(key)
-    ordered = sorted(found, key=lambda key: (key[0], *map(_hardware_order, key[1])))
-    index = {key: position for position, key in enumerate(ordered)}
-    matrix = np.array([index[key] for key in keys], dtype=np.int64).reshape(len(nodes), len(nodes))
-    return tuple(found[key] for key in ordered), matrix
+    domain = _numbered(node.nvlink_domain for node in nodes)
+    zone = _numbered(node.labels.get("zone", "") for node in nodes)
+    leaf = _numbered(node.labels.get("leaf") or None for node in nodes)
+    same_leaf = np.equal.outer(leaf, leaf) & np.array([bool(node.labels.get("leaf")) for node in nodes])
+    found = np.where(same_leaf, Proximity.SAME_LEAF, Proximity.SAME_ZONE)
+    found = np.where(np.equal.outer(zone, zone), found, Proximity.OTHER)
+    found = np.where(np.equal.outer(domain, domain), Proximity.SAME_NVLINK_DOMAIN, found)
+    np.fill_diagonal(found, Proximity.SAME_NODE)
+    return found.astype(np.int64)
+
+
+def _numbered(words: Iterable[str | None]) -> IntArray:
+    """Equal words get equal numbers."""
+    numbers: dict[str | None, int] = {}
+    return np.array([numbers.setdefault(word, len(numbers)) for word in words])
 
 
 def _hardware_order(item: Hardware) -> tuple[str, int, int, float, str]:

@@ -17,9 +17,7 @@ from cluster_models.link_classes import ClassEstimator, LinkClass, classify, slo
 from cluster_models.link_tables import LinkTables, Recency, directions, link_tables, recent
 from cluster_models.measurements import Sample, SampleStatus
 from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.suspicions import reject_absurd, suspicions
-
-__all__ = ["LinkModel", "effective_links", "suspicions"]
+from cluster_models.suspicions import reject_absurd
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -31,7 +29,8 @@ class LinkModel:
     """Times, bandwidth and latency between all pairs of ``nodes``; row sends, column receives.
 
     ``row`` (N, N) is the measured link of a pair in ``tables``, -1 where there is none; ``mirrored`` marks pairs
-    that borrow the measurement of the other direction; ``link_classes`` (N, N) indexes ``estimator.classes``.
+    that borrow the measurement of the other direction; ``link_classes`` (N, N) indexes ``estimator.classes``;
+    ``latency_s`` (N, N) are the seconds of a transfer of no bytes, ``row_latency_s`` (L,) those of the tables.
     The diagonal is the inside of each node.
     """
 
@@ -41,7 +40,7 @@ class LinkModel:
     mirrored: BoolArray
     link_classes: IntArray
     estimator: ClassEstimator
-    latencies_s: FloatArray
+    latency_s: FloatArray
     row_latency_s: FloatArray
 
     @property
@@ -64,16 +63,12 @@ class LinkModel:
         limit = np.array([link_class.limit_bytes_per_s(flows) for link_class in self.classes])
         time_s = np.maximum(time_s, message_bytes / limit[self.link_classes])
         # a measured time holds its own latency, which may be below the default
-        return np.where(known, time_s, np.maximum(time_s, self.latencies_s))
+        return np.where(known, time_s, np.maximum(time_s, self.latency_s))
 
     def bytes_per_s(self, message_bytes: float, flows_per_node: int) -> FloatArray:
         """Effective bandwidth (N, N) of each flow, latency included: bytes over ``transfer_s``."""
         result: FloatArray = message_bytes / self.transfer_s(message_bytes, flows_per_node)
         return result
-
-    def latency_s(self) -> FloatArray:
-        """Seconds (N, N) of a transfer of no bytes."""
-        return self.latencies_s
 
     def estimated(self, flows_per_node: int) -> BoolArray:
         """Where (N, N) the time was not measured: no sample of that direction, or not around so many flows."""
@@ -128,12 +123,11 @@ class LinkModel:
         return np.where(beyond, np.maximum(times, floor), times)
 
 
-def effective_links(snapshot: ClusterSnapshot, *, recent_days: float = 14, recent_samples: int = 5) -> LinkModel:
+def effective_links(snapshot: ClusterSnapshot, *, recency: Recency = Recency()) -> LinkModel:  # noqa: B008 - a frozen value
     """The link model of ``snapshot``: medians of recent samples, and estimates where there are none.
 
     Raises ``InvalidCluster`` where a bandwidth cannot be one (over a hundred times the data sheet).
     """
-    recency = Recency(recent_days, recent_samples)
     classes, link_classes = classify(snapshot.cluster)
     reject_absurd(snapshot, classes, link_classes)
     nodes = tuple(node.name for node in snapshot.cluster.nodes)
@@ -156,7 +150,7 @@ def effective_links(snapshot: ClusterSnapshot, *, recent_days: float = 14, recen
             levels=tuple(float(level) for level in levels),
             latency_s=class_latency,
         ),
-        latencies_s=latencies,
+        latency_s=latencies,
         row_latency_s=np.array([latencies[position[a], position[b]] for a, b in tables.pairs]),
     )
 

@@ -13,13 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from app.presentation.figures import count, gbytes_per_s, seconds
-from cluster_models.links import BoolArray, FloatArray, LinkModel, effective_links, suspicions
+from app.presentation.links import SHOWN_MESSAGE_BYTES, by_place, shown_flows, shown_load
+from cluster_models.links import BoolArray, FloatArray, LinkModel, effective_links
 from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.suspicions import suspicions
 from cluster_models.topology import Node
-from cluster_models.units import GBIT, GBYTE, MIB
+from cluster_models.units import GBIT, GBYTE
 
-MESSAGE_BYTES: Final = 256 * MIB
-"""Size at which bandwidths are shown: large enough that latency does not count."""
 NAMED_PAIRS: Final = 12
 MATRIX_NODES: Final = 48
 """More nodes than this do not fit a terminal side by side."""
@@ -32,31 +32,24 @@ _COLOURS: Final = ("red", "yellow", "green", "bright_green")
 def cluster_view(snapshot: ClusterSnapshot) -> RenderableType:
     """Everything an engineer asks of a cluster, from its nodes to its slowest links."""
     links = effective_links(snapshot)
-    flows = _best_known_flows(links, max(node.gpu_count for node in snapshot.cluster.nodes))
-    bandwidth = links.bytes_per_s(MESSAGE_BYTES, flows)
+    flows = shown_flows(links, max(node.gpu_count for node in snapshot.cluster.nodes))
+    bandwidth = links.bytes_per_s(SHOWN_MESSAGE_BYTES, flows)
     estimated = links.estimated(flows)
     doubts = suspicions(snapshot)
-    at_once = "one flow at a time" if flows == 1 else f"each of {flows} flows at once"
     return Group(
         _headline(snapshot),
         _section("Nodes", _nodes(snapshot.cluster.nodes)),
         _section(
-            f"Links between nodes: {at_once}, 256 MiB messages",
+            f"Links between nodes: {shown_load(flows)}",
             link_classes(links, bandwidth, estimated),
         ),
         _section("Not measured", _unmeasured(links, estimated)),
         *([_section("What looks wrong", _lines(doubts))] if doubts else []),
         _section(
             "From row to column, neighbours together",
-            heat_matrix(_by_place(snapshot), links.nodes, bandwidth, estimated),
+            heat_matrix(by_place(snapshot.cluster), links.nodes, bandwidth, estimated),
         ),
     )
-
-
-def _best_known_flows(links: LinkModel, most: int) -> int:
-    """How many flows at once a node was measured with on most pairs; the most flows of these."""
-    powers = {2**exponent for exponent in range(most.bit_length()) if 2**exponent <= most}
-    return max(powers | {most}, key=lambda flows: (int((~links.estimated(flows)).sum()), flows))
 
 
 def _headline(snapshot: ClusterSnapshot) -> RenderableType:
@@ -100,7 +93,7 @@ def link_classes(links: LinkModel, bandwidth: FloatArray, estimated: BoolArray) 
     table.add_column("class")
     for name in ("pairs", "measured", "median", "10th pct.", "latency"):
         table.add_column(name, justify="right")
-    latency = links.latency_s()
+    latency = links.latency_s
     off_diagonal = ~np.eye(len(links.nodes), dtype=bool)
     for index in np.unique(links.link_classes[off_diagonal]):
         members = (links.link_classes == index) & off_diagonal
@@ -132,14 +125,6 @@ def _lines(lines: Iterable[str]) -> RenderableType:
     for line in lines:
         table.add_row(Text("•", style="yellow"), Text(line))
     return table
-
-
-def _by_place(snapshot: ClusterSnapshot) -> list[int]:
-    """Nodes by zone and leaf, so that what is close stands together."""
-    nodes = snapshot.cluster.nodes
-    return sorted(
-        range(len(nodes)), key=lambda index: [nodes[index].labels.get(key, "") for key in ("zone", "rack", "leaf")]
-    )
 
 
 def heat_matrix(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cluster_models.links import suspicions
+from cluster_models.suspicions import suspicions
 from solver.candidates import IntArray
 from solver.placement.problem import PlacementProblem
 from solver.problem import PlanningProblem

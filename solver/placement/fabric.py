@@ -95,7 +95,7 @@ class Fabric:
         """
         share = (ranks - 1) / ranks
         hop = self.hop_s(payload_bytes * share / members)
-        start_up = self.links.latency_s()[np.ix_(self.index, self.index)] * max(0, ring_nodes - 2)
+        start_up = self.links.latency_s[np.ix_(self.index, self.index)] * max(0, ring_nodes - 2)
         return np.maximum(hop + start_up, self.local_ring_s(payload_bytes, members))
 
     def local_ring_s(self, payload_bytes: float, members: int) -> float:

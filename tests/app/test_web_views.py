@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.serialization import make_snapshot
-from app.web.views.bandwidth import Known, heat_map, links_between, usual_flows
-from app.web.views.drawing import round_steps
 from app.presentation.figures import count, gib, percent, plural, round_seconds, seconds, spans
+from app.presentation.links import by_place, shown_flows
+from app.serialization import make_snapshot
+from app.web.views.bandwidth import Known, heat_map, links_between
+from app.web.views.drawing import round_steps
 from app.web.views.memory import memory_bars, memory_table
 from app.web.views.proof import proof
 from app.web.views.schedule import MOST_BOXES, Window, schedule
@@ -190,10 +191,27 @@ def test_no_timeline_makes_no_schedule() -> None:
 def test_heat_map_marks_what_was_not_measured() -> None:
     """Of six directed links two were measured; the four others are crossed out, and all have a shade."""
     model = effective_links(make_snapshot(small_cluster(), small_samples()))
-    flows = usual_flows(model, 4)
-    shown = heat_map(model, flows)
+    flows = shown_flows(model, 4)
+    shown = heat_map(model, flows, range(3))
     assert len(shown.drawing.boxes) == 6
-    assert [link.known for link in links_between(model, flows)].count(Known.MEASURED) == 2
+    assert [link.known for link in links_between(model, flows, range(3))].count(Known.MEASURED) == 2
     assert len(shown.drawing.lines) == 2 * 4
     assert shown.counts == "Directed links: 2 measured, 0 adapted (one stroke), 4 estimated (crossed)"
     assert shown.rows[0].bandwidth.endswith("GB/s")
+
+
+def test_nodes_of_one_leaf_stand_together() -> None:
+    """Zone goes before leaf and leaf before rack; equal places keep the cluster's order."""
+    cluster = small_cluster()
+    places = ({"zone": "z", "leaf": "b"}, {"zone": "z", "leaf": "a", "rack": "9"}, {"leaf": "c"})
+    nodes = tuple(replace(node, labels=place) for node, place in zip(cluster.nodes, places, strict=True))
+    assert by_place(replace(cluster, nodes=nodes)) == [2, 1, 0]
+    assert by_place(cluster) == [0, 1, 2]
+
+
+def test_links_are_shown_at_the_load_most_were_measured_at() -> None:
+    """A measurement inside a node does not count, and without any between nodes all GPUs of a node do."""
+    inside = replace(small_samples()[0], destination="a", ranks_per_node=2)
+    measured = effective_links(make_snapshot(small_cluster(), (*small_samples(), inside)))
+    assert shown_flows(measured, 4) == 1
+    assert shown_flows(effective_links(make_snapshot(small_cluster(), (inside,))), 4) == 4

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.errors import InvalidCluster
+from cluster_models.link_tables import Recency
 from cluster_models.links import LinkModel, effective_links
 from cluster_models.measurements import Collective, Direction, Sample
 from cluster_models.snapshot import ClusterSnapshot
@@ -85,7 +86,7 @@ def test_old_samples_give_way_to_recent_ones() -> None:
     old = [sample("a", "b", 10, at=now - timedelta(days=30)) for _ in range(4)]
     links = effective_links(snapshot(FIVE, [*old, sample("a", "b", 40, at=now)]))
     assert rate(links, "a", "b") == pytest.approx(40)
-    kept = effective_links(snapshot(FIVE, [*old, sample("a", "b", 40, at=now)]), recent_days=60)
+    kept = effective_links(snapshot(FIVE, [*old, sample("a", "b", 40, at=now)]), recency=Recency(days=60))
     assert rate(kept, "a", "b") == pytest.approx(10)
 
 
@@ -283,5 +284,5 @@ def test_a_repeated_sweep_changes_nothing(drawn: list[Sample], flows: int) -> No
     """The same samples twice have the same medians."""
     once: ClusterSnapshot = snapshot(FIVE, drawn)
     twice = snapshot(FIVE, [*drawn, *drawn])
-    matrices = [effective_links(one, recent_samples=1000).transfer_s(BIG, flows) for one in (once, twice)]
+    matrices = [effective_links(one, recency=Recency(samples=1000)).transfer_s(BIG, flows) for one in (once, twice)]
     np.testing.assert_allclose(matrices[0], matrices[1], rtol=1e-12)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cluster_models.links import suspicions
 from cluster_models.measurements import Collective, Direction
+from cluster_models.suspicions import suspicions
 from tests.cluster_models.clusters import host, sample, snapshot
 
 NODES = tuple(host(name) for name in "abcd")

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-import numpy as np
-
-from app.presentation.figures import count, gbytes_per_s, plural
+from app.presentation.figures import count, gbytes_per_s
+from app.presentation.links import SHOWN_MESSAGE_BYTES, shown_load
 from app.web.views.drawing import Box, Drawing, Key, Line, Words
 from cluster_models.links import LinkModel
-from cluster_models.units import MIB
 
 SHADES: Final = 7
 """Steps of the colour scale, from slow to fast."""
 MOST_NODES: Final = 64
 """Nodes drawn at most: 4,032 links."""
-MESSAGE_BYTES: Final = 64 * MIB
-"""Size at which bandwidths are shown: large enough that latency hardly matters."""
 
 _MARGIN: Final = 96.0
 _CELL_WIDTHS: Final = ((20, 26.0), (40, 16.0), (MOST_NODES, 13.0))
@@ -65,11 +62,11 @@ class HeatMap:
     left_out: str
 
 
-def links_between(model: LinkModel, flows: int) -> tuple[Link, ...]:
-    """Every directed link between the first ``MOST_NODES`` nodes, row by row."""
-    rates = model.bytes_per_s(MESSAGE_BYTES, flows)
+def links_between(model: LinkModel, flows: int, order: Sequence[int]) -> tuple[Link, ...]:
+    """Every directed link between the first ``MOST_NODES`` nodes of ``order``, row by row."""
+    rates = model.bytes_per_s(SHOWN_MESSAGE_BYTES, flows)
     estimated = model.estimated(flows)
-    shown = range(min(len(model.nodes), MOST_NODES))
+    shown = order[:MOST_NODES]
     return tuple(
         Link(model.nodes[row], model.nodes[column], float(rates[row, column]), known)
         for row in shown
@@ -85,25 +82,16 @@ def links_between(model: LinkModel, flows: int) -> tuple[Link, ...]:
     )
 
 
-def usual_flows(model: LinkModel, gpus_per_node: int) -> int:
-    """The number of flows that most links were measured with; all GPUs of a node where none was."""
-    levels = model.tables.highest_flows
-    if not len(levels):
-        return gpus_per_node
-    values, counts = np.unique(levels, return_counts=True)
-    return int(values[counts.argmax()])
-
-
-def heat_map(model: LinkModel, flows: int) -> HeatMap:
-    """The map of the bandwidth that each of ``flows`` flows gets; rows send, columns receive."""
-    links = links_between(model, flows)
-    shown = model.nodes[:MOST_NODES]
+def heat_map(model: LinkModel, flows: int, order: Sequence[int]) -> HeatMap:
+    """The map of the bandwidth that each of ``flows`` flows gets; rows send, columns receive, as in ``order``."""
+    links = links_between(model, flows, order)
+    shown = [model.nodes[position] for position in order[:MOST_NODES]]
     rates = [link.bytes_per_s for link in links]
     low, high = (min(rates), max(rates)) if rates else (0.0, 0.0)
     cell = next(width for most, width in _CELL_WIDTHS if len(shown) <= most)
     corner = {name: _MARGIN + index * cell for index, name in enumerate(shown)}
     size = _MARGIN + cell * len(shown) + 8
-    caption = f"Bandwidth of each of {plural(flows, 'flow')} from one node to another, 64 MiB messages"
+    caption = f"Bandwidth from one node to another, {shown_load(flows)}"
     return HeatMap(
         drawing=Drawing(
             width=size,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.presentation.figures import count, plural
-from app.web.views.bandwidth import HeatMap, heat_map, usual_flows
+from app.presentation.links import by_place, shown_flows
+from app.web.views.bandwidth import HeatMap, heat_map
 from cluster_models.links import effective_links
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.suspicions import suspicions
@@ -43,7 +44,7 @@ def cluster_page(snapshot: ClusterSnapshot, *, version: int) -> ClusterPage:
     cluster = snapshot.cluster
     model = effective_links(snapshot)
     usable = [node for node in cluster.nodes if node.usable]
-    flows = usual_flows(model, max(node.gpu_count for node in cluster.nodes))
+    flows = shown_flows(model, max(node.gpu_count for node in cluster.nodes))
     facts = [
         ("nodes", f"{count(len(cluster.nodes))}, {count(len(usable))} of them usable"),
         ("GPUs", f"{count(cluster.gpu_count)}: {', '.join(sorted({node.gpu_kind for node in cluster.nodes}))}"),
@@ -54,7 +55,7 @@ def cluster_page(snapshot: ClusterSnapshot, *, version: int) -> ClusterPage:
     return ClusterPage(
         name=cluster.name,
         facts=(*facts, ("source", cluster.source)) if cluster.source else tuple(facts),
-        map=heat_map(model, flows),
+        map=heat_map(model, flows, by_place(cluster)),
         suspicions=suspicions(snapshot),
         nodes=tuple(_row(node) for node in cluster.nodes),
     )
