@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -22,7 +22,7 @@ class Metrics:
     gap_at_stop: Histogram
     child_crashes: Counter
     rescues: Counter
-    plans: Gauge = field(repr=False)
+    plans: Gauge
 
 
 def make_metrics() -> Metrics:

@@ -14,7 +14,8 @@ from platformdirs import user_data_path
 from pydantic import AfterValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-MIB: Final = 1024**2
+from cluster_models.units import MIB
+
 SOLVE_COMMAND: Final = (sys.executable, "-m", "app.jobs.solve_child")
 
 

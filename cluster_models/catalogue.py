@@ -40,18 +40,6 @@ class NodeKind:
     verified: bool
     notes: str = ""
 
-    @property
-    def gpu_kind(self) -> str:
-        """The GPU kind of the node; raises ``InvalidCluster`` where the name leaves a choice."""
-        if len(self.gpu_kinds) > 1:
-            raise InvalidCluster(
-                "nodes.node_kind",
-                self.name,
-                "is sold with several GPU kinds",
-                f"give gpu_kind as one of {', '.join(self.gpu_kinds)}",
-            )
-        return self.gpu_kinds[0]
-
 
 def _table(name: str) -> dict[str, Any]:
     text = resources.files("cluster_models").joinpath("data", name).read_text(encoding="utf-8")

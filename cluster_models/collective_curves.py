@@ -219,11 +219,3 @@ def domain_time_s(kind: GpuKind, collective: Collective, ranks: int, message_byt
             return donor_times
         times.append(latency_s + np.maximum(donor_times - donor_latency_s, 0.0) * ratio)
     return np.asarray(np.median(times, axis=0), dtype=np.float64)
-
-
-def domain_bus_bytes_per_s(
-    kind: GpuKind, collective: Collective, ranks: int, message_bytes: npt.ArrayLike
-) -> FloatArray:
-    """Bus bandwidth (bytes/s, nccl-tests' definition) of one collective; shape of ``message_bytes``."""
-    sizes = np.asarray(message_bytes, dtype=np.float64)
-    return sizes * bus_factor(collective, ranks) / domain_time_s(kind, collective, ranks, sizes)

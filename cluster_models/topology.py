@@ -113,13 +113,6 @@ class Cluster:
                 return node
         raise InvalidCluster("node", name, "no such node in the cluster")
 
-    def nvlink_domains(self) -> dict[str, tuple[str, ...]]:
-        """The nodes of each scale-up domain, in the cluster's order; one node a domain unless they share one."""
-        domains: dict[str, tuple[str, ...]] = {}
-        for node in self.nodes:
-            domains[node.nvlink_domain] = (*domains.get(node.nvlink_domain, ()), node.name)
-        return domains
-
     def domain_gpus(self) -> dict[str, int]:
         """GPUs of each scale-up domain, over all its nodes."""
         sizes: dict[str, int] = {}

@@ -46,9 +46,9 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
         float | None, typer.Option("--time-limit", metavar="SECONDS", help="Stop searching after so long.")
     ] = None,
     effort: Annotated[
-        int | None, typer.Option("--effort", min=1, max=1000, help="Scale of every work budget.")
+        int | None, typer.Option("--effort", min=1, max=100, help="Scale of every work budget.")
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the search.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of the search.")] = None,
     gap: Annotated[
         float | None, typer.Option("--gap", metavar="FRACTION", help="Good enough: 0.01 = 1 % from optimal.")
     ] = None,

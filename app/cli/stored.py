@@ -15,10 +15,9 @@ from app.cli.files import naming, read_cluster_document
 from app.cli.terminal import console
 from app.db.engine import make_engine, make_session_factory, transaction
 from app.db.migrate import prepare, upgrade
-from app.serialization import make_snapshot
 from app.services.clusters import create_cluster, get_cluster, replace_cluster
 from app.services.errors import NameTaken, NotFound
-from app.services.measurements import read_all
+from app.services.snapshots import current_snapshot
 from app.settings import Settings
 from cluster_models.errors import InvalidInput
 from cluster_models.snapshot import ClusterSnapshot
@@ -60,11 +59,7 @@ def stored_snapshot(name: str, *, database_url: str | None) -> ClusterSnapshot:
         except NotFound as error:
             problem, remedy = "is neither a file nor a stored cluster", "store one: meshwright cluster import FILE"
             raise InvalidInput("cluster", name, problem, remedy) from error
-        samples = read_all(session, cluster_id=record.id)
-    nodes = {node.name for node in record.cluster.nodes}
-    return make_snapshot(
-        record.cluster, [sample for sample in samples if {sample.source, sample.destination} <= nodes]
-    )
+        return current_snapshot(session, record=record)
 
 
 @contextmanager

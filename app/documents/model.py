@@ -8,7 +8,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from app.documents.architecture import ArchitectureDocument
-from app.documents.reading import Document, Text, parse_text, read_document
+from app.documents.reading import Document, Text, read_document
 from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidModel
 from cluster_models.huggingface import architecture_from_config
@@ -74,8 +74,3 @@ def model_document(data: object, *, what: str = "model", name: str | None = None
             "an architecture has layers",
         )
     return read_document(ModelDocument, data, what=what)
-
-
-def model_from_text(text: str, *, what: str = "model") -> ModelDocument:
-    """The document in a file's text, in any spelling that ``model_document`` knows."""
-    return model_document(parse_text(text, what=what), what=what)

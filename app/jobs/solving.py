@@ -14,12 +14,12 @@ from app.jobs.child import ChildEnd, Ending, run_child
 from app.jobs.context import JobContext
 from app.services import solves
 from app.services.solves import SolveRequest, failure
+from cluster_models.units import GIB
 
 CRASHED: Final = "crashed"
 """Outcome of an attempt that is worth another one; every other outcome is a ``PlanStatus`` or ``gone``."""
 GONE: Final = "gone"
 PROGRESS_EVERY_S: Final = 1.0
-GIB: Final = 1024**3
 
 log = structlog.get_logger(__name__)
 

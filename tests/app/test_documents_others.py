@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.documents.architecture import ArchitectureDocument, ExpertsDocument, LatentAttentionDocument
 from app.documents.configuration import ConfigurationDocument, even_stage_layers
-from app.documents.model import ModelDocument, model_document, model_from_text
+from app.documents.model import ModelDocument, model_document
 from app.documents.plan import NoPlanDocument, PlanDocument, plan_from_text, result_document
 from app.documents.reading import problems_of, read_document
 from app.documents.workload import WorkloadDocument
@@ -65,11 +65,10 @@ def test_models_are_recognised_in_every_spelling() -> None:
     """A name, a config.json, bare numbers, and the document around each."""
     numbers = ArchitectureDocument.from_architecture(small_architecture()).model_dump(mode="json")
     assert model_document("llama-3-70b").to_architecture().layers == 80
-    assert model_from_text("llama-3-70b").to_architecture().layers == 80
-    assert model_from_text("catalogue: llama-3-70b").to_architecture().layers == 80
+    assert model_document({"catalogue": "llama-3-70b"}).to_architecture().layers == 80
     assert model_document(CONFIG, name="mine").to_architecture().name == "mine"
     assert model_document({"huggingface": CONFIG, "name": "mine"}).to_architecture().hidden == 1024
-    assert model_from_text(json.dumps(numbers)).to_architecture() == small_architecture()
+    assert model_document(numbers).to_architecture() == small_architecture()
     assert model_document({"architecture": numbers}).to_architecture() == small_architecture()
 
 

@@ -67,13 +67,12 @@ def test_an_unknown_kind_names_the_close_ones() -> None:
         node_kind("p5en")
 
 
-def test_a_node_sold_with_two_gpu_kinds_asks_which() -> None:
-    """The node kind never picks one silently."""
+def test_a_node_kind_has_the_figures_of_its_maker() -> None:
+    """A DGX is sold with two kinds of GPU, a cloud instance with one."""
     dgx = node_kind("DGX H100/H200")
     assert (dgx.gpu_count, dgx.nics.count, dgx.nics.bytes_per_s) == (8, 8, 50e9)
-    with pytest.raises(InvalidCluster, match="H200-SXM-141GB"):
-        _ = dgx.gpu_kind
-    assert node_kind("p5.48xlarge").gpu_kind == "H100-SXM5-80GB"
+    assert dgx.gpu_kinds == ("H100-SXM5-80GB", "H200-SXM-141GB")
+    assert node_kind("p5.48xlarge").gpu_kinds == ("H100-SXM5-80GB",)
 
 
 def test_node_kinds_only_name_known_gpu_kinds() -> None:

@@ -6,8 +6,8 @@ import networkx as nx
 import pytest
 
 from cluster_models.errors import InvalidCluster
-from cluster_models.link_classes import Proximity, proximity
-from cluster_models.topology import NicGroup
+from cluster_models.link_classes import Proximity, classify
+from cluster_models.topology import MOST_NODES, NicGroup, Node
 from tests.cluster_models.clusters import cluster_of, host, sample, snapshot
 
 
@@ -44,20 +44,51 @@ def test_a_shared_domain_counts_all_its_gpus() -> None:
     """Two trays of four GPUs in one rack are one domain of eight."""
     cluster = cluster_of([host(name, domain="rack", gpu="GB200", gpus=4) for name in "ab"] + [host("c")])
     assert cluster.domain_gpus() == {"rack": 8, "c": 8}
-    assert cluster.nvlink_domains() == {"rack": ("a", "b"), "c": ("c",)}
     assert cluster.graph().nodes["nvlink:rack"]["gpus"] == 8
     assert nx.shortest_path(cluster.graph(), "a/gpu0", "b/gpu3") == ["a/gpu0", "nvlink:rack", "b/gpu3"]
 
 
 def test_proximity_reads_labels() -> None:
     """Same node, domain, leaf, zone, or none of them."""
+
+    def proximity(*pair: Node) -> Proximity:
+        classes, matrix = classify(cluster_of(pair))
+        return classes[matrix[0, -1]].proximity
+
     a = host("a", leaf="1")
-    assert proximity(a, a) is Proximity.SAME_NODE
+    assert proximity(a) is Proximity.SAME_NODE
     assert proximity(a, host("b", leaf="1")) is Proximity.SAME_LEAF
     assert proximity(a, host("b", leaf="2")) is Proximity.SAME_ZONE
     assert proximity(a, host("b", leaf="1", zone="west")) is Proximity.OTHER
     assert proximity(host("c"), host("d")) is Proximity.SAME_ZONE
+    assert proximity(host("c", leaf=""), host("d", leaf="")) is Proximity.SAME_ZONE
     assert proximity(a, host("b", domain="a")) is Proximity.SAME_NVLINK_DOMAIN
+
+
+def test_every_pair_gets_the_class_of_its_two_nodes_alone() -> None:
+    """What a pair is does not depend on what else the cluster holds, and not on the direction."""
+    nodes = [
+        host("a", leaf="1"),
+        host("b", leaf="1", gpu="A100-SXM4-80GB"),
+        host("c", zone="west", cards=4),
+        host("d", domain="a", gpus=4),
+        host("e", leaf="1", zone="west", fabric="roce"),
+    ]
+    classes, matrix = classify(cluster_of(nodes))
+    assert (matrix == matrix.T).all()
+    assert list(classes) == sorted(set(classes), key=classes.index)
+    for row, first in enumerate(nodes):
+        for column, second in enumerate(nodes):
+            pair = [first] if row == column else [first, second]
+            alone, places = classify(cluster_of(pair))
+            assert classes[matrix[row, column]] == alone[places[0, -1]]
+
+
+def test_a_cluster_has_a_size_that_its_links_fit_into_memory() -> None:
+    """Tables of all pairs grow with the square of the nodes."""
+    assert len(cluster_of([host(f"n{index}") for index in range(MOST_NODES)]).nodes) == MOST_NODES
+    with pytest.raises(InvalidCluster, match=f"at most {MOST_NODES} nodes"):
+        cluster_of([host(f"n{index}") for index in range(MOST_NODES + 1)])
 
 
 def test_a_cluster_refuses_duplicates_and_emptiness() -> None:
