@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from cluster_models.collective_curves import domain_is_estimated
+from cluster_models.measurements import Collective
 from cluster_models.suspicions import suspicions
 from solver.candidates import IntArray
 from solver.placement.problem import PlacementProblem
@@ -16,6 +18,7 @@ def plan_warnings(problem: PlanningProblem, candidate: Candidate, assignment: In
     return (
         *_estimated_links(candidate, assignment),
         *_gpu_kind(candidate),
+        *_inside_nodes(candidate),
         *_other_kinds(problem, candidate),
         *_memory(candidate),
         *_prediction_layers(problem),
@@ -59,6 +62,19 @@ def _gpu_kind(candidate: Candidate) -> list[str]:
     if "estimated" in gpu.achievable_source:
         sentences.append(f"What {gpu.name} reaches of its peak is estimated ({gpu.achievable_source}).")
     return sentences
+
+
+def _inside_nodes(candidate: Candidate) -> list[str]:
+    """Tensor parallel groups whose all-gather and reduce-scatter nobody has published for this kind of GPU."""
+    gpu, ranks = candidate.fabric.gpu, int(candidate.batch.tensor[0])
+    collectives = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
+    if ranks == 1 or not any(domain_is_estimated(gpu, collective, ranks) for collective in collectives):
+        return []
+    sentence = (
+        f"Tensor parallel communication of {ranks} {gpu.name} is estimated from measurements of other group sizes, "
+        "collectives or GPU kinds."
+    )
+    return [sentence]
 
 
 def _other_kinds(problem: PlanningProblem, candidate: Candidate) -> list[str]:
