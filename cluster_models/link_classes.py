@@ -146,21 +146,6 @@ def hardware(node: Node) -> Hardware:
     return Hardware(node.gpu_kind, node.gpu_count, nics.count, nics.bytes_per_s, nics.fabric)
 
 
-def proximity(a: Node, b: Node) -> Proximity:
-    """How close ``a`` and ``b`` sit by their NVLink domain and their ``leaf`` and ``zone`` labels.
-
-    Nodes without a zone label share one zone; nodes without a leaf label share no leaf.
-    """
-    if a.name == b.name:
-        return Proximity.SAME_NODE
-    if a.nvlink_domain == b.nvlink_domain:
-        return Proximity.SAME_NVLINK_DOMAIN
-    if a.labels.get("zone", "") != b.labels.get("zone", ""):
-        return Proximity.OTHER
-    leaf = a.labels.get("leaf")
-    return Proximity.SAME_LEAF if leaf and leaf == b.labels.get("leaf") else Proximity.SAME_ZONE
-
-
 def classify(cluster: Cluster) -> tuple[tuple[LinkClass, ...], IntArray]:
     """All classes of the cluster, ordered by key, and the class of each pair (N, N) as an index."""
     sets = [hardware(node) for node in cluster.nodes]
@@ -185,7 +170,10 @@ def _link_class(cluster: Cluster, code: int, known: Sequence[Hardware]) -> LinkC
 
 
 def _proximities(cluster: Cluster) -> IntArray:
-    """The ``proximity`` of each pair (N, N)."""
+    """How close each pair (N, N) sits, by NVLink domain and the labels ``leaf`` and ``zone``.
+
+    Nodes without a zone label share one zone; nodes without a leaf label share no leaf.
+    """
     nodes = cluster.nodes
     domain = _numbered(node.nvlink_domain for node in nodes)
     zone = _numbered(node.labels.get("zone", "") for node in nodes)

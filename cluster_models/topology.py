@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 import networkx as nx
 
 from cluster_models.errors import InvalidCluster
 from cluster_models.gpus import GpuKind
+
+MOST_NODES: Final = 2048
+"""Links are kept for every pair of nodes: 4 million at this size, in tables of 34 MB."""
 
 
 class NodeState(StrEnum):
@@ -88,6 +92,13 @@ class Cluster:
     def __post_init__(self) -> None:
         if not self.nodes:
             raise InvalidCluster("nodes", [], "the cluster has no nodes", "list at least one node")
+        if len(self.nodes) > MOST_NODES:
+            raise InvalidCluster(
+                "nodes",
+                len(self.nodes),
+                f"a cluster has at most {MOST_NODES} nodes",
+                "plan for a part of it: a job's network seldom spans more",
+            )
         seen: set[str] = set()
         for node in self.nodes:
             if node.name in seen:
