@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
 import structlog
 from fastapi import FastAPI, Request
-from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
@@ -41,6 +41,9 @@ TYPES: Final[Mapping[str, str]] = {
 
 _REFERENCE: Final = "#/components/schemas/{model}"
 _LONGEST_VALUE: Final = 200
+_SHORT: Final = reprlib.Repr()
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 20
+_SHORT.maxstring = _SHORT.maxother = _LONGEST_VALUE
 _BY_STATUS: Final = {400: "bad-request", 404: "not-found", 405: "method-not-allowed", 413: "content-too-large"}
 
 log = structlog.get_logger(__name__)
@@ -211,5 +214,5 @@ def _shown(value: object) -> Any:
         return str(value)
     if value is None or isinstance(value, bool | int | float):
         return value
-    text = value if isinstance(value, str) else str(jsonable_encoder(value, custom_encoder={bytes: repr}))
+    text = value if isinstance(value, str) else _SHORT.repr(value)
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."

@@ -7,25 +7,30 @@ from typing import Final
 
 from cluster_models.errors import InvalidModel
 
-MOST_LAYERS: Final = 10_000
+MOST_LAYERS: Final = 2_000
 """Far beyond any model; keeps a slip of the pen from costing minutes."""
 
-_LEAST_VALUES: Final = (
-    ("layers", 1),
-    ("hidden", 1),
-    ("heads", 1),
-    ("kv_heads", 1),
-    ("head_size", 1),
-    ("mlp_hidden", 0),
-    ("vocabulary", 1),
-    ("learned_positions", 0),
-    ("sliding_window", 1),
-    ("window_period", 1),
-    ("max_sequence", 1),
-    ("norm_vectors", 0),
-    ("norms_per_block", 1),
-    ("query_key_norm_parameters", 0),
-    ("prediction_layers", 0),
+MOST_WIDTH: Final = 10**7
+MOST_EXPERTS: Final = 100_000
+MOST_TOKENS: Final = 10**9
+"""Of a vocabulary, a position table or a window."""
+
+_RANGES: Final = (
+    ("layers", 1, MOST_LAYERS),
+    ("hidden", 1, MOST_WIDTH),
+    ("heads", 1, MOST_WIDTH),
+    ("kv_heads", 1, MOST_WIDTH),
+    ("head_size", 1, MOST_WIDTH),
+    ("mlp_hidden", 0, MOST_WIDTH),
+    ("vocabulary", 1, MOST_TOKENS),
+    ("learned_positions", 0, MOST_TOKENS),
+    ("sliding_window", 1, MOST_TOKENS),
+    ("window_period", 1, MOST_TOKENS),
+    ("max_sequence", 1, MOST_TOKENS),
+    ("norm_vectors", 0, MOST_WIDTH),
+    ("norms_per_block", 1, MOST_WIDTH),
+    ("query_key_norm_parameters", 0, MOST_TOKENS),
+    ("prediction_layers", 0, MOST_LAYERS),
 )
 
 
@@ -45,9 +50,9 @@ class LatentAttention:
     def __post_init__(self) -> None:
         for name in self.__slots__:
             least = 0 if name == "query_rank" else 1
-            if getattr(self, name) < least:
+            if not least <= getattr(self, name) <= MOST_WIDTH:
                 raise InvalidModel(
-                    f"model.latent_attention.{name}", getattr(self, name), f"must be at least {least}"
+                    f"model.latent_attention.{name}", getattr(self, name), f"must lie in {least}..{MOST_WIDTH}"
                 )
 
 
@@ -71,15 +76,15 @@ class Experts:
     router_bias: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("count", 1),
-            ("hidden", 1),
-            ("shared_hidden", 0),
-            ("dense_layers", 0),
-            ("layer_period", 1),
+        for name, least, most in (
+            ("count", 1, MOST_EXPERTS),
+            ("hidden", 1, MOST_WIDTH),
+            ("shared_hidden", 0, MOST_WIDTH),
+            ("dense_layers", 0, MOST_LAYERS),
+            ("layer_period", 1, MOST_LAYERS),
         ):
-            if getattr(self, name) < least:
-                raise InvalidModel(f"model.experts.{name}", getattr(self, name), f"must be at least {least}")
+            if not least <= getattr(self, name) <= most:
+                raise InvalidModel(f"model.experts.{name}", getattr(self, name), f"must lie in {least}..{most}")
         if not 1 <= self.active <= self.count:
             raise InvalidModel("model.experts.active", self.active, f"must lie in 1..{self.count}")
 
@@ -137,12 +142,10 @@ class Architecture:
     prediction_layers: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST_VALUES:
+        for name, least, most in _RANGES:
             value = getattr(self, name)
-            if value is not None and value < least:
-                raise InvalidModel(f"model.{name}", value, f"must be at least {least}")
-        if self.layers > MOST_LAYERS:
-            raise InvalidModel("model.layers", self.layers, f"must be at most {MOST_LAYERS}")
+            if value is not None and not least <= value <= most:
+                raise InvalidModel(f"model.{name}", value, f"must lie in {least}..{most}")
         if self.heads % self.kv_heads:
             raise InvalidModel("model.kv_heads", self.kv_heads, f"must divide the {self.heads} attention heads")
         if self.experts is not None and not self.sparse_layers:

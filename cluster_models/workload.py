@@ -9,6 +9,10 @@ from typing import Final
 from cluster_models.errors import InvalidWorkload
 from cluster_models.gpus import Precision
 
+MOST_SEQUENCES: Final = 131_072
+"""Of one global batch: ten times the largest in print; schedules and their simulation grow with it."""
+LONGEST_SEQUENCE: Final = 100_000_000
+
 
 class Optimizer(StrEnum):
     """Optimizer of the training run."""
@@ -80,9 +84,9 @@ class TrainingWorkload:
     objective: Objective = Objective.STEP_TIME
 
     def __post_init__(self) -> None:
-        for name in ("sequence_length", "global_batch"):
-            if getattr(self, name) < 1:
-                raise InvalidWorkload(f"workload.{name}", getattr(self, name), "must be at least 1")
+        for name, most in (("sequence_length", LONGEST_SEQUENCE), ("global_batch", MOST_SEQUENCES)):
+            if not 1 <= getattr(self, name) <= most:
+                raise InvalidWorkload(f"workload.{name}", getattr(self, name), f"must lie in 1..{most}")
         if not 0 <= self.memory_headroom < 1:
             raise InvalidWorkload(
                 "workload.memory_headroom",

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Annotated, Final
 
 from pydantic import Field
 
 from app.documents.gpu_kinds import GpuKindDocument
+from app.documents.long_lists import long_list
 from app.documents.measurements import (
     MeasurementDocument,
     MeasurementsDocument,
     MeasurementTableDocument,
     Numbered,
+    Samples,
+    Tables,
 )
 from app.documents.nodes import NodeDocument
 from app.documents.reading import MAX_PROBLEMS, Document, FieldProblem, InvalidDocument, Prose, Text, problems_of
@@ -20,7 +24,9 @@ from cluster_models.catalogue import gpu_kinds
 from cluster_models.errors import InvalidCluster, InvalidInput
 from cluster_models.gpus import GpuKind
 from cluster_models.measurements import Sample
-from cluster_models.topology import Cluster, Node
+from cluster_models.topology import MOST_NODES, Cluster, Node
+
+_MOST_KINDS: Final = 1000
 
 
 class ClusterDocument(Document):
@@ -32,16 +38,19 @@ class ClusterDocument(Document):
         examples=["h100-17-nodes"],
     )
     source: Prose = Field("", description="Where the figures come from.", examples=["our own NCCL sweep"])
-    nodes: list[NodeDocument] = Field(max_length=100_000, description="The hosts, in any order.")
-    gpu_kinds: list[GpuKindDocument] = Field(
-        default_factory=list, description="GPU kinds that the catalogue does not have.", examples=[[]]
+    nodes: Annotated[list[NodeDocument], Field(max_length=MOST_NODES), long_list(MOST_NODES)] = Field(
+        description="The hosts, in any order."
     )
-    measurement_tables: list[MeasurementTableDocument] = Field(
+    gpu_kinds: list[GpuKindDocument] = Field(
+        default_factory=list,
+        max_length=_MOST_KINDS,
+        description="GPU kinds that the catalogue does not have.",
+        examples=[[]],
+    )
+    measurement_tables: Tables = Field(
         default_factory=list, description="Measured bandwidth, a table for each run of a tool.", examples=[[]]
     )
-    samples: list[MeasurementDocument] = Field(
-        default_factory=list, description="Single measurements.", examples=[[]]
-    )
+    samples: Samples = Field(default_factory=list, description="Single measurements.", examples=[[]])
 
     def to_cluster(self) -> Cluster:
         """The nodes and the GPU kinds they use; raises ``InvalidDocument`` with all that is wrong."""

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Final
+
 from pydantic import Field
 
 from app.documents.reading import Count, Document, Flag, Positive, Prose, Text
 from cluster_models.gpus import GpuKind, Precision
 from cluster_models.units import GBYTE, GIB, TFLOP
+
+LARGEST_FIGURE: Final = 1e7
+"""Over a hundred times any GPU of 2026 in every unit below (GiB, GB/s, TFLOP/s, W, USD per hour)."""
+MOST_DOMAIN_GPUS: Final = 100_000
+
+Figure = Annotated[Positive, Field(le=LARGEST_FIGURE)]
 
 
 class GpuKindDocument(Document):
@@ -14,20 +22,20 @@ class GpuKindDocument(Document):
 
     name: Text = Field(description="Name that nodes refer to.", examples=["H100-SXM5-80GB"])
     vendor: Text = Field(description="Who makes it.", examples=["NVIDIA"])
-    memory_gib: Positive = Field(description="Memory in GiB (2^30 bytes).", examples=[80.0])
-    memory_bandwidth_gbytes_per_s: Positive = Field(
+    memory_gib: Figure = Field(description="Memory in GiB (2^30 bytes).", examples=[80.0])
+    memory_bandwidth_gbytes_per_s: Figure = Field(
         description="Memory bandwidth in GB/s (10^9 bytes).", examples=[3350.0]
     )
-    peak_bf16_tflops_per_s: Positive | None = Field(
+    peak_bf16_tflops_per_s: Figure | None = Field(
         None, description="Dense BF16 peak in TFLOP/s; absent = not supported.", examples=[989.5]
     )
-    peak_fp16_tflops_per_s: Positive | None = Field(
+    peak_fp16_tflops_per_s: Figure | None = Field(
         None, description="Dense FP16 peak in TFLOP/s; absent = not supported.", examples=[989.5]
     )
-    peak_fp8_tflops_per_s: Positive | None = Field(
+    peak_fp8_tflops_per_s: Figure | None = Field(
         None, description="Dense FP8 peak in TFLOP/s; absent = not supported.", examples=[1979.0]
     )
-    achievable_fraction: Positive = Field(
+    achievable_fraction: Figure = Field(
         le=1, description="Share of the peak that large matrix products reach.", examples=[0.72]
     )
     achievable_source: Prose = Field(
@@ -36,15 +44,17 @@ class GpuKindDocument(Document):
         examples=["measured with a GEMM sweep"],
     )
     scale_up_link: Text = Field(description="What joins the GPUs of one domain.", examples=["NVLink4"])
-    scale_up_bandwidth_gbytes_per_s: Positive = Field(
+    scale_up_bandwidth_gbytes_per_s: Figure = Field(
         description="Bandwidth to the GPUs of the same domain in GB/s, one direction.", examples=[450.0]
     )
-    scale_up_domain_gpus: Count = Field(description="Usual GPUs of one such domain.", examples=[8])
-    pcie_bandwidth_gbytes_per_s: Positive | None = Field(
+    scale_up_domain_gpus: Annotated[Count, Field(le=MOST_DOMAIN_GPUS)] = Field(
+        description="Usual GPUs of one such domain.", examples=[8]
+    )
+    pcie_bandwidth_gbytes_per_s: Figure | None = Field(
         None, description="Rate of the PCIe slot in GB/s, one direction.", examples=[63.0]
     )
-    power_watts: Positive = Field(description="Board power in watts.", examples=[700.0])
-    price_usd_per_hour: Positive | None = Field(None, description="Price of one GPU hour.", examples=[2.99])
+    power_watts: Figure = Field(description="Board power in watts.", examples=[700.0])
+    price_usd_per_hour: Figure | None = Field(None, description="Price of one GPU hour.", examples=[2.99])
     source: Prose = Field(description="Where the figures come from.", examples=["vendor data sheet"])
     verified: Flag = Field(False, description="Whether someone checked them against the source.", examples=[True])
 

@@ -5,20 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
-from app.documents.reading import Count, Document, FieldProblem, Moment, Number, Positive, Text
+from app.documents.long_lists import long_list
+from app.documents.moments import Moment
+from app.documents.reading import CHOICE, Count, Document, FieldProblem, Number, Positive, Text
 from cluster_models.errors import InvalidInput
 from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
 from cluster_models.units import GBYTE, MICROSECOND
 
 FAILED: Final = "failed"
+MOST_SAMPLES: Final = 1_000_000
+"""Of one document; more come in several."""
+MOST_TABLES: Final = 10_000
 Numbered = tuple[str, Sample]
 """A sample and the path of the entry it was read from."""
 
 ToolField = Annotated[Text, Field(description="Tool that measured.", examples=["nccl-tests"])]
 RanksField = Annotated[Count, Field(description="GPUs that took part on each end.", examples=[8])]
 PairsField = Annotated[Count, Field(description="Node pairs measured at the same time.", examples=[1])]
+_FIGURE, _WORD, _NOTHING = f"{CHOICE}figure", f"{CHOICE}word", f"{CHOICE}nothing"
+_Cell = Annotated[
+    Annotated[Number, Tag(_FIGURE)] | Annotated[Text, Tag(_WORD)] | Annotated[None, Tag(_NOTHING)],
+    Discriminator(lambda cell: _WORD if isinstance(cell, str) else _NOTHING if cell is None else _FIGURE),
+]
 MomentField = Annotated[
     Moment | None, Field(description="When, with a time zone.", examples=["2025-11-15T00:00:00Z"])
 ]
@@ -122,8 +132,7 @@ class MeasurementTableDocument(Document):
         description="Message sizes in bytes, one for each figure of a row.",
         examples=[[33554432, 268435456]],
     )
-    pairs: list[list[Number | Text | None]] = Field(
-        min_length=1,
+    pairs: Annotated[list[list[_Cell]], Field(min_length=1), long_list(MOST_SAMPLES)] = Field(
         description=(
             "Rows: two node names, then a figure in GB/s (10^9 bytes, bus bandwidth) for each message size; "
             "null = not measured.  The word failed instead of the figures says that the test failed."
@@ -181,15 +190,15 @@ class MeasurementTableDocument(Document):
         )
 
 
+Tables = Annotated[list[MeasurementTableDocument], Field(max_length=MOST_TABLES), long_list(MOST_TABLES)]
+Samples = Annotated[list[MeasurementDocument], Field(max_length=MOST_SAMPLES), long_list(MOST_SAMPLES)]
+
+
 class MeasurementsDocument(Document):
     """New measurements of a cluster that is already known."""
 
-    measurement_tables: list[MeasurementTableDocument] = Field(
-        default_factory=list, description="Tables of many pairs.", examples=[[]]
-    )
-    samples: list[MeasurementDocument] = Field(
-        default_factory=list, description="Single measurements.", examples=[[]]
-    )
+    measurement_tables: Tables = Field(default_factory=list, description="Tables of many pairs.", examples=[[]])
+    samples: Samples = Field(default_factory=list, description="Single measurements.", examples=[[]])
 
 
 def _check_figure(figure: float | str | None, path: str) -> None:

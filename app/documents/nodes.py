@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Annotated, Final, TypeVar
 
 from pydantic import Field
 
@@ -16,12 +16,26 @@ from cluster_models.units import GBIT
 T = TypeVar("T")
 
 
+MOST_CARDS: Final = 1024
+FASTEST_CARD_GBITS_PER_S: Final = 1e5
+"""A hundred times the fastest card on sale in 2026: what is above is a slip of the unit."""
+GREATEST_SLOWDOWN: Final = 1000.0
+_MOST_LABELS: Final = 100
+
+Slowdown = Annotated[Number, Field(ge=1, le=GREATEST_SLOWDOWN)]
+Labels = Annotated[dict[Text, Line], Field(max_length=_MOST_LABELS)]
+
+
 class NicsDocument(Document):
     """The equal network cards of one node."""
 
-    count: Count = Field(description="Cards used for training traffic.", examples=[8])
+    count: Annotated[Count, Field(le=MOST_CARDS)] = Field(
+        description="Cards used for training traffic.", examples=[8]
+    )
     rate_gbits_per_s: Positive = Field(
-        description="Nominal rate of one card in Gbit/s, one direction.", examples=[400.0]
+        le=FASTEST_CARD_GBITS_PER_S,
+        description="Nominal rate of one card in Gbit/s, one direction.",
+        examples=[400.0],
     )
     fabric: Text = Field("unknown", description="Family of the network.", examples=["infiniband"])
 
@@ -52,7 +66,7 @@ class NodeDocument(Document):
         description="Scale-up domain of the GPUs; nodes that name the same one share it.  Default: its own.",
         examples=["rack-3"],
     )
-    labels: dict[Text, Line] = Field(
+    labels: Labels = Field(
         default_factory=dict,
         description="Where the node stands: leaf, rack, zone, ...",
         examples=[{"leaf": "a", "rack": "r12"}],
@@ -60,9 +74,8 @@ class NodeDocument(Document):
     state: NodeState = Field(
         NodeState.READY, description="Only ready and degraded nodes carry ranks.", examples=["ready"]
     )
-    compute_slowdown: Number = Field(
+    compute_slowdown: Slowdown = Field(
         1.0,
-        ge=1,
         description="Measured step compute time over that of a healthy node of its kind; 1 = healthy.",
         examples=[1.0],
     )

@@ -8,10 +8,9 @@ import typing
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC
 from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from app.documents.text import decode, parse_text
 from cluster_models.errors import InvalidInput
@@ -28,8 +27,12 @@ __all__ = [
     "read_document",
 ]
 
+CHOICE: Final = "choice-"
+"""How tags of unions begin: they are no part of the path that a user wrote."""
 MAX_PROBLEMS: Final = 20
 """Problems reported at once; the rest are counted."""
+_MOST_UNKNOWN: Final = 100
+"""Unknown fields that are looked at one by one."""
 
 
 def _plain_text(text: str, *, allowed: str = "") -> str:
@@ -50,14 +53,21 @@ Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_plain
 """A name: one line, not empty."""
 Line = Annotated[str, Field(max_length=1000), AfterValidator(_plain_text)]
 Prose = Annotated[str, Field(max_length=10_000), AfterValidator(lambda text: _plain_text(text, allowed="\n\t"))]
-Moment = Annotated[AwareDatetime, AfterValidator(lambda moment: moment.astimezone(UTC))]
-"""A moment, kept in UTC so that equal moments look alike."""
 
 
 class Document(BaseModel):
     """Base of everything users write: unknown fields are errors, values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_unknown_fields(cls, data: object) -> object:
+        """Garbage with a million fields gets one answer, not a million."""
+        if isinstance(data, Mapping) and len(data) > len(cls.model_fields) + _MOST_UNKNOWN:
+            known = ", ".join(sorted(cls.model_fields))
+            raise ValueError(f"has {len(data)} fields, most of them unknown; known are {known}")
+        return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +88,20 @@ class InvalidDocument(InvalidInput):
 
     def __init__(self, problems: Sequence[FieldProblem]) -> None:
         first = problems[0]
-        self.problems = tuple(problems)
+        self.problems = _shortened(problems)
         super().__init__(first.field, first.value, first.problem, first.remedy)
+
+
+def _shortened(problems: Sequence[FieldProblem]) -> tuple[FieldProblem, ...]:
+    """Not more problems than anybody reads; one that counts the others may follow them."""
+    left = len(problems) - MAX_PROBLEMS
+    if left <= 1:
+        return tuple(problems)
+    return (*problems[:MAX_PROBLEMS], _more(problems[0].field, left))
+
+
+def _more(field: str, left: int) -> FieldProblem:
+    return FieldProblem(field, left, f"{left} more problems are not listed")
 
 
 def problems_of(error: InvalidInput) -> tuple[FieldProblem, ...]:
@@ -118,7 +140,7 @@ def problems_of_validation(
     """
     problems = [_problem(error, kind, what) for error in errors[:MAX_PROBLEMS]]
     if (left := len(errors) - MAX_PROBLEMS) > 0:
-        problems.append(FieldProblem(what, left, f"{left} more problems are not listed"))
+        problems.append(_more(what, left))
     return tuple(problems)
 
 
@@ -148,7 +170,8 @@ def _problem(error: Mapping[str, Any], kind: type[BaseModel] | None, what: str) 
             expected = str(context["expected"]).replace("'", "")
             choices = expected.replace(" or ", ", ").split(", ")
             near = close_name(value, choices) if isinstance(value, str) else ""
-            return FieldProblem(field, value, f"must be one of {', '.join(choices)}", near)
+            remedy = near if near.startswith("did") else ""
+            return FieldProblem(field, value, f"must be one of {', '.join(choices)}", remedy)
     return FieldProblem(field, value, *_plain(code, context, value, str(error["msg"])))
 
 
@@ -165,7 +188,10 @@ def _plain(code: str, context: Mapping[str, Any], value: object, message: str) -
         "float_type": (f"must be a number, not {_type_name(value)}", ""),
         "string_type": (f"must be text, not {_type_name(value)}", "put it in quotes"),
         "string_too_short": ("must not be empty", ""),
-        "string_pattern_mismatch": ("holds characters that do not belong there", "letters, digits, . _ - only"),
+        "string_pattern_mismatch": (
+            "is not a name of the kind that belongs there",
+            "begin with a letter or digit; after it letters, digits, . _ - only",
+        ),
         "string_too_long": (f"is longer than {context.get('max_length')} characters", ""),
         "bool_type": (f"must be true or false, not {_type_name(value)}", ""),
         "list_type": (f"must be a list, not {_type_name(value)}", ""),
@@ -194,7 +220,7 @@ def _path(what: str, location: Sequence[str | int]) -> str:
     for part in location:
         if isinstance(part, int):
             path += f"[{part}]"
-        elif not part.startswith(("function-", "lax-or-strict", "constrained-")):
+        elif not part.startswith(("function-", "lax-or-strict", "constrained-", CHOICE)):
             path += f".{part}" if path else part
     return path or what
 

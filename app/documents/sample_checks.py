@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from app.documents.measurements import Numbered
@@ -14,6 +15,7 @@ from cluster_models.units import GBYTE
 SLOWEST_BYTES_PER_S: Final = 1e3
 """Below a kilobyte per second a figure is a slip of the unit, not a link."""
 LONGEST_LATENCY_S: Final = 10.0
+CLOCKS_DIFFER: Final = timedelta(days=1)
 REDUCTION_GAIN: Final = 2.0
 """Bus bandwidth counts 2(n-1)/n times the buffer for an all-reduce (nccl-tests, PERFORMANCE.md): a switch
 that reduces on the way can at most double the rate of the wire."""
@@ -62,6 +64,14 @@ def _problem(cluster: Cluster, nodes: dict[str, Node], path: str, sample: Sample
             )
     if latency is not None and latency > LONGEST_LATENCY_S:
         return FieldProblem(path, latency * 1e6, "is more than ten seconds", "latencies are in microseconds")
+    if sample.measured_at is not None and sample.measured_at > datetime.now(UTC) + CLOCKS_DIFFER:
+        # Recent samples count: one from the future would make every other one look old.
+        return FieldProblem(
+            path,
+            sample.measured_at.isoformat(),
+            "was measured in the future",
+            "correct measured_at, or leave it out",
+        )
     return None
 
 

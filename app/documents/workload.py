@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
 from app.documents.reading import Count, Document, FieldProblem, InvalidDocument, Number, Text, close_name
 from cluster_models.gpus import Precision
+from cluster_models.topology import MOST_NODES
 from cluster_models.workload import (
     DEGREE_NAMES,
+    LONGEST_SEQUENCE,
+    MOST_SEQUENCES,
     Objective,
     Optimizer,
     Recompute,
@@ -17,6 +20,7 @@ from cluster_models.workload import (
     TrainingWorkload,
 )
 
+_MOST_VALUES: Final = 1000
 _DEFAULT = TrainingWorkload(sequence_length=1, global_batch=1)
 
 
@@ -26,9 +30,12 @@ class WorkloadDocument(Document):
     Degrees are called tensor, pipeline, data, context, expert, virtual_pipeline and micro_batch (sequences).
     """
 
-    sequence_length: Count = Field(description="Tokens of one sequence.", examples=[8192])
-    global_batch_sequences: Count = Field(
-        description="Sequences of one optimizer step, all ranks together.", examples=[1024]
+    sequence_length: Annotated[Count, Field(le=LONGEST_SEQUENCE)] = Field(
+        description="Tokens of one sequence.", examples=[8192]
+    )
+    global_batch_sequences: Annotated[Count, Field(le=MOST_SEQUENCES)] = Field(
+        description="Sequences of one optimizer step, all ranks together.",
+        examples=[1024],
     )
     precision: Precision = Field(
         _DEFAULT.precision, description="Number format of the matrix products.", examples=["bf16"]
@@ -37,12 +44,14 @@ class WorkloadDocument(Document):
     recompute: list[Recompute] = Field(
         list(_DEFAULT.recompute),
         min_length=1,
+        max_length=_MOST_VALUES,
         description="Recomputation policies the planner may choose from.",
         examples=[["none", "selective", "full"]],
     )
     sharding: list[Sharding] = Field(
         list(_DEFAULT.sharding),
         min_length=1,
+        max_length=_MOST_VALUES,
         description="Shardings of the training state the planner may choose from: none, optimizer (ZeRO-1, "
         "Megatron's distributed optimizer), parameters (ZeRO-3, FSDP).",
         examples=[["none", "optimizer"]],
@@ -55,14 +64,23 @@ class WorkloadDocument(Document):
         examples=[0.06],
     )
     pinned: dict[str, Count] = Field(
-        default_factory=dict, description="Degrees with one allowed value.", examples=[{"tensor": 8}]
+        default_factory=dict,
+        max_length=_MOST_VALUES,
+        description="Degrees with one allowed value.",
+        examples=[{"tensor": 8}],
     )
-    forbidden: dict[str, Annotated[list[Count], Field(min_length=1)]] = Field(
-        default_factory=dict, description="Values a degree must not take.", examples=[{"context": [2, 4]}]
+    forbidden: dict[str, Annotated[list[Count], Field(min_length=1, max_length=_MOST_VALUES)]] = Field(
+        default_factory=dict,
+        max_length=_MOST_VALUES,
+        description="Values a degree must not take.",
+        examples=[{"context": [2, 4]}],
     )
     max_gpus: Count | None = Field(None, description="GPUs to use at most; absent = all.", examples=[128])
     avoid_nodes: list[Text] = Field(
-        default_factory=list, description="Nodes that must stay free.", examples=[["cnode2-016"]]
+        default_factory=list,
+        max_length=MOST_NODES,
+        description="Nodes that must stay free.",
+        examples=[["cnode2-016"]],
     )
     objective: Objective = Field(
         _DEFAULT.objective,

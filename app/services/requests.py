@@ -49,8 +49,8 @@ class OptionsDocument(Document):
     effort: Annotated[int, Field(strict=True, ge=1, le=100)] = Field(
         _DEFAULT.effort, description="Scales every work budget of the search.", examples=[1]
     )
-    seed: WholeNumber = Field(
-        _DEFAULT.seed, le=2**31 - 1, description="Equal seeds give equal plans.", examples=[0]
+    seed: Annotated[WholeNumber, Field(le=2**31 - 1)] = Field(
+        _DEFAULT.seed, description="Equal seeds give equal plans.", examples=[0]
     )
     gap: NotNegative = Field(
         _DEFAULT.gap,

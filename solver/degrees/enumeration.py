@@ -8,8 +8,10 @@ the batch divides by micro-batch times data size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
+from math import isqrt
 from typing import Final
 
 import numpy as np
@@ -167,11 +169,14 @@ def _orders(grid: Grid, architecture: Architecture, expert: int, gpus_per_node: 
     return [_DATA_FIRST] if same or not legal else [_DATA_FIRST, _PIPELINE_FIRST]
 
 
-def _allowed(workload: TrainingWorkload, degree: str, sizes: list[int]) -> list[int]:
+def _allowed(workload: TrainingWorkload, degree: str, sizes: Sequence[int]) -> list[int]:
     """``sizes`` under what the workload pins and forbids."""
     pinned, forbidden = workload.pinned.get(degree), workload.forbidden.get(degree, ())
     return [size for size in sizes if size not in forbidden and pinned in {None, size}]
 
 
-def _divisors(number: int) -> list[int]:
-    return [size for size in range(1, number + 1) if number % size == 0]
+@cache
+def _divisors(number: int) -> tuple[int, ...]:
+    """Increasing."""
+    small = [size for size in range(1, isqrt(number) + 1) if number % size == 0]
+    return (*small, *(number // size for size in reversed(small) if size * size != number))

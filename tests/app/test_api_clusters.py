@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
@@ -101,6 +102,31 @@ def test_a_node_changes_in_place(stored: TestClient) -> None:
     assert stored.patch(f"{CLUSTER}/nodes/b", json=patch).headers["ETag"] == '"2"'
     assert stored.patch(f"{CLUSTER}/nodes/z", json=patch).status_code == 404
     assert stored.patch(f"{CLUSTER}/nodes/b", json={"compute_slowdown": 0.5}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"labels": {"leaf": "z" * 5000}},
+        {"labels": {"leaf": "a\nb"}},
+        {"labels": {str(index): "" for index in range(200)}},
+        {"compute_slowdown": 1e300},
+    ],
+)
+def test_a_patch_cannot_store_what_no_document_may_hold(stored: TestClient, patch: dict[str, Any]) -> None:
+    """The cluster stays readable."""
+    assert stored.patch(f"{CLUSTER}/nodes/b", json=patch).status_code == 422
+    assert stored.get(CLUSTER).headers["ETag"] == '"1"'
+
+
+def test_a_node_is_found_whatever_its_name(client: TestClient) -> None:
+    """Slashes are no reason to lose a node."""
+    body = cluster_body()
+    names = ["rack 1/node/2", "n?#", "a%b"]
+    nodes = [body["nodes"][0] | {"name": name, "nvlink_domain": name} for name in names]
+    client.post(f"{API}/clusters", json=body | {"name": "odd", "nodes": nodes, "samples": []})
+    for name in names:
+        assert client.get(f"{API}/clusters/odd/nodes/{quote(name, safe='')}").json()["name"] == name
 
 
 def test_measurements_come_one_by_one_or_as_tables(stored: TestClient) -> None:

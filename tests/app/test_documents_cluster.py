@@ -84,6 +84,13 @@ def test_own_gpu_kinds_survive_the_round_trip() -> None:
         (with_node(state="broken"), "nodes[0].state", "must be one of ready"),
         (with_node(compute_slowdown=0.5), "nodes[0].compute_slowdown", "must be at least 1"),
         ([1, 2], "cluster", "must be a mapping of fields, not a list"),
+        (document(name=".."), "name", "begin with a letter or digit"),
+        (with_node(compute_slowdown=1e300), "nodes[0].compute_slowdown", "must be at most 1000"),
+        (with_node(nics={"count": 1, "rate_gbits_per_s": 1e300}), "nodes[0].nics.rate_gbits_per_s", "at most"),
+        (with_node(nics={"count": 10**12, "rate_gbits_per_s": 1}), "nodes[0].nics.count", "at most 1024"),
+        (with_node(labels={str(index): "" for index in range(101)}), "nodes[0].labels", "more than 100 entries"),
+        (document(nodes=[{}] * 5000), "nodes", "has more than 2048 entries"),
+        (document(**{f"field{index}": 1 for index in range(200)}), "cluster", "most of them unknown"),
     ],
 )
 def test_wrong_nodes_are_named(value: object, field: str, words: str) -> None:
@@ -98,6 +105,17 @@ def test_many_problems_are_counted_not_all_listed() -> None:
     found = problems(document(**{f"field{index}": 1 for index in range(50)}))
     assert len(found) == 21
     assert "30 more problems" in found[-1].problem
+
+
+def test_a_million_bad_entries_are_looked_at_in_slices() -> None:
+    """The path of a problem late in a long list is right, and its length costs nothing more."""
+    good = document()["samples"][0]
+    moments = [f"2025-01-01T00:00:00.{index:06d}Z" for index in range(2500)]
+    samples = [good | {"measured_at": moment} for moment in moments]
+    assert len(read(document(samples=samples))[1]) > 2500
+    found = problems(document(samples=[*samples, *[{}] * 300_000]))
+    assert found[0].field == "samples[2500].source"
+    assert "2480 more problems" in found[-1].problem
 
 
 JUNK = st.one_of(

@@ -46,10 +46,24 @@ def test_wrong_rows_are_named(row: list[Any], field: str, words: str) -> None:
     assert words in str(found)
 
 
+@pytest.mark.parametrize(
+    "moment", [0, -1, "0", 1e30, "9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+14:00", "2999-01-01T00:00:00Z"]
+)
+def test_moments_that_cannot_be_are_refused(moment: object) -> None:
+    """No number is taken for a moment, and none lies beyond the calendar or in the future."""
+    value = document()
+    value["samples"][0]["measured_at"] = moment
+    (found,) = problems(value)
+    assert found.field.startswith("samples[0]")
+    assert "is not a time" in found.problem or "in the future" in found.problem
+
+
 @pytest.mark.parametrize("figure", [float("nan"), float("inf")])
 def test_figures_that_are_not_finite_are_refused(figure: float) -> None:
     """Also where no text was parsed, as in an HTTP body."""
-    assert any("finite" in str(found) for found in problems(with_rows(["n1", "n2", figure, 5])))
+    (found,) = problems(with_rows(["n1", "n2", figure, 5]))
+    assert found.field == "measurement_tables[0].pairs[0][2]"
+    assert "finite" in str(found)
 
 
 def test_asymmetric_duplicates_are_refused() -> None:

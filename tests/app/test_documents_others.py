@@ -130,6 +130,10 @@ def test_a_workload_survives_its_document(workload: TrainingWorkload) -> None:
         ({"memory_headroom_fraction": 6}, "must be less than 1"),
         ({"max_gpu": 8}, "did you mean 'max_gpus'?"),
         ({"pinned": {"tensor": 0}}, "pinned.tensor: must be at least 1"),
+        ({"global_batch_sequences": 10**7}, "global_batch_sequences: must be at most 131072"),
+        ({"sequence_length": 10**12}, "sequence_length: must be at most 100000000"),
+        ({"forbidden": {"tensor": list(range(1, 2000))}}, "forbidden.tensor: has more than 1000 entries"),
+        ({"avoid_nodes": ["a"] * 5000}, "avoid_nodes: has more than 2048 entries"),
     ],
 )
 def test_wrong_workloads_are_named(fields: dict[str, object], words: str) -> None:

@@ -135,7 +135,9 @@ def test_parts_add_up_to_the_whole(*, layers: int, dense: int, period: int, tied
     ("change", "field"),
     [
         ({"layers": 0}, "model.layers"),
-        ({"layers": 10_001}, "model.layers"),
+        ({"layers": 10**9}, "model.layers"),
+        ({"hidden": 10**12}, "model.hidden"),
+        ({"vocabulary": 10**12}, "model.vocabulary"),
         ({"kv_heads": 3}, "model.kv_heads"),
         ({"mlp_hidden": 0}, "model.mlp_hidden"),
         ({"mlp_hidden": 0, "experts": replace(EXPERTS, layer_period=2)}, "model.mlp_hidden"),
@@ -157,6 +159,7 @@ def test_impossible_architectures_name_the_field(change: dict[str, Any], field: 
     [
         ({"active": 5}, "model.experts.active"),
         ({"count": 0}, "model.experts.count"),
+        ({"count": 10**12}, "model.experts.count"),
         ({"hidden": 0}, "model.experts.hidden"),
         ({"layer_period": 0}, "model.experts.layer_period"),
         ({"shared_hidden": -1}, "model.experts.shared_hidden"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
@@ -12,8 +10,8 @@ from app.api.v1.pages import PageAnswer, address, page_answer
 from app.api.v1.parameters import ClusterPath, Cursor, ExpectedVersion, Limit, NodePath, ServiceDep, etag
 from app.db.engine import transaction
 from app.documents.cluster import ClusterDocument
-from app.documents.nodes import NodeDocument
-from app.documents.reading import Document, Number, Text
+from app.documents.nodes import Labels, NodeDocument, Slowdown
+from app.documents.reading import Document
 from app.services import clusters
 from app.services.clusters import NodeChange
 from cluster_models.topology import NodeState
@@ -27,12 +25,12 @@ class NodePatch(Document):
     state: NodeState | None = Field(
         None, description="Only ready and degraded nodes carry new ranks.", examples=["failed"]
     )
-    compute_slowdown: Annotated[Number, Field(ge=1)] | None = Field(
+    compute_slowdown: Slowdown | None = Field(
         None,
         description="Measured step compute time over that of a healthy node of its kind; 1 = healthy.",
         examples=[1.2],
     )
-    labels: dict[Text, str] | None = Field(
+    labels: Labels | None = Field(
         None, description="All labels of the node from now on.", examples=[{"leaf": "a", "rack": "r12"}]
     )
 
@@ -100,7 +98,7 @@ def list_nodes(cluster: ClusterPath, service: ServiceDep, response: Response) ->
     return [NodeDocument.from_node(node) for node in record.cluster.nodes]
 
 
-@router.get("/clusters/{cluster}/nodes/{node}")
+@router.get("/clusters/{cluster}/nodes/{node:path}")
 def get_node(cluster: ClusterPath, node: NodePath, service: ServiceDep, response: Response) -> NodeDocument:
     """One node."""
     with service.read_sessions() as session:
@@ -110,7 +108,7 @@ def get_node(cluster: ClusterPath, node: NodePath, service: ServiceDep, response
     return NodeDocument.from_node(found)
 
 
-@router.patch("/clusters/{cluster}/nodes/{node}")
+@router.patch("/clusters/{cluster}/nodes/{node:path}")
 def change_node(
     cluster: ClusterPath,
     node: NodePath,
