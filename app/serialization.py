@@ -1,6 +1,6 @@
-"""Domain values as JSON without loss, for the database, the job engine and the solver's child process.
+"""Domain values as JSON values without loss, for the database and the solver's child process.
 
-The text is ours alone and carries SI values under the names of the dataclasses; what users read and write
+They are ours alone and carry SI values under the names of the dataclasses; what users read and write
 stands in ``app.documents``.
 """
 
@@ -25,19 +25,14 @@ ID_LENGTH: Final = 16
 """Hexadecimal digits of a snapshot's name: 64 bits, so that a billion snapshots collide with chance 3 %."""
 
 
-def dump(value: object) -> bytes:
-    """``value``, a frozen domain value, as JSON; infinities are kept."""
-    return json.dumps(jsonable(value), separators=(",", ":"), ensure_ascii=False).encode()
-
-
 def jsonable(value: object) -> Any:
-    """``value`` as plain dictionaries, lists and numbers."""
+    """``value``, a frozen domain value, as dictionaries, lists, texts and numbers; infinities are kept."""
     return to_jsonable_python(value, inf_nan_mode="constants")
 
 
-def load(kind: type[T], data: bytes | str) -> T:
-    """The value of type ``kind`` that ``dump`` wrote; its own checks run again."""
-    value: T = _adapter(kind).validate_json(data)  # type: ignore[arg-type]  # classes are hashable
+def load(kind: type[T], plain: object) -> T:
+    """The value of type ``kind`` that ``jsonable`` made ``plain`` of; its own checks run again."""
+    value: T = _adapter(kind).validate_python(plain)  # type: ignore[arg-type]  # classes are hashable
     return value
 
 

@@ -70,11 +70,11 @@ def solve(request: Request, out: IO[str]) -> dict[str, Any]:
 def _read(line: bytes) -> Request:
     message = json.loads(line)
     problem = PlanningProblem(
-        snapshot=load(ClusterSnapshot, json.dumps(message["snapshot"])),
-        architecture=load(Architecture, json.dumps(message["architecture"])),
-        workload=load(TrainingWorkload, json.dumps(message["workload"])),
+        snapshot=load(ClusterSnapshot, message["snapshot"]),
+        architecture=load(Architecture, message["architecture"]),
+        workload=load(TrainingWorkload, message["workload"]),
     )
-    return Request(problem, load(SearchOptions, json.dumps(message["options"])), message["memory_limit_bytes"])
+    return Request(problem, load(SearchOptions, message["options"]), message["memory_limit_bytes"])
 
 
 def _own_output() -> IO[str]:

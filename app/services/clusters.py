@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -156,7 +155,7 @@ def _newest(session: Session, row: ClusterRow) -> Cluster:
         .order_by(ClusterVersionRow.version.desc())
         .limit(1)
     ).one()
-    return load(Cluster, json.dumps(document))
+    return load(Cluster, document)
 
 
 def _record(session: Session) -> Callable[[ClusterRow], ClusterRecord]:

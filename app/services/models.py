@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -89,4 +88,4 @@ def delete_model(session: Session, *, name: str) -> None:
 
 
 def _record(row: ModelRow) -> ModelRecord:
-    return ModelRecord(row.name, load(Architecture, json.dumps(row.document)), row.created_at)
+    return ModelRecord(row.name, load(Architecture, row.document), row.created_at)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -136,8 +135,8 @@ def get_problem(session: Session, *, plan_id: str) -> PlanningProblem:
     row = _row(session, plan_id)
     return PlanningProblem(
         snapshot=snapshots.get_snapshot(session, snapshot_id=row.snapshot_id),
-        architecture=load(Architecture, json.dumps(row.problem["architecture"])),
-        workload=load(TrainingWorkload, json.dumps(row.problem["workload"])),
+        architecture=load(Architecture, row.problem["architecture"]),
+        workload=load(TrainingWorkload, row.problem["workload"]),
     )
 
 
@@ -145,8 +144,8 @@ def get_result(session: Session, *, plan_id: str) -> Plan | NoPlan | None:
     """What came out, or ``None`` while (or because) nothing did."""
     row = _row(session, plan_id)
     if row.status == PlanStatus.SUCCEEDED:
-        return load(Plan, json.dumps(row.result))
-    return load(NoPlan, json.dumps(row.result)) if row.status == PlanStatus.INFEASIBLE else None
+        return load(Plan, row.result)
+    return load(NoPlan, row.result) if row.status == PlanStatus.INFEASIBLE else None
 
 
 def get_finished_plan(session: Session, *, plan_id: str) -> Plan:
@@ -194,7 +193,7 @@ def _record(row: PlanRow) -> PlanRecord:
         snapshot_id=row.snapshot_id,
         cluster_name=row.cluster_name,
         model_name=row.model_name,
-        options=load(SearchOptions, json.dumps(row.options)),
+        options=load(SearchOptions, row.options),
         progress=_load_progress(row.progress),
         error=None if row.error is None else PlanError(**row.error),
         created_at=row.created_at,
@@ -206,4 +205,4 @@ def _record(row: PlanRow) -> PlanRecord:
 
 
 def _load_progress(progress: dict[str, Any] | None) -> Progress | None:
-    return None if progress is None else load(Progress, json.dumps(progress))
+    return None if progress is None else load(Progress, progress)

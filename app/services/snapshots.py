@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -81,7 +80,7 @@ def get_snapshot(session: Session, *, snapshot_id: str) -> ClusterSnapshot:
     document = session.scalar(select(SnapshotRow.document).where(SnapshotRow.id == snapshot_id))
     if document is None:
         raise NotFound("snapshot", snapshot_id)
-    return load(ClusterSnapshot, json.dumps(document))
+    return load(ClusterSnapshot, document)
 
 
 def find_snapshot(session: Session, *, snapshot_id: str) -> SnapshotRecord:

@@ -18,7 +18,7 @@ from app.documents.cluster import ClusterDocument
 from app.documents.model import ModelDocument
 from app.documents.workload import WorkloadDocument
 from app.main import create_app
-from app.serialization import dump
+from app.serialization import jsonable
 from app.settings import SOLVE_COMMAND, Role, Settings
 from tests.app import stand_in_solver
 from tests.plans import small_architecture, small_cluster, small_plan, small_samples, small_workload
@@ -31,7 +31,7 @@ def running(
     tmp_path: Path, database_url: str, *, role: Role = Role.ALL, real_solver: bool = False, **behaviour: Any
 ) -> Iterator[TestClient]:
     """A client of an application whose solver answers with the small plan, or really solves."""
-    (tmp_path / "plan.json").write_bytes(dump(small_plan()))
+    (tmp_path / "plan.json").write_text(json.dumps(jsonable(small_plan())))
     options = {"ledger": str(tmp_path / "ledger"), "plan": str(tmp_path / "plan.json")} | behaviour
     stand_in = (sys.executable, stand_in_solver.__file__, json.dumps(options))
     settings = Settings(

@@ -40,7 +40,7 @@ def test_it_answers_with_a_sound_plan_and_tells_of_progress(tmp_path: Path) -> N
     assert end.ending is Ending.ANSWERED, end.stderr_tail
     assert end.answer is not None
     assert end.answer["kind"] == "plan", end.answer
-    assert check_plan(load(Plan, json.dumps(end.answer["plan"])), SMALL) == ()
+    assert check_plan(load(Plan, end.answer["plan"]), SMALL) == ()
     assert progress
     assert progress[-1]["candidates_total"] > 0
 
@@ -52,7 +52,7 @@ def test_nothing_fits_is_an_answer(tmp_path: Path) -> None:
     end = _solve(tmp_path, request)
     assert end.answer is not None, end.stderr_tail
     assert end.answer["kind"] == "no_plan", end.answer
-    assert load(NoPlan, json.dumps(end.answer["no_plan"])).remedies
+    assert load(NoPlan, end.answer["no_plan"]).remedies
 
 
 def test_too_little_memory_ends_the_solve_alone(tmp_path: Path) -> None:

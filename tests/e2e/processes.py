@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx2
 
-from app.serialization import dump
+from app.serialization import jsonable
 from tests.app import stand_in_solver
 from tests.plans import small_plan
 
@@ -50,7 +50,7 @@ class Deployment:
 def deployment(folder: Path, database_url: str, **solver: Any) -> Deployment:
     """A service in ``folder`` whose stand-in solver behaves as ``solver`` says."""
     plan = folder / "plan.json"
-    plan.write_bytes(dump(small_plan()))
+    plan.write_text(json.dumps(jsonable(small_plan())))
     options = {"ledger": str(folder / "ledger"), "plan": str(plan)} | solver
     environment = {
         "MESHWRIGHT_DATA_DIR": str(folder / "data"),
