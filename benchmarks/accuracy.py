@@ -36,6 +36,7 @@ class Score:
     rows: int
     mean_absolute: float
     median_absolute: float
+    p90_absolute: float
     bias: float
 
 
@@ -75,7 +76,14 @@ def score(group: str, errors: Sequence[float]) -> Score:
     """Summary of relative errors."""
     values = np.array(errors)
     absolute = np.abs(values)
-    return Score(group, len(values), float(absolute.mean()), float(np.median(absolute)), float(np.median(values)))
+    return Score(
+        group=group,
+        rows=len(values),
+        mean_absolute=float(absolute.mean()),
+        median_absolute=float(np.median(absolute)),
+        p90_absolute=float(np.quantile(absolute, 0.9)),
+        bias=float(np.median(values)),
+    )
 
 
 def grouped(kept: Sequence[Case], errors: Sequence[float]) -> list[Score]:
@@ -84,6 +92,7 @@ def grouped(kept: Sequence[Case], errors: Sequence[float]) -> list[Score]:
     for case, error in zip(kept, errors, strict=True):
         groups["all"].append(error)
         groups[f"source {case.row['source'][:FAMILY_LETTERS]}"].append(error)
+        groups[f"kind {case.gpu.name}"].append(error)
         groups[f"gpu {case.row['gpu']} {case.row['precision']} {case.row['family']}"].append(error)
         megatron = "dgxc" in case.row["source"] or "NeMo" in case.row["source"] or "Megatron" in case.row["source"]
         if megatron and case.row["precision"] == "bf16" and case.row["gpu"] in ("H100", "A100-80", "A100-40"):
@@ -124,9 +133,11 @@ def _print(result: dict[str, Any]) -> None:
     for part in ("step_time", "memory"):
         scores: list[Score] = result.get(part, [])
         if scores:
-            print(f"{part:<70} rows   MAPE  median   bias")
+            print(f"{part:<70} rows   MAPE  median    p90   bias")
         for line in scores:
-            errors = f"{line.mean_absolute:6.1%} {line.median_absolute:6.1%} {line.bias:+7.1%}"
+            errors = (
+                f"{line.mean_absolute:6.1%} {line.median_absolute:6.1%} {line.p90_absolute:6.1%} {line.bias:+7.1%}"
+            )
             print(f"  {line.group:<68} {line.rows:4d} {errors}")
     for part in ("skipped", "oom", "ran_but_rejected", "rows"):
         if part in result:

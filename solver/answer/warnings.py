@@ -8,6 +8,7 @@ from cluster_models.collective_curves import domain_is_estimated
 from cluster_models.measurements import Collective
 from cluster_models.suspicions import suspicions
 from solver.candidates import IntArray
+from solver.costs.calibration import calibration_of, published_score
 from solver.placement.problem import PlacementProblem
 from solver.problem import PlanningProblem
 from solver.refine import Candidate
@@ -17,6 +18,7 @@ def plan_warnings(problem: PlanningProblem, candidate: Candidate, assignment: In
     """One sentence for each estimate, doubt or shortage behind the plan of ``candidate``."""
     return (
         *_estimated_links(candidate, assignment),
+        _uncertainty(candidate),
         *_gpu_kind(candidate),
         *_inside_nodes(candidate),
         *_other_kinds(problem, candidate),
@@ -52,6 +54,21 @@ def _estimated_links(candidate: Candidate, assignment: IntArray) -> list[str]:
         f"{fabric.gpus_per_node} flows at once and are estimated: {', '.join(names)}{more}."
     )
     return [sentence]
+
+
+def _uncertainty(candidate: Candidate) -> str:
+    gpu = candidate.fabric.gpu
+    score = published_score(gpu)
+    if score is None:
+        return (
+            f"Times are predicted without calibration: no published training step of {gpu.name} was at hand, its "
+            f"parameters are {calibration_of(gpu).source}."
+        )
+    return (
+        f"Times are predicted, not measured: on {score.steps} published training steps of {gpu.name}, some of "
+        f"which calibrated it, the cost model was off by {score.median_error:.0%} at the median and by "
+        f"{score.p90_error:.0%} at the 90th percentile."
+    )
 
 
 def _gpu_kind(candidate: Candidate) -> list[str]:

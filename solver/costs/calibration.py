@@ -72,6 +72,21 @@ class Calibration:
                 raise InvalidCluster(f"calibration.{column.name}", value, "must not be negative")
 
 
+@dataclass(frozen=True, slots=True)
+class PublishedScore:
+    """Relative error of predicted step times on published training steps of one GPU kind, in sample."""
+
+    steps: int
+    median_error: float
+    p90_error: float
+
+
+def published_score(gpu: GpuKind) -> PublishedScore | None:
+    """How far predictions for ``gpu`` were off, or ``None`` where no published step was at hand."""
+    found = _tables()["scores"].get(gpu.name)
+    return None if found is None else PublishedScore(**found)
+
+
 @cache
 def _tables() -> dict[str, dict[str, Any]]:
     text = resources.files("solver.costs").joinpath("data/calibration.toml").read_text(encoding="utf-8")
