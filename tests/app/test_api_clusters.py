@@ -53,6 +53,17 @@ def test_a_cluster_comes_back_as_it_was_given(client: TestClient) -> None:
     assert samples == cluster_body()["samples"]
 
 
+def test_the_topology_joins_every_gpu_to_its_node_and_to_the_fabric(stored: TestClient) -> None:
+    """A vertex for each GPU, node and domain; each GPU reaches the fabric through its node's cards."""
+    graph = stored.get(f"{CLUSTER}/topology").json()
+    kinds = [vertex["kind"] for vertex in graph["vertices"]]
+    assert (kinds.count("node"), kinds.count("gpu"), kinds.count("fabric")) == (3, 12, 1)
+    joined = {frozenset((edge["source"], edge["target"])) for edge in graph["edges"]}
+    assert all(frozenset((f"a/gpu{index}", "a")) in joined for index in range(4))
+    rates = [edge["nominal_bandwidth_gbytes_per_s"] for edge in graph["edges"] if edge["source"] == "a/gpu0"]
+    assert all(rate > 0 for rate in rates)
+
+
 def test_a_name_is_taken_once(stored: TestClient) -> None:
     """A second cluster of the name is refused, and the first stays."""
     answer = stored.post(CLUSTERS, json=cluster_body(source="another"))

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from app.api.v1.pages import Links, Moment, address
 from app.documents.cluster import ClusterDocument
-from app.services.clusters import ClusterRecord
+from app.services.clusters import ClusterRecord, StoredCluster
 from app.services.snapshots import SnapshotRecord
 
 
@@ -37,9 +37,9 @@ class ClusterAnswer(ClusterSummary):
     cluster: ClusterDocument = Field(description="Its nodes and GPU kinds; measurements have their own address.")
 
     @classmethod
-    def from_record(cls, record: ClusterRecord) -> ClusterAnswer:
-        """The answer for a stored cluster."""
-        return cls(**_summary(record), cluster=ClusterDocument.from_cluster(record.cluster))
+    def make(cls, stored: StoredCluster) -> ClusterAnswer:
+        """The answer for a stored cluster with its nodes."""
+        return cls(**_summary(stored), cluster=ClusterDocument.from_cluster(stored.cluster))
 
 
 class SnapshotSummary(BaseModel):
@@ -78,13 +78,13 @@ class MeasurementsAdded(BaseModel):
 
 
 def _summary(record: ClusterRecord) -> dict[str, Any]:
-    parts = ("nodes", "measurements", "snapshots")
+    parts = ("nodes", "topology", "measurements", "snapshots")
     return {
         "id": record.id,
         "name": record.name,
         "version": record.version,
-        "node_count": len(record.cluster.nodes),
-        "gpu_count": record.cluster.gpu_count,
+        "node_count": record.node_count,
+        "gpu_count": record.gpu_count,
         "measurement_count": record.measurement_count,
         "created_at": record.created_at,
         "updated_at": record.updated_at,

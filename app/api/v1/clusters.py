@@ -8,6 +8,7 @@ from pydantic import Field
 from app.api.v1.cluster_answers import ClusterAnswer, ClusterSummary
 from app.api.v1.pages import PageAnswer, address, page_answer
 from app.api.v1.parameters import ClusterPath, Cursor, ExpectedVersion, Limit, NodePath, ServiceDep, etag
+from app.api.v1.topology_answers import TopologyAnswer
 from app.db.engine import transaction
 from app.documents.cluster import ClusterDocument
 from app.documents.nodes import Labels, NodeDocument, Slowdown
@@ -52,7 +53,7 @@ def create_cluster(document: ClusterDocument, service: ServiceDep, response: Res
         record = clusters.create_cluster(session, document=document)
     response.headers["Location"] = address("clusters", record.name)
     response.headers["ETag"] = etag(record.version)
-    return ClusterAnswer.from_record(record)
+    return ClusterAnswer.make(record)
 
 
 @router.get("/clusters/{cluster}")
@@ -61,7 +62,7 @@ def get_cluster(cluster: ClusterPath, service: ServiceDep, response: Response) -
     with service.read_sessions() as session:
         record = clusters.get_cluster(session, reference=cluster)
     response.headers["ETag"] = etag(record.version)
-    return ClusterAnswer.from_record(record)
+    return ClusterAnswer.make(record)
 
 
 @router.put("/clusters/{cluster}")
@@ -79,7 +80,7 @@ def replace_cluster(
     with transaction(service.sessions) as session:
         record = clusters.replace_cluster(session, reference=cluster, document=document, expected_version=expected)
     response.headers["ETag"] = etag(record.version)
-    return ClusterAnswer.from_record(record)
+    return ClusterAnswer.make(record)
 
 
 @router.delete("/clusters/{cluster}", status_code=204)
@@ -87,6 +88,15 @@ def delete_cluster(cluster: ClusterPath, service: ServiceDep, expected: Expected
     """Forget a cluster and its measurements; snapshots and plans stay."""
     with transaction(service.sessions) as session:
         clusters.delete_cluster(session, reference=cluster, expected_version=expected)
+
+
+@router.get("/clusters/{cluster}/topology")
+def get_topology(cluster: ClusterPath, service: ServiceDep, response: Response) -> TopologyAnswer:
+    """How GPUs, nodes, scale-up domains and switches are joined, with nominal bandwidth."""
+    with service.read_sessions() as session:
+        record = clusters.get_cluster(session, reference=cluster)
+    response.headers["ETag"] = etag(record.version)
+    return TopologyAnswer.from_cluster(record.cluster)
 
 
 @router.get("/clusters/{cluster}/nodes")

@@ -1,0 +1,49 @@
+"""Answers about the physical graph of a cluster."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field
+
+from cluster_models.topology import Cluster
+from cluster_models.units import GBYTE
+
+
+class Vertex(BaseModel):
+    """A GPU, a node, a scale-up domain or a switch."""
+
+    name: str = Field(description="Unique in the graph.", examples=["cnode2-001/gpu0"])
+    kind: str = Field(description="gpu, node, nvlink_domain, leaf, zone or fabric.", examples=["gpu"])
+
+
+class Edge(BaseModel):
+    """What joins two vertices."""
+
+    source: str = Field(description="One end.", examples=["cnode2-001/gpu0"])
+    target: str = Field(description="The other end.", examples=["nvlink:cnode2-001"])
+    nominal_bandwidth_gbytes_per_s: float | None = Field(
+        description="Data sheet figure of one direction, 10^9 bytes per second; null between switches.",
+        examples=[450.0],
+    )
+
+
+class TopologyAnswer(BaseModel):
+    """The cluster as it is wired, as far as its nodes and labels tell; measured figures have their own address."""
+
+    vertices: list[Vertex]
+    edges: list[Edge]
+
+    @classmethod
+    def from_cluster(cls, cluster: Cluster) -> TopologyAnswer:
+        """The graph of a cluster."""
+        graph = cluster.graph()
+        return cls(
+            vertices=[Vertex(name=name, kind=kind) for name, kind in graph.nodes(data="kind")],
+            edges=[
+                Edge(
+                    source=source,
+                    target=target,
+                    nominal_bandwidth_gbytes_per_s=None if rate is None else rate / GBYTE,
+                )
+                for source, target, rate in graph.edges(data="bytes_per_s")
+            ],
+        )
