@@ -46,8 +46,8 @@ def run_import(*, file: str, database_url: str | None) -> None:
             record = replace_cluster(session, reference=document.name, document=document)
             done = "brought up to date"
     console().print(
-        f"{record.name}: {done} as version {record.version}, {len(record.cluster.nodes)} nodes, "
-        f"{record.cluster.gpu_count} GPUs, {record.measurement_count} measurements"
+        f"{record.name}: {done} as version {record.version}, {record.node_count} nodes, "
+        f"{record.gpu_count} GPUs, {record.measurement_count} measurements"
     )
 
 
@@ -55,11 +55,11 @@ def stored_snapshot(name: str, *, database_url: str | None) -> ClusterSnapshot:
     """The stored cluster of that name as it is now; nothing is written."""
     with _database(database_url) as session:
         try:
-            record = get_cluster(session, reference=name)
+            stored = get_cluster(session, reference=name)
         except NotFound as error:
             problem, remedy = "is neither a file nor a stored cluster", "store one: meshwright cluster import FILE"
             raise InvalidInput("cluster", name, problem, remedy) from error
-        return current_snapshot(session, record=record)
+        return current_snapshot(session, stored=stored)
 
 
 @contextmanager

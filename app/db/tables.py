@@ -97,6 +97,8 @@ class ClusterRow(Base):
     name: Mapped[str] = mapped_column(String(200), unique=True)
     version: Mapped[int] = mapped_column(Integer)
     """The newest version; counts up with every change of nodes or measurements."""
+    node_count: Mapped[int]
+    gpu_count: Mapped[int]
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
 
@@ -118,7 +120,7 @@ class MeasurementRow(Base):
     """One sample of a link; columns as in ``cluster_models.measurements.Sample``, SI units."""
 
     __tablename__ = "measurements"
-    __table_args__ = (Index("ix_measurements_cluster_id_version", "cluster_id", "version"),)
+    __table_args__ = (Index("ix_measurements_cluster_id_id", "cluster_id", "id"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
     cluster_id: Mapped[str] = mapped_column(ForeignKey("clusters.id", ondelete="CASCADE"))

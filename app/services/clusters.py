@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from typing import Final
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
@@ -20,18 +20,31 @@ from app.services.pages import Page, decode_cursor, page_of
 from cluster_models.errors import InvalidCluster
 from cluster_models.topology import Cluster, Node, NodeState
 
+_MEASUREMENTS: Final = (
+    select(func.count()).where(MeasurementRow.cluster_id == ClusterRow.id).correlate(ClusterRow).scalar_subquery()
+)
+"""How many measurements a cluster has."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterRecord:
-    """A stored cluster at its newest version."""
+    """A stored cluster at its newest version, without its nodes."""
 
     id: str
     name: str
     version: int
-    cluster: Cluster
+    node_count: int
+    gpu_count: int
     measurement_count: int
     created_at: datetime
     updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCluster(ClusterRecord):
+    """A stored cluster at its newest version."""
+
+    cluster: Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +56,23 @@ class NodeChange:
     labels: dict[str, str] | None = None
 
 
-def create_cluster(session: Session, *, document: ClusterDocument) -> ClusterRecord:
+def create_cluster(session: Session, *, document: ClusterDocument) -> StoredCluster:
     """Store a new cluster with its measurements, as version 1."""
     cluster = document.to_cluster()
     samples = document.to_samples(cluster)
     cluster_id, now = uuid.uuid4().hex, datetime.now(UTC)
-    if not insert_if_absent(
-        session, ClusterRow, id=cluster_id, name=cluster.name, version=1, created_at=now, updated_at=now
-    ):
+    counts = {"node_count": len(cluster.nodes), "gpu_count": cluster.gpu_count}
+    dates = {"created_at": now, "updated_at": now}
+    if not insert_if_absent(session, ClusterRow, id=cluster_id, name=cluster.name, version=1, **counts, **dates):
         raise NameTaken("cluster", cluster.name, "use PUT to change it, or another name")
-    _store_version(session, cluster_id, 1, cluster)
+    _store_content(session, cluster_id, 1, cluster)
     measurements.store(session, cluster_id=cluster_id, version=1, samples=samples)
     return get_cluster(session, reference=cluster_id)
 
 
 def replace_cluster(
     session: Session, *, reference: str, document: ClusterDocument, expected_version: int | None = None
-) -> ClusterRecord:
+) -> StoredCluster:
     """Store new content of a cluster.
 
     Measurements are history and stay; those of the document that are new are added.
@@ -72,17 +85,18 @@ def replace_cluster(
             "name", cluster.name, f"the cluster is called {row.name!r}", "store it under the new name with POST"
         )
     raise_version(row)
-    _store_version(session, row.id, row.version, cluster)
+    row.node_count, row.gpu_count = len(cluster.nodes), cluster.gpu_count
+    _store_content(session, row.id, row.version, cluster)
     measurements.store_new(session, cluster_id=row.id, version=row.version, samples=samples)
     return get_cluster(session, reference=row.id)
 
 
 def change_node(
     session: Session, *, reference: str, node: str, change: NodeChange, expected_version: int | None = None
-) -> tuple[ClusterRecord, Node]:
+) -> tuple[StoredCluster, Node]:
     """Store a new version of a cluster with one node changed."""
     row = lock(session, reference=reference, expected_version=expected_version)
-    cluster = _newest(session, row)
+    cluster = _content(session, row.id)
     old = find_node(cluster, node)
     new = replace(
         old,
@@ -93,7 +107,7 @@ def change_node(
     if new != old or new.labels != old.labels:
         raise_version(row)
         nodes = tuple(new if node is old else node for node in cluster.nodes)
-        _store_version(session, row.id, row.version, replace(cluster, nodes=nodes))
+        _store_content(session, row.id, row.version, replace(cluster, nodes=nodes))
     return get_cluster(session, reference=row.id), new
 
 
@@ -105,19 +119,26 @@ def find_node(cluster: Cluster, name: str) -> Node:
     raise NotFound("node", name)
 
 
-def get_cluster(session: Session, *, reference: str) -> ClusterRecord:
-    """The cluster of that name or id."""
-    return _record(session)(_find(session, reference))
+def get_cluster(session: Session, *, reference: str) -> StoredCluster:
+    """The cluster of that name or id; raises ``NotFound``."""
+    record = find_cluster(session, reference=reference)
+    return StoredCluster(**asdict(record), cluster=_content(session, record.id))
+
+
+def find_cluster(session: Session, *, reference: str) -> ClusterRecord:
+    """What is known of the cluster of that name or id besides its content; raises ``NotFound``."""
+    row = _row(session, reference)
+    return _record(row, session.scalars(select(_MEASUREMENTS).where(ClusterRow.id == row.id)).one())
 
 
 def list_clusters(session: Session, *, limit: int, cursor: str | None = None) -> Page[ClusterRecord]:
     """Clusters by name."""
-    query = select(ClusterRow).order_by(ClusterRow.name).limit(limit + 1)
+    query = select(ClusterRow, _MEASUREMENTS).order_by(ClusterRow.name).limit(limit + 1)
     if cursor is not None:
         (after,) = decode_cursor(cursor, str)
         query = query.where(ClusterRow.name > after)
-    rows = session.scalars(query).all()
-    return page_of(rows, limit=limit, item=_record(session), keys=lambda row: (row.name,))
+    rows = session.execute(query).all()
+    return page_of(rows, limit=limit, item=lambda row: _record(*row), keys=lambda row: (row[0].name,))
 
 
 def delete_cluster(session: Session, *, reference: str, expected_version: int | None = None) -> None:
@@ -128,7 +149,7 @@ def delete_cluster(session: Session, *, reference: str, expected_version: int | 
 
 def lock(session: Session, *, reference: str, expected_version: int | None) -> ClusterRow:
     """The row, held against other changes until the transaction ends."""
-    row = _find(session, reference)
+    row = _row(session, reference)
     session.refresh(row, with_for_update=True)
     if expected_version is not None and row.version != expected_version:
         raise VersionMismatch("cluster", row.name, str(expected_version), str(row.version))
@@ -141,40 +162,37 @@ def raise_version(row: ClusterRow) -> None:
     row.updated_at = datetime.now(UTC)
 
 
-def _find(session: Session, reference: str) -> ClusterRow:
+def _row(session: Session, reference: str) -> ClusterRow:
     for column in (ClusterRow.name, ClusterRow.id):
         if (row := session.scalar(select(ClusterRow).where(column == reference))) is not None:
             return row
     raise NotFound("cluster", reference)
 
 
-def _newest(session: Session, row: ClusterRow) -> Cluster:
+def _content(session: Session, cluster_id: str) -> Cluster:
     document = session.scalars(
         select(ClusterVersionRow.document)
-        .where(ClusterVersionRow.cluster_id == row.id)
+        .where(ClusterVersionRow.cluster_id == cluster_id)
         .order_by(ClusterVersionRow.version.desc())
         .limit(1)
     ).one()
     return load(Cluster, document)
 
 
-def _record(session: Session) -> Callable[[ClusterRow], ClusterRecord]:
-    def record(row: ClusterRow) -> ClusterRecord:
-        count = select(func.count()).select_from(MeasurementRow).where(MeasurementRow.cluster_id == row.id)
-        return ClusterRecord(
-            id=row.id,
-            name=row.name,
-            version=row.version,
-            cluster=_newest(session, row),
-            measurement_count=session.scalars(count).one(),
-            created_at=row.created_at,
-            updated_at=row.updated_at,
-        )
-
-    return record
+def _record(row: ClusterRow, measurement_count: int) -> ClusterRecord:
+    return ClusterRecord(
+        id=row.id,
+        name=row.name,
+        version=row.version,
+        node_count=row.node_count,
+        gpu_count=row.gpu_count,
+        measurement_count=measurement_count,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
 
 
-def _store_version(session: Session, cluster_id: str, version: int, cluster: Cluster) -> None:
+def _store_content(session: Session, cluster_id: str, version: int, cluster: Cluster) -> None:
     session.add(
         ClusterVersionRow(
             cluster_id=cluster_id, version=version, document=jsonable(cluster), created_at=datetime.now(UTC)

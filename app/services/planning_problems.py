@@ -68,7 +68,7 @@ def _snapshot(session: Session, request: ProblemRequest) -> ClusterSnapshot:
     if request.snapshot is None:
         return snapshots.take_snapshot(session, reference=request.cluster)
     snapshot = snapshots.get_snapshot(session, snapshot_id=request.snapshot)
-    name = clusters.get_cluster(session, reference=request.cluster).name
+    name = clusters.find_cluster(session, reference=request.cluster).name
     if snapshot.cluster.name != name:
         raise InvalidInput(
             "snapshot", request.snapshot, f"is one of cluster {snapshot.cluster.name!r}, not of {name!r}"

@@ -14,7 +14,7 @@ from app.documents.cluster import samples_of
 from app.documents.measurements import MeasurementsDocument
 from app.serialization import jsonable, load, make_snapshot
 from app.services import clusters, measurements
-from app.services.clusters import ClusterRecord
+from app.services.clusters import ClusterRecord, StoredCluster
 from app.services.errors import NotFound
 from app.services.pages import Page, decode_cursor, microseconds_of, moment_of, page_of
 from cluster_models.links import effective_links
@@ -45,12 +45,12 @@ class AddedMeasurements:
 def take_snapshot(session: Session, *, reference: str) -> ClusterSnapshot:
     """Freeze a stored cluster as it is now."""
     record = clusters.get_cluster(session, reference=reference)
-    return _store(session, current_snapshot(session, record=record), record)
+    return _store(session, current_snapshot(session, stored=record), record)
 
 
-def current_snapshot(session: Session, *, record: ClusterRecord) -> ClusterSnapshot:
+def current_snapshot(session: Session, *, stored: StoredCluster) -> ClusterSnapshot:
     """A stored cluster as it is now, to be looked at; nothing is stored."""
-    return _snapshot_of(record.cluster, measurements.read_all(session, cluster_id=record.id))
+    return _snapshot_of(stored.cluster, measurements.read_all(session, cluster_id=stored.id))
 
 
 def store_inline(session: Session, *, cluster: Cluster, samples: tuple[Sample, ...]) -> ClusterSnapshot:
@@ -63,15 +63,13 @@ def add_measurements(
 ) -> AddedMeasurements:
     """Add measurements to a cluster, all or none; those it has already are not added again."""
     row = clusters.lock(session, reference=reference, expected_version=expected_version)
-    record = clusters.get_cluster(session, reference=row.id)
-    samples = samples_of(document, record.cluster)
-    clusters.raise_version(row)
-    added = measurements.store_new(session, cluster_id=row.id, version=row.version, samples=samples)
-    if added == 0:
-        row.version, row.updated_at = record.version, record.updated_at
-    else:
+    stored = clusters.get_cluster(session, reference=row.id)
+    samples = samples_of(document, stored.cluster)
+    added = measurements.store_new(session, cluster_id=row.id, version=row.version + 1, samples=samples)
+    if added:
+        clusters.raise_version(row)
         # Figures that no link can have must not get in: nothing could be planned any more.
-        effective_links(_snapshot_of(record.cluster, measurements.read_all(session, cluster_id=row.id)))
+        effective_links(current_snapshot(session, stored=stored))
     return AddedMeasurements(version=row.version, added=added, already_known=len(samples) - added)
 
 
@@ -95,7 +93,7 @@ def list_snapshots(
     session: Session, *, reference: str, limit: int, cursor: str | None = None
 ) -> Page[SnapshotRecord]:
     """Snapshots of a stored cluster, newest first."""
-    record = clusters.get_cluster(session, reference=reference)
+    record = clusters.find_cluster(session, reference=reference)
     query = select(SnapshotRow).where(SnapshotRow.cluster_id == record.id)
     if cursor is not None:
         moment, snapshot_id = decode_cursor(cursor, int, str)

@@ -72,7 +72,7 @@ def cluster(request: Request, name: str) -> Response:
     """One cluster as it is now."""
     with service_of(request).read_sessions() as session:
         record = clusters.get_cluster(session, reference=name)
-        snapshot = snapshots.current_snapshot(session, record=record)
+        snapshot = snapshots.current_snapshot(session, stored=record)
     document = f"/api/v1/clusters/{quote(record.name, safe='')}"
     shown = cluster_page(snapshot, version=record.version)
     return page(request, "cluster.html", cluster=shown, document=document)

@@ -18,6 +18,8 @@ def upgrade() -> None:
         sa.Column("id", sa.String(length=32), nullable=False),
         sa.Column("name", sa.String(length=200), nullable=False),
         sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("node_count", sa.Integer(), nullable=False),
+        sa.Column("gpu_count", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_clusters")),
@@ -84,7 +86,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_measurements")),
     )
     with op.batch_alter_table("measurements", schema=None) as batch_op:
-        batch_op.create_index("ix_measurements_cluster_id_version", ["cluster_id", "version"], unique=False)
+        batch_op.create_index("ix_measurements_cluster_id_id", ["cluster_id", "id"], unique=False)
 
     op.create_table(
         "snapshots",
@@ -159,7 +161,7 @@ def downgrade() -> None:
 
     op.drop_table("snapshots")
     with op.batch_alter_table("measurements", schema=None) as batch_op:
-        batch_op.drop_index("ix_measurements_cluster_id_version")
+        batch_op.drop_index("ix_measurements_cluster_id_id")
 
     op.drop_table("measurements")
     op.drop_table("cluster_versions")

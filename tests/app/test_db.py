@@ -56,7 +56,9 @@ def test_many_writers_all_succeed(sessions: SessionFactory) -> None:
     """Threads that read and then write the same row lose no update."""
     now = datetime.now(UTC)
     with transaction(sessions) as session:
-        session.add(ClusterRow(id="c", name="c", version=0, created_at=now, updated_at=now))
+        session.add(
+            ClusterRow(id="c", name="c", version=0, node_count=0, gpu_count=0, created_at=now, updated_at=now)
+        )
 
     def count_up() -> None:
         for _ in range(5):

@@ -67,7 +67,7 @@ def list_measurements(
     with service.read_sessions() as session:
         page = measurements.list_measurements(
             session,
-            cluster_id=clusters.get_cluster(session, reference=cluster).id,
+            cluster_id=clusters.find_cluster(session, reference=cluster).id,
             which=MeasurementFilter(node, status, since_version),
             limit=limit,
             cursor=cursor,

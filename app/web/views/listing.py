@@ -62,8 +62,8 @@ def cluster_line(record: ClusterRecord) -> ClusterLine:
     """A cluster by its name and size."""
     return ClusterLine(
         name=record.name,
-        nodes=count(len(record.cluster.nodes)),
-        gpus=count(record.cluster.gpu_count),
+        nodes=count(record.node_count),
+        gpus=count(record.gpu_count),
         version=record.version,
     )
 
