@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -22,8 +23,10 @@ from solver.placement.local_search import search_placement
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import Candidate, prepare
 
-MOVES = 4000
+MOVES: Final = 4000
 """Local search moves where no hosts are given."""
+MOST_EVENTS: Final = 500_000
+"""Of one pipeline's schedule: a prediction is answered while its user waits."""
 
 
 def predict(
@@ -67,6 +70,17 @@ def _check_rules(problem: PlanningProblem, configuration: Configuration) -> None
         *layer_violations(configuration, unrestricted),
     ):
         raise InvalidConfiguration("configuration", str(configuration.degrees), violation)
+    degrees = configuration.degrees
+    micro_batches = problem.workload.global_batch // (configuration.micro_batch * degrees.data)
+    events = 2 * degrees.pipeline * degrees.virtual_pipeline * micro_batches
+    if events > MOST_EVENTS:
+        raise InvalidConfiguration(
+            "configuration",
+            str(degrees),
+            f"{micro_batches} micro-batches make a schedule of {events} forwards and backwards, "
+            f"more than the {MOST_EVENTS} that are simulated",
+            "use larger micro-batches, more data parallel ranks or a smaller global batch",
+        )
 
 
 def _fabric(

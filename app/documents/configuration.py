@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
+from app.documents.nodes import MOST_GPUS
 from app.documents.reading import Count, Document, FieldProblem, InvalidDocument, Text, WholeNumber
-from cluster_models.architecture import Architecture
+from cluster_models.architecture import MOST_LAYERS, Architecture
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.plan import Configuration, Degrees, RankOrder
+from cluster_models.topology import MOST_NODES
 from cluster_models.workload import Recompute, Sharding
+
+_StageLayers = Annotated[
+    list[Annotated[list[WholeNumber], Field(max_length=MOST_LAYERS)]], Field(max_length=MOST_LAYERS)
+]
 
 
 class DegreesDocument(Document):
@@ -47,18 +55,18 @@ class ConfigurationDocument(Document):
         description="Megatron's rank order, fastest first.",
         examples=["tp-cp-ep-dp-pp"],
     )
-    stage_layers: list[list[WholeNumber]] | None = Field(
+    stage_layers: _StageLayers | None = Field(
         None,
         description="Decoder layers: a list for each virtual stage with a number for each pipeline rank.  "
         "Absent = as even as possible, the middle stages taking what is left.",
         examples=[[[19, 21, 21, 19]]],
     )
-    hosts: list[Text] | None = Field(
+    hosts: Annotated[list[Text], Field(min_length=1, max_length=MOST_NODES)] | None = Field(
         None,
         description="Nodes in rank order; absent = the planner places the ranks.",
         examples=[["cnode2-001", "cnode2-002"]],
     )
-    gpus_per_node: Count | None = Field(
+    gpus_per_node: Annotated[Count, Field(le=MOST_GPUS)] | None = Field(
         None, description="GPUs used on each host; absent = all GPUs of a node.", examples=[8]
     )
 
@@ -103,10 +111,11 @@ class ConfigurationDocument(Document):
         """The hosts in rank order; raises ``InvalidDocument`` when one is listed twice."""
         if self.hosts is None:
             return None
+        first: dict[str, int] = {}
         problems = [
             FieldProblem(f"hosts[{index}]", host, "the host is listed twice", "give each host once")
             for index, host in enumerate(self.hosts)
-            if host in self.hosts[:index]
+            if first.setdefault(host, index) != index
         ]
         if problems:
             raise InvalidDocument(problems)

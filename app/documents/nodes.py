@@ -16,6 +16,7 @@ from cluster_models.units import GBIT
 T = TypeVar("T")
 
 
+MOST_GPUS: Final = 1024
 MOST_CARDS: Final = 1024
 FASTEST_CARD_GBITS_PER_S: Final = 1e5
 """A hundred times the fastest card on sale in 2026: what is above is a slip of the unit."""
@@ -59,7 +60,9 @@ class NodeDocument(Document):
     gpu_kind: Text | None = Field(
         None, description="A GPU kind of the catalogue or of gpu_kinds.", examples=["H100-SXM5-80GB"]
     )
-    gpu_count: Count | None = Field(None, le=1024, description="GPUs of the node.", examples=[8])
+    gpu_count: Annotated[Count, Field(le=MOST_GPUS)] | None = Field(
+        None, description="GPUs of the node.", examples=[8]
+    )
     nics: NicsDocument | None = Field(None, description="Network cards.")
     nvlink_domain: Text | None = Field(
         None,

@@ -21,6 +21,11 @@ def check_workload(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None:
 
 def _check_cluster(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None:
     workload = problem.workload
+    if not fabrics and not workload.avoid_nodes:
+        states = sorted({str(node.state) for node in problem.snapshot.cluster.nodes})
+        raise InvalidWorkload(
+            "cluster.nodes", states, "no node is usable", "set the state of nodes that work to ready"
+        )
     if not fabrics:
         raise InvalidWorkload(
             "workload.avoid_nodes",

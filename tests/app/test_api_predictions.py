@@ -55,6 +55,9 @@ def test_given_hosts_are_kept_in_order(client: TestClient) -> None:
         ({"hosts": ["a", "a"]}, "configuration.hosts[1]"),
         ({"hosts": ["a", "b"], "gpus_per_node": 3}, "configuration.gpus_per_node"),
         ({"hosts": ["a", "z"]}, "configuration.hosts"),
+        ({"hosts": []}, "configuration.hosts"),
+        ({"hosts": [f"h{index}" for index in range(100_000)]}, "configuration.hosts"),
+        ({"gpus_per_node": 10**12}, "configuration.gpus_per_node"),
         ({"degrees": {"tensor": 4, "data": 4, "pipeline": 2}}, "configuration"),
     ],
 )

@@ -9,11 +9,11 @@ import pytest
 
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.plan import Degrees, StopReason
-from cluster_models.workload import Sharding
+from cluster_models.workload import MOST_SEQUENCES, Sharding
 from solver.check import check_plan
 from solver.predict import predict
 from solver.problem import PlanningProblem
-from tests.solver.problems import SPARSE, nodes, pair_samples, problem, rates_of
+from tests.solver.problems import DENSE, SPARSE, nodes, pair_samples, problem, rates_of
 from tests.solver.problems import planned as plan_anew
 
 DENSE_PROBLEM = problem(
@@ -40,6 +40,15 @@ def test_prediction_repeats_the_plan(asked: PlanningProblem) -> None:
     assert again.timeline == found.timeline
     assert again.placement.hosts == found.placement.hosts
     assert check_plan(again, asked) == ()
+
+
+def test_a_schedule_too_long_to_wait_for_is_refused() -> None:
+    """A prediction is answered at once, so its work has a limit that the refusal names."""
+    found = planned(DENSE_PROBLEM).configuration
+    long = replace(found, degrees=Degrees(pipeline=2), micro_batch=1, stage_layers=((1, DENSE.layers - 1),))
+    endless = replace(DENSE_PROBLEM, workload=replace(DENSE_PROBLEM.workload, global_batch=MOST_SEQUENCES))
+    with pytest.raises(InvalidConfiguration, match=f"a schedule of {4 * MOST_SEQUENCES} forwards and backwards"):
+        predict(endless, long)
 
 
 @ALL

@@ -12,6 +12,7 @@ import pytest
 from cluster_models.errors import InvalidInput, InvalidWorkload
 from cluster_models.gpus import Precision
 from cluster_models.plan import Plan
+from cluster_models.topology import NodeState
 from cluster_models.workload import Objective, Recompute, Sharding, TrainingWorkload
 from solver.problem import PlanningProblem, SearchOptions
 from solver.search import plan
@@ -139,3 +140,11 @@ def test_least_cost_needs_prices() -> None:
     with pytest.raises(InvalidInput) as caught:
         plan(replace(asked, snapshot=snapshot), QUICK)
     assert caught.value.field == "workload.objective"
+
+
+def test_a_cluster_without_a_working_node_is_named_as_such() -> None:
+    """Nothing was to be avoided, so the nodes are what has to change."""
+    down = tuple(replace(node, state=NodeState.FAILED) for node in nodes(2, gpus=2))
+    with pytest.raises(InvalidWorkload, match="no node is usable") as caught:
+        plan(problem(down), QUICK)
+    assert caught.value.field == "cluster.nodes"
