@@ -33,6 +33,7 @@ TYPES: Final[Mapping[str, str]] = {
     "idempotency-key-reused": "The Idempotency-Key was used with another request.",
     "version-mismatch": "Somebody else changed the thing meanwhile; read it again.",
     "content-too-large": "The request's body is larger than this service takes.",
+    "unsupported-media-type": "The request's body is not of a type that this address reads.",
     "bad-request": "The request cannot be read.",
     "not-ready": "The service cannot serve requests just now.",
     "internal": "The service broke; its log says where, under the request's id.",
@@ -146,6 +147,10 @@ async def _invalid_input(request: Request, error: Exception) -> Response:
 
 async def _unreadable_values(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
+    if isinstance(error.body, bytes):
+        kind = request.headers.get("content-type", "")
+        detail = f"The body must be JSON with Content-Type: application/json, not {kind[:_LONGEST_VALUE]!r}."
+        return problem_response(request, kind="unsupported-media-type", status=415, detail=detail)
     found = [
         {**entry, "loc": [part for part in entry["loc"][1:] if part not in (BY_NAME, IN_FULL)]}
         for entry in error.errors()
@@ -171,6 +176,8 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if isinstance(error.__cause__, InvalidInput):  # what FastAPI makes of a body that cannot be read
+        return await _invalid_input(request, error.__cause__)
     if wants_page(request):
         return failure_page(request, error.status_code, str(error.detail))
     fallback = "bad-request" if error.status_code < 500 else "internal"

@@ -57,9 +57,19 @@ def parse_text(text: str, *, what: str) -> Any:
     return value
 
 
-def _parse(text: str, size: int, what: str) -> Any:
-    if text.lstrip()[0] not in "{[":
-        return _parse_yaml(text, size, what)
+def parse_json(data: bytes, *, what: str) -> Any:
+    """The value of a JSON text's bytes; raises ``InvalidInput`` naming ``what`` and the line."""
+    text = decode(data, what=what)
+    try:
+        value = _load_json(text, what)
+    except json.JSONDecodeError as error:
+        raise _broken(what, text, f"JSON: {error.msg}", error.lineno, error.colno) from error
+    for path, number in _not_finite(value):
+        raise InvalidInput(path, number, "must be a finite number", "leave unknown values out")
+    return value
+
+
+def _load_json(text: str, what: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_unique_mapping)
     except _RepeatedKeyError as error:
@@ -68,6 +78,17 @@ def _parse(text: str, size: int, what: str) -> Any:
         ) from error
     except RecursionError as error:
         raise _too_deep(what) from error
+    except json.JSONDecodeError:
+        raise
+    except ValueError as error:  # an integer of thousands of digits
+        raise _too_long(what) from error
+
+
+def _parse(text: str, size: int, what: str) -> Any:
+    if text.lstrip()[0] not in "{[":
+        return _parse_yaml(text, size, what)
+    try:
+        return _load_json(text, what)
     except json.JSONDecodeError as error:
         if size <= MAX_YAML_BYTES:
             try:  # YAML's flow style starts like JSON
@@ -77,8 +98,6 @@ def _parse(text: str, size: int, what: str) -> Any:
                     raise _broken(what, text, f"JSON: {error.msg}", error.lineno, error.colno) from error
                 raise
         raise _broken(what, text, f"JSON: {error.msg}", error.lineno, error.colno) from error
-    except ValueError as error:  # an integer of thousands of digits
-        raise _too_long(what) from error
 
 
 class _RepeatedKeyError(Exception):

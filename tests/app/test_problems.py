@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,6 +72,32 @@ def test_garbage_is_refused_and_does_no_harm(client: TestClient, body: bytes) ->
     assert answer.status_code in {400, 422}
     assert answer.headers["content-type"] == "application/problem+json"
     assert client.post(CLUSTERS, json=cluster_body()).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"name": "x", "name": "y"}', "the key 'name' is given twice"),
+        (b'{"name": \n oops}', "is not valid JSON: Expecting value (line 2, column 2)"),
+        (b"\xff\xfe{}", "is not UTF-8 text"),
+        (b'{"name": ' + b"9" * 5000 + b"}", "thousands of digits"),
+        (b"[" * 100_000, "nested more than"),
+        (b'{"nodes": [{"compute_slowdown": NaN}]}', "nodes[0].compute_slowdown: must be a finite number"),
+    ],
+)
+def test_a_body_is_read_as_strictly_as_a_file(client: TestClient, body: bytes, words: str) -> None:
+    """What is wrong with the text is said with its place, and no value is lost to its own repetition."""
+    answer = client.post(CLUSTERS, content=body, headers=JSON)
+    assert answer.status_code == 422
+    assert words in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/yaml"])
+def test_a_body_of_another_type_is_refused_as_that(client: TestClient, kind: str) -> None:
+    """Also a page of another site can send these without asking."""
+    answer = client.post(CLUSTERS, content=json.dumps(cluster_body()), headers={"Content-Type": kind})
+    assert answer.status_code == 415
+    assert "application/json" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("declared", [True, False])

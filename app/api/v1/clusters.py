@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
+from app.api.v1.bodies import BodyRoute
 from app.api.v1.cluster_answers import ClusterAnswer, ClusterSummary
 from app.api.v1.pages import PageAnswer, address, page_answer
 from app.api.v1.parameters import ClusterPath, Cursor, ExpectedVersion, Limit, NodePath, ServiceDep, etag
@@ -17,7 +18,7 @@ from app.services import clusters
 from app.services.clusters import NodeChange
 from cluster_models.topology import NodeState
 
-router = APIRouter(tags=["clusters"])
+router = APIRouter(tags=["clusters"], route_class=BodyRoute)
 
 
 class NodePatch(Document):

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
+from app.api.v1.bodies import BodyRoute
 from app.api.v1.cluster_answers import MeasurementsAdded, SnapshotAnswer, SnapshotSummary
 from app.api.v1.pages import PageAnswer, address, page_answer
 from app.api.v1.parameters import (
@@ -25,7 +26,7 @@ from app.services.measurements import MeasurementFilter
 from cluster_models.measurements import SampleStatus
 from cluster_models.suspicions import suspicions
 
-router = APIRouter(tags=["measurements"])
+router = APIRouter(tags=["measurements"], route_class=BodyRoute)
 
 
 @router.post("/clusters/{cluster}/measurements", status_code=201)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
+from app.api.v1.bodies import BodyRoute
 from app.api.v1.pages import PageAnswer, address, page_answer
 from app.api.v1.parameters import Cursor, Limit, ModelPath, ServiceDep
 from app.db.engine import transaction
@@ -18,7 +19,7 @@ from cluster_models.architecture import Architecture
 from cluster_models.catalogue import gpu_kinds
 from cluster_models.model_catalogue import catalogue_models
 
-router = APIRouter(tags=["models"])
+router = APIRouter(tags=["models"], route_class=BodyRoute)
 
 
 class NewModel(Document):

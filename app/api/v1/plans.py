@@ -12,6 +12,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel, Field
 
+from app.api.v1.bodies import BodyRoute
 from app.api.v1.pages import PageAnswer, address, page_answer
 from app.api.v1.parameters import Cursor, Limit, PlanPath, ServiceDep
 from app.api.v1.plan_answers import PlanAccepted, PlanAnswer, PlanSummary, plan_event, plan_links
@@ -29,7 +30,7 @@ EVENTS_EVERY_S: Final = 0.5
 EVENTS_END_AFTER_S: Final = 600.0
 """A stream ends after ten minutes; browsers open a new one by themselves."""
 
-router = APIRouter(tags=["plans"])
+router = APIRouter(tags=["plans"], route_class=BodyRoute)
 
 
 class ExportAnswer(BaseModel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
+from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import ServiceDep
 from app.db.engine import transaction
 from app.documents.plan import PlanDocument
@@ -14,7 +15,7 @@ from app.services.predictions import predict_configuration
 from app.services.requests import PredictionRequest
 from cluster_models.units import GIB
 
-router = APIRouter(tags=["predictions"])
+router = APIRouter(tags=["predictions"], route_class=BodyRoute)
 
 
 class PredictionAnswer(BaseModel):
