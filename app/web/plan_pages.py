@@ -91,7 +91,7 @@ def ask_for_plan(request: Request, data: Annotated[FormData, Depends(sent_form)]
 
 
 @router.get("/plans/{plan_id}")
-def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 1, part: int = 0) -> Response:
+def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 0, part: int = 0) -> Response:
     """A plan: its progress while it is searched for, then what came out."""
     with service_of(request).read_sessions() as session:
         record = plans.get_plan(session, plan_id=plan_id)

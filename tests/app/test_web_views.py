@@ -16,7 +16,7 @@ from app.web.views.bandwidth import Known, heat_map, links_between
 from app.web.views.drawing import round_steps
 from app.web.views.memory import memory_bars, memory_table
 from app.web.views.proof import proof
-from app.web.views.schedule import MOST_BOXES, Window, schedule
+from app.web.views.schedule import LEGIBLE_BOXES, MOST_BOXES, Window, schedule
 from app.web.views.seats import layer_spans, seat_grid
 from app.web.views.step_time import time_bar, time_table
 from app.web.views.summary import degrees, headline, other_plans, settings
@@ -177,10 +177,20 @@ def test_any_window_asked_for_becomes_one_that_exists(replica: int, zoom: int, p
 def test_schedule_of_a_huge_step_is_cut_and_says_so() -> None:
     """Boxes beyond the limit are left out, in words."""
     events = [TimelineEvent("F", "forward", 0, 0, float(at), 1.0) for at in range(MOST_BOXES + 10)]
-    shown = schedule(events, Window())
+    shown = schedule(events, Window(zoom=1))
     assert shown is not None
     assert len(shown.drawing.boxes) == MOST_BOXES
     assert "look closer" in shown.left_out
+
+
+def test_a_long_schedule_opens_where_micro_batches_can_be_told_apart() -> None:
+    """The page begins with the least magnification that leaves few boxes, whatever the number of replicas."""
+    steps = range(3 * LEGIBLE_BOXES)
+    events = [TimelineEvent("F", "forward", replica, 0, float(at), 1.0) for replica in (0, 1) for at in steps]
+    shown = schedule(events, Window())
+    assert shown is not None
+    assert shown.window == Window(replica=0, zoom=4, part=0)
+    assert len(shown.drawing.boxes) <= LEGIBLE_BOXES
 
 
 def test_no_timeline_makes_no_schedule() -> None:

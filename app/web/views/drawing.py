@@ -54,7 +54,10 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A whole picture; ``name`` says what it is, ``description`` what it shows."""
+    """A whole picture; ``name`` says what it is, ``description`` what it shows.
+
+    ``shrinks``: on a narrow page it gets smaller as a whole instead of being scrolled.
+    """
 
     width: float
     height: float
@@ -64,6 +67,7 @@ class Drawing:
     lines: tuple[Line, ...] = ()
     words: tuple[Words, ...] = ()
     legend: tuple[Key, ...] = ()
+    shrinks: bool = False
 
 
 def round_steps(highest: float, *, wanted: int = 5) -> tuple[float, ...]:

@@ -11,7 +11,7 @@ from app.web.views.drawing import Box, Drawing, Key, Line, Words, round_steps
 from cluster_models.plan import MEMORY_PARTS, StageMemory
 from cluster_models.units import GIB
 
-_LEFT, _RIGHT, _TOP, _ROW, _BAR = 74.0, 24.0, 22.0, 30.0, 20.0
+_LEFT, _RIGHT, _TOP, _ROW, _BAR = 104.0, 24.0, 28.0, 30.0, 20.0
 _WIDTH: Final = 760.0
 
 
@@ -73,6 +73,7 @@ def memory_bars(stages: Sequence[StageMemory]) -> Drawing:
         lines=tuple(lines),
         words=tuple(words),
         legend=tuple(Key(f"part-{index}", name) for index, name in enumerate(MEMORY_PARTS.values())),
+        shrinks=True,
     )
 
 

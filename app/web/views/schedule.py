@@ -16,6 +16,8 @@ MOST_BOXES: Final = 4000
 """More boxes than this make a page heavy; the window then ends earlier and the page says so."""
 ZOOMS: Final = (1, 2, 4, 8, 16, 32)
 """Magnifications offered; the window shows one part in so many of the step."""
+LEGIBLE_BOXES: Final = 1000
+"""With more boxes than this side by side, micro-batches cannot be told apart: the page then begins closer."""
 
 _LEFT, _RIGHT, _TOP, _ROW, _BAR = 74.0, 16.0, 8.0, 30.0, 24.0
 _WIDTH: Final = 1100.0
@@ -28,10 +30,13 @@ _COMPUTE: Final = ("forward", "backward", "optimizer")
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What part of the step is looked at: ``part`` (from 0) of ``zoom`` equal parts, of one replica."""
+    """What part of the step is looked at: ``part`` (from 0) of ``zoom`` equal parts, of one replica.
+
+    Zoom 0 becomes the least at which micro-batches can be told apart.
+    """
 
     replica: int = 0
-    zoom: int = 1
+    zoom: int = 0
     part: int = 0
 
 
@@ -66,7 +71,7 @@ def schedule(events: Sequence[TimelineEvent], wanted: Window) -> Schedule | None
     if not events:
         return None
     replicas = tuple(sorted({event.replica for event in events}))
-    window = _inside(wanted, replicas)
+    window = _inside(wanted, replicas, boxes=len(events) // len(replicas))
     end_of_step = max(event.start_s + event.duration_s for event in events)
     begin = end_of_step * window.part / window.zoom
     end = end_of_step * (window.part + 1) / window.zoom
@@ -94,9 +99,12 @@ def schedule(events: Sequence[TimelineEvent], wanted: Window) -> Schedule | None
     )
 
 
-def _inside(wanted: Window, replicas: Sequence[int]) -> Window:
-    """The offered window nearest to the one asked for."""
-    zoom = max((offered for offered in ZOOMS if offered <= wanted.zoom), default=1)
+def _inside(wanted: Window, replicas: Sequence[int], *, boxes: int) -> Window:
+    """The offered window nearest to the one asked for, of replicas with so many ``boxes``."""
+    if wanted.zoom == 0:
+        zoom = next((offered for offered in ZOOMS if boxes <= offered * LEGIBLE_BOXES), ZOOMS[-1])
+    else:
+        zoom = max((offered for offered in ZOOMS if offered <= wanted.zoom), default=1)
     return Window(
         replica=wanted.replica if wanted.replica in replicas else replicas[0],
         zoom=zoom,

@@ -63,4 +63,5 @@ def time_bar(time: TimeBreakdown) -> Drawing:
             for index, (field, name) in enumerate(TIME_PARTS.items())
             if getattr(time, field) > 0
         ),
+        shrinks=True,
     )
