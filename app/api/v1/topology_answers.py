@@ -42,8 +42,12 @@ class TopologyAnswer(BaseModel):
                 Edge(
                     source=source,
                     target=target,
-                    nominal_bandwidth_gbytes_per_s=None if rate is None else rate / GBYTE,
+                    nominal_bandwidth_gbytes_per_s=_gbytes_per_s(edge.get("bytes_per_s")),
                 )
-                for source, target, rate in graph.edges(data="bytes_per_s")
+                for source, target, edge in graph.edges(data=True)
             ],
         )
+
+
+def _gbytes_per_s(rate: float | None) -> float | None:
+    return None if rate is None else rate / GBYTE
