@@ -84,7 +84,10 @@ class RankPlace:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The ordered host list and what follows from it: rank ``r`` sits on host ``r // gpus_per_node``."""
+    """The ordered host list and what follows from it: rank ``r`` sits on host ``r // gpus_per_node``.
+
+    ``gpus_per_node`` counts the GPUs that the plan uses on each host, which may be fewer than it has.
+    """
 
     hosts: tuple[str, ...]
     gpus_per_node: int

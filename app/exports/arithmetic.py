@@ -6,7 +6,8 @@ import re
 from typing import Final
 
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.plan import Degrees, Plan, RankOrder, RankPlace
+from cluster_models.plan import Degrees, Plan, RankPlace
+from solver.check.placement import coordinates
 
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
@@ -90,17 +91,6 @@ def gpus_of_host(plan: Plan, slot: int) -> list[int]:
     return [place.gpu for place in plan.placement.ranks[slot * size : (slot + 1) * size]]
 
 
-def coordinates(rank: int, degrees: Degrees, order: RankOrder) -> tuple[int, int, int, int]:
-    """Tensor, context, data and pipeline rank of a global rank in Megatron's order (tensor fastest)."""
-    rest, tensor = divmod(rank, degrees.tensor)
-    rest, context = divmod(rest, degrees.context)
-    if order is RankOrder.DATA_BEFORE_PIPELINE:
-        pipeline, data = divmod(rest, degrees.data)
-    else:
-        data, pipeline = divmod(rest, degrees.pipeline)
-    return tensor, context, data, pipeline
-
-
 def expert_rank(place: RankPlace, degrees: Degrees) -> int:
     """Expert parallel rank: expert groups fold over tensor, context and data ranks, tensor fastest."""
     inner = place.tensor + degrees.tensor * (place.context + degrees.context * place.data)
@@ -114,7 +104,7 @@ def _check_place(plan: Plan, rank: int, place: RankPlace) -> None:
         raise InvalidConfiguration(
             f"ranks[{rank}]", (place.rank, place.node), f"the host list puts rank {rank} on {host}"
         )
-    expected = coordinates(rank, configuration.degrees, configuration.rank_order)
+    expected = coordinates(rank, configuration)
     found = (place.tensor, place.context, place.data, place.pipeline)
     if found != expected:
         raise InvalidConfiguration(

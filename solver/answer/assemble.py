@@ -69,7 +69,7 @@ def assemble_plan(
     return Plan(
         model=architecture.name,
         configuration=configuration,
-        placement=place_ranks(configuration, hosts, fabric.gpus_per_node),
+        placement=place_ranks(configuration, hosts, min(fabric.gpus_per_node, gpus)),
         time=time_breakdown(candidate, times),
         stages=_stage_times(times.duration_s, times.reduce_s + times.gather_s),
         memory=stage_memories(candidate.memory),

@@ -34,8 +34,7 @@ def coordinates(rank: int, configuration: Configuration) -> tuple[int, int, int,
 
 def _host_rules(plan: Plan, nodes: dict[str, Node], avoided: tuple[str, ...]) -> Iterator[str]:
     placement, gpus = plan.placement, plan.configuration.degrees.gpus
-    slots = len(placement.hosts) * placement.gpus_per_node
-    if slots != gpus and not (len(placement.hosts) == 1 and slots > gpus):  # part of one node is fine
+    if len(placement.hosts) * placement.gpus_per_node != gpus:
         yield (
             f"{len(placement.hosts)} hosts with {placement.gpus_per_node} GPUs each do not make the {gpus} "
             "GPUs of the degrees."

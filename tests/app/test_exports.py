@@ -14,14 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.documents.plan import plan_from_text
-from app.exports.arithmetic import coordinates
 from app.exports.megatron import pipeline_layout
 from app.exports.registry import EXPORTS
 from cluster_models.architecture import Experts
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.plan import Degrees, Placement, Plan, RankOrder
 from cluster_models.workload import Recompute, Sharding
+from solver.check.placement import coordinates
 from tests.plans import small_configuration, small_plan
+from tests.solver.problems import nodes, planned, problem
 
 
 def rendered(name: str, plan: Plan | None = None) -> str:
@@ -95,9 +96,7 @@ def test_pipeline_before_data_uses_the_other_mapping() -> None:
     plan = with_configuration(rank_order=RankOrder.PIPELINE_BEFORE_DATA)
     ranks = []
     for place in plan.placement.ranks:
-        tensor, context, data, pipeline = coordinates(
-            place.rank, plan.configuration.degrees, RankOrder.PIPELINE_BEFORE_DATA
-        )
+        tensor, context, data, pipeline = coordinates(place.rank, plan.configuration)
         ranks.append(replace(place, tensor=tensor, context=context, data=data, pipeline=pipeline))
     plan = replace(plan, placement=replace(plan.placement, ranks=tuple(ranks)))
     assert "--use-tp-pp-dp-mapping" in rendered("megatron", plan)
@@ -277,6 +276,17 @@ def test_flags_need_model_and_workload() -> None:
 )
 def test_coordinates_number_every_rank_once(degrees: Degrees, order: RankOrder) -> None:
     """Ranks and coordinates are two names of the same thing."""
-    found = {coordinates(rank, degrees, order) for rank in range(degrees.gpus)}
+    configuration = replace(small_configuration(), degrees=degrees, rank_order=order)
+    found = {coordinates(rank, configuration) for rank in range(degrees.gpus)}
     assert len(found) == degrees.gpus
     assert max(found, key=lambda c: c[3])[3] == degrees.pipeline - 1
+
+
+@pytest.mark.parametrize("name", sorted(EXPORTS))
+def test_a_plan_on_a_part_of_a_node_can_be_launched(name: str) -> None:
+    """Launchers are told the GPUs that are used, not those that the node has."""
+    plan = planned(problem(nodes(2, gpus=4), max_gpus=2, pinned={"tensor": 2}))
+    assert (plan.placement.gpus_per_node, len(plan.placement.hosts)) == (2, 1)
+    text = rendered(name, plan)
+    if name == "hostfile":
+        assert text == "n0 slots=2\n"
