@@ -18,7 +18,7 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from app import problems
 from app.api import health
 from app.api.v1 import clusters, measurements, models, plans, predictions
-from app.api.v1.pages import PREFIX
+from app.api.v1.answers import PREFIX
 from app.db.engine import make_read_session_factory, make_session_factory
 from app.db.migrate import prepared_engine
 from app.jobs.client import JobClient

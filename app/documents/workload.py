@@ -61,7 +61,7 @@ class WorkloadDocument(Document):
         ge=0,
         lt=1,
         description="Share of each GPU's memory that must stay free.",
-        examples=[0.06],
+        examples=[0.1],
     )
     pinned: dict[str, Count] = Field(
         default_factory=dict,

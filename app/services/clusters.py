@@ -16,7 +16,7 @@ from app.documents.cluster import ClusterDocument
 from app.serialization import jsonable, load
 from app.services import measurements
 from app.services.errors import NameTaken, NotFound, VersionMismatch
-from app.services.pages import Page, decode_cursor, page_of
+from app.services.pagination import Page, decode_cursor, page_of
 from cluster_models.errors import InvalidCluster
 from cluster_models.topology import Cluster, Node, NodeState
 

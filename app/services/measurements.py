@@ -9,7 +9,7 @@ from sqlalchemy import insert, or_, select
 from sqlalchemy.orm import Session
 
 from app.db.tables import MeasurementRow
-from app.services.pages import Page, decode_cursor, page_of
+from app.services.pagination import Page, decode_cursor, page_of
 from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
 
 

@@ -17,7 +17,7 @@ from app.documents.model import model_document
 from app.serialization import jsonable, load
 from app.services.errors import NameTaken, NotFound
 from app.services.field_paths import errors_under
-from app.services.pages import Page, decode_cursor, page_of
+from app.services.pagination import Page, decode_cursor, page_of
 from cluster_models.architecture import Architecture
 from cluster_models.model_catalogue import catalogue_model, catalogue_models
 

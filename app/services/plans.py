@@ -15,7 +15,7 @@ from app.db.tables import PlanRow
 from app.serialization import jsonable, load
 from app.services import idempotency, snapshots, solves
 from app.services.errors import NotFound, NotReady
-from app.services.pages import Page, decode_cursor, microseconds_of, moment_of, page_of
+from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
 from app.services.planning_problems import make_problem, search_options
 from app.services.requests import PlanRequest
 from cluster_models.architecture import Architecture

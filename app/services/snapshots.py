@@ -16,7 +16,7 @@ from app.serialization import jsonable, load, make_snapshot
 from app.services import clusters, measurements
 from app.services.clusters import ClusterRecord, StoredCluster
 from app.services.errors import NotFound
-from app.services.pages import Page, decode_cursor, microseconds_of, moment_of, page_of
+from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
 from cluster_models.links import effective_links
 from cluster_models.measurements import Sample
 from cluster_models.snapshot import ClusterSnapshot

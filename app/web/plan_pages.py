@@ -20,7 +20,7 @@ from app.exports.registry import EXPORTS
 from app.service import Service, service_of
 from app.services import clusters, models, plans
 from app.services.errors import NotFound
-from app.services.pages import MAX_LIMIT
+from app.services.pagination import MAX_LIMIT
 from app.web.asked import plan_request
 from app.web.choices import choices
 from app.web.examples import plan_examples

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from app.api.v1.pages import Links, Moment, address
+from app.api.v1.answers import Links, Moment, address
 from app.documents.cluster import ClusterDocument
 from app.services.clusters import ClusterRecord, StoredCluster
 from app.services.snapshots import SnapshotRecord

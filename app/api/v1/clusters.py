@@ -5,9 +5,9 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
+from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.cluster_answers import ClusterAnswer, ClusterSummary
-from app.api.v1.pages import PageAnswer, address, page_answer
 from app.api.v1.parameters import ClusterPath, Cursor, ExpectedVersion, Limit, NodePath, ServiceDep, etag
 from app.api.v1.topology_answers import TopologyAnswer
 from app.db.engine import transaction

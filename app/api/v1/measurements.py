@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
+from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.cluster_answers import MeasurementsAdded, SnapshotAnswer, SnapshotSummary
-from app.api.v1.pages import PageAnswer, address, page_answer
 from app.api.v1.parameters import (
     ClusterPath,
     Cursor,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
+from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.pages import PageAnswer, address, page_answer
 from app.api.v1.parameters import Cursor, Limit, ModelPath, ServiceDep
 from app.db.engine import transaction
 from app.documents.architecture import ArchitectureDocument

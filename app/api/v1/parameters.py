@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Depends, Header, Path, Query
 
 from app.service import Service, service_of
-from app.services.pages import MAX_LIMIT
+from app.services.pagination import MAX_LIMIT
 from cluster_models.errors import InvalidInput
 
 ServiceDep = Annotated[Service, Depends(service_of)]

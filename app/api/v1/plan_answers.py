@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from app.api.v1.pages import Links, Moment, address
+from app.api.v1.answers import Links, Moment, address
 from app.db.status import PlanStatus
 from app.documents.plan import NoPlanDocument, PlanDocument
 from app.services.plans import PlanRecord

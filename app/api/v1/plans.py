@@ -12,8 +12,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel, Field
 
+from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.pages import PageAnswer, address, page_answer
 from app.api.v1.parameters import Cursor, Limit, PlanPath, ServiceDep
 from app.api.v1.plan_answers import PlanAccepted, PlanAnswer, PlanSummary, plan_event, plan_links
 from app.db.engine import transaction

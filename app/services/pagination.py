@@ -1,0 +1,65 @@
+"""Lists in pages: a cursor says where the next page begins, and nothing else does."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Generic, TypeVar
+
+from cluster_models.errors import InvalidInput
+
+T = TypeVar("T")
+Row = TypeVar("Row")
+
+MAX_LIMIT: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Some entries of a list, and the cursor of the next page unless this is the last."""
+
+    items: tuple[T, ...]
+    next_cursor: str | None
+
+
+def encode_cursor(*keys: str | int) -> str:
+    """The cursor of the entry with these keys, as text that fits into a URL."""
+    return base64.urlsafe_b64encode(json.dumps(keys).encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, *kinds: type[str | int]) -> tuple[Any, ...]:
+    """The keys in a cursor; raises ``InvalidInput`` for one that we did not make."""
+    try:
+        keys = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except ValueError:
+        keys = None
+    whole = isinstance(keys, list) and len(keys) == len(kinds)
+    if not whole or any(type(key) is not kind for key, kind in zip(keys, kinds, strict=True)):
+        raise InvalidInput("cursor", cursor, "is not a cursor of this list", "take it from the page before")
+    return tuple(keys)
+
+
+def microseconds_of(moment: datetime) -> int:
+    """A moment as microseconds since 1970, exactly."""
+    since = moment - datetime.fromtimestamp(0, UTC)
+    return (since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def moment_of(microseconds: int) -> datetime:
+    """The moment so many microseconds after 1970; raises ``InvalidInput`` beyond the calendar."""
+    try:
+        return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=microseconds)
+    except OverflowError:
+        raise InvalidInput("cursor", microseconds, "is not a cursor of this list") from None
+
+
+def page_of(
+    rows: Sequence[Row], *, limit: int, item: Callable[[Row], T], keys: Callable[[Row], tuple[str | int, ...]]
+) -> Page[T]:
+    """The page of up to ``limit`` of these rows; one row more than that means there is a next page."""
+    shown = rows[:limit]
+    more = len(rows) > limit
+    return Page(tuple(map(item, shown)), encode_cursor(*keys(shown[-1])) if more else None)
