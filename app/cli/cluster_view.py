@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -12,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from app.cli.terminal import bullets, section
 from app.presentation.figures import count, gbytes_per_s, seconds
 from app.presentation.links import SHOWN_MESSAGE_BYTES, by_place, shown_flows, shown_load
 from cluster_models.links import BoolArray, FloatArray, LinkModel, effective_links
@@ -38,14 +38,14 @@ def cluster_view(snapshot: ClusterSnapshot) -> RenderableType:
     doubts = suspicions(snapshot)
     return Group(
         _headline(snapshot),
-        _section("Nodes", _nodes(snapshot.cluster.nodes)),
-        _section(
+        section("Nodes", _nodes(snapshot.cluster.nodes)),
+        section(
             f"Links between nodes: {shown_load(flows)}",
             link_classes(links, bandwidth, estimated),
         ),
-        _section("Not measured", _unmeasured(links, estimated)),
-        *([_section("What looks wrong", _lines(doubts))] if doubts else []),
-        _section(
+        section("Not measured", _unmeasured(links, estimated)),
+        *([section("What looks wrong", bullets(doubts))] if doubts else []),
+        section(
             "From row to column, neighbours together",
             heat_matrix(by_place(snapshot.cluster), links.nodes, bandwidth, estimated),
         ),
@@ -60,10 +60,6 @@ def _headline(snapshot: ClusterSnapshot) -> RenderableType:
         f"{count(len(snapshot.samples))} measurements  snapshot {snapshot.id}",
     )
     return Group(text, Text(cluster.source, style="dim")) if cluster.source else text
-
-
-def _section(title: str, body: RenderableType) -> RenderableType:
-    return Group(Text(f"\n{title}", style="bold"), Padding(body, (0, 0, 0, 2)))
 
 
 def _nodes(nodes: tuple[Node, ...]) -> RenderableType:
@@ -118,13 +114,6 @@ def _unmeasured(links: LinkModel, estimated: BoolArray) -> RenderableType:
     shown = ", ".join(pairs[:NAMED_PAIRS])
     more = f" and {count(len(pairs) - NAMED_PAIRS)} more" if len(pairs) > NAMED_PAIRS else ""
     return Text(f"{count(len(pairs))} pairs are estimated from their class: {shown}{more}")
-
-
-def _lines(lines: Iterable[str]) -> RenderableType:
-    table = Table.grid(padding=(0, 1))
-    for line in lines:
-        table.add_row(Text("•", style="yellow"), Text(line))
-    return table
 
 
 def heat_matrix(

@@ -6,11 +6,11 @@ from typing import Final
 
 from rich import box
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from app.cli.terminal import bullets, section
 from app.presentation.figures import count, gib, percent, seconds, tflops
 from cluster_models.plan import MEMORY_PARTS, TIME_PARTS, Configuration, Plan, StageMemory, StopReason
 from cluster_models.units import GIB
@@ -39,13 +39,13 @@ def plan_view(plan: Plan) -> RenderableType:
     """Everything an engineer asks of a plan, most important first."""
     return Group(
         _headline(plan),
-        _section("Configuration", _configuration(plan.configuration)),
-        _section("Hosts: a row for each pipeline stage, a column for each replica", hosts_grid(plan)),
-        _section("Memory of each GPU", _memory(plan)),
-        _section("Where a step's time goes", _time(plan)),
-        _section("Proof", _proof(plan)),
-        *([_section("Warnings", _bullets(plan.warnings, "yellow"))] if plan.warnings else []),
-        *([_section("What lost, and why", _alternatives(plan))] if plan.alternatives else []),
+        section("Configuration", _configuration(plan.configuration)),
+        section("Hosts: a row for each pipeline stage, a column for each replica", hosts_grid(plan)),
+        section("Memory of each GPU", _memory(plan)),
+        section("Where a step's time goes", _time(plan)),
+        section("Proof", _proof(plan)),
+        *([section("Warnings", bullets(plan.warnings))] if plan.warnings else []),
+        *([section("What lost, and why", _alternatives(plan))] if plan.alternatives else []),
         Text(
             f"\nMade from snapshot {plan.provenance.snapshot_id} of {plan.provenance.cluster_name}, "
             f"seed {plan.provenance.seed}, effort {plan.provenance.effort}.",
@@ -65,10 +65,6 @@ def _headline(plan: Plan) -> RenderableType:
         f"{tflops(plan.model_flops_per_s_per_gpu)} of model arithmetic per GPU   MFU {percent(plan.mfu)}",
     )
     return Panel(text, box=box.ROUNDED, border_style="green", expand=False)
-
-
-def _section(title: str, body: RenderableType) -> RenderableType:
-    return Group(Text(f"\n{title}", style="bold"), Padding(body, (0, 0, 0, 2)))
 
 
 def _configuration(configuration: Configuration) -> RenderableType:
@@ -186,13 +182,6 @@ def _proof(plan: Plan) -> RenderableType:
     if proof.stopped_by in _HINTS:
         lines.append(Text(_HINTS[proof.stopped_by], style="dim"))
     return Group(*lines)
-
-
-def _bullets(lines: tuple[str, ...], style: str) -> RenderableType:
-    table = Table.grid(padding=(0, 1))
-    for line in lines:
-        table.add_row(Text("•", style=style), Text(line))
-    return table
 
 
 def _alternatives(plan: Plan) -> RenderableType:

@@ -1,12 +1,16 @@
-"""The consoles we print to."""
+"""The consoles we print to, and the pieces that several commands print."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import Final
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 PIPE_WIDTH: Final = 100
 """Columns where the output is no terminal and has no width of its own."""
@@ -21,3 +25,16 @@ def console() -> Console:
 def error_console() -> Console:
     """Standard error, for what changes while a command runs."""
     return Console(file=sys.stderr, highlight=False, markup=False)
+
+
+def section(title: str, body: RenderableType) -> RenderableType:
+    """``body`` set in below its title."""
+    return Group(Text(f"\n{title}", style="bold"), Padding(body, (0, 0, 0, 2)))
+
+
+def bullets(lines: Iterable[str]) -> RenderableType:
+    """A list whose long lines hang behind their bullets."""
+    table = Table.grid(padding=(0, 1))
+    for line in lines:
+        table.add_row(Text("•", style="yellow"), Text(line))
+    return table
