@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Annotated, Final
 
 import structlog
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, Field
@@ -63,7 +63,9 @@ def get_metrics(request: Request) -> Response:
 
 
 @router.get("/problems/{name}")
-def get_problem_type(name: str) -> ProblemType:
+def get_problem_type(
+    name: Annotated[str, Path(description="Last part of a problem's type.", examples=["not-found"])],
+) -> ProblemType:
     """What a type of problem means."""
     if name not in TYPES:
         raise NotFound("type of problem", name)

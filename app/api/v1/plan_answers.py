@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -66,8 +67,12 @@ class PlanSummary(BaseModel):
     progress: ProgressAnswer | None = Field(description="The newest progress; null before the first.")
     error: FailureAnswer | None = Field(description="Why it failed; null otherwise.")
     created_at: Moment
-    started_at: Moment | None
-    finished_at: Moment | None
+    started_at: datetime | None = Field(
+        description="When a solver first took it, in UTC; null before.", examples=["2026-11-21T09:00:01Z"]
+    )
+    finished_at: datetime | None = Field(
+        description="When it ended, in UTC; null before.", examples=["2026-11-21T09:00:19Z"]
+    )
     attempts: int = Field(description="How often a solve was started.", examples=[1])
     rescues: int = Field(description="How often it was taken over from a worker that vanished.", examples=[0])
     links: Links

@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel, Field
@@ -149,11 +149,17 @@ def list_exports(plan: PlanPath, service: ServiceDep) -> list[ExportAnswer]:
         }
     },
 )
-def get_export(plan: PlanPath, format: str, service: ServiceDep) -> Response:  # noqa: A002 - the path's own word
+def get_export(
+    plan: PlanPath,
+    export_format: Annotated[
+        str, Path(alias="format", description="Name of the format, as listed under exports.", examples=["torchrun"])
+    ],
+    service: ServiceDep,
+) -> Response:
     """A plan as another program reads it; the formats are listed under exports."""
-    export = EXPORTS.get(format)
+    export = EXPORTS.get(export_format)
     if export is None:
-        raise NotFound("export format", format)
+        raise NotFound("export format", export_format)
     with service.read_sessions() as session:
         text = export.render(plans.get_finished_plan(session, plan_id=plan))
     disposition = f'attachment; filename="{export.file_name}"'

@@ -29,8 +29,8 @@ class Edge(BaseModel):
 class TopologyAnswer(BaseModel):
     """The cluster as it is wired, as far as its nodes and labels tell; measured figures have their own address."""
 
-    vertices: list[Vertex]
-    edges: list[Edge]
+    vertices: list[Vertex] = Field(description="GPUs, nodes, scale-up domains and switches.")
+    edges: list[Edge] = Field(description="Pairs of them that are joined; each joint is listed once.")
 
     @classmethod
     def from_cluster(cls, cluster: Cluster) -> TopologyAnswer:
