@@ -1,5 +1,8 @@
 """The command line ``meshwright``."""
 
-from app.cli.commands import main
+try:
+    from app.cli.commands import main
+except KeyboardInterrupt:  # Ctrl-C while modules load: no command is there yet to say so
+    raise SystemExit(130) from None
 
 __all__ = ["main"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -164,3 +166,18 @@ def test_shipped_workloads_are_read(path: Path) -> None:
     from app.cli.files import read_workload  # noqa: PLC0415 - only this test reads files itself
 
     assert read_workload(str(path)).global_batch > 0
+
+
+def test_an_interrupt_while_modules_load_is_no_traceback() -> None:
+    """Ctrl-C right after Enter ends as it does later."""
+    code = (
+        "import sys, importlib.abc\n"
+        "class Interrupted(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'app.cli.commands':\n"
+        "            raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupted())\n"
+        "import app.cli\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "")
