@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from app.cli import main
+
+
+@pytest.fixture(autouse=True)
+def _log_elsewhere_afterwards() -> Iterator[None]:
+    """A service logs to the standard error it began with, which is closed once the test has read it."""
+    yield
+    structlog.reset_defaults()
 
 
 def test_a_taken_port_is_a_sentence(
