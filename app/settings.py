@@ -66,9 +66,10 @@ class Settings(BaseSettings):
     default_time_limit_s: float = Field(default=60.0, gt=0)
     max_time_limit_s: float = Field(default=3600.0, gt=0)
     overrun_s: float = Field(
-        default=15.0,
+        default=60.0,
         gt=0,
-        description="Seconds past its time limit after which a solve is killed; integer solvers can overrun.",
+        description="Seconds past its time limit after which a solve is killed: integer solvers can overrun, and "
+        "the links and candidates of a large cluster are read before the search first looks at the clock.",
     )
     solve_memory_gib: float | None = Field(
         default=None, gt=0, description="Address space that one solve may use; none means unlimited."

@@ -17,6 +17,7 @@ from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, Cand
 from solver.check.configuration import configuration_violations, layer_violations
 from solver.compiled import step_seconds
 from solver.degrees.priced import objective_weight
+from solver.pipeline.schedule import MOST_EVENTS
 from solver.placement.bounds import placement_bound_s
 from solver.placement.fabric import Fabric, fabrics
 from solver.placement.local_search import search_placement
@@ -25,8 +26,6 @@ from solver.refine import Candidate, prepare
 
 MOVES: Final = 4000
 """Local search moves where no hosts are given."""
-MOST_EVENTS: Final = 500_000
-"""Of one pipeline's schedule: a prediction is answered while its user waits."""
 
 
 def predict(

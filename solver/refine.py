@@ -28,8 +28,8 @@ from solver.placement.problem import PlacementProblem
 from solver.problem import PlanningProblem, SearchOptions
 
 LEVELS: Final = 3
-EVENTS_PER_EFFORT: Final = (1e7, 2e8)
-"""Simulated events that the short and the long local search may spend (about 3 ns each)."""
+EVENTS: Final = (1e7, 2e8)
+"""Simulated events of one short and one long local search (about 3 ns each); effort repeats the long one."""
 FLOW_COLUMNS_PER_EFFORT: Final = 60_000
 """Programs with more flow columns than this are not solved: their relaxation alone takes minutes."""
 SIMPLEX_ITERATIONS_PER_EFFORT: Final = 60_000
@@ -77,7 +77,7 @@ def prepare(
 
 def place(candidate: Candidate, options: SearchOptions, bound_s: float = 0.0) -> Refined:
     """The candidate placed by a short local search."""
-    found = _search(candidate.placement, None, EVENTS_PER_EFFORT[0] * options.effort, options.seed)
+    found = _search(candidate.placement, None, EVENTS[0], options.seed)
     return Refined(*found, min(bound_s, found[1]))
 
 
@@ -101,8 +101,13 @@ def refine(
             return Refined(None, np.inf, bound_s)
         return place(candidate, options, bound_s)
     if level == 2:
-        found = _search(placement, known.assignment, EVENTS_PER_EFFORT[1] * options.effort, options.seed)
-        best = known if known.step_s <= found[1] else Refined(*found, known.bound_s)
+        best = known
+        for round_ in range(options.effort):
+            found = _search(placement, best.assignment, EVENTS[1], options.seed + round_)
+            if found[1] < best.step_s:
+                best = Refined(*found, known.bound_s)
+            if remaining_s() <= 0:
+                break
         return _relaxed(placement, best, target_s, options, remaining_s)
     return _integer(placement, known, target_s, options, remaining_s)
 

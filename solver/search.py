@@ -67,7 +67,8 @@ def plan(
             on_progress(_progress(state, time.monotonic() - started))
     if stopped_by is StopReason.PROVEN and state.unresolved:
         stopped_by = StopReason.WORK_LIMIT
-    place_runners_up(problem, options, state)
+    if remaining_s() > 0:
+        place_runners_up(problem, options, state)
     return conclude(problem, options, state, stopped_by)
 
 

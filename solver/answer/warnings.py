@@ -66,8 +66,8 @@ def _uncertainty(candidate: Candidate) -> str:
         )
     return (
         f"Times are predicted, not measured: on {score.steps} published training steps of {gpu.name}, some of "
-        f"which calibrated it, the cost model was off by {score.median_error:.0%} at the median and by "
-        f"{score.p90_error:.0%} at the 90th percentile."
+        f"which calibrated it, the cost model was off by {100 * score.median_error:.0f} % at the median and by "
+        f"{100 * score.p90_error:.0f} % at the 90th percentile."
     )
 
 

@@ -3,7 +3,7 @@
 The rules are Megatron-Core's: heads divide by the tensor size and key/value heads share or repeat evenly, the
 sequence divides by twice the context size, experts divide by the expert size, which folds over the tensor,
 context and data ranks of one stage, interleaving wants micro-batches in whole groups of the pipeline size, and
-the batch divides by micro-batch times data size.
+the batch divides by micro-batch times data size.  Schedules longer than ``MOST_EVENTS`` are left out.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from cluster_models.architecture import Architecture
 from cluster_models.plan import RankOrder
 from cluster_models.workload import Sharding, TrainingWorkload
 from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch
+from solver.pipeline.schedule import MOST_EVENTS
 
 MAX_MICRO_BATCH: Final = 16
 MAX_VIRTUAL: Final = 8
@@ -102,7 +103,9 @@ def _grid_rows(
     micro = [
         (micro_batch, virtual)
         for micro_batch in _micro_batches(workload, grid)
-        for virtual in _virtuals(architecture, workload, grid, workload.global_batch // (micro_batch * grid.data))
+        for rounds in [workload.global_batch // (micro_batch * grid.data)]
+        for virtual in _virtuals(architecture, workload, grid, rounds)
+        if 2 * rounds * virtual * grid.pipeline <= MOST_EVENTS
     ]
     experts = _allowed(workload, "expert", _expert_sizes(architecture, grid, gpus_per_node))
     recompute = [RECOMPUTE_CODES.index(choice) for choice in workload.recompute]

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 
 from solver.candidates import IntArray
 from solver.compiled import Events, topological_rows
+
+MOST_EVENTS: Final = 500_000
+"""Longest schedule that is simulated: every forward and backward of a step on one replica."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +69,7 @@ def _rank_order(pipeline: int, virtual: int, micro_batches: int, rank: int) -> I
     return order
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=64)
 def build_schedule(pipeline: int, virtual: int, micro_batches: int) -> Schedule:
     """The event graph of one pipeline.
 

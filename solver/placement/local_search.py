@@ -11,12 +11,12 @@ from solver.placement.problem import PlacementProblem
 
 def chain_order(hop_s: FloatArray, first: int) -> IntArray:
     """Nodes in a nearest-neighbour chain from ``first``: close nodes stand side by side."""
-    nodes = len(hop_s)
-    order, left = [first], set(range(nodes)) - {first}
     cost = hop_s + hop_s.T
-    while left:
-        order.append(min(left, key=lambda node: (cost[order[-1], node], node)))
-        left.remove(order[-1])
+    order = [first]
+    taken = np.zeros(len(cost), dtype=bool)
+    for _ in range(len(cost) - 1):
+        taken[order[-1]] = True
+        order.append(int(np.where(taken, np.inf, cost[order[-1]]).argmin()))
     return np.array(order, dtype=np.int64)
 
 

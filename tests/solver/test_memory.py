@@ -160,7 +160,7 @@ def test_a_longer_sequence_takes_more_memory(row: dict[str, int], length: int) -
 
 def test_the_limit_leaves_the_headroom_free() -> None:
     """6 % head-room on an H100 leaves 94 % of its memory."""
-    limit = memory(candidates({})).limit_bytes[0, 0]
+    limit = memory(candidates({}), workload=replace(WORKLOAD, memory_headroom=0.06)).limit_bytes[0, 0]
     assert limit == pytest.approx(0.94 * gpu_kind("H100-SXM5-80GB").memory_bytes)
 
 

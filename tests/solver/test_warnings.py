@@ -10,7 +10,7 @@ from tests.solver.problems import nodes, planned, problem
 def test_a_plan_says_how_uncertain_its_times_are() -> None:
     """For a kind with published steps, the errors on them; for one without, that nothing calibrates it."""
     known, unknown = (planned(problem(nodes(1, gpus=1, gpu=kind))) for kind in ("H100-SXM5-80GB", "H20-96GB"))
-    assert any("174 published training steps" in warning and "12%" in warning for warning in known.warnings)
+    assert any("174 published training steps" in warning and "12 %" in warning for warning in known.warnings)
     assert any("without calibration" in warning for warning in unknown.warnings)
 
 
