@@ -15,7 +15,7 @@ TOOLS = Path(sys.executable).parent
 MOST_LINES = 400
 FORBIDDEN = (
     (r"(?i)\b(pypi|files\.pythonhosted|registry\.npmjs|registry-1\.docker)\.(org|io)\b", "a package registry"),
-    (r"(?i)\bindex-url\b", "a package index"),
+    (r"(?i)\bindex[-]url\b", "a package index"),
     (r"(?<![\w.~}$-])/(work|root|home|Users)/\w", "a path of one machine"),
 )
 SECRET_FOLDERS = {".git", ".venv", ".venv-lock", "build", "dist"}

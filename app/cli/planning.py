@@ -84,7 +84,7 @@ def read_problem(cluster: str, model: str, workload: str) -> PlanningProblem:
 
 def deliver(result: Plan | NoPlan, *, as_json: bool, output: Path | None) -> None:
     """Write and print a result that passed the check; ends with code 3 where nothing fits."""
-    text = result_document(result).model_dump_json(indent=2, exclude_none=True) + "\n"
+    text = result_document(result).model_dump_json(indent=2) + "\n"
     if output is not None:
         write_text(output, text)
     if as_json:

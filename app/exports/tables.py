@@ -39,7 +39,7 @@ def render_json(plan: Plan) -> str:
     """The plan document, timeline included."""
     check_world(plan)
     check_layers(plan)
-    return PlanDocument.from_plan(plan).model_dump_json(indent=2, exclude_none=True) + "\n"
+    return PlanDocument.from_plan(plan).model_dump_json(indent=2) + "\n"
 
 
 def render_perfetto(plan: Plan) -> str:

@@ -1,0 +1,68 @@
+"""One question asked over HTTP, on the command line and in the form: one plan."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import yaml
+
+from app.cli import main
+from cluster_models.workload import TrainingWorkload
+from tests.e2e.processes import REPOSITORY, Deployment, service, wait_until
+
+CLUSTER = REPOSITORY / "examples/clusters/two-nodes.yaml"
+WORKLOAD = REPOSITORY / "examples/workloads/llama-3-8b-small.yaml"
+MODEL = "llama-3-8b"
+
+
+def test_http_command_line_and_form_give_the_same_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Everything but the timeline, which the service keeps at an address of its own, is equal to the last digit."""
+    files = ["--cluster", str(CLUSTER), "--model", MODEL, "--workload", str(WORKLOAD)]
+    assert main(["plan", *files, "--json"]) == 0
+    by_hand = _without_timeline(json.loads(capsys.readouterr().out))
+    environment = {"MESHWRIGHT_DATA_DIR": str(tmp_path / "data"), "PYTHONPATH": str(REPOSITORY)}
+    shared = Deployment(environment, tmp_path / "ledger", tmp_path / "log")
+    workload = yaml.safe_load(WORKLOAD.read_text())
+    with service(shared) as (_, client):
+        cluster = yaml.safe_load(CLUSTER.read_text())
+        body = json.loads(json.dumps({"cluster": cluster, "model": MODEL, "workload": workload}, default=str))
+        asked = client.post("/api/v1/plans", json=body)
+        assert asked.status_code == 202, asked.text
+        typed = client.post(
+            "/plans/new",
+            data=_form(workload),
+            headers={"Origin": str(client.base_url).rstrip("/"), "Sec-Fetch-Site": "same-origin"},
+        )
+        assert typed.status_code == 303, typed.text
+        page = "/api/v1" + httpx2.URL(typed.headers["Location"]).path
+        for address in (asked.headers["Location"], page):
+            wait_until(lambda where=address: _finished(client, where), shared, within_s=60.0)
+            assert _without_timeline(client.get(address).json()["result"]) == by_hand
+
+
+def _form(workload: dict[str, Any]) -> dict[str, Any]:
+    """The fields that a browser sends for a workload file, the form's other fields as they stand there."""
+    default = TrainingWorkload(sequence_length=1, global_batch=1)
+    return {
+        "cluster_text": CLUSTER.read_text(),
+        "model": MODEL,
+        "recompute": [str(choice) for choice in default.recompute],
+        "sharding": [str(choice) for choice in default.sharding],
+        "memory_headroom_percent": f"{100 * default.memory_headroom:g}",
+        "time_limit_s": "60",
+        "effort": "1",
+    } | {name: str(value) for name, value in workload.items()}
+
+
+def _finished(client: httpx2.Client, address: str) -> bool:
+    plan = client.get(address).json()
+    assert plan["status"] in {"queued", "running", "succeeded"}, plan
+    return bool(plan["status"] == "succeeded")
+
+
+def _without_timeline(plan: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in plan.items() if name != "timeline"}
