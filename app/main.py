@@ -28,7 +28,7 @@ from app.logs import configure_logs
 from app.metrics import Metrics, make_metrics
 from app.observed import ObservedRequests
 from app.problems import PROBLEM_RESPONSE
-from app.service import Service
+from app.resources import Service
 from app.settings import Role, Settings
 from app.web.routes import router as pages
 from cluster_models.errors import MeshwrightError

@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.db import migrate
 from app.problems import TYPES, problem_response
-from app.service import Service, service_of
+from app.resources import Service, service_of
 from app.services import plans, workers
 from app.services.errors import NotFound
 

@@ -11,7 +11,7 @@ from starlette.datastructures import FormData
 
 from app.db.engine import transaction
 from app.documents.reading import problems_of
-from app.service import service_of
+from app.resources import service_of
 from app.services import clusters, snapshots
 from app.services.errors import NameTaken
 from app.web.asked import cluster_document

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from fastapi import Request
 from starlette.datastructures import FormData
 
-from app.service import service_of
+from app.resources import service_of
 
 
 class ForeignOriginError(Exception):

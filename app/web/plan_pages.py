@@ -17,7 +17,7 @@ from app.documents.model import ModelDocument
 from app.documents.reading import parse_text, problems_of
 from app.documents.workload import WorkloadDocument
 from app.exports.registry import EXPORTS
-from app.service import Service, service_of
+from app.resources import Service, service_of
 from app.services import clusters, models, plans
 from app.services.errors import NotFound
 from app.services.pagination import MAX_LIMIT

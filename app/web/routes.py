@@ -8,7 +8,7 @@ from typing import Final
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from app.service import service_of
+from app.resources import service_of
 from app.services import clusters, plans
 from app.services.errors import NotFound
 from app.web.cluster_pages import router as cluster_router

@@ -17,8 +17,8 @@ from app.documents.cluster import ClusterDocument
 from app.jobs.client import JobClient
 from app.main import create_app
 from app.metrics import make_metrics
+from app.resources import Service
 from app.serialization import jsonable
-from app.service import Service
 from app.services import plans, snapshots, solves
 from app.settings import Settings
 from app.web.routes import router

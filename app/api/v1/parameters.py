@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Header, Path, Query
 
-from app.service import Service, service_of
+from app.resources import Service, service_of
 from app.services.pagination import MAX_LIMIT
 from cluster_models.errors import InvalidInput
 
