@@ -210,13 +210,15 @@ def _compose_command() -> list[str] | None:
     return None
 
 
-def test_compose_accepts_the_file() -> None:
+def test_compose_accepts_the_file(tmp_path: Path) -> None:
     """``docker compose config`` takes it with a password set, and refuses it without."""
     command = _compose_command()
     if command is None:
         pytest.skip("docker compose is not installed")
     environment = {key: value for key, value in os.environ.items() if key != "POSTGRES_PASSWORD"}
-    config = [*command, "--file", "docker-compose.yml", "--env-file", os.devnull, "config", "--quiet"]
+    no_settings = tmp_path / "empty.env"
+    no_settings.touch()
+    config = [*command, "--file", "docker-compose.yml", "--env-file", str(no_settings), "config", "--quiet"]
     refused = subprocess.run(config, cwd=ROOT, check=False, capture_output=True, text=True, env=environment)
     assert refused.returncode != 0
     assert "POSTGRES_PASSWORD" in refused.stderr
