@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -113,6 +114,21 @@ def is_path(file_or_name: str) -> bool:
     """Whether the text names a file rather than something of that name in the catalogue or database."""
     looks_like_one = file_or_name == "-" or "/" in file_or_name or "\\" in file_or_name
     return looks_like_one or Path(file_or_name).suffix in {".json", ".yaml", ".yml"} or Path(file_or_name).exists()
+
+
+def check_writable(path: Path | None) -> None:
+    """Raise ``InvalidInput`` where a file to write later cannot be written, before any work goes into it."""
+    if path is None:
+        return
+    problem = None
+    if path.is_dir():
+        problem = "is a folder"
+    elif not path.parent.is_dir():
+        problem = f"cannot be written: there is no folder {path.parent}"
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        problem = "cannot be written: permission denied"
+    if problem:
+        raise InvalidInput("--output", str(path), problem, "name a file in a folder that exists")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from app.cli.endings import Ending, Failed, complain
 from app.cli.files import (
+    check_writable,
     read_architecture,
     read_snapshot,
     read_workload,
@@ -31,6 +32,7 @@ def run_plan(
     *, cluster: str, model: str, workload: str, options: SearchOptions, as_json: bool, output: Path | None
 ) -> None:
     """Search, and hand out the best plan; Ctrl-C ends the search with the best found so far."""
+    check_writable(output)
     problem = read_problem(cluster, model, workload)
     try:
         with cancelled_by_interrupt() as is_cancelled, shown_progress(error_console()) as on_progress:
@@ -83,15 +85,15 @@ def read_problem(cluster: str, model: str, workload: str) -> PlanningProblem:
 
 
 def deliver(result: Plan | NoPlan, *, as_json: bool, output: Path | None) -> None:
-    """Write and print a result that passed the check; ends with code 3 where nothing fits."""
+    """Print and write a result that passed the check; ends with code 3 where nothing fits."""
     text = result_document(result).model_dump_json(indent=2) + "\n"
-    if output is not None:
-        write_text(output, text)
     if as_json:
         sys.stdout.write(text)
         sys.stdout.flush()
     elif not isinstance(result, NoPlan):
         console().print(plan_view(result))
+    if output is not None:
+        write_text(output, text)
     if isinstance(result, NoPlan):
         _explain(result)
         raise typer.Exit(Ending.NO_PLAN)

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from app.cli.endings import Ending, Failed, complain
-from app.cli.files import naming, read_configuration
+from app.cli.files import check_writable, naming, read_configuration
 from app.cli.planning import deliver, read_problem
 from app.presentation.figures import gib
 from app.services.predictions import predict_configuration
@@ -18,6 +18,7 @@ def run_predict(
     *, cluster: str, model: str, workload: str, configuration: str, as_json: bool, output: Path | None
 ) -> None:
     """Predict, and hand out; ends with code 3 where the configuration does not fit the memory."""
+    check_writable(output)
     problem = read_problem(cluster, model, workload)
     document = read_configuration(configuration)
     with naming(configuration):

@@ -87,6 +87,16 @@ def test_plan_is_written_to_a_file(files: list[str], found: dict[str, Any], tmp_
     assert plan_from_text((tmp_path / "plan.json").read_text()) == small_plan()
 
 
+@pytest.mark.parametrize("target", ["missing/plan.json", "."])
+def test_a_file_that_cannot_be_written_is_refused_before_the_search(
+    target: str, files: list[str], found: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No search is lost to a mistyped folder."""
+    assert main(["plan", *files, "--output", target]) == 2
+    assert "--output" in capsys.readouterr().err
+    assert "problem" not in found
+
+
 def test_no_plan_is_code_three_with_what_would_help(
     files: list[str], found: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
