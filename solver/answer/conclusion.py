@@ -18,6 +18,8 @@ from solver.problem import Backend, PlanningProblem, SearchOptions
 from solver.refine import Candidate, place
 from solver.search_state import SearchState
 
+NOTICEABLE: Final = 5e-5
+"""Differences below this share of the step are not worth a word."""
 RUNNER_UP_ROUNDS: Final = 2
 _ENDS: Final = {
     StopReason.PROVEN: "Every other candidate and placement is ruled out to within {percent:.2f} % of this plan.",
@@ -129,10 +131,13 @@ def _next_best(state: SearchState, count: int, *, placed_only: bool = False) -> 
 def _alternative(candidate: Candidate, time: TimeBreakdown, best: TimeBreakdown) -> Alternative:
     slower = time.step_s / best.step_s - 1
     differences = {name: getattr(time, part) - getattr(best, part) for part, name in TIME_PARTS.items()}
-    worse = sorted(((seconds, name) for name, seconds in differences.items() if seconds > 0), reverse=True)
-    costs = ", ".join(f"{name} +{_duration(seconds)}" for seconds, name in worse[:2])
-    which_way = "slower" if slower >= 0 else "faster per step but worse by the objective"
-    lead = f"{100 * abs(slower):.2f} % {which_way}"
+    noticeable = [(seconds, name) for name, seconds in differences.items() if seconds > NOTICEABLE * best.step_s]
+    costs = ", ".join(f"{name} +{_duration(seconds)}" for seconds, name in sorted(noticeable, reverse=True)[:2])
+    lead = f"{100 * abs(slower):.2f} % slower"
+    if slower < 0:
+        lead = f"{100 * abs(slower):.2f} % faster per step but worse by the objective"
+    if abs(slower) < NOTICEABLE:
+        lead, costs = "As fast as the plan", ""
     return Alternative(
         configuration=configuration_of(candidate),
         step_s=time.step_s,
