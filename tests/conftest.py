@@ -1,20 +1,30 @@
-"""Both databases for every test that asks for one: SQLite in a file, and a real PostgreSQL."""
+"""Both databases for every test that asks for one: SQLite in a file, and a real PostgreSQL.
+
+Properties are tried on the same examples in every run, so that a commit is either good or not;
+``MESHWRIGHT_TEST_EXPLORE=1`` looks for new ones.
+"""
 
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from sqlalchemy import Engine, text
 
 from app.db import migrate
 from app.db.engine import SessionFactory, make_engine, make_session_factory
 
 _NUMBERS = itertools.count()
+
+settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("explore", derandomize=False)
+settings.load_profile("explore" if os.environ.get("MESHWRIGHT_TEST_EXPLORE") else "repeatable")
 
 
 @pytest.fixture(scope="session")
