@@ -10,7 +10,6 @@ import numpy as np
 
 from cluster_models.flops import AttentionCount, model_flops_per_token
 from cluster_models.plan import (
-    Alternative,
     Certificate,
     Configuration,
     Placement,
@@ -55,9 +54,8 @@ def assemble_plan(
     assignment: IntArray,
     *,
     certificate: Certificate,
-    alternatives: tuple[Alternative, ...] = (),
 ) -> Plan:
-    """The plan of ``candidate`` with slot ``k`` on node ``assignment[k]`` of its fabric."""
+    """The plan of ``candidate`` with slot ``k`` on node ``assignment[k]`` of its fabric, without alternatives."""
     configuration = configuration_of(candidate)
     fabric, architecture, workload = candidate.fabric, problem.architecture, problem.workload
     times = placed_times(candidate.placement, assignment)
@@ -79,7 +77,7 @@ def assemble_plan(
         mfu=tokens_per_s / gpus * flops / fabric.gpu.peak_flops[workload.precision],
         certificate=certificate,
         warnings=plan_warnings(problem, candidate, assignment),
-        alternatives=alternatives,
+        alternatives=(),
         timeline=timeline(candidate, times),
         expert_map=expert_map(problem, configuration),
         unused_nodes=tuple(

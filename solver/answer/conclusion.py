@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -52,18 +53,11 @@ def _is_placed(state: SearchState, index: int) -> bool:
 def conclude(problem: PlanningProblem, options: SearchOptions, state: SearchState, stopped_by: StopReason) -> Plan:
     """The best plan of a search that has found one."""
     assert state.best is not None
-    candidate, assignment = state.prepared(problem, state.best), state.known[state.best].assignment
+    assignment = state.known[state.best].assignment
     assert assignment is not None
-    times = placed_times(candidate.placement, assignment)
-    breakdown = time_breakdown(candidate, times)
-    return assemble_plan(
-        problem,
-        options,
-        candidate,
-        assignment,
-        certificate=_certificate(state, options, stopped_by),
-        alternatives=tuple(_alternatives(problem, options, state, breakdown)),
-    )
+    certificate = _certificate(state, options, stopped_by)
+    plan = assemble_plan(problem, options, state.prepared(problem, state.best), assignment, certificate=certificate)
+    return replace(plan, alternatives=tuple(_alternatives(problem, options, state, plan.time)))
 
 
 def _certificate(state: SearchState, options: SearchOptions, stopped_by: StopReason) -> Certificate:
