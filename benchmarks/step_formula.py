@@ -6,13 +6,13 @@ the same nominal bandwidth.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from benchmarks.training_rows import Case
+from cluster_models.fitted import FittedParameters
 from cluster_models.measurements import Collective
 from cluster_models.workload import Sharding
 from solver.candidates import SHARDING_CODES, FloatArray
@@ -23,8 +23,6 @@ from solver.costs.step_costs import CrossTraffic, StepCosts, step_costs
 
 NETWORK_SHARE: Final = 0.8
 """Of the nominal bandwidth, what collectives reach between nodes (NCCL on InfiniBand: 0.75 to 0.9)."""
-NEMO_SOURCES: Final = ("NeMo", "dgxc-benchmarking", "mlcommons")
-"""NeMo's ``bf16_mixed`` recipe sets ``grad_reduce_in_fp32=False``."""
 HOP_LATENCY_S: Final = 20e-6
 """NCCL between two nodes: 18 us on Slingshot, 70 us on EFA (published nccl-tests)."""
 
@@ -43,27 +41,12 @@ class Prediction:
     expert_s: float
 
 
-def calibration_for(case: Case, own: Calibration | None = None) -> Calibration:
-    """The GPU's parameters with the row's framework: sequence parallelism as stated, NeMo's 16-bit gradients.
-
-    Frameworks older than FlashAttention also reduced gradients after the backward pass, and their loss kept
-    logits, softmax and gradient apart; MPT's fused cross-entropy keeps 16-bit logits only.
-    """
-    calibration = own or calibration_of(case.gpu)
-    split = case.row["sequence_parallel"] != "0"
-    calibration = replace(calibration, sequence_parallel=split)
-    if any(name in case.row["source"] for name in NEMO_SOURCES):
-        calibration = replace(calibration, gradient_bytes=2.0)
-    if re.search("hybridep|deepep", case.row["notes"], re.IGNORECASE):
-        calibration = replace(calibration, node_dispatch=True)
-    if "mosaicml" in case.row["source"]:
-        calibration = replace(calibration, logit_bytes=4.0)
-    if case.legacy:
-        calibration = replace(calibration, fused_attention=False, data_overlap=0.0, logit_bytes=12.0)
-    return calibration
+def calibration_for(case: Case, own: FittedParameters | None = None) -> Calibration:
+    """The GPU's parameters under the row's framework."""
+    return calibration_of(case.gpu, case.workload.framework, own)
 
 
-def predict(case: Case, own: Calibration | None = None) -> Prediction:
+def predict(case: Case, own: FittedParameters | None = None) -> Prediction:
     """Pipeline fill and steady state, exposed gradient traffic and the optimizer.
 
     Non-interleaved: sum of stages + (m - 1) slowest stage; interleaving with v chunks divides the fill by v

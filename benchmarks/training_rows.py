@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from cluster_models.architecture import Architecture, Experts, LatentAttention
 from cluster_models.catalogue import gpu_kind
+from cluster_models.frameworks import DEFAULT_FRAMEWORK, CudaGraphs, ExpertDispatch, Framework, framework
 from cluster_models.gpus import GpuKind, Precision
 from cluster_models.units import GBIT
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
@@ -42,7 +43,8 @@ PRECISIONS: Final = {
     "bf16": Precision.BF16,
     "fp16": Precision.FP16,
     "fp8": Precision.FP8,
-    "mxfp8": Precision.FP8,
+    "mxfp8": Precision.MXFP8,
+    "nvfp4": Precision.NVFP4,
 }
 SHARDINGS: Final = {
     "": Sharding.NONE,
@@ -58,18 +60,31 @@ MLA: Final = LatentAttention(
     query_rank=1536, key_value_rank=512, rope_head_size=64, nope_head_size=128, value_head_size=128
 )
 """DeepSeek-V3 (arXiv 2412.19437, section 4.2); Kimi K2 keeps these figures."""
-BEFORE_FUSED_ATTENTION: Final = (
-    "Megatron PTD-P",
-    "NVIDIA/Megatron-LM README (Jan 2021)",
-    "NVIDIA/Megatron-LM images/tables.tex",
-    "Korthikanti",
-    "Megatron-Turing",
-    "bigscience",
-    "VIA-Research",
-    "DachengLi1/AMP",
-    "alpa-projects",
+GENERATIONS: Final = (
+    (r"AMP", "deepspeed-0.3"),
+    (r"2104\.04473|Jan 2021|tables\.tex|alpa|Megatron-Turing|experiments/gpt2", "megatron-lm-2"),
+    (r"2205\.05198|Korthikanti", "megatron-lm-3"),
+    (r"bigscience|vTrain", "megatron-deepspeed-2022"),
+    (r"mosaicml|llm-foundry", "llm-foundry-2023"),
+    (r"InternEvo", "internevo-2024"),
+    (r"Automodel", "automodel-2025"),
+    (r"torchtitan.*2024", "torchtitan-2024"),
+    (r"torchtitan", "torchtitan-2025"),
+    (r"maxtext", "maxtext-2025"),
+    (r"Bridge.*25\.09", "megatron-bridge-25.09"),
+    (r"Bridge.*25\.1", "megatron-bridge-25.11"),
+    (r"Bridge.*26\.0[23]", "megatron-bridge-26.02"),
+    (r"Bridge.*26\.0[45]", "megatron-bridge-26.04"),
+    (r"Bridge", "megatron-bridge-26.06"),
+    (r"training_results_v(3\.|2\.)|23\.\d\d", "nemo-23.09"),
+    (r"training_results_v4\.0|24\.0[3-8]", "nemo-24.07"),
+    (r"training_results_v4\.1|24\.(09|1\d)", "nemo-24.09"),
+    (r"training_results_v5|v25\.0[5-9]|25\.0[4-8]", "nemo-25.04"),
+    (r"dgxc|NeMo", "nemo-25.02"),
+    (r"r0\.8", "megatron-core-0.8"),
 )
-"""Sources that ran frameworks older than FlashAttention, without overlapped gradient reduction."""
+"""Framework generation by a pattern found in the row's source, first match first."""
+DISPATCHES: Final = (("hybridep", ExpertDispatch.HYBRIDEP), ("deepep", ExpertDispatch.DEEPEP))
 ASSUMED_GBIT_PER_GPU: Final = {"H100": 400.0, "H200": 400.0, "A100-80": 200.0, "B200": 400.0}
 """Usual network of the kind's reference system, for rows that do not state theirs."""
 
@@ -92,7 +107,6 @@ class Case:
     gpus_per_domain: int
     gpus_per_node: int
     network_bytes_per_s: float
-    legacy: bool
     policy_known: bool
     """Whether the row states its recomputation and the planner has that policy: needed to judge memory."""
     step_s: float | None
@@ -123,6 +137,7 @@ def read_case(row: Row) -> Case:
             sequence_length=int(row["seq_len"]),
             global_batch=sequences,
             precision=PRECISIONS[row["precision"]],
+            framework=_framework(row),
             memory_headroom=0.0,
         ),
         gpu=gpu_kind(GPU_NAMES[row["gpu"]]),
@@ -132,11 +147,25 @@ def read_case(row: Row) -> Case:
         gpus_per_domain=DOMAIN_GPUS.get(row["gpu"], node),
         gpus_per_node=node,
         network_bytes_per_s=_network(row, node),
-        legacy=row["source"].startswith(BEFORE_FUSED_ATTENTION),
         policy_known=row["recompute"] in ("none", "full", "selective:core_attn"),
         step_s=_step_s(row),
         memory_bytes=_number(row, "mem_gb_per_gpu", scale=2.0**30),
     )
+
+
+def _framework(row: Row) -> Framework:
+    """The generation that the source names, with what the row says of its settings."""
+    name = next((name for pattern, name in GENERATIONS if re.search(pattern, row["source"])), None)
+    found = DEFAULT_FRAMEWORK if name is None else framework(name)
+    notes = row["notes"].lower()
+    if row["sequence_parallel"]:
+        found = replace(found, sequence_parallel=row["sequence_parallel"] != "0")
+    if dispatch := next((dispatch for word, dispatch in DISPATCHES if word in notes), None):
+        found = replace(found, expert_dispatch=dispatch)
+    if "cuda graphs" in notes:
+        graphs = CudaGraphs.FULL if "full_iteration" in notes else CudaGraphs.PARTIAL
+        found = replace(found, cuda_graphs=graphs)
+    return replace(found, expert_overlap=found.expert_overlap or "a2a overlap" in notes)
 
 
 def _layers(row: Row, architecture: Architecture, batch: CandidateBatch) -> IntArray:

@@ -14,6 +14,22 @@ class Precision(StrEnum):
     BF16 = "bf16"
     FP16 = "fp16"
     FP8 = "fp8"
+    """8 bits with one scale per tensor."""
+    MXFP8 = "mxfp8"
+    """8 bits with one scale per 32 elements (OCP Microscaling Formats 1.0)."""
+    NVFP4 = "nvfp4"
+    """4 bits with one scale per 16 elements."""
+    FP32 = "fp32"
+
+    @property
+    def operand_bytes(self) -> float:
+        """Bytes of one element that goes into a matrix product."""
+        return {Precision.FP8: 1.0, Precision.MXFP8: 1.0, Precision.NVFP4: 0.5, Precision.FP32: 4.0}.get(self, 2.0)
+
+    @property
+    def activation_bytes(self) -> float:
+        """Bytes of one element of the stream between matrix products: 4 in FP32 training, else 2."""
+        return 4.0 if self is Precision.FP32 else 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +60,11 @@ class GpuKind:
     achievable_source: str
     verified: bool
     pcie_bytes_per_s: float | None = None
+
+    @property
+    def fuses_attention(self) -> bool:
+        """Whether FlashAttention runs on it: it needs Ampere or newer (its README), the first with BF16."""
+        return Precision.BF16 in self.peak_flops
 
     def __post_init__(self) -> None:
         for name in ("memory_bytes", "memory_bytes_per_s", "scale_up_bytes_per_s", "power_watts"):

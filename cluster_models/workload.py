@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from cluster_models.errors import InvalidWorkload
+from cluster_models.frameworks import DEFAULT_FRAMEWORK, Framework
 from cluster_models.gpus import Precision
 
 MOST_SEQUENCES: Final = 131_072
@@ -74,6 +75,7 @@ class TrainingWorkload:
     sequence_length: int
     global_batch: int
     precision: Precision = Precision.BF16
+    framework: Framework = DEFAULT_FRAMEWORK
     optimizer: Optimizer = Optimizer.ADAM
     recompute: tuple[Recompute, ...] = (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)
     sharding: tuple[Sharding, ...] = (Sharding.NONE, Sharding.OPTIMIZER)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cluster_models.architecture import Architecture
+from cluster_models.fitted import FittedParameters
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.workload import TrainingWorkload
 
@@ -20,11 +21,15 @@ class Backend(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlanningProblem:
-    """A snapshot of a cluster, a model and a workload."""
+    """A snapshot of a cluster, a model and a workload.
+
+    ``fitted``: parameters of the cost model that the user fitted; the shipped ones stand in for the rest.
+    """
 
     snapshot: ClusterSnapshot
     architecture: Architecture
     workload: TrainingWorkload
+    fitted: FittedParameters | None = None
 
 
 @dataclass(frozen=True, slots=True)

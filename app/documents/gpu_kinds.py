@@ -35,6 +35,15 @@ class GpuKindDocument(Document):
     peak_fp8_tflops_per_s: Figure | None = Field(
         None, description="Dense FP8 peak in TFLOP/s; absent = not supported.", examples=[1979.0]
     )
+    peak_mxfp8_tflops_per_s: Figure | None = Field(
+        None, description="Dense MXFP8 peak in TFLOP/s; absent = not supported.", examples=[4500.0]
+    )
+    peak_nvfp4_tflops_per_s: Figure | None = Field(
+        None, description="Dense NVFP4 peak in TFLOP/s; absent = not supported.", examples=[9000.0]
+    )
+    peak_fp32_tflops_per_s: Figure | None = Field(
+        None, description="FP32 peak in TFLOP/s; absent = not supported.", examples=[67.0]
+    )
     achievable_fraction: Figure = Field(
         le=1, description="Share of the peak that large matrix products reach.", examples=[0.72]
     )
@@ -64,6 +73,9 @@ class GpuKindDocument(Document):
             Precision.BF16: self.peak_bf16_tflops_per_s,
             Precision.FP16: self.peak_fp16_tflops_per_s,
             Precision.FP8: self.peak_fp8_tflops_per_s,
+            Precision.MXFP8: self.peak_mxfp8_tflops_per_s,
+            Precision.NVFP4: self.peak_nvfp4_tflops_per_s,
+            Precision.FP32: self.peak_fp32_tflops_per_s,
         }
         return GpuKind(
             name=self.name,
@@ -97,6 +109,9 @@ class GpuKindDocument(Document):
             peak_bf16_tflops_per_s=peaks.get(Precision.BF16),
             peak_fp16_tflops_per_s=peaks.get(Precision.FP16),
             peak_fp8_tflops_per_s=peaks.get(Precision.FP8),
+            peak_mxfp8_tflops_per_s=peaks.get(Precision.MXFP8),
+            peak_nvfp4_tflops_per_s=peaks.get(Precision.NVFP4),
+            peak_fp32_tflops_per_s=peaks.get(Precision.FP32),
             achievable_fraction=kind.achievable_fraction,
             achievable_source=kind.achievable_source,
             scale_up_link=kind.scale_up_link,

@@ -16,6 +16,9 @@ _PRECISION = {
     Precision.BF16: ["--bf16"],
     Precision.FP16: ["--fp16"],
     Precision.FP8: ["--bf16", "--fp8-format hybrid"],
+    Precision.MXFP8: ["--bf16", "--fp8-format e4m3", "--fp8-recipe mxfp8"],
+    Precision.NVFP4: ["--bf16", "--fp4-format e2m1", "--fp4-recipe nvfp4"],
+    Precision.FP32: [],
 }
 _RECOMPUTE = {
     Recompute.NONE: [],

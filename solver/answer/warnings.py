@@ -18,7 +18,7 @@ def plan_warnings(problem: PlanningProblem, candidate: Candidate, assignment: In
     """One sentence for each estimate, doubt or shortage behind the plan of ``candidate``."""
     return (
         *_estimated_links(candidate, assignment),
-        _uncertainty(candidate),
+        _uncertainty(problem, candidate),
         *_gpu_kind(candidate),
         *_inside_nodes(candidate),
         *_other_kinds(problem, candidate),
@@ -56,13 +56,13 @@ def _estimated_links(candidate: Candidate, assignment: IntArray) -> list[str]:
     return [sentence]
 
 
-def _uncertainty(candidate: Candidate) -> str:
+def _uncertainty(problem: PlanningProblem, candidate: Candidate) -> str:
     gpu = candidate.fabric.gpu
     score = published_score(gpu)
     if score is None:
         return (
             f"Times are predicted without calibration: no published training step of {gpu.name} was at hand, its "
-            f"parameters are {calibration_of(gpu).source}."
+            f"parameters are {calibration_of(gpu, problem.workload.framework).source}."
         )
     return (
         f"Times are predicted, not measured: on {score.steps} published training steps of {gpu.name}, some of "

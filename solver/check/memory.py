@@ -22,8 +22,16 @@ from solver.problem import PlanningProblem
 WEIGHT_TOLERANCE: Final = 0.02
 """Room for padding the vocabulary to a multiple of 128 x tensor degree, as Megatron does."""
 LIMIT_TOLERANCE: Final = 1e-6
-WEIGHT_BYTES: Final = {Precision.BF16: (2, 2), Precision.FP16: (2, 2), Precision.FP8: (1, 4)}
-"""Bytes of one weight.  FP8 training keeps one byte, or two, or two and an 8-bit copy with its transpose."""
+WEIGHT_BYTES: Final = {
+    Precision.BF16: (2, 2),
+    Precision.FP16: (2, 2),
+    Precision.FP8: (1, 4),
+    Precision.MXFP8: (1, 4),
+    Precision.NVFP4: (0.5, 4),
+    Precision.FP32: (4, 4),
+}
+"""Bytes of one weight, least and most.  8-bit training keeps one byte, or two, or two and an 8-bit copy with its
+transpose; 4-bit training likewise."""
 Interval = tuple[float, float]
 
 

@@ -71,7 +71,7 @@ def _attention(
         kept = kept + 2.0 * local_kv_heads(architecture, sizes) * (key + value) * tokens
     if architecture.learned_positions:  # models of that age train with dropout: a byte of mask an element
         kept = kept + h * stream
-    if calibration.fused_attention:
+    if calibration.framework.fused_attention:
         return kept, 4.0 * heads * tokens  # log-sum-exp in FP32
     # scores after softmax, after dropout (2 bytes each) and the mask (1 byte): 5 a s^2 b
     return kept, 5.0 * heads * sizes.sequence * tokens

@@ -3,73 +3,104 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, Final
 
 from cluster_models.errors import InvalidCluster
+from cluster_models.fitted import FittedParameters, FittedValue
+from cluster_models.frameworks import Framework
 from cluster_models.gpus import GpuKind
+
+
+class Owner(StrEnum):
+    """What a parameter is a property of: it has one value for each GPU kind, or for each framework generation."""
+
+    GPU = "gpus"
+    FRAMEWORK = "frameworks"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """How one parameter may be fitted: its owner and the range that is physically possible."""
+
+    owner: Owner
+    low: float
+    high: float
+
+
+def _of_gpu(low: float, high: float) -> Any:
+    return field(metadata={"parameter": Parameter(Owner.GPU, low, high)})
+
+
+def _of_framework(low: float, high: float) -> Any:
+    return field(metadata={"parameter": Parameter(Owner.FRAMEWORK, low, high)})
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Behaviour of one GPU kind under today's training frameworks; meanings as in ``docs/cost_model.md``.
+    """Behaviour of one GPU kind under one framework generation; use of each in ``docs/cost_model.md``.
 
-    Time.  ``sustained_share``: of the achievable matrix rate, what a long run under its power limit keeps;
-    ``fp8_share`` the same for 8-bit products.  ``m_half, n_half, k_half``: matrix extents at which the
-    rate, each alone, would be half its limit.  ``attention_forward_share, attention_backward_share``: of
-    the 16-bit peak, reached by fused attention with long sequences and wide heads; ``head_half`` and
-    ``sequence_half`` the head size and sequence at which half is left.  ``memory_share``: of the data
-    sheet's memory bandwidth.  ``kernel_s``: launch and tail of one kernel.  ``tensor_overlap``: share hidden of
-    those tensor parallel collectives that Megatron runs beside a matrix product of the backward pass.
-    ``grouped_share``: of the matrix rate, what grouped products of experts reach; ``sparse_layer_s``: host time
-    that routing adds to a sparse layer and pass; ``expert_imbalance``: load of the busiest expert rank over the
-    mean.  ``data_overlap``: share of the last backward (first forward)
-    that gradient reduction (parameter gathering) can use.  ``step_overhead_s``: work once per step that
-    scales with nothing.
+    Of the GPU kind.  ``sustained_share``: of the achievable matrix rate, what a long run under its power limit
+    keeps in 16 bits; ``fp8_share``, ``mxfp8_share``, ``nvfp4_share``, ``fp32_share`` the same for other formats.
+    ``m_half, n_half, k_half``: matrix extents at which the rate, each alone, would be half its limit.
+    ``attention_forward_share, attention_backward_share``: of the 16-bit peak, reached by fused attention with long
+    sequences and wide heads; ``head_half`` and ``sequence_half`` the head size and sequence at which half is left.
+    ``memory_share``: of the data sheet's memory bandwidth.  ``grouped_share``: of the matrix rate, what grouped
+    products of experts reach.
 
-    Framework.  ``fused_attention``: FlashAttention-like kernels run.  ``sequence_parallel``: tensor ranks also
-    split the sequence outside their blocks.  ``node_dispatch``: a token crosses to a node once for all its
-    experts there (DeepEP).  ``gradient_bytes``: width of accumulated and reduced gradients.  ``logit_bytes``:
-    bytes that output and loss hold per token and vocabulary entry.
+    Of the framework.  ``kernel_share``: of the GPU's own matrix rate, what the framework's kernels keep.
+    ``kernel_s``: launch and tail of one kernel.  ``tensor_overlap``: share hidden of those tensor parallel
+    collectives that can run beside a matrix product of the backward pass.  ``sparse_layer_s``: host time that
+    routing adds to a sparse layer and pass; ``expert_imbalance``: load of the busiest expert rank over the mean.
+    ``data_overlap``: share of the last backward (first forward) that gradient reduction (parameter gathering) can
+    use, where the framework overlaps them.  ``step_overhead_s``: work once per step that scales with nothing.
 
     Memory.  ``runtime_bytes``: CUDA context, libraries and workspaces; ``group_bytes``: communication
     buffers of one process group; ``fragmentation_share``: allocator loss as a share of what comes and goes.
     """
 
-    sustained_share: float
-    fp8_share: float
-    m_half: float
-    n_half: float
-    k_half: float
-    attention_forward_share: float
-    attention_backward_share: float
-    head_half: float
-    sequence_half: float
-    memory_share: float
-    kernel_s: float
-    tensor_overlap: float
-    grouped_share: float
-    sparse_layer_s: float
-    expert_imbalance: float
-    data_overlap: float
-    step_overhead_s: float
-    fused_attention: bool
-    sequence_parallel: bool
-    node_dispatch: bool
-    gradient_bytes: float
-    logit_bytes: float
-    runtime_bytes: float
-    group_bytes: float
-    fragmentation_share: float
-    source: str
+    framework: Framework
+    sustained_share: float = _of_gpu(0.1, 1.0)
+    fp8_share: float = _of_gpu(0.1, 1.0)
+    mxfp8_share: float = _of_gpu(0.1, 1.0)
+    nvfp4_share: float = _of_gpu(0.1, 1.0)
+    fp32_share: float = _of_gpu(0.1, 1.0)
+    m_half: float = _of_gpu(0.0, 1000.0)
+    n_half: float = _of_gpu(0.0, 1000.0)
+    k_half: float = _of_gpu(0.0, 1000.0)
+    attention_forward_share: float = _of_gpu(0.05, 1.0)
+    attention_backward_share: float = _of_gpu(0.05, 1.0)
+    head_half: float = _of_gpu(0.0, 256.0)
+    sequence_half: float = _of_gpu(0.0, 4096.0)
+    memory_share: float = _of_gpu(0.2, 1.0)
+    grouped_share: float = _of_gpu(0.05, 1.0)
+    kernel_share: float = _of_framework(0.2, 1.2)
+    kernel_s: float = _of_framework(0.0, 1e-4)
+    tensor_overlap: float = _of_framework(0.0, 1.0)
+    sparse_layer_s: float = _of_framework(0.0, 5e-3)
+    expert_imbalance: float = _of_framework(1.0, 4.0)
+    data_overlap: float = _of_framework(0.0, 1.0)
+    step_overhead_s: float = _of_framework(0.0, 1.0)
+    runtime_bytes: float = _of_gpu(0.0, 16e9)
+    group_bytes: float = _of_framework(0.0, 2e9)
+    fragmentation_share: float = _of_framework(0.0, 0.5)
+    source: str = ""
 
     def __post_init__(self) -> None:
-        for column in fields(self):
-            value = getattr(self, column.name)
-            if isinstance(value, float) and not value >= 0:
-                raise InvalidCluster(f"calibration.{column.name}", value, "must not be negative")
+        for name in PARAMETERS:
+            value = getattr(self, name)
+            if not value >= 0:
+                raise InvalidCluster(f"calibration.{name}", value, "must not be negative")
+
+
+PARAMETERS: Final[Mapping[str, Parameter]] = {
+    column.name: column.metadata["parameter"] for column in fields(Calibration) if "parameter" in column.metadata
+}
+"""Every parameter that can be fitted, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,24 +119,57 @@ def published_score(gpu: GpuKind) -> PublishedScore | None:
 
 
 @cache
-def _tables() -> dict[str, dict[str, Any]]:
-    text = resources.files("solver.costs").joinpath("data/calibration.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+def shipped_parameters() -> FittedParameters:
+    """What was fitted on published measurements; written by ``python -m benchmarks.fit``."""
+    tables = _read("fitted.toml")
+    owners = {
+        owner: {
+            name: {parameter: FittedValue(**value) for parameter, value in values.items()}
+            for name, values in tables.get(owner, {}).items()
+        }
+        for owner in Owner
+    }
+    return FittedParameters(owners[Owner.GPU], owners[Owner.FRAMEWORK], tables["source"])
+
+
+def calibration_of(gpu: GpuKind, framework: Framework, own: FittedParameters | None = None) -> Calibration:
+    """The parameters of ``gpu`` under ``framework``.
+
+    Later ones win: defaults, the vendor's, the GPU kind's, the framework's estimates, then what was fitted on
+    published steps, then ``own``, fitted by the user.
+    """
+    tables = _tables()
+    kind = longest_prefix(tables["kinds"], gpu.name)
+    values: dict[str, Any] = {
+        **tables["defaults"],
+        **tables["vendors"].get(gpu.vendor, {}),
+        **(tables["kinds"][kind] if kind else {}),
+        **tables["frameworks"].get(framework.name, {}),
+    }
+    for fitted in (shipped_parameters(), own):
+        if fitted is not None:
+            values |= _fitted_for(fitted, gpu, framework)
+    fused = framework.fused_attention and gpu.fuses_attention
+    framework = replace(framework, fused_attention=fused)
+    return Calibration(framework=framework, source=values["source"], **{name: values[name] for name in PARAMETERS})
+
+
+def longest_prefix(names: Mapping[str, Any], kind_name: str) -> str | None:
+    """The key of ``names`` that covers a GPU kind, so that ``H100`` stands for every H100 without its own."""
+    return max((name for name in names if kind_name.upper().startswith(name.upper())), key=len, default=None)
+
+
+def _fitted_for(fitted: FittedParameters, gpu: GpuKind, framework: Framework) -> dict[str, float]:
+    kind = longest_prefix(fitted.gpus, gpu.name)
+    found = {**(fitted.gpus[kind] if kind else {}), **fitted.frameworks.get(framework.name, {})}
+    return {name: each.value for name, each in found.items()}
 
 
 @cache
-def _calibration(name: str, vendor: str) -> Calibration:
-    tables = _tables()
-    kinds: dict[str, dict[str, Any]] = tables["kinds"]
-    matches = [prefix for prefix in kinds if name.upper().startswith(prefix.upper())]
-    own = kinds[max(matches, key=len)] if matches else {}
-    values = tables["defaults"] | tables["vendors"].get(vendor, {}) | own
-    return Calibration(**{column.name: values[column.name] for column in fields(Calibration)})
+def _tables() -> dict[str, dict[str, Any]]:
+    return _read("calibration.toml")
 
 
-def calibration_of(gpu: GpuKind) -> Calibration:
-    """The parameters for ``gpu``: its own where fitted, else its vendor's, else the defaults.
-
-    Kinds are matched by the longest prefix of their name, so ``H100`` covers every H100 without an entry.
-    """
-    return _calibration(gpu.name, gpu.vendor)
+def _read(name: str) -> dict[str, Any]:
+    text = resources.files("solver.costs").joinpath("data", name).read_text(encoding="utf-8")
+    return tomllib.loads(text)

@@ -36,10 +36,15 @@ def processor(gpu: GpuKind, precision: Precision, calibration: Calibration) -> P
         raise InvalidWorkload(
             "workload.precision", str(precision), f"{gpu.name} does not support it", f"use one of {known}"
         )
-    share = calibration.fp8_share if precision is Precision.FP8 else calibration.sustained_share
+    share = {
+        Precision.FP8: calibration.fp8_share,
+        Precision.MXFP8: calibration.mxfp8_share,
+        Precision.NVFP4: calibration.nvfp4_share,
+        Precision.FP32: calibration.fp32_share,
+    }.get(precision, calibration.sustained_share)
     half = gpu.peak_flops.get(Precision.BF16) or gpu.peak_flops.get(Precision.FP16) or peak
     return Processor(
-        matmul_flops=peak * gpu.achievable_fraction * share,
+        matmul_flops=peak * gpu.achievable_fraction * share * calibration.kernel_share,
         peak_flops=half,
         memory_bytes_per_s=gpu.memory_bytes_per_s * calibration.memory_share,
         calibration=calibration,
@@ -109,7 +114,7 @@ def attention_s(gpu: Processor, shape: AttentionShape) -> tuple[FloatArray, Floa
     c = gpu.calibration
     flops = 2.0 * (shape.key_width + shape.value_width) * shape.heads
     width = shape.key_width / (shape.key_width + c.head_half)
-    if c.fused_attention:
+    if c.framework.fused_attention:
         rate = gpu.peak_flops * width * shape.sequence / (shape.sequence + c.sequence_half)
         forward = flops * shape.pairs / (rate * c.attention_forward_share)
         backward = 2.5 * flops * shape.pairs / (rate * c.attention_backward_share)

@@ -20,8 +20,6 @@ from solver.costs.local_sizes import is_sharded
 from solver.costs.parameters import LocalParameters, sharing_ranks
 from solver.costs.traffic import LayerTraffic
 
-_GATHER_BYTES: Final = {Precision.BF16: 2.0, Precision.FP16: 2.0, Precision.FP8: 1.0}
-"""Bytes per gathered weight (FP8 parameters travel as such)."""
 _GATHERED_LAYER_BYTES: Final = 2.0
 """ZeRO-3 gathers 16-bit weights (FSDP mixed precision) and scatters FP32 gradients, twice as wide."""
 _STEP_BYTES: Final = {Optimizer.ADAM: 34.0, Optimizer.SGD: 26.0}
@@ -48,8 +46,8 @@ def gradient_bytes(
     optimizer scatters gradients and gathers weights (ZeRO-1, arXiv 1910.02054, section 7); ZeRO-3 does both
     layer by layer within the micro-batches instead (``parameter_traffic``).
     """
-    reduced = np.where(is_sharded(batch, Sharding.PARAMETERS), 0.0, calibration.gradient_bytes)[:, None]
-    gathered = np.where(is_sharded(batch, Sharding.OPTIMIZER), _GATHER_BYTES[precision], 0.0)[:, None]
+    reduced = np.where(is_sharded(batch, Sharding.PARAMETERS), 0.0, calibration.framework.gradient_bytes)[:, None]
+    gathered = np.where(is_sharded(batch, Sharding.OPTIMIZER), max(precision.operand_bytes, 1.0), 0.0)[:, None]
     return GradientBytes(
         reduce=reduced * parameters.common,
         gather=gathered * parameters.common,
@@ -66,7 +64,7 @@ def optimizer_s(
     owned = parameters.common / common_ranks + parameters.routed / routed_ranks
     held = parameters.common + parameters.routed
     zeroed = np.where(is_sharded(batch, Sharding.PARAMETERS)[:, None], owned, held)
-    nbytes = _STEP_BYTES[workload.optimizer] * owned + gpu.calibration.gradient_bytes * zeroed
+    nbytes = _STEP_BYTES[workload.optimizer] * owned + gpu.calibration.framework.gradient_bytes * zeroed
     return nbytes / gpu.memory_bytes_per_s + gpu.calibration.step_overhead_s
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cluster_models.gpus import Precision
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, BoolArray, CandidateBatch, FloatArray
 from solver.costs.calibration import Calibration
@@ -50,8 +49,8 @@ def local_sizes(batch: CandidateBatch, workload: TrainingWorkload, calibration: 
         expert=batch.expert.astype(np.float64),
         tokens=tokens,
         shard_tokens=tokens / tensor,
-        stream_tokens=tokens / tensor if calibration.sequence_parallel else tokens,
-        saved_input_bytes=1.0 if workload.precision is Precision.FP8 else 2.0,
+        stream_tokens=tokens / tensor if calibration.framework.sequence_parallel else tokens,
+        saved_input_bytes=max(workload.precision.operand_bytes, 1.0),
         full_recompute=batch.recompute == RECOMPUTE_CODES.index(Recompute.FULL),
         selective_recompute=batch.recompute == RECOMPUTE_CODES.index(Recompute.SELECTIVE),
     )

@@ -62,7 +62,7 @@ def stage_memory(
 
     ``layers`` (C, 2) counts dense and sparse layers of every chunk, ``micro_batches`` (n,) those of a step.
     """
-    calibration = calibration_of(gpu) if calibration is None else calibration
+    calibration = calibration_of(gpu, workload.framework) if calibration is None else calibration
     sizes = local_sizes(batch, workload, calibration)
     parameters = local_parameters(batch, layers, architecture)
     kept = layer_activations(architecture, sizes, calibration)
@@ -71,7 +71,7 @@ def stage_memory(
     in_flight = chunks_in_flight(batch, micro_batches)
     activations = (per_chunk.reshape(in_flight.shape) * in_flight).sum(axis=1) + kept.working[:, None]
     logits = np.zeros_like(activations)
-    logits[:, -1] = calibration.logit_bytes * sizes.shard_tokens * architecture.vocabulary
+    logits[:, -1] = calibration.framework.logit_bytes * sizes.shard_tokens * architecture.vocabulary
     communication = _communication(batch, sizes, architecture, calibration)[:, None]
     weights, gradients, optimizer = _states(batch, parameters, workload, calibration)
     passing = activations + logits
@@ -116,7 +116,7 @@ def _states(
     layer = np.maximum(parameters.layer, parameters.sparse_layer + parameters.experts)[:, None]
     zero3 = is_sharded(batch, Sharding.PARAMETERS)[:, None]
     weights = _WEIGHT_BYTES * np.where(zero3, np.minimum(whole, shared + 2.0 * layer), whole)
-    gradients = calibration.gradient_bytes * np.where(zero3, np.minimum(whole, shared + layer), whole)
+    gradients = calibration.framework.gradient_bytes * np.where(zero3, np.minimum(whole, shared + layer), whole)
     return weights, gradients, OPTIMIZER_BYTES[workload.optimizer] * shared
 
 

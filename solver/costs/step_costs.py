@@ -96,7 +96,7 @@ def step_costs(
     the last chunk final norm, output head and loss.  ``calibration`` defaults to the GPU kind's own.
     Formulas: docs/cost_model.md.
     """
-    calibration = calibration_of(gpu) if calibration is None else calibration
+    calibration = calibration_of(gpu, workload.framework) if calibration is None else calibration
     chip = processor(gpu, workload.precision, calibration)
     sizes = local_sizes(batch, workload, calibration)
     parts = _layers(chip, gpu, architecture, sizes, gpus_per_domain=gpus_per_domain, gpus_per_node=gpus_per_node)
@@ -137,8 +137,12 @@ def step_costs(
         gather_bytes=buffers.gather,
         expert_reduce_bytes=buffers.expert_reduce,
         expert_gather_bytes=buffers.expert_gather,
-        reduce_hidden_s=calibration.data_overlap * by_rank(backward, stages),
-        gather_hidden_s=calibration.data_overlap * by_rank(forward, stages),
+        reduce_hidden_s=calibration.data_overlap
+        * calibration.framework.overlap_gradients
+        * by_rank(backward, stages),
+        gather_hidden_s=calibration.data_overlap
+        * calibration.framework.overlap_parameters
+        * by_rank(forward, stages),
         optimizer_s=optimizer_s(chip, batch, parameters, workload),
     )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cluster_models.architecture import Architecture
+from cluster_models.frameworks import ExpertDispatch
 from cluster_models.gpus import GpuKind
 from cluster_models.measurements import Collective
 from solver.candidates import BoolArray, FloatArray
@@ -130,7 +131,7 @@ def expert_traffic(
     spans = ~together & (sizes.expert > 1)
     nodes = np.maximum(sizes.expert / gpus_per_node, 1.0)
     leaving = 1.0 - 1.0 / nodes
-    if calibration.node_dispatch:
+    if calibration.framework.expert_dispatch is not ExpertDispatch.ALL_TO_ALL:
         leaving = (nodes - 1.0) * (1.0 - (1.0 - 1.0 / nodes) ** experts.active) / experts.active
     return LayerTraffic(
         inside=Seconds(seconds, seconds),

@@ -10,6 +10,7 @@ import numpy as np
 from cluster_models.gpus import GpuKind
 from cluster_models.workload import Objective, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray
+from solver.costs.calibration import calibration_of
 from solver.costs.memory import StageMemoryParts, stage_memory
 from solver.costs.step_costs import StepCosts, step_costs
 from solver.degrees.enumeration import enumerate_candidates
@@ -61,6 +62,7 @@ def costs_of(problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch, la
         gpu=fabric.gpu,
         gpus_per_domain=fabric.gpus_per_node,
         gpus_per_node=fabric.gpus_per_node,
+        calibration=calibration_of(fabric.gpu, problem.workload.framework, problem.fitted),
     )
 
 
@@ -73,6 +75,7 @@ def memory_of(problem: PlanningProblem, gpu: GpuKind, batch: CandidateBatch, lay
         workload=problem.workload,
         gpu=gpu,
         micro_batches=micro_batches_of(batch, problem.workload),
+        calibration=calibration_of(gpu, problem.workload.framework, problem.fitted),
     )
 
 

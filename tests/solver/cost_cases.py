@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from cluster_models.architecture import Architecture, Experts
 from cluster_models.catalogue import gpu_kind
+from cluster_models.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.gpus import GpuKind
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch, IntArray
-from solver.costs.calibration import Calibration
+from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.memory import StageMemoryParts, stage_memory
 from solver.costs.step_costs import StepCosts, step_costs
 
@@ -104,3 +108,8 @@ def memory(
         gpu=H100,
         micro_batches=np.full(len(batch), micro_batches),
     )
+
+
+def behaviour(gpu: GpuKind = H100, **facts: Any) -> Calibration:
+    """Calibration of ``gpu`` under the default framework with some facts changed."""
+    return calibration_of(gpu, replace(DEFAULT_FRAMEWORK, **facts))

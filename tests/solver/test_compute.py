@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.gpus import Precision
-from solver.costs.calibration import calibration_of
 from solver.costs.compute import AttentionShape, attention_s, linear_s, matmul_s, processor
-from tests.solver.cost_cases import H100
+from tests.solver.cost_cases import H100, behaviour
 
-CHIP = processor(H100, Precision.BF16, calibration_of(H100))
+CHIP = processor(H100, Precision.BF16, behaviour())
 EXTENT = st.sampled_from([64, 256, 1024, 8192])
 
 
@@ -69,5 +68,5 @@ def test_fused_attention_counts_half_of_the_square() -> None:
 
 def test_unfused_attention_takes_longer() -> None:
     """The scores travel through memory and the masked half is computed."""
-    old = replace(CHIP, calibration=replace(CHIP.calibration, fused_attention=False))
+    old = replace(CHIP, calibration=behaviour(fused_attention=False))
     assert attention_s(old, _shape(4096.0))[0][0] > 2 * attention_s(CHIP, _shape(4096.0))[0][0]

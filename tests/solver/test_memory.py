@@ -13,9 +13,8 @@ from cluster_models.architecture import Architecture
 from cluster_models.catalogue import gpu_kind
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES
-from solver.costs.calibration import calibration_of
 from solver.costs.memory import chunks_in_flight, stage_memory
-from tests.solver.cost_cases import LLAMA_70B, MIXTRAL, WORKLOAD, candidates, even_layers, memory
+from tests.solver.cost_cases import LLAMA_70B, MIXTRAL, WORKLOAD, behaviour, candidates, even_layers, memory
 
 ROWS = st.fixed_dictionaries(
     {
@@ -115,7 +114,7 @@ def test_activations_agree_with_korthikanti(
         workload=TrainingWorkload(sequence_length=2048, global_batch=512),
         gpu=gpu,
         micro_batches=np.array([512]),
-        calibration=replace(calibration_of(gpu), fused_attention=False),
+        calibration=behaviour(gpu, fused_attention=False),
     )
     assert 0.98 < parts.activations_bytes[0, 0] / 2**30 / paper_gib < 1.2
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster_models.errors import InvalidWorkload
+from cluster_models.frameworks import ExpertDispatch
 from cluster_models.gpus import Precision
 from cluster_models.workload import Recompute, Sharding
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch
-from solver.costs.calibration import calibration_of
 from solver.costs.step_costs import CrossTraffic, StepCosts, step_costs
-from tests.solver.cost_cases import H100, LLAMA_70B, MIXTRAL, WORKLOAD, candidates, costs, even_layers
+from tests.solver.cost_cases import H100, LLAMA_70B, MIXTRAL, WORKLOAD, behaviour, candidates, costs, even_layers
 
 ROWS = st.fixed_dictionaries(
     {
@@ -151,10 +151,9 @@ def test_expert_bytes_that_stay_in_the_node_do_not_cross() -> None:
 def test_sending_a_token_once_per_node_saves_bytes() -> None:
     """Two experts a token, two nodes: it leaves with chance 3/4, where one copy of two would on average."""
     model = replace(MIXTRAL, experts=replace(MIXTRAL.experts, count=16))
-    calibration = calibration_of(H100)
     once, each = (
-        costs(candidates({"data": 16, "expert": 16}), model, calibration=replace(calibration, node_dispatch=flag))
-        for flag in (True, False)
+        costs(candidates({"data": 16, "expert": 16}), model, calibration=behaviour(expert_dispatch=dispatch))
+        for dispatch in (ExpertDispatch.DEEPEP, ExpertDispatch.ALL_TO_ALL)
     )
     assert once.expert_traffic.message_bytes[0] / each.expert_traffic.message_bytes[0] == 0.75
 

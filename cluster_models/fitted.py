@@ -1,0 +1,28 @@
+"""Parameters of the cost model as fitted on measurements, by GPU kind and framework generation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class FittedValue:
+    """A parameter fitted on measured steps: between ``low`` and ``high`` at 90 % confidence, told by ``steps`` runs."""
+
+    value: float
+    low: float
+    high: float
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class FittedParameters:
+    """Fitted values by owner and parameter: ``gpus["H100"]["memory_share"]`` (``solver.costs.calibration``).
+
+    GPU kinds are matched by the longest prefix of their name.  ``source`` says what they were fitted on.
+    """
+
+    gpus: Mapping[str, Mapping[str, FittedValue]] = field(hash=False)
+    frameworks: Mapping[str, Mapping[str, FittedValue]] = field(hash=False)
+    source: str

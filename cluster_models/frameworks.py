@@ -1,0 +1,99 @@
+"""Generations of training frameworks: what each does that decides how long a step takes and what it holds.
+
+The same configuration runs 20 to 60 % faster or slower from one release to another, so a generation is a thing of
+its own beside the GPU kind.  Here stand the facts of each (read in its documentation or code, with the source);
+what is fitted on measured steps stands in ``solver/costs/data``.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import Any, Final
+
+from cluster_models.errors import InvalidWorkload
+
+
+class ExpertDispatch(StrEnum):
+    """How tokens travel to the ranks of their experts and back."""
+
+    ALL_TO_ALL = "all_to_all"
+    """One message per token and expert (Megatron-Core's default dispatcher)."""
+    DEEPEP = "deepep"
+    """A token crosses to a node once for all its experts there (DeepEP's kernels)."""
+    HYBRIDEP = "hybridep"
+    """DeepEP's successor for NVLink domains larger than a node."""
+
+
+class CudaGraphs(StrEnum):
+    """What of a step is captured and launched as a whole, free of launch overhead on the host."""
+
+    NONE = "none"
+    PARTIAL = "partial"
+    """Attention, router and pre-processing of each layer (Transformer Engine's graphs)."""
+    FULL = "full"
+    """The whole iteration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """One generation.  ``released`` is the month (``2024-07``) from which it was current.
+
+    ``fused_attention``: FlashAttention-like kernels.  ``sequence_parallel``: tensor ranks also split the sequence
+    outside their blocks.  ``gradient_bytes``: width of accumulated and reduced gradients; ``logit_bytes``: bytes
+    that output and loss hold per token and vocabulary entry.  ``overlap_gradients``, ``overlap_parameters``:
+    gradient reduction runs beside the backward pass, parameter gathering beside the forward pass.
+    ``expert_overlap``: dispatch and combine of one micro-batch run beside another one's compute.
+    """
+
+    name: str
+    title: str
+    released: str
+    fused_attention: bool
+    sequence_parallel: bool
+    gradient_bytes: float
+    logit_bytes: float
+    overlap_gradients: bool
+    overlap_parameters: bool
+    expert_dispatch: ExpertDispatch
+    expert_overlap: bool
+    cuda_graphs: CudaGraphs
+    source: str
+
+
+@cache
+def frameworks() -> MappingProxyType[str, Framework]:
+    """Every shipped generation by name, oldest first."""
+    text = resources.files("cluster_models").joinpath("data", "frameworks.toml").read_text(encoding="utf-8")
+    tables = tomllib.loads(text)
+    found = (_framework(name, tables["defaults"] | entry) for name, entry in tables["frameworks"].items())
+    return MappingProxyType(
+        {each.name: each for each in sorted(found, key=lambda each: (each.released, each.name))}
+    )
+
+
+def framework(name: str) -> Framework:
+    """The generation called ``name``; raises ``InvalidWorkload`` naming those there are."""
+    found = frameworks().get(name)
+    if found is None:
+        raise InvalidWorkload(
+            "workload.framework", name, "no such framework generation", f"use one of {', '.join(frameworks())}"
+        )
+    return found
+
+
+def _framework(name: str, entry: dict[str, Any]) -> Framework:
+    values = entry | {
+        "name": name,
+        "expert_dispatch": ExpertDispatch(entry["expert_dispatch"]),
+        "cuda_graphs": CudaGraphs(entry["cuda_graphs"]),
+    }
+    return Framework(**{column.name: values[column.name] for column in fields(Framework)})
+
+
+DEFAULT_FRAMEWORK: Final = framework("megatron-core-0.12")
+"""What a workload gets that names none."""
