@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.step_formula import calibration_for, predict
-from benchmarks.training_rows import Case, Row, Skipped, read_case
-from solver.costs.memory import stage_memory
+from benchmarks.published import Row, Skipped, read_run
+from cluster_models.training_run import TrainingRun
+from solver.runs import predict_peak_memory, predict_run
 
 OWN_TABLE: Final = Path(__file__).parent / "data" / "published_steps.csv"
 FAMILY_LETTERS: Final = 44
@@ -40,36 +40,30 @@ class Score:
     bias: float
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A row of the table and the run it describes."""
+
+    row: Row
+    run: TrainingRun
+
+
 def read_rows(path: Path) -> list[Row]:
     """All rows of a table."""
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
-def cases(rows: Iterable[Row]) -> tuple[list[Case], Counter[str]]:
+def runs_of(rows: Iterable[Row]) -> tuple[list[Measured], Counter[str]]:
     """What can be priced, and why the rest cannot."""
-    kept: list[Case] = []
+    kept: list[Measured] = []
     skipped: Counter[str] = Counter()
     for row in rows:
         try:
-            kept.append(read_case(row))
+            kept.append(Measured(row, read_run(row)))
         except Skipped as reason:
             skipped[str(reason)] += 1
     return kept, skipped
-
-
-def memory_bytes(case: Case) -> float:
-    """Predicted peak of the fullest pipeline rank."""
-    parts = stage_memory(
-        case.batch,
-        case.layers,
-        architecture=case.architecture,
-        workload=case.workload,
-        gpu=case.gpu,
-        micro_batches=np.array([case.micro_batches]),
-        calibration=calibration_for(case),
-    )
-    return float(parts.total_bytes.max())
 
 
 def score(group: str, errors: Sequence[float]) -> Score:
@@ -86,45 +80,45 @@ def score(group: str, errors: Sequence[float]) -> Score:
     )
 
 
-def grouped(kept: Sequence[Case], errors: Sequence[float]) -> list[Score]:
+def grouped(kept: Sequence[Measured], errors: Sequence[float]) -> list[Score]:
     """Scores of all rows, of each source family and of each GPU with its precision."""
     groups: dict[str, list[float]] = defaultdict(list)
-    for case, error in zip(kept, errors, strict=True):
+    for each, error in zip(kept, errors, strict=True):
+        row = each.row
         groups["all"].append(error)
-        groups[f"source {case.row['source'][:FAMILY_LETTERS]}"].append(error)
-        groups[f"kind {case.gpu.name}"].append(error)
-        groups[f"gpu {case.row['gpu']} {case.row['precision']} {case.row['family']}"].append(error)
-        megatron = "dgxc" in case.row["source"] or "NeMo" in case.row["source"] or "Megatron" in case.row["source"]
-        if megatron and case.row["precision"] == "bf16" and case.row["gpu"] in ("H100", "A100-80", "A100-40"):
-            groups["Megatron/NeMo on H100 and A100, bf16"].append(error)
+        groups[f"source {row['source'][:FAMILY_LETTERS]}"].append(error)
+        groups[f"framework {each.run.workload.framework.name}"].append(error)
+        groups[f"kind {each.run.gpu.name}"].append(error)
+        groups[f"gpu {row['gpu']} {row['precision']} {row['family']}"].append(error)
     return [score(name, values) for name, values in groups.items()]
 
 
 def report(table: Path, memory: Path | None, oom: Path | None, *, rows: bool) -> dict[str, Any]:
     """Everything the command prints."""
-    kept, skipped = cases(read_rows(table))
-    unmeasured = sum(case.step_s is None for case in kept)
-    kept = [case for case in kept if case.step_s is not None]
-    errors = [predict(case).step_s / (case.step_s or 1.0) - 1.0 for case in kept]
+    kept, skipped = runs_of(read_rows(table))
+    unmeasured = sum(each.run.step_s is None for each in kept)
+    kept = [each for each in kept if each.run.step_s is not None]
+    errors = [predict_run(each.run).step_s / (each.run.step_s or 1.0) - 1.0 for each in kept]
     result: dict[str, Any] = {
         "step_time": grouped(kept, errors),
         "skipped": dict(skipped) | {"step time not stated": unmeasured},
     }
     if rows:
-        result["rows"] = [(case.row["id"], round(error, 3)) for case, error in zip(kept, errors, strict=True)]
-    judged = [case for case in kept if case.policy_known]
-    rejected = [case.row["id"] for case in judged if memory_bytes(case) > case.gpu.memory_bytes]
+        result["rows"] = [(each.run.name, round(error, 3)) for each, error in zip(kept, errors, strict=True)]
+    judged = [each.run for each in kept if each.run.recompute_known]
+    rejected = [run.name for run in judged if predict_peak_memory(run) > run.gpu.memory_bytes]
     result["ran_but_rejected"] = {"of": len(judged), "rows": rejected}
     if memory is not None:
-        measured, _ = cases(read_rows(memory))
-        measured = [case for case in measured if case.memory_bytes is not None and case.policy_known]
-        result["memory"] = grouped(
-            measured, [memory_bytes(case) / (case.memory_bytes or 1.0) - 1.0 for case in measured]
-        )
+        measured, _ = runs_of(read_rows(memory))
+        measured = [
+            each for each in measured if each.run.peak_memory_bytes is not None and each.run.recompute_known
+        ]
+        ratios = [predict_peak_memory(each.run) / (each.run.peak_memory_bytes or 1.0) - 1.0 for each in measured]
+        result["memory"] = grouped(measured, ratios)
     if oom is not None:
-        failed, left_out = cases(read_rows(oom))
-        caught = [case.row["id"] for case in failed if memory_bytes(case) > case.gpu.memory_bytes]
-        missed = [case.row["id"] for case in failed if case.row["id"] not in caught]
+        failed, left_out = runs_of(read_rows(oom))
+        caught = [each.run.name for each in failed if predict_peak_memory(each.run) > each.run.gpu.memory_bytes]
+        missed = [each.run.name for each in failed if each.run.name not in caught]
         result["oom"] = {"caught": caught, "missed": missed, "skipped": dict(left_out)}
     return result
 

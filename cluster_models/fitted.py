@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class FittedValue:
-    """A parameter fitted on measured steps: between ``low`` and ``high`` at 90 % confidence, told by ``steps`` runs."""
+    """A parameter fitted on ``steps`` measured runs: between ``low`` and ``high`` with 90 % confidence."""
 
     value: float
     low: float

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from cluster_models.plan import RankOrder
+from cluster_models.plan import Configuration, RankOrder
 from cluster_models.workload import Recompute, Sharding
 
 IntArray = npt.NDArray[np.int64]
@@ -41,3 +41,21 @@ class CandidateBatch:
     def take(self, index: IntArray | BoolArray) -> CandidateBatch:
         """The rows that ``index`` selects."""
         return CandidateBatch(*(getattr(self, column.name)[index] for column in fields(self)))
+
+
+def batch_of(configuration: Configuration) -> CandidateBatch:
+    """The batch whose one row is ``configuration``."""
+    degrees = configuration.degrees
+    columns = (
+        degrees.tensor,
+        degrees.pipeline,
+        degrees.data,
+        degrees.context,
+        degrees.expert,
+        degrees.virtual_pipeline,
+        configuration.micro_batch,
+        RECOMPUTE_CODES.index(configuration.recompute),
+        SHARDING_CODES.index(configuration.sharding),
+        ORDER_CODES.index(configuration.rank_order),
+    )
+    return CandidateBatch(*(np.array([value], dtype=np.int64) for value in columns))

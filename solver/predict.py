@@ -13,7 +13,7 @@ from cluster_models.links import effective_links
 from cluster_models.plan import Certificate, Configuration, Plan, StopReason
 from cluster_models.workload import Recompute, Sharding
 from solver.answer.assemble import assemble_plan
-from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch, IntArray
+from solver.candidates import IntArray, batch_of
 from solver.check.configuration import configuration_violations, layer_violations
 from solver.compiled import step_seconds
 from solver.degrees.priced import objective_weight
@@ -44,7 +44,7 @@ def predict(
     options = options or SearchOptions()
     _check_rules(problem, configuration)
     fabric = _fabric(problem, configuration, hosts, gpus_per_node)
-    candidate = prepare(problem, fabric, _batch(configuration), configuration.stage_layers)
+    candidate = prepare(problem, fabric, batch_of(configuration), configuration.stage_layers)
     if hosts is not None:
         assignment = np.array([fabric.names.index(host) for host in hosts], dtype=np.int64)
     else:
@@ -143,23 +143,6 @@ def _obstacle(configuration: Configuration, fabric: Fabric, size: int, hosts: Se
         f"{degrees.gpus} ranks at {size} per node need {slots} hosts": len(hosts or range(slots)) != slots,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
-
-
-def _batch(configuration: Configuration) -> CandidateBatch:
-    degrees = configuration.degrees
-    columns = (
-        degrees.tensor,
-        degrees.pipeline,
-        degrees.data,
-        degrees.context,
-        degrees.expert,
-        degrees.virtual_pipeline,
-        configuration.micro_batch,
-        RECOMPUTE_CODES.index(configuration.recompute),
-        SHARDING_CODES.index(configuration.sharding),
-        ORDER_CODES.index(configuration.rank_order),
-    )
-    return CandidateBatch(*(np.array([value], dtype=np.int64) for value in columns))
 
 
 def _certificate(problem: PlanningProblem, candidate: Candidate, assignment: IntArray) -> Certificate:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.accuracy import OWN_TABLE, cases, main, memory_bytes, read_rows, report
+from benchmarks.accuracy import OWN_TABLE, main, read_rows, report, runs_of
+from solver.runs import predict_peak_memory
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -31,15 +32,15 @@ def test_json_lists_scores_and_what_was_skipped(capsys: pytest.CaptureFixture[st
 
 def test_a_row_that_cannot_be_priced_is_counted_with_its_reason() -> None:
     """A number format the planner lacks is a reason, not a failure."""
-    row = dict(read_rows(OWN_TABLE)[0]) | {"precision": "fp32"}
-    kept, skipped = cases([row])
+    row = dict(read_rows(OWN_TABLE)[0]) | {"precision": "int8"}
+    kept, skipped = runs_of([row])
     assert kept == []
-    assert skipped == {"precision fp32": 1}
+    assert skipped == {"precision int8": 1}
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared measurements are not here")
 def test_configurations_that_ran_out_of_memory_are_refused() -> None:
     """Every out-of-memory row that can be expressed exceeds its GPU."""
-    failed, _ = cases(read_rows(SHARED / "training_oom.csv"))
+    failed, _ = runs_of(read_rows(SHARED / "training_oom.csv"))
     assert len(failed) >= 8
-    assert all(memory_bytes(case) > case.gpu.memory_bytes for case in failed)
+    assert all(predict_peak_memory(each.run) > each.run.gpu.memory_bytes for each in failed)

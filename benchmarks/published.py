@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -16,10 +16,12 @@ import numpy as np
 from cluster_models.architecture import Architecture, Experts, LatentAttention
 from cluster_models.catalogue import gpu_kind
 from cluster_models.frameworks import DEFAULT_FRAMEWORK, CudaGraphs, ExpertDispatch, Framework, framework
-from cluster_models.gpus import GpuKind, Precision
+from cluster_models.gpus import Precision
+from cluster_models.plan import Configuration, Degrees, RankOrder
+from cluster_models.training_run import TrainingRun
 from cluster_models.units import GBIT
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
-from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch, IntArray
+from solver.degrees.layout import Layout
 
 Row = Mapping[str, str]
 
@@ -93,28 +95,8 @@ class Skipped(Exception):
     """The row cannot be priced; the message is the reason that the report counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One row, ready to be priced; ``step_s`` and ``memory_bytes`` are what was measured, where it was."""
-
-    row: Row
-    architecture: Architecture
-    workload: TrainingWorkload
-    gpu: GpuKind
-    batch: CandidateBatch
-    layers: IntArray
-    micro_batches: int
-    gpus_per_domain: int
-    gpus_per_node: int
-    network_bytes_per_s: float
-    policy_known: bool
-    """Whether the row states its recomputation and the planner has that policy: needed to judge memory."""
-    step_s: float | None
-    memory_bytes: float | None
-
-
-def read_case(row: Row) -> Case:
-    """The configuration of a row; raises ``Skipped``."""
+def read_run(row: Row) -> TrainingRun:
+    """The run of a row; raises ``Skipped``."""
     if row["gpu"] not in GPU_NAMES:
         raise Skipped("GPU mix or kind without a data sheet")
     if row["precision"] not in PRECISIONS:
@@ -124,14 +106,13 @@ def read_case(row: Row) -> Case:
     if row["etp"] not in ("", "1"):
         raise Skipped("expert tensor parallelism")
     architecture = _architecture(row)
-    batch = _batch(row)
-    sequences, micro = int(row["global_batch"]), int(row["micro_batch"])
-    data = int(batch.data[0])
-    if sequences < micro * data:
+    configuration = _configuration(row, architecture)
+    sequences = int(row["global_batch"])
+    if sequences < configuration.micro_batch * configuration.degrees.data:
         raise Skipped("batch smaller than one micro-batch per data rank")
     node = int(row["gpus_per_node"] or 8)
-    return Case(
-        row=row,
+    return TrainingRun(
+        name=row["id"],
         architecture=architecture,
         workload=TrainingWorkload(
             sequence_length=int(row["seq_len"]),
@@ -140,16 +121,14 @@ def read_case(row: Row) -> Case:
             framework=_framework(row),
             memory_headroom=0.0,
         ),
+        configuration=configuration,
         gpu=gpu_kind(GPU_NAMES[row["gpu"]]),
-        batch=batch,
-        layers=_layers(row, architecture, batch),
-        micro_batches=sequences // (micro * data),
-        gpus_per_domain=DOMAIN_GPUS.get(row["gpu"], node),
         gpus_per_node=node,
+        gpus_per_domain=DOMAIN_GPUS.get(row["gpu"], node),
         network_bytes_per_s=_network(row, node),
-        policy_known=row["recompute"] in ("none", "full", "selective:core_attn"),
         step_s=_step_s(row),
-        memory_bytes=_number(row, "mem_gb_per_gpu", scale=2.0**30),
+        peak_memory_bytes=_number(row, "mem_gb_per_gpu", scale=2.0**30),
+        recompute_known=row["recompute"] in ("none", "full", "selective:core_attn"),
     )
 
 
@@ -168,34 +147,31 @@ def _framework(row: Row) -> Framework:
     return replace(found, expert_overlap=found.expert_overlap or "a2a overlap" in notes)
 
 
-def _layers(row: Row, architecture: Architecture, batch: CandidateBatch) -> IntArray:
-    """Layers of every chunk: as the notes print them (entries: 2 before the layers, 4 after), else spread."""
+def _stage_layers(row: Row, architecture: Architecture, degrees: Degrees) -> Layout:
+    """Layers as the notes print them (entries: 2 before the layers, 4 after), else spread."""
     printed = re.search(r"layer partition boundaries ([\d-]+) over", row["notes"])
     if printed is None:
-        return spread_layers(architecture, int(batch.pipeline[0] * batch.virtual_pipeline[0]))
+        return spread_layers(architecture.layers, degrees.pipeline, degrees.virtual_pipeline)
     ends = np.clip(np.array([int(end) for end in printed[1].split("-")]) - 2, 0, architecture.layers)
-    counts = np.diff(ends)
-    return np.stack([counts, np.zeros_like(counts)], axis=1).astype(np.int64)
+    return (tuple(int(count) for count in np.diff(ends)),)
 
 
-def spread_layers(architecture: Architecture, chunks: int) -> IntArray:
-    """(chunks, 2) dense and sparse layers: equal shares, short first and last chunks where they do not divide.
+def spread_layers(layers: int, pipeline: int, virtual: int) -> Layout:
+    """Equal shares, short first and last chunks where they do not divide.
 
     Where layers plus two divide, embedding and head count as a layer each, as NVIDIA's recipes do.
     """
-    slots = architecture.layers
-    if slots % chunks and (slots + 2) % chunks == 0 and chunks > 1:
-        counts = np.full(chunks, (slots + 2) // chunks)
-        counts[[0, -1]] -= 1
+    chunks = pipeline * virtual
+    if layers % chunks and (layers + 2) % chunks == 0 and chunks > 1:
+        counts = [(layers + 2) // chunks] * chunks
+        counts[0] -= 1
+        counts[-1] -= 1
     else:
-        counts = np.full(chunks, slots // chunks)
-        counts[1 : 1 + slots % chunks] += 1
-        if counts.sum() < slots:
-            counts[0] += slots - counts.sum()
-    ends = np.cumsum(counts)
-    sparse = np.concatenate([[0], np.cumsum(architecture.sparse_pattern)])
-    sparse_counts = sparse[ends] - sparse[ends - counts]
-    return np.stack([counts - sparse_counts, sparse_counts], axis=1).astype(np.int64)
+        counts = [layers // chunks] * chunks
+        for chunk in range(1, 1 + layers % chunks):
+            counts[chunk] += 1
+        counts[0] += layers - sum(counts)
+    return tuple(tuple(counts[v * pipeline : (v + 1) * pipeline]) for v in range(virtual))
 
 
 def _architecture(row: Row) -> Architecture:
@@ -246,7 +222,7 @@ def _usual_heads(hidden: int) -> int:
     return min((n for n in range(1, hidden + 1) if hidden % n == 0), key=lambda n: abs(hidden / n - 128))
 
 
-def _batch(row: Row) -> CandidateBatch:
+def _configuration(row: Row, architecture: Architecture) -> Configuration:
     tensor, pipeline = int(row["tp"] or 1), int(row["pp"] or 1)
     context, expert = int(row["cp"] or 1), int(row["ep"] or 1)
     gpus = int(row["num_gpus"]) if row["num_gpus"] else 0
@@ -259,25 +235,27 @@ def _batch(row: Row) -> CandidateBatch:
     data = gpus // (tensor * pipeline * context)
     if (tensor * context * data) % expert:
         raise Skipped("expert degree does not divide a stage")
-    sharding = SHARDINGS.get(row["zero"], Sharding.OPTIMIZER)
     recompute = Recompute.NONE
     if row["recompute"].startswith("full"):
         recompute = Recompute.FULL
     elif row["recompute"] in ("selective", "selective:core_attn"):
         recompute = Recompute.SELECTIVE
-    values = (
-        tensor,
-        pipeline,
-        data,
-        context,
-        expert,
-        int(row["vpp"] or 1) if pipeline > 1 else 1,
-        int(row["micro_batch"]),
-        RECOMPUTE_CODES.index(recompute),
-        SHARDING_CODES.index(sharding),
-        0,
+    degrees = Degrees(
+        tensor=tensor,
+        pipeline=pipeline,
+        data=data,
+        context=context,
+        expert=expert,
+        virtual_pipeline=int(row["vpp"] or 1) if pipeline > 1 else 1,
     )
-    return CandidateBatch(*(np.array([value], dtype=np.int64) for value in values))
+    return Configuration(
+        degrees=degrees,
+        micro_batch=int(row["micro_batch"]),
+        recompute=recompute,
+        sharding=SHARDINGS.get(row["zero"], Sharding.OPTIMIZER),
+        rank_order=RankOrder.DATA_BEFORE_PIPELINE,
+        stage_layers=_stage_layers(row, architecture, degrees),
+    )
 
 
 def _network(row: Row, node: int) -> float:
