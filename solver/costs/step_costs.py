@@ -18,11 +18,13 @@ from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.collectives import fits_together
 from solver.costs.compute import Processor, processor
 from solver.costs.data_parallel import gradient_bytes, optimizer_s, parameter_traffic
-from solver.costs.layer_costs import Seconds, attention_block, attention_core, dense_mlp, sparse_mlp
+from solver.costs.expert_traffic import expert_traffic
+from solver.costs.layer_costs import Seconds, attention_block, attention_core, dense_mlp
 from solver.costs.local_sizes import LocalSizes, local_sizes
 from solver.costs.model_ends import embedding, head_and_loss
 from solver.costs.parameters import by_rank, local_parameters
-from solver.costs.traffic import CrossTraffic, LayerTraffic, context_traffic, expert_traffic, tensor_traffic
+from solver.costs.sparse_layers import sparse_mlp
+from solver.costs.traffic import CrossTraffic, LayerTraffic, context_traffic, tensor_traffic
 
 __all__ = ["CrossTraffic", "StepCosts", "step_costs"]
 
