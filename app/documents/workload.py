@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from app.documents.framework import FrameworkSettings, settings_of, to_framework
 from app.documents.reading import Count, Document, FieldProblem, InvalidDocument, Number, Text, close_name
 from cluster_models.gpus import Precision
 from cluster_models.topology import MOST_NODES
@@ -39,6 +40,14 @@ class WorkloadDocument(Document):
     )
     precision: Precision = Field(
         _DEFAULT.precision, description="Number format of the matrix products.", examples=["bf16"]
+    )
+    framework: Text = Field(
+        _DEFAULT.framework.name,
+        description="Generation of the training framework; GET /api/v1/frameworks lists them.",
+        examples=["megatron-core-0.12"],
+    )
+    framework_settings: FrameworkSettings = Field(
+        default_factory=FrameworkSettings, description="Where the run departs from the framework's defaults."
     )
     optimizer: Optimizer = Field(_DEFAULT.optimizer, description="Optimizer.", examples=["adam"])
     recompute: list[Recompute] = Field(
@@ -102,6 +111,7 @@ class WorkloadDocument(Document):
             sequence_length=self.sequence_length,
             global_batch=self.global_batch_sequences,
             precision=self.precision,
+            framework=to_framework(self.framework, self.framework_settings),
             optimizer=self.optimizer,
             recompute=tuple(dict.fromkeys(self.recompute)),
             sharding=tuple(dict.fromkeys(self.sharding)),
@@ -120,6 +130,8 @@ class WorkloadDocument(Document):
             sequence_length=workload.sequence_length,
             global_batch_sequences=workload.global_batch,
             precision=workload.precision,
+            framework=workload.framework.name,
+            framework_settings=settings_of(workload.framework),
             optimizer=workload.optimizer,
             recompute=list(workload.recompute),
             sharding=list(workload.sharding),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from app.exports.arithmetic import check_divisions, check_layers, check_world
 from cluster_models.errors import InvalidConfiguration
+from cluster_models.frameworks import CudaGraphs, ExpertDispatch, Framework
 from cluster_models.gpus import Precision
 from cluster_models.plan import Configuration, Plan, RankOrder
 from cluster_models.workload import Optimizer, Recompute, Sharding
@@ -28,6 +29,11 @@ _RECOMPUTE = {
         "--recompute-method uniform",
         "--recompute-num-layers 1",
     ],
+}
+_DISPATCH = {
+    ExpertDispatch.ALL_TO_ALL: ["--moe-token-dispatcher-type alltoall"],
+    ExpertDispatch.DEEPEP: ["--moe-token-dispatcher-type flex", "--moe-flex-dispatcher-backend deepep"],
+    ExpertDispatch.HYBRIDEP: ["--moe-token-dispatcher-type flex", "--moe-flex-dispatcher-backend hybridep"],
 }
 _SHARDING = {
     Sharding.NONE: ["--overlap-grad-reduce"],
@@ -67,14 +73,20 @@ def megatron_arguments(plan: Plan) -> list[str]:
         f"--pipeline-model-parallel-size {degrees.pipeline}",
         f"--context-parallel-size {degrees.context}",
     ]
-    if degrees.tensor > 1:
+    if degrees.tensor > 1 and workload.framework.sequence_parallel:
         arguments.append("--sequence-parallel")
+    if workload.framework.gradient_bytes < 4.0:
+        arguments.append("--grad-reduce-in-bf16")
+    arguments += _cuda_graph_arguments(workload.framework, sparse=plan.architecture.experts is not None)
     if plan.architecture.experts is not None:
         arguments += [
             f"--num-experts {plan.architecture.experts.count}",
             f"--expert-model-parallel-size {degrees.expert}",
             "--expert-tensor-parallel-size 1",
+            *_DISPATCH[workload.framework.expert_dispatch],
         ]
+        if workload.framework.expert_overlap:
+            arguments.append("--overlap-moe-expert-parallel-comm")
     if configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA:
         arguments.append("--use-tp-pp-dp-mapping")
     arguments += _pipeline_arguments(configuration)
@@ -104,6 +116,17 @@ def render_megatron(plan: Plan) -> str:
         ")",
     ]
     return "\n".join([*lines, *_expert_comment(plan)]) + "\n"
+
+
+def _cuda_graph_arguments(framework: Framework, *, sparse: bool) -> list[str]:
+    match framework.cuda_graphs:
+        case CudaGraphs.NONE:
+            return []
+        case CudaGraphs.PARTIAL:
+            scope = "attn moe_router moe_preprocess" if sparse else "attn"
+            return ["--cuda-graph-impl transformer_engine", f"--cuda-graph-scope {scope}", "--te-rng-tracker"]
+        case CudaGraphs.FULL:
+            return ["--cuda-graph-impl full_iteration", "--te-rng-tracker", "--no-check-for-nan-in-loss-and-grad"]
 
 
 def _pipeline_arguments(configuration: Configuration) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from app.documents.framework import GradientPrecision
+from cluster_models.frameworks import CudaGraphs, ExpertDispatch, frameworks
 from cluster_models.gpus import Precision
 from cluster_models.workload import Objective, Optimizer, Recompute, Sharding
 
@@ -12,6 +14,7 @@ Options = tuple[tuple[str, str], ...]
 """Values with their words."""
 
 _PASTE = ("", "paste one below")
+_AS_FRAMEWORK = ("", "as the framework does")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,21 @@ class Choices:
     clusters: Options
     models: Options
     precision: Options = tuple((value, value.upper()) for value in Precision)
+    framework: Options = tuple((each.name, each.title) for each in reversed(list(frameworks().values())))
+    yes_no: Options = (_AS_FRAMEWORK, ("true", "yes"), ("false", "no"))
+    gradient_precision: Options = (_AS_FRAMEWORK, *((value, value.upper()) for value in GradientPrecision))
+    cuda_graphs: Options = (
+        _AS_FRAMEWORK,
+        (CudaGraphs.NONE, "none"),
+        (CudaGraphs.PARTIAL, "attention and router"),
+        (CudaGraphs.FULL, "whole iteration"),
+    )
+    expert_dispatch: Options = (
+        _AS_FRAMEWORK,
+        (ExpertDispatch.ALL_TO_ALL, "all-to-all"),
+        (ExpertDispatch.DEEPEP, "DeepEP"),
+        (ExpertDispatch.HYBRIDEP, "HybridEP"),
+    )
     optimizer: Options = ((Optimizer.ADAM, "Adam"), (Optimizer.SGD, "SGD"))
     recompute: Options = (
         (Recompute.NONE, "none"),

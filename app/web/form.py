@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from starlette.datastructures import FormData, UploadFile
 
+from app.documents.framework import FrameworkSettings
 from app.documents.reading import FieldProblem, decode
 from cluster_models.errors import InvalidInput
 from cluster_models.workload import DEGREE_NAMES, TrainingWorkload
@@ -23,7 +24,8 @@ Typed = dict[str, Any]
 _BOXES: Final = ("recompute", "sharding")
 _UPLOADS: Final = {"cluster_file": "cluster_text", "model_file": "model_text"}
 _WORKLOAD: Final = ("sequence_length", "global_batch_sequences", "max_gpus")
-_WORDS: Final = ("precision", "optimizer", "objective")
+_WORDS: Final = ("precision", "framework", "optimizer", "objective")
+_SETTINGS: Final = tuple(FrameworkSettings.model_fields)
 _OPTIONS: Final = ("time_limit_s", "effort")
 _NUMBER: Final = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?|[+-]?\.\d+([eE][+-]?\d+)?", re.ASCII)
 _WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
@@ -53,6 +55,8 @@ def blank(*, time_limit_s: float) -> Typed:
         "sequence_length": "",
         "global_batch_sequences": "",
         "precision": str(default.precision),
+        "framework": default.framework.name,
+        **dict.fromkeys(_SETTINGS, ""),
         "optimizer": str(default.optimizer),
         "recompute": tuple(map(str, default.recompute)),
         "sharding": tuple(map(str, default.sharding)),
@@ -71,6 +75,8 @@ def filled(values: Typed, workload: Mapping[str, Any]) -> Typed:
     for name in (*_WORKLOAD, *_WORDS):
         if workload.get(name) is not None:
             filled_in[name] = str(workload[name])
+    for name, value in workload.get("framework_settings", {}).items():
+        filled_in[name] = "" if value is None else str(value).lower()
     for name in _BOXES:
         if name in workload:
             filled_in[name] = tuple(map(str, workload[name]))
@@ -107,6 +113,7 @@ def workload_data(values: Typed) -> dict[str, Any]:
     """The workload document that the form spells."""
     data: dict[str, Any] = {name: _number(values[name]) for name in _WORKLOAD if values[name].strip()}
     data |= {name: values[name] for name in _WORDS}
+    data["framework_settings"] = {name: _yes_no(values[name]) for name in _SETTINGS if values[name]}
     data |= {name: list(values[name]) for name in _BOXES}
     if values["memory_headroom_percent"].strip():
         percent = _number(values["memory_headroom_percent"])
@@ -135,7 +142,15 @@ def at_fields(problems: Iterable[FieldProblem]) -> tuple[FormProblem, ...]:
 
 def degrees_in_use(values: Typed, found: Sequence[FormProblem]) -> bool:
     """Whether the part of the form about degrees has to be open."""
-    starts = ("pinned_", "forbidden_")
+    return _in_use(values, found, ("pinned_", "forbidden_"))
+
+
+def settings_in_use(values: Typed, found: Sequence[FormProblem]) -> bool:
+    """Whether the part of the form about the framework's settings has to be open."""
+    return _in_use(values, found, _SETTINGS)
+
+
+def _in_use(values: Typed, found: Sequence[FormProblem], starts: tuple[str, ...]) -> bool:
     return any(problem.anchor.startswith(starts) for problem in found) or any(
         values[name] for name in values if name.startswith(starts)
     )
@@ -150,6 +165,7 @@ def _at_field(problem: FieldProblem) -> FormProblem:
         return FormProblem("model_text", _label("model_text"), str(problem))
     parts = (rest if top in ("workload", "options") else path).split(".")
     name = "_".join(parts[:2]) if parts[0] in ("pinned", "forbidden") else parts[0]
+    name = parts[1] if name == "framework_settings" and len(parts) > 1 else name
     name = {
         "memory_headroom_fraction": "memory_headroom_percent",
         "memory_headroom": "memory_headroom_percent",
@@ -169,6 +185,11 @@ def _number(text: str) -> Any:
     return int(text) if _WHOLE.fullmatch(text) else float(text)
 
 
+def _yes_no(text: str) -> bool | str:
+    """The truth value that a list sends, else ``text`` itself: the name of a choice."""
+    return {"true": True, "false": False}.get(text, text)
+
+
 def _label(name: str) -> str:
     special = {
         "cluster_text": "Cluster",
@@ -179,6 +200,7 @@ def _label(name: str) -> str:
         "global_batch_sequences": "Global batch",
         "time_limit_s": "Time limit",
         "max_gpus": "GPUs to use at most",
+        "cuda_graphs": "CUDA graphs",
         "avoid_nodes": "Nodes to avoid",
     }
     return special.get(name, name.replace("_", " ").capitalize())

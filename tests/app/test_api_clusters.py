@@ -10,7 +10,9 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
+from app.documents.workload import WorkloadDocument
 from app.settings import Role
+from cluster_models.frameworks import frameworks
 from tests.app.api_client import API, cluster_body, running
 
 CLUSTERS = f"{API}/clusters"
@@ -256,3 +258,12 @@ def test_the_catalogues_are_listed(client: TestClient) -> None:
     kinds = client.get(f"{API}/gpu-kinds").json()
     assert all(kind["source"] for kind in kinds)
     assert "H100-SXM5-80GB" in [kind["name"] for kind in kinds]
+
+
+def test_every_listed_framework_can_be_planned_with(client: TestClient) -> None:
+    """The list holds all generations, and a workload takes each name."""
+    listed = client.get(f"{API}/frameworks").json()
+    assert [each["name"] for each in listed] == list(frameworks())
+    for each in listed:
+        document = WorkloadDocument(sequence_length=1, global_batch_sequences=1, framework=each["name"])
+        assert document.to_workload().framework.gradient_bytes == each["gradient_bytes"]

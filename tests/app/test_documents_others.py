@@ -148,6 +148,13 @@ def test_unknown_degrees_get_a_suggestion() -> None:
         document.to_workload()
 
 
+def test_unknown_frameworks_get_a_suggestion() -> None:
+    """A misspelt generation must not fall back to another."""
+    document = WorkloadDocument(sequence_length=1, global_batch_sequences=1, framework="megatron-core-0.21")
+    with pytest.raises(InvalidInput, match="framework.*did you mean 'megatron-core-0.12'"):
+        document.to_workload()
+
+
 def test_configuration_survives_its_document() -> None:
     """With the hosts, a configuration says where everything sits."""
     document = ConfigurationDocument.from_configuration(small_configuration(), ("b", "a"), 4)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from app.documents.reading import FieldProblem, problems_of, read_document
 from app.documents.workload import WorkloadDocument
 from app.web.form import at_fields, blank, degrees_in_use, filled, options_data, workload_data
 from cluster_models.errors import InvalidInput
+from cluster_models.frameworks import CudaGraphs, ExpertDispatch, frameworks
 from cluster_models.workload import TrainingWorkload
 
 
@@ -31,6 +34,14 @@ def test_a_workload_survives_the_form() -> None:
         max_gpus=96,
         avoid_nodes=("n1", "n2"),
         memory_headroom=0.1,
+        framework=replace(
+            frameworks()["megatron-bridge-26.06"],
+            sequence_parallel=False,
+            gradient_bytes=4.0,
+            cuda_graphs=CudaGraphs.FULL,
+            expert_dispatch=ExpertDispatch.HYBRIDEP,
+            expert_overlap=True,
+        ),
     )
     written = WorkloadDocument.from_workload(workload).model_dump(mode="json")
     read = workload_data(filled(blank(time_limit_s=60), written))
@@ -49,6 +60,7 @@ def test_a_workload_survives_the_form() -> None:
         ("pinned_tensor", "-8", "at least 1"),
         ("forbidden_context", "2, x", "whole number"),
         ("max_gpus", "9" * 60, "whole number"),
+        ("cuda_graphs", "some", "none"),
     ],
 )
 def test_problems_stand_at_the_field_they_concern(field: str, text: object, words: str) -> None:
