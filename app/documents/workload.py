@@ -47,7 +47,9 @@ class WorkloadDocument(Document):
         examples=["megatron-core-0.12"],
     )
     framework_settings: FrameworkSettings = Field(
-        default_factory=FrameworkSettings, description="Where the run departs from the framework's defaults."
+        default_factory=FrameworkSettings,
+        description="Where the run departs from the framework's defaults.",
+        examples=[{"cuda_graphs": "partial"}],
     )
     optimizer: Optimizer = Field(_DEFAULT.optimizer, description="Optimizer.", examples=["adam"])
     recompute: list[Recompute] = Field(
