@@ -138,6 +138,15 @@ def calibration_of(gpu: GpuKind, framework: Framework, own: FittedParameters | N
     Later ones win: defaults, the vendor's, the GPU kind's, the framework's estimates, then what was fitted on
     published steps, then ``own``, fitted by the user.
     """
+    return _calibration(gpu, framework, (shipped_parameters(), own))
+
+
+def estimated_calibration(gpu: GpuKind, framework: Framework) -> Calibration:
+    """The estimates alone, as they were before anything was fitted."""
+    return _calibration(gpu, framework, ())
+
+
+def _calibration(gpu: GpuKind, framework: Framework, fitted: tuple[FittedParameters | None, ...]) -> Calibration:
     tables = _tables()
     kind = longest_prefix(tables["kinds"], gpu.name)
     values: dict[str, Any] = {
@@ -146,9 +155,9 @@ def calibration_of(gpu: GpuKind, framework: Framework, own: FittedParameters | N
         **(tables["kinds"][kind] if kind else {}),
         **tables["frameworks"].get(framework.name, {}),
     }
-    for fitted in (shipped_parameters(), own):
-        if fitted is not None:
-            values |= _fitted_for(fitted, gpu, framework)
+    for each in fitted:
+        if each is not None:
+            values |= _fitted_for(each, gpu, framework)
     fused = framework.fused_attention and gpu.fuses_attention
     framework = replace(framework, fused_attention=fused)
     return Calibration(framework=framework, source=values["source"], **{name: values[name] for name in PARAMETERS})

@@ -1,0 +1,138 @@
+"""Fits the parameters of the cost model to a table of measured training steps.
+
+    python -m benchmarks.fit --table PATH [--framework NAME ...] [--kind PREFIX ...] [--parameters a,b] [--dry-run]
+
+Prints every value with its 90 % interval and what no row tells; without ``--dry-run`` writes fitted.toml beside
+the estimates.  With ``--framework`` alone only parameters of frameworks are fitted, with ``--kind`` alone only
+those of GPU kinds, from the rows that they select.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from benchmarks.accuracy import Measured, read_rows, runs_of
+from cluster_models.fitted import FittedParameters, FittedValue
+from solver.costs.calibration import PARAMETERS, Owner, shipped_parameters
+from solver.fitting.fit import fit
+from solver.fitting.report import FitOptions, FitReport, estimated_prior
+from solver.fitting.unknowns import kind_family
+
+FITTED: Final = Path(__file__).parents[1] / "solver" / "costs" / "data" / "fitted.toml"
+DIGITS: Final = 3
+
+
+def group_of(measured: Measured) -> str:
+    """The rows that weigh as one: a sweep, or a source's rows of one model on one GPU kind."""
+    row = measured.row
+    return row["sweep_id"] or f"{row['source']} {row['model_name']} {row['gpu']}"
+
+
+def select(table: Path, frameworks: Sequence[str] | None, kinds: Sequence[str] | None) -> list[Measured]:
+    """The rows with a measured step, of these frameworks and of GPU kinds whose name starts so."""
+    kept, _ = runs_of(read_rows(table))
+    return [
+        each
+        for each in kept
+        if each.run.step_s is not None
+        and (not frameworks or each.run.workload.framework.name in frameworks)
+        and (not kinds or each.run.gpu.name.startswith(tuple(kinds)))
+    ]
+
+
+def chosen_parameters(
+    names: str | None, frameworks: Sequence[str] | None, kinds: Sequence[str] | None
+) -> list[str]:
+    """The parameters to fit: those named, else those of the owners that the filters speak of."""
+    if names is not None:
+        return names.split(",")
+    owners = {Owner.FRAMEWORK} if frameworks and not kinds else {Owner.GPU} if kinds and not frameworks else Owner
+    return [name for name, parameter in PARAMETERS.items() if parameter.owner in owners]
+
+
+def families(measured: Sequence[Measured], errors: Mapping[str, Sequence[float]]) -> list[str]:
+    """Mean absolute percentage errors by GPU kind, framework and both, a line each."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for i, each in enumerate(measured):
+        kind, framework = kind_family(each.run.gpu), each.run.workload.framework.name
+        sparse = "moe" if each.run.architecture.experts else "dense"
+        for name in ("all", f"kind {kind}", f"framework {framework}", f"{framework} {kind} {sparse}"):
+            groups[name].append(i)
+    lines = [f"{'':<50} rows " + " ".join(f"{name:>14}" for name in errors)]
+    for name, rows in sorted(groups.items()):
+        figures = [np.abs(np.expm1(np.array(values)[rows])).mean() for values in errors.values()]
+        lines.append(f"{name:<50} {len(rows):4d} " + " ".join(f"{figure:14.1%}" for figure in figures))
+    return lines
+
+
+def written(parameters: FittedParameters) -> str:
+    """The text of fitted.toml: sorted, rounded to three significant digits."""
+    lines = [
+        "# Parameters fitted on published measurements, written by `python -m benchmarks.fit`; do not edit.",
+        "# value, 90 % interval, and the number of rows that tell it.",
+        f'source = "{parameters.source}"',
+    ]
+    for owner, tables in ((Owner.GPU, parameters.gpus), (Owner.FRAMEWORK, parameters.frameworks)):
+        for name, values in sorted(tables.items()):
+            lines += ["", f'[{owner}."{name}"]']
+            lines += [f"{parameter} = {_inline(value)}" for parameter, value in sorted(values.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _inline(value: FittedValue) -> str:
+    figures = (float(f"{each:.{DIGITS}g}") for each in (value.value, value.low, value.high))
+    body = ", ".join(f"{name} = {figure!r}" for name, figure in zip(("value", "low", "high"), figures, strict=True))
+    return f"{{ {body}, steps = {value.steps} }}"
+
+
+def _print(report: FitReport, measured: Sequence[Measured]) -> None:
+    for each in report.unknowns:
+        value = each.fitted
+        told = f"{value.steps:4d} rows" if each.told else "not told by the data"
+        print(
+            f"{each.unknown!s:<52} {value.value:10.3g}  [{value.low:.3g}, {value.high:.3g}]  "
+            f"was {each.prior:.3g}  {told}"
+        )
+    print()
+    print("\n".join(families(measured, {"MAPE before": report.errors_before, "after": report.errors_after})))
+    print("\n".join(report.warnings))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fit", description="fits the cost model")
+    parser.add_argument("--table", type=Path, required=True)
+    parser.add_argument("--framework", action="append", help="only rows of this generation; repeatable")
+    parser.add_argument("--kind", action="append", help="only GPU kinds whose name starts so; repeatable")
+    parser.add_argument("--parameters", help="comma-separated names; default: all of the owners selected")
+    parser.add_argument("--dry-run", action="store_true", help="write nothing")
+    options = parser.parse_args(arguments)
+    measured = select(options.table, options.framework, options.kind)
+    shipped = shipped_parameters()
+    filtered = options.framework or options.kind or options.parameters
+    report = fit(
+        [each.run for each in measured],
+        chosen_parameters(options.parameters, options.framework, options.kind),
+        groups=[group_of(each) for each in measured],
+        options=FitOptions(
+            prior_of=estimated_prior,
+            start=shipped if filtered else None,
+            kind_name=kind_family,
+            source=f"published training steps, {len(measured)} rows at the last fit",
+        ),
+    )
+    _print(report, measured)
+    if not options.dry_run:
+        FITTED.write_text(written(report.parameters), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Fits the parameters of the cost model to measured runs."""

@@ -1,0 +1,119 @@
+"""Fits parameters to measured runs; what the runs do not tell keeps its prior value."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from cluster_models.fitted import FittedParameters, FittedValue
+from cluster_models.training_run import TrainingRun
+from solver.candidates import FloatArray
+from solver.costs.calibration import Owner
+from solver.fitting.least_squares import Problem, Solution, affected_runs, residuals_of, solve
+from solver.fitting.report import FitOptions, FitReport, FittedUnknown
+from solver.fitting.unknowns import Unknown, prior_value, unknowns_of, with_values
+
+TOLD: Final = 0.9
+"""A parameter is told by the runs when they narrow its spread below this share of the prior's."""
+QUANTILE_90: Final = 1.645
+"""Standard deviations from the middle to either end of a 90 % interval."""
+
+
+def fit(
+    runs: Sequence[TrainingRun],
+    parameters: Collection[str] | None = None,
+    *,
+    groups: Sequence[str] | None = None,
+    options: FitOptions | None = None,
+) -> FitReport:
+    """The ``parameters`` (default: all) of the GPU kinds and frameworks in ``runs`` that explain them best.
+
+    ``groups`` names the group of each run (default: each its own): a run weighs 1/sqrt(runs of its group), so
+    that a sweep of near-identical runs does not drown the others.  Runs without a measured step are left out.
+    """
+    options = options or FitOptions()
+    labels = [str(i) for i in range(len(runs))] if groups is None else groups
+    kept = [(run, label) for run, label in zip(runs, labels, strict=True) if run.step_s is not None]
+    measured = [run for run, _ in kept]
+    unknowns = unknowns_of(measured, parameters, options.kind_name)
+    priors = {each: prior_value(each, measured, options.prior_of, options.kind_name) for each in unknowns}
+    problem = Problem(measured, _weights([label for _, label in kept]), priors, options)
+    before = residuals_of(problem, {})
+    affected = affected_runs(problem, unknowns)
+    affected = {unknown: rows for unknown, rows in affected.items() if len(rows)}
+    if not affected:
+        return _report(problem, before, None)
+    solution = solve(problem, affected)
+    while len(told := _told(solution, options)) < len(solution.free):
+        start = {unknown: solution.free[unknown] for unknown in told}
+        solution = solve(problem, {unknown: affected[unknown] for unknown in told}, start)
+    return _report(problem, before, solution)
+
+
+def _weights(labels: Sequence[str]) -> FloatArray:
+    sizes = Counter(labels)
+    return np.array([1.0 / math.sqrt(sizes[label]) for label in labels])
+
+
+def _told(solution: Solution, options: FitOptions) -> list[Unknown]:
+    """The unknowns that the runs narrow, or the one that they narrow most."""
+    told = [each for each, spread in solution.spreads.items() if spread <= TOLD * options.prior_spread]
+    return told or [min(solution.spreads, key=lambda each: (solution.spreads[each], each))]
+
+
+def _report(problem: Problem, before: FloatArray, solution: Solution | None) -> FitReport:
+    spreads: Mapping[Unknown, float] = {} if solution is None else solution.spreads
+    found = []
+    for unknown, prior in problem.priors.items():
+        told = unknown in spreads
+        middle = unknown.to_free(prior) if solution is None or not told else solution.free[unknown]
+        reach = QUANTILE_90 * (spreads[unknown] if told else problem.options.prior_spread)
+        value = FittedValue(
+            value=unknown.to_value(middle) if told else prior,
+            low=unknown.to_value(middle - reach),
+            high=unknown.to_value(middle + reach),
+            steps=solution.steps[unknown] if solution is not None and told else 0,
+        )
+        found.append(FittedUnknown(unknown, value, prior, told))
+    after = before if solution is None else solution.residuals
+    return FitReport(
+        parameters=_parameters(problem, found),
+        unknowns=tuple(found),
+        runs=tuple(run.name for run in problem.runs),
+        errors_before=tuple(float(each) for each in before),
+        errors_after=tuple(float(each) for each in after),
+        warnings=_warnings(problem, found),
+    )
+
+
+def _parameters(problem: Problem, found: Sequence[FittedUnknown]) -> FittedParameters:
+    """The start without what was looked at now, and what was told."""
+    start = problem.options.start
+    looked_at = {each.unknown for each in found}
+    kept: dict[Unknown, FittedValue] = {}
+    for owner, tables in () if start is None else (("gpus", start.gpus), ("frameworks", start.frameworks)):
+        for name, values in tables.items():
+            kept |= {
+                unknown: value
+                for parameter, value in values.items()
+                if (unknown := Unknown(Owner(owner), name, parameter)) not in looked_at
+            }
+    told = {each.unknown: each.fitted for each in found if each.told}
+    return with_values(None, kept | told, problem.options.source)
+
+
+def _warnings(problem: Problem, found: Sequence[FittedUnknown]) -> tuple[str, ...]:
+    told = sum(each.told for each in found)
+    sentences = []
+    if not problem.runs:
+        sentences.append("No run has a measured step: nothing was fitted.")
+    elif told < len(found):
+        sentences.append(
+            f"{len(problem.runs)} run(s) tell {told} of {len(found)} parameters; the others keep their "
+            "prior values."
+        )
+    return tuple(sentences)

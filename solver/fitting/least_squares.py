@@ -1,0 +1,157 @@
+"""Weighted robust least squares with priors, on log(predicted / measured) step times.
+
+    minimise  sum_i w_i rho((r_i / s)^2) + sum_j ((u_j - p_j) / t)^2,    rho(z) = 2 (sqrt(1 + z) - 1)  (soft L1)
+
+r_i is the residual of run i, s the error that a prediction is granted, w_i the weight of the run, u_j parameter j
+on the logit scale of its physical range, p_j its prior and t the prior's spread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from cluster_models.fitted import FittedValue
+from cluster_models.training_run import TrainingRun
+from solver.candidates import FloatArray
+from solver.fitting.report import FitOptions
+from solver.fitting.unknowns import Unknown, with_values
+from solver.runs import predict_run
+
+STEP: Final = 0.02
+"""Step of the finite differences on the logit scale."""
+PROBE: Final = 1.0
+"""Step, either way, with which a run is asked whether it depends on a parameter at all."""
+NOTICEABLE: Final = 0.01
+"""A run tells of a parameter if moving that by the prior's spread changes the prediction by this share."""
+TOLERANCE: Final = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Runs with their weights; ``priors`` holds the prior value of every unknown, fitted or not."""
+
+    runs: Sequence[TrainingRun]
+    weights: FloatArray
+    priors: Mapping[Unknown, float]
+    options: FitOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """Values, spreads on the logit scale and the number of runs that tell of each unknown, and the residuals."""
+
+    values: Mapping[Unknown, float]
+    free: Mapping[Unknown, float]
+    spreads: Mapping[Unknown, float]
+    steps: Mapping[Unknown, int]
+    residuals: FloatArray
+
+
+def residuals_of(
+    problem: Problem, values: Mapping[Unknown, float], rows: NDArray[np.intp] | None = None
+) -> FloatArray:
+    """log(predicted / measured) of the runs ``rows`` (default: all) with ``values`` upon the start."""
+    fitted = with_values(
+        problem.options.start,
+        {unknown: FittedValue(value, value, value, 0) for unknown, value in values.items()},
+        "",
+    )
+    chosen = range(len(problem.runs)) if rows is None else rows
+    found = [
+        math.log(predict_run(run, fitted).step_s / (run.step_s or 1.0)) for run in (problem.runs[i] for i in chosen)
+    ]
+    return np.array(found)
+
+
+def affected_runs(problem: Problem, unknowns: Sequence[Unknown]) -> dict[Unknown, NDArray[np.intp]]:
+    """Indices of the runs whose prediction depends on each unknown, from moving it both ways."""
+    base = dict(problem.priors)
+    before = residuals_of(problem, base)
+    found = {}
+    for unknown in unknowns:
+        rows = np.array(
+            [i for i, run in enumerate(problem.runs) if unknown.concerns(run, problem.options.kind_name)]
+        )
+        middle = unknown.to_free(base[unknown])
+        moved = np.zeros(len(rows), dtype=bool)
+        for step in (PROBE, -PROBE):
+            shifted = base | {unknown: unknown.to_value(middle + step)}
+            moved |= np.abs(residuals_of(problem, shifted, rows) - before[rows]) > 1e-9
+        found[unknown] = rows[moved]
+    return found
+
+
+def solve(
+    problem: Problem,
+    affected: Mapping[Unknown, NDArray[np.intp]],
+    start: Mapping[Unknown, float] | None = None,
+) -> Solution:
+    """The best values of the unknowns in ``affected``, from ``start`` (logit scale), the others at their priors."""
+    unknowns = list(affected)
+    prior = np.array([unknown.to_free(problem.priors[unknown]) for unknown in unknowns])
+    first = prior if start is None else np.array([start[unknown] for unknown in unknowns])
+    scale, spread = problem.options.row_error, problem.options.prior_spread
+
+    def values(free: FloatArray) -> dict[Unknown, float]:
+        return dict(problem.priors) | {
+            unknown: unknown.to_value(float(u)) for unknown, u in zip(unknowns, free, strict=True)
+        }
+
+    def stacked(free: FloatArray) -> FloatArray:
+        return np.concatenate([residuals_of(problem, values(free)) / scale, (free - prior) / spread])
+
+    def jacobian(free: FloatArray) -> FloatArray:
+        here = values(free)
+        before = residuals_of(problem, here)
+        columns = np.zeros((len(problem.runs), len(unknowns)))
+        for j, (unknown, rows) in enumerate(affected.items()):
+            shifted = here | {unknown: unknown.to_value(float(free[j]) + STEP)}
+            columns[rows, j] = (residuals_of(problem, shifted, rows) - before[rows]) / STEP
+        return np.vstack([columns / scale, np.eye(len(unknowns)) / spread])
+
+    found = least_squares(
+        stacked,
+        first,
+        jac=jacobian,
+        loss=partial(_loss, weights=problem.weights),
+        max_nfev=problem.options.max_iterations,
+        ftol=TOLERANCE,
+        xtol=TOLERANCE,
+        gtol=TOLERANCE,
+    )
+    residuals = residuals_of(problem, values(found.x))
+    columns = jacobian(found.x)[: len(problem.runs)]
+    deviation = _spreads(columns, residuals / scale, problem.weights, spread)
+    told = (np.abs(columns) * scale * spread > NOTICEABLE).sum(axis=0)
+    return Solution(
+        values=values(found.x),
+        free=dict(zip(unknowns, (float(u) for u in found.x), strict=True)),
+        spreads=dict(zip(unknowns, (float(each) for each in deviation), strict=True)),
+        steps=dict(zip(unknowns, (int(each) for each in told), strict=True)),
+        residuals=residuals,
+    )
+
+
+def _loss(squares: FloatArray, weights: FloatArray) -> FloatArray:
+    """rho, its first and second derivative: weighted soft L1 for the runs, plain squares for the priors."""
+    runs = len(weights)
+    root = np.sqrt(1.0 + squares[:runs])
+    rho = np.stack([squares, np.ones_like(squares), np.zeros_like(squares)])
+    rho[:, :runs] = weights * np.stack([2.0 * (root - 1.0), 1.0 / root, -0.5 / root**3])
+    return rho
+
+
+def _spreads(columns: FloatArray, residuals: FloatArray, weights: FloatArray, spread: float) -> FloatArray:
+    """Standard deviations of the unknowns: inverse Hessian, the data's part by their own variance if above one."""
+    robust = weights / np.sqrt(1.0 + residuals**2)
+    variance = max(1.0, float((robust * residuals**2).sum() / robust.sum()))
+    hessian = (columns.T * robust) @ columns / variance + np.eye(columns.shape[1]) / spread**2
+    return np.sqrt(np.diag(np.linalg.inv(hessian)))

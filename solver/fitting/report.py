@@ -1,0 +1,75 @@
+"""What a fit is given and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from cluster_models.fitted import FittedParameters, FittedValue
+from cluster_models.training_run import TrainingRun
+from solver.costs.calibration import Calibration, calibration_of, estimated_calibration
+from solver.fitting.unknowns import KindName, Unknown, kind_itself
+
+ROW_ERROR: Final = 0.05
+"""Relative error that a single prediction is granted; larger ones count less than their square."""
+PRIOR_SPREAD: Final = 0.8
+"""Standard deviation of the prior on the logit scale: a factor of two for small values, +-0.1 for shares of 0.8."""
+
+
+def shipped_prior(run: TrainingRun) -> Calibration:
+    """What the product would take for the run: the prior of a user's own fit."""
+    return calibration_of(run.gpu, run.workload.framework)
+
+
+def estimated_prior(run: TrainingRun) -> Calibration:
+    """The estimates before anything was fitted: the prior of the shipped parameters."""
+    return estimated_calibration(run.gpu, run.workload.framework)
+
+
+@dataclass(frozen=True, slots=True)
+class FitOptions:
+    """How to fit.
+
+    ``prior_of``: where the prior of a run's parameters is read.  ``start``: fitted values that hold for what is
+    not fitted now.  ``kind_name``: the name that values of a GPU kind are kept under.  ``source``: what the fitted
+    parameters will say they come from.
+    """
+
+    prior_of: Callable[[TrainingRun], Calibration] = shipped_prior
+    start: FittedParameters | None = None
+    kind_name: KindName = kind_itself
+    prior_spread: float = PRIOR_SPREAD
+    row_error: float = ROW_ERROR
+    max_iterations: int = 25
+    source: str = "own runs"
+
+
+@dataclass(frozen=True, slots=True)
+class FittedUnknown:
+    """One parameter after the fit: its value and 90 % interval, and the value that it had before.
+
+    ``told`` is whether the runs narrow the interval noticeably below that of the prior; what they do not tell
+    keeps its prior value.  ``fitted.steps`` counts the runs whose prediction depends on it.
+    """
+
+    unknown: Unknown
+    fitted: FittedValue
+    prior: float
+    told: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FitReport:
+    """A fit.  ``errors_before`` and ``errors_after`` are log(predicted / measured), aligned with ``runs``.
+
+    ``parameters`` holds what was told (upon those that the fit started from), ``unknowns`` every one looked at.
+    ``runs`` names the runs that were used: those with a measured step.
+    """
+
+    parameters: FittedParameters
+    unknowns: tuple[FittedUnknown, ...]
+    runs: tuple[str, ...]
+    errors_before: tuple[float, ...]
+    errors_after: tuple[float, ...]
+    warnings: tuple[str, ...]
