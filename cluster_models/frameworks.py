@@ -29,6 +29,24 @@ class ExpertDispatch(StrEnum):
     """DeepEP's successor for NVLink domains larger than a node."""
 
 
+class AttentionKernels(StrEnum):
+    """Whose fused attention runs."""
+
+    VENDOR = "vendor"
+    """Written for the GPU at hand: cuDNN through Transformer Engine or XLA, FlashAttention-3."""
+    FLASH_2 = "flash_2"
+    """FlashAttention-1 and 2 and PyTorch's own, written for Ampere."""
+
+
+class SelectiveRecompute(StrEnum):
+    """What selective recomputation runs again in backward."""
+
+    ATTENTION_CORE = "attention_core"
+    """Scores, softmax and the product with the values (Megatron; arXiv 2205.05198, section 5)."""
+    ALTERNATE_PRODUCTS = "alternate_products"
+    """Everything but attention and every second matrix product (torchtitan's ``selective`` by ``op``)."""
+
+
 class CudaGraphs(StrEnum):
     """What of a step is captured and launched as a whole, free of launch overhead on the host."""
 
@@ -43,10 +61,12 @@ class CudaGraphs(StrEnum):
 class Framework:
     """One generation.  ``released`` is the month (``2024-07``) from which it was current.
 
-    ``fused_attention``: FlashAttention-like kernels.  ``sequence_parallel``: tensor ranks also split the sequence
+    ``fused_attention``: FlashAttention-like kernels, and whose they are.  ``sequence_parallel``: tensor ranks also split the sequence
     outside their blocks.  ``gradient_bytes``: width of accumulated and reduced gradients; ``logit_bytes``: bytes
     that output and loss hold per token and vocabulary entry.  ``overlap_gradients``, ``overlap_parameters``:
     gradient reduction runs beside the backward pass, parameter gathering beside the forward pass.
+    ``overlap_tensor``: tensor parallel collectives run in chunks beside the matrix products that need or make their
+    data (Transformer Engine's user buffers, ``--tp-comm-overlap``), forward as well.
     ``expert_overlap``: dispatch and combine of one micro-batch run beside another one's compute.
     """
 
@@ -54,14 +74,17 @@ class Framework:
     title: str
     released: str
     fused_attention: bool
+    attention_kernels: AttentionKernels
     sequence_parallel: bool
     gradient_bytes: float
     logit_bytes: float
     overlap_gradients: bool
     overlap_parameters: bool
+    overlap_tensor: bool
     expert_dispatch: ExpertDispatch
     expert_overlap: bool
     cuda_graphs: CudaGraphs
+    selective_recompute: SelectiveRecompute
     source: str
 
 
@@ -91,6 +114,8 @@ def _framework(name: str, entry: dict[str, Any]) -> Framework:
         "name": name,
         "expert_dispatch": ExpertDispatch(entry["expert_dispatch"]),
         "cuda_graphs": CudaGraphs(entry["cuda_graphs"]),
+        "attention_kernels": AttentionKernels(entry["attention_kernels"]),
+        "selective_recompute": SelectiveRecompute(entry["selective_recompute"]),
     }
     return Framework(**{column.name: values[column.name] for column in fields(Framework)})
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from cluster_models.errors import InvalidWorkload
+from cluster_models.frameworks import AttentionKernels
 from cluster_models.gpus import GpuKind, Precision
 from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
@@ -18,6 +20,7 @@ Extent = FloatArray | float
 class Processor:
     """One GPU kind at one precision: the rates that the formulas below divide by.
 
+    ``quantise_bytes`` is what casting one 16-bit element to the matrix products' format moves through memory.
     ``matmul_flops`` is the rate of a very large matrix product in a long run, ``peak_flops`` the 16-bit data
     sheet peak (attention runs in 16 bits also in FP8 training), ``memory_bytes_per_s`` what kernels reach.
     """
@@ -26,6 +29,12 @@ class Processor:
     peak_flops: float
     memory_bytes_per_s: float
     calibration: Calibration
+    quantise_bytes: float = 0.0
+
+
+_QUANTISE_BYTES: Final = {Precision.FP8: 4.0, Precision.MXFP8: 4.1, Precision.NVFP4: 5.2}
+"""Bytes per element: read (2), written along rows and along columns in 8 bits; MXFP8 with a scale byte per 32
+elements; NVFP4 reads once more for the tensor's maximum and writes 4 bits and a scale byte per 16."""
 
 
 def processor(gpu: GpuKind, precision: Precision, calibration: Calibration) -> Processor:
@@ -48,6 +57,7 @@ def processor(gpu: GpuKind, precision: Precision, calibration: Calibration) -> P
         peak_flops=half,
         memory_bytes_per_s=gpu.memory_bytes_per_s * calibration.memory_share,
         calibration=calibration,
+        quantise_bytes=_QUANTISE_BYTES.get(precision, 0.0),
     )
 
 
@@ -87,6 +97,17 @@ def streaming_s(gpu: Processor, nbytes: FloatArray, *, kernels: float = 1.0) -> 
     return np.asarray(nbytes / gpu.memory_bytes_per_s + kernels * gpu.calibration.kernel_s)
 
 
+def quantise_s(gpu: Processor, elements: FloatArray, *, kernels: float = 1.0) -> FloatArray:
+    """Seconds in which inputs of matrix products are cast to a narrow format, along rows and along columns.
+
+    The second copy serves the weight gradient, which contracts over tokens (Transformer Engine's quantizers; the
+    random Hadamard transform of NVFP4 is not counted).  Zero in 16 bits.
+    """
+    if gpu.quantise_bytes == 0.0:
+        return np.zeros_like(elements)
+    return streaming_s(gpu, gpu.quantise_bytes * elements, kernels=kernels)
+
+
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
     """The attention core of one layer on one GPU: ``heads`` (n,) per GPU, widths of keys and of values.
@@ -116,6 +137,8 @@ def attention_s(gpu: Processor, shape: AttentionShape) -> tuple[FloatArray, Floa
     width = shape.key_width / (shape.key_width + c.head_half)
     if c.framework.fused_attention:
         rate = gpu.peak_flops * width * shape.sequence / (shape.sequence + c.sequence_half)
+        if c.framework.attention_kernels is AttentionKernels.FLASH_2:
+            rate = rate * c.ampere_attention
         forward = flops * shape.pairs / (rate * c.attention_forward_share)
         backward = 2.5 * flops * shape.pairs / (rate * c.attention_backward_share)
         return forward + c.kernel_s, backward + c.kernel_s

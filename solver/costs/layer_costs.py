@@ -11,7 +11,7 @@ import numpy as np
 
 from cluster_models.architecture import Architecture
 from solver.candidates import FloatArray
-from solver.costs.compute import AttentionShape, Extent, Processor, attention_s, linear_s, streaming_s
+from solver.costs.compute import AttentionShape, Extent, Processor, attention_s, linear_s, quantise_s, streaming_s
 from solver.costs.local_sizes import LocalSizes
 
 
@@ -102,32 +102,63 @@ def attention_block(gpu: Processor, architecture: Architecture, sizes: LocalSize
     Bytes in 16 bits: norm and residual 5 passes over the h-wide stream (split over the sequence), rotation
     reads and writes queries and keys; backward moves twice as many.
     """
-    forward, backward = _linears(gpu, projections(architecture, sizes))
+    shapes = projections(architecture, sizes)
+    forward, backward = _linears(gpu, shapes)
+    casts = _projection_casts(gpu, shapes, architecture.hidden, sizes)
     key, _ = head_widths(architecture)
     rotated = 0.0 if architecture.learned_positions else 1.0
     heads = architecture.heads / sizes.tensor + local_kv_heads(architecture, sizes)
     nbytes = 10.0 * architecture.hidden * sizes.stream_tokens + rotated * 4.0 * key * heads * sizes.tokens
-    return Seconds(
+    return casts + Seconds(
         forward + streaming_s(gpu, nbytes, kernels=4), backward + streaming_s(gpu, 2.0 * nbytes, kernels=6)
     )
+
+
+def _projection_casts(
+    gpu: Processor, shapes: tuple[tuple[FloatArray, Extent, Extent], ...], hidden: int, sizes: LocalSizes
+) -> Seconds:
+    """Casts of the linear layers' inputs forward and of their outputs' gradients backward.
+
+    What is ``hidden`` wide is cast before it is gathered over the tensor ranks.
+    """
+    inputs, gradients = np.zeros_like(sizes.tokens), np.zeros_like(sizes.tokens)
+    for m, n, k in shapes:
+        inputs = inputs + k * (np.minimum(m, sizes.stream_tokens) if np.all(k == hidden) else m)
+        gradients = gradients + n * (np.minimum(m, sizes.stream_tokens) if np.all(n == hidden) else m)
+    count = float(len(shapes))
+    return Seconds(quantise_s(gpu, inputs, kernels=count), quantise_s(gpu, gradients, kernels=count))
 
 
 def dense_mlp(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:
     """A dense layer's MLP, its norm and residual addition."""
     norm = streaming_s(gpu, 10.0 * architecture.hidden * sizes.stream_tokens, kernels=2)
-    product = mlp(gpu, architecture, tokens=sizes.tokens, width=architecture.mlp_hidden / sizes.tensor)
+    width = architecture.mlp_hidden / sizes.tensor
+    product = mlp(gpu, architecture, tokens=sizes.tokens, width=width, stream_tokens=sizes.stream_tokens)
     return product + Seconds(norm, 2.0 * norm)
 
 
-def mlp(gpu: Processor, architecture: Architecture, *, tokens: FloatArray, width: Extent) -> Seconds:
-    """Two products and the activation between them; gated ones read 2 widths and write 1, others 1 and 1."""
+def mlp(
+    gpu: Processor,
+    architecture: Architecture,
+    *,
+    tokens: FloatArray,
+    width: Extent,
+    stream_tokens: FloatArray | None = None,
+) -> Seconds:
+    """Two products and the activation between them; gated ones read 2 widths and write 1, others 1 and 1.
+
+    ``stream_tokens`` (default: ``tokens``) are those whose input and output gradient are cast on this rank.
+    """
     fan = 2.0 if architecture.gated_mlp else 1.0
     h = float(architecture.hidden)
     forward, backward = _linears(gpu, ((tokens, fan * width, h), (tokens, h, width)))
     activation = 2.0 * (fan + 1.0) * width * tokens
+    stream = h * (tokens if stream_tokens is None else stream_tokens)
     return Seconds(
-        forward + streaming_s(gpu, activation),
-        backward + streaming_s(gpu, activation * (2.0 * fan + 1.0) / (fan + 1.0)),
+        forward + streaming_s(gpu, activation) + quantise_s(gpu, stream + width * tokens, kernels=2),
+        backward
+        + streaming_s(gpu, activation * (2.0 * fan + 1.0) / (fan + 1.0))
+        + quantise_s(gpu, stream + fan * width * tokens, kernels=2),
     )
 
 

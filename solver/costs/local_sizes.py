@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cluster_models.gpus import Precision
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, BoolArray, CandidateBatch, FloatArray
 from solver.costs.calibration import Calibration
@@ -19,7 +20,9 @@ class LocalSizes:
     the sequence is split as well (sequence parallelism, arXiv 2205.05198, section 4.2.2); also used as "tokens
     times the share of a width".  ``stream_tokens``: tokens of the h-wide stream between the blocks, split only
     with sequence parallelism.  ``sequence``: the full sequence.  ``element_bytes``: bytes of an activation;
-    ``saved_input_bytes``: of one kept as the input of a matrix product.
+    ``saved_input_bytes``: of one kept as the input of a matrix product; ``gathered_bytes``: of one gathered over
+    tensor ranks, which Transformer Engine quantises first.  ``chunked_collectives``: tensor parallel collectives
+    run in chunks beside their matrix products (user buffers, which do not know NVFP4).
     """
 
     sequence: float
@@ -34,6 +37,8 @@ class LocalSizes:
     selective_recompute: BoolArray
     saved_input_bytes: float
     element_bytes: float = 2.0
+    gathered_bytes: float = 2.0
+    chunked_collectives: bool = False
 
 
 def local_sizes(batch: CandidateBatch, workload: TrainingWorkload, calibration: Calibration) -> LocalSizes:
@@ -51,6 +56,8 @@ def local_sizes(batch: CandidateBatch, workload: TrainingWorkload, calibration: 
         shard_tokens=tokens / tensor,
         stream_tokens=tokens / tensor if calibration.framework.sequence_parallel else tokens,
         saved_input_bytes=max(workload.precision.operand_bytes, 1.0),
+        gathered_bytes=min(workload.precision.operand_bytes, 2.0),
+        chunked_collectives=calibration.framework.overlap_tensor and workload.precision is not Precision.NVFP4,
         full_recompute=batch.recompute == RECOMPUTE_CODES.index(Recompute.FULL),
         selective_recompute=batch.recompute == RECOMPUTE_CODES.index(Recompute.SELECTIVE),
     )

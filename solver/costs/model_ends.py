@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from cluster_models.architecture import Architecture
+from cluster_models.gpus import Precision
 from solver.costs.compute import Processor, linear_s, streaming_s
 from solver.costs.layer_costs import Seconds
 from solver.costs.local_sizes import LocalSizes
+
+
+def end_precision(precision: Precision) -> Precision:
+    """What embedding and head are computed in: 16 bits where the layers between run in 8 or 4.
+
+    Megatron-Core's output layer is no Transformer Engine module, so that no FP8 recipe reaches it.
+    """
+    return precision if precision.operand_bytes >= Precision.BF16.operand_bytes else Precision.BF16
 
 
 def embedding(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:

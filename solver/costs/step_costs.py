@@ -21,7 +21,7 @@ from solver.costs.data_parallel import gradient_bytes, optimizer_s, parameter_tr
 from solver.costs.expert_traffic import expert_traffic
 from solver.costs.layer_costs import Seconds, attention_block, attention_core, dense_mlp
 from solver.costs.local_sizes import LocalSizes, local_sizes
-from solver.costs.model_ends import embedding, head_and_loss
+from solver.costs.model_ends import embedding, end_precision, head_and_loss
 from solver.costs.parameters import by_rank, local_parameters
 from solver.costs.sparse_layers import sparse_mlp
 from solver.costs.traffic import CrossTraffic, LayerTraffic, context_traffic, tensor_traffic
@@ -117,7 +117,8 @@ def step_costs(
         gpus_per_domain=gpus_per_domain,
         gpus_per_node=gpus_per_node,
     )
-    compute, tensor, context, expert = _chunks(chip, architecture, sizes, parts, gathers, layers)
+    ends = processor(gpu, end_precision(workload.precision), calibration)
+    compute, tensor, context, expert = _chunks(ends, architecture, sizes, parts, gathers, layers)
     forward = compute.forward + tensor.forward + context.forward + expert.forward
     backward = compute.backward + tensor.backward + context.backward + expert.backward
     stages = int(batch.pipeline[0])
@@ -182,7 +183,7 @@ def _layers(
 
 
 def _chunks(
-    chip: Processor,
+    ends: Processor,
     architecture: Architecture,
     sizes: LocalSizes,
     parts: _Layers,
@@ -202,7 +203,7 @@ def _chunks(
     compute = compute + Seconds(np.zeros_like(selective), selective) + _times(gathers.inside, every)
     block = _again(parts.tensor_block, full)
     tensor = _times(block, 2.0 * dense_count + parts.sparse_blocks * sparse_count)
-    first, last = embedding(chip, architecture, sizes), head_and_loss(chip, architecture, sizes)
+    first, last = embedding(ends, architecture, sizes), head_and_loss(ends, architecture, sizes)
     for end, chunk in ((first, 0), (last, -1)):
         compute.forward[:, chunk] += end.forward
         compute.backward[:, chunk] += end.backward

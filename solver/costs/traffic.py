@@ -67,14 +67,16 @@ def tensor_traffic(
     """Seconds of the collectives around one attention or MLP block split over tensor ranks.
 
     Sequence parallelism: gather before and scatter after the block, the mirror image backward, and the block's
-    input gathered once more for the weight gradient (arXiv 2205.05198, section 4.2.2).  Backward, Megatron runs
-    that gather and the scatter beside matrix products: ``tensor_overlap`` of them is hidden.
+    input gathered once more for the weight gradient (arXiv 2205.05198, section 4.2.2).  Gathers carry the format
+    of the matrix products, scatters 16 bits.  Megatron runs that last gather and the backward scatter beside
+    matrix products, with user buffers all five: ``tensor_overlap`` of them is hidden.
     """
-    message = sizes.element_bytes * architecture.hidden * sizes.tokens
-    gather = domain_collective_s(gpu, Collective.ALL_GATHER, sizes.tensor, message)
-    scatter = domain_collective_s(gpu, Collective.REDUCE_SCATTER, sizes.tensor, message)
-    exposed = (1.0 - calibration.tensor_overlap) * (gather + scatter)
-    return Seconds(gather + scatter, gather + exposed)
+    width = architecture.hidden * sizes.tokens
+    gather = domain_collective_s(gpu, Collective.ALL_GATHER, sizes.tensor, sizes.gathered_bytes * width)
+    scatter = domain_collective_s(gpu, Collective.REDUCE_SCATTER, sizes.tensor, sizes.element_bytes * width)
+    exposed = 1.0 - calibration.tensor_overlap
+    at_once = exposed if sizes.chunked_collectives else 1.0
+    return Seconds(at_once * (gather + scatter), at_once * gather + exposed * (gather + scatter))
 
 
 def context_traffic(
