@@ -56,6 +56,8 @@ class Calibration:
     ``kernel_s``: launch and tail of one kernel.  ``tensor_overlap``: share hidden of those tensor parallel
     collectives that can run beside a matrix product of the backward pass.  ``sparse_layer_s``: host time that
     routing adds to a sparse layer and pass; ``expert_imbalance``: load of the busiest expert rank over the mean.
+    ``dispatch_overlap``: share of a sparse layer's compute beside which its dispatch and combination can run, where
+    the framework overlaps them.
     ``data_overlap``: share of the last backward (first forward) that gradient reduction (parameter gathering) can
     use, where the framework overlaps them.  ``step_overhead_s``: work once per step that scales with nothing.
 
@@ -83,6 +85,7 @@ class Calibration:
     tensor_overlap: float = _of_framework(0.0, 1.0)
     sparse_layer_s: float = _of_framework(0.0, 5e-3)
     expert_imbalance: float = _of_framework(1.0, 4.0)
+    dispatch_overlap: float = _of_framework(0.0, 1.0)
     data_overlap: float = _of_framework(0.0, 1.0)
     step_overhead_s: float = _of_framework(0.0, 1.0)
     runtime_bytes: float = _of_gpu(0.0, 16e9)

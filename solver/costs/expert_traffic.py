@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cluster_models.architecture import Architecture
+from cluster_models.architecture import Architecture, Experts
 from cluster_models.frameworks import ExpertDispatch
 from cluster_models.gpus import GpuKind
 from cluster_models.measurements import Collective
-from solver.candidates import BoolArray
+from solver.candidates import BoolArray, FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s
 from solver.costs.layer_costs import Seconds
@@ -22,32 +22,51 @@ def expert_traffic(
     architecture: Architecture,
     sizes: LocalSizes,
     *,
+    layer: Seconds,
+    overlapped: BoolArray,
     together: BoolArray,
     gpus_per_node: int,
 ) -> LayerTraffic:
     """Dispatch and combination of a sparse layer: an all-to-all each, forward and backward.
 
-    A rank sends its ``T/t`` tokens to ``active`` experts each; the busiest rank sets the pace.  Of a group that
-    spans N nodes, ``1 - 1/N`` of the bytes leave the node; with ``node_dispatch`` a token goes once to each of
-    the ``(N-1) (1 - (1 - 1/N)^active)`` other nodes that evenly spread experts reach (derived).
+    A rank sends its ``T/t`` tokens to ``active`` experts each; the busiest rank sets the pace.  Every expert gets
+    its own copy with the all-to-all dispatcher, of which ``1 - 1/N`` leave the node where the group spans N nodes.
+    DeepEP and HybridEP send a token once to every other node that it needs, and from there over NVLink once to
+    every rank that it needs, one after the other (DeepEP's README, normal kernels).
+
+    Where ``overlapped`` (n,), the traffic runs beside the compute of another micro-batch: ``dispatch_overlap`` of
+    ``layer``, the seconds of the whole sparse layer, forward and backward alike.
     """
     zeros = np.zeros_like(sizes.tokens)
     if (experts := architecture.experts) is None:
         return LayerTraffic(Seconds(zeros, zeros), zeros, zeros, zeros, zeros, zeros)
-    message = sizes.element_bytes * architecture.hidden * sizes.shard_tokens * experts.active
-    message = message * calibration.expert_imbalance
-    inside = np.where(together, sizes.expert, 1.0)
-    seconds = 2.0 * domain_collective_s(gpu, Collective.ALL_TO_ALL, inside, message)
+    token_bytes = sizes.element_bytes * architecture.hidden * sizes.shard_tokens * calibration.expert_imbalance
     spans = ~together & (sizes.expert > 1)
-    nodes = np.maximum(sizes.expert / gpus_per_node, 1.0)
-    leaving = 1.0 - 1.0 / nodes
-    if calibration.framework.expert_dispatch is not ExpertDispatch.ALL_TO_ALL:
-        leaving = (nodes - 1.0) * (1.0 - (1.0 - 1.0 / nodes) ** experts.active) / experts.active
+    nodes = np.where(spans, np.maximum(sizes.expert / gpus_per_node, 1.0), 1.0)
+    once = calibration.framework.expert_dispatch is not ExpertDispatch.ALL_TO_ALL
+    if once:
+        inside_copies, leaving = reached(experts, sizes.expert), reached(experts, nodes) * (1.0 - 1.0 / nodes)
+        inside_ranks = np.where(spans, float(gpus_per_node), sizes.expert)
+    else:
+        inside_copies, leaving = np.full_like(zeros, experts.active), experts.active * (1.0 - 1.0 / nodes)
+        inside_ranks = np.where(spans, 1.0, sizes.expert)
+    inside = 2.0 * domain_collective_s(gpu, Collective.ALL_TO_ALL, inside_ranks, inside_copies * token_bytes)
+    hidden = np.where(overlapped, calibration.dispatch_overlap * (layer.forward + layer.backward) / 2.0, 0.0)
+    exposed = np.maximum(inside - hidden, 0.0)
+    left = np.where(spans, np.maximum(hidden - inside, 0.0) / 2.0, 0.0)
     return LayerTraffic(
-        inside=Seconds(seconds, seconds),
-        message_bytes=np.where(spans, message * leaving, 0.0),
+        inside=Seconds(exposed, exposed),
+        message_bytes=np.where(spans, token_bytes * leaving, 0.0),
         forward_count=np.where(spans, 2.0, 0.0),
         backward_count=np.where(spans, 2.0, 0.0),
-        forward_hidden_s=zeros,
-        backward_hidden_s=zeros,
+        forward_hidden_s=left,
+        backward_hidden_s=left,
     )
+
+
+def reached(experts: Experts, groups: FloatArray) -> FloatArray:
+    """(n,) how many of ``groups`` equal groups of experts a token needs, its experts drawn independently.
+
+    A group is missed with probability ``(1 - 1/groups)^active``; at most ``active`` are reached.
+    """
+    return groups * (1.0 - (1.0 - 1.0 / groups) ** experts.active)

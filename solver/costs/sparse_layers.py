@@ -5,13 +5,30 @@ Letters: T tokens of a context rank, h hidden width, t tensor ranks.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from cluster_models.architecture import Architecture, Experts
+from cluster_models.frameworks import CudaGraphs, ExpertDispatch
 from solver.candidates import FloatArray
-from solver.costs.compute import Processor, linear_s, streaming_s
+from solver.costs.compute import Extent, Processor, linear_s, quantise_s, streaming_s
 from solver.costs.layer_costs import Seconds, mlp
 from solver.costs.local_sizes import LocalSizes
+
+_PERMUTED_BYTES: Final = {
+    ExpertDispatch.ALL_TO_ALL: 12.0,
+    ExpertDispatch.DEEPEP: 8.0,
+    ExpertDispatch.HYBRIDEP: 4.0,
+}
+"""Memory traffic per routed token and element of the hidden width, forward (backward mirrors it): copies written
+in the order of the ranks (2) and summed on return (2), sorted by expert on arrival (4) and back (4).  DeepEP sends
+straight from the tokens, and HybridEP's kernels also write in the order of the experts."""
+_LOCAL_BYTES: Final = 8.0
+"""The same where every rank holds all experts: copies sorted by expert once and summed once."""
+_LAUNCHED: Final = {CudaGraphs.NONE: 1.0, CudaGraphs.PARTIAL: 0.5, CudaGraphs.FULL: 0.0}
+"""Share of a sparse layer's host time that stays exposed: graphs of router and pre-processing save half of it
+(estimated), a graph of the whole iteration all."""
 
 
 def sparse_mlp(gpu: Processor, architecture: Architecture, experts: Experts, sizes: LocalSizes) -> Seconds:
@@ -23,26 +40,50 @@ def sparse_mlp(gpu: Processor, architecture: Architecture, experts: Experts, siz
     h, shard = architecture.hidden, sizes.shard_tokens
     routed = shard * experts.active * np.where(sizes.expert > 1, gpu.calibration.expert_imbalance, 1.0)
     local = experts.count / sizes.expert
-    rows = routed / local
-    grouped = _grouped(gpu, architecture, experts, rows=rows, groups=local)
     router = Seconds(*linear_s(gpu, shard, float(experts.count), h))
-    permuted = streaming_s(gpu, 8.0 * h * routed + 10.0 * h * sizes.stream_tokens, kernels=8)
-    host = gpu.calibration.sparse_layer_s
-    total = grouped + router + Seconds(permuted + host, 2.0 * permuted + host)
+    framework = gpu.calibration.framework
+    permuted = np.where(sizes.expert > 1, _PERMUTED_BYTES[framework.expert_dispatch], _LOCAL_BYTES) * h * routed
+    norm = 10.0 * h * sizes.stream_tokens
+    host = gpu.calibration.sparse_layer_s * _LAUNCHED[framework.cuda_graphs]
+    total = (
+        _grouped(gpu, architecture, experts, rows=routed / local, groups=local)
+        + router
+        + Seconds(
+            streaming_s(gpu, permuted + norm, kernels=8) + host,
+            streaming_s(gpu, permuted + 2.0 * norm, kernels=8) + host,
+        )
+    )
     if experts.shared_hidden:
         width = experts.shared_hidden / sizes.tensor
-        total = total + mlp(gpu, architecture, tokens=sizes.tokens, width=width)
+        total = total + mlp(gpu, architecture, tokens=sizes.tokens, width=width, stream_tokens=sizes.stream_tokens)
     return total
 
 
 def _grouped(
     gpu: Processor, architecture: Architecture, experts: Experts, *, rows: FloatArray, groups: FloatArray
 ) -> Seconds:
-    """Products of ``groups`` experts with ``rows`` tokens each, launched together."""
-    single = mlp(gpu, architecture, tokens=rows, width=float(experts.hidden))
-    share = gpu.calibration.grouped_share
-    forward_launches, backward_launches = 3 * gpu.calibration.kernel_s, 5 * gpu.calibration.kernel_s
+    """MLPs of ``groups`` experts with ``rows`` tokens each: products launched together, the rest on all tokens."""
+    fan = 2.0 if architecture.gated_mlp else 1.0
+    h, width, routed = float(architecture.hidden), float(experts.hidden), rows * groups
+    first = _grouped_linear(gpu, rows, fan * width, h, groups)
+    second = _grouped_linear(gpu, rows, h, width, groups)
+    activation = 2.0 * width * routed
+    return (
+        first
+        + second
+        + Seconds(
+            streaming_s(gpu, (fan + 1.0) * activation) + quantise_s(gpu, (h + width) * routed, kernels=2),
+            streaming_s(gpu, (2.0 * fan + 1.0) * activation)
+            + quantise_s(gpu, (h + fan * width) * routed, kernels=2),
+        )
+    )
+
+
+def _grouped_linear(gpu: Processor, rows: FloatArray, n: Extent, k: Extent, groups: FloatArray) -> Seconds:
+    """One linear layer of all local experts, at ``grouped_share`` of the rate of single products."""
+    share, launch = gpu.calibration.grouped_share, gpu.calibration.kernel_s
+    forward, backward = linear_s(gpu, rows, n, k)
     return Seconds(
-        groups * (single.forward - forward_launches) / share + forward_launches,
-        groups * (single.backward - backward_launches) / share + backward_launches,
+        groups * (forward - launch) / share + launch,
+        groups * (backward - 2.0 * launch) / share + 2.0 * launch,
     )

@@ -101,7 +101,15 @@ def step_costs(
     calibration = calibration_of(gpu, workload.framework) if calibration is None else calibration
     chip = processor(gpu, workload.precision, calibration)
     sizes = local_sizes(batch, workload, calibration)
-    parts = _layers(chip, gpu, architecture, sizes, gpus_per_domain=gpus_per_domain, gpus_per_node=gpus_per_node)
+    parts = _layers(
+        chip,
+        gpu,
+        architecture,
+        sizes,
+        overlappable=(batch.pipeline == 1) | (batch.virtual_pipeline > 1),
+        gpus_per_domain=gpus_per_domain,
+        gpus_per_node=gpus_per_node,
+    )
     parameters = local_parameters(batch, layers, architecture)
     sparse_share = float(layers[:, 1].sum() / max(layers.sum(), 1))
     average = Seconds(
@@ -156,9 +164,14 @@ def _layers(
     architecture: Architecture,
     sizes: LocalSizes,
     *,
+    overlappable: BoolArray,
     gpus_per_domain: int,
     gpus_per_node: int,
 ) -> _Layers:
+    """Parts of a layer; ``overlappable`` (n,): dispatch may run beside the compute of another micro-batch.
+
+    Megatron's condition is no pipeline, or an interleaved one.
+    """
     calibration = chip.calibration
     core = attention_core(chip, architecture, sizes)
     attention = attention_block(chip, architecture, sizes) + core
@@ -177,7 +190,14 @@ def _layers(
         sparse_blocks=2.0 if experts is not None and experts.shared_hidden else 1.0,
         context=context_traffic(gpu, architecture, sizes, core=core, together=context_together),
         expert=expert_traffic(
-            gpu, calibration, architecture, sizes, together=expert_together, gpus_per_node=gpus_per_node
+            gpu,
+            calibration,
+            architecture,
+            sizes,
+            layer=sparse,
+            overlapped=calibration.framework.expert_overlap & overlappable & ~sizes.full_recompute,
+            together=expert_together,
+            gpus_per_node=gpus_per_node,
         ),
     )
 
