@@ -44,7 +44,7 @@ class SelectiveRecompute(StrEnum):
     ATTENTION_CORE = "attention_core"
     """Scores, softmax and the product with the values (Megatron; arXiv 2205.05198, section 5)."""
     ALTERNATE_PRODUCTS = "alternate_products"
-    """Everything but attention and every second matrix product (torchtitan's ``selective`` by ``op``)."""
+    """All but attention and, in 16 bits, every second matrix product (torchtitan's ``selective`` by ``op``)."""
 
 
 class CudaGraphs(StrEnum):
@@ -61,12 +61,17 @@ class CudaGraphs(StrEnum):
 class Framework:
     """One generation.  ``released`` is the month (``2024-07``) from which it was current.
 
-    ``fused_attention``: FlashAttention-like kernels, and whose they are.  ``sequence_parallel``: tensor ranks also split the sequence
-    outside their blocks.  ``gradient_bytes``: width of accumulated and reduced gradients; ``logit_bytes``: bytes
-    that output and loss hold per token and vocabulary entry.  ``overlap_gradients``, ``overlap_parameters``:
-    gradient reduction runs beside the backward pass, parameter gathering beside the forward pass.
+    ``fused_attention``: FlashAttention-like kernels, ``attention_kernels``: whose they are.  ``sequence_parallel``:
+    tensor ranks also split the sequence outside their blocks.  ``gradient_bytes``: width of accumulated and reduced
+    gradients; ``logit_bytes``: bytes that output and loss hold per token and vocabulary entry.  ``step_bytes``:
+    what the optimizer's step takes per owned parameter while it runs (FP32 copies of gradients, temporaries);
+    ``bucket_bytes``: buffers through which gradients are reduced and weights gathered.  ``sharded_master``: with
+    sharded parameters the FP32 shard is the weight itself, no 16-bit shard beside it (PyTorch FSDP).
+    ``overlap_gradients``, ``overlap_parameters``: gradient reduction runs beside the backward pass, parameter
+    gathering beside the forward pass.
     ``overlap_tensor``: tensor parallel collectives run in chunks beside the matrix products that need or make their
     data (Transformer Engine's user buffers, ``--tp-comm-overlap``), forward as well.
+    ``defer_head_gradient``: pipelined, the output layer's weight gradient waits for the flush, when its rank idles.
     ``expert_overlap``: dispatch and combine of one micro-batch run beside another one's compute.
     """
 
@@ -78,9 +83,13 @@ class Framework:
     sequence_parallel: bool
     gradient_bytes: float
     logit_bytes: float
+    step_bytes: float
+    bucket_bytes: float
+    sharded_master: bool
     overlap_gradients: bool
     overlap_parameters: bool
     overlap_tensor: bool
+    defer_head_gradient: bool
     expert_dispatch: ExpertDispatch
     expert_overlap: bool
     cuda_graphs: CudaGraphs

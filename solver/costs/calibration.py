@@ -49,6 +49,8 @@ class Calibration:
     ``m_half, n_half, k_half``: matrix extents at which the rate, each alone, would be half its limit.
     ``attention_forward_share, attention_backward_share``: of the 16-bit peak, reached by fused attention with long
     sequences and wide heads; ``head_half`` and ``sequence_half`` the head size and sequence at which half is left.
+    ``ampere_attention``: of these shares, what attention kernels written for Ampere keep, which leave asynchronous
+    matrix instructions of newer GPUs unused (arXiv 2407.08608, section 1: 1.5 to 2 times slower on H100).
     ``memory_share``: of the data sheet's memory bandwidth.  ``grouped_share``: of the matrix rate, what grouped
     products of experts reach.
 
@@ -59,7 +61,10 @@ class Calibration:
     ``dispatch_overlap``: share of a sparse layer's compute beside which its dispatch and combination can run, where
     the framework overlaps them.
     ``data_overlap``: share of the last backward (first forward) that gradient reduction (parameter gathering) can
-    use, where the framework overlaps them.  ``step_overhead_s``: work once per step that scales with nothing.
+    use, where the framework overlaps them.  ``gather_contention``: of the time that ZeRO-3's gathers and scatters
+    take alone, what they add to the compute beside them: their kernels occupy multiprocessors and memory bandwidth,
+    and copies into and out of flat buffers join them.  ``straggling_share``: what compute loses with each
+    doubling of the nodes.  ``step_overhead_s``: work once per step, however much there is to do.
 
     Memory.  ``runtime_bytes``: CUDA context, libraries and workspaces; ``group_bytes``: communication
     buffers of one process group; ``fragmentation_share``: allocator loss as a share of what comes and goes.
@@ -76,6 +81,7 @@ class Calibration:
     k_half: float = _of_gpu(0.0, 1000.0)
     attention_forward_share: float = _of_gpu(0.05, 1.0)
     attention_backward_share: float = _of_gpu(0.05, 1.0)
+    ampere_attention: float = _of_gpu(0.2, 1.0)
     head_half: float = _of_gpu(0.0, 256.0)
     sequence_half: float = _of_gpu(0.0, 4096.0)
     memory_share: float = _of_gpu(0.2, 1.0)
@@ -87,6 +93,8 @@ class Calibration:
     expert_imbalance: float = _of_framework(1.0, 4.0)
     dispatch_overlap: float = _of_framework(0.0, 1.0)
     data_overlap: float = _of_framework(0.0, 1.0)
+    gather_contention: float = _of_framework(0.0, 1.0)
+    straggling_share: float = _of_framework(0.0, 0.03)
     step_overhead_s: float = _of_framework(0.0, 1.0)
     runtime_bytes: float = _of_gpu(0.0, 16e9)
     group_bytes: float = _of_framework(0.0, 2e9)

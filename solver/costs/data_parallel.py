@@ -11,17 +11,17 @@ from cluster_models.gpus import GpuKind, Precision
 from cluster_models.measurements import Collective
 from cluster_models.plan import RankOrder
 from cluster_models.workload import Optimizer, Sharding, TrainingWorkload
-from solver.candidates import ORDER_CODES, CandidateBatch, FloatArray
+from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray
 from solver.costs.calibration import Calibration
-from solver.costs.collectives import domain_collective_s, fits_together
+from solver.costs.collectives import domain_collective_s
 from solver.costs.compute import Processor
 from solver.costs.layer_costs import Seconds
 from solver.costs.local_sizes import is_sharded
 from solver.costs.parameters import LocalParameters, sharing_ranks
 from solver.costs.traffic import LayerTraffic
 
-_GATHERED_LAYER_BYTES: Final = 2.0
-"""ZeRO-3 gathers 16-bit weights (FSDP mixed precision) and scatters FP32 gradients, twice as wide."""
+_GATHERED_BYTES: Final = 2.0
+"""ZeRO-3 gathers weights in 16 bits (FSDP's mixed precision)."""
 _STEP_BYTES: Final = {Optimizer.ADAM: 34.0, Optimizer.SGD: 26.0}
 """Bytes moved per parameter that a GPU updates: gradient read for its norm and for the update (8), master
 weight and each FP32 moment read and written (8 each), 16-bit weight written (2)."""
@@ -72,36 +72,78 @@ def parameter_traffic(
     gpu: GpuKind,
     batch: CandidateBatch,
     parameters: LocalParameters,
+    calibration: Calibration,
     *,
     sparse_share: float,
     layer: Seconds,
     gpus_per_domain: int,
     gpus_per_node: int,
 ) -> LayerTraffic:
-    """ZeRO-3: one average layer gathered forward and again backward, its gradients scattered in FP32.
+    """ZeRO-3: one average layer gathered forward and again backward, its gradients scattered.
 
     ``layer`` is the time of the layer itself, beside which the next one travels; ``sparse_share`` the share of
-    sparse layers.  A node's members of the group share its traffic: of a buffer of B bytes each of r sends
-    (n-1)/n * B/r over the node's edge (one ring per member, as NCCL builds them with a NIC per GPU).
+    sparse layers.  Routed experts have a group of their own (``_expert_group``).  Collectives take ``g`` alone
+    and slow the compute beside them by ``contention * g``, wherever they lead: each rank moves the whole layer
+    through its own memory.  A layer of L seconds then takes L + max(contention g, g - L); where the group leaves
+    its domain, the placement decides what remains of the second term.
     """
+    framework = calibration.framework
     zero3 = is_sharded(batch, Sharding.PARAMETERS)
-    common = (1.0 - sparse_share) * parameters.layer + sparse_share * parameters.sparse_layer
-    nbytes = _GATHERED_LAYER_BYTES * (common + sparse_share * parameters.experts)
-    ranks = (batch.data * batch.context).astype(np.float64)
-    together = fits_together(ranks * _stride(batch), gpus_per_domain=gpus_per_domain, gpus_per_node=gpus_per_node)
-    inside = np.where(zero3 & together, ranks, 1.0)
-    gather = domain_collective_s(gpu, Collective.ALL_GATHER, inside, nbytes)
-    scatter = domain_collective_s(gpu, Collective.REDUCE_SCATTER, inside, 2.0 * nbytes)
-    spans = zero3 & ~together & (ranks > 1)
-    members = np.clip(gpus_per_node / _stride(batch), 1.0, ranks)
-    return LayerTraffic(
-        inside=Seconds(np.maximum(gather - layer.forward, 0.0), np.maximum(gather + scatter - layer.backward, 0.0)),
-        message_bytes=np.where(spans, nbytes * (ranks - 1.0) / ranks / members, 0.0),
-        forward_count=np.where(spans, 1.0, 0.0),
-        backward_count=np.where(spans, 3.0, 0.0),
-        forward_hidden_s=np.where(spans, layer.forward, 0.0),
-        backward_hidden_s=np.where(spans, layer.backward / 3.0, 0.0),
+    common = _Group.of(
+        _GATHERED_BYTES * ((1.0 - sparse_share) * parameters.layer + sparse_share * parameters.sparse_layer),
+        ranks=np.where(zero3, batch.data * batch.context, 1).astype(np.float64),
+        stride=_stride(batch),
+        domain=max(gpus_per_domain, gpus_per_node),
     )
+    routed = _Group.of(
+        _GATHERED_BYTES * sparse_share * parameters.experts,
+        ranks=np.where(zero3, sharing_ranks(batch)[1], 1.0),
+        stride=_stride(batch) * np.maximum(batch.expert / batch.tensor, 1.0),
+        domain=max(gpus_per_domain, gpus_per_node),
+    )
+    width = framework.gradient_bytes / _GATHERED_BYTES
+    gather, scatter = (
+        sum(domain_collective_s(gpu, kind, each.members, factor * each.nbytes) for each in (common, routed))
+        for kind, factor in ((Collective.ALL_GATHER, 1.0), (Collective.REDUCE_SCATTER, width))
+    )
+    alone = Seconds(np.asarray(gather), np.asarray(gather + scatter))
+    beside = Seconds(layer.forward * framework.overlap_parameters, layer.backward * framework.overlap_gradients)
+    spans = common.spans | routed.spans
+    slowed = Seconds(calibration.gather_contention * alone.forward, calibration.gather_contention * alone.backward)
+    return LayerTraffic(
+        inside=Seconds(
+            np.where(spans, slowed.forward, np.maximum(slowed.forward, alone.forward - beside.forward)),
+            np.where(spans, slowed.backward, np.maximum(slowed.backward, alone.backward - beside.backward)),
+        ),
+        message_bytes=common.crossing_bytes + routed.crossing_bytes,
+        forward_count=np.where(spans, 1.0, 0.0),
+        backward_count=np.where(spans, 1.0 + width, 0.0),
+        forward_hidden_s=np.where(spans, beside.forward + slowed.forward, 0.0),
+        backward_hidden_s=np.where(spans, (beside.backward + slowed.backward) / (1.0 + width), 0.0),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The ranks that share out ``nbytes`` (n,): how many share a domain, what leaves it per GPU.
+
+    A domain's members of the group share its traffic: of a buffer of B bytes each of m sends (n-1)/n * B/m over
+    the domain's edge (one ring per member, as NCCL builds them with a NIC per GPU).
+    """
+
+    nbytes: FloatArray
+    members: FloatArray
+    spans: BoolArray
+    crossing_bytes: FloatArray
+
+    @classmethod
+    def of(cls, nbytes: FloatArray, *, ranks: FloatArray, stride: FloatArray, domain: int) -> _Group:
+        """A group of ``ranks`` (n,) that lie ``stride`` (n,) apart, spread evenly over domains of one size."""
+        domains = np.ceil(ranks * stride / domain)
+        members = np.where(domains > 1, np.maximum(np.floor(ranks / domains), 1.0), ranks)
+        spans = (members < ranks) & (nbytes > 0)
+        crossing = np.where(spans, nbytes * (ranks - 1.0) / ranks / members, 0.0)
+        return cls(nbytes, members, spans, crossing)
 
 
 def _stride(batch: CandidateBatch) -> FloatArray:

@@ -7,10 +7,12 @@ the order the model runs through them (chunk ``c`` sits on pipeline rank ``c % p
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from cluster_models.architecture import Architecture
+from cluster_models.frameworks import SelectiveRecompute
 from cluster_models.gpus import GpuKind
 from cluster_models.workload import TrainingWorkload
 from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
@@ -27,6 +29,13 @@ from solver.costs.sparse_layers import sparse_mlp
 from solver.costs.traffic import CrossTraffic, LayerTraffic, context_traffic, tensor_traffic
 
 __all__ = ["CrossTraffic", "StepCosts", "step_costs"]
+
+
+_ALTERNATE_SHARE: Final = 0.45
+"""Of a layer without its attention core, what runs again where every second matrix product is kept: of the
+products of queries, keys, values, output, gate, up and down the second, fourth and sixth (5/13 of their work in a
+Llama layer), and all memory-bound kernels.  Scaled products of narrower formats are not on torchtitan's list of
+what is kept: all run again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +83,8 @@ class _Layers:
     core: Seconds
     dense: Seconds
     sparse: Seconds
+    selective_share: float | None
+    """Of a layer without its core, what selective recomputation runs again; ``None``: the core instead."""
     tensor_block: Seconds
     sparse_blocks: float
     """Blocks of a sparse layer that tensor ranks split: attention, and the shared expert if there is one."""
@@ -120,8 +131,9 @@ def step_costs(
         gpu,
         batch,
         parameters,
+        calibration,
         sparse_share=sparse_share,
-        layer=average,
+        layer=Seconds(average.forward, average.backward + _repeated_s(average, parts, sizes)),
         gpus_per_domain=gpus_per_domain,
         gpus_per_node=gpus_per_node,
     )
@@ -186,6 +198,7 @@ def _layers(
         core=core,
         dense=dense,
         sparse=sparse,
+        selective_share=_selective_share(calibration, sizes),
         tensor_block=tensor_traffic(gpu, calibration, architecture, sizes),
         sparse_blocks=2.0 if experts is not None and experts.shared_hidden else 1.0,
         context=context_traffic(gpu, architecture, sizes, core=core, together=context_together),
@@ -218,9 +231,10 @@ def _chunks(
     dense_count, sparse_count = layers[:, 0].astype(np.float64), layers[:, 1].astype(np.float64)
     every = dense_count + sparse_count
     full, core = sizes.full_recompute, sizes.full_recompute | sizes.selective_recompute
-    compute = _times(_again(parts.dense, full), dense_count) + _times(_again(parts.sparse, full), sparse_count)
-    selective = np.where(sizes.selective_recompute, parts.core.forward, 0.0)[:, None] * every
-    compute = compute + Seconds(np.zeros_like(selective), selective) + _times(gathers.inside, every)
+    compute = _times(gathers.inside, every)
+    for layer, count in ((parts.dense, dense_count), (parts.sparse, sparse_count)):
+        repeated = _repeated_s(layer, parts, sizes)
+        compute = compute + _times(Seconds(layer.forward, layer.backward + repeated), count)
     block = _again(parts.tensor_block, full)
     tensor = _times(block, 2.0 * dense_count + parts.sparse_blocks * sparse_count)
     first, last = embedding(ends, architecture, sizes), head_and_loss(ends, architecture, sizes)
@@ -232,6 +246,20 @@ def _chunks(
     context = _times(_again(parts.context.inside, core), every)
     expert = _times(_again(parts.expert.inside, full), sparse_count)
     return compute, tensor, context, expert
+
+
+def _selective_share(calibration: Calibration, sizes: LocalSizes) -> float | None:
+    if calibration.framework.selective_recompute is SelectiveRecompute.ATTENTION_CORE:
+        return None
+    return _ALTERNATE_SHARE if sizes.saved_input_bytes >= 2.0 else 1.0
+
+
+def _repeated_s(layer: Seconds, parts: _Layers, sizes: LocalSizes) -> FloatArray:
+    """(n,) seconds of ``layer``'s forward that run again in backward, collectives left out."""
+    share = parts.selective_share
+    selective = parts.core.forward if share is None else share * (layer.forward - parts.core.forward)
+    once = np.where(sizes.selective_recompute, selective, 0.0)
+    return np.where(sizes.full_recompute, layer.forward, once)
 
 
 def _again(seconds: Seconds, repeated: BoolArray) -> Seconds:
