@@ -25,6 +25,10 @@ class Seconds:
     def __add__(self, other: Seconds) -> Seconds:
         return Seconds(self.forward + other.forward, self.backward + other.backward)
 
+    def times(self, factor: FloatArray) -> Seconds:
+        """Both passes of each candidate ``factor`` (n,) times as long, where they are (n, C)."""
+        return Seconds(self.forward * factor[:, None], self.backward * factor[:, None])
+
 
 def projections(architecture: Architecture, sizes: LocalSizes) -> tuple[tuple[FloatArray, Extent, Extent], ...]:
     """(m, n, k) of the linear layers around the attention core, column parallel in, row parallel out.

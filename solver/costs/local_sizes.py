@@ -56,6 +56,7 @@ def local_sizes(batch: CandidateBatch, workload: TrainingWorkload, calibration: 
         shard_tokens=tokens / tensor,
         stream_tokens=tokens / tensor if calibration.framework.sequence_parallel else tokens,
         saved_input_bytes=max(workload.precision.operand_bytes, 1.0),
+        element_bytes=workload.precision.activation_bytes,
         gathered_bytes=min(workload.precision.operand_bytes, 2.0),
         chunked_collectives=calibration.framework.overlap_tensor and workload.precision is not Precision.NVFP4,
         full_recompute=batch.recompute == RECOMPUTE_CODES.index(Recompute.FULL),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster_models.architecture import Architecture
 from cluster_models.gpus import Precision
-from solver.costs.compute import Processor, linear_s, streaming_s
+from solver.costs.compute import Processor, linear_s, matmul_s, streaming_s
 from solver.costs.layer_costs import Seconds
 from solver.costs.local_sizes import LocalSizes
 
@@ -23,14 +23,18 @@ def embedding(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> 
     return Seconds(streaming_s(gpu, 4.0 * rows, kernels=2), streaming_s(gpu, 10.0 * rows, kernels=2))
 
 
-def head_and_loss(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:
+def head_and_loss(gpu: Processor, architecture: Architecture, sizes: LocalSizes, *, pipelined: bool) -> Seconds:
     """Output projection over this tensor rank's vocabulary, and vocabulary parallel cross-entropy.
 
     Passes over the logits counted from Megatron's cross-entropy: cast to FP32 (6 bytes), maximum (4), shift and
-    exponential (8), sum (4) forward; softmax minus target in FP32 (8) and cast back (6) backward.
+    exponential (8), sum (4) forward; softmax minus target in FP32 (8) and cast back (6) backward.  Where the
+    framework defers the weight gradient to the flush of the pipeline, it fills idle time there and costs nothing
+    here (``--defer-embedding-wgrad-compute``).
     """
-    vocabulary = architecture.vocabulary / sizes.tensor
-    forward, backward = linear_s(gpu, sizes.tokens, vocabulary, float(architecture.hidden))
+    vocabulary, hidden = architecture.vocabulary / sizes.tensor, float(architecture.hidden)
+    forward, backward = linear_s(gpu, sizes.tokens, vocabulary, hidden)
+    if pipelined and gpu.calibration.framework.defer_head_gradient:
+        backward = matmul_s(gpu, sizes.tokens, hidden, vocabulary)
     logits = vocabulary * sizes.tokens
     return Seconds(
         forward + streaming_s(gpu, 22.0 * logits, kernels=8),

@@ -26,6 +26,7 @@ from solver.costs.local_sizes import LocalSizes, local_sizes
 from solver.costs.model_ends import embedding, end_precision, head_and_loss
 from solver.costs.parameters import by_rank, local_parameters
 from solver.costs.sparse_layers import sparse_mlp
+from solver.costs.straggling import straggling
 from solver.costs.traffic import CrossTraffic, LayerTraffic, context_traffic, tensor_traffic
 
 __all__ = ["CrossTraffic", "StepCosts", "step_costs"]
@@ -137,11 +138,15 @@ def step_costs(
         gpus_per_domain=gpus_per_domain,
         gpus_per_node=gpus_per_node,
     )
+    stages = int(batch.pipeline[0])
+    slow = straggling(batch.tensor * batch.pipeline * batch.context * batch.data / gpus_per_node, calibration)
     ends = processor(gpu, end_precision(workload.precision), calibration)
-    compute, tensor, context, expert = _chunks(ends, architecture, sizes, parts, gathers, layers)
+    compute, tensor, context, expert = (
+        each.times(slow)
+        for each in _chunks(ends, architecture, sizes, parts, gathers, layers, pipelined=stages > 1)
+    )
     forward = compute.forward + tensor.forward + context.forward + expert.forward
     backward = compute.backward + tensor.backward + context.backward + expert.backward
-    stages = int(batch.pipeline[0])
     buffers = gradient_bytes(batch, parameters, calibration, workload.precision)
     every, sparse = layers.sum(axis=1).astype(np.float64), layers[:, 1].astype(np.float64)
     no_repeat = np.zeros_like(sizes.full_recompute)
@@ -222,6 +227,8 @@ def _chunks(
     parts: _Layers,
     gathers: LayerTraffic,
     layers: IntArray,
+    *,
+    pipelined: bool,
 ) -> tuple[Seconds, Seconds, Seconds, Seconds]:
     """Compute, tensor, context and expert seconds (n, C), recomputation in backward.
 
@@ -237,7 +244,8 @@ def _chunks(
         compute = compute + _times(Seconds(layer.forward, layer.backward + repeated), count)
     block = _again(parts.tensor_block, full)
     tensor = _times(block, 2.0 * dense_count + parts.sparse_blocks * sparse_count)
-    first, last = embedding(ends, architecture, sizes), head_and_loss(ends, architecture, sizes)
+    first = embedding(ends, architecture, sizes)
+    last = head_and_loss(ends, architecture, sizes, pipelined=pipelined)
     for end, chunk in ((first, 0), (last, -1)):
         compute.forward[:, chunk] += end.forward
         compute.backward[:, chunk] += end.backward
