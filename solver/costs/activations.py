@@ -7,15 +7,23 @@ latent attention and experts; docs/cost_model.md lists the tensors.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from cluster_models.architecture import Architecture
+from cluster_models.architecture import Architecture, Experts
+from cluster_models.frameworks import SelectiveRecompute
+from cluster_models.recompute import RecomputeModule
 from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.layer_costs import head_widths, local_kv_heads
 from solver.costs.local_sizes import LocalSizes
+
+_INSIDE_MOE: Final = frozenset({RecomputeModule.MOE_ACTIVATION, RecomputeModule.SHARED_EXPERTS})
+Tensors = dict[RecomputeModule | None, FloatArray]
+"""Bytes (n,) of one layer by the module whose recomputation frees them; ``None``: freed by none alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +31,7 @@ class LayerActivations:
     """Bytes (n,) per layer and micro-batch.
 
     ``dense`` and ``sparse``: kept from forward to backward.  ``working``: alive only while one layer runs
-    (gradients of its widest tensors, and the whole layer where it is computed again).
+    (gradients of its widest tensors, and what is computed again of it).
     """
 
     dense: FloatArray
@@ -31,75 +39,141 @@ class LayerActivations:
     working: FloatArray
 
 
-def layer_activations(architecture: Architecture, sizes: LocalSizes, calibration: Calibration) -> LayerActivations:
-    """Kept and working bytes of every candidate's layers."""
-    h = architecture.hidden
-    attention, core = _attention(architecture, sizes, calibration)
-    fan = 2.0 if architecture.gated_mlp else 1.0
-    inputs = sizes.saved_input_bytes
-    mlp = (2.0 + inputs) * h * sizes.stream_tokens + _mlp(sizes, fan, architecture.mlp_hidden)
-    mlp = mlp + (h * sizes.stream_tokens if architecture.learned_positions else 0.0)
-    sparse_mlp, widest = _sparse_mlp(architecture, sizes, calibration)
-    dense, sparse = attention + mlp, attention + sparse_mlp
-    boundary = 2.0 * h * sizes.stream_tokens
-    kept_core = np.where(sizes.selective_recompute, 0.0, core)
-    largest = np.maximum(
-        dense if architecture.mlp_hidden else 0.0, sparse if architecture.experts is not None else 0.0
+def layer_activations(
+    architecture: Architecture,
+    sizes: LocalSizes,
+    calibration: Calibration,
+    modules: AbstractSet[RecomputeModule] = frozenset(),
+) -> LayerActivations:
+    """Kept and working bytes of every candidate's layers; ``modules`` are computed again beside the policy."""
+    attention = _attention(architecture, sizes, calibration)
+    policies = _Policies(architecture, sizes, calibration, modules)
+    dense, dense_whole = policies.kept(_joined(attention, _dense_mlp(architecture, sizes)))
+    sparse, sparse_whole = policies.kept(_joined(attention, _sparse_mlp(architecture, sizes, calibration)))
+    again = np.maximum(
+        dense_whole - dense if architecture.mlp_hidden else 0.0,
+        sparse_whole - sparse if architecture.experts is not None else 0.0,
     )
-    gradients = np.maximum(2.0 * (fan + 1.0) * architecture.mlp_hidden * sizes.shard_tokens, widest)
-    again = np.where(sizes.full_recompute, largest + core, np.where(sizes.selective_recompute, core, 0.0))
-    return LayerActivations(
-        dense=np.where(sizes.full_recompute, boundary, dense + kept_core),
-        sparse=np.where(sizes.full_recompute, boundary, sparse + kept_core),
-        working=again + gradients + 4.0 * h * sizes.tokens,
-    )
+    width = sizes.element_bytes * ((2.0 if architecture.gated_mlp else 1.0) + 1.0)
+    gradients = width * architecture.mlp_hidden * sizes.shard_tokens
+    if (experts := architecture.experts) is not None:
+        gradients = np.maximum(gradients, width * experts.hidden * _routed(experts, sizes, calibration))
+    stream = 2.0 * sizes.element_bytes * architecture.hidden * sizes.tokens
+    return LayerActivations(dense=dense, sparse=sparse, working=again + gradients + stream)
 
 
-def _attention(
-    architecture: Architecture, sizes: LocalSizes, calibration: Calibration
-) -> tuple[FloatArray, FloatArray]:
-    """Attention block without its core, and what the core alone keeps."""
-    h, t, tokens, stream = architecture.hidden, sizes.tensor, sizes.tokens, sizes.stream_tokens
+@dataclass(frozen=True, slots=True)
+class _Policies:
+    """What each candidate's recomputation leaves of a layer."""
+
+    architecture: Architecture
+    sizes: LocalSizes
+    calibration: Calibration
+    modules: AbstractSet[RecomputeModule]
+
+    def kept(self, tensors: Tensors) -> tuple[FloatArray, FloatArray]:
+        """Bytes (n,) kept of a layer, and all of it."""
+        sizes = self.sizes
+        whole = np.asarray(sum(tensors.values(), np.zeros_like(sizes.tokens)))
+        modules = self.modules | (_INSIDE_MOE if RecomputeModule.MOE in self.modules else frozenset())
+        freed = np.asarray(sum((tensors.get(module, 0.0) for module in modules), np.zeros_like(whole)))
+        boundary = sizes.element_bytes * self.architecture.hidden * sizes.stream_tokens
+        if self.calibration.framework.selective_recompute is SelectiveRecompute.ALTERNATE_PRODUCTS:
+            selective = np.minimum(boundary + self._operators(), whole - freed)
+        else:
+            core = RecomputeModule.CORE_ATTENTION
+            selective = whole - freed - (0.0 if core in modules else tensors[core])
+        partial = np.where(sizes.selective_recompute, selective, whole - freed)
+        return np.where(sizes.full_recompute, boundary, partial), whole
+
+    def _operators(self) -> FloatArray:
+        """Attention output and log-sum-exp; in 16 bits also queries, values, the gate and the MLP's output."""
+        model, sizes = self.architecture, self.sizes
+        key, value = head_widths(model)
+        heads = model.heads / sizes.tensor
+        kept = (sizes.element_bytes * heads * value + 4.0 * heads) * sizes.tokens
+        if sizes.saved_input_bytes < 2.0:  # 8-bit products are not on torchtitan's list
+            return np.asarray(kept)
+        projected = heads * key + local_kv_heads(model, sizes) * value
+        kept = kept + sizes.element_bytes * projected * sizes.tokens
+        width = model.mlp_hidden or (model.experts.hidden * model.experts.active if model.experts else 0)
+        elements = width * sizes.shard_tokens + model.hidden * sizes.stream_tokens
+        return np.asarray(kept + sizes.element_bytes * elements)
+
+
+def _joined(first: Tensors, second: Tensors) -> Tensors:
+    return {module: np.asarray(first.get(module, 0.0) + second.get(module, 0.0)) for module in first | second}
+
+
+def _attention(architecture: Architecture, sizes: LocalSizes, calibration: Calibration) -> Tensors:
+    h, tokens, stream, element = architecture.hidden, sizes.tokens, sizes.stream_tokens, sizes.element_bytes
     key, value = head_widths(architecture)
-    heads = architecture.heads / t
-    kept = (2.0 + sizes.saved_input_bytes) * h * stream  # norm in and out
-    kept = kept + 2.0 * heads * (key + value) * tokens  # query, core output
+    heads = architecture.heads / sizes.tensor
+    quantised = sizes.saved_input_bytes if sizes.saved_input_bytes < element else 0.0
+    kept = element * h * stream  # input of the norm
+    kept = kept + (element + quantised) * heads * value * tokens  # output of the core, and its 8-bit copy
+    queries = element * heads * key * tokens
+    up_projected = np.zeros_like(tokens)
     if (mla := architecture.latent_attention) is not None:
-        kept = kept + 2.0 * heads * (key + value) * tokens  # keys and values of every head
-        kept = kept + 4.0 * (mla.query_rank + mla.key_value_rank + mla.rope_head_size) * stream
+        up_projected = queries + element * heads * (key + value) * tokens  # keys and values of every head
+        kept = kept + 2.0 * element * (mla.query_rank + mla.key_value_rank + mla.rope_head_size) * stream
     else:
-        kept = kept + 2.0 * local_kv_heads(architecture, sizes) * (key + value) * tokens
+        kept = kept + queries + element * local_kv_heads(architecture, sizes) * (key + value) * tokens
     if architecture.learned_positions:  # models of that age train with dropout: a byte of mask an element
         kept = kept + h * stream
-    if calibration.framework.fused_attention:
-        return kept, 4.0 * heads * tokens  # log-sum-exp in FP32
-    # scores after softmax, after dropout (2 bytes each) and the mask (1 byte): 5 a s^2 b
-    return kept, 5.0 * heads * sizes.sequence * tokens
+    core = 4.0 * heads * tokens  # log-sum-exp in FP32
+    if not calibration.framework.fused_attention:
+        # scores after softmax, after dropout and the mask: 5 a s^2 b with 2-byte elements
+        core = (2.0 * element + 1.0) * heads * sizes.sequence * tokens
+    return {
+        None: kept,
+        RecomputeModule.LAYER_NORM: sizes.saved_input_bytes * h * stream,
+        RecomputeModule.MLA_UP_PROJECTION: up_projected,
+        RecomputeModule.CORE_ATTENTION: core,
+    }
 
 
-def _mlp(sizes: LocalSizes, fan: float, width: float, rows: FloatArray | None = None) -> FloatArray:
-    """Output of the first product(s), 16 bits, and of the activation, the second's input.
+def _dense_mlp(architecture: Architecture, sizes: LocalSizes) -> Tensors:
+    h, stream = architecture.hidden, sizes.stream_tokens
+    kept = sizes.element_bytes * h * stream
+    if architecture.learned_positions:
+        kept = kept + h * stream
+    product, activation = _mlp(architecture, sizes, architecture.mlp_hidden, sizes.shard_tokens)
+    return {
+        None: kept,
+        RecomputeModule.LAYER_NORM: sizes.saved_input_bytes * h * stream,
+        RecomputeModule.MLP: product + activation,
+    }
 
-    ``rows`` tokens of the full width; by default the tensor rank's share.
-    """
-    rows = sizes.shard_tokens if rows is None else rows
-    return np.asarray((2.0 * fan + sizes.saved_input_bytes) * width * rows)
 
-
-def _sparse_mlp(
-    architecture: Architecture, sizes: LocalSizes, calibration: Calibration
+def _mlp(
+    architecture: Architecture, sizes: LocalSizes, width: float, rows: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """A sparse layer's MLP, and its widest pair of tensors, on the busiest expert rank."""
-    if (experts := architecture.experts) is None:
-        return np.zeros_like(sizes.tokens), np.zeros_like(sizes.tokens)
-    h, shard, inputs = architecture.hidden, sizes.shard_tokens, sizes.saved_input_bytes
+    """Output of the first product(s), and of the activation, the second's input."""
     fan = 2.0 if architecture.gated_mlp else 1.0
+    return sizes.element_bytes * fan * width * rows, sizes.saved_input_bytes * width * rows
+
+
+def _routed(experts: Experts, sizes: LocalSizes, calibration: Calibration) -> FloatArray:
+    """Token copies on the busiest expert rank."""
     imbalance = np.where(sizes.expert > 1, calibration.expert_imbalance, 1.0)
-    routed = shard * experts.active * imbalance
-    widest = _mlp(sizes, fan, experts.hidden, routed)
-    kept = (2.0 + inputs) * h * sizes.stream_tokens  # norm in and out
-    kept = kept + 8.0 * experts.count * shard  # router logits and probabilities in FP32
-    kept = kept + inputs * h * routed + widest  # permuted tokens; probabilities weigh the activation
-    if experts.shared_hidden:
-        kept = kept + _mlp(sizes, fan, experts.shared_hidden)
-    return kept, widest
+    return np.asarray(sizes.shard_tokens * experts.active * imbalance)
+
+
+def _sparse_mlp(architecture: Architecture, sizes: LocalSizes, calibration: Calibration) -> Tensors:
+    """A sparse layer's MLP on the busiest expert rank."""
+    if (experts := architecture.experts) is None:
+        return {}
+    h, stream, inputs = architecture.hidden, sizes.stream_tokens, sizes.saved_input_bytes
+    routed = _routed(experts, sizes, calibration)
+    product, activation = _mlp(architecture, sizes, experts.hidden, routed)
+    router = 8.0 * experts.count * sizes.shard_tokens  # logits and probabilities in FP32
+    shared = sum(_mlp(architecture, sizes, experts.shared_hidden, sizes.shard_tokens))
+    return {
+        None: sizes.element_bytes * h * stream,
+        RecomputeModule.LAYER_NORM: inputs * h * stream,
+        # router; permuted tokens (their probabilities weigh the activation) and the first product
+        RecomputeModule.MOE: router + inputs * h * routed + product,
+        RecomputeModule.MOE_ACTIVATION: activation,
+        RecomputeModule.SHARED_EXPERTS: np.asarray(shared),
+    }

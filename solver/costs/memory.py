@@ -8,22 +8,24 @@ from typing import Final
 import numpy as np
 
 from cluster_models.architecture import Architecture
-from cluster_models.gpus import GpuKind
+from cluster_models.gpus import GpuKind, Precision
+from cluster_models.recompute import KEEP_ALL, ActivationSettings
 from cluster_models.workload import Optimizer, Sharding, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.activations import layer_activations
 from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.local_sizes import LocalSizes, is_sharded, local_sizes
-from solver.costs.parameters import LocalParameters, local_parameters, sharing_ranks
+from solver.costs.parameters import LocalParameters, by_rank, local_parameters, sharing_ranks
 
-OPTIMIZER_BYTES: Final = {Optimizer.ADAM: 12.0, Optimizer.SGD: 8.0}
-"""Bytes per parameter: FP32 master weight, and two FP32 moments (Adam) or one (SGD with momentum).
-
-Megatron-LM's distributed optimizer documentation: 18 bytes with BF16 weights and FP32 gradients in all.
-"""
-_WEIGHT_BYTES: Final = 2.0
-"""A 16-bit weight; in FP8 training an 8-bit weight and its transpose (Transformer Engine with FP8 parameters,
-Megatron's ``--fp8-param-gather``, which NVIDIA's FP8 recipes set)."""
+_MOMENT_BYTES: Final = {Optimizer.ADAM: 8.0, Optimizer.SGD: 4.0}
+"""Two FP32 moments (Adam) or one (SGD with momentum) per parameter."""
+_MASTER_BYTES: Final = 4.0
+"""An FP32 weight beside the 16-bit one; with Adam 18 bytes in all where gradients are FP32 (Megatron-LM's
+distributed optimizer documentation).  FP32 training has no other weight."""
+WEIGHT_BYTES: Final = {Precision.MXFP8: 2.0 * (1.0 + 1.0 / 32.0), Precision.FP32: 4.0}
+"""Bytes of a weight as products read it, 2 unless listed: 16 bits, or an 8-bit weight and its transpose
+(Transformer Engine with FP8 parameters, Megatron's ``--fp8-param-gather``, which NVIDIA's FP8 recipes set); MXFP8
+has a scale for every 32 elements of both copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,33 +59,40 @@ def stage_memory(
     gpu: GpuKind,
     micro_batches: IntArray,
     calibration: Calibration | None = None,
+    settings: ActivationSettings = KEEP_ALL,
 ) -> StageMemoryParts:
     """Memory of candidates that share their pipeline and virtual pipeline sizes.
 
     ``layers`` (C, 2) counts dense and sparse layers of every chunk, ``micro_batches`` (n,) those of a step.
+    The peak is either in a backward pass or, where the optimizer's step takes more than activations had taken, in
+    that step, which then counts as optimizer.
     """
     calibration = calibration_of(gpu, workload.framework) if calibration is None else calibration
     sizes = local_sizes(batch, workload, calibration)
     parameters = local_parameters(batch, layers, architecture)
-    kept = layer_activations(architecture, sizes, calibration)
+    kept = layer_activations(architecture, sizes, calibration, settings.modules)
     stages = int(batch.pipeline[0])
     per_chunk = layers[:, 0] * kept.dense[:, None] + layers[:, 1] * kept.sparse[:, None]
     in_flight = chunks_in_flight(batch, micro_batches)
-    activations = (per_chunk.reshape(in_flight.shape) * in_flight).sum(axis=1) + kept.working[:, None]
+    held = (per_chunk.reshape(in_flight.shape) * in_flight).sum(axis=1)
+    on_rank = np.maximum(by_rank(layers.sum(axis=1)[None, :], stages), 1.0)
+    stays = np.maximum(1.0 - settings.offloaded_layers / on_rank, 0.0)
+    activations = held * stays + kept.working[:, None]
     logits = np.zeros_like(activations)
     logits[:, -1] = calibration.framework.logit_bytes * sizes.shard_tokens * architecture.vocabulary
-    communication = _communication(batch, sizes, architecture, calibration)[:, None]
-    weights, gradients, optimizer = _states(batch, parameters, workload, calibration)
-    passing = activations + logits
+    buffers = _buffers(batch, sizes, architecture, calibration) + communicator_bytes(batch, calibration)
+    states = _states(batch, parameters, workload, calibration)
+    fragmentation = calibration.fragmentation_share * (activations + logits)
+    step = calibration.framework.step_bytes * states.owned
     return StageMemoryParts(
-        weights_bytes=weights,
-        gradients_bytes=gradients,
-        optimizer_bytes=optimizer,
+        weights_bytes=states.weights,
+        gradients_bytes=states.gradients,
+        optimizer_bytes=states.optimizer + np.maximum(step - activations - logits - fragmentation, 0.0),
         activations_bytes=activations,
         logits_bytes=logits,
-        communication_bytes=np.broadcast_to(communication, activations.shape),
+        communication_bytes=np.broadcast_to(buffers[:, None], activations.shape),
         runtime_bytes=np.full((len(batch), stages), calibration.runtime_bytes),
-        fragmentation_bytes=calibration.fragmentation_share * passing,
+        fragmentation_bytes=fragmentation,
         limit_bytes=np.full((len(batch), stages), gpu.memory_bytes * (1.0 - workload.memory_headroom)),
     )
 
@@ -106,27 +115,56 @@ def chunks_in_flight(batch: CandidateBatch, micro_batches: IntArray) -> FloatArr
     return np.asarray(rounds[:, None, :] * group[:, None, :] + partial, dtype=np.float64)
 
 
+@dataclass(frozen=True, slots=True)
+class _States:
+    """Bytes (n, P) of what outlives a micro-batch, and parameters ``owned`` after sharding."""
+
+    weights: FloatArray
+    gradients: FloatArray
+    optimizer: FloatArray
+    owned: FloatArray
+
+
 def _states(
     batch: CandidateBatch, parameters: LocalParameters, workload: TrainingWorkload, calibration: Calibration
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Weights, gradients and optimizer states (n, P); ZeRO-3 adds two gathered layers and one's gradients."""
+) -> _States:
+    """ZeRO-3 adds two gathered layers and what lies outside layers, and gradients of one layer and of that."""
     common_ranks, routed_ranks = (ranks[:, None] for ranks in sharing_ranks(batch))
     whole = parameters.common + parameters.routed
-    shared = parameters.common / common_ranks + parameters.routed / routed_ranks
+    owned = parameters.common / common_ranks + parameters.routed / routed_ranks
     layer = np.maximum(parameters.layer, parameters.sparse_layer + parameters.experts)[:, None]
     zero3 = is_sharded(batch, Sharding.PARAMETERS)[:, None]
-    weights = _WEIGHT_BYTES * np.where(zero3, np.minimum(whole, shared + 2.0 * layer), whole)
-    gradients = calibration.framework.gradient_bytes * np.where(zero3, np.minimum(whole, shared + layer), whole)
-    return weights, gradients, OPTIMIZER_BYTES[workload.optimizer] * shared
+    weight_bytes = WEIGHT_BYTES.get(workload.precision, 2.0)
+    single = workload.precision is Precision.FP32
+    gathered = np.minimum(whole, 2.0 * layer + parameters.tables)
+    if calibration.framework.sharded_master and not single:
+        shards = np.where(zero3, _MASTER_BYTES * owned + weight_bytes * gathered, weight_bytes * whole)
+        master = np.where(zero3, 0.0, _MASTER_BYTES)
+    else:
+        shards = weight_bytes * np.where(zero3, np.minimum(whole, owned + gathered), whole)
+        master = np.asarray(0.0 if single else _MASTER_BYTES)
+    gradient_bytes = max(calibration.framework.gradient_bytes, workload.precision.activation_bytes)
+    passing = np.minimum(whole, owned + layer + parameters.tables)
+    return _States(
+        weights=shards,
+        gradients=gradient_bytes * np.where(zero3, passing, whole),
+        optimizer=(_MOMENT_BYTES[workload.optimizer] + master) * owned,
+        owned=owned,
+    )
 
 
-def _communication(
+def communicator_bytes(batch: CandidateBatch, calibration: Calibration) -> FloatArray:
+    """(n,) what the library of collectives keeps outside the allocator for the groups of each candidate."""
+    degrees = (batch.tensor, batch.pipeline, batch.data, batch.context, batch.expert)
+    return np.asarray(calibration.group_bytes * sum((degree > 1).astype(np.float64) for degree in degrees))
+
+
+def _buffers(
     batch: CandidateBatch, sizes: LocalSizes, architecture: Architecture, calibration: Calibration
 ) -> FloatArray:
-    """(n,) buffers of communicators, gathered sequences and pipeline transfers (two each way)."""
-    degrees = (batch.tensor, batch.pipeline, batch.data, batch.context, batch.expert)
-    groups = sum((degree > 1).astype(np.float64) for degree in degrees)
-    boundary = 2.0 * architecture.hidden * sizes.stream_tokens
-    gathered = np.where(batch.tensor > 1, 2.0 * architecture.hidden * sizes.tokens, 0.0)
+    """(n,) buckets, gathered sequences and pipeline transfers (two each way)."""
+    boundary = sizes.element_bytes * architecture.hidden * sizes.stream_tokens
+    gathered = np.where(batch.tensor > 1, sizes.element_bytes * architecture.hidden * sizes.tokens, 0.0)
     transfers = np.where(batch.pipeline > 1, 4.0 * boundary, 0.0)
-    return np.asarray(calibration.group_bytes * groups + gathered + transfers)
+    reduced = np.where(batch.data * batch.context > 1, calibration.framework.bucket_bytes, 0.0)
+    return np.asarray(gathered + transfers + reduced)

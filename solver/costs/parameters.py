@@ -18,7 +18,8 @@ class LocalParameters:
 
     ``layer`` and ``sparse_layer`` (n,): what all ranks of the context and data group hold of a dense or sparse
     layer; ``experts`` (n,): routed experts of a sparse layer on one expert rank (expert tensor size 1);
-    ``common`` (n, P) and ``routed`` (n, P): totals of a pipeline rank, embedding and head included.
+    ``common`` (n, P) and ``routed`` (n, P): totals of a pipeline rank, embedding and head included; ``tables``
+    (n, P): those of embedding and head alone.
     """
 
     layer: FloatArray
@@ -26,6 +27,7 @@ class LocalParameters:
     experts: FloatArray
     common: FloatArray
     routed: FloatArray
+    tables: FloatArray
 
 
 def local_parameters(batch: CandidateBatch, layers: IntArray, architecture: Architecture) -> LocalParameters:
@@ -46,10 +48,12 @@ def local_parameters(batch: CandidateBatch, layers: IntArray, architecture: Arch
         experts = moe.count * architecture.expert_parameters() / batch.expert
     chunks = layers[:, 0] * layer[:, None] + layers[:, 1] * sparse_layer[:, None]
     vocabulary = architecture.vocabulary * architecture.hidden / tensor
-    chunks[:, 0] += vocabulary + architecture.learned_positions * architecture.hidden
-    chunks[:, -1] += architecture.norm_vectors * architecture.hidden
+    tables = np.zeros_like(chunks)
+    tables[:, 0] += vocabulary + architecture.learned_positions * architecture.hidden
     if not (architecture.tied_embeddings and len(layers) == 1):
-        chunks[:, -1] += vocabulary
+        tables[:, -1] += vocabulary
+    chunks += tables
+    chunks[:, -1] += architecture.norm_vectors * architecture.hidden
     stages = int(batch.pipeline[0])
     return LocalParameters(
         layer=layer,
@@ -57,6 +61,7 @@ def local_parameters(batch: CandidateBatch, layers: IntArray, architecture: Arch
         experts=experts,
         common=by_rank(chunks, stages),
         routed=by_rank(layers[:, 1] * experts[:, None], stages),
+        tables=by_rank(tables, stages),
     )
 
 
