@@ -8,7 +8,6 @@ Without ``--table`` the project's own small table of published steps is used.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import sys
 from collections import Counter, defaultdict
@@ -19,9 +18,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.published import Row, Skipped, read_run
+from benchmarks.published import read_run
+from benchmarks.rows import Row, Skipped, read_rows
 from cluster_models.training_run import TrainingRun
 from solver.runs import predict_peak_memory, predict_run
+
+__all__ = ["Measured", "read_rows", "runs_of"]
 
 OWN_TABLE: Final = Path(__file__).parent / "data" / "published_steps.csv"
 FAMILY_LETTERS: Final = 44
@@ -46,12 +48,6 @@ class Measured:
 
     row: Row
     run: TrainingRun
-
-
-def read_rows(path: Path) -> list[Row]:
-    """All rows of a table."""
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def runs_of(rows: Iterable[Row]) -> tuple[list[Measured], Counter[str]]:

@@ -1,284 +1,243 @@
-"""Rows of a table of measured training steps, read as configurations that the cost model can price.
+"""Rows of a table of measured training steps, read as runs that the cost model can price.
 
-The columns are explained in the table's own README; what a row leaves open takes the framework's default, and
-what the planner cannot express raises ``Skipped`` with the reason.
+The columns are explained in the table's own README.  What a row leaves open takes the framework's default and is
+named in ``TrainingRun.assumed``; what the planner cannot express raises ``Skipped`` with the reason.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
+from math import gcd
 from typing import Final
 
-import numpy as np
-
-from cluster_models.architecture import Architecture, Experts, LatentAttention
-from cluster_models.catalogue import gpu_kind
-from cluster_models.frameworks import DEFAULT_FRAMEWORK, CudaGraphs, ExpertDispatch, Framework, framework
+from benchmarks.published_clusters import read_hardware, read_network
+from benchmarks.published_frameworks import read_framework
+from benchmarks.published_layouts import read_layout
+from benchmarks.published_models import read_architecture
+from benchmarks.rows import Assumed, Row, Skipped, number, text, whole
+from cluster_models.errors import InvalidInput
+from cluster_models.frameworks import Framework
 from cluster_models.gpus import Precision
 from cluster_models.plan import Configuration, Degrees, RankOrder
 from cluster_models.training_run import TrainingRun
-from cluster_models.units import GBIT
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
-from solver.degrees.layout import Layout
+from solver.runs import predict_peak_memory
 
-Row = Mapping[str, str]
+__all__ = ["Row", "Skipped", "read_run"]
 
-GPU_NAMES: Final = {
-    "H100": "H100-SXM5-80GB",
-    "H200": "H200-SXM-141GB",
-    "A100-80": "A100-SXM4-80GB",
-    "A800-80": "A100-SXM4-80GB",
-    "A100-40": "A100-SXM4-40GB",
-    "V100-32": "V100-SXM2-32GB",
-    "V100-16": "V100-SXM2-16GB",
-    "T4-16": "T4",
-    "GH200-96": "GH200-96GB",
-    "B200": "B200-SXM-180GB",
-    "B300": "B300-SXM-288GB",
-    "GB200": "GB200",
-    "GB300": "GB300",
-}
-DOMAIN_GPUS: Final = {"GB200": 72, "GB300": 72}
-PRECISIONS: Final = {
-    "bf16": Precision.BF16,
-    "fp16": Precision.FP16,
-    "fp8": Precision.FP8,
-    "mxfp8": Precision.MXFP8,
-    "nvfp4": Precision.NVFP4,
-}
-SHARDINGS: Final = {
-    "": Sharding.NONE,
-    "0": Sharding.NONE,
-    "1": Sharding.OPTIMIZER,
-    "2": Sharding.OPTIMIZER,  # gradients in place of their sum: the same traffic, a little less memory
-    "3": Sharding.PARAMETERS,
-    "fsdp": Sharding.PARAMETERS,
-}
-HEAD_SIZES: Final = {"qwen3": 128, "gpt-oss": 64, "llama4": 128}
-"""Head sizes that are not hidden width over heads (the models' own config.json)."""
-MLA: Final = LatentAttention(
-    query_rank=1536, key_value_rank=512, rope_head_size=64, nope_head_size=128, value_head_size=128
+PRECISIONS: Final = (
+    ("nvfp4", Precision.NVFP4),
+    ("fp4", Precision.NVFP4),
+    ("mxfp8", Precision.MXFP8),
+    ("fp8mx", Precision.MXFP8),
+    ("fp8", Precision.FP8),
+    ("float8", Precision.FP8),
+    ("bf16", Precision.BF16),
+    ("bfloat16", Precision.BF16),
+    ("fp16", Precision.FP16),
+    ("float16", Precision.FP16),
+    ("fp32", Precision.FP32),
+    ("tf32", Precision.FP32),
 )
-"""DeepSeek-V3 (arXiv 2412.19437, section 4.2); Kimi K2 keeps these figures."""
-GENERATIONS: Final = (
-    (r"AMP", "deepspeed-0.3"),
-    (r"2104\.04473|Jan 2021|tables\.tex|alpa|Megatron-Turing|experiments/gpt2", "megatron-lm-2"),
-    (r"2205\.05198|Korthikanti", "megatron-lm-3"),
-    (r"bigscience|vTrain", "megatron-deepspeed-2022"),
-    (r"mosaicml|llm-foundry", "llm-foundry-2023"),
-    (r"InternEvo", "internevo-2024"),
-    (r"Automodel", "automodel-2025"),
-    (r"torchtitan.*2024", "torchtitan-2024"),
-    (r"torchtitan", "torchtitan-2025"),
-    (r"maxtext", "maxtext-2025"),
-    (r"Bridge.*25\.09", "megatron-bridge-25.09"),
-    (r"Bridge.*25\.1", "megatron-bridge-25.11"),
-    (r"Bridge.*26\.0[23]", "megatron-bridge-26.02"),
-    (r"Bridge.*26\.0[45]", "megatron-bridge-26.04"),
-    (r"Bridge", "megatron-bridge-26.06"),
-    (r"training_results_v(3\.|2\.)|23\.\d\d", "nemo-23.09"),
-    (r"training_results_v4\.0|24\.0[3-8]", "nemo-24.07"),
-    (r"training_results_v4\.1|24\.(09|1\d)", "nemo-24.09"),
-    (r"training_results_v5|v25\.0[5-9]|25\.0[4-8]", "nemo-25.04"),
-    (r"dgxc|NeMo", "nemo-25.02"),
-    (r"r0\.8", "megatron-core-0.8"),
-)
-"""Framework generation by a pattern found in the row's source, first match first."""
-DISPATCHES: Final = (("hybridep", ExpertDispatch.HYBRIDEP), ("deepep", ExpertDispatch.DEEPEP))
-ASSUMED_GBIT_PER_GPU: Final = {"H100": 400.0, "H200": 400.0, "A100-80": 200.0, "B200": 400.0}
-"""Usual network of the kind's reference system, for rows that do not state theirs."""
-
-
-class Skipped(Exception):
-    """The row cannot be priced; the message is the reason that the report counts."""
+"""By what the cell contains without dashes and underscores; the first that matches."""
+DISTRIBUTED_OPTIMIZERS: Final = ("nemo", "megatron-bridge", "megatron-core")
+"""Generations whose recipes shard the optimizer."""
+FULLY_SHARDED: Final = ("llm-foundry", "torchtitan", "automodel", "maxtext")
+"""Generations that run on PyTorch FSDP, or shard alike."""
+SEQUENCES: Final = (("megatron-lm-2", 1024), ("internevo", 2048))
+"""Sequence lengths of a framework's example scripts, where none is stated."""
+USUAL_SEQUENCE: Final = 2048
+LARGEST_MICRO_BATCH: Final = 16
+FILLED_PIPELINE: Final = 5
+"""Micro-batches for each pipeline stage that configurations of one framework leave at least (arXiv 2104.04473,
+Table 1 keeps 6 to 9 of them)."""
+LEAST_GPUS: Final = 64
+MICRO_BATCHES: Final = re.compile(r"(?:micro_num|grad(?:ient)? accum(?:ulation)?) (\d+)|(\d+) micro-?batches")
 
 
 def read_run(row: Row) -> TrainingRun:
     """The run of a row; raises ``Skipped``."""
-    if row["gpu"] not in GPU_NAMES:
-        raise Skipped("GPU mix or kind without a data sheet")
-    if row["precision"] not in PRECISIONS:
-        raise Skipped(f"precision {row['precision']}")
-    if not row["micro_batch"] or not row["seq_len"] or not row["global_batch"]:
-        raise Skipped("micro-batch, sequence or global batch not stated")
-    if row["etp"] not in ("", "1"):
-        raise Skipped("expert tensor parallelism")
-    architecture = _architecture(row)
-    configuration = _configuration(row, architecture)
-    sequences = int(row["global_batch"])
-    if sequences < configuration.micro_batch * configuration.degrees.data:
-        raise Skipped("batch smaller than one micro-batch per data rank")
-    node = int(row["gpus_per_node"] or 8)
-    return TrainingRun(
-        name=row["id"],
+    assumed = Assumed()
+    try:
+        return _run(row, assumed)
+    except InvalidInput as error:
+        raise Skipped(f"{error.field} {error.problem}") from error
+
+
+def _run(row: Row, assumed: Assumed) -> TrainingRun:
+    hardware = read_hardware(row, assumed)
+    precision = _precision(row, assumed)
+    if precision not in hardware.gpu.peak_flops:
+        raise Skipped(f"{hardware.gpu.name} has no peak for {precision}")
+    framework = read_framework(row, assumed)
+    sequence = whole(row, "seq_len") or assumed.take(
+        "sequence length",
+        next((length for start, length in SEQUENCES if framework.name.startswith(start)), USUAL_SEQUENCE),
+    )
+    architecture = read_architecture(row, sequence, assumed)
+    degrees = _degrees(row, assumed)
+    batch, micro_batch = _batch(row, degrees, framework, assumed)
+    recompute = _recompute(row, framework, assumed)
+    configuration = Configuration(
+        degrees=degrees,
+        micro_batch=micro_batch or 1,
+        recompute=recompute,
+        sharding=_sharding(row, framework, assumed),
+        rank_order=RankOrder.DATA_BEFORE_PIPELINE,
+        stage_layers=read_layout(row, architecture, degrees),
+    )
+    network = read_network(row, hardware, degrees.gpus, assumed)
+    memory = number(row, "mem_gb_per_gpu")
+    run = TrainingRun(
+        name=text(row, "id"),
         architecture=architecture,
         workload=TrainingWorkload(
-            sequence_length=int(row["seq_len"]),
-            global_batch=sequences,
-            precision=PRECISIONS[row["precision"]],
-            framework=_framework(row),
+            sequence_length=sequence,
+            global_batch=batch,
+            precision=precision,
+            framework=framework,
             memory_headroom=0.0,
         ),
         configuration=configuration,
-        gpu=gpu_kind(GPU_NAMES[row["gpu"]]),
-        gpus_per_node=node,
-        gpus_per_domain=DOMAIN_GPUS.get(row["gpu"], node),
-        network_bytes_per_s=_network(row, node),
-        step_s=_step_s(row),
-        peak_memory_bytes=_number(row, "mem_gb_per_gpu", scale=2.0**30),
-        recompute_known=row["recompute"] in ("none", "full", "selective:core_attn"),
+        gpu=hardware.gpu,
+        gpus_per_node=hardware.gpus_per_node,
+        gpus_per_domain=hardware.gpus_per_domain,
+        network_bytes_per_s=network.gpu_bytes_per_s,
+        flow_bytes_per_s=network.flow_bytes_per_s,
+        fabric=network.fabric,
+        network_measured=network.measured,
+        groups=hardware.groups if sum(group.gpus for group in hardware.groups) >= degrees.gpus else (),
+        step_s=_step_s(row, sequence, degrees),
+        peak_memory_bytes=None if memory is None else memory * memory_unit(row),
+        recompute_known=_memory_known(row),
     )
+    if micro_batch is None:
+        run = _with_micro_batch(run, assumed)
+    return replace(run, assumed=tuple(assumed.notes))
 
 
-def _framework(row: Row) -> Framework:
-    """The generation that the source names, with what the row says of its settings."""
-    name = next((name for pattern, name in GENERATIONS if re.search(pattern, row["source"])), None)
-    found = DEFAULT_FRAMEWORK if name is None else framework(name)
-    notes = row["notes"].lower()
-    if row["sequence_parallel"]:
-        found = replace(found, sequence_parallel=row["sequence_parallel"] != "0")
-    if dispatch := next((dispatch for word, dispatch in DISPATCHES if word in notes), None):
-        found = replace(found, expert_dispatch=dispatch)
-    if "cuda graphs" in notes:
-        graphs = CudaGraphs.FULL if "full_iteration" in notes else CudaGraphs.PARTIAL
-        found = replace(found, cuda_graphs=graphs)
-    return replace(found, expert_overlap=found.expert_overlap or "a2a overlap" in notes)
+def memory_unit(row: Row) -> float:
+    """Bytes of the unit of ``mem_gb_per_gpu``: PyTorch and nvidia-smi print GiB, unless the notes say GB."""
+    decimal = re.search(r"\b(decimal|10\^9|1e9)\b", text(row, "notes"))
+    return 1e9 if decimal else 2.0**30
 
 
-def _stage_layers(row: Row, architecture: Architecture, degrees: Degrees) -> Layout:
-    """Layers as the notes print them (entries: 2 before the layers, 4 after), else spread."""
-    printed = re.search(r"layer partition boundaries ([\d-]+) over", row["notes"])
-    if printed is None:
-        return spread_layers(architecture.layers, degrees.pipeline, degrees.virtual_pipeline)
-    ends = np.clip(np.array([int(end) for end in printed[1].split("-")]) - 2, 0, architecture.layers)
-    return (tuple(int(count) for count in np.diff(ends)),)
+def _precision(row: Row, assumed: Assumed) -> Precision:
+    cell = re.sub(r"[-_ ]", "", text(row, "precision").casefold())
+    if not cell:
+        return assumed.take("precision", Precision.BF16)
+    for word, precision in PRECISIONS:
+        if word in cell:
+            return precision
+    raise Skipped(f"precision {text(row, 'precision')}")
 
 
-def spread_layers(layers: int, pipeline: int, virtual: int) -> Layout:
-    """Equal shares, short first and last chunks where they do not divide.
-
-    Where layers plus two divide, embedding and head count as a layer each, as NVIDIA's recipes do.
-    """
-    chunks = pipeline * virtual
-    if layers % chunks and (layers + 2) % chunks == 0 and chunks > 1:
-        counts = [(layers + 2) // chunks] * chunks
-        counts[0] -= 1
-        counts[-1] -= 1
-    else:
-        counts = [layers // chunks] * chunks
-        for chunk in range(1, 1 + layers % chunks):
-            counts[chunk] += 1
-        counts[0] += layers - sum(counts)
-    return tuple(tuple(counts[v * pipeline : (v + 1) * pipeline]) for v in range(virtual))
-
-
-def _architecture(row: Row) -> Architecture:
-    layers, hidden, name = int(row["layers"]), int(row["hidden"]), row["model_name"]
-    heads = int(row["heads"]) if row["heads"] else _usual_heads(hidden)
-    vocabulary = row["vocab"] or ("128256" if name.startswith("llama3") else "51200")
-    gated = row["gated_mlp"] == "1"
-    head_size = next((size for prefix, size in HEAD_SIZES.items() if name.startswith(prefix)), hidden // heads)
-    window = 128 if name.startswith("gpt-oss") else None
-    return Architecture(
-        name=name,
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        kv_heads=int(row["kv_heads"] or heads),
-        head_size=head_size,
-        mlp_hidden=int(row["ffn_hidden"] or (0 if row["experts"] else 4 * hidden)),
-        vocabulary=int(vocabulary),
-        gated_mlp=gated,
-        tied_embeddings=not gated and not row["experts"],
-        learned_positions=0 if gated or row["experts"] or name.startswith("mpt") else int(row["seq_len"]),
-        sliding_window=window,
-        window_period=2 if window else 1,
-        latent_attention=MLA if name.startswith(("deepseek-v3", "kimi")) else None,
-        experts=_experts(row, layers),
-    )
-
-
-def _experts(row: Row, layers: int) -> Experts | None:
-    if not row["experts"]:
-        return None
-    if not row["moe_ffn_hidden"]:
-        raise Skipped("expert width not stated")
-    sparse = int(row["moe_layers"] or layers)
-    alternate = sparse * 2 == layers
-    return Experts(
-        count=int(row["experts"]),
-        active=int(row["topk"]),
-        hidden=int(row["moe_ffn_hidden"]),
-        shared_hidden=int(row["shared_expert_ffn"] or 0),
-        dense_layers=1 if alternate else layers - sparse,
-        layer_period=2 if alternate else 1,
-    )
-
-
-def _usual_heads(hidden: int) -> int:
-    """The divisor of ``hidden`` that makes heads closest to 128 wide."""
-    return min((n for n in range(1, hidden + 1) if hidden % n == 0), key=lambda n: abs(hidden / n - 128))
-
-
-def _configuration(row: Row, architecture: Architecture) -> Configuration:
-    tensor, pipeline = int(row["tp"] or 1), int(row["pp"] or 1)
-    context, expert = int(row["cp"] or 1), int(row["ep"] or 1)
-    gpus = int(row["num_gpus"]) if row["num_gpus"] else 0
-    if not gpus:
-        raise Skipped("number of GPUs not stated")
-    if gpus % (tensor * pipeline * context):
-        raise Skipped("degrees do not divide the GPUs")
-    if row["experts"] and not row["ep"]:
-        raise Skipped("expert degree not stated")
-    data = gpus // (tensor * pipeline * context)
-    if (tensor * context * data) % expert:
-        raise Skipped("expert degree does not divide a stage")
-    recompute = Recompute.NONE
-    if row["recompute"].startswith("full"):
-        recompute = Recompute.FULL
-    elif row["recompute"] in ("selective", "selective:core_attn"):
-        recompute = Recompute.SELECTIVE
-    degrees = Degrees(
+def _degrees(row: Row, assumed: Assumed) -> Degrees:
+    tensor, pipeline = whole(row, "tp") or 1, whole(row, "pp") or 1
+    context, gpus = whole(row, "cp") or 1, whole(row, "num_gpus")
+    replica = tensor * pipeline * context
+    experts, expert = whole(row, "experts") or 1, whole(row, "ep")
+    if gpus is None and (data := whole(row, "dp")):
+        gpus = replica * data
+    if gpus is None:
+        least = pipeline * (expert or 1) * tensor * context // gcd(expert or 1, tensor * context)
+        gpus = assumed.take("GPUs", least * max(1, -(-_usual_gpus(row) // least)))
+    if gpus % replica:
+        data = whole(row, "dp") or max(gpus // replica, 1)
+        gpus = assumed.take("GPUs", replica * data, "degrees do not divide the stated number")
+    ranks = gpus // pipeline
+    if expert is None:
+        expert = gcd(experts, ranks)
+        if experts > 1:
+            assumed.take("expert degree", expert, "as many ranks as share out the experts")
+    if ranks % expert:
+        expert = assumed.take("expert degree", gcd(expert, ranks), "the stated one does not divide a stage")
+    if (whole(row, "etp") or 1) > 1:
+        assumed.take("expert tensor degree", 1, f"not {text(row, 'etp')}: experts are not cut")
+    return Degrees(
         tensor=tensor,
         pipeline=pipeline,
-        data=data,
+        data=gpus // replica,
         context=context,
         expert=expert,
-        virtual_pipeline=int(row["vpp"] or 1) if pipeline > 1 else 1,
-    )
-    return Configuration(
-        degrees=degrees,
-        micro_batch=int(row["micro_batch"]),
-        recompute=recompute,
-        sharding=SHARDINGS.get(row["zero"], Sharding.OPTIMIZER),
-        rank_order=RankOrder.DATA_BEFORE_PIPELINE,
-        stage_layers=_stage_layers(row, architecture, degrees),
+        virtual_pipeline=(whole(row, "vpp") or 1) if pipeline > 1 else 1,
     )
 
 
-def _network(row: Row, node: int) -> float:
-    text = row["interconnect"]
-    if found := re.search(r"([\d.]+) Gb/s/GPU", text) or re.search(r"([\d.]+) Gb/s per GPU", text):
-        return float(found[1]) * GBIT
-    if found := re.search(r"([\d.]+) Gb/s node-to-node", text):
-        return float(found[1]) * GBIT / node
-    if "HDR" in text or row["gpu"] in ASSUMED_GBIT_PER_GPU:
-        return ASSUMED_GBIT_PER_GPU.get(row["gpu"], 200.0) * GBIT
-    if int(row["num_gpus"] or 1) <= DOMAIN_GPUS.get(row["gpu"], node):
-        return 25 * GBIT
-    raise Skipped("network between nodes not stated")
+def _usual_gpus(row: Row) -> int:
+    """GPUs of a test whose size is not stated: eight nodes, or as few as there can be where it did not fit."""
+    return 1 if "not fit" in text(row, "notes") else LEAST_GPUS
 
 
-def _step_s(row: Row) -> float | None:
-    if (seconds := _number(row, "iter_time_s")) is not None:
+def _batch(row: Row, degrees: Degrees, framework: Framework, assumed: Assumed) -> tuple[int, int | None]:
+    """Global batch and micro-batch in sequences; no micro-batch where memory has to tell."""
+    batch, micro = whole(row, "global_batch"), whole(row, "micro_batch")
+    if batch is None:
+        micro = micro or assumed.take("micro-batch", 1)
+        stated = MICRO_BATCHES.search(text(row, "notes"))
+        count = int(stated[1] or stated[2]) if stated else 4 * degrees.pipeline
+        batch = assumed.take("global batch", micro * degrees.data * count, f"{count} micro-batches")
+    if batch < degrees.data * (micro or 1):
+        batch = assumed.take("global batch", degrees.data * (micro or 1), "less than a micro-batch per data rank")
+    if micro is None and framework.name.startswith("torchtitan") and degrees.pipeline > 1:
+        micro = max(batch // (degrees.data * degrees.pipeline), 1)
+        assumed.take("micro-batch", micro, "as many micro-batches as stages, torchtitan's default")
+    return batch, micro
+
+
+def _with_micro_batch(run: TrainingRun, assumed: Assumed) -> TrainingRun:
+    """The largest power of two that divides a data rank's sequences, fills the pipeline and fits the memory."""
+    degrees = run.configuration.degrees
+    sequences = run.workload.global_batch // degrees.data
+    best, size = run, 2
+    while size <= LARGEST_MICRO_BATCH and sequences % size == 0:
+        if degrees.pipeline > 1 and sequences // size < FILLED_PIPELINE * degrees.pipeline:
+            break
+        larger = replace(run, configuration=replace(run.configuration, micro_batch=size))
+        if predict_peak_memory(larger) > run.gpu.memory_bytes:
+            break
+        best, size = larger, 2 * size
+    assumed.take("micro-batch", best.configuration.micro_batch, "the largest that fits and fills the pipeline")
+    return best
+
+
+def _recompute(row: Row, framework: Framework, assumed: Assumed) -> Recompute:
+    cell = text(row, "recompute").casefold()
+    if not cell:
+        usual = Recompute.SELECTIVE if framework.name.startswith("torchtitan") else Recompute.NONE
+        return assumed.take("recomputation", usual, "not stated")
+    if cell.startswith("full"):
+        return Recompute.FULL
+    return Recompute.SELECTIVE if cell in ("selective", "selective:core_attn") else Recompute.NONE
+
+
+def _memory_known(row: Row) -> bool:
+    """Whether the row states what its memory depends on, or the few layers recomputed hardly matter."""
+    return text(row, "recompute") in ("none", "full", "selective:core_attn") and (whole(row, "etp") or 1) == 1
+
+
+def _sharding(row: Row, framework: Framework, assumed: Assumed) -> Sharding:
+    """ZeRO-2 shards gradients in place of their sum: the same traffic as ZeRO-1, a little less memory."""
+    cell = text(row, "zero").casefold()
+    if cell in ("0", "none", "ddp"):
+        return Sharding.NONE
+    if cell.startswith(("3", "fsdp", "hsdp", "zero3", "zero-3")):
+        return Sharding.PARAMETERS
+    if cell:
+        return Sharding.OPTIMIZER
+    if framework.name.startswith(FULLY_SHARDED):
+        return assumed.take("sharding", Sharding.PARAMETERS, "the framework's default")
+    if framework.name.startswith(DISTRIBUTED_OPTIMIZERS):
+        return assumed.take("sharding", Sharding.OPTIMIZER, "the framework's default")
+    return assumed.take("sharding", Sharding.NONE, "the framework's default")
+
+
+def _step_s(row: Row, sequence: int, degrees: Degrees) -> float | None:
+    """The measured step: seconds, or from tokens per second and GPU."""
+    if (seconds := number(row, "iter_time_s")) is not None:
         return seconds
-    rate = _number(row, "tokens_per_s_per_gpu")
-    if rate is None or not row["num_gpus"]:
+    rate, batch = number(row, "tokens_per_s_per_gpu"), whole(row, "global_batch")
+    if not rate or batch is None:
         return None
-    return float(row["seq_len"]) * float(row["global_batch"]) / (rate * float(row["num_gpus"]))
-
-
-def _number(row: Row, column: str, *, scale: float = 1.0) -> float | None:
-    return float(row[column]) * scale if row.get(column) else None
+    return float(sequence) * batch / (rate * degrees.gpus)

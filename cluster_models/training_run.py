@@ -5,19 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cluster_models.architecture import Architecture
+from cluster_models.errors import InvalidConfiguration
 from cluster_models.gpus import GpuKind
 from cluster_models.plan import Configuration
 from cluster_models.workload import TrainingWorkload
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingRun:
-    """A whole configuration on nodes that are all alike, joined by links that are all alike.
+class NodeGroup:
+    """Consecutive ranks that run on GPUs of one kind."""
 
-    ``workload`` carries the framework.  ``network_bytes_per_s`` is the nominal rate of the network between nodes
-    per GPU and direction; groups of up to ``gpus_per_domain`` consecutive GPUs stay inside an NVLink domain.
-    ``step_s`` and ``peak_memory_bytes`` are what was measured (``None``: was not), ``recompute_known`` whether the
-    recomputation is stated, without which the memory cannot be judged.
+    gpu: GpuKind
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRun:
+    """A whole configuration on nodes of one size, joined by links that are all alike.
+
+    ``workload`` carries the framework.  ``network_bytes_per_s`` is the rate of the network between nodes per GPU
+    and direction, and ``flow_bytes_per_s`` the most that a single GPU gets while others are silent (``None``: its
+    share); both are nominal unless ``network_measured`` says that collectives were measured to reach them.
+    ``fabric`` names the network's family as node kinds do.  Groups of up to ``gpus_per_domain`` consecutive GPUs
+    stay inside an NVLink domain.
+    ``groups`` are the GPU kinds in rank order (data ranks vary faster than pipeline ranks); empty means that all
+    GPUs are ``gpu``.  Raises ``InvalidConfiguration`` where the groups hold fewer GPUs than the configuration.
+    ``step_s`` and ``peak_memory_bytes`` are what was measured (``None``: was not), ``recompute_known`` whether
+    the configuration states all that the memory depends on, without which it cannot be judged, and ``assumed``
+    what was filled in for what the source leaves open, in words.
     """
 
     name: str
@@ -28,6 +43,29 @@ class TrainingRun:
     gpus_per_node: int
     gpus_per_domain: int
     network_bytes_per_s: float
+    flow_bytes_per_s: float | None = None
+    fabric: str = "infiniband"
+    network_measured: bool = False
+    groups: tuple[NodeGroup, ...] = ()
     step_s: float | None = None
     peak_memory_bytes: float | None = None
     recompute_known: bool = True
+    assumed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        gpus = self.configuration.degrees.gpus
+        if self.groups and sum(group.gpus for group in self.groups) < gpus:
+            raise InvalidConfiguration(
+                "groups", [group.gpus for group in self.groups], f"hold fewer than the {gpus} GPUs of the degrees"
+            )
+
+    def stage_kinds(self) -> tuple[tuple[GpuKind, ...], ...]:
+        """For each pipeline rank, the kinds under it, each once; ``gpu`` alone where no groups are given."""
+        degrees = self.configuration.degrees
+        if not self.groups:
+            return ((self.gpu,),) * degrees.pipeline
+        width = degrees.gpus // degrees.pipeline
+        ranks = [group.gpu for group in self.groups for _ in range(group.gpus)]
+        return tuple(
+            tuple(dict.fromkeys(ranks[stage * width : (stage + 1) * width])) for stage in range(degrees.pipeline)
+        )

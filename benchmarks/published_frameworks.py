@@ -1,0 +1,124 @@
+"""The framework generation of a row of a table of measured steps, from the text and date of its source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from benchmarks.rows import Assumed, Row, text
+from cluster_models.frameworks import (
+    DEFAULT_FRAMEWORK,
+    CudaGraphs,
+    ExpertDispatch,
+    Framework,
+    framework,
+    frameworks,
+)
+
+LINES: Final = (
+    (r"megatron-?bridge", ("megatron-bridge-",)),
+    (r"automodel", ("automodel-",)),
+    (r"torchtitan", ("torchtitan-",)),
+    (r"maxtext", ("maxtext-",)),
+    (r"mosaicml|llm-foundry|composer", ("llm-foundry-",)),
+    (r"internevo|internlm", ("internevo-",)),
+    (r"\bamp\b|varuna|deepspeedexamples", ("deepspeed-",)),
+    (r"bigscience.*experiments/gpt2|alpa", ("megatron-lm-2",)),
+    (r"bigscience|vtrain|sailor|megatron-deepspeed|deepspeed", ("megatron-deepspeed-",)),
+    (r"nemo|dgxc|mlcommons|mlperf|training_results", ("nemo-",)),
+    (r"megatron|2104\.04473|2205\.05198|2201\.11990|korthikanti|nvidia", ("megatron-lm-", "megatron-core-")),
+    (r"fsdp|pytorch", ("llm-foundry-", "torchtitan-")),
+)
+"""Which generations (by the start of their names) a source may belong to, by a pattern; the first that matches."""
+STRANGERS: Final = re.compile(r"varuna|alpa|composer|fsdp|sailor", re.IGNORECASE)
+"""Sources whose own framework is not among the generations; they get the nearest one."""
+MLPERF_ROUNDS: Final = {
+    "1.0": (2021, 6),
+    "1.1": (2021, 12),
+    "2.0": (2022, 6),
+    "2.1": (2022, 11),
+    "3.0": (2023, 6),
+    "3.1": (2023, 11),
+    "4.0": (2024, 6),
+    "4.1": (2024, 11),
+    "5.0": (2025, 6),
+    "5.1": (2025, 11),
+    "6.0": (2026, 6),
+}
+MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+CORE_RELEASES: Final = {
+    "0.8": (2024, 7),
+    "0.9": (2024, 10),
+    "0.10": (2025, 1),
+    "0.11": (2025, 3),
+    "0.12": (2025, 5),
+}
+"""Months of Megatron-Core's releases (its changelog)."""
+LATER_CORE: Final = (2025, 8)
+LATER_MLPERF: Final = (2026, 11)
+DISPATCHES: Final = (("hybridep", ExpertDispatch.HYBRIDEP), ("deepep", ExpertDispatch.DEEPEP))
+
+Month = tuple[int, int]
+READINGS: Final[tuple[tuple[str, Callable[[re.Match[str]], Month]], ...]] = (
+    (r"(?<![\d.])(?:v|ngc|nemo[ -]?)?(2[1-9])\.(0[1-9]|1[0-2])(?!\d\d)", lambda m: (2000 + int(m[1]), int(m[2]))),
+    (r"(?:core[_ -]?)?r(0\.\d+)", lambda m: CORE_RELEASES.get(m[1], LATER_CORE)),
+    (r"(?:training_results_|mlperf[^v]*)v(\d\.\d)", lambda m: MLPERF_ROUNDS.get(m[1], LATER_MLPERF)),
+    (r"(?<!\d)(20[12]\d)-?(0[1-9]|1[0-2])(?!\d{3})", lambda m: (int(m[1]), int(m[2]))),
+    (rf"\b({'|'.join(MONTHS)})[a-z]* (20[12]\d)", lambda m: (int(m[2]), 1 + MONTHS.index(m[1].casefold()))),
+    (r"(?<!\d)([12]\d)(0[1-9]|1[0-2])\.\d{5}(?!\d)", lambda m: (2000 + int(m[1]), int(m[2]))),
+    (r"(?<!\d)(20[12]\d)(?!\d)", lambda m: (int(m[1]), 12)),
+)
+"""How a text says year and month, in the order in which they are believed."""
+
+
+def read_framework(row: Row, assumed: Assumed) -> Framework:
+    """The generation that the source names, with what the row says of its settings."""
+    found = _generation(text(row, "source"), assumed)
+    notes = text(row, "notes").casefold()
+    if parallel := text(row, "sequence_parallel"):
+        found = replace(found, sequence_parallel=parallel.casefold() not in ("0", "false", "no"))
+    if dispatch := next((dispatch for word, dispatch in DISPATCHES if word in notes), None):
+        found = replace(found, expert_dispatch=dispatch)
+    if "cuda graph" in notes and "cuda graphs none" not in notes:
+        graphs = CudaGraphs.FULL if "full_iteration" in notes or "full iteration" in notes else CudaGraphs.PARTIAL
+        found = replace(found, cuda_graphs=graphs)
+    return replace(found, expert_overlap=found.expert_overlap or "a2a overlap" in notes)
+
+
+def _generation(source: str, assumed: Assumed) -> Framework:
+    lines = next((lines for pattern, lines in LINES if re.search(pattern, source, re.IGNORECASE)), None)
+    names = [name for name in frameworks() if lines is not None and name.startswith(lines)]
+    if not names:
+        return framework(assumed.take("framework", DEFAULT_FRAMEWORK.name, "not recognised in the source"))
+    dated = sorted((generation_month(name), name) for name in names)
+    when = source_month(source)
+    if when is None:
+        name = dated[-1][1]
+        if len(dated) > 1:
+            assumed.take("framework", name, "latest generation; the source has no date")
+        return framework(name)
+    name = next((name for month, name in reversed(dated) if month <= when), dated[0][1])
+    if STRANGERS.search(source):
+        assumed.take("framework", name, "the nearest known")
+    return framework(name)
+
+
+def generation_month(name: str) -> Month:
+    """From when a generation was current: its release, or the year and month in its name if they come before."""
+    year, month = (int(part) for part in framework(name).released.split("-"))
+    if found := re.search(r"-(\d\d)\.(\d\d)$", name):
+        return min((2000 + int(found[1]), int(found[2])), (year, month))
+    return year, month
+
+
+def source_month(source: str) -> Month | None:
+    """Year and month that the text of a source speaks of: a release, an MLPerf round, a date, a paper's number.
+
+    A release (NeMo 24.07, v25.02.02) wins over the rest, because texts cite papers older than what they ran.
+    """
+    for pattern, month in READINGS:
+        if found := re.search(pattern, source, re.IGNORECASE):
+            return month(found)
+    return None

@@ -1,0 +1,155 @@
+"""The model of a row of a table of measured steps: its columns, completed by the usual shape of its family."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from benchmarks.rows import Assumed, Row, Skipped, text, whole
+from cluster_models.architecture import Architecture, Experts, LatentAttention
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What models of one name have in common, from their published configurations.
+
+    ``head_size`` 0: hidden width over heads.  ``positions``: a learned position table.
+    """
+
+    gated: bool = True
+    vocabulary: int = 0
+    head_size: int = 0
+    tied: bool = False
+    positions: bool = False
+    window: int | None = None
+    window_period: int = 1
+    chunked: bool = False
+    latent: LatentAttention | None = None
+
+
+MLA: Final = LatentAttention(
+    query_rank=1536, key_value_rank=512, rope_head_size=64, nope_head_size=128, value_head_size=128
+)
+"""DeepSeek-V2 and V3 (arXiv 2405.04434 section 3.1, 2412.19437 section 4.2); Kimi K2 keeps these figures."""
+MLA_WITHOUT_QUERY: Final = LatentAttention(
+    query_rank=0, key_value_rank=512, rope_head_size=64, nope_head_size=128, value_head_size=128
+)
+"""DeepSeek-V2-Lite, whose queries are not compressed; Moonlight is built on it."""
+
+FAMILIES: Final = (
+    ("llama4", Family(vocabulary=202048, head_size=128, window=8192, window_period=4, chunked=True)),
+    ("llama3", Family(vocabulary=128256)),
+    ("llama", Family(vocabulary=32000)),
+    ("codellama", Family(vocabulary=32016)),
+    ("mixtral", Family(vocabulary=32000)),
+    ("mistral", Family(vocabulary=32768, head_size=128)),
+    ("qwen3", Family(vocabulary=151936, head_size=128)),
+    ("qwen", Family(vocabulary=151936)),
+    ("deepseekv2lite", Family(vocabulary=102400, latent=MLA_WITHOUT_QUERY)),
+    ("moonlight", Family(vocabulary=163840, latent=MLA_WITHOUT_QUERY)),
+    ("deepseekv2", Family(vocabulary=102400, latent=MLA)),
+    ("deepseekv3", Family(vocabulary=129280, latent=MLA)),
+    ("deepseekr1", Family(vocabulary=129280, latent=MLA)),
+    ("deepseek", Family(vocabulary=102400)),
+    ("kimi", Family(vocabulary=163840, latent=MLA)),
+    ("gptoss", Family(vocabulary=201088, head_size=64, window=128, window_period=2)),
+    ("gptneox", Family(gated=False, vocabulary=50432)),
+    ("gptj", Family(gated=False, vocabulary=50400)),
+    ("gptneo", Family(gated=False, vocabulary=50257, tied=True, positions=True)),
+    ("gemma2", Family(vocabulary=256000, head_size=256, tied=True, window=4096, window_period=2)),
+    ("gemma3", Family(vocabulary=262144, tied=True, window=1024, window_period=6)),
+    ("gemma", Family(vocabulary=256000, head_size=256, tied=True)),
+    ("internlm", Family(vocabulary=103168)),
+    ("baichuan", Family(vocabulary=64000)),
+    ("glm", Family(vocabulary=151552, head_size=128)),
+    ("olmo", Family(vocabulary=50304)),
+    ("grok", Family(vocabulary=131072, head_size=128)),
+    ("dbrx", Family(vocabulary=100352)),
+    ("phi", Family(vocabulary=32064)),
+    ("yi", Family(vocabulary=64000)),
+    ("nemotron", Family(gated=False, vocabulary=256000)),
+    ("falcon", Family(gated=False, vocabulary=65024, tied=True)),
+    ("mpt", Family(gated=False, vocabulary=50368, tied=True)),
+    ("bloom", Family(gated=False, vocabulary=250880, tied=True)),
+    ("opt", Family(gated=False, vocabulary=50272, tied=True, positions=True)),
+)
+"""By the start of the model's name without dashes, dots and underscores; the first that matches."""
+GPT: Final = Family(gated=False, vocabulary=51200, tied=True, positions=True)
+"""Everything else without gated MLPs; 51200 is GPT-2's vocabulary as Megatron pads it."""
+GATED: Final = Family(vocabulary=51200)
+EXPERT_RANKS_ACTIVE: Final = 2
+"""Experts a token goes to in the models that made the layer common (GShard, Mixtral)."""
+
+
+def family_of(name: str, *, gated: bool) -> Family:
+    """The family that ``name`` belongs to."""
+    plain = "".join(letter for letter in name.casefold() if letter.isalnum())
+    return next((family for start, family in FAMILIES if plain.startswith(start)), GATED if gated else GPT)
+
+
+def read_architecture(row: Row, sequence: int, assumed: Assumed) -> Architecture:
+    """The model of ``row``, trained on sequences of ``sequence`` tokens; raises ``Skipped``."""
+    layers, hidden = whole(row, "layers"), whole(row, "hidden")
+    if not layers or not hidden:
+        raise Skipped("layers or hidden width not stated")
+    name = text(row, "model_name")
+    sparse = bool(whole(row, "experts"))
+    family = family_of(name, gated=sparse or text(row, "gated_mlp") == "1")
+    gated = text(row, "gated_mlp") == "1" if text(row, "gated_mlp") else assumed.take("gated MLP", family.gated)
+    heads = whole(row, "heads") or assumed.take("attention heads", _usual_heads(hidden), "128 wide")
+    latent = family.latent
+    head_size = family.head_size or max(hidden // heads, 1)
+    if latent is not None:
+        head_size = latent.rope_head_size + latent.nope_head_size
+    experts = _experts(row, layers, assumed)
+    mlp_hidden = whole(row, "ffn_hidden") or 0
+    if not mlp_hidden and (experts is None or experts.dense_layers or experts.layer_period > 1):
+        mlp_hidden = assumed.take("MLP width", _usual_mlp(hidden, gated=gated))
+    return Architecture(
+        name=name or "unnamed",
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=whole(row, "kv_heads") or heads,
+        head_size=head_size,
+        mlp_hidden=mlp_hidden,
+        vocabulary=whole(row, "vocab") or assumed.take("vocabulary", family.vocabulary),
+        gated_mlp=gated,
+        tied_embeddings=family.tied and experts is None,
+        learned_positions=sequence if family.positions and experts is None else 0,
+        sliding_window=family.window,
+        window_period=family.window_period,
+        chunked_window=family.chunked,
+        latent_attention=latent,
+        experts=experts,
+    )
+
+
+def _experts(row: Row, layers: int, assumed: Assumed) -> Experts | None:
+    count = whole(row, "experts")
+    if not count:
+        return None
+    width = whole(row, "moe_ffn_hidden") or whole(row, "ffn_hidden")
+    if not width:
+        raise Skipped("expert width not stated")
+    active = whole(row, "topk") or assumed.take("experts per token", min(EXPERT_RANKS_ACTIVE, count))
+    sparse = min(whole(row, "moe_layers") or layers, layers)
+    alternate = sparse * 2 == layers
+    return Experts(
+        count=count,
+        active=active,
+        hidden=width,
+        shared_hidden=whole(row, "shared_expert_ffn") or 0,
+        dense_layers=1 if alternate else layers - sparse,
+        layer_period=2 if alternate else 1,
+    )
+
+
+def _usual_heads(hidden: int) -> int:
+    """The divisor of ``hidden`` that makes heads closest to 128 wide."""
+    return min((n for n in range(1, hidden + 1) if hidden % n == 0), key=lambda n: abs(hidden / n - 128))
+
+
+def _usual_mlp(hidden: int, *, gated: bool) -> int:
+    """Four times the hidden width, or as many parameters in three matrices (8/3), in whole 256s."""
+    return 256 * round(hidden * 8 / 3 / 256) if gated else 4 * hidden
