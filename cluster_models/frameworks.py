@@ -69,6 +69,8 @@ class Framework:
     sharded parameters the FP32 shard is the weight itself, no 16-bit shard beside it (PyTorch FSDP).
     ``overlap_gradients``, ``overlap_parameters``: gradient reduction runs beside the backward pass, parameter
     gathering beside the forward pass.
+    ``fused_kernels``: memory-bound work between matrix products runs as fused kernels (Transformer Engine,
+    ``torch.compile``, XLA) instead of one operation after the other.
     ``overlap_tensor``: tensor parallel collectives run in chunks beside the matrix products that need or make their
     data (Transformer Engine's user buffers, ``--tp-comm-overlap``), forward as well.
     ``defer_head_gradient``: pipelined, the output layer's weight gradient waits for the flush, when its rank idles.
@@ -88,6 +90,7 @@ class Framework:
     sharded_master: bool
     overlap_gradients: bool
     overlap_parameters: bool
+    fused_kernels: bool
     overlap_tensor: bool
     defer_head_gradient: bool
     expert_dispatch: ExpertDispatch

@@ -46,7 +46,8 @@ class Calibration:
 
     Of the GPU kind.  ``sustained_share``: of the achievable matrix rate, what a long run under its power limit
     keeps in 16 bits; ``fp8_share``, ``mxfp8_share``, ``nvfp4_share``, ``fp32_share`` the same for other formats.
-    ``m_half, n_half, k_half``: matrix extents at which the rate, each alone, would be half its limit.
+    ``k_half``: contraction at which a matrix product runs at half its limit; ``misaligned_share``: of the rate, what
+    is left where rows do not start on 16-byte boundaries.
     ``attention_forward_share, attention_backward_share``: of the 16-bit peak, reached by fused attention with long
     sequences and wide heads; ``head_half`` and ``sequence_half`` the head size and sequence at which half is left.
     ``ampere_attention``: of these shares, what attention kernels written for Ampere keep, which leave asynchronous
@@ -55,6 +56,7 @@ class Calibration:
     products of experts reach.
 
     Of the framework.  ``kernel_share``: of the GPU's own matrix rate, what the framework's kernels keep.
+    ``unfused_passes``: without fused kernels, bytes through memory over those of fused ones.
     ``kernel_s``: launch and tail of one kernel.  ``tensor_overlap``: share hidden of those tensor parallel
     collectives that can run beside a matrix product of the backward pass.  ``sparse_layer_s``: host time that
     routing adds to a sparse layer and pass; ``expert_imbalance``: load of the busiest expert rank over the mean.
@@ -76,17 +78,17 @@ class Calibration:
     mxfp8_share: float = _of_gpu(0.1, 1.0)
     nvfp4_share: float = _of_gpu(0.1, 1.0)
     fp32_share: float = _of_gpu(0.1, 1.0)
-    m_half: float = _of_gpu(0.0, 1000.0)
-    n_half: float = _of_gpu(0.0, 1000.0)
     k_half: float = _of_gpu(0.0, 1000.0)
     attention_forward_share: float = _of_gpu(0.05, 1.0)
     attention_backward_share: float = _of_gpu(0.05, 1.0)
     ampere_attention: float = _of_gpu(0.2, 1.0)
     head_half: float = _of_gpu(0.0, 256.0)
     sequence_half: float = _of_gpu(0.0, 4096.0)
+    misaligned_share: float = _of_gpu(0.01, 1.0)
     memory_share: float = _of_gpu(0.2, 1.0)
     grouped_share: float = _of_gpu(0.05, 1.0)
     kernel_share: float = _of_framework(0.2, 1.2)
+    unfused_passes: float = _of_framework(1.0, 4.0)
     kernel_s: float = _of_framework(0.0, 1e-4)
     tensor_overlap: float = _of_framework(0.0, 1.0)
     sparse_layer_s: float = _of_framework(0.0, 5e-3)

@@ -12,6 +12,7 @@ from cluster_models.frameworks import AttentionKernels
 from cluster_models.gpus import GpuKind, Precision
 from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
+from solver.costs.tiles import is_misaligned, quantisation
 
 Extent = FloatArray | float
 
@@ -20,6 +21,7 @@ Extent = FloatArray | float
 class Processor:
     """One GPU kind at one precision: the rates that the formulas below divide by.
 
+    ``multiprocessors`` compute tiles side by side (``None``: not known, tiles are then not rounded up).
     ``quantise_bytes`` is what casting one 16-bit element to the matrix products' format moves through memory.
     ``matmul_flops`` is the rate of a very large matrix product in a long run, ``peak_flops`` the 16-bit data
     sheet peak (attention runs in 16 bits also in FP8 training), ``memory_bytes_per_s`` what kernels reach.
@@ -30,6 +32,7 @@ class Processor:
     memory_bytes_per_s: float
     calibration: Calibration
     quantise_bytes: float = 0.0
+    multiprocessors: int | None = None
 
 
 _QUANTISE_BYTES: Final = {Precision.FP8: 4.0, Precision.MXFP8: 4.1, Precision.NVFP4: 5.2}
@@ -58,43 +61,60 @@ def processor(gpu: GpuKind, precision: Precision, calibration: Calibration) -> P
         memory_bytes_per_s=gpu.memory_bytes_per_s * calibration.memory_share,
         calibration=calibration,
         quantise_bytes=_QUANTISE_BYTES.get(precision, 0.0),
+        multiprocessors=gpu.multiprocessors,
     )
 
 
 def matmul_s(
-    gpu: Processor, m: Extent, n: Extent, k: Extent, *, output_bytes: float = 2.0, kernels: float = 1.0
+    gpu: Processor,
+    m: Extent,
+    n: Extent,
+    k: Extent,
+    *,
+    output_bytes: float = 2.0,
+    groups: Extent = 1.0,
+    slowdown: Extent = 1.0,
 ) -> FloatArray:
-    """Roofline of one matrix product: arithmetic or memory, whichever is longer, and the launch.
+    """Roofline of ``groups`` equal matrix products in one kernel: arithmetic or memory, and the launch.
 
-    Arithmetic takes 2mnk FLOP at the sustained rate over ``1 + m_half/m + n_half/n + k_half/k``: partly filled
-    tiles and waves cost in m and n, the prologue of the contraction in k (form derived in
-    docs/cost_model.md, constants fitted).  Roofline: Williams et al., CACM 2009.
+    Arithmetic takes 2mnk FLOP at the sustained rate, times what tiles and waves round up (``tiles.quantisation``),
+    times ``1 + k_half/k`` for the prologue of the contraction (form derived in docs/cost_model.md, constant
+    fitted), times ``slowdown``.  Roofline: Williams et al., CACM 2009.
     """
     c = gpu.calibration
-    m, n, k = np.asarray(m, np.float64), np.asarray(n, np.float64), np.asarray(k, np.float64)
-    slowdown = 1.0 + c.m_half / m + c.n_half / n + c.k_half / k
+    m, n, k, groups = (np.asarray(extent, np.float64) for extent in (m, n, k, groups))
+    slowdown = slowdown * (1.0 + c.k_half / k)
+    if gpu.multiprocessors is not None:
+        slowdown = slowdown * quantisation(m, n, k, groups=groups, multiprocessors=gpu.multiprocessors)
     arithmetic = 2.0 * m * n * k * slowdown / gpu.matmul_flops
     memory = (2.0 * (m * k + k * n) + output_bytes * m * n) / gpu.memory_bytes_per_s
-    return np.asarray(kernels * (np.maximum(arithmetic, memory) + c.kernel_s))
+    return np.asarray(groups * np.maximum(arithmetic, memory) + c.kernel_s)
 
 
 def linear_s(
-    gpu: Processor, m: Extent, n: Extent, k: Extent, *, kernels: float = 1.0
+    gpu: Processor, m: Extent, n: Extent, k: Extent, *, groups: Extent = 1.0
 ) -> tuple[FloatArray, FloatArray]:
-    """Forward and backward seconds of ``kernels`` linear layers with an m x k input and k x n weights each.
+    """Forward and backward seconds of ``groups`` linear layers with an m x k input and k x n weights each.
 
     Backward is the product for the input's gradient and the one for the weight's, which reads and writes the
     FP32 gradient accumulator (8 bytes an element).
     """
-    forward = matmul_s(gpu, m, n, k, kernels=kernels)
-    backward = matmul_s(gpu, m, k, n, kernels=kernels)
-    backward = backward + matmul_s(gpu, k, n, m, output_bytes=8.0, kernels=kernels)
+    slowdown = _alignment_slowdown(gpu, n, k)
+    forward = matmul_s(gpu, m, n, k, groups=groups, slowdown=slowdown)
+    backward = matmul_s(gpu, m, k, n, groups=groups, slowdown=slowdown)
+    backward = backward + matmul_s(gpu, k, n, m, output_bytes=8.0, groups=groups, slowdown=slowdown)
     return forward, backward
 
 
+def _alignment_slowdown(gpu: Processor, *widths: Extent) -> FloatArray:
+    """What a product whose rows are ``widths`` wide takes, over the same with rows on 16-byte boundaries."""
+    return np.where(is_misaligned(*widths), 1.0 / gpu.calibration.misaligned_share, 1.0)
+
+
 def streaming_s(gpu: Processor, nbytes: FloatArray, *, kernels: float = 1.0) -> FloatArray:
-    """Seconds of memory-bound kernels that move ``nbytes`` in all."""
-    return np.asarray(nbytes / gpu.memory_bytes_per_s + kernels * gpu.calibration.kernel_s)
+    """Seconds of memory-bound kernels that move ``nbytes`` in all; more where they are not fused."""
+    passes = 1.0 if gpu.calibration.framework.fused_kernels else gpu.calibration.unfused_passes
+    return np.asarray(passes * nbytes / gpu.memory_bytes_per_s + kernels * gpu.calibration.kernel_s)
 
 
 def quantise_s(gpu: Processor, elements: FloatArray, *, kernels: float = 1.0) -> FloatArray:
@@ -128,9 +148,7 @@ def attention_s(gpu: Processor, shape: AttentionShape) -> tuple[FloatArray, Floa
     """Forward and backward seconds of the attention core.
 
     Fused: 2 (key + value width) FLOP a visited pair and head forward, 2.5 times that backward
-    (FlashAttention-2, arXiv 2307.08691, section 3.1: five products instead of two).  Unfused: the whole
-    square, twice backward, and the scores travel through memory about 6 times forward and 7 times backward
-    in 16 bits (scale-mask-softmax, dropout, products; counted from Megatron's unfused path).
+    (FlashAttention-2, arXiv 2307.08691, section 3.1: five products instead of two).  Unfused: the whole square.
     """
     c = gpu.calibration
     flops = 2.0 * (shape.key_width + shape.value_width) * shape.heads
@@ -142,8 +160,27 @@ def attention_s(gpu: Processor, shape: AttentionShape) -> tuple[FloatArray, Floa
         forward = flops * shape.pairs / (rate * c.attention_forward_share)
         backward = 2.5 * flops * shape.pairs / (rate * c.attention_backward_share)
         return forward + c.kernel_s, backward + c.kernel_s
-    rate = gpu.matmul_flops * width
-    scores = 2.0 * shape.heads * shape.full_pairs
-    forward = flops * shape.full_pairs / rate + streaming_s(gpu, 6.0 * scores, kernels=4)
-    backward = 2.0 * flops * shape.full_pairs / rate + streaming_s(gpu, 7.0 * scores, kernels=6)
-    return forward, backward
+    return _unfused_attention_s(gpu, shape)
+
+
+def _unfused_attention_s(gpu: Processor, shape: AttentionShape) -> tuple[FloatArray, FloatArray]:
+    """Batched products over the whole square of scores, which travel through memory in between.
+
+    In 16 bits forward: softmax reads and writes the scores, dropout too and writes a byte of mask; backward:
+    dropout reads gradient and mask and writes, softmax reads twice and writes (counted from Megatron's unfused
+    path).  A head's rows are as wide as the head.
+    """
+    s, key, value = shape.sequence, shape.key_width, shape.value_width
+    groups = shape.heads * shape.full_pairs / s**2
+    narrow = _alignment_slowdown(gpu, key, value)
+    scores, mixed = (
+        matmul_s(gpu, s, s, key, groups=groups, slowdown=narrow),
+        matmul_s(gpu, s, value, s, groups=groups, slowdown=narrow),
+    )
+    forward = scores + mixed
+    backward = matmul_s(gpu, s, s, value, groups=groups, slowdown=narrow) + mixed
+    backward = backward + 2.0 * matmul_s(gpu, s, key, s, groups=groups, slowdown=narrow)
+    score_bytes = shape.heads * shape.full_pairs
+    return forward + streaming_s(gpu, 9.0 * score_bytes, kernels=2), backward + streaming_s(
+        gpu, 11.0 * score_bytes, kernels=2
+    )
