@@ -90,6 +90,7 @@ def _gpu_kind(name: str, entry: Mapping[str, Any], medians: Mapping[str, float])
         achievable_source=achievable_source,
         verified=entry["verified"],
         pcie_bytes_per_s=PCIE_X16_BYTES_PER_S[entry["pcie_generation"]],
+        multiprocessors=entry.get("multiprocessors"),
     )
 
 

@@ -43,6 +43,7 @@ class GpuKind:
     PCIe) domain, ``scale_up_domain_gpus`` the usual size of that domain.  ``memory_bytes`` is what the driver
     reports as total, or the decimal data sheet figure where no report is published.  ``pcie_bytes_per_s`` is
     the nominal one-direction rate of the card's PCIe x16 slot, which carries what leaves a bridged pair.
+    ``multiprocessors`` compute the tiles of a matrix product side by side; ``None``: not known.
     """
 
     name: str
@@ -60,6 +61,7 @@ class GpuKind:
     achievable_source: str
     verified: bool
     pcie_bytes_per_s: float | None = None
+    multiprocessors: int | None = None
 
     @property
     def fuses_attention(self) -> bool:
@@ -74,6 +76,8 @@ class GpuKind:
             raise InvalidCluster(
                 f"gpu_kinds.{self.name}.pcie_bytes_per_s", self.pcie_bytes_per_s, "must be positive"
             )
+        if self.multiprocessors is not None and not self.multiprocessors > 0:
+            raise InvalidCluster(f"gpu_kinds.{self.name}.multiprocessors", self.multiprocessors, "must be positive")
         if not 0 < self.achievable_fraction <= 1:
             raise InvalidCluster(
                 f"gpu_kinds.{self.name}.achievable_fraction", self.achievable_fraction, "must lie in (0, 1]"

@@ -13,6 +13,7 @@ from cluster_models.units import GBYTE, GIB, TFLOP
 LARGEST_FIGURE: Final = 1e7
 """Over a hundred times any GPU of 2026 in every unit below (GiB, GB/s, TFLOP/s, W, USD per hour)."""
 MOST_DOMAIN_GPUS: Final = 100_000
+MOST_MULTIPROCESSORS: Final = 10_000
 
 Figure = Annotated[Positive, Field(le=LARGEST_FIGURE)]
 
@@ -62,6 +63,9 @@ class GpuKindDocument(Document):
     pcie_bandwidth_gbytes_per_s: Figure | None = Field(
         None, description="Rate of the PCIe slot in GB/s, one direction.", examples=[63.0]
     )
+    multiprocessors: Annotated[Count, Field(le=MOST_MULTIPROCESSORS)] | None = Field(
+        None, description="Multiprocessors (compute units), which decide how tiles are rounded up.", examples=[132]
+    )
     power_watts: Figure = Field(description="Board power in watts.", examples=[700.0])
     price_usd_per_hour: Figure | None = Field(None, description="Price of one GPU hour.", examples=[2.99])
     source: Prose = Field(description="Where the figures come from.", examples=["vendor data sheet"])
@@ -95,6 +99,7 @@ class GpuKindDocument(Document):
             pcie_bytes_per_s=None
             if self.pcie_bandwidth_gbytes_per_s is None
             else self.pcie_bandwidth_gbytes_per_s * GBYTE,
+            multiprocessors=self.multiprocessors,
         )
 
     @classmethod
@@ -122,4 +127,5 @@ class GpuKindDocument(Document):
             source=kind.source,
             verified=kind.verified,
             pcie_bandwidth_gbytes_per_s=None if kind.pcie_bytes_per_s is None else kind.pcie_bytes_per_s / GBYTE,
+            multiprocessors=kind.multiprocessors,
         )

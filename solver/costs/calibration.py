@@ -46,8 +46,8 @@ class Calibration:
 
     Of the GPU kind.  ``sustained_share``: of the achievable matrix rate, what a long run under its power limit
     keeps in 16 bits; ``fp8_share``, ``mxfp8_share``, ``nvfp4_share``, ``fp32_share`` the same for other formats.
-    ``k_half``: contraction at which a matrix product runs at half its limit; ``misaligned_share``: of the rate, what
-    is left where rows do not start on 16-byte boundaries.
+    ``k_half``: contraction at which a matrix product runs at half its limit; ``misaligned_share``: of the rate,
+    what is left where rows do not start on 16-byte boundaries.
     ``attention_forward_share, attention_backward_share``: of the 16-bit peak, reached by fused attention with long
     sequences and wide heads; ``head_half`` and ``sequence_half`` the head size and sequence at which half is left.
     ``ampere_attention``: of these shares, what attention kernels written for Ampere keep, which leave asynchronous

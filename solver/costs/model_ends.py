@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import numpy as np
+
 from cluster_models.architecture import Architecture
 from cluster_models.gpus import Precision
 from solver.costs.compute import Processor, linear_s, matmul_s, streaming_s
 from solver.costs.layer_costs import Seconds
 from solver.costs.local_sizes import LocalSizes
+
+_VOCABULARY_MULTIPLE: Final = 128.0
 
 
 def end_precision(precision: Precision) -> Precision:
@@ -26,12 +32,14 @@ def embedding(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> 
 def head_and_loss(gpu: Processor, architecture: Architecture, sizes: LocalSizes, *, pipelined: bool) -> Seconds:
     """Output projection over this tensor rank's vocabulary, and vocabulary parallel cross-entropy.
 
+    The vocabulary is padded to a multiple of 128 on each rank (``--make-vocab-size-divisible-by``).
     Passes over the logits counted from Megatron's cross-entropy: cast to FP32 (6 bytes), maximum (4), shift and
     exponential (8), sum (4) forward; softmax minus target in FP32 (8) and cast back (6) backward.  Where the
     framework defers the weight gradient to the flush of the pipeline, it fills idle time there and costs nothing
     here (``--defer-embedding-wgrad-compute``).
     """
-    vocabulary, hidden = architecture.vocabulary / sizes.tensor, float(architecture.hidden)
+    hidden = float(architecture.hidden)
+    vocabulary = np.ceil(architecture.vocabulary / (_VOCABULARY_MULTIPLE * sizes.tensor)) * _VOCABULARY_MULTIPLE
     forward, backward = linear_s(gpu, sizes.tokens, vocabulary, hidden)
     if pipelined and gpu.calibration.framework.defer_head_gradient:
         backward = matmul_s(gpu, sizes.tokens, hidden, vocabulary)

@@ -82,8 +82,5 @@ def _grouped(
 def _grouped_linear(gpu: Processor, rows: FloatArray, n: Extent, k: Extent, groups: FloatArray) -> Seconds:
     """One linear layer of all local experts, at ``grouped_share`` of the rate of single products."""
     share, launch = gpu.calibration.grouped_share, gpu.calibration.kernel_s
-    forward, backward = linear_s(gpu, rows, n, k)
-    return Seconds(
-        groups * (forward - launch) / share + launch,
-        groups * (backward - 2.0 * launch) / share + 2.0 * launch,
-    )
+    forward, backward = linear_s(gpu, rows, n, k, groups=groups)
+    return Seconds((forward - launch) / share + launch, (backward - 2.0 * launch) / share + 2.0 * launch)

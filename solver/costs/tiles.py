@@ -1,0 +1,57 @@
+"""How the shape of a matrix product decides the share of its rate: tiles, waves and alignment.
+
+Letters: m, n, k extents of a product (m x k) @ (k x n), S multiprocessors of the GPU.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from solver.candidates import FloatArray
+
+TILES: Final = (
+    (256.0, 128.0, 1.0),
+    (128.0, 256.0, 1.0),
+    (128.0, 128.0, 0.92),
+    (128.0, 64.0, 0.78),
+    (64.0, 128.0, 0.78),
+    (64.0, 64.0, 0.6),
+)
+"""Tiles of the output that kernels compute, and the share of the largest tile's rate that each keeps.
+
+Sizes from NVIDIA's Matrix Multiplication Background guide, section "Tile quantization"; shares estimated from its
+figure for tiles of 256 x 128 to 64 x 64 (smaller tiles read more bytes per FLOP).
+"""
+SPLIT_EXTENT: Final = 1024.0
+"""Least part of the contraction for which kernels split it over idle multiprocessors (split-K)."""
+_VECTOR_ELEMENTS: Final = 8
+"""16-bit elements of the 16-byte loads that feed tensor cores (ibidem, "Tensor Core requirements")."""
+
+
+def quantisation(
+    m: FloatArray, n: FloatArray, k: FloatArray, *, groups: FloatArray | float, multiprocessors: int
+) -> FloatArray:
+    """Work done over work asked for (at least 1) by ``groups`` products launched together.
+
+    Every multiprocessor computes one tile at a time, so that ceil(tiles / S) S tiles are paid for ("tile" and "wave
+    quantization", NVIDIA, ibidem).  The library takes the best tile for the shape; fewer tiles than
+    multiprocessors are split along a long contraction.
+    """
+    best = np.full(np.broadcast_shapes(m.shape, n.shape, k.shape, np.shape(groups)), np.inf)
+    most_splits = np.floor(k / SPLIT_EXTENT)
+    for rows, columns, share in TILES:
+        tiles = np.ceil(m / rows) * np.ceil(n / columns) * groups
+        splits = np.maximum(np.minimum(np.floor(multiprocessors / tiles), most_splits), 1.0)
+        waves = np.ceil(tiles * splits / multiprocessors)
+        best = np.minimum(best, waves * (rows * columns / share) / splits)
+    return np.asarray(best * multiprocessors / (groups * m * n))
+
+
+def is_misaligned(*extents: FloatArray | float) -> FloatArray:
+    """Whether a row of any of these widths (elements) starts off a 16-byte boundary, where tensor cores stall."""
+    found = np.zeros((), dtype=np.bool_)
+    for extent in extents:
+        found = found | (np.mod(np.rint(extent), _VECTOR_ELEMENTS) > 0)
+    return np.asarray(found)
