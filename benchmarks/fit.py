@@ -2,8 +2,9 @@
 
     python -m benchmarks.fit --table PATH [--framework NAME ...] [--kind PREFIX ...] [--parameters a,b] [--dry-run]
 
-Prints every value with its 90 % interval and what no row tells; without ``--dry-run`` writes fitted.toml beside
-the estimates.  With ``--framework`` alone only parameters of frameworks are fitted, with ``--kind`` alone only
+Prints every value with its 90 % interval (``--untold``: also what no row tells) and the error by family before the
+fit, after it, and held out: of each group of rows as predicted from all other groups.  Without ``--dry-run`` it writes
+fitted.toml beside the estimates.  With ``--framework`` alone only parameters of frameworks are fitted, with ``--kind`` alone only
 those of GPU kinds, from the rows that they select.
 """
 
@@ -92,16 +93,23 @@ def _inline(value: FittedValue) -> str:
     return f"{{ {body}, steps = {value.steps} }}"
 
 
-def _print(report: FitReport, measured: Sequence[Measured]) -> None:
+def _print(report: FitReport, measured: Sequence[Measured], *, everything: bool) -> None:
     for each in report.unknowns:
         value = each.fitted
         told = f"{value.steps:4d} rows" if each.told else "not told by the data"
+        if not each.told and not everything:
+            continue
         print(
             f"{each.unknown!s:<52} {value.value:10.3g}  [{value.low:.3g}, {value.high:.3g}]  "
             f"was {each.prior:.3g}  {told}"
         )
     print()
-    print("\n".join(families(measured, {"MAPE before": report.errors_before, "after": report.errors_after})))
+    columns = {
+        "MAPE before": report.errors_before,
+        "after": report.errors_after,
+        "held out": report.errors_held_out,
+    }
+    print("\n".join(families(measured, columns)))
     print("\n".join(report.warnings))
 
 
@@ -112,6 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--framework", action="append", help="only rows of this generation; repeatable")
     parser.add_argument("--kind", action="append", help="only GPU kinds whose name starts so; repeatable")
     parser.add_argument("--parameters", help="comma-separated names; default: all of the owners selected")
+    parser.add_argument("--untold", action="store_true", help="list also what the data do not tell")
     parser.add_argument("--dry-run", action="store_true", help="write nothing")
     options = parser.parse_args(arguments)
     measured = select(options.table, options.framework, options.kind)
@@ -128,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             source=f"published training steps, {len(measured)} rows at the last fit",
         ),
     )
-    _print(report, measured)
+    _print(report, measured, everything=options.untold)
     if not options.dry_run:
         FITTED.write_text(written(report.parameters), encoding="utf-8")
     return 0

@@ -14,6 +14,7 @@ from cluster_models.training_run import TrainingRun
 from solver.candidates import FloatArray
 from solver.costs.calibration import Owner
 from solver.fitting.least_squares import Problem, Solution, affected_runs, residuals_of, solve
+from solver.fitting.left_out import leave_out, wider_spreads
 from solver.fitting.report import FitOptions, FitReport, FittedUnknown
 from solver.fitting.unknowns import Unknown, prior_value, unknowns_of, with_values
 
@@ -28,30 +29,33 @@ def fit(
     parameters: Collection[str] | None = None,
     *,
     groups: Sequence[str] | None = None,
+    without: Sequence[Sequence[str]] = (),
     options: FitOptions | None = None,
 ) -> FitReport:
     """The ``parameters`` (default: all) of the GPU kinds and frameworks in ``runs`` that explain them best.
 
     ``groups`` names the group of each run (default: each its own): a run weighs 1/sqrt(runs of its group), so
-    that a sweep of near-identical runs does not drown the others.  Runs without a measured step are left out.
+    that a sweep of near-identical runs does not drown the others.  ``without`` are further groupings for which
+    held-out errors are wanted.  Runs without a measured step are left out.
     """
     options = options or FitOptions()
     labels = [str(i) for i in range(len(runs))] if groups is None else groups
-    kept = [(run, label) for run, label in zip(runs, labels, strict=True) if run.step_s is not None]
-    measured = [run for run, _ in kept]
+    kept = [i for i, run in enumerate(runs) if run.step_s is not None]
+    measured = [runs[i] for i in kept]
+    groupings = [[grouping[i] for i in kept] for grouping in (labels, *without)]
     unknowns = unknowns_of(measured, parameters, options.kind_name)
     priors = {each: prior_value(each, measured, options.prior_of, options.kind_name) for each in unknowns}
-    problem = Problem(measured, _weights([label for _, label in kept]), priors, options)
+    problem = Problem(measured, _weights(groupings[0]), priors, options)
     before = residuals_of(problem, {})
     affected = affected_runs(problem, unknowns)
     affected = {unknown: rows for unknown, rows in affected.items() if len(rows)}
     if not affected:
-        return _report(problem, before, None)
+        return _report(problem, groupings, before, None)
     solution = solve(problem, affected)
     while len(told := _told(solution, options)) < len(solution.free):
         start = {unknown: solution.free[unknown] for unknown in told}
         solution = solve(problem, {unknown: affected[unknown] for unknown in told}, start)
-    return _report(problem, before, solution)
+    return _report(problem, groupings, before, solution)
 
 
 def _weights(labels: Sequence[str]) -> FloatArray:
@@ -65,8 +69,17 @@ def _told(solution: Solution, options: FitOptions) -> list[Unknown]:
     return told or [min(solution.spreads, key=lambda each: (solution.spreads[each], each))]
 
 
-def _report(problem: Problem, before: FloatArray, solution: Solution | None) -> FitReport:
-    spreads: Mapping[Unknown, float] = {} if solution is None else solution.spreads
+def _report(
+    problem: Problem, groupings: Sequence[Sequence[str]], before: FloatArray, solution: Solution | None
+) -> FitReport:
+    spreads: Mapping[Unknown, float] = {}
+    held_out = [before for _ in groupings]
+    after = before
+    if solution is not None:
+        left_out = [leave_out(problem, solution, labels) for labels in groupings]
+        held_out = [each.residuals for each in left_out]
+        after = solution.residuals
+        spreads = wider_spreads(problem, solution, left_out[0])
     found = []
     for unknown, prior in problem.priors.items():
         told = unknown in spreads
@@ -79,13 +92,14 @@ def _report(problem: Problem, before: FloatArray, solution: Solution | None) -> 
             steps=solution.steps[unknown] if solution is not None and told else 0,
         )
         found.append(FittedUnknown(unknown, value, prior, told))
-    after = before if solution is None else solution.residuals
     return FitReport(
         parameters=_parameters(problem, found),
         unknowns=tuple(found),
         runs=tuple(run.name for run in problem.runs),
         errors_before=tuple(float(each) for each in before),
         errors_after=tuple(float(each) for each in after),
+        errors_held_out=tuple(float(each) for each in held_out[0]),
+        errors_without=tuple(tuple(float(each) for each in errors) for errors in held_out[1:]),
         warnings=_warnings(problem, found),
     )
 

@@ -46,13 +46,16 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Values, spreads on the logit scale and the number of runs that tell of each unknown, and the residuals."""
+    """The best values on the logit scale, their spreads there, and the number of runs that tell of each.
 
-    values: Mapping[Unknown, float]
+    ``residuals`` (r,) are log(predicted / measured), ``columns`` (r, unknowns) their derivatives.
+    """
+
     free: Mapping[Unknown, float]
     spreads: Mapping[Unknown, float]
     steps: Mapping[Unknown, int]
     residuals: FloatArray
+    columns: FloatArray
 
 
 def residuals_of(
@@ -101,9 +104,7 @@ def solve(
     scale, spread = problem.options.row_error, problem.options.prior_spread
 
     def values(free: FloatArray) -> dict[Unknown, float]:
-        return dict(problem.priors) | {
-            unknown: unknown.to_value(float(u)) for unknown, u in zip(unknowns, free, strict=True)
-        }
+        return values_at(problem, unknowns, free)
 
     def stacked(free: FloatArray) -> FloatArray:
         return np.concatenate([residuals_of(problem, values(free)) / scale, (free - prior) / spread])
@@ -128,16 +129,29 @@ def solve(
         gtol=TOLERANCE,
     )
     residuals = residuals_of(problem, values(found.x))
-    columns = jacobian(found.x)[: len(problem.runs)]
-    deviation = _spreads(columns, residuals / scale, problem.weights, spread)
-    told = (np.abs(columns) * scale * spread > NOTICEABLE).sum(axis=0)
+    columns = scale * jacobian(found.x)[: len(problem.runs)]
+    told = (np.abs(columns) * spread > NOTICEABLE).sum(axis=0)
     return Solution(
-        values=values(found.x),
         free=dict(zip(unknowns, (float(u) for u in found.x), strict=True)),
-        spreads=dict(zip(unknowns, (float(each) for each in deviation), strict=True)),
+        spreads=dict(zip(unknowns, _spreads(problem, columns, residuals), strict=True)),
         steps=dict(zip(unknowns, (int(each) for each in told), strict=True)),
         residuals=residuals,
+        columns=columns,
     )
+
+
+def values_at(problem: Problem, unknowns: Sequence[Unknown], free: FloatArray) -> dict[Unknown, float]:
+    """All values with ``unknowns`` at ``free`` on the logit scale, the others at their priors."""
+    return dict(problem.priors) | {
+        unknown: unknown.to_value(float(u)) for unknown, u in zip(unknowns, free, strict=True)
+    }
+
+
+def influence(problem: Problem, residuals: FloatArray) -> FloatArray:
+    """What each run counts for in the normal equations: its weight, less for a robust loss far out, over s^2."""
+    scaled = residuals / problem.options.row_error
+    weights: FloatArray = problem.weights / np.sqrt(1.0 + scaled**2) / problem.options.row_error**2
+    return weights
 
 
 def _loss(squares: FloatArray, weights: FloatArray) -> FloatArray:
@@ -149,9 +163,11 @@ def _loss(squares: FloatArray, weights: FloatArray) -> FloatArray:
     return rho
 
 
-def _spreads(columns: FloatArray, residuals: FloatArray, weights: FloatArray, spread: float) -> FloatArray:
-    """Standard deviations of the unknowns: inverse Hessian, the data's part by their own variance if above one."""
-    robust = weights / np.sqrt(1.0 + residuals**2)
-    variance = max(1.0, float((robust * residuals**2).sum() / robust.sum()))
-    hessian = (columns.T * robust) @ columns / variance + np.eye(columns.shape[1]) / spread**2
-    return np.sqrt(np.diag(np.linalg.inv(hessian)))
+def _spreads(problem: Problem, columns: FloatArray, residuals: FloatArray) -> list[float]:
+    """Standard deviations of the unknowns: inverse Hessian, the data's part by their own variance if above s^2."""
+    counts = influence(problem, residuals)
+    squares = (residuals / problem.options.row_error) ** 2
+    variance = max(1.0, float((counts * squares).sum() / counts.sum()))
+    prior = np.eye(columns.shape[1]) / problem.options.prior_spread**2
+    hessian = (columns.T * counts) @ columns / variance + prior
+    return [float(each) for each in np.sqrt(np.diag(np.linalg.inv(hessian)))]

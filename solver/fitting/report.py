@@ -61,8 +61,10 @@ class FittedUnknown:
 
 @dataclass(frozen=True, slots=True)
 class FitReport:
-    """A fit.  ``errors_before`` and ``errors_after`` are log(predicted / measured), aligned with ``runs``.
+    """A fit.  The errors are log(predicted / measured), aligned with ``runs``.
 
+    ``errors_held_out`` are those that each run would have had if its group had not been fitted, and
+    ``errors_without`` the same for each of the further groupings that were asked for.
     ``parameters`` holds what was told (upon those that the fit started from), ``unknowns`` every one looked at.
     ``runs`` names the runs that were used: those with a measured step.
     """
@@ -72,4 +74,6 @@ class FitReport:
     runs: tuple[str, ...]
     errors_before: tuple[float, ...]
     errors_after: tuple[float, ...]
+    errors_held_out: tuple[float, ...]
+    errors_without: tuple[tuple[float, ...], ...]
     warnings: tuple[str, ...]

@@ -1,0 +1,247 @@
+"""Fits the parameters of a GPU kind to the kernels of a hardware profile.
+
+    minimise  sum_i w_i rho((r_i / s_i)^2) + sum_j ((u_j - p_j) / t)^2 + sum_q (b_q / 0.15)^2
+
+r_i = log(predicted / measured) of kernel i by the very formulas that price a step (``solver.costs.compute``), rho
+soft L1, s_i the error of formula and measurement together, u_j parameter j on the logit scale of its physical range
+with prior p_j.  b_q is how much faster precision q runs in short bursts than under the power limit: only its long
+run has none, so the sustained rate follows from the long run and the shape parameters from all the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from cluster_models.errors import InvalidInput
+from cluster_models.fitted import FittedParameters, FittedValue
+from cluster_models.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.gpus import GpuKind, Precision
+from cluster_models.hardware_profile import AttentionTiming, HardwareProfile, KernelTime, MatmulTiming
+from solver.candidates import FloatArray
+from solver.costs.calibration import PARAMETERS, Calibration, Owner, calibration_of
+from solver.costs.compute import AttentionShape, attention_s, matmul_s, processor, streaming_s
+from solver.fitting.fit import QUANTILE_90, TOLD
+from solver.fitting.report import PRIOR_SPREAD, ROW_ERROR, FitReport, FittedUnknown
+from solver.fitting.unknowns import Unknown, with_values
+
+FAMILY_SIZE: Final = 25
+"""Kernels of one family (matrix products of one precision, copies, attention) err together: they count as so many."""
+SUSTAINED_WEIGHT: Final = 5.0
+"""The long run stands alone against many short ones."""
+BURST_SPREAD: Final = 0.15
+FEWEST: Final = 3
+"""Usable kernels below which a profile says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernels:
+    """The kernels of a profile that the cost model has formulas for; arrays have one entry for each, in ``names``."""
+
+    gpu: GpuKind
+    matmuls: tuple[tuple[Precision, tuple[MatmulTiming, ...]], ...]
+    stream_bytes: FloatArray
+    attentions: tuple[AttentionTiming, ...]
+    names: tuple[str, ...]
+    measured_s: FloatArray
+    error: FloatArray
+    weight: FloatArray
+    burst: FloatArray
+    """Shape (kernels, precisions with a long run): 1 where the kernel ran in a burst."""
+
+    def predicted_s(self, calibration: Calibration) -> FloatArray:
+        """Seconds of every kernel."""
+        half = processor(self.gpu, _half(self.gpu), calibration)
+        parts = [_matmul_s(self.gpu, precision, rows, calibration) for precision, rows in self.matmuls]
+        parts.append(streaming_s(half, self.stream_bytes))
+        for row in self.attentions:
+            pairs = row.batch * row.sequence**2 / 2.0
+            size, heads = float(row.head_size), np.array([float(row.heads)])
+            shape = AttentionShape(heads, size, size, np.array([pairs]), np.array([2.0 * pairs]), row.sequence)
+            parts.append(attention_s(half, shape)[1 if row.backward else 0])
+        return np.concatenate(parts)
+
+
+def fit_profile(profile: HardwareProfile, gpu: GpuKind, *, source: str = "hardware profile") -> FitReport:
+    """The parameters of ``gpu`` that explain the kernels of ``profile`` best; what they do not tell keeps its prior.
+
+    The report's runs are kernels.  Raises ``InvalidInput`` where too few kernels are of a precision of ``gpu``.
+    """
+    kernels = _kernels(profile, gpu)
+    if len(kernels.names) < FEWEST:
+        raise InvalidInput(
+            "profile", len(kernels.names), f"has fewer than {FEWEST} kernels that {gpu.name} is known for",
+            "run the profiler again without --quick",
+        )  # fmt: skip
+    launch_s = float(np.median([each.median_s for each in profile.launches])) if profile.launches else 0.0
+    base = _bare(gpu, launch_s)
+    unknowns = [Unknown(Owner.GPU, gpu.name, name) for name, each in PARAMETERS.items() if each.owner is Owner.GPU]
+    priors = {each: float(getattr(base, each.parameter)) for each in unknowns}
+    before = _residuals(kernels, base, {})
+    told, free, spreads, columns = _touched(kernels, base, priors), {}, {}, np.zeros((0, 0))
+    while told:
+        free, spreads, columns = _solve(kernels, base, {each: priors[each] for each in told})
+        narrowed = [each for each in told if spreads[each] <= TOLD * PRIOR_SPREAD]
+        if len(narrowed) == len(told):
+            break
+        told = narrowed
+    values = {each: each.to_value(free[each]) for each in told}
+    noticed = {each: int((np.abs(columns[:, j]) * PRIOR_SPREAD > 0.01).sum()) for j, each in enumerate(told)}
+    found = tuple(
+        _found(each, priors[each], free.get(each), spreads.get(each), noticed.get(each, 0), told=each in told)
+        for each in unknowns
+    )
+    return FitReport(
+        parameters=with_values(None, {each.unknown: each.fitted for each in found if each.told}, source),
+        unknowns=found,
+        runs=kernels.names,
+        errors_before=tuple(map(float, before)),
+        errors_after=tuple(map(float, _residuals(kernels, base, values))),
+        warnings=_warnings(profile, gpu, launch_s),
+    )
+
+
+def _half(gpu: GpuKind) -> Precision:
+    return next(
+        (each for each in (Precision.BF16, Precision.FP16) if each in gpu.peak_flops), next(iter(gpu.peak_flops))
+    )
+
+
+def _bare(gpu: GpuKind, launch_s: float) -> Calibration:
+    """The prior without a framework: its own kernels, its own launches, fused attention."""
+    prior = calibration_of(gpu, DEFAULT_FRAMEWORK)
+    return replace(prior, kernel_share=1.0, kernel_s=launch_s)
+
+
+def _matmul_s(
+    gpu: GpuKind, precision: Precision, rows: tuple[MatmulTiming, ...], calibration: Calibration
+) -> FloatArray:
+    m, n, k, batch = (np.array([float(getattr(row, name)) for row in rows]) for name in ("m", "n", "k", "batch"))
+    single = matmul_s(processor(gpu, precision, calibration), m, n, k)
+    grouped = batch * (single - calibration.kernel_s) / calibration.grouped_share + calibration.kernel_s
+    return np.where(batch > 1, grouped, single)
+
+
+def _kernels(profile: HardwareProfile, gpu: GpuKind) -> _Kernels:
+    known = [precision for precision in Precision if precision in gpu.peak_flops]
+    matmuls = tuple(
+        (precision, rows)
+        for precision in known
+        if (rows := tuple(row for row in profile.matmuls if row.precision is precision))
+    )
+    attentions = profile.attentions if _bare(gpu, 0.0).framework.fused_attention else ()
+    entries: list[tuple[str, str, KernelTime, float]] = [
+        (
+            f"{each} {row.batch} x {row.m} x {row.n} x {row.k}",
+            str(each),
+            row.time,
+            SUSTAINED_WEIGHT if row.sustained else 1.0,
+        )
+        for each, rows in matmuls
+        for row in rows
+    ]
+    entries += [(f"{row.operation} {row.nbytes} bytes", "memory", row.time, 1.0) for row in profile.streams]
+    for row in attentions:
+        name = f"attention {'backward' if row.backward else 'forward'} {row.sequence} x {row.head_size}"
+        entries.append((name, f"attention {row.backward}", row.time, 1.0))
+    sizes = Counter(family for _, family, _, _ in entries)
+    spread = [math.log(time.high_s / time.low_s) / (2 * 1.2816) for _, _, time, _ in entries]
+    hot = [each for each, rows in matmuls if any(row.sustained for row in rows)]
+    burst = np.zeros((len(entries), len(hot)))
+    flat = [(each, row) for each, rows in matmuls for row in rows]
+    for index, (each, row) in enumerate(flat):
+        if each in hot and not row.sustained:
+            burst[index, hot.index(each)] = 1.0
+    return _Kernels(
+        gpu=gpu,
+        matmuls=matmuls,
+        stream_bytes=np.array([float(row.nbytes) for row in profile.streams]),
+        attentions=attentions,
+        names=tuple(name for name, _, _, _ in entries),
+        measured_s=np.array([time.median_s for _, _, time, _ in entries]),
+        error=np.hypot(ROW_ERROR, spread) if entries else np.zeros(0),
+        weight=np.array([each * min(1.0, FAMILY_SIZE / sizes[family]) for _, family, _, each in entries]),
+        burst=burst,
+    )
+
+
+def _residuals(kernels: _Kernels, base: Calibration, values: dict[Unknown, float]) -> FloatArray:
+    calibration = replace(base, **{each.parameter: value for each, value in values.items()})
+    return np.log(kernels.predicted_s(calibration) / kernels.measured_s)
+
+
+def _touched(kernels: _Kernels, base: Calibration, priors: dict[Unknown, float]) -> list[Unknown]:
+    """The parameters that any kernel's formula depends on."""
+    here = _residuals(kernels, base, priors)
+    found = []
+    for each, prior in priors.items():
+        middle = each.to_free(prior)
+        moved = [_residuals(kernels, base, priors | {each: each.to_value(middle + step)}) for step in (-1.0, 1.0)]
+        if any(np.abs(there - here).max() > 1e-9 for there in moved):
+            found.append(each)
+    return found
+
+
+def _solve(
+    kernels: _Kernels, base: Calibration, priors: dict[Unknown, float]
+) -> tuple[dict[Unknown, float], dict[Unknown, float], FloatArray]:
+    """Values and spreads on the logit scale, and how each kernel's residual moves with each unknown."""
+    unknowns = list(priors)
+    prior = np.array([each.to_free(priors[each]) for each in unknowns])
+    count, root = len(unknowns), np.sqrt(kernels.weight)
+
+    def residuals(point: FloatArray) -> FloatArray:
+        values = {each: each.to_value(float(u)) for each, u in zip(unknowns, point[:count], strict=True)}
+        return _residuals(kernels, base, values) - kernels.burst @ point[count:]
+
+    def stacked(point: FloatArray) -> FloatArray:
+        scaled = residuals(point) / kernels.error
+        robust = np.sign(scaled) * np.sqrt(2.0 * (np.sqrt(1.0 + scaled**2) - 1.0))
+        return np.concatenate([root * robust, (point[:count] - prior) / PRIOR_SPREAD, point[count:] / BURST_SPREAD])
+
+    start = np.concatenate([prior, np.zeros(kernels.burst.shape[1])])
+    solved = least_squares(stacked, start, diff_step=1e-3, max_nfev=60)
+    here = residuals(solved.x)
+    columns = np.stack([(residuals(solved.x + 0.02 * row) - here) / 0.02 for row in np.eye(len(start))], axis=1)
+    robust = kernels.weight / np.sqrt(1.0 + (here / kernels.error) ** 2) / kernels.error**2
+    variance = max(1.0, float((robust * here**2).sum() / (robust * kernels.error**2).sum()))
+    precision = np.diag([PRIOR_SPREAD**-2] * count + [BURST_SPREAD**-2] * kernels.burst.shape[1])
+    spreads = np.sqrt(np.diag(np.linalg.inv((columns.T * robust) @ columns / variance + precision)))
+    return (
+        dict(zip(unknowns, map(float, solved.x[:count]), strict=True)),
+        dict(zip(unknowns, map(float, spreads[:count]), strict=True)),
+        columns[:, :count],
+    )
+
+
+def _found(
+    unknown: Unknown, prior: float, free: float | None, spread: float | None, kernels: int, *, told: bool
+) -> FittedUnknown:
+    middle = free if told and free is not None else unknown.to_free(prior)
+    reach = QUANTILE_90 * (spread if told and spread is not None else PRIOR_SPREAD)
+    value = FittedValue(
+        value=unknown.to_value(middle) if told else prior,
+        low=unknown.to_value(middle - reach),
+        high=unknown.to_value(middle + reach),
+        steps=kernels,
+    )
+    return FittedUnknown(unknown, value, prior, told)
+
+
+def _warnings(profile: HardwareProfile, gpu: GpuKind, launch_s: float) -> tuple[str, ...]:
+    found = []
+    if launch_s:
+        found.append(
+            f"A kernel took {launch_s * 1e6:.1f} us to launch; kernel_s belongs to the framework and is told by runs."
+        )
+    foreign = sorted({str(row.precision) for row in profile.matmuls if row.precision not in gpu.peak_flops})
+    if foreign:
+        found.append(f"Matrix products in {', '.join(foreign)} are left out: {gpu.name} has no peak for them.")
+    if profile.skipped:
+        found.append(f"The profiler could not measure {len(profile.skipped)} kernels; the profile says why.")
+    return tuple(found)
