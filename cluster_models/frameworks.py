@@ -66,13 +66,16 @@ class Framework:
     gradients; ``logit_bytes``: bytes that output and loss hold per token and vocabulary entry.  ``step_bytes``:
     what the optimizer's step takes per owned parameter while it runs (FP32 copies of gradients, temporaries);
     ``bucket_bytes``: buffers through which gradients are reduced and weights gathered.  ``sharded_master``: with
-    sharded parameters the FP32 shard is the weight itself, no 16-bit shard beside it (PyTorch FSDP).
+    sharded parameters the FP32 shard is the weight itself, no 16-bit shard beside it, and pipelined the gathered
+    weights stay until the last micro-batch, as do whole gradients (PyTorch FSDP).  ``dropout``: recipes of its time
+    train models with learned positions with dropout, whose masks and outputs are kept.
     ``overlap_gradients``, ``overlap_parameters``: gradient reduction runs beside the backward pass, parameter
     gathering beside the forward pass.
     ``fused_kernels``: memory-bound work between matrix products runs as fused kernels (Transformer Engine,
     ``torch.compile``, XLA) instead of one operation after the other.
     ``overlap_tensor``: tensor parallel collectives run in chunks beside the matrix products that need or make their
     data (Transformer Engine's user buffers, ``--tp-comm-overlap``), forward as well.
+    ``fused_loss``: one kernel for the cross-entropy and its gradient, which overwrites the logits.
     ``defer_head_gradient``: pipelined, the output layer's weight gradient waits for the flush, when its rank idles.
     ``expert_overlap``: dispatch and combine of one micro-batch run beside another one's compute.
     """
@@ -88,10 +91,12 @@ class Framework:
     step_bytes: float
     bucket_bytes: float
     sharded_master: bool
+    dropout: bool
     overlap_gradients: bool
     overlap_parameters: bool
     fused_kernels: bool
     overlap_tensor: bool
+    fused_loss: bool
     defer_head_gradient: bool
     expert_dispatch: ExpertDispatch
     expert_overlap: bool

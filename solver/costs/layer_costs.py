@@ -97,7 +97,25 @@ def attention_core(gpu: Processor, architecture: Architecture, sizes: LocalSizes
         )
         forward, backward = attention_s(gpu, shape)
         total = total + Seconds(share * forward, share * backward)
-    return total
+    return total + _merged_blocks(gpu, architecture, sizes)
+
+
+def _merged_blocks(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:
+    """What context ranks spend on joining the results of the blocks that come round; zero on a single rank.
+
+    Each of ``context`` steps reads a block's output in 16 bits and corrects the sum in FP32 (10 bytes an element);
+    backward it adds gradients of queries, keys and values likewise (6 bytes; Transformer Engine's context
+    parallel attention).
+    """
+    key, value = head_widths(architecture)
+    outputs = value * architecture.heads / sizes.tensor * sizes.tokens
+    inputs = (
+        key * architecture.heads / sizes.tensor + (key + value) * local_kv_heads(architecture, sizes)
+    ) * sizes.tokens
+    steps = np.where(sizes.context > 1, sizes.context, 0.0)
+    return Seconds(
+        steps * streaming_s(gpu, 10.0 * outputs, kernels=3), steps * streaming_s(gpu, 6.0 * inputs, kernels=4)
+    )
 
 
 def attention_block(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:

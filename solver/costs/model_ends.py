@@ -34,7 +34,8 @@ def head_and_loss(gpu: Processor, architecture: Architecture, sizes: LocalSizes,
 
     The vocabulary is padded to a multiple of 128 on each rank (``--make-vocab-size-divisible-by``).
     Passes over the logits counted from Megatron's cross-entropy: cast to FP32 (6 bytes), maximum (4), shift and
-    exponential (8), sum (4) forward; softmax minus target in FP32 (8) and cast back (6) backward.  Where the
+    exponential (8), sum (4) forward; softmax minus target in FP32 (8) and cast back (6) backward.  The fused one
+    of Transformer Engine reads twice and writes once (6), and scales by the loss's gradient (4).  Where the
     framework defers the weight gradient to the flush of the pipeline, it fills idle time there and costs nothing
     here (``--defer-embedding-wgrad-compute``).
     """
@@ -43,8 +44,9 @@ def head_and_loss(gpu: Processor, architecture: Architecture, sizes: LocalSizes,
     forward, backward = linear_s(gpu, sizes.tokens, vocabulary, hidden)
     if pipelined and gpu.calibration.framework.defer_head_gradient:
         backward = matmul_s(gpu, sizes.tokens, hidden, vocabulary)
+    fused = gpu.calibration.framework.fused_loss
     logits = vocabulary * sizes.tokens
     return Seconds(
-        forward + streaming_s(gpu, 22.0 * logits, kernels=8),
-        backward + streaming_s(gpu, 14.0 * logits, kernels=4),
+        forward + streaming_s(gpu, (6.0 if fused else 22.0) * logits, kernels=2 if fused else 8),
+        backward + streaming_s(gpu, (4.0 if fused else 14.0) * logits, kernels=1 if fused else 4),
     )
