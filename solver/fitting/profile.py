@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from cluster_models.errors import InvalidInput
-from cluster_models.fitted import FittedParameters, FittedValue
+from cluster_models.fitted import FittedValue
 from cluster_models.frameworks import DEFAULT_FRAMEWORK
 from cluster_models.gpus import GpuKind, Precision
 from cluster_models.hardware_profile import AttentionTiming, HardwareProfile, KernelTime, MatmulTiming
@@ -31,7 +31,7 @@ from solver.fitting.report import PRIOR_SPREAD, ROW_ERROR, FitReport, FittedUnkn
 from solver.fitting.unknowns import Unknown, with_values
 
 FAMILY_SIZE: Final = 25
-"""Kernels of one family (matrix products of one precision, copies, attention) err together: they count as so many."""
+"""Kernels of one family (products of one precision, copies, attention) err together: they count as so many."""
 SUSTAINED_WEIGHT: Final = 5.0
 """The long run stands alone against many short ones."""
 BURST_SPREAD: Final = 0.15
@@ -41,7 +41,7 @@ FEWEST: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class _Kernels:
-    """The kernels of a profile that the cost model has formulas for; arrays have one entry for each, in ``names``."""
+    """The kernels of a profile that the cost model has formulas for; arrays have an entry for each of ``names``."""
 
     gpu: GpuKind
     matmuls: tuple[tuple[Precision, tuple[MatmulTiming, ...]], ...]
@@ -68,9 +68,10 @@ class _Kernels:
 
 
 def fit_profile(profile: HardwareProfile, gpu: GpuKind, *, source: str = "hardware profile") -> FitReport:
-    """The parameters of ``gpu`` that explain the kernels of ``profile`` best; what they do not tell keeps its prior.
+    """The parameters of ``gpu`` that explain ``profile`` best; what it does not tell keeps its prior.
 
-    The report's runs are kernels.  Raises ``InvalidInput`` where too few kernels are of a precision of ``gpu``.
+    The report's runs are kernels, and no error is held out.  Raises ``InvalidInput`` where too few kernels are
+    of a precision of ``gpu``.
     """
     kernels = _kernels(profile, gpu)
     if len(kernels.names) < FEWEST:
@@ -83,7 +84,9 @@ def fit_profile(profile: HardwareProfile, gpu: GpuKind, *, source: str = "hardwa
     unknowns = [Unknown(Owner.GPU, gpu.name, name) for name, each in PARAMETERS.items() if each.owner is Owner.GPU]
     priors = {each: float(getattr(base, each.parameter)) for each in unknowns}
     before = _residuals(kernels, base, {})
-    told, free, spreads, columns = _touched(kernels, base, priors), {}, {}, np.zeros((0, 0))
+    told, columns = _touched(kernels, base, priors), np.zeros((0, 0))
+    free: dict[Unknown, float] = {}
+    spreads: dict[Unknown, float] = {}
     while told:
         free, spreads, columns = _solve(kernels, base, {each: priors[each] for each in told})
         narrowed = [each for each in told if spreads[each] <= TOLD * PRIOR_SPREAD]
@@ -102,6 +105,8 @@ def fit_profile(profile: HardwareProfile, gpu: GpuKind, *, source: str = "hardwa
         runs=kernels.names,
         errors_before=tuple(map(float, before)),
         errors_after=tuple(map(float, _residuals(kernels, base, values))),
+        errors_held_out=(),
+        errors_without=(),
         warnings=_warnings(profile, gpu, launch_s),
     )
 
@@ -137,26 +142,26 @@ def _kernels(profile: HardwareProfile, gpu: GpuKind) -> _Kernels:
     attentions = profile.attentions if _bare(gpu, 0.0).framework.fused_attention else ()
     entries: list[tuple[str, str, KernelTime, float]] = [
         (
-            f"{each} {row.batch} x {row.m} x {row.n} x {row.k}",
-            str(each),
+            f"{precision} {row.batch} x {row.m} x {row.n} x {row.k}",
+            str(precision),
             row.time,
             SUSTAINED_WEIGHT if row.sustained else 1.0,
         )
-        for each, rows in matmuls
+        for precision, rows in matmuls
         for row in rows
     ]
     entries += [(f"{row.operation} {row.nbytes} bytes", "memory", row.time, 1.0) for row in profile.streams]
-    for row in attentions:
-        name = f"attention {'backward' if row.backward else 'forward'} {row.sequence} x {row.head_size}"
-        entries.append((name, f"attention {row.backward}", row.time, 1.0))
+    for each in attentions:
+        name = f"attention {'backward' if each.backward else 'forward'} {each.sequence} x {each.head_size}"
+        entries.append((name, f"attention {each.backward}", each.time, 1.0))
     sizes = Counter(family for _, family, _, _ in entries)
     spread = [math.log(time.high_s / time.low_s) / (2 * 1.2816) for _, _, time, _ in entries]
-    hot = [each for each, rows in matmuls if any(row.sustained for row in rows)]
+    hot = [precision for precision, rows in matmuls if any(row.sustained for row in rows)]
     burst = np.zeros((len(entries), len(hot)))
-    flat = [(each, row) for each, rows in matmuls for row in rows]
-    for index, (each, row) in enumerate(flat):
-        if each in hot and not row.sustained:
-            burst[index, hot.index(each)] = 1.0
+    flat = [row for _, rows in matmuls for row in rows]
+    for index, row in enumerate(flat):
+        if row.precision in hot and not row.sustained:
+            burst[index, hot.index(row.precision)] = 1.0
     return _Kernels(
         gpu=gpu,
         matmuls=matmuls,
@@ -171,7 +176,8 @@ def _kernels(profile: HardwareProfile, gpu: GpuKind) -> _Kernels:
 
 
 def _residuals(kernels: _Kernels, base: Calibration, values: dict[Unknown, float]) -> FloatArray:
-    calibration = replace(base, **{each.parameter: value for each, value in values.items()})
+    changed: dict[str, Any] = {each.parameter: value for each, value in values.items()}
+    calibration = replace(base, **changed)
     return np.log(kernels.predicted_s(calibration) / kernels.measured_s)
 
 
@@ -205,7 +211,7 @@ def _solve(
         return np.concatenate([root * robust, (point[:count] - prior) / PRIOR_SPREAD, point[count:] / BURST_SPREAD])
 
     start = np.concatenate([prior, np.zeros(kernels.burst.shape[1])])
-    solved = least_squares(stacked, start, diff_step=1e-3, max_nfev=60)
+    solved = least_squares(stacked, start, max_nfev=60)
     here = residuals(solved.x)
     columns = np.stack([(residuals(solved.x + 0.02 * row) - here) / 0.02 for row in np.eye(len(start))], axis=1)
     robust = kernels.weight / np.sqrt(1.0 + (here / kernels.error) ** 2) / kernels.error**2
@@ -237,7 +243,7 @@ def _warnings(profile: HardwareProfile, gpu: GpuKind, launch_s: float) -> tuple[
     found = []
     if launch_s:
         found.append(
-            f"A kernel took {launch_s * 1e6:.1f} us to launch; kernel_s belongs to the framework and is told by runs."
+            f"A kernel took {launch_s * 1e6:.1f} us to launch; kernel_s is the framework's, and only runs tell it."
         )
     foreign = sorted({str(row.precision) for row in profile.matmuls if row.precision not in gpu.peak_flops})
     if foreign:
