@@ -77,6 +77,8 @@ FAMILIES: Final = (
 GPT: Final = Family(gated=False, vocabulary=51200, tied=True, positions=True)
 """Everything else without gated MLPs; 51200 is GPT-2's vocabulary as Megatron pads it."""
 GATED: Final = Family(vocabulary=51200)
+STATED_HEADS: Final = (("chronicles-prequel", 14400, 96),)
+"""(part of the source's name, hidden width, heads) where its tables leave heads out and its launch lines do not."""
 EXPERT_RANKS_ACTIVE: Final = 2
 """Experts a token goes to in the models that made the layer common (GShard, Mixtral)."""
 
@@ -96,7 +98,8 @@ def read_architecture(row: Row, sequence: int, assumed: Assumed) -> Architecture
     sparse = bool(whole(row, "experts"))
     family = family_of(name, gated=sparse or text(row, "gated_mlp") == "1")
     gated = text(row, "gated_mlp") == "1" if text(row, "gated_mlp") else assumed.take("gated MLP", family.gated)
-    heads = whole(row, "heads") or assumed.take("attention heads", _usual_heads(hidden), "128 wide")
+    heads = whole(row, "heads") or _stated_heads(row, hidden)
+    heads = heads or assumed.take("attention heads", _usual_heads(hidden, whole(row, "tp") or 1), "128 wide")
     latent = family.latent
     head_size = family.head_size or max(hidden // heads, 1)
     if latent is not None:
@@ -145,9 +148,17 @@ def _experts(row: Row, layers: int, assumed: Assumed) -> Experts | None:
     )
 
 
-def _usual_heads(hidden: int) -> int:
-    """The divisor of ``hidden`` that makes heads closest to 128 wide."""
-    return min((n for n in range(1, hidden + 1) if hidden % n == 0), key=lambda n: abs(hidden / n - 128))
+def _stated_heads(row: Row, hidden: int) -> int | None:
+    """Heads that the row's source states for this width elsewhere in its text."""
+    return next(
+        (heads for name, width, heads in STATED_HEADS if name in text(row, "source") and width == hidden), None
+    )
+
+
+def _usual_heads(hidden: int, tensor: int) -> int:
+    """The divisor of ``hidden`` that splits over ``tensor`` ranks and makes heads closest to 128 wide."""
+    whole_heads = (n for n in range(1, hidden + 1) if hidden % n == 0 and n % tensor == 0)
+    return min(whole_heads, key=lambda n: abs(hidden / n - 128), default=tensor)
 
 
 def _usual_mlp(hidden: int, *, gated: bool) -> int:

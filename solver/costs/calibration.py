@@ -52,12 +52,15 @@ class Calibration:
     sequences and wide heads; ``head_half`` and ``sequence_half`` the head size and sequence at which half is left.
     ``ampere_attention``: of these shares, what attention kernels written for Ampere keep, which leave asynchronous
     matrix instructions of newer GPUs unused (arXiv 2407.08608, section 1: 1.5 to 2 times slower on H100).
-    ``memory_share``: of the data sheet's memory bandwidth.  ``grouped_share``: of the matrix rate, what grouped
-    products of experts reach.
+    ``memory_share``: of the data sheet's memory bandwidth.  ``domain_share``: of the speed that the collective
+    curves give to links of its family, what tensor parallel collectives reach (less than 1 where cards have no
+    peer access and send through the host's memory).  ``grouped_share``: of the matrix rate, what grouped products
+    of experts reach.
 
     Of the framework.  ``kernel_share``: of the GPU's own matrix rate, what the framework's kernels keep.
     ``unfused_passes``: without fused kernels, bytes through memory over those of fused ones.
-    ``kernel_s``: launch and tail of one kernel.  ``tensor_overlap``: share hidden of those tensor parallel
+    ``kernel_s``: launch and tail of one kernel.  ``layer_host_s``: what the host takes to launch one layer's
+    kernels in one pass, without CUDA graphs.  ``tensor_overlap``: share hidden of those tensor parallel
     collectives that can run beside a matrix product of the backward pass.  ``sparse_layer_s``: host time that
     routing adds to a sparse layer and pass; ``expert_imbalance``: load of the busiest expert rank over the mean.
     ``dispatch_overlap``: share of a sparse layer's compute beside which its dispatch and combination can run, where
@@ -86,10 +89,12 @@ class Calibration:
     sequence_half: float = _of_gpu(0.0, 4096.0)
     misaligned_share: float = _of_gpu(0.01, 1.0)
     memory_share: float = _of_gpu(0.2, 1.0)
+    domain_share: float = _of_gpu(0.1, 1.0)
     grouped_share: float = _of_gpu(0.05, 1.0)
     kernel_share: float = _of_framework(0.2, 1.2)
     unfused_passes: float = _of_framework(1.0, 4.0)
     kernel_s: float = _of_framework(0.0, 1e-4)
+    layer_host_s: float = _of_framework(0.0, 5e-3)
     tensor_overlap: float = _of_framework(0.0, 1.0)
     sparse_layer_s: float = _of_framework(0.0, 5e-3)
     expert_imbalance: float = _of_framework(1.0, 4.0)
@@ -177,8 +182,20 @@ def _calibration(gpu: GpuKind, framework: Framework, fitted: tuple[FittedParamet
 
 
 def longest_prefix(names: Mapping[str, Any], kind_name: str) -> str | None:
-    """The key of ``names`` that covers a GPU kind, so that ``H100`` stands for every H100 without its own."""
-    return max((name for name in names if kind_name.upper().startswith(name.upper())), key=len, default=None)
+    """The key of ``names`` that covers a GPU kind, so that ``H100`` stands for every H100 without its own.
+
+    A key ends where a word of the name ends: ``H20`` does not cover an H200.
+    """
+    name = kind_name.upper()
+    covering = (
+        key for key in names if name.startswith(key.upper()) and not name[len(key) : len(key) + 1].isalnum()
+    )
+    return max(covering, key=len, default=None)
+
+
+def kind_family(gpu: GpuKind) -> str:
+    """The GPU kind without form factor and memory size: ``A100`` for every A100."""
+    return gpu.name.split("-")[0]
 
 
 def _fitted_for(fitted: FittedParameters, gpu: GpuKind, framework: Framework) -> dict[str, float]:

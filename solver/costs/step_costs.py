@@ -22,6 +22,7 @@ from solver.costs.compute import Processor, processor
 from solver.costs.data_parallel import gradient_bytes, optimizer_s, parameter_traffic
 from solver.costs.expert_traffic import expert_traffic
 from solver.costs.layer_costs import Seconds, attention_block, attention_core, dense_mlp
+from solver.costs.launching import host_bound
 from solver.costs.local_sizes import LocalSizes, local_sizes
 from solver.costs.model_ends import embedding, end_precision, head_and_loss
 from solver.costs.parameters import by_rank, local_parameters
@@ -195,16 +196,17 @@ def _layers(
     dense = attention + dense_mlp(chip, architecture, sizes) if architecture.mlp_hidden else attention
     experts = architecture.experts
     sparse = attention if experts is None else attention + sparse_mlp(chip, architecture, experts, sizes)
+    block = tensor_traffic(gpu, calibration, architecture, sizes)
     context_together = fits_together(
         sizes.tensor * sizes.context, gpus_per_domain=gpus_per_domain, gpus_per_node=gpus_per_node
     )
     expert_together = fits_together(sizes.expert, gpus_per_domain=gpus_per_domain, gpus_per_node=gpus_per_node)
     return _Layers(
         core=core,
-        dense=dense,
+        dense=host_bound(dense, block + block, calibration),
         sparse=sparse,
         selective_share=_selective_share(calibration, sizes),
-        tensor_block=tensor_traffic(gpu, calibration, architecture, sizes),
+        tensor_block=block,
         sparse_blocks=2.0 if experts is not None and experts.shared_hidden else 1.0,
         context=context_traffic(gpu, architecture, sizes, core=core, together=context_together),
         expert=expert_traffic(

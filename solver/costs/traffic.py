@@ -69,12 +69,19 @@ def tensor_traffic(
     Sequence parallelism: gather before and scatter after the block, the mirror image backward, and the block's
     input gathered once more for the weight gradient (arXiv 2205.05198, section 4.2.2).  Gathers carry the format
     of the matrix products, scatters 16 bits.  Megatron runs that last gather and the backward scatter beside
-    matrix products, with user buffers all five: ``tensor_overlap`` of them is hidden.
+    matrix products, with user buffers all five: ``tensor_overlap`` of them is hidden.  Without sequence
+    parallelism an all-reduce follows the block, and one its input's gradient, beside which Megatron of 2022 and
+    later computes the weight's (arXiv 1909.08053, section 3).
     """
     width = architecture.hidden * sizes.tokens
+    exposed = 1.0 - calibration.tensor_overlap
+    if not calibration.framework.sequence_parallel:
+        reduce = domain_collective_s(gpu, Collective.ALL_REDUCE, sizes.tensor, sizes.element_bytes * width)
+        reduce = reduce / calibration.domain_share
+        return Seconds(reduce, exposed * reduce)
     gather = domain_collective_s(gpu, Collective.ALL_GATHER, sizes.tensor, sizes.gathered_bytes * width)
     scatter = domain_collective_s(gpu, Collective.REDUCE_SCATTER, sizes.tensor, sizes.element_bytes * width)
-    exposed = 1.0 - calibration.tensor_overlap
+    gather, scatter = gather / calibration.domain_share, scatter / calibration.domain_share
     at_once = exposed if sizes.chunked_collectives else 1.0
     return Seconds(at_once * (gather + scatter), at_once * gather + exposed * (gather + scatter))
 
