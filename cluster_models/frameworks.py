@@ -35,7 +35,9 @@ class AttentionKernels(StrEnum):
     VENDOR = "vendor"
     """Written for the GPU at hand: cuDNN through Transformer Engine or XLA, FlashAttention-3."""
     FLASH_2 = "flash_2"
-    """FlashAttention-1 and 2 and PyTorch's own, written for Ampere."""
+    """FlashAttention-2, PyTorch's own included, written for Ampere."""
+    FLASH_TRITON = "flash_triton"
+    """FlashAttention-1 written in Triton for Ampere."""
 
 
 class SelectiveRecompute(StrEnum):
@@ -69,6 +71,7 @@ class Framework:
     sharded parameters the FP32 shard is the weight itself, no 16-bit shard beside it, and pipelined the gathered
     weights stay until the last micro-batch, as do whole gradients (PyTorch FSDP).  ``dropout``: recipes of its time
     train models with learned positions with dropout, whose masks and outputs are kept.
+    ``keeps_stage_outputs``: a pipeline rank holds what it sent on until the backward pass (Megatron frees it).
     ``overlap_gradients``, ``overlap_parameters``: gradient reduction runs beside the backward pass, parameter
     gathering beside the forward pass.
     ``fused_kernels``: memory-bound work between matrix products runs as fused kernels (Transformer Engine,
@@ -92,6 +95,7 @@ class Framework:
     bucket_bytes: float
     sharded_master: bool
     dropout: bool
+    keeps_stage_outputs: bool
     overlap_gradients: bool
     overlap_parameters: bool
     fused_kernels: bool
