@@ -2,10 +2,11 @@
 
     python -m benchmarks.fit --table PATH [--framework NAME ...] [--kind PREFIX ...] [--parameters a,b] [--dry-run]
 
-Prints every value with its 90 % interval (``--untold``: also what no row tells) and the error by family before the
-fit, after it, and held out: of each group of rows as predicted from all other groups.  Without ``--dry-run`` it writes
-fitted.toml beside the estimates.  With ``--framework`` alone only parameters of frameworks are fitted, with ``--kind`` alone only
-those of GPU kinds, from the rows that they select.
+Prints every value with its 90 % interval (``--untold``: also what no row tells) and the error by family before
+the fit, after it, and held out: of each group of rows as predicted from all other groups.  Without ``--dry-run`` it
+writes fitted.toml beside the estimates, and where all rows and parameters were fitted, the spread of the held-out
+errors to confidence.toml.  With ``--framework`` alone only parameters of frameworks are fitted, with ``--kind``
+alone only those of GPU kinds, from the rows that they select.
 """
 
 from __future__ import annotations
@@ -21,10 +22,9 @@ import numpy as np
 
 from benchmarks.accuracy import Measured, read_rows, runs_of
 from cluster_models.fitted import FittedParameters, FittedValue
-from solver.costs.calibration import PARAMETERS, Owner, shipped_parameters
+from solver.costs.calibration import PARAMETERS, Owner, kind_family, shipped_parameters
 from solver.fitting.fit import fit
 from solver.fitting.report import FitOptions, FitReport, estimated_prior
-from solver.fitting.unknowns import kind_family
 
 FITTED: Final = Path(__file__).parents[1] / "solver" / "costs" / "data" / "fitted.toml"
 DIGITS: Final = 3

@@ -17,12 +17,24 @@ class FittedValue:
 
 
 @dataclass(frozen=True, slots=True)
+class ErrorSpread:
+    """10th, 50th and 90th percentile of log(measured / predicted) step times of ``runs`` measured runs."""
+
+    p10: float
+    p50: float
+    p90: float
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
 class FittedParameters:
     """Fitted values by owner and parameter: ``gpus["H100"]["memory_share"]`` (``solver.costs.calibration``).
 
-    GPU kinds are matched by the longest prefix of their name.  ``source`` says what they were fitted on.
+    GPU kinds are matched by the longest prefix of their name.  ``source`` says what they were fitted on,
+    ``errors`` how far each of those runs is from its prediction without it (``None``: not known).
     """
 
     gpus: Mapping[str, Mapping[str, FittedValue]] = field(hash=False)
     frameworks: Mapping[str, Mapping[str, FittedValue]] = field(hash=False)
     source: str
+    errors: ErrorSpread | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from cluster_models.fitted import FittedParameters, FittedValue
 from cluster_models.training_run import TrainingRun
 from solver.candidates import FloatArray
 from solver.costs.calibration import Owner
+from solver.fitting.families import error_spread
 from solver.fitting.least_squares import Problem, Solution, affected_runs, residuals_of, solve
 from solver.fitting.left_out import leave_out, wider_spreads
 from solver.fitting.report import FitOptions, FitReport, FittedUnknown
@@ -93,7 +95,7 @@ def _report(
         )
         found.append(FittedUnknown(unknown, value, prior, told))
     return FitReport(
-        parameters=_parameters(problem, found),
+        parameters=_parameters(problem, found, held_out[0]),
         unknowns=tuple(found),
         runs=tuple(run.name for run in problem.runs),
         errors_before=tuple(float(each) for each in before),
@@ -104,8 +106,8 @@ def _report(
     )
 
 
-def _parameters(problem: Problem, found: Sequence[FittedUnknown]) -> FittedParameters:
-    """The start without what was looked at now, and what was told."""
+def _parameters(problem: Problem, found: Sequence[FittedUnknown], held_out: FloatArray) -> FittedParameters:
+    """The start without what was looked at now, what was told, and how far runs are off that were not fitted."""
     start = problem.options.start
     looked_at = {each.unknown for each in found}
     kept: dict[Unknown, FittedValue] = {}
@@ -117,7 +119,8 @@ def _parameters(problem: Problem, found: Sequence[FittedUnknown]) -> FittedParam
                 if (unknown := Unknown(Owner(owner), name, parameter)) not in looked_at
             }
     told = {each.unknown: each.fitted for each in found if each.told}
-    return with_values(None, kept | told, problem.options.source)
+    errors = error_spread(-held_out) if len(held_out) else None
+    return replace(with_values(None, kept | told, problem.options.source), errors=errors)
 
 
 def _warnings(problem: Problem, found: Sequence[FittedUnknown]) -> tuple[str, ...]:

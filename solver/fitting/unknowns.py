@@ -46,11 +46,6 @@ class Unknown:
         return limits.low + (limits.high - limits.low) / (1.0 + math.exp(-min(max(free, -30.0), 30.0)))
 
 
-def kind_family(gpu: GpuKind) -> str:
-    """The GPU kind without form factor and memory size: ``A100`` for every A100."""
-    return gpu.name.split("-")[0]
-
-
 def kind_itself(gpu: GpuKind) -> str:
     """The whole name of the GPU kind."""
     return gpu.name

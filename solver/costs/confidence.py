@@ -1,0 +1,228 @@
+"""How far predicted step times are from measured ones, and what has been calibrated.
+
+A family is the runs of one framework generation on one GPU kind with dense or sparse models.  Its errors are those
+of runs as predicted without their own group (``python -m benchmarks.fit``), so that they say what to expect of a
+configuration that was never measured.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+from cluster_models.architecture import Architecture
+from cluster_models.fitted import ErrorSpread, FittedParameters
+from cluster_models.frameworks import Framework
+from cluster_models.gpus import GpuKind
+from cluster_models.plan import Configuration
+from cluster_models.workload import TrainingWorkload
+from solver.costs.calibration import kind_family, longest_prefix
+
+LEVEL: Final = 0.8
+"""Share of measured steps that the interval is meant to hold: from the 10th to the 90th percentile."""
+FEWEST_RUNS: Final = 8
+"""A family with fewer runs is not kept: a wider one speaks for it."""
+EVERY_RUN: Final = "every measured run"
+NEW_KIND: Final = "a GPU kind of which no run was measured"
+NEW_FRAMEWORK: Final = "a framework generation of which no run was measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What an interval is asked for."""
+
+    gpu: GpuKind
+    framework: Framework
+    sparse: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Errors of the measured runs of a family and the ranges that they cover.
+
+    ``extents`` holds the smallest and largest value of each number in ``EXTENTS``; ``choices`` the values met of
+    each setting in ``CHOICES``.
+    """
+
+    name: str
+    spread: ErrorSpread
+    extents: Mapping[str, tuple[int, int]]
+    choices: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class StepInterval:
+    """Seconds between which the measured step lies with probability ``level``, from ``runs`` runs of a family."""
+
+    low_s: float
+    high_s: float
+    level: float
+    family: str
+    runs: int
+
+
+EXTENTS: Final[Mapping[str, str]] = {
+    "gpus": "GPUs",
+    "hidden": "hidden size",
+    "sequence_length": "sequence length",
+    "tensor": "tensor parallel size",
+    "pipeline": "pipeline parallel size",
+    "context": "context parallel size",
+    "expert": "expert parallel size",
+    "micro_batch": "micro-batch",
+}
+"""The numbers whose calibrated range is known, and what they are called."""
+CHOICES: Final[Mapping[str, str]] = {
+    "precision": "precision",
+    "sharding": "sharding",
+    "recompute": "recomputation",
+}
+"""The settings whose calibrated values are known, and what they are called."""
+
+
+def extents_of(
+    architecture: Architecture, workload: TrainingWorkload, configuration: Configuration
+) -> dict[str, int]:
+    """The numbers of ``EXTENTS`` of a configuration."""
+    degrees = configuration.degrees
+    return {
+        "gpus": degrees.gpus,
+        "hidden": architecture.hidden,
+        "sequence_length": workload.sequence_length,
+        "tensor": degrees.tensor,
+        "pipeline": degrees.pipeline,
+        "context": degrees.context,
+        "expert": degrees.expert,
+        "micro_batch": configuration.micro_batch,
+    }
+
+
+def choices_of(workload: TrainingWorkload, configuration: Configuration) -> dict[str, str]:
+    """The settings of ``CHOICES`` of a configuration."""
+    return {
+        "precision": workload.precision.value,
+        "sharding": configuration.sharding.value,
+        "recompute": configuration.recompute.value,
+    }
+
+
+def family_names(subject: Subject) -> tuple[str, ...]:
+    """The families that a run belongs to, narrowest first."""
+    models = "sparse models" if subject.sparse else "dense models"
+    kind = kind_family(subject.gpu)
+    product = re.sub(r"-[\d.]+$", "", subject.framework.name)
+    return (
+        f"{subject.framework.name} on {kind}, {models}",
+        f"every {product} on {kind}, {models}",
+        f"every framework on {kind}, {models}",
+        f"every framework on {subject.gpu.vendor} GPUs, {models}",
+        f"every framework on every GPU, {models}",
+        EVERY_RUN,
+    )
+
+
+def family_of(subject: Subject) -> Family:
+    """The narrowest family with enough runs, or what stands for GPU kinds and frameworks never seen."""
+    tables = _tables()
+    if kind_family(subject.gpu) not in tables.kinds:
+        return tables.families[NEW_KIND]
+    if subject.framework.name not in tables.frameworks:
+        return tables.families[NEW_FRAMEWORK]
+    for name in family_names(subject):
+        if name in tables.families:
+            return tables.families[name]
+    return tables.families[EVERY_RUN]
+
+
+def step_interval(subject: Subject, step_s: float, own: FittedParameters | None = None) -> StepInterval:
+    """Around the predicted ``step_s``: what fraction of runs of the family took longer or shorter.
+
+    ``own`` are the user's fitted parameters: where they concern ``subject`` and know their errors, those are
+    blended with the family's, one for one with ``FEWEST_RUNS`` shipped runs.
+    """
+    family = family_of(subject)
+    spread, name = family.spread, family.name
+    if own is not None and own.errors is not None and _concerns(own, subject):
+        spread = blend(own.errors, family.spread)
+        name = f"{own.errors.runs} own run(s) and {family.name}"
+    return StepInterval(
+        low_s=step_s * math.exp(min(spread.p10, 0.0)),
+        high_s=step_s * math.exp(max(spread.p90, 0.0)),
+        level=LEVEL,
+        family=name,
+        runs=spread.runs,
+    )
+
+
+def blend(few: ErrorSpread, many: ErrorSpread) -> ErrorSpread:
+    """The quantiles of ``few`` drawn towards those of ``many``, which counts as ``FEWEST_RUNS`` runs."""
+    share = few.runs / (few.runs + FEWEST_RUNS)
+
+    def between(one: float, other: float) -> float:
+        return share * one + (1.0 - share) * other
+
+    return ErrorSpread(
+        p10=between(few.p10, many.p10),
+        p50=between(few.p50, many.p50),
+        p90=between(few.p90, many.p90),
+        runs=few.runs,
+    )
+
+
+def outside_calibration(
+    subject: Subject, architecture: Architecture, workload: TrainingWorkload, configuration: Configuration
+) -> tuple[str, ...]:
+    """One sentence for each respect in which no run of the family was like this configuration."""
+    tables, family = _tables(), family_of(subject)
+    sentences = []
+    if kind_family(subject.gpu) not in tables.kinds:
+        sentences.append(f"No measured run on {subject.gpu.name} was at hand: its parameters are estimated.")
+    if subject.framework.name not in tables.frameworks:
+        sentences.append(f"No measured run of {subject.framework.name} was at hand: its parameters are estimated.")
+    for name, value in extents_of(architecture, workload, configuration).items():
+        low, high = family.extents[name]
+        if not low <= value <= high:
+            limits = f"{low}" if low == high else f"{low}..{high}"
+            sentences.append(f"{EXTENTS[name].capitalize()} {value} lies outside the calibrated {limits}.")
+    for name, choice in choices_of(workload, configuration).items():
+        if choice not in family.choices[name]:
+            met = ", ".join(family.choices[name])
+            sentences.append(f"{CHOICES[name].capitalize()} {choice} was not calibrated, only {met}.")
+    return tuple(sentences)
+
+
+def _concerns(own: FittedParameters, subject: Subject) -> bool:
+    return longest_prefix(own.gpus, subject.gpu.name) is not None or subject.framework.name in own.frameworks
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    families: Mapping[str, Family]
+    kinds: Mapping[str, int]
+    frameworks: Mapping[str, int]
+
+
+@cache
+def _tables() -> _Tables:
+    text = resources.files("solver.costs").joinpath("data", "confidence.toml").read_text(encoding="utf-8")
+    tables = tomllib.loads(text)
+    return _Tables(
+        families={name: _family(name, entry) for name, entry in tables["families"].items()},
+        kinds=tables["kinds"],
+        frameworks=tables["frameworks"],
+    )
+
+
+def _family(name: str, entry: Mapping[str, Any]) -> Family:
+    return Family(
+        name=name,
+        spread=ErrorSpread(**entry["errors"]),
+        extents={each: (low, high) for each, (low, high) in entry["extents"].items()},
+        choices={each: tuple(values) for each, values in entry["choices"].items()},
+    )
