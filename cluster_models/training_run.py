@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.gpus import GpuKind
 from cluster_models.plan import Configuration
+from cluster_models.recompute import KEEP_ALL, ActivationSettings
 from cluster_models.workload import TrainingWorkload
+
+
+class MemoryCounter(StrEnum):
+    """What a measured peak counts."""
+
+    DRIVER = "driver"
+    """All that is taken of the GPU (nvidia-smi)."""
+    RESERVED = "reserved"
+    """What PyTorch's allocator took: without context, libraries and communicators."""
+    ALLOCATED = "allocated"
+    """What tensors occupied (``torch.cuda.max_memory_allocated``)."""
+    FORMULA = "formula"
+    """A paper's own sum of model states and kept activations; nothing was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +47,9 @@ class TrainingRun:
     GPUs are ``gpu``.  Raises ``InvalidConfiguration`` where the groups hold fewer GPUs than the configuration.
     ``step_s`` and ``peak_memory_bytes`` are what was measured (``None``: was not), ``recompute_known`` whether
     the configuration states all that the memory depends on, without which it cannot be judged, and ``assumed``
-    what was filled in for what the source leaves open, in words.
+    what was filled in for what the source leaves open, in words.  ``memory_counter`` counted the peak, on pipeline
+    rank ``memory_stage`` (-1 the last, ``None`` the fullest).  ``activations``: what the run does about them beside
+    the configuration's recomputation.
     """
 
     name: str
@@ -51,6 +68,9 @@ class TrainingRun:
     peak_memory_bytes: float | None = None
     recompute_known: bool = True
     assumed: tuple[str, ...] = ()
+    memory_counter: MemoryCounter = MemoryCounter.DRIVER
+    memory_stage: int | None = None
+    activations: ActivationSettings = KEEP_ALL
 
     def __post_init__(self) -> None:
         gpus = self.configuration.degrees.gpus
@@ -59,13 +79,18 @@ class TrainingRun:
                 "groups", [group.gpus for group in self.groups], f"hold fewer than the {gpus} GPUs of the degrees"
             )
 
-    def stage_kinds(self) -> tuple[tuple[GpuKind, ...], ...]:
-        """For each pipeline rank, the kinds under it, each once; ``gpu`` alone where no groups are given."""
+    def replica_kinds(self) -> tuple[tuple[tuple[GpuKind, ...], ...], ...]:
+        """The distinct replicas: for each pipeline rank of one, the GPU kinds under it, each once."""
         degrees = self.configuration.degrees
         if not self.groups:
-            return ((self.gpu,),) * degrees.pipeline
-        width = degrees.gpus // degrees.pipeline
-        ranks = [group.gpu for group in self.groups for _ in range(group.gpus)]
-        return tuple(
-            tuple(dict.fromkeys(ranks[stage * width : (stage + 1) * width])) for stage in range(degrees.pipeline)
-        )
+            return (((self.gpu,),) * degrees.pipeline,)
+        kinds = [group.gpu for group in self.groups for _ in range(group.gpus)]
+        cell, stage = degrees.tensor * degrees.context, degrees.gpus // degrees.pipeline
+        replicas: dict[tuple[tuple[str, ...], ...], tuple[tuple[GpuKind, ...], ...]] = {}
+        for replica in range(degrees.data):
+            firsts = [rank * stage + replica * cell for rank in range(degrees.pipeline)]
+            under = [{kind.name: kind for kind in kinds[first : first + cell]} for first in firsts]
+            replicas.setdefault(
+                tuple(tuple(names) for names in under), tuple(tuple(names.values()) for names in under)
+            )
+        return tuple(replicas.values())

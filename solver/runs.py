@@ -1,37 +1,34 @@
-"""Step time and memory of a run on nominal links: no cluster, no placement.
+"""Step time and memory of runs on nominal links: no cluster, no placement.
 
-The planner's own prediction uses measured links and the simulated schedule; here every link between nodes has
-the same nominal bandwidth.
+The planner's own prediction uses measured links and a placement; here every link between nodes has the same nominal
+bandwidth.  Costs and schedules are the same.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import reduce
 
 import numpy as np
 
 from cluster_models.fitted import FittedParameters
-from cluster_models.measurements import Collective
+from cluster_models.gpus import GpuKind
 from cluster_models.training_run import TrainingRun
-from cluster_models.workload import Sharding
-from solver.candidates import FloatArray, batch_of
+from solver.candidates import CandidateBatch, FloatArray, batch_of
 from solver.costs.calibration import calibration_of
-from solver.costs.collectives import domain_collective_s
 from solver.costs.memory import stage_memory
+from solver.costs.nominal_links import NominalLinks, crossing_s, data_parallel_s, hops_s
 from solver.costs.parameters import by_rank
-from solver.costs.step_costs import CrossTraffic, StepCosts, step_costs
+from solver.costs.step_costs import StepCosts, step_costs
 from solver.degrees.layout import chunk_layers
-
-NETWORK_SHARE: Final = 0.8
-"""Of the nominal bandwidth, what collectives reach between nodes (NCCL on InfiniBand: 0.75 to 0.9)."""
-HOP_LATENCY_S: Final = 20e-6
-"""NCCL between two nodes: 18 us on Slingshot, 70 us on EFA (published nccl-tests)."""
+from solver.pipeline.uniform import rank_ends
 
 
 @dataclass(frozen=True, slots=True)
 class RunPrediction:
-    """Seconds of a step and of its parts."""
+    """Seconds of a step and of its parts; compute, tensor and expert time are those of the busiest rank."""
 
     step_s: float
     pipeline_s: float
@@ -43,100 +40,201 @@ class RunPrediction:
     expert_s: float
 
 
-def predict_run(run: TrainingRun, fitted: FittedParameters | None = None) -> RunPrediction:
-    """Pipeline fill and steady state, exposed gradient traffic and the optimizer.
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """What a GPU kind makes of candidates: (n, C) per chunk and micro-batch, (n, P) per rank and step."""
 
-    Non-interleaved: sum of stages + (m - 1) slowest stage; interleaving with v chunks divides the fill by v
-    (arXiv 2104.04473, section 2.2).  Transfers block unless interleaved, where Megatron overlaps them.
+    forward_s: FloatArray
+    backward_s: FloatArray
+    compute_s: FloatArray
+    tensor_s: FloatArray
+    expert_s: FloatArray
+    hops_s: FloatArray
+    reduce_s: FloatArray
+    gather_s: FloatArray
+    optimizer_s: FloatArray
+
+
+def predict_run(run: TrainingRun, fitted: FittedParameters | None = None) -> RunPrediction:
+    """The step of one run; see ``predict_runs``."""
+    return predict_runs([run], fitted)[0]
+
+
+def predict_runs(runs: Sequence[TrainingRun], fitted: FittedParameters | None = None) -> list[RunPrediction]:
+    """The steps of runs, in their order: simulated schedule, exposed gradient traffic and the optimizer.
+
+    Runs that share model, workload, hardware and pipeline are priced together.  Where nodes have several GPU kinds,
+    each stage of a replica computes at the pace of the slowest kind under it, what replicas exchange takes as long
+    as on the slowest kind of all, and the slowest replica makes the step.
     """
-    batch = batch_of(run.configuration)
+    together: dict[object, list[int]] = defaultdict(list)
+    for index, run in enumerate(runs):
+        together[_shared(run)].append(index)
+    predictions: dict[int, RunPrediction] = {}
+    for indices in together.values():
+        predictions |= zip(indices, _predict([runs[i] for i in indices], fitted), strict=True)
+    return [predictions[index] for index in range(len(runs))]
+
+
+def _shared(run: TrainingRun) -> object:
+    degrees = run.configuration.degrees
+    return (
+        run.architecture,
+        run.workload,
+        run.gpu.name,
+        tuple((group.gpu.name, group.gpus) for group in run.groups),
+        (run.gpus_per_node, run.gpus_per_domain, run.network_bytes_per_s, run.flow_bytes_per_s, run.fabric),
+        run.network_measured,
+        (degrees.pipeline, degrees.virtual_pipeline, run.configuration.stage_layers),
+        degrees if run.groups else None,
+    )
+
+
+def _predict(runs: Sequence[TrainingRun], fitted: FittedParameters | None) -> list[RunPrediction]:
+    """Predictions of runs that share everything but their candidates."""
+    first = runs[0]
+    batch = _joined([batch_of(run.configuration) for run in runs])
+    by_kind = {kind.name: _times(first, kind, batch, fitted) for kind in _kinds(first)}
+    slowest = _slowest(list(by_kind.values()))
+    replicas = [
+        _stagewise([_slowest([by_kind[kind.name] for kind in kinds]) for kinds in replica])
+        for replica in first.replica_kinds()
+    ]
+    return [_prediction(run, row, replicas, slowest) for row, run in enumerate(runs)]
+
+
+def _kinds(run: TrainingRun) -> list[GpuKind]:
+    return list(
+        {kind.name: kind for replica in run.replica_kinds() for kinds in replica for kind in kinds}.values()
+    )
+
+
+def _joined(batches: Sequence[CandidateBatch]) -> CandidateBatch:
+    return CandidateBatch(
+        *(np.concatenate([getattr(each, column.name) for each in batches]) for column in fields(CandidateBatch))
+    )
+
+
+def _times(run: TrainingRun, gpu: GpuKind, batch: CandidateBatch, fitted: FittedParameters | None) -> _Times:
     costs = step_costs(
         batch,
         chunk_layers(run.architecture, run.configuration.stage_layers),
         architecture=run.architecture,
         workload=run.workload,
-        gpu=run.gpu,
+        gpu=gpu,
         gpus_per_domain=run.gpus_per_domain,
         gpus_per_node=run.gpus_per_node,
-        calibration=calibration_of(run.gpu, run.workload.framework, fitted),
+        calibration=calibration_of(gpu, run.workload.framework, fitted),
     )
-    degrees = run.configuration.degrees
-    stages, virtual = degrees.pipeline, degrees.virtual_pipeline
-    micro_batches = run.configuration.micro_batches(run.workload.global_batch)
-    crossing = _crossing_s(run, costs)
-    per_rank = by_rank(costs.forward_s + costs.backward_s + crossing, stages)[0]
-    if stages > 1 and virtual == 1:
-        per_rank = per_rank + 2.0 * _transfer_s(run, costs)
-    fill = (per_rank.sum() - per_rank.max()) / virtual
-    pipeline = fill + micro_batches * per_rank.max()
-    exposed = _exposed_data_s(run, costs)
-    optimizer = float(costs.optimizer_s.max())
-    slowest = int(per_rank.argmax())
+    links = NominalLinks.of(
+        gpu,
+        gpus_per_node=run.gpus_per_node,
+        gpus_per_domain=run.gpus_per_domain,
+        gpu_bytes_per_s=run.network_bytes_per_s,
+        flow_bytes_per_s=run.flow_bytes_per_s,
+        fabric=run.fabric,
+        measured=run.network_measured,
+    )
+    return _with_traffic(links, batch, costs)
+
+
+def _with_traffic(links: NominalLinks, batch: CandidateBatch, costs: StepCosts) -> _Times:
+    forward, backward = crossing_s(links, costs)
+    reduced, gathered = data_parallel_s(links, batch, costs)
+    return _Times(
+        forward_s=costs.forward_s + forward,
+        backward_s=costs.backward_s + backward,
+        compute_s=costs.compute_s,
+        tensor_s=costs.tensor_s,
+        expert_s=costs.expert_s + forward + backward,
+        hops_s=hops_s(links, batch, costs.transfer_bytes),
+        reduce_s=reduced,
+        gather_s=gathered,
+        optimizer_s=costs.optimizer_s,
+    )
+
+
+def _slowest(times: Sequence[_Times]) -> _Times:
+    """Each figure of the kind that takes longest."""
+    if len(times) == 1:
+        return times[0]
+    return _Times(
+        *(reduce(np.maximum, [getattr(each, column.name) for each in times]) for column in fields(_Times))
+    )
+
+
+def _stagewise(times: Sequence[_Times]) -> _Times:
+    """A replica whose pipeline rank ``s`` takes the times of ``times[s]``."""
+    if all(each is times[0] for each in times):
+        return times[0]
+    columns = []
+    for column in fields(_Times):
+        mixed = getattr(times[0], column.name).copy()
+        for stage, each in enumerate(times):
+            mixed[:, stage :: len(times)] = getattr(each, column.name)[:, stage :: len(times)]
+        columns.append(mixed)
+    return _Times(*columns)
+
+
+def _prediction(run: TrainingRun, row: int, replicas: Sequence[_Times], slowest: _Times) -> RunPrediction:
+    configuration, stages = run.configuration, run.configuration.degrees.pipeline
+    micro_batches = configuration.micro_batches(run.workload.global_batch)
+    ends = [
+        rank_ends(
+            times.forward_s[row],
+            times.backward_s[row],
+            times.hops_s[row],
+            pipeline=stages,
+            micro_batches=micro_batches,
+        )
+        for times in replicas
+    ]
+    worst = max(range(len(replicas)), key=lambda replica: float(ends[replica].max()))
+    times = replicas[worst]
+    busy = by_rank((times.forward_s + times.backward_s)[row : row + 1], stages)[0]
+    rank = int(busy.argmax())
+    pipeline = float(ends[worst].max())
+    reduced = float((ends[worst] + slowest.reduce_s[row]).max()) - pipeline
+    optimizer = float(slowest.optimizer_s[row].max())
+    tail = float((slowest.optimizer_s[row] + slowest.gather_s[row]).max())
     return RunPrediction(
-        step_s=float(pipeline + exposed + optimizer),
-        pipeline_s=float(pipeline),
-        bubble_s=float(fill),
-        exposed_data_s=exposed,
+        step_s=pipeline + reduced + tail,
+        pipeline_s=pipeline,
+        bubble_s=pipeline - micro_batches * float(busy[rank]),
+        exposed_data_s=reduced + tail - optimizer,
         optimizer_s=optimizer,
-        compute_s=micro_batches * float(by_rank(costs.compute_s, stages)[0, slowest]),
-        tensor_s=micro_batches * float(by_rank(costs.tensor_s, stages)[0, slowest]),
-        expert_s=micro_batches * float(by_rank(costs.expert_s + crossing, stages)[0, slowest]),
+        compute_s=micro_batches * float(times.compute_s[row, rank::stages].sum()),
+        tensor_s=micro_batches * float(times.tensor_s[row, rank::stages].sum()),
+        expert_s=micro_batches * float(times.expert_s[row, rank::stages].sum()),
     )
 
 
 def predict_peak_memory(run: TrainingRun, fitted: FittedParameters | None = None) -> float:
     """Peak bytes on a GPU of the fullest pipeline rank."""
+    return float(_stage_bytes(run, run.gpu, fitted).max())
+
+
+def predict_fits(run: TrainingRun, fitted: FittedParameters | None = None) -> bool:
+    """Whether every pipeline rank fits into the smallest GPU under it."""
+    kinds = {kind.name: kind for kind in _kinds(run)}
+    used = {name: _stage_bytes(run, kind, fitted) for name, kind in kinds.items()}
+    return all(
+        used[kind.name][stage] <= kind.memory_bytes
+        for replica in run.replica_kinds()
+        for stage, under in enumerate(replica)
+        for kind in under
+    )
+
+
+def _stage_bytes(run: TrainingRun, gpu: GpuKind, fitted: FittedParameters | None) -> FloatArray:
+    """(P,) peak bytes of each pipeline rank on GPUs of one kind."""
     parts = stage_memory(
         batch_of(run.configuration),
         chunk_layers(run.architecture, run.configuration.stage_layers),
         architecture=run.architecture,
         workload=run.workload,
-        gpu=run.gpu,
+        gpu=gpu,
         micro_batches=np.array([run.configuration.micro_batches(run.workload.global_batch)]),
-        calibration=calibration_of(run.gpu, run.workload.framework, fitted),
+        calibration=calibration_of(gpu, run.workload.framework, fitted),
     )
-    return float(parts.total_bytes.max())
-
-
-def _crossing_s(run: TrainingRun, costs: StepCosts) -> FloatArray:
-    total = np.zeros_like(costs.forward_s)
-    traffic: CrossTraffic
-    for traffic in (costs.context_traffic, costs.expert_traffic, costs.parameter_traffic):
-        hop = traffic.message_bytes / (NETWORK_SHARE * run.network_bytes_per_s) + HOP_LATENCY_S
-        total += np.maximum(hop - traffic.forward_hidden_s, 0.0)[:, None] * traffic.forward_count
-        total += np.maximum(hop - traffic.backward_hidden_s, 0.0)[:, None] * traffic.backward_count
-    return total
-
-
-def _transfer_s(run: TrainingRun, costs: StepCosts) -> float:
-    return float(costs.transfer_bytes[0]) / (NETWORK_SHARE * run.network_bytes_per_s) + HOP_LATENCY_S
-
-
-def _exposed_data_s(run: TrainingRun, costs: StepCosts) -> float:
-    degrees = run.configuration.degrees
-    tensor, expert = degrees.tensor, degrees.expert
-    ranks = degrees.data * degrees.context
-    routed_ranks = max(tensor * ranks // expert, 1)
-    rounds = 2.0 if run.configuration.sharding is Sharding.NONE else 1.0  # an all-reduce
-    exposed = np.zeros(costs.reduce_bytes.shape[1])
-    for kind, common, routed, hidden in (
-        (Collective.REDUCE_SCATTER, costs.reduce_bytes, costs.expert_reduce_bytes, costs.reduce_hidden_s),
-        (Collective.ALL_GATHER, costs.gather_bytes, costs.expert_gather_bytes, costs.gather_hidden_s),
-    ):
-        seconds = _group_s(run, kind, common[0], ranks, tensor)
-        seconds = seconds + _group_s(run, kind, routed[0], routed_ranks, max(expert, 1))
-        if kind is Collective.REDUCE_SCATTER:
-            seconds = rounds * seconds
-        exposed += np.maximum(seconds - hidden[0], 0.0)
-    return float(exposed.max())
-
-
-def _group_s(run: TrainingRun, kind: Collective, nbytes: FloatArray, ranks: int, stride: int) -> FloatArray:
-    """One ring over ``ranks`` GPUs, ``stride`` apart; a node's members share its network cards."""
-    if ranks == 1:
-        return np.zeros_like(nbytes)
-    if ranks * stride <= max(run.gpus_per_domain, run.gpus_per_node):
-        return domain_collective_s(run.gpu, kind, np.full(nbytes.shape, float(ranks)), nbytes)
-    members = max(run.gpus_per_node // stride, 1)
-    rate = members * NETWORK_SHARE * run.network_bytes_per_s
-    return np.asarray(nbytes * (ranks - 1) / ranks / rate + HOP_LATENCY_S)
+    return np.asarray(parts.total_bytes[0])

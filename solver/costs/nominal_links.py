@@ -1,0 +1,154 @@
+"""Traffic of runs between nodes that are joined by nominal links: no cluster, no placement.
+
+Ranks fill nodes in order (tensor fastest, then context, data, pipeline).  Shapes: ``n`` candidates that share
+their pipeline size, ``P`` pipeline ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from cluster_models.gpus import GpuKind
+from cluster_models.link_classes import FABRIC_LATENCY_S, UNKNOWN_FABRIC_LATENCY_S
+from cluster_models.measurements import Collective
+from cluster_models.workload import Sharding
+from solver.candidates import SHARDING_CODES, CandidateBatch, FloatArray
+from solver.costs.collectives import domain_collective_s
+from solver.costs.step_costs import CrossTraffic, StepCosts
+
+NETWORK_SHARE: Final = {
+    "infiniband": 0.8,
+    "roce": 0.8,
+    "slingshot": 0.9,
+    "omni-path": 0.8,
+    "efa": 0.65,
+    "tcp": 0.6,
+    "ethernet": 0.6,
+}
+"""Of the nominal bandwidth, what collectives reach between nodes (sources in docs/links.md).
+
+InfiniBand HDR 0.65 to 0.79 and NDR up to 0.98 by pairs, 0.86 in an all-gather of ten nodes; EFA 0.64 in a two-node
+all-reduce; Slingshot 0.96 by pairs; TCP with several sockets about 0.6; the others as InfiniBand.
+"""
+UNKNOWN_SHARE: Final = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class NominalLinks:
+    """Links between nodes that are all alike.
+
+    ``gpu_bytes_per_s``: a GPU's share of its node's network, ``flow_bytes_per_s`` the most a single GPU gets while
+    others are silent; both as collectives reach them.
+    """
+
+    gpu: GpuKind
+    gpus_per_node: int
+    gpus_per_domain: int
+    gpu_bytes_per_s: float
+    flow_bytes_per_s: float
+    latency_s: float
+
+    @classmethod
+    def of(
+        cls,
+        gpu: GpuKind,
+        *,
+        gpus_per_node: int,
+        gpus_per_domain: int,
+        gpu_bytes_per_s: float,
+        flow_bytes_per_s: float | None = None,
+        fabric: str = "infiniband",
+        measured: bool = False,
+    ) -> NominalLinks:
+        """Links of one fabric; ``measured`` rates are taken as they are, nominal ones by their usual share."""
+        share = 1.0 if measured else NETWORK_SHARE.get(fabric, UNKNOWN_SHARE)
+        flow = max(flow_bytes_per_s or gpu_bytes_per_s, gpu_bytes_per_s)
+        return cls(
+            gpu=gpu,
+            gpus_per_node=gpus_per_node,
+            gpus_per_domain=max(gpus_per_domain, gpus_per_node),
+            gpu_bytes_per_s=share * gpu_bytes_per_s,
+            flow_bytes_per_s=share * flow,
+            latency_s=FABRIC_LATENCY_S.get(fabric, UNKNOWN_FABRIC_LATENCY_S),
+        )
+
+    def flow_rate(self, flows: FloatArray) -> FloatArray:
+        """(n,) bytes/s of each of ``flows`` (n,) GPUs of a node that send at once."""
+        together = self.gpus_per_node * self.gpu_bytes_per_s
+        return np.asarray(np.minimum(self.flow_bytes_per_s, together / np.minimum(flows, self.gpus_per_node)))
+
+
+def crossing_s(links: NominalLinks, costs: StepCosts) -> tuple[FloatArray, FloatArray]:
+    """Forward and backward seconds (n, C) of collectives inside a chunk whose groups span nodes."""
+    forward, backward = np.zeros_like(costs.forward_s), np.zeros_like(costs.backward_s)
+    traffic: CrossTraffic
+    for traffic in (costs.context_traffic, costs.expert_traffic, costs.parameter_traffic):
+        hop = traffic.message_bytes / links.gpu_bytes_per_s + links.latency_s
+        forward += np.maximum(hop - traffic.forward_hidden_s, 0.0)[:, None] * traffic.forward_count
+        backward += np.maximum(hop - traffic.backward_hidden_s, 0.0)[:, None] * traffic.backward_count
+    return forward, backward
+
+
+def hops_s(links: NominalLinks, batch: CandidateBatch, transfer_bytes: FloatArray) -> FloatArray:
+    """(n, P) seconds of a transfer from each pipeline rank to the next, the last one's to the first.
+
+    A rank's GPUs send at once; a hop crosses nodes if it does for any of them.
+    """
+    stages = int(batch.pipeline[0])
+    width = (batch.tensor * batch.context * batch.data).astype(np.float64)
+    first = np.arange(stages) * width[:, None]
+    domain = links.gpus_per_domain
+    crosses = np.floor((first + 2 * width[:, None] - 1) / domain) > np.floor(first / domain)
+    crosses[:, -1] = width * stages > domain
+    inside = domain_collective_s(
+        links.gpu, Collective.POINT_TO_POINT, np.full(len(batch), 2.0), np.asarray(transfer_bytes, dtype=np.float64)
+    )
+    between = transfer_bytes / links.flow_rate(width) + links.latency_s
+    return np.where(crosses, between[:, None], inside[:, None])
+
+
+def data_parallel_s(links: NominalLinks, batch: CandidateBatch, costs: StepCosts) -> tuple[FloatArray, FloatArray]:
+    """Exposed gradient reduction and parameter gathering (n, P) of a step."""
+    ranks = (batch.data * batch.context).astype(np.float64)
+    tensor = batch.tensor.astype(np.float64)
+    expert = batch.expert.astype(np.float64)
+    routed_ranks = np.maximum(np.floor(tensor * ranks / expert), 1.0)
+    unsharded = batch.sharding == SHARDING_CODES.index(Sharding.NONE)
+    rounds = np.where(unsharded, 2.0, 1.0)[:, None]  # an all-reduce passes the ring twice
+    exposed = []
+    for kind, common, routed, hidden in (
+        (Collective.REDUCE_SCATTER, costs.reduce_bytes, costs.expert_reduce_bytes, costs.reduce_hidden_s),
+        (Collective.ALL_GATHER, costs.gather_bytes, costs.expert_gather_bytes, costs.gather_hidden_s),
+    ):
+        seconds = _rings_s(links, kind, common, ranks, tensor)
+        seconds = seconds + _rings_s(links, kind, routed, routed_ranks, np.maximum(expert, tensor))
+        if kind is Collective.REDUCE_SCATTER:
+            seconds = rounds * seconds
+        exposed.append(np.maximum(seconds - hidden, 0.0))
+    return exposed[0], exposed[1]
+
+
+def _rings_s(
+    links: NominalLinks, kind: Collective, nbytes: FloatArray, ranks: FloatArray, stride: FloatArray
+) -> FloatArray:
+    """(n, P) seconds of one collective over ``ranks`` (n,) GPUs, ``stride`` (n,) apart.
+
+    A domain's members of the group share its network: the ring enters and leaves a domain over as many cards.
+    """
+    domain = links.gpus_per_domain
+    together = ranks * stride <= domain
+    members = np.maximum(np.floor(domain / stride), 1.0)
+    domains = np.ceil(ranks / members)
+    between = (
+        nbytes * ((ranks - 1.0) / ranks / (members * links.gpu_bytes_per_s))[:, None]
+        + ((domains - 1.0) * links.latency_s)[:, None]
+    )
+    inside = np.zeros_like(nbytes)
+    if together.any():
+        for stage in range(nbytes.shape[1]):
+            inside[together, stage] = domain_collective_s(links.gpu, kind, ranks[together], nbytes[together, stage])
+    seconds = np.where(together[:, None], inside, between)
+    return np.where((ranks[:, None] > 1) & (nbytes > 0), seconds, 0.0)

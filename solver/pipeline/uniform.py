@@ -1,0 +1,44 @@
+"""Seconds of one pipeline by the simulated schedule, cut short where it only repeats itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from solver.candidates import FloatArray
+from solver.pipeline.schedule import build_schedule
+from solver.pipeline.simulation import simulate
+
+SETTLED_ROUNDS: Final = 3
+"""Micro-batches per pipeline rank after which each further one costs the same."""
+
+
+def rank_ends(
+    forward_s: FloatArray, backward_s: FloatArray, delay_s: FloatArray, *, pipeline: int, micro_batches: int
+) -> FloatArray:
+    """(pipeline,) seconds until each rank has done its last backward.
+
+    ``forward_s`` and ``backward_s`` (C,) are the chunks' times, ``delay_s`` (pipeline,) a transfer's from each rank
+    to the next.  Schedules of more than four rounds of micro-batches are simulated for three and prolonged by the
+    period between the second and the third; interleaving needs whole rounds, what is over counts by its share.
+    """
+    virtual = len(forward_s) // pipeline
+    if pipeline == 1:
+        return np.array([micro_batches * float(forward_s.sum() + backward_s.sum())])
+    durations = np.stack([forward_s, backward_s])
+    delays = np.stack([delay_s, np.roll(delay_s, 1)])
+
+    def ends(count: int) -> FloatArray:
+        schedule = build_schedule(pipeline, virtual, count)
+        return simulate(schedule, durations, delays)[schedule.last]
+
+    whole_rounds = micro_batches // pipeline * pipeline
+    if micro_batches <= (SETTLED_ROUNDS + 1) * pipeline and (virtual == 1 or whole_rounds == micro_batches):
+        return ends(micro_batches)
+    settled = SETTLED_ROUNDS * pipeline
+    if virtual > 1 and micro_batches < settled:
+        least = max(whole_rounds, pipeline)
+        return ends(least) + (micro_batches - least) / pipeline * (ends(least + pipeline) - ends(least))
+    last, before = ends(settled), ends(settled - pipeline)
+    return last + (micro_batches - settled) / pipeline * (last - before)
