@@ -21,7 +21,8 @@ import numpy as np
 from benchmarks.published import read_run
 from benchmarks.rows import Row, Skipped, read_rows
 from cluster_models.training_run import TrainingRun
-from solver.runs import predict_peak_memory, predict_run
+from solver.run_memory import predict_counted_memory, predict_fits
+from solver.runs import predict_run
 
 __all__ = ["Measured", "read_rows", "runs_of"]
 
@@ -102,18 +103,18 @@ def report(table: Path, memory: Path | None, oom: Path | None, *, rows: bool) ->
     if rows:
         result["rows"] = [(each.run.name, round(error, 3)) for each, error in zip(kept, errors, strict=True)]
     judged = [each.run for each in kept if each.run.recompute_known]
-    rejected = [run.name for run in judged if predict_peak_memory(run) > run.gpu.memory_bytes]
+    rejected = [run.name for run in judged if not predict_fits(run)]
     result["ran_but_rejected"] = {"of": len(judged), "rows": rejected}
     if memory is not None:
         measured, _ = runs_of(read_rows(memory))
         measured = [
             each for each in measured if each.run.peak_memory_bytes is not None and each.run.recompute_known
         ]
-        ratios = [predict_peak_memory(each.run) / (each.run.peak_memory_bytes or 1.0) - 1.0 for each in measured]
+        ratios = [predict_counted_memory(each.run) / (each.run.peak_memory_bytes or 1.0) - 1.0 for each in measured]
         result["memory"] = grouped(measured, ratios)
     if oom is not None:
         failed, left_out = runs_of(read_rows(oom))
-        caught = [each.run.name for each in failed if predict_peak_memory(each.run) > each.run.gpu.memory_bytes]
+        caught = [each.run.name for each in failed if not predict_fits(each.run)]
         missed = [each.run.name for each in failed if each.run.name not in caught]
         result["oom"] = {"caught": caught, "missed": missed, "skipped": dict(left_out)}
     return result

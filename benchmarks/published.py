@@ -14,6 +14,13 @@ from typing import Final
 from benchmarks.published_clusters import read_hardware, read_network
 from benchmarks.published_frameworks import read_framework
 from benchmarks.published_layouts import read_layout
+from benchmarks.published_memory import (
+    memory_is_known,
+    memory_unit,
+    read_activations,
+    read_counter,
+    read_measured_stage,
+)
 from benchmarks.published_models import read_architecture
 from benchmarks.rows import Assumed, Row, Skipped, number, text, whole
 from cluster_models.errors import InvalidInput
@@ -22,7 +29,7 @@ from cluster_models.gpus import Precision
 from cluster_models.plan import Configuration, Degrees, RankOrder
 from cluster_models.training_run import TrainingRun
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
-from solver.runs import predict_peak_memory
+from solver.run_memory import predict_fits
 
 __all__ = ["Row", "Skipped", "read_run"]
 
@@ -110,17 +117,14 @@ def _run(row: Row, assumed: Assumed) -> TrainingRun:
         groups=hardware.groups if sum(group.gpus for group in hardware.groups) >= degrees.gpus else (),
         step_s=_step_s(row, sequence, degrees),
         peak_memory_bytes=None if memory is None else memory * memory_unit(row),
-        recompute_known=_memory_known(row),
+        recompute_known=memory_is_known(row),
+        memory_counter=read_counter(row),
+        memory_stage=read_measured_stage(row),
+        activations=read_activations(row),
     )
     if micro_batch is None:
         run = _with_micro_batch(run, assumed)
     return replace(run, assumed=tuple(assumed.notes))
-
-
-def memory_unit(row: Row) -> float:
-    """Bytes of the unit of ``mem_gb_per_gpu``: PyTorch and nvidia-smi print GiB, unless the notes say GB."""
-    decimal = re.search(r"\b(decimal|10\^9|1e9)\b", text(row, "notes"))
-    return 1e9 if decimal else 2.0**30
 
 
 def _precision(row: Row, assumed: Assumed) -> Precision:
@@ -195,7 +199,7 @@ def _with_micro_batch(run: TrainingRun, assumed: Assumed) -> TrainingRun:
         if degrees.pipeline > 1 and sequences // size < FILLED_PIPELINE * degrees.pipeline:
             break
         larger = replace(run, configuration=replace(run.configuration, micro_batch=size))
-        if predict_peak_memory(larger) > run.gpu.memory_bytes:
+        if not predict_fits(larger):
             break
         best, size = larger, 2 * size
     assumed.take("micro-batch", best.configuration.micro_batch, "the largest that fits and fills the pipeline")
@@ -210,11 +214,6 @@ def _recompute(row: Row, framework: Framework, assumed: Assumed) -> Recompute:
     if cell.startswith("full"):
         return Recompute.FULL
     return Recompute.SELECTIVE if cell in ("selective", "selective:core_attn") else Recompute.NONE
-
-
-def _memory_known(row: Row) -> bool:
-    """Whether the row states what its memory depends on, or the few layers recomputed hardly matter."""
-    return text(row, "recompute") in ("none", "full", "selective:core_attn") and (whole(row, "etp") or 1) == 1
 
 
 def _sharding(row: Row, framework: Framework, assumed: Assumed) -> Sharding:

@@ -18,7 +18,6 @@ from cluster_models.gpus import GpuKind
 from cluster_models.training_run import TrainingRun
 from solver.candidates import CandidateBatch, FloatArray, batch_of
 from solver.costs.calibration import calibration_of
-from solver.costs.memory import stage_memory
 from solver.costs.nominal_links import NominalLinks, crossing_s, data_parallel_s, hops_s
 from solver.costs.parameters import by_rank
 from solver.costs.step_costs import StepCosts, step_costs
@@ -207,34 +206,3 @@ def _prediction(run: TrainingRun, row: int, replicas: Sequence[_Times], slowest:
         tensor_s=micro_batches * float(times.tensor_s[row, rank::stages].sum()),
         expert_s=micro_batches * float(times.expert_s[row, rank::stages].sum()),
     )
-
-
-def predict_peak_memory(run: TrainingRun, fitted: FittedParameters | None = None) -> float:
-    """Peak bytes on a GPU of the fullest pipeline rank."""
-    return float(_stage_bytes(run, run.gpu, fitted).max())
-
-
-def predict_fits(run: TrainingRun, fitted: FittedParameters | None = None) -> bool:
-    """Whether every pipeline rank fits into the smallest GPU under it."""
-    kinds = {kind.name: kind for kind in _kinds(run)}
-    used = {name: _stage_bytes(run, kind, fitted) for name, kind in kinds.items()}
-    return all(
-        used[kind.name][stage] <= kind.memory_bytes
-        for replica in run.replica_kinds()
-        for stage, under in enumerate(replica)
-        for kind in under
-    )
-
-
-def _stage_bytes(run: TrainingRun, gpu: GpuKind, fitted: FittedParameters | None) -> FloatArray:
-    """(P,) peak bytes of each pipeline rank on GPUs of one kind."""
-    parts = stage_memory(
-        batch_of(run.configuration),
-        chunk_layers(run.architecture, run.configuration.stage_layers),
-        architecture=run.architecture,
-        workload=run.workload,
-        gpu=gpu,
-        micro_batches=np.array([run.configuration.micro_batches(run.workload.global_batch)]),
-        calibration=calibration_of(gpu, run.workload.framework, fitted),
-    )
-    return np.asarray(parts.total_bytes[0])

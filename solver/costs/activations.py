@@ -48,7 +48,7 @@ def layer_activations(
     """Kept and working bytes of every candidate's layers; ``modules`` are computed again beside the policy."""
     attention = _attention(architecture, sizes, calibration)
     policies = _Policies(architecture, sizes, calibration, modules)
-    dense, dense_whole = policies.kept(_joined(attention, _dense_mlp(architecture, sizes)))
+    dense, dense_whole = policies.kept(_joined(attention, _dense_mlp(architecture, sizes, calibration)))
     sparse, sparse_whole = policies.kept(_joined(attention, _sparse_mlp(architecture, sizes, calibration)))
     again = np.maximum(
         dense_whole - dense if architecture.mlp_hidden else 0.0,
@@ -119,12 +119,13 @@ def _attention(architecture: Architecture, sizes: LocalSizes, calibration: Calib
         kept = kept + 2.0 * element * (mla.query_rank + mla.key_value_rank + mla.rope_head_size) * stream
     else:
         kept = kept + queries + element * local_kv_heads(architecture, sizes) * (key + value) * tokens
-    if architecture.learned_positions:  # models of that age train with dropout: a byte of mask an element
+    if _drops_out(architecture, calibration):  # a byte of mask an element
         kept = kept + h * stream
     core = 4.0 * heads * tokens  # log-sum-exp in FP32
     if not calibration.framework.fused_attention:
-        # scores after softmax, after dropout and the mask: 5 a s^2 b with 2-byte elements
-        core = (2.0 * element + 1.0) * heads * sizes.sequence * tokens
+        # scores after softmax, with dropout also its mask and output: 5 a s^2 b with 2-byte elements
+        copies = 2.0 * element + 1.0 if _drops_out(architecture, calibration) else element
+        core = copies * heads * sizes.sequence * tokens
     return {
         None: kept,
         RecomputeModule.LAYER_NORM: sizes.saved_input_bytes * h * stream,
@@ -133,10 +134,14 @@ def _attention(architecture: Architecture, sizes: LocalSizes, calibration: Calib
     }
 
 
-def _dense_mlp(architecture: Architecture, sizes: LocalSizes) -> Tensors:
+def _drops_out(architecture: Architecture, calibration: Calibration) -> bool:
+    return calibration.framework.dropout and architecture.learned_positions > 0
+
+
+def _dense_mlp(architecture: Architecture, sizes: LocalSizes, calibration: Calibration) -> Tensors:
     h, stream = architecture.hidden, sizes.stream_tokens
     kept = sizes.element_bytes * h * stream
-    if architecture.learned_positions:
+    if _drops_out(architecture, calibration):
         kept = kept + h * stream
     product, activation = _mlp(architecture, sizes, architecture.mlp_hidden, sizes.shard_tokens)
     return {

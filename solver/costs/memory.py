@@ -74,12 +74,15 @@ def stage_memory(
     stages = int(batch.pipeline[0])
     per_chunk = layers[:, 0] * kept.dense[:, None] + layers[:, 1] * kept.sparse[:, None]
     in_flight = chunks_in_flight(batch, micro_batches)
+    if calibration.framework.keeps_stage_outputs and stages > 1:
+        per_chunk = per_chunk + (sizes.element_bytes * architecture.hidden * sizes.stream_tokens)[:, None]
     held = (per_chunk.reshape(in_flight.shape) * in_flight).sum(axis=1)
     on_rank = np.maximum(by_rank(layers.sum(axis=1)[None, :], stages), 1.0)
     stays = np.maximum(1.0 - settings.offloaded_layers / on_rank, 0.0)
     activations = held * stays + kept.working[:, None]
     logits = np.zeros_like(activations)
-    logits[:, -1] = calibration.framework.logit_bytes * sizes.shard_tokens * architecture.vocabulary
+    heads = 1 + architecture.prediction_layers
+    logits[:, -1] = heads * calibration.framework.logit_bytes * sizes.shard_tokens * architecture.vocabulary
     buffers = _buffers(batch, sizes, architecture, calibration) + communicator_bytes(batch, calibration)
     states = _states(batch, parameters, workload, calibration)
     fragmentation = calibration.fragmentation_share * (activations + logits)
@@ -128,26 +131,28 @@ class _States:
 def _states(
     batch: CandidateBatch, parameters: LocalParameters, workload: TrainingWorkload, calibration: Calibration
 ) -> _States:
-    """ZeRO-3 adds two gathered layers and what lies outside layers, and gradients of one layer and of that."""
+    """ZeRO-3 adds two gathered layers and what lies outside layers, and gradients of one layer and of that.
+
+    PyTorch FSDP keeps an FP32 shard alone; its pipelines gather once and reduce after the last micro-batch
+    (``torch.distributed.pipelining``, ``backward_maybe_with_nosync``).
+    """
+    framework, fp32 = calibration.framework, workload.precision is Precision.FP32
     common_ranks, routed_ranks = (ranks[:, None] for ranks in sharing_ranks(batch))
     whole = parameters.common + parameters.routed
     owned = parameters.common / common_ranks + parameters.routed / routed_ranks
     layer = np.maximum(parameters.layer, parameters.sparse_layer + parameters.experts)[:, None]
     zero3 = is_sharded(batch, Sharding.PARAMETERS)[:, None]
+    stays_whole = framework.sharded_master & (batch.pipeline > 1)[:, None]
+    gathered = np.where(stays_whole, whole, np.minimum(whole, 2.0 * layer + parameters.tables))
+    summed = np.where(stays_whole, whole + owned, np.minimum(whole, owned + layer + parameters.tables))
     weight_bytes = WEIGHT_BYTES.get(workload.precision, 2.0)
-    single = workload.precision is Precision.FP32
-    gathered = np.minimum(whole, 2.0 * layer + parameters.tables)
-    if calibration.framework.sharded_master and not single:
-        shards = np.where(zero3, _MASTER_BYTES * owned + weight_bytes * gathered, weight_bytes * whole)
-        master = np.where(zero3, 0.0, _MASTER_BYTES)
-    else:
-        shards = weight_bytes * np.where(zero3, np.minimum(whole, owned + gathered), whole)
-        master = np.asarray(0.0 if single else _MASTER_BYTES)
-    gradient_bytes = max(calibration.framework.gradient_bytes, workload.precision.activation_bytes)
-    passing = np.minimum(whole, owned + layer + parameters.tables)
+    shard_bytes = _MASTER_BYTES if framework.sharded_master else weight_bytes
+    sharded = shard_bytes * owned + weight_bytes * gathered
+    master = np.where(zero3 & framework.sharded_master, 0.0, 0.0 if fp32 else _MASTER_BYTES)
+    gradient_bytes = max(framework.gradient_bytes, workload.precision.activation_bytes if fp32 else 0.0)
     return _States(
-        weights=shards,
-        gradients=gradient_bytes * np.where(zero3, passing, whole),
+        weights=np.where(zero3, sharded, weight_bytes * whole),
+        gradients=gradient_bytes * np.where(zero3, summed, whole),
         optimizer=(_MOMENT_BYTES[workload.optimizer] + master) * owned,
         owned=owned,
     )
@@ -166,5 +171,5 @@ def _buffers(
     boundary = sizes.element_bytes * architecture.hidden * sizes.stream_tokens
     gathered = np.where(batch.tensor > 1, sizes.element_bytes * architecture.hidden * sizes.tokens, 0.0)
     transfers = np.where(batch.pipeline > 1, 4.0 * boundary, 0.0)
-    reduced = np.where(batch.data * batch.context > 1, calibration.framework.bucket_bytes, 0.0)
+    reduced = np.where(is_sharded(batch, Sharding.NONE), 0.0, calibration.framework.bucket_bytes)
     return np.asarray(gathered + transfers + reduced)
