@@ -100,7 +100,7 @@ class Calibration:
     expert_imbalance: float = _of_framework(1.0, 4.0)
     dispatch_overlap: float = _of_framework(0.0, 1.0)
     data_overlap: float = _of_framework(0.0, 1.0)
-    gather_contention: float = _of_framework(0.0, 1.0)
+    gather_contention: float = _of_framework(0.0, 1.5)
     straggling_share: float = _of_framework(0.0, 0.03)
     step_overhead_s: float = _of_framework(0.0, 1.0)
     runtime_bytes: float = _of_gpu(0.0, 16e9)
