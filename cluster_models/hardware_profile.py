@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from cluster_models.errors import InvalidInput
+from cluster_models.frameworks import AttentionKernels
 from cluster_models.gpus import Precision
 from cluster_models.measurements import Collective
 
@@ -62,6 +63,7 @@ class StreamTiming:
 class AttentionTiming:
     """Fused causal attention of ``batch`` sequences, forward or ``backward``."""
 
+    kernels: AttentionKernels
     backward: bool
     precision: Precision
     batch: int

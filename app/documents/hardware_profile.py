@@ -9,6 +9,7 @@ from pydantic import Field
 from app.documents.moments import Moment
 from app.documents.reading import Count, Document, FieldProblem, Flag, InvalidDocument, Line, Positive, Text
 from cluster_models.errors import InvalidInput
+from cluster_models.frameworks import AttentionKernels
 from cluster_models.gpus import Precision
 from cluster_models.hardware_profile import (
     AttentionTiming,
@@ -69,6 +70,7 @@ class StreamDocument(TimingDocument):
 class AttentionDocument(TimingDocument):
     """Fused causal attention."""
 
+    kernels: AttentionKernels = Field(description="Whose kernel: vendor or flash_2.", examples=["flash_2"])
     direction: Literal["forward", "backward"] = Field(description="Which pass.", examples=["forward"])
     precision: Precision = Field(description="Number format.", examples=["bf16"])
     batch: Extent = Field(description="Sequences.", examples=[2])
@@ -79,7 +81,7 @@ class AttentionDocument(TimingDocument):
     def to_timing(self) -> AttentionTiming:
         """The domain value."""
         shape = (self.batch, self.heads, self.head_size, self.sequence)
-        return AttentionTiming(self.direction == "backward", self.precision, *shape, self.to_time())
+        return AttentionTiming(self.kernels, self.direction == "backward", self.precision, *shape, self.to_time())
 
 
 class CollectiveDocument(TimingDocument):

@@ -48,15 +48,6 @@ class Matmul(NamedTuple):
         return self.batch * (width * (self.m * self.k + self.k * self.n) + 4 * self.m * self.n)
 
 
-class Attention(NamedTuple):
-    """Causal attention of ``batch`` sequences."""
-
-    batch: int
-    heads: int
-    head_size: int
-    sequence: int
-
-
 Timing = Dict[str, float]  # noqa: UP006 - Python 3.8
 """Seconds of one call: ``median_s``, ``low_s``, ``high_s``, and the number of samples."""
 
@@ -72,6 +63,7 @@ def matmul_shapes(largest: int) -> list[Matmul]:
     for short in (*halves, largest // 2 + 8, largest // 4 + 24, largest // 8 + 40):
         found += [Matmul(short, largest, largest), Matmul(largest, short, largest), Matmul(largest, largest, short)]
     found += [Matmul(short, short, short) for short in halves[:5]]
+    found += [Matmul(largest, largest // 2 + 1, largest), Matmul(largest, largest, largest // 2 + 1)]
     for tokens in (largest // 2, largest):
         for hidden, mlp in ((4096, 11008), (8192, 28672)):
             for tensor in (1, 2, 4, 8):
@@ -84,12 +76,11 @@ def matmul_shapes(largest: int) -> list[Matmul]:
     return [shape for index, shape in enumerate(found) if min(shape) > 0 and shape not in found[:index]]
 
 
-def attention_shapes(largest: int) -> list[Attention]:
-    """Sequences at one head size, then head sizes at one sequence; ``largest`` is the longest sequence."""
-    tokens, heads = largest, 32 if largest >= 4096 else 4
-    by_length = [Attention(max(tokens // s, 1), heads, 128, s) for s in (largest // 2**i for i in range(7))]
-    by_width = [Attention(4, heads, size, largest // 4) for size in (32, 64, 96, 256)]
-    return by_length[:1] + by_width + by_length[1:]
+def attention_shapes(largest: int) -> list[tuple[int, int, int, int]]:
+    """Batch, heads, head size, sequence: sequences up to ``largest`` at one head size, then sizes at one."""
+    heads = 32 if largest >= 4096 else 4
+    by_length = [(2**i, heads, 128, largest // 2**i) for i in range(7)]
+    return by_length[:1] + [(4, heads, size, largest // 4) for size in (32, 64, 96, 256)] + by_length[1:]
 
 
 def group_sizes(world: int, per_node: int) -> list[int]:
@@ -202,20 +193,23 @@ class Profiler:
         timing = self.timed(call)
         self.found["streams"].append({"operation": operation, "bytes": nbytes, **timing})
 
-    def attention(self, precision: str, shape: Attention) -> None:
-        """Time the fused kernel forward, then backward."""
-        torch = self.torch
-        size = (shape.batch, shape.heads, shape.sequence, shape.head_size)
-        kind = getattr(torch, DTYPES[precision])
-        queries, keys, values, incoming = (torch.randn(size, device=self.device).to(kind) for _ in range(4))
-        attend = torch.nn.functional.scaled_dot_product_attention
-        forward = self.timed(lambda _: attend(queries, keys, values, is_causal=True))
-        inputs = [each.requires_grad_() for each in (queries, keys, values)]
-        result = attend(*inputs, is_causal=True)
-        backward = self.timed(lambda _: torch.autograd.grad(result, inputs, incoming, retain_graph=True))
-        row = {"precision": precision, **shape._asdict()}
+    def attention(self, kernel: str, precision: str, shape: tuple[int, int, int, int]) -> None:
+        """Time a fused kernel forward, then backward: FlashAttention's, or the vendor's (cuDNN)."""
+        torch, (batch, heads, size, sequence) = self.torch, shape
+        queries, keys, values, incoming = (
+            torch.randn((batch, heads, sequence, size), device=self.device).to(getattr(torch, DTYPES[precision]))
+            for _ in range(4)
+        )
+        attend = partial(torch.nn.functional.scaled_dot_product_attention, is_causal=True)
+        names = {"flash_2": "FLASH_ATTENTION", "vendor": "CUDNN_ATTENTION"}
+        row = {"kernels": kernel, "precision": precision, "batch": batch, "heads": heads, "head_size": size}
+        with torch.nn.attention.sdpa_kernel(getattr(torch.nn.attention.SDPBackend, names[kernel])):
+            forward = self.timed(lambda _: attend(queries, keys, values))
+            inputs = [each.requires_grad_() for each in (queries, keys, values)]
+            result = attend(*inputs)
+            backward = self.timed(lambda _: torch.autograd.grad(result, inputs, incoming, retain_graph=True))
         for direction, timing in (("forward", forward), ("backward", backward)):
-            self.found["attentions"].append({"direction": direction, **row, **timing})
+            self.found["attentions"].append({"direction": direction, **row, "sequence": sequence, **timing})
 
     def launch(self) -> None:
         """Time kernels that have nothing to do: what is left is the launch."""
@@ -250,15 +244,18 @@ class Profiler:
         for each in precisions:
             yield f"{each} sustained", square.nbytes(8), partial(self.matmul, each, square, sustained_s)
         for shape in matmul_shapes(largest)[:: 2 if self.quick else 1]:
-            for each in precisions if shape.batch == 1 else [name for name in precisions if name != "fp8"]:
+            for each in precisions:
+                if each == "fp8" and (shape.batch > 1 or any(extent % 16 for extent in shape[:3])):
+                    continue  # its kernel does not take these
                 yield f"{each} {tuple(shape)}", 2 * shape.nbytes(4), partial(self.matmul, each, shape)
 
     def attention_steps(self, longest: int) -> Iterator[Step]:
         """Every attention shape in the 16-bit format that training would use."""
         half = "fp16" if self.on_gpu and self.torch.cuda.get_device_capability()[0] < 8 else "bf16"
         for shape in attention_shapes(longest):
-            nbytes = 40 * shape.batch * shape.heads * shape.head_size * shape.sequence
-            yield f"{half} {tuple(shape)}", nbytes, partial(self.attention, half, shape)
+            for kernel in ("flash_2", "vendor") if self.on_gpu else ("flash_2",):
+                action = partial(self.attention, kernel, half, shape)
+                yield f"{kernel} {half} {shape}", 40 * math.prod(shape), action
 
 
 class Ranks(Profiler):

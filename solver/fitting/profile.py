@@ -26,6 +26,7 @@ from cluster_models.hardware_profile import AttentionTiming, HardwareProfile, Ke
 from solver.candidates import FloatArray
 from solver.costs.calibration import PARAMETERS, Calibration, Owner, calibration_of
 from solver.costs.compute import AttentionShape, attention_s, matmul_s, processor, streaming_s
+from solver.costs.tiles import is_misaligned
 from solver.fitting.fit import QUANTILE_90, TOLD
 from solver.fitting.report import PRIOR_SPREAD, ROW_ERROR, FitReport, FittedUnknown
 from solver.fitting.unknowns import Unknown, with_values
@@ -63,7 +64,9 @@ class _Kernels:
             pairs = row.batch * row.sequence**2 / 2.0
             size, heads = float(row.head_size), np.array([float(row.heads)])
             shape = AttentionShape(heads, size, size, np.array([pairs]), np.array([2.0 * pairs]), row.sequence)
-            parts.append(attention_s(half, shape)[1 if row.backward else 0])
+            framework = replace(calibration.framework, attention_kernels=row.kernels)
+            own = replace(half, calibration=replace(calibration, framework=framework))
+            parts.append(attention_s(own, shape)[1 if row.backward else 0])
         return np.concatenate(parts)
 
 
@@ -120,15 +123,17 @@ def _half(gpu: GpuKind) -> Precision:
 def _bare(gpu: GpuKind, launch_s: float) -> Calibration:
     """The prior without a framework: its own kernels, its own launches, fused attention."""
     prior = calibration_of(gpu, DEFAULT_FRAMEWORK)
-    return replace(prior, kernel_share=1.0, kernel_s=launch_s)
+    framework = replace(prior.framework, fused_kernels=True)
+    return replace(prior, framework=framework, kernel_share=1.0, kernel_s=launch_s)
 
 
 def _matmul_s(
     gpu: GpuKind, precision: Precision, rows: tuple[MatmulTiming, ...], calibration: Calibration
 ) -> FloatArray:
     m, n, k, batch = (np.array([float(getattr(row, name)) for row in rows]) for name in ("m", "n", "k", "batch"))
-    single = matmul_s(processor(gpu, precision, calibration), m, n, k)
-    grouped = batch * (single - calibration.kernel_s) / calibration.grouped_share + calibration.kernel_s
+    stalled = np.where(is_misaligned(n, k), 1.0 / calibration.misaligned_share, 1.0)
+    single = matmul_s(processor(gpu, precision, calibration), m, n, k, groups=batch, slowdown=stalled)
+    grouped = (single - calibration.kernel_s) / calibration.grouped_share + calibration.kernel_s
     return np.where(batch > 1, grouped, single)
 
 
@@ -152,8 +157,8 @@ def _kernels(profile: HardwareProfile, gpu: GpuKind) -> _Kernels:
     ]
     entries += [(f"{row.operation} {row.nbytes} bytes", "memory", row.time, 1.0) for row in profile.streams]
     for each in attentions:
-        name = f"attention {'backward' if each.backward else 'forward'} {each.sequence} x {each.head_size}"
-        entries.append((name, f"attention {each.backward}", each.time, 1.0))
+        kind = f"{each.kernels} attention {'backward' if each.backward else 'forward'}"
+        entries.append((f"{kind} {each.sequence} x {each.head_size}", kind, each.time, 1.0))
     sizes = Counter(family for _, family, _, _ in entries)
     spread = [math.log(time.high_s / time.low_s) / (2 * 1.2816) for _, _, time, _ in entries]
     hot = [precision for precision, rows in matmuls if any(row.sustained for row in rows)]
