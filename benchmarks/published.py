@@ -52,6 +52,8 @@ DISTRIBUTED_OPTIMIZERS: Final = ("nemo", "megatron-bridge", "megatron-core")
 """Generations whose recipes shard the optimizer."""
 FULLY_SHARDED: Final = ("llm-foundry", "torchtitan", "automodel", "maxtext")
 """Generations that run on PyTorch FSDP, or shard alike."""
+USUAL_RECOMPUTE: Final = (("torchtitan", Recompute.SELECTIVE), ("maxtext", Recompute.FULL))
+"""What these frameworks recompute by default; MaxText's recipe for 70B keeps no more than queries, keys and values."""
 SEQUENCES: Final = (("megatron-lm-2", 1024), ("internevo", 2048))
 """Sequence lengths of a framework's example scripts, where none is stated."""
 USUAL_SEQUENCE: Final = 2048
@@ -209,7 +211,7 @@ def _with_micro_batch(run: TrainingRun, assumed: Assumed) -> TrainingRun:
 def _recompute(row: Row, framework: Framework, assumed: Assumed) -> Recompute:
     cell = text(row, "recompute").casefold()
     if not cell:
-        usual = Recompute.SELECTIVE if framework.name.startswith("torchtitan") else Recompute.NONE
+        usual = next((each for name, each in USUAL_RECOMPUTE if framework.name.startswith(name)), Recompute.NONE)
         return assumed.take("recomputation", usual, "not stated")
     if cell.startswith("full"):
         return Recompute.FULL

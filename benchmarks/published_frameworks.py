@@ -58,7 +58,16 @@ CORE_RELEASES: Final = {
 """Months of Megatron-Core's releases (its changelog)."""
 LATER_CORE: Final = (2025, 8)
 LATER_MLPERF: Final = (2026, 11)
-DISPATCHES: Final = (("hybridep", ExpertDispatch.HYBRIDEP), ("deepep", ExpertDispatch.DEEPEP))
+DISPATCHES: Final = (
+    ("hybridep", ExpertDispatch.HYBRIDEP),
+    ("deepep", ExpertDispatch.DEEPEP),
+    ("tokendrop", ExpertDispatch.ALL_TO_ALL),
+)
+"""By words of the notes; Megatron-Bridge drops tokens only with its all-to-all dispatcher."""
+PRINTED_RECIPE: Final = re.compile(r"recipe v0\.[0-5]\.")
+"""Notes that print all that a recipe of Megatron-Bridge switches on; from v0.6 on recipes print none of it."""
+BEFORE_BLACKWELL: Final = ("H", "A", "V")
+"""GPU kinds, by their first letter, whose recipes do not capture whole iterations as CUDA graphs."""
 
 Month = tuple[int, int]
 READINGS: Final[tuple[tuple[str, Callable[[re.Match[str]], Month]], ...]] = (
@@ -79,6 +88,12 @@ def read_framework(row: Row, assumed: Assumed) -> Framework:
     notes = text(row, "notes").casefold()
     if parallel := text(row, "sequence_parallel"):
         found = replace(found, sequence_parallel=parallel.casefold() not in ("0", "false", "no"))
+    if "eager" in notes:
+        found = replace(found, fused_kernels=False)
+    if PRINTED_RECIPE.search(notes):
+        found = replace(found, expert_dispatch=ExpertDispatch.ALL_TO_ALL, expert_overlap=False)
+    if PRINTED_RECIPE.search(notes) or text(row, "gpu").startswith(BEFORE_BLACKWELL):
+        found = replace(found, cuda_graphs=CudaGraphs.NONE)
     if dispatch := next((dispatch for word, dispatch in DISPATCHES if word in notes), None):
         found = replace(found, expert_dispatch=dispatch)
     if "cuda graph" in notes and "cuda graphs none" not in notes:
