@@ -50,13 +50,19 @@ def layout_counts(layout: str) -> list[int]:
 def spread_layers(layers: int, pipeline: int, virtual: int) -> Layout:
     """Equal shares, short first and last chunks where they do not divide.
 
-    Where layers plus two divide, embedding and head count as a layer each, as NVIDIA's recipes do.
+    Where layers plus two divide, embedding and head count as a layer each, as NVIDIA's recipes do.  Where layers
+    plus three divide, what follows the last layer counts as three (DeepSeek-V3 in Megatron-Bridge), or as two and
+    the embedding as one where chunks are short.
     """
     chunks = pipeline * virtual
     if layers % chunks and (layers + 2) % chunks == 0 and chunks > 1:
         counts = [(layers + 2) // chunks] * chunks
         counts[0] -= 1
         counts[-1] -= 1
+    elif layers % chunks and (layers + 3) % chunks == 0 and chunks > 1:
+        counts = [(layers + 3) // chunks] * chunks
+        counts[0] -= counts[-1] < 3
+        counts[-1] -= 3 if counts[-1] >= 3 else 2
     else:
         counts = [layers // chunks] * chunks
         for chunk in range(1, 1 + layers % chunks):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +14,8 @@ from cluster_models.architecture import Architecture, Experts, LatentAttention
 class Family:
     """What models of one name have in common, from their published configurations.
 
-    ``head_size`` 0: hidden width over heads.  ``positions``: a learned position table.
+    ``head_size`` 0: hidden width over heads.  ``positions``: a learned position table.  ``prediction``: layers of
+    multi-token prediction that NVIDIA's recipes train.
     """
 
     gated: bool = True
@@ -25,6 +27,7 @@ class Family:
     window_period: int = 1
     chunked: bool = False
     latent: LatentAttention | None = None
+    prediction: int = 0
 
 
 MLA: Final = LatentAttention(
@@ -48,7 +51,7 @@ FAMILIES: Final = (
     ("deepseekv2lite", Family(vocabulary=102400, latent=MLA_WITHOUT_QUERY)),
     ("moonlight", Family(vocabulary=163840, latent=MLA_WITHOUT_QUERY)),
     ("deepseekv2", Family(vocabulary=102400, latent=MLA)),
-    ("deepseekv3", Family(vocabulary=129280, latent=MLA)),
+    ("deepseekv3", Family(vocabulary=129280, latent=MLA, prediction=1)),
     ("deepseekr1", Family(vocabulary=129280, latent=MLA)),
     ("deepseek", Family(vocabulary=102400)),
     ("kimi", Family(vocabulary=163840, latent=MLA)),
@@ -125,6 +128,15 @@ def read_architecture(row: Row, sequence: int, assumed: Assumed) -> Architecture
         chunked_window=family.chunked,
         latent_attention=latent,
         experts=experts,
+        prediction_layers=family.prediction if _predicts(row) else 0,
+    )
+
+
+def _predicts(row: Row) -> bool:
+    """Whether a model with multi-token prediction was trained with it, as Megatron-Bridge's TFLOP per token say."""
+    source = text(row, "source").casefold()
+    return bool(re.search(r"bridge|nemo|dgxc", source)) and not re.search(
+        r"automodel|w/o mtp", f"{source} {text(row, 'notes').casefold()}"
     )
 
 

@@ -110,8 +110,9 @@ class Architecture:
     ``attention_sinks``: each head has a learned sink logit (gpt-oss).
     ``learned_positions`` is the length of a learned position table, 0 = none.
 
-    ``prediction_layers`` records multi-token prediction layers (DeepSeek-V3, arXiv 2412.19437, section 2.2);
-    they are no part of ``layers``, of the parameter counts or of the FLOPs here.
+    ``prediction_layers`` counts multi-token prediction layers (DeepSeek-V3, arXiv 2412.19437, section 2.2): each a
+    projection of hidden state and next embedding to one width and a decoder layer like the last, trained beside
+    the model and planned for; they are no part of ``layers``, ``parameters()`` or the FLOPs counted per model.
     """
 
     name: str
@@ -236,6 +237,10 @@ class Architecture:
         shared = self._mlp_parameters(experts.shared_hidden) if experts.shared_hidden else 0
         router = self.hidden * experts.count + experts.count * experts.router_bias
         return shared + self.hidden * experts.shared_gate + router + self.norm_parameters()
+
+    def prediction_projection_parameters(self) -> int:
+        """Parameters of the matrix that joins hidden state and next embedding before a prediction layer."""
+        return 2 * self.hidden * self.hidden
 
     def embedding_parameters(self) -> int:
         """Parameters of the input embedding and position table."""

@@ -89,16 +89,22 @@ def megatron_arguments(plan: Plan) -> list[str]:
             arguments.append("--overlap-moe-expert-parallel-comm")
     if configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA:
         arguments.append("--use-tp-pp-dp-mapping")
-    arguments += _pipeline_arguments(configuration)
+    if plan.architecture.prediction_layers:
+        arguments.append(f"--mtp-num-layers {plan.architecture.prediction_layers}")
+    arguments += _pipeline_arguments(configuration, plan.architecture.prediction_layers)
     return arguments + _RECOMPUTE[configuration.recompute] + _SHARDING[configuration.sharding]
 
 
-def pipeline_layout(configuration: Configuration) -> str:
-    """The layout string: E embedding, t decoder layer, L loss, | between stages; virtual stage by stage."""
+def pipeline_layout(configuration: Configuration, prediction_layers: int = 0) -> str:
+    """The layout string: E embedding, t decoder layer, L loss, | between stages; virtual stage by stage.
+
+    Multi-token prediction layers (m) stand before the loss.
+    """
     counts = [count for row in configuration.stage_layers for count in row]
     stages = ["" if count == 0 else "t" if count == 1 else f"t*{count}" for count in counts]
     stages[0] = "E" + stages[0]
-    stages[-1] = f"{stages[-1]},L" if stages[-1] else "L"
+    end = "m" * prediction_layers + "L"
+    stages[-1] = f"{stages[-1]},{end}" if stages[-1] else end
     return "|".join(stages)
 
 
@@ -129,11 +135,11 @@ def _cuda_graph_arguments(framework: Framework, *, sparse: bool) -> list[str]:
             return ["--cuda-graph-impl full_iteration", "--te-rng-tracker", "--no-check-for-nan-in-loss-and-grad"]
 
 
-def _pipeline_arguments(configuration: Configuration) -> list[str]:
+def _pipeline_arguments(configuration: Configuration, prediction_layers: int) -> list[str]:
     degrees = configuration.degrees
     counts = {count for row in configuration.stage_layers for count in row}
     if len(counts) > 1:
-        return [f'--pipeline-model-parallel-layout "{pipeline_layout(configuration)}"']
+        return [f'--pipeline-model-parallel-layout "{pipeline_layout(configuration, prediction_layers)}"']
     if degrees.virtual_pipeline > 1:
         return [f"--num-layers-per-virtual-pipeline-stage {counts.pop()}"]
     return []

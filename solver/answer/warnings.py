@@ -23,7 +23,6 @@ def plan_warnings(problem: PlanningProblem, candidate: Candidate, assignment: In
         *_inside_nodes(candidate),
         *_other_kinds(problem, candidate),
         *_memory(candidate),
-        *_prediction_layers(problem),
         *suspicions(problem.snapshot),
     )
 
@@ -110,16 +109,5 @@ def _memory(candidate: Candidate) -> list[str]:
     sentence = (
         f"It does not fit: stage {stage} needs {total[stage] / 2**30:.1f} GiB per GPU and its limit is "
         f"{limit[stage] / 2**30:.1f} GiB."
-    )
-    return [sentence]
-
-
-def _prediction_layers(problem: PlanningProblem) -> list[str]:
-    count = problem.architecture.prediction_layers
-    if not count:
-        return []
-    sentence = (
-        f"{problem.architecture.name} has {count} multi-token-prediction layer(s), which are not planned: "
-        "time and memory are those of the model without them."
     )
     return [sentence]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -10,6 +11,9 @@ from cluster_models.architecture import Architecture
 from cluster_models.workload import Sharding
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.local_sizes import is_sharded
+
+_PREDICTION_NORMS: Final = 3.0
+"""Of a prediction layer besides its decoder layer's: of hidden state, of next embedding, and before the head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,8 @@ def local_parameters(batch: CandidateBatch, layers: IntArray, architecture: Arch
     """Parameters of every candidate; matrices are split over tensor ranks, norms and routers repeated.
 
     Tied embeddings that share a GPU count once; on two pipeline ranks both keep a copy, as Megatron does.
+    ``layers`` (C, 2) includes multi-token prediction layers; their projections and norms, and the copy of the
+    embedding that they look up on the last of several pipeline ranks, are added here.
     """
     tensor = batch.tensor.astype(np.float64)
     attention = _split(architecture.attention_parameters(), _repeated_attention(architecture), tensor)
@@ -52,8 +58,13 @@ def local_parameters(batch: CandidateBatch, layers: IntArray, architecture: Arch
     tables[:, 0] += vocabulary + architecture.learned_positions * architecture.hidden
     if not (architecture.tied_embeddings and len(layers) == 1):
         tables[:, -1] += vocabulary
+    if architecture.prediction_layers and batch.pipeline[0] > 1 and not architecture.tied_embeddings:
+        tables[:, -1] += vocabulary
     chunks += tables
     chunks[:, -1] += architecture.norm_vectors * architecture.hidden
+    norms = _PREDICTION_NORMS * architecture.norm_vectors * architecture.hidden
+    projection = architecture.prediction_projection_parameters() / tensor
+    chunks[:, -1] += architecture.prediction_layers * (projection + norms)
     stages = int(batch.pipeline[0])
     return LocalParameters(
         layer=layer,

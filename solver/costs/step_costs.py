@@ -26,6 +26,7 @@ from solver.costs.launching import host_bound
 from solver.costs.local_sizes import LocalSizes, local_sizes
 from solver.costs.model_ends import embedding, end_precision, head_and_loss
 from solver.costs.parameters import by_rank, local_parameters
+from solver.costs.prediction import prediction_ends
 from solver.costs.sparse_layers import sparse_mlp
 from solver.costs.straggling import straggling
 from solver.costs.traffic import CrossTraffic, LayerTraffic, context_traffic, tensor_traffic
@@ -247,12 +248,15 @@ def _chunks(
     block = _again(parts.tensor_block, full)
     tensor = _times(block, 2.0 * dense_count + parts.sparse_blocks * sparse_count)
     first = embedding(ends, architecture, sizes)
-    last = head_and_loss(ends, architecture, sizes, pipelined=pipelined)
-    for end, chunk in ((first, 0), (last, -1)):
+    last, heads = head_and_loss(ends, architecture, sizes, pipelined=pipelined), 1
+    if architecture.prediction_layers:
+        last = last + prediction_ends(ends, architecture, sizes, pipelined=pipelined)
+        heads += architecture.prediction_layers
+    for end, chunk, blocks in ((first, 0, 1), (last, -1, heads)):
         compute.forward[:, chunk] += end.forward
         compute.backward[:, chunk] += end.backward
-        tensor.forward[:, chunk] += parts.tensor_block.forward / 2.0
-        tensor.backward[:, chunk] += parts.tensor_block.forward / 2.0
+        tensor.forward[:, chunk] += blocks * parts.tensor_block.forward / 2.0
+        tensor.backward[:, chunk] += blocks * parts.tensor_block.forward / 2.0
     context = _times(_again(parts.context.inside, core), every)
     expert = _times(_again(parts.expert.inside, full), sparse_count)
     return compute, tensor, context, expert

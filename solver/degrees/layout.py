@@ -18,7 +18,11 @@ Layout = tuple[tuple[int, ...], ...]
 
 
 def layer_flops(architecture: Architecture, sequence_length: int) -> tuple[FloatArray, float]:
-    """Forward FLOP per token of every decoder layer (layers,), and of the output head."""
+    """Forward FLOP per token of every decoder layer (layers,), and of what follows the last one.
+
+    That is the output head, and of every multi-token prediction layer a decoder layer, the projection of hidden
+    state and next embedding to one width, and the head again.
+    """
     kinds = list(zip(architecture.sparse_pattern, architecture.windowed_pattern, strict=True))
     flops = {
         (sparse, windowed): layer_forward_flops(
@@ -26,16 +30,20 @@ def layer_flops(architecture: Architecture, sequence_length: int) -> tuple[Float
         ).total
         for sparse, windowed in set(kinds)
     }
-    return np.array([flops[kind] for kind in kinds]), head_forward_flops(architecture)
+    head = head_forward_flops(architecture)
+    projection = 2.0 * architecture.prediction_projection_parameters()
+    after = head + architecture.prediction_layers * (flops[kinds[-1]] + projection + head)
+    return np.array([flops[kind] for kind in kinds]), after
 
 
 @lru_cache(maxsize=4096)
 def balanced_layout(architecture: Architecture, sequence_length: int, pipeline: int, virtual: int) -> Layout:
     """The contiguous split over ``pipeline * virtual`` chunks whose heaviest chunk is lightest.
 
-    Weights are forward FLOP, the output head counted on the last chunk.  Among equals the late chunks take the
-    odd layers, because early ranks hold more micro-batches in memory.  An even split, which needs no layout
-    flags, is kept where its heaviest chunk is at most ``EVEN_TOLERANCE`` worse.  Every chunk has a layer.
+    Weights are forward FLOP, the output head and multi-token prediction counted on the last chunk.  Among equals
+    the late chunks take the odd layers, because early ranks hold more micro-batches in memory.
+    An even split, which needs no layout flags, is kept where its heaviest chunk is at most ``EVEN_TOLERANCE``
+    worse.  Every chunk has a layer.
     """
     chunks = pipeline * virtual
     assert chunks <= architecture.layers
@@ -83,9 +91,14 @@ def _split(ends: FloatArray, head: float, chunks: int, limit: float) -> list[int
 
 
 def chunk_layers(architecture: Architecture, layout: Layout) -> IntArray:
-    """(chunks, 2): dense and sparse layers of each chunk in model order."""
+    """(chunks, 2): dense and sparse layers of each chunk in model order.
+
+    Multi-token prediction layers are decoder layers like the last one, on the last chunk.
+    """
     counts = [count for row in layout for count in row]
     sparse = np.array(architecture.sparse_pattern)
     ends = np.concatenate([[0], np.cumsum(counts)])
     per_chunk = np.array([int(sparse[a:b].sum()) for a, b in pairwise(ends)])
-    return np.stack([np.array(counts) - per_chunk, per_chunk], axis=1)
+    found = np.stack([np.array(counts) - per_chunk, per_chunk], axis=1)
+    found[-1, int(sparse[-1])] += architecture.prediction_layers
+    return found

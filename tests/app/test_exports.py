@@ -67,6 +67,16 @@ def test_uneven_stages_become_a_layout() -> None:
     assert words[words.index("--pipeline-model-parallel-layout") + 1] == "Et|t*3,L"
 
 
+def test_prediction_layers_stand_before_the_loss() -> None:
+    """The layout places them, and their number is a flag of its own."""
+    plan = small_plan(layers=((1, 3),))
+    assert plan.architecture is not None
+    plan = replace(plan, architecture=replace(plan.architecture, prediction_layers=1))
+    words = bash_array(rendered("megatron", plan), "MEGATRON_ARGS")
+    assert words[words.index("--pipeline-model-parallel-layout") + 1] == "Et|t*3,mL"
+    assert words[words.index("--mtp-num-layers") + 1] == "1"
+
+
 def test_even_interleaving_counts_layers_of_a_chunk() -> None:
     """Four layers over two ranks and two chunks are one layer each."""
     words = bash_array(rendered("megatron", small_plan(layers=((1, 1), (1, 1)))), "MEGATRON_ARGS")

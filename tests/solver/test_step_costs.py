@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster_models.errors import InvalidWorkload
-from cluster_models.frameworks import ExpertDispatch
 from cluster_models.gpus import Precision
 from cluster_models.workload import Recompute, Sharding
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch
 from solver.costs.step_costs import CrossTraffic, StepCosts, step_costs
-from tests.solver.cost_cases import H100, LLAMA_70B, MIXTRAL, WORKLOAD, behaviour, candidates, costs, even_layers
+from tests.solver.cost_cases import H100, LLAMA_70B, WORKLOAD, candidates, costs, even_layers
 
 ROWS = st.fixed_dictionaries(
     {
@@ -133,39 +132,6 @@ def test_groups_that_leave_the_node_become_cross_traffic() -> None:
     # keys and values of 8192/4 tokens, 2 of 8 key/value heads of 128, 16 bits
     assert traffic.message_bytes[1] == 2 * (8192 / 4) * 2 * (2 * 128)
     assert traffic.forward_count[1, 0] == 80 * 3
-
-
-def test_expert_bytes_that_stay_in_the_node_do_not_cross() -> None:
-    """An expert group of 8 fits into the node; of one of 16 half the bytes leave it."""
-    model = replace(MIXTRAL, experts=replace(MIXTRAL.experts, count=16))
-    result = costs(candidates({"data": 16, "expert": 8}, {"data": 16, "expert": 16}), model)
-    message = result.expert_traffic.message_bytes
-    assert message[0] == 0
-    assert result.expert_s[0, 0] > 0
-    assert result.expert_s[1, 0] == 0
-    imbalance = message[1] / (0.5 * 2 * 4096 * 8192 * 2)
-    assert 1.0 <= imbalance < 1.2
-    assert result.expert_traffic.forward_count[1, 0] == 2 * 32
-
-
-def test_sending_a_token_once_per_node_saves_bytes() -> None:
-    """Two experts a token, two nodes: it leaves with chance 3/4, where one copy of two would on average."""
-    model = replace(MIXTRAL, experts=replace(MIXTRAL.experts, count=16))
-    once, each = (
-        costs(candidates({"data": 16, "expert": 16}), model, calibration=behaviour(expert_dispatch=dispatch))
-        for dispatch in (ExpertDispatch.DEEPEP, ExpertDispatch.ALL_TO_ALL)
-    )
-    assert once.expert_traffic.message_bytes[0] / each.expert_traffic.message_bytes[0] == 0.75
-
-
-def test_full_recomputation_repeats_expert_traffic() -> None:
-    """Dispatch and combination happen again: 4 instead of 2 collectives a layer in backward."""
-    full = RECOMPUTE_CODES.index(Recompute.FULL)
-    model = replace(MIXTRAL, experts=replace(MIXTRAL.experts, count=16))
-    row = {"data": 16, "expert": 16}
-    traffic = costs(candidates(row, row | {"recompute": full}), model).expert_traffic
-    assert traffic.backward_count[0, 0] == 2 * 32
-    assert traffic.backward_count[1, 0] == 4 * 32
 
 
 def test_a_precision_the_gpu_lacks_is_refused() -> None:

@@ -1,0 +1,30 @@
+"""Seconds of multi-token prediction on the last chunk, for one micro-batch."""
+
+from __future__ import annotations
+
+from cluster_models.architecture import Architecture
+from solver.costs.compute import Processor, linear_s, streaming_s
+from solver.costs.layer_costs import Seconds
+from solver.costs.local_sizes import LocalSizes
+from solver.costs.model_ends import embedding, head_and_loss
+
+
+def prediction_ends(gpu: Processor, architecture: Architecture, sizes: LocalSizes, *, pipelined: bool) -> Seconds:
+    """What the prediction layers take besides their decoder layers, which ``layers`` of the chunk count.
+
+    Each embeds the next tokens, normalises hidden state and embedding and lays them side by side (4 passes over the
+    h-wide stream in 16 bits), projects both to the width of one, and runs the shared head and a loss of its own
+    (DeepSeek-V3, arXiv 2412.19437, section 2.2).
+    """
+    h = float(architecture.hidden)
+    forward, backward = linear_s(gpu, sizes.tokens, h / sizes.tensor, 2.0 * h)
+    joined = 8.0 * h * sizes.stream_tokens
+    one = (
+        embedding(gpu, architecture, sizes)
+        + head_and_loss(gpu, architecture, sizes, pipelined=pipelined)
+        + Seconds(
+            forward + streaming_s(gpu, joined, kernels=3), backward + streaming_s(gpu, 2.0 * joined, kernels=3)
+        )
+    )
+    count = architecture.prediction_layers
+    return Seconds(count * one.forward, count * one.backward)

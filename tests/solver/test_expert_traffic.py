@@ -1,0 +1,94 @@
+"""Dispatch and combination of tokens: how many copies travel where, and what hides beside compute."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cluster_models.architecture import Experts
+from cluster_models.frameworks import ExpertDispatch
+from cluster_models.workload import Recompute
+from solver.candidates import RECOMPUTE_CODES
+from solver.costs.expert_traffic import reached
+from solver.costs.step_costs import StepCosts
+from tests.solver.cost_cases import MIXTRAL, behaviour, candidates, costs
+
+WIDE = replace(MIXTRAL, experts=Experts(count=16, active=2, hidden=14336))
+"""16 experts, so that a group may be two nodes wide."""
+TWO_NODES = {"data": 16, "expert": 16}
+TOKEN_BYTES = 2 * 4096 * 8192
+"""One copy of each of a rank's 8192 tokens in 16 bits."""
+
+
+def dispatched(dispatch: ExpertDispatch, row: dict[str, int], *, expert_overlap: bool = False) -> StepCosts:
+    """Costs of ``WIDE`` with tokens sent this way, loads even."""
+    calibration = replace(behaviour(expert_dispatch=dispatch, expert_overlap=expert_overlap), expert_imbalance=1.0)
+    return costs(candidates(row), WIDE, calibration=calibration)
+
+
+def test_expert_bytes_that_stay_in_the_node_do_not_cross() -> None:
+    """An expert group of 8 fits into the node; of one of 16 half the bytes leave it."""
+    inside, across = (dispatched(ExpertDispatch.ALL_TO_ALL, {"data": 16, "expert": e}) for e in (8, 16))
+    assert inside.expert_traffic.message_bytes[0] == 0
+    assert inside.expert_s[0, 0] > 0
+    assert across.expert_s[0, 0] == 0
+    assert across.expert_traffic.message_bytes[0] == 0.5 * 2 * TOKEN_BYTES
+    assert across.expert_traffic.forward_count[0, 0] == 2 * 32
+
+
+def test_sending_a_token_once_per_node_saves_bytes_and_adds_a_hop() -> None:
+    """Two experts a token, two nodes: it needs the other node with chance 3/4; NVLink spreads it from there."""
+    across = dispatched(ExpertDispatch.DEEPEP, TWO_NODES)
+    assert across.expert_traffic.message_bytes[0] == pytest.approx(0.75 * TOKEN_BYTES)
+    assert across.expert_s[0, 0] > 0
+
+
+def test_sending_a_token_once_per_rank_saves_bytes_inside_a_node() -> None:
+    """Both experts are on one of 8 ranks with chance 1/8, which then gets one copy."""
+    once, each = (
+        dispatched(dispatch, {"data": 8, "expert": 8}).expert_s[0, 0]
+        for dispatch in (ExpertDispatch.HYBRIDEP, ExpertDispatch.ALL_TO_ALL)
+    )
+    assert once < each
+
+
+@pytest.mark.parametrize(("groups", "active"), [(1, 1), (2, 1), (4, 2), (8, 8), (64, 8)])
+def test_groups_reached_agree_with_drawing_experts(groups: int, active: int) -> None:
+    """The mean number of distinct groups over many random draws."""
+    drawn = np.random.default_rng(7).integers(groups, size=(20_000, active))
+    distinct = (np.diff(np.sort(drawn, axis=1), axis=1) > 0).sum(axis=1) + 1
+    found = reached(Experts(count=256, active=active, hidden=64), np.array([float(groups)]))
+    assert found[0] == pytest.approx(distinct.mean(), rel=0.02)
+    assert found[0] <= min(groups, active) + 1e-12
+
+
+def test_full_recomputation_repeats_expert_traffic() -> None:
+    """Dispatch and combination happen again: 4 instead of 2 collectives a layer in backward."""
+    full = RECOMPUTE_CODES.index(Recompute.FULL)
+    traffic = costs(candidates(TWO_NODES, TWO_NODES | {"recompute": full}), WIDE).expert_traffic
+    assert traffic.backward_count[0, 0] == 2 * 32
+    assert traffic.backward_count[1, 0] == 4 * 32
+
+
+@pytest.mark.parametrize("dispatch", list(ExpertDispatch))
+def test_overlap_hides_traffic_beside_compute(dispatch: ExpertDispatch) -> None:
+    """Inside a node nothing is left to wait for; across nodes a part of each message is hidden."""
+    for row in ({"data": 8, "expert": 8}, TWO_NODES):
+        exposed, hidden = (dispatched(dispatch, row, expert_overlap=overlap) for overlap in (False, True))
+        assert hidden.expert_s[0, 0] == 0
+        assert (hidden.expert_traffic.forward_hidden_s[0] > 0) == (row["expert"] == 16)
+        assert exposed.expert_traffic.forward_hidden_s[0] == 0
+
+
+@pytest.mark.parametrize(
+    "row", [{"recompute": RECOMPUTE_CODES.index(Recompute.FULL)}, {"pipeline": 2, "virtual_pipeline": 1}]
+)
+def test_overlap_needs_two_micro_batches_under_way_and_no_full_recomputation(row: dict[str, int]) -> None:
+    """Megatron refuses the flag otherwise."""
+    base = {"data": 8, "expert": 8} | row
+    exposed, asked = (
+        dispatched(ExpertDispatch.ALL_TO_ALL, base, expert_overlap=overlap).expert_s for overlap in (False, True)
+    )
+    np.testing.assert_array_equal(exposed, asked)

@@ -1,0 +1,89 @@
+"""Seconds of a sparse layer's MLP."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cluster_models.architecture import Experts
+from cluster_models.frameworks import CudaGraphs, ExpertDispatch
+from cluster_models.gpus import Precision
+from solver.costs.calibration import Calibration
+from solver.costs.compute import linear_s, processor
+from solver.costs.layer_costs import Seconds, mlp
+from solver.costs.local_sizes import local_sizes
+from solver.costs.sparse_layers import sparse_mlp
+from tests.solver.cost_cases import H100, MIXTRAL, WORKLOAD, behaviour, candidates
+
+
+def even(calibration: Calibration, load: float = 1.0) -> Calibration:
+    """Kernels and host that cost nothing, grouped products as fast as single ones."""
+    return replace(calibration, kernel_s=0.0, sparse_layer_s=0.0, expert_imbalance=load, grouped_share=1.0)
+
+
+def sparse(experts: Experts, calibration: Calibration, **row: int) -> Seconds:
+    """One layer of Mixtral's widths with these experts, on H100 in 16 bits."""
+    model = replace(MIXTRAL, experts=experts)
+    sizes = local_sizes(candidates(row), WORKLOAD, calibration)
+    return sparse_mlp(processor(H100, Precision.BF16, calibration), model, experts, sizes)
+
+
+def test_one_expert_for_all_tokens_is_a_dense_mlp() -> None:
+    """Router, norm and permutation aside: their bytes and one narrow product are taken off by hand."""
+    calibration = even(behaviour())
+    found = sparse(Experts(count=1, active=1, hidden=14336), calibration)
+    gpu = processor(H100, Precision.BF16, calibration)
+    tokens, h = np.array([8192.0]), 4096
+    dense = mlp(gpu, MIXTRAL, tokens=tokens, width=14336.0)
+    router = linear_s(gpu, tokens, 1.0, h)
+    copied = (8 + 10) * h * tokens / gpu.memory_bytes_per_s
+    np.testing.assert_allclose(found.forward, dense.forward + router[0] + copied)
+    copied = (8 + 20) * h * tokens / gpu.memory_bytes_per_s
+    np.testing.assert_allclose(found.backward, dense.backward + router[1] + copied)
+
+
+def test_the_busiest_rank_sets_the_pace_of_a_group() -> None:
+    """Twice the tokens on one of several ranks; a rank that holds all experts has no busier one."""
+    experts = Experts(count=64, active=2, hidden=14336)
+    balanced, skewed = (even(behaviour(), load) for load in (1.0, 2.0))
+    assert (
+        sparse(experts, skewed, data=8, expert=8).forward
+        > 1.5 * sparse(experts, balanced, data=8, expert=8).forward
+    )
+    assert sparse(experts, skewed).forward == sparse(experts, balanced).forward
+
+
+def test_a_dispatcher_that_permutes_on_the_way_saves_copies() -> None:
+    """12, 8 and 4 bytes an element of every routed token."""
+    experts = Experts(count=8, active=2, hidden=1024)
+    seconds = [
+        sparse(experts, even(behaviour(expert_dispatch=dispatch)), data=8, expert=8).forward[0]
+        for dispatch in (ExpertDispatch.ALL_TO_ALL, ExpertDispatch.DEEPEP, ExpertDispatch.HYBRIDEP)
+    ]
+    copied = 4 * 4096 * 2 * 8192 / processor(H100, Precision.BF16, behaviour()).memory_bytes_per_s
+    assert np.diff(seconds) == pytest.approx([-copied, -copied])
+
+
+def test_host_time_ends_with_a_graph_of_the_whole_iteration() -> None:
+    """Its share of a layer and pass, on top of everything else."""
+    experts = Experts(count=8, active=2, hidden=1024)
+    slow, fast = (
+        sparse(experts, replace(behaviour(cuda_graphs=graphs), sparse_layer_s=1e-3)).forward[0]
+        for graphs in (CudaGraphs.NONE, CudaGraphs.FULL)
+    )
+    assert slow - fast == pytest.approx(1e-3)
+
+
+def test_narrower_formats_cast_every_routed_token() -> None:
+    """In MXFP8 the products are faster, the casts are not: with tiny experts it loses what it wins."""
+    experts = Experts(count=8, active=8, hidden=8)
+    model = replace(MIXTRAL, experts=experts)
+    calibration = behaviour()
+    sizes = local_sizes(candidates({}), WORKLOAD, calibration)
+    narrow, wide = (
+        sparse_mlp(processor(H100, precision, calibration), model, experts, sizes).forward[0]
+        for precision in (Precision.FP8, Precision.BF16)
+    )
+    assert narrow > wide
