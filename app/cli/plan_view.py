@@ -48,7 +48,8 @@ def plan_view(plan: Plan) -> RenderableType:
         *([section("What lost, and why", _alternatives(plan))] if plan.alternatives else []),
         Text(
             f"\nMade from snapshot {plan.provenance.snapshot_id} of {plan.provenance.cluster_name}, "
-            f"seed {plan.provenance.seed}, effort {plan.provenance.effort}.",
+            f"seed {plan.provenance.seed}, effort {plan.provenance.effort}, "
+            f"calibration {plan.provenance.calibration or 'as shipped'}.",
             style="dim",
         ),
     )

@@ -94,6 +94,7 @@ def provenance(made_from: Provenance) -> Pairs:
         ("snapshot", made_from.snapshot_id),
         ("product", made_from.product_version),
         ("cost model", made_from.cost_model_version),
+        ("calibration", made_from.calibration or "as shipped"),
         ("seed", str(made_from.seed)),
         ("effort", str(made_from.effort)),
         ("solvers", ", ".join(f"{name} {version}" for name, version in made_from.solver_versions.items())),
