@@ -1,0 +1,119 @@
+"""How well the cost model chooses: configurations of one model on one cluster, ranked as measured and predicted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.measured import Measured
+from benchmarks.rows import text
+
+FloatArray = npt.NDArray[np.float64]
+
+LEAST_ROWS: Final = 4
+SHORT_LIST: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SweepScore:
+    """One sweep.
+
+    ``regret``: how much longer than the measured best our pick takes; ``best_rank``: the measured best's place
+    among our predictions, from 1; rank correlations over the sweep's rows (0 where all are measured alike).
+    """
+
+    sweep: str
+    rows: int
+    regret: float
+    best_rank: int
+    spearman: float
+    kendall: float
+
+
+@dataclass(frozen=True, slots=True)
+class SweepSummary:
+    """Over all sweeps."""
+
+    sweeps: int
+    mean_regret: float
+    worst_regret: float
+    best_in_short_list: float
+    median_spearman: float
+    median_kendall: float
+
+
+def sweep_scores(measured: Sequence[Measured], predicted_s: Mapping[str, float]) -> list[SweepScore]:
+    """Scores of every sweep of ``LEAST_ROWS`` rows or more, by GPU seconds per token.
+
+    ``predicted_s``: step time by run name.
+    """
+    sweeps: dict[str, list[Measured]] = defaultdict(list)
+    for each in measured:
+        if sweep := text(each.row, "sweep_id"):
+            sweeps[sweep].append(each)
+    return [
+        sweep_score(
+            sweep,
+            np.array([each.gpu_seconds_per_token for each in rows]),
+            np.array([each.scaled(predicted_s[each.run.name]) for each in rows]),
+        )
+        for sweep, rows in sweeps.items()
+        if len(rows) >= LEAST_ROWS
+    ]
+
+
+def sweep_score(sweep: str, measured: FloatArray, predicted: FloatArray) -> SweepScore:
+    """The score of one sweep from costs as measured and as predicted."""
+    best = int(measured.argmin())
+    order = np.argsort(predicted, kind="stable")
+    return SweepScore(
+        sweep=sweep,
+        rows=len(measured),
+        regret=float(measured[order[0]] / measured[best] - 1.0),
+        best_rank=1 + int(np.flatnonzero(measured[order] == measured[best])[0]),
+        spearman=correlation(ranks(measured), ranks(predicted)),
+        kendall=kendall(measured, predicted),
+    )
+
+
+def ranks(values: FloatArray) -> FloatArray:
+    """Ranks from 0, equal values sharing their mean rank."""
+    below = (values[:, None] > values).sum(axis=1)
+    equal = (values[:, None] == values).sum(axis=1)
+    return np.asarray(below + (equal - 1) / 2.0)
+
+
+def correlation(first: FloatArray, second: FloatArray) -> float:
+    """Pearson's coefficient, 0 where either does not vary."""
+    a, b = first - first.mean(), second - second.mean()
+    scale = float(np.sqrt((a**2).sum() * (b**2).sum()))
+    return float((a * b).sum()) / scale if scale > 0 else 0.0
+
+
+def kendall(first: FloatArray, second: FloatArray) -> float:
+    """Kendall's tau-b, 0 where either does not vary."""
+    upper = np.triu_indices(len(first), 1)
+    a = np.sign(first[:, None] - first)[upper]
+    b = np.sign(second[:, None] - second)[upper]
+    scale = float(np.sqrt((a**2).sum() * (b**2).sum()))
+    return float((a * b).sum()) / scale if scale > 0 else 0.0
+
+
+def summary(scores: Sequence[SweepScore]) -> SweepSummary | None:
+    """Over all sweeps, ``None`` where there is none."""
+    if not scores:
+        return None
+    regrets = np.array([score.regret for score in scores])
+    return SweepSummary(
+        sweeps=len(scores),
+        mean_regret=float(regrets.mean()),
+        worst_regret=float(regrets.max()),
+        best_in_short_list=float(np.mean([score.best_rank <= SHORT_LIST for score in scores])),
+        median_spearman=float(np.median([score.spearman for score in scores])),
+        median_kendall=float(np.median([score.kendall for score in scores])),
+    )
