@@ -74,8 +74,9 @@ class Framework:
     ``keeps_stage_outputs``: a pipeline rank holds what it sent on until the backward pass (Megatron frees it).
     ``overlap_gradients``, ``overlap_parameters``: gradient reduction runs beside the backward pass, parameter
     gathering beside the forward pass.
-    ``fused_kernels``: memory-bound work between matrix products runs as fused kernels (Transformer Engine,
-    ``torch.compile``, XLA) instead of one operation after the other.
+    ``stops_recompute``: full recomputation ends before a layer's last matrix product, whose output backward does
+    not need.  ``fused_kernels``: memory-bound work between matrix products runs as fused kernels (Transformer
+    Engine, ``torch.compile``, XLA) instead of one operation after the other.
     ``overlap_tensor``: tensor parallel collectives run in chunks beside the matrix products that need or make their
     data (Transformer Engine's user buffers, ``--tp-comm-overlap``), forward as well.
     ``fused_loss``: one kernel for the cross-entropy and its gradient, which overwrites the logits.
@@ -105,6 +106,7 @@ class Framework:
     expert_dispatch: ExpertDispatch
     expert_overlap: bool
     cuda_graphs: CudaGraphs
+    stops_recompute: bool
     selective_recompute: SelectiveRecompute
     source: str
 

@@ -7,12 +7,10 @@ the order the model runs through them (chunk ``c`` sits on pipeline rank ``c % p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from cluster_models.architecture import Architecture
-from cluster_models.frameworks import SelectiveRecompute
 from cluster_models.gpus import GpuKind
 from cluster_models.workload import TrainingWorkload
 from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
@@ -21,24 +19,18 @@ from solver.costs.collectives import fits_together
 from solver.costs.compute import Processor, processor
 from solver.costs.data_parallel import gradient_bytes, optimizer_s, parameter_traffic
 from solver.costs.expert_traffic import expert_traffic
-from solver.costs.layer_costs import Seconds, attention_block, attention_core, dense_mlp
 from solver.costs.launching import host_bound
+from solver.costs.layer_costs import Seconds, attention_block, attention_core, dense_mlp
 from solver.costs.local_sizes import LocalSizes, local_sizes
 from solver.costs.model_ends import embedding, end_precision, head_and_loss
 from solver.costs.parameters import by_rank, local_parameters
 from solver.costs.prediction import prediction_ends
+from solver.costs.recomputation import recomputation
 from solver.costs.sparse_layers import sparse_mlp
 from solver.costs.straggling import straggling
 from solver.costs.traffic import CrossTraffic, LayerTraffic, context_traffic, tensor_traffic
 
 __all__ = ["CrossTraffic", "StepCosts", "step_costs"]
-
-
-_ALTERNATE_SHARE: Final = 0.45
-"""Of a layer without its attention core, what runs again where every second matrix product is kept: of the
-products of queries, keys, values, output, gate, up and down the second, fourth and sixth (5/13 of their work in a
-Llama layer), and all memory-bound kernels.  Scaled products of narrower formats are not on torchtitan's list of
-what is kept: all run again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +73,10 @@ class StepCosts:
 
 @dataclass(frozen=True, slots=True)
 class _Layers:
-    """Seconds (n,) of one average layer of each kind, recomputation not yet added."""
+    """Seconds (n,) of one average layer of each kind; only collectives lack their recomputation."""
 
-    core: Seconds
     dense: Seconds
     sparse: Seconds
-    selective_share: float | None
-    """Of a layer without its core, what selective recomputation runs again; ``None``: the core instead."""
     tensor_block: Seconds
     sparse_blocks: float
     """Blocks of a sparse layer that tensor ranks split: attention, and the shared expert if there is one."""
@@ -136,7 +125,7 @@ def step_costs(
         parameters,
         calibration,
         sparse_share=sparse_share,
-        layer=Seconds(average.forward, average.backward + _repeated_s(average, parts, sizes)),
+        layer=average,
         gpus_per_domain=gpus_per_domain,
         gpus_per_node=gpus_per_node,
     )
@@ -197,16 +186,15 @@ def _layers(
     dense = attention + dense_mlp(chip, architecture, sizes) if architecture.mlp_hidden else attention
     experts = architecture.experts
     sparse = attention if experts is None else attention + sparse_mlp(chip, architecture, experts, sizes)
+    repeated = recomputation(chip, architecture, sizes, core)
     block = tensor_traffic(gpu, calibration, architecture, sizes)
     context_together = fits_together(
         sizes.tensor * sizes.context, gpus_per_domain=gpus_per_domain, gpus_per_node=gpus_per_node
     )
     expert_together = fits_together(sizes.expert, gpus_per_domain=gpus_per_domain, gpus_per_node=gpus_per_node)
     return _Layers(
-        core=core,
-        dense=host_bound(dense, block + block, calibration),
-        sparse=sparse,
-        selective_share=_selective_share(calibration, sizes),
+        dense=repeated.added(host_bound(dense, block + block, calibration), sizes, dense=True),
+        sparse=repeated.added(sparse, sizes, dense=False),
         tensor_block=block,
         sparse_blocks=2.0 if experts is not None and experts.shared_hidden else 1.0,
         context=context_traffic(gpu, architecture, sizes, core=core, together=context_together),
@@ -241,10 +229,7 @@ def _chunks(
     dense_count, sparse_count = layers[:, 0].astype(np.float64), layers[:, 1].astype(np.float64)
     every = dense_count + sparse_count
     full, core = sizes.full_recompute, sizes.full_recompute | sizes.selective_recompute
-    compute = _times(gathers.inside, every)
-    for layer, count in ((parts.dense, dense_count), (parts.sparse, sparse_count)):
-        repeated = _repeated_s(layer, parts, sizes)
-        compute = compute + _times(Seconds(layer.forward, layer.backward + repeated), count)
+    compute = _times(parts.dense, dense_count) + _times(parts.sparse, sparse_count) + _times(gathers.inside, every)
     block = _again(parts.tensor_block, full)
     tensor = _times(block, 2.0 * dense_count + parts.sparse_blocks * sparse_count)
     first = embedding(ends, architecture, sizes)
@@ -260,20 +245,6 @@ def _chunks(
     context = _times(_again(parts.context.inside, core), every)
     expert = _times(_again(parts.expert.inside, full), sparse_count)
     return compute, tensor, context, expert
-
-
-def _selective_share(calibration: Calibration, sizes: LocalSizes) -> float | None:
-    if calibration.framework.selective_recompute is SelectiveRecompute.ATTENTION_CORE:
-        return None
-    return _ALTERNATE_SHARE if sizes.saved_input_bytes >= 2.0 else 1.0
-
-
-def _repeated_s(layer: Seconds, parts: _Layers, sizes: LocalSizes) -> FloatArray:
-    """(n,) seconds of ``layer``'s forward that run again in backward, collectives left out."""
-    share = parts.selective_share
-    selective = parts.core.forward if share is None else share * (layer.forward - parts.core.forward)
-    once = np.where(sizes.selective_recompute, selective, 0.0)
-    return np.where(sizes.full_recompute, layer.forward, once)
 
 
 def _again(seconds: Seconds, repeated: BoolArray) -> Seconds:
