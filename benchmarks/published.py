@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from math import gcd
+from math import gcd, lcm
 from typing import Final
 
 from benchmarks.published_clusters import read_hardware, read_network
@@ -19,6 +19,7 @@ from benchmarks.published_memory import (
     memory_unit,
     read_activations,
     read_counter,
+    read_expert_tensor,
     read_measured_stage,
 )
 from benchmarks.published_models import read_architecture
@@ -53,7 +54,7 @@ DISTRIBUTED_OPTIMIZERS: Final = ("nemo", "megatron-bridge", "megatron-core")
 FULLY_SHARDED: Final = ("llm-foundry", "torchtitan", "automodel", "maxtext")
 """Generations that run on PyTorch FSDP, or shard alike."""
 USUAL_RECOMPUTE: Final = (("torchtitan", Recompute.SELECTIVE), ("maxtext", Recompute.FULL))
-"""What these frameworks recompute by default; MaxText's recipe for 70B keeps no more than queries, keys and values."""
+"""What these frameworks recompute by default; MaxText's recipe for 70B keeps only queries, keys and values."""
 SEQUENCES: Final = (("megatron-lm-2", 1024), ("internevo", 2048))
 """Sequence lengths of a framework's example scripts, where none is stated."""
 USUAL_SEQUENCE: Final = 2048
@@ -85,7 +86,7 @@ def _run(row: Row, assumed: Assumed) -> TrainingRun:
         next((length for start, length in SEQUENCES if framework.name.startswith(start)), USUAL_SEQUENCE),
     )
     architecture = read_architecture(row, sequence, assumed)
-    degrees = _degrees(row, assumed)
+    degrees = _degrees(row, framework, assumed)
     batch, micro_batch = _batch(row, degrees, framework, assumed)
     recompute = _recompute(row, framework, assumed)
     configuration = Configuration(
@@ -123,6 +124,7 @@ def _run(row: Row, assumed: Assumed) -> TrainingRun:
         memory_counter=read_counter(row),
         memory_stage=read_measured_stage(row),
         activations=read_activations(row),
+        expert_tensor=read_expert_tensor(row, framework),
     )
     if micro_batch is None:
         run = _with_micro_batch(run, assumed)
@@ -139,7 +141,7 @@ def _precision(row: Row, assumed: Assumed) -> Precision:
     raise Skipped(f"precision {text(row, 'precision')}")
 
 
-def _degrees(row: Row, assumed: Assumed) -> Degrees:
+def _degrees(row: Row, framework: Framework, assumed: Assumed) -> Degrees:
     tensor, pipeline = whole(row, "tp") or 1, whole(row, "pp") or 1
     context, gpus = whole(row, "cp") or 1, whole(row, "num_gpus")
     replica = tensor * pipeline * context
@@ -147,7 +149,7 @@ def _degrees(row: Row, assumed: Assumed) -> Degrees:
     if gpus is None and (data := whole(row, "dp")):
         gpus = replica * data
     if gpus is None:
-        least = pipeline * (expert or 1) * tensor * context // gcd(expert or 1, tensor * context)
+        least = pipeline * lcm((expert or 1) * read_expert_tensor(row, framework), tensor * context)
         gpus = assumed.take("GPUs", least * max(1, -(-_usual_gpus(row) // least)))
     if gpus % replica:
         data = whole(row, "dp") or max(gpus // replica, 1)

@@ -6,16 +6,17 @@ import re
 from typing import Final
 
 from benchmarks.rows import Row, text, whole
+from cluster_models.frameworks import Framework
 from cluster_models.recompute import MODULES_BY_NAME, ActivationSettings
 from cluster_models.training_run import MemoryCounter
 
 COUNTERS: Final = (
     (r"analytical|formula\b.*not an allocator", MemoryCounter.FORMULA),
-    (r"max_allocated|max allocated|memory_allocated", MemoryCounter.ALLOCATED),
+    (r"max_allocated|max allocated|memory_allocated|golden values", MemoryCounter.ALLOCATED),
     (r"max_reserved|memory_reserved|torchtitan", MemoryCounter.RESERVED),
 )
 """By what source or notes say; torchtitan logs what its allocator reserved.  The driver's total otherwise."""
-STAGES: Final = ((r"first pipeline stage", 0), (r"logging rank", -1))
+STAGES: Final = ((r"first pipeline stage", 0), (r"logging rank|golden values", -1))
 """Megatron-LM logs on the last rank."""
 
 
@@ -27,23 +28,32 @@ def read_counter(row: Row) -> MemoryCounter:
 
 def read_measured_stage(row: Row) -> int | None:
     """The pipeline rank on which the peak was taken; ``None``: the fullest."""
-    notes = text(row, "notes").casefold()
-    return next((stage for pattern, stage in STAGES if re.search(pattern, notes)), None)
+    said = f"{text(row, 'source')} {text(row, 'notes')}".casefold()
+    return next((stage for pattern, stage in STAGES if re.search(pattern, said)), None)
 
 
 def read_activations(row: Row) -> ActivationSettings:
     """Modules that are recomputed beside the policy, and layers whose activations the host keeps."""
     names = re.split(r"[:+,;\s]+", text(row, "recompute").casefold())
     modules = frozenset(MODULES_BY_NAME[name] for name in names if name in MODULES_BY_NAME)
-    offloaded = re.search(r"activation (?:cpu )?offload(?:ing)? of (\d+) layers", text(row, "notes").casefold())
-    return ActivationSettings(modules, int(offloaded[1]) if offloaded else 0)
+    notes = text(row, "notes").casefold()
+    offloaded = re.search(r"activation (?:cpu )?offload(?:ing)? of (\d+) layers", notes)
+    layers = int(offloaded[1]) if offloaded else whole(row, "layers") or 0 if "cpu checkpointing" in notes else 0
+    return ActivationSettings(modules, layers)
+
+
+def read_expert_tensor(row: Row, framework: Framework) -> int:
+    """Ranks that cut an expert; Megatron-LM's scripts cut them as the rest of the model unless told otherwise."""
+    if not text(row, "experts"):
+        return 1
+    script = framework.name.startswith(("megatron-core", "megatron-lm"))
+    return whole(row, "etp") or ((whole(row, "tp") or 1) if script else 1)
 
 
 def memory_is_known(row: Row) -> bool:
     """Whether the row states all that its memory depends on."""
     policy, *modules = re.split(r"[:+,;\s]+", text(row, "recompute").casefold())
-    known = policy in ("none", "full", "selective") and all(name in MODULES_BY_NAME for name in modules)
-    return known and (whole(row, "etp") or 1) == 1
+    return policy in ("none", "full", "selective") and all(name in MODULES_BY_NAME for name in modules)
 
 
 def memory_unit(row: Row) -> float:

@@ -83,8 +83,10 @@ def stage_memory(
     logits = np.zeros_like(activations)
     heads = 1 + architecture.prediction_layers
     logits[:, -1] = heads * calibration.framework.logit_bytes * sizes.shard_tokens * architecture.vocabulary
-    buffers = _buffers(batch, sizes, architecture, calibration) + communicator_bytes(batch, calibration)
     states = _states(batch, parameters, workload, calibration)
+    buffers = _buffers(batch, sizes, architecture) + communicator_bytes(batch, calibration)
+    bucket = np.where(batch.data * batch.context > 1, calibration.framework.bucket_bytes, 0.0)
+    buffers = buffers[:, None] + np.minimum(bucket[:, None], states.gradients)
     fragmentation = calibration.fragmentation_share * (activations + logits)
     step = calibration.framework.step_bytes * states.owned
     return StageMemoryParts(
@@ -93,7 +95,7 @@ def stage_memory(
         optimizer_bytes=states.optimizer + np.maximum(step - activations - logits - fragmentation, 0.0),
         activations_bytes=activations,
         logits_bytes=logits,
-        communication_bytes=np.broadcast_to(buffers[:, None], activations.shape),
+        communication_bytes=buffers,
         runtime_bytes=np.full((len(batch), stages), calibration.runtime_bytes),
         fragmentation_bytes=fragmentation,
         limit_bytes=np.full((len(batch), stages), gpu.memory_bytes * (1.0 - workload.memory_headroom)),
@@ -164,12 +166,9 @@ def communicator_bytes(batch: CandidateBatch, calibration: Calibration) -> Float
     return np.asarray(calibration.group_bytes * sum((degree > 1).astype(np.float64) for degree in degrees))
 
 
-def _buffers(
-    batch: CandidateBatch, sizes: LocalSizes, architecture: Architecture, calibration: Calibration
-) -> FloatArray:
-    """(n,) buckets, gathered sequences and pipeline transfers (two each way)."""
+def _buffers(batch: CandidateBatch, sizes: LocalSizes, architecture: Architecture) -> FloatArray:
+    """(n,) gathered sequences and pipeline transfers (two each way)."""
     boundary = sizes.element_bytes * architecture.hidden * sizes.stream_tokens
     gathered = np.where(batch.tensor > 1, sizes.element_bytes * architecture.hidden * sizes.tokens, 0.0)
     transfers = np.where(batch.pipeline > 1, 4.0 * boundary, 0.0)
-    reduced = np.where(is_sharded(batch, Sharding.NONE), 0.0, calibration.framework.bucket_bytes)
-    return np.asarray(gathered + transfers + reduced)
+    return np.asarray(gathered + transfers)
