@@ -1,0 +1,152 @@
+"""A calibration: parameters of the cost model fitted on own measurements, as it is written, stored and read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from app.documents.hardware_profile import MOST_KERNELS, CollectiveDocument
+from app.documents.moments import Moment
+from app.documents.reading import (
+    Document,
+    FieldProblem,
+    InvalidDocument,
+    Line,
+    NotNegative,
+    Number,
+    Prose,
+    Text,
+    WholeNumber,
+    close_name,
+)
+from app.serialization import canonical
+from cluster_models.fitted import ErrorSpread, FittedParameters, FittedValue
+from cluster_models.frameworks import frameworks
+from solver.costs.calibration import PARAMETERS, Owner
+
+NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+MOST_OWNERS: Final = 200
+HASH_LENGTH: Final = 16
+
+
+class ToldBy(StrEnum):
+    """What tells a parameter's value."""
+
+    RUNS = "runs"
+    PROFILE = "profile"
+
+
+class ParameterDocument(Document):
+    """One fitted parameter, in SI units."""
+
+    value: NotNegative = Field(description="Fitted value.", examples=[0.83])
+    low: NotNegative = Field(description="Lower end of its 90 % interval.", examples=[0.79])
+    high: NotNegative = Field(description="Upper end.", examples=[0.87])
+    steps: WholeNumber = Field(description="Measured runs or kernels that tell it.", examples=[12])
+    before: NotNegative | None = Field(None, description="Value before the fit.", examples=[0.9])
+    told_by: ToldBy = Field(ToldBy.RUNS, description="runs or profile.", examples=["runs"])
+
+
+class ErrorsDocument(Document):
+    """How far predictions of the runs are off, each predicted without itself."""
+
+    p10: Number = Field(description="10th percentile of log(measured / predicted).", examples=[-0.04])
+    p50: Number = Field(description="Median.", examples=[0.0])
+    p90: Number = Field(description="90th percentile.", examples=[0.05])
+    runs: WholeNumber = Field(description="How many runs.", examples=[12])
+
+
+class FitDocument(Document):
+    """How well the fit explains what was measured; errors are mean absolute relative ones."""
+
+    runs: WholeNumber = Field(0, description="Measured runs.", examples=[12])
+    kernels: WholeNumber = Field(0, description="Kernels of the hardware profile.", examples=[310])
+    error_before_fraction: NotNegative | None = Field(None, description="Of steps, before.", examples=[0.21])
+    error_after_fraction: NotNegative | None = Field(None, description="Of steps, after.", examples=[0.04])
+    error_held_out_fraction: NotNegative | None = Field(
+        None, description="Of steps, each predicted by a fit without its group.", examples=[0.06]
+    )
+    memory_error_fraction: NotNegative | None = Field(None, description="Of peak memory.", examples=[0.07])
+    kernel_error_before_fraction: NotNegative | None = Field(
+        None, description="Of kernels, before.", examples=[0.3]
+    )
+    kernel_error_after_fraction: NotNegative | None = Field(None, description="Of kernels, after.", examples=[0.1])
+    not_told: list[Line] = Field(
+        default_factory=list, max_length=10_000, description="What kept its value.", examples=[["H100 fp8_share"]]
+    )
+    warnings: list[Line] = Field(default_factory=list, max_length=1000, description="What to know.", examples=[[]])
+
+
+_Parameters = Annotated[dict[Text, ParameterDocument], Field(min_length=1, max_length=len(PARAMETERS))]
+
+
+class CalibrationDocument(Document):
+    """Fitted parameters by GPU kind and framework generation; the shipped ones stand in for the rest."""
+
+    format: Literal["meshwright-calibration"] = Field("meshwright-calibration", description="What this file is.")
+    version: Literal[1] = Field(1, description="Version of the format.")
+    name: Text = Field(pattern=NAME, description="Name to plan with.", examples=["our-h100"])
+    created_at: Moment | None = Field(None, description="When it was fitted.", examples=["2026-11-21T09:00:00Z"])
+    source: Prose = Field("", description="What it was fitted on.", examples=["12 runs of runs.csv"])
+    gpus: dict[Text, _Parameters] = Field(
+        default_factory=dict, max_length=MOST_OWNERS, description="Parameters of GPU kinds."
+    )
+    frameworks: dict[Text, _Parameters] = Field(
+        default_factory=dict, max_length=MOST_OWNERS, description="Parameters of framework generations."
+    )
+    errors: ErrorsDocument | None = Field(None, description="Makes the interval of a prediction.")
+    fit: FitDocument | None = Field(None, description="How well it fits.")
+    collectives: list[CollectiveDocument] = Field(
+        default_factory=list,
+        max_length=MOST_KERNELS,
+        description="Collectives of the hardware profile, as measured.",
+    )
+
+    def to_fitted(self) -> FittedParameters:
+        """The domain value, named after this document and its content.
+
+        Raises ``InvalidDocument`` for parameters that there are not, and values outside their physical range.
+        """
+        tables = {Owner.GPU: self.gpus, Owner.FRAMEWORK: self.frameworks}
+        problems = [found for owner, table in tables.items() for found in _problems(owner, table)]
+        if not self.gpus and not self.frameworks:
+            problems.append(FieldProblem("gpus", {}, "holds no parameter", "fit one: meshwright calibrate"))
+        if problems:
+            raise InvalidDocument(problems)
+        values = {
+            owner: {
+                name: {key: FittedValue(each.value, each.low, each.high, each.steps) for key, each in entry.items()}
+                for name, entry in table.items()
+            }
+            for owner, table in tables.items()
+        }
+        errors = None if self.errors is None else ErrorSpread(**self.errors.model_dump())
+        bare = FittedParameters(values[Owner.GPU], values[Owner.FRAMEWORK], "", errors)
+        digest = hashlib.sha256(canonical(bare).encode()).hexdigest()[:HASH_LENGTH]
+        return FittedParameters(bare.gpus, bare.frameworks, f"{self.name} {digest}", errors)
+
+
+def _problems(owner: Owner, table: Mapping[str, Mapping[str, ParameterDocument]]) -> list[FieldProblem]:
+    found = []
+    for name, entry in table.items():
+        if owner is Owner.FRAMEWORK and name not in frameworks():
+            remedy = close_name(name, list(frameworks()))
+            found.append(FieldProblem(f"{owner}.{name}", name, "no such framework generation", remedy))
+        for key, each in entry.items():
+            path = f"{owner}.{name}.{key}"
+            known = [parameter for parameter, limits in PARAMETERS.items() if limits.owner is owner]
+            if key not in known:
+                found.append(FieldProblem(path, key, "unknown parameter", close_name(key, known)))
+                continue
+            limits = PARAMETERS[key]
+            if not limits.low <= each.value <= limits.high:
+                problem = f"must lie in {limits.low:g}..{limits.high:g}"
+                found.append(FieldProblem(f"{path}.value", each.value, problem))
+            if not each.low <= each.value <= each.high:
+                problem = "lies outside its own interval"
+                found.append(FieldProblem(f"{path}.value", each.value, problem, "low <= value <= high"))
+    return found

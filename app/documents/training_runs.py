@@ -1,0 +1,299 @@
+"""A CSV table of measured training steps, one run a line; ``docs/calibrating.md`` explains the columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from app.documents.configuration import even_stage_layers
+from app.documents.reading import FieldProblem, InvalidDocument, close_name, problems_of
+from app.documents.table_cells import Line, read_lines
+from cluster_models.architecture import Architecture, Experts
+from cluster_models.catalogue import gpu_kind
+from cluster_models.errors import InvalidInput, MeshwrightError
+from cluster_models.frameworks import Framework, frameworks
+from cluster_models.gpus import GpuKind, Precision
+from cluster_models.model_catalogue import catalogue_model
+from cluster_models.plan import Configuration, Degrees, RankOrder
+from cluster_models.training_run import TrainingRun
+from cluster_models.units import GBIT, GIB
+from cluster_models.workload import LONGEST_SEQUENCE, MOST_SEQUENCES, Recompute, Sharding, TrainingWorkload
+from solver.runs import predict_run
+
+MOST_RUNS: Final = 1000
+_MOST: Final = 10**6
+_SIZES: Final = ("layers", "hidden", "heads", "vocab")
+_MORE_SIZES: Final = (
+    "kv_heads",
+    "head_size",
+    "ffn_hidden",
+    "gated_mlp",
+    "tied_embeddings",
+    "experts",
+    "topk",
+    "moe_ffn_hidden",
+    "shared_expert_ffn",
+    "moe_layers",
+)
+REQUIRED: Final = ("gpu", "framework", "num_gpus", "seq_len", "micro_batch", "global_batch", "iter_time_s")
+COLUMNS: Final = (
+    "id",
+    "model",
+    *REQUIRED,
+    *_SIZES,
+    *_MORE_SIZES,
+    "gpus_per_node",
+    "gpus_per_domain",
+    "network_gbits_per_gpu",
+    "precision",
+    "tp",
+    "pp",
+    "cp",
+    "ep",
+    "vpp",
+    "dp",
+    "zero",
+    "sequence_parallel",
+    "recompute",
+    "mem_gib_per_gpu",
+    "sweep_id",
+    "model_name",
+    "source",
+    "notes",
+)
+"""Every column; the last two are for people and are not read."""
+SHARDINGS: Final = {
+    "0": Sharding.NONE,
+    "1": Sharding.OPTIMIZER,
+    "2": Sharding.OPTIMIZER,
+    "3": Sharding.PARAMETERS,
+    "fsdp": Sharding.PARAMETERS,
+    "dist-opt": Sharding.OPTIMIZER,
+}
+_SWITCH: Final = {"0": False, "1": True, "false": False, "true": True}
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRuns:
+    """Runs with the group of each: runs of one sweep weigh together as much as a few single ones."""
+
+    runs: tuple[TrainingRun, ...]
+    groups: tuple[str, ...]
+
+
+def read_training_runs(text: str, *, what: str = "runs") -> MeasuredRuns:
+    """The runs of a CSV text; raises ``InvalidInput`` with line, column and remedy of everything that is wrong."""
+    runs, groups = [], []
+    problems: list[FieldProblem] = []
+    for line in read_lines(text, known=COLUMNS, required=REQUIRED, most=MOST_RUNS, what=what):
+        run = _run(line)
+        problems += line.problems
+        if run is not None:
+            runs.append(run)
+            groups.append(line.cells.get("sweep_id") or run.name)
+    if problems:
+        raise InvalidDocument(problems)
+    if not runs:
+        raise InvalidInput(what, "", "holds no run", "put one run on each line below the head")
+    return MeasuredRuns(tuple(runs), tuple(groups))
+
+
+def _run(line: Line) -> TrainingRun | None:
+    """The run of a line, or ``None`` with the problems noted."""
+    gpu, framework, architecture = _gpu(line), _framework(line), _architecture(line)
+    workload = _workload(line)
+    per_node = line.whole("gpus_per_node", most=_MOST) or 8
+    degrees = _degrees(line)
+    sharding = line.choice("zero", SHARDINGS)
+    recompute = line.choice("recompute", {str(each): each for each in Recompute}) or Recompute.NONE
+    micro_batch = line.whole("micro_batch", required="sequences of one micro-batch", most=MOST_SEQUENCES)
+    step_s = line.number_in("iter_time_s", required="seconds of one step, after warm-up")
+    memory_gib = line.number_in("mem_gib_per_gpu")
+    domain = line.whole("gpus_per_domain", most=_MOST) or per_node
+    network = _network(line, degrees, domain)
+    if sharding is None and degrees is not None and degrees.data > 1 and not line.text("zero"):
+        line.problem("zero", f"is missing with {degrees.data} data ranks", f"write {', '.join(SHARDINGS)}")
+    if line.problems or not (gpu and framework and architecture and workload and degrees and micro_batch):
+        return None
+    try:
+        run = TrainingRun(
+            name=line.text("id") or f"line {line.number}",
+            architecture=architecture,
+            workload=replace(workload, framework=framework),
+            configuration=Configuration(
+                degrees=degrees,
+                micro_batch=micro_batch,
+                recompute=recompute,
+                sharding=sharding or Sharding.NONE,
+                rank_order=RankOrder.DATA_BEFORE_PIPELINE,
+                stage_layers=tuple(map(tuple, even_stage_layers(architecture.layers, degrees))),
+            ),
+            gpu=gpu,
+            gpus_per_node=per_node,
+            gpus_per_domain=domain,
+            network_bytes_per_s=gpu.scale_up_bytes_per_s if network is None else network * GBIT,
+            step_s=step_s,
+            peak_memory_bytes=None if memory_gib is None else memory_gib * GIB,
+        )
+        _check(line, run)
+    except InvalidInput as error:
+        line.problems += [
+            FieldProblem(f"line {line.number}: {found.field}", found.value, found.problem, found.remedy)
+            for found in problems_of(error)
+        ]
+        return None
+    return None if line.problems else run
+
+
+def _check(line: Line, run: TrainingRun) -> None:
+    """Note what contradicts itself; a run that the model cannot price must not reach the fit."""
+    degrees, batch = run.configuration.degrees, run.workload.global_batch
+    if batch % (degrees.data * run.configuration.micro_batch):
+        each = f"{degrees.data} data ranks x {run.configuration.micro_batch}"
+        line.problem("global_batch", f"does not divide by {each} sequences", "check dp and micro_batch")
+    if run.architecture.heads % degrees.tensor:
+        line.problem("tp", f"does not divide the {run.architecture.heads} heads")
+    experts = run.architecture.experts
+    if degrees.expert > 1 and (experts is None or experts.count % degrees.expert):
+        line.problem("ep", "does not divide the experts" if experts else "goes with experts only")
+    if (degrees.tensor * degrees.context * degrees.data) % degrees.expert:
+        line.problem(
+            "ep", f"does not divide the {degrees.tensor * degrees.context * degrees.data} ranks of a stage"
+        )
+    if line.problems:
+        return
+    try:
+        priced = predict_run(run).step_s
+    except MeshwrightError:
+        raise
+    except (ArithmeticError, ValueError, IndexError) as error:
+        line.problem("id", f"cannot be priced: {error}", "check the sizes and degrees of this line")
+        return
+    if not 0 < priced < float("inf"):
+        line.problem("id", "cannot be priced", "check the sizes and degrees of this line")
+
+
+def _gpu(line: Line) -> GpuKind | None:
+    name = line.text("gpu", required="name a GPU kind of the catalogue, like H100-SXM5-80GB")
+    try:
+        return gpu_kind(name) if name else None
+    except InvalidInput as error:
+        line.problem("gpu", error.problem, error.remedy)
+        return None
+
+
+def _framework(line: Line) -> Framework | None:
+    name = line.text("framework", required="name a framework generation, like megatron-core-0.12")
+    found = frameworks().get(name)
+    if name and found is None:
+        line.problem("framework", "no such framework generation", close_name(name, list(frameworks())))
+    sequence_parallel = line.choice("sequence_parallel", _SWITCH)
+    if found is None or sequence_parallel is None:
+        return found
+    return replace(found, sequence_parallel=sequence_parallel)
+
+
+def _workload(line: Line) -> TrainingWorkload | None:
+    sequence = line.whole("seq_len", required="tokens of one sequence", most=LONGEST_SEQUENCE)
+    batch = line.whole("global_batch", required="sequences of one step, all ranks", most=MOST_SEQUENCES)
+    precision = line.choice("precision", {str(each): each for each in Precision}) or Precision.BF16
+    if sequence is None or batch is None:
+        return None
+    return TrainingWorkload(sequence_length=sequence, global_batch=batch, precision=precision, memory_headroom=0.0)
+
+
+def _degrees(line: Line) -> Degrees | None:
+    gpus = line.whole("num_gpus", required="GPUs of the run", most=_MOST)
+    tensor, pipeline, context, expert, virtual = (
+        line.whole(name, most=_MOST) or 1 for name in ("tp", "pp", "cp", "ep", "vpp")
+    )
+    data = line.whole("dp", most=_MOST)
+    if gpus is None or line.problems:
+        return None
+    others = tensor * pipeline * context
+    if gpus % others:
+        line.problem("num_gpus", f"does not divide by tp x pp x cp = {others}")
+        return None
+    if data is not None and data * others != gpus:
+        line.problem("dp", f"tp x pp x cp x dp makes {data * others} GPUs, num_gpus {gpus}", "leave dp out")
+        return None
+    return Degrees(tensor, pipeline, gpus // others, context, expert, virtual)
+
+
+def _network(line: Line, degrees: Degrees | None, domain: int) -> float | None:
+    found = line.number_in("network_gbits_per_gpu")
+    if found is None and degrees is not None and degrees.gpus > domain and not line.text("network_gbits_per_gpu"):
+        what = f"is missing: {degrees.gpus} GPUs reach beyond {domain} joined by NVLink"
+        line.problem("network_gbits_per_gpu", what, "give the nominal rate of the network per GPU, like 400")
+    return found
+
+
+def _architecture(line: Line) -> Architecture | None:
+    name = line.text("model")
+    if name:
+        given = [column for column in (*_SIZES, *_MORE_SIZES) if line.text(column)]
+        if given:
+            line.problem(
+                given[0], "is given beside a model of the catalogue", "empty model, or leave the sizes out"
+            )
+        try:
+            return catalogue_model(name)
+        except InvalidInput as error:
+            line.problem("model", error.problem, error.remedy)
+            return None
+    remedy = "name a model of the catalogue in column model, or give all its sizes"
+    layers, hidden, heads, vocabulary = (line.whole(each, required=remedy, most=_MOST) for each in _SIZES)
+    kv_heads, head_size, mlp = (
+        line.whole(each, most=_MOST, zero=each == "ffn_hidden") for each in ("kv_heads", "head_size", "ffn_hidden")
+    )
+    gated, tied = (line.choice(each, _SWITCH) for each in ("gated_mlp", "tied_embeddings"))
+    experts = _experts(line, layers)
+    if line.problems or not (layers and hidden and heads and vocabulary):
+        return None
+    if mlp is None:
+        mlp = 0 if experts else 4 * hidden
+    try:
+        return Architecture(
+            name=line.text("model_name") or "own model",
+            layers=layers,
+            hidden=hidden,
+            heads=heads,
+            kv_heads=kv_heads or heads,
+            head_size=head_size or max(hidden // heads, 1),
+            mlp_hidden=mlp,
+            vocabulary=vocabulary,
+            gated_mlp=bool(gated),
+            tied_embeddings=bool(tied),
+            experts=experts,
+        )
+    except InvalidInput as error:
+        line.problem("layers", f"{error.field}: {error.problem}", error.remedy)
+        return None
+
+
+def _experts(line: Line, layers: int | None) -> Experts | None:
+    count = line.whole("experts", most=_MOST, zero=True)
+    if not count:
+        return None
+    active, hidden = (
+        line.whole(each, required="a model with experts needs it", most=_MOST)
+        for each in ("topk", "moe_ffn_hidden")
+    )
+    shared = line.whole("shared_expert_ffn", most=_MOST, zero=True) or 0
+    sparse = line.whole("moe_layers", most=_MOST)
+    if layers is None or active is None or hidden is None:
+        return None
+    if sparse is not None and sparse > layers:
+        line.problem("moe_layers", f"is more than the {layers} layers")
+        return None
+    try:
+        return Experts(
+            count=count,
+            active=active,
+            hidden=hidden,
+            shared_hidden=shared,
+            dense_layers=layers - (sparse or layers),
+        )
+    except InvalidInput as error:
+        line.problem("experts", f"{error.field}: {error.problem}", error.remedy)
+        return None
