@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
+from typing import Final
 
 import numpy as np
 
@@ -18,11 +19,14 @@ from cluster_models.gpus import GpuKind
 from cluster_models.training_run import TrainingRun
 from solver.candidates import CandidateBatch, FloatArray, batch_of
 from solver.costs.calibration import calibration_of
-from solver.costs.nominal_links import NominalLinks, crossing_s, data_parallel_s, hops_s
+from solver.costs.nominal_links import NominalLinks, crossing_s, data_parallel_s, hops_s, wide_tensor_s
 from solver.costs.parameters import by_rank
 from solver.costs.step_costs import StepCosts, step_costs
 from solver.degrees.layout import chunk_layers
 from solver.pipeline.uniform import rank_ends
+
+FORWARD_SHARE: Final = 1.0 / 3.0
+"""Of what tensor groups beyond a domain take longer; backward has twice the products, or runs forward again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +144,12 @@ def _times(run: TrainingRun, gpu: GpuKind, batch: CandidateBatch, fitted: Fitted
 def _with_traffic(links: NominalLinks, batch: CandidateBatch, costs: StepCosts) -> _Times:
     forward, backward = crossing_s(links, costs)
     reduced, gathered = data_parallel_s(links, batch, costs)
+    tensor = wide_tensor_s(links, batch, costs)
     return _Times(
-        forward_s=costs.forward_s + forward,
-        backward_s=costs.backward_s + backward,
+        forward_s=costs.forward_s + forward + FORWARD_SHARE * tensor,
+        backward_s=costs.backward_s + backward + (1.0 - FORWARD_SHARE) * tensor,
         compute_s=costs.compute_s,
-        tensor_s=costs.tensor_s,
+        tensor_s=costs.tensor_s + tensor,
         expert_s=costs.expert_s + forward + backward,
         hops_s=hops_s(links, batch, costs.transfer_bytes),
         reduce_s=reduced,

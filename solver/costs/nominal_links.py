@@ -92,6 +92,26 @@ def crossing_s(links: NominalLinks, costs: StepCosts) -> tuple[FloatArray, Float
     return forward, backward
 
 
+def wide_tensor_s(links: NominalLinks, batch: CandidateBatch, costs: StepCosts) -> FloatArray:
+    """(n, C) seconds that tensor collectives take longer because their groups reach beyond a domain.
+
+    ``StepCosts`` times them as if they stayed inside; here a ring enters and leaves each domain over all its cards,
+    and its latencies add up.
+    """
+    tensor = batch.tensor.astype(np.float64)
+    wide = tensor > links.gpus_per_domain
+    if not wide.any():
+        return np.zeros_like(costs.tensor_s)
+    message = costs.transfer_bytes * tensor
+    inside = domain_collective_s(links.gpu, Collective.ALL_GATHER, tensor, message)
+    rate = links.gpus_per_domain * links.gpu_bytes_per_s
+    domains = np.ceil(tensor / links.gpus_per_domain)
+    latency = domain_collective_s(links.gpu, Collective.ALL_GATHER, tensor, np.zeros_like(message))
+    between = message * (tensor - 1.0) / tensor / rate + (domains - 1.0) * links.latency_s + latency
+    longer = np.where(wide, np.maximum(between / np.maximum(inside, 1e-12) - 1.0, 0.0), 0.0)
+    return np.asarray(longer[:, None] * costs.tensor_s)
+
+
 def hops_s(links: NominalLinks, batch: CandidateBatch, transfer_bytes: FloatArray) -> FloatArray:
     """(n, P) seconds of a transfer from each pipeline rank to the next, the last one's to the first.
 
