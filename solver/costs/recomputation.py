@@ -14,9 +14,9 @@ from solver.costs.compute import Processor, matmul_s
 from solver.costs.layer_costs import Seconds
 from solver.costs.local_sizes import LocalSizes
 
-_ALTERNATE_SHARE: Final = 0.45
-"""Of a layer without its attention core, what runs again where every second matrix product is kept: of the
-products of queries, keys, values, output, gate, up and down the second, fourth and sixth (5/13 of their work in a
+_ALTERNATE_SHARE: Final = 0.6
+"""Of a layer without attention core and last product, what runs again where every second matrix product is kept:
+of the products of queries, keys, values, output, gate and up the second, fourth and sixth (half of their work in a
 Llama layer), and all memory-bound kernels."""
 
 
@@ -26,7 +26,7 @@ class Recomputation:
 
     ``core`` (n,) is the forward time of the attention core.  ``unneeded`` (n,) is that of the last product of a
     dense layer where the framework stops before it: nothing in backward needs its output.  ``selective_share`` of
-    a layer without its core runs again under selective recomputation; ``None``: the core instead.
+    a layer without either runs again under selective recomputation; ``None``: the core instead.
     """
 
     core: FloatArray
@@ -36,8 +36,8 @@ class Recomputation:
     def added(self, layer: Seconds, sizes: LocalSizes, *, dense: bool) -> Seconds:
         """``layer`` with what runs again in its backward."""
         share = self.selective_share
-        selective = self.core if share is None else share * (layer.forward - self.core)
         full = layer.forward - self.unneeded if dense else layer.forward
+        selective = self.core if share is None else share * (full - self.core)
         repeated = np.where(sizes.full_recompute, full, np.where(sizes.selective_recompute, selective, 0.0))
         return Seconds(layer.forward, layer.backward + repeated)
 
