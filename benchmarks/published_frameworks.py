@@ -28,7 +28,8 @@ LINES: Final = (
     (r"bigscience.*experiments/gpt2|alpa", ("megatron-lm-2",)),
     (r"bigscience|vtrain", ("megatron-deepspeed-2022",)),
     (r"sailor|megatron-deepspeed|deepspeed", ("megatron-deepspeed-",)),
-    (r"nemo|dgxc|mlcommons|mlperf|training_results", ("nemo-",)),
+    (r"mlcommons|mlperf|training_results", ("nemo-23.", "mlperf-")),
+    (r"nemo|dgxc", ("nemo-",)),
     (r"megatron|2104\.04473|2205\.05198|2201\.11990|korthikanti|nvidia", ("megatron-lm-", "megatron-core-")),
     (r"fsdp|pytorch", ("llm-foundry-", "torchtitan-")),
 )
@@ -65,6 +66,8 @@ DISPATCHES: Final = (
     ("tokendrop", ExpertDispatch.ALL_TO_ALL),
 )
 """By words of the notes; Megatron-Bridge drops tokens only with its all-to-all dispatcher."""
+CONTAINER: Final = re.compile(r"\bnemo 2\d\.\d\d")
+"""A container that the notes name; collections of recipes are younger than the containers that they run."""
 PRINTED_RECIPE: Final = re.compile(r"recipe v0\.[0-5]\.")
 """Notes that print all that a recipe of Megatron-Bridge switches on; from v0.6 on recipes print none of it."""
 BEFORE_BLACKWELL: Final = ("H", "A", "V")
@@ -85,8 +88,9 @@ READINGS: Final[tuple[tuple[str, Callable[[re.Match[str]], Month]], ...]] = (
 
 def read_framework(row: Row, assumed: Assumed) -> Framework:
     """The generation that the source names, with what the row says of its settings."""
-    found = _generation(text(row, "source"), assumed)
     notes = text(row, "notes").casefold()
+    container = CONTAINER.search(notes)
+    found = _generation(f"{container[0] if container else ''} {text(row, 'source')}", assumed)
     if parallel := text(row, "sequence_parallel"):
         found = replace(found, sequence_parallel=parallel.casefold() not in ("0", "false", "no"))
     if "eager" in notes:
