@@ -32,6 +32,8 @@ WEIGHT_BYTES: Final = {
 }
 """Bytes of one weight, least and most.  8-bit training keeps one byte, or two, or two and an 8-bit copy with its
 transpose; 4-bit training likewise."""
+FP32_BYTES: Final = 4
+"""Of a weight's shard where the FP32 shard is the weight itself (PyTorch FSDP)."""
 Interval = tuple[float, float]
 
 
@@ -88,9 +90,7 @@ def _layers_are_complete(configuration: Configuration, model: Architecture) -> b
 
 
 def _weight_rules(memory: StageMemory, configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
-    low, high = _stage_parameters(memory.stage, configuration, problem.architecture)
-    least, most = WEIGHT_BYTES[problem.workload.precision]
-    low, high = low * least, high * most
+    low, high = _weight_bytes(memory.stage, configuration, problem)
     if not low * (1 - WEIGHT_TOLERANCE) <= memory.weights_bytes <= high * (1 + WEIGHT_TOLERANCE):
         yield (
             f"Stage {memory.stage} states {memory.weights_bytes:.0f} bytes of weights but its parameters "
@@ -98,9 +98,10 @@ def _weight_rules(memory: StageMemory, configuration: Configuration, problem: Pl
         )
 
 
-def _stage_parameters(stage: int, configuration: Configuration, model: Architecture) -> Interval:
-    """Least and most parameters that one GPU of ``stage`` keeps in its weights."""
-    degrees = configuration.degrees
+def _weight_bytes(stage: int, configuration: Configuration, problem: PlanningProblem) -> Interval:
+    """Least and most bytes that one GPU of ``stage`` keeps of its weights."""
+    degrees, model = configuration.degrees, problem.architecture
+    least, most = WEIGHT_BYTES[problem.workload.precision]
     chunks: list[int] = []
     first = 0
     for row in configuration.stage_layers:
@@ -108,17 +109,26 @@ def _stage_parameters(stage: int, configuration: Configuration, model: Architect
             if column == stage:
                 chunks += range(first, first + count)
             first += count
+    if stage == degrees.pipeline - 1:  # multi-token prediction: decoder layers like the last one
+        chunks += [model.layers - 1] * model.prediction_layers
     shared = [_common_parameters(model, layer, degrees.tensor) for layer in chunks]
     shared += _end_parameters(model, stage, configuration)
     routed = sum(model.is_sparse_layer(layer) for layer in chunks) * _routed_parameters(model, degrees.expert)
     low, high = sum(part[0] for part in shared), sum(part[1] for part in shared)
+    whole = (low + routed) * least, (high + routed) * most
     if configuration.sharding is not Sharding.PARAMETERS:
-        return low + routed, high + routed
-    # Two gathered layers may be counted as weights: the one in use and the one on its way.
-    gathered = 2 * max((_layer_parameters(model, layer, configuration) for layer in chunks), default=0.0)
+        return whole
+    # Two gathered layers may be counted as weights, the one in use and the one on its way, and what lies outside
+    # layers; where the pipeline gathers once a step, the whole stage.
     group = degrees.data * degrees.context
     expert_group = max(degrees.tensor * group // degrees.expert, 1)
-    return low / group + routed / expert_group, high / group + routed / expert_group + gathered
+    layer = max((_layer_parameters(model, layer, configuration) for layer in chunks), default=0.0)
+    gathered = 2 * layer + sum(end[1] for end in _end_parameters(model, stage, configuration))
+    if degrees.pipeline > 1 and problem.workload.framework.sharded_master:
+        gathered = high + routed
+    widest = max(most, FP32_BYTES if problem.workload.framework.sharded_master else 0)
+    shards = low / group + routed / expert_group, high / group + routed / expert_group
+    return shards[0] * least, shards[1] * widest + gathered * most
 
 
 def _common_parameters(model: Architecture, layer: int, tensor: int) -> Interval:
@@ -148,7 +158,16 @@ def _end_parameters(model: Architecture, stage: int, configuration: Configuratio
         head = 0.0 if model.tied_embeddings and pipeline == 1 else table
         norm = model.norm_vectors * model.hidden
         ends.append(((head + norm) / tensor, head / tensor + norm))
+        ends += [_prediction_parameters(model, tensor)] * model.prediction_layers
+        if model.prediction_layers and pipeline > 1 and not model.tied_embeddings:
+            ends.append((table / tensor, table / tensor))  # prediction looks up the next embedding here
     return ends
+
+
+def _prediction_parameters(model: Architecture, tensor: int) -> Interval:
+    """Joins hidden state and next embedding, with their norms and the one before the head (arXiv 2412.19437)."""
+    joining, norms = 2.0 * model.hidden**2, 3.0 * model.norm_vectors * model.hidden
+    return (joining + norms) / tensor, joining / tensor + norms
 
 
 def _routed_parameters(model: Architecture, expert: int) -> float:

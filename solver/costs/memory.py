@@ -148,8 +148,10 @@ def _states(
     gathered = np.where(stays_whole, whole, np.minimum(whole, 2.0 * layer + parameters.tables))
     summed = np.where(stays_whole, whole + owned, np.minimum(whole, owned + layer + parameters.tables))
     weight_bytes = WEIGHT_BYTES.get(workload.precision, 2.0)
-    shard_bytes = _MASTER_BYTES if framework.sharded_master else weight_bytes
-    sharded = shard_bytes * owned + weight_bytes * gathered
+    if framework.sharded_master:
+        sharded = _MASTER_BYTES * owned + weight_bytes * gathered
+    else:
+        sharded = weight_bytes * np.minimum(whole, owned + gathered)
     master = np.where(zero3 & framework.sharded_master, 0.0, 0.0 if fp32 else _MASTER_BYTES)
     gradient_bytes = max(framework.gradient_bytes, workload.precision.activation_bytes if fp32 else 0.0)
     return _States(
