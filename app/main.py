@@ -17,7 +17,7 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 from app import problems
 from app.api import health
-from app.api.v1 import clusters, measurements, models, plans, predictions
+from app.api.v1 import calibrations, clusters, measurements, models, plans, predictions
 from app.api.v1.answers import PREFIX
 from app.db.engine import make_read_session_factory, make_session_factory
 from app.db.migrate import prepared_engine
@@ -62,8 +62,9 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     problems.install(app)
-    for module in (clusters, measurements, models, plans, predictions):
+    for module in (calibrations, clusters, measurements, models, plans, predictions):
         app.include_router(module.router, prefix=PREFIX)
+    app.include_router(calibrations.script_router)
     app.include_router(health.router)
     app.include_router(pages)
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_body_bytes)

@@ -25,6 +25,9 @@ Model = Annotated[
     str, typer.Option("--model", metavar="FILE_OR_NAME", help="Model file, config.json, or catalogue name.")
 ]
 Workload = Annotated[str, typer.Option("--workload", metavar="FILE", help="Workload file.")]
+Calibration = Annotated[
+    str | None, typer.Option("--calibration", metavar="FILE", help="Own calibration; see calibrate.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the plan as JSON and nothing else.")]
 PlanFile = Annotated[
     Path | None, typer.Option("--output", metavar="FILE", help="Also write the plan as JSON to a file.")
@@ -41,6 +44,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     cluster: Cluster,
     model: Model,
     workload: Workload,
+    calibration: Calibration = None,
     as_json: Json = False,
     time_limit: Annotated[
         float | None, typer.Option("--time-limit", metavar="SECONDS", help="Stop searching after so long.")
@@ -62,7 +66,13 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
 
     options = planning.options_of(time_limit=time_limit, effort=effort, seed=seed, gap=gap, backend=backend)
     planning.run_plan(
-        cluster=cluster, model=model, workload=workload, options=options, as_json=as_json, output=output
+        cluster=cluster,
+        model=model,
+        workload=workload,
+        calibration=calibration,
+        options=options,
+        as_json=as_json,
+        output=output,
     )
 
 
@@ -76,6 +86,7 @@ def predict(
     configuration: Annotated[
         str, typer.Option("--configuration", metavar="FILE", help="Configuration file, given in full.")
     ],
+    calibration: Calibration = None,
     as_json: Json = False,
     output: PlanFile = None,
 ) -> None:
@@ -87,6 +98,7 @@ def predict(
         model=model,
         workload=workload,
         configuration=configuration,
+        calibration=calibration,
         as_json=as_json,
         output=output,
     )
@@ -110,6 +122,55 @@ def export(
     from app.cli.exporting import run_export  # noqa: PLC0415 - see above
 
     run_export(plan_json=plan_json, target=target, output=output)
+
+
+@app.command()
+@reported
+def calibrate(
+    *,
+    runs: Annotated[
+        str | None, typer.Option("--runs", metavar="CSV", help="Measured steps, one run a line.")
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", metavar="JSON", help="What the profiler script wrote.")
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", metavar="KIND", help="GPU kind of the profile, if its name is unknown.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Its name; default: the output file's, or own.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="Write the calibration as JSON.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the calibration as JSON and nothing else.")
+    ] = False,
+    store: Annotated[bool, typer.Option("--store", help="Keep it in the service's database.")] = False,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Fit the cost model to own runs, a profile of the own GPU, or both."""
+    from app.cli.calibrating import run_calibrate  # noqa: PLC0415 - see above
+
+    run_calibrate(
+        runs=runs,
+        profile=profile,
+        gpu=gpu,
+        name=name,
+        output=output,
+        as_json=as_json,
+        store=store,
+        database_url=database_url,
+    )
+
+
+@app.command()
+@reported
+def profiler() -> None:
+    """Print the script that measures a GPU node: Python and PyTorch are all it needs there."""
+    from app.cli.calibrating import run_profiler  # noqa: PLC0415 - see above
+
+    run_profiler()
 
 
 @app.command()

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from app.documents.calibration import CalibrationDocument
 from app.documents.cluster import ClusterDocument
 from app.documents.configuration import ConfigurationDocument
+from app.documents.hardware_profile import HardwareProfileDocument
 from app.documents.model import ModelDocument, model_document
 from app.documents.plan import plan_from_text
 from app.documents.reading import (
@@ -27,6 +29,7 @@ from app.documents.workload import WorkloadDocument
 from app.serialization import make_snapshot
 from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
+from cluster_models.fitted import FittedParameters
 from cluster_models.plan import Plan
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.workload import TrainingWorkload
@@ -67,6 +70,18 @@ def read_workload(path: str) -> TrainingWorkload:
 def read_configuration(path: str) -> ConfigurationDocument:
     """The configuration file at ``path``."""
     return _read(ConfigurationDocument, path, "configuration")
+
+
+def read_hardware_profile(path: str) -> HardwareProfileDocument:
+    """The profile that the profiler script wrote at ``path``."""
+    return _read(HardwareProfileDocument, path, "profile")
+
+
+def read_calibration(path: str) -> FittedParameters:
+    """The parameters of the calibration file at ``path``."""
+    document = _read(CalibrationDocument, path, "calibration")
+    with naming(path):
+        return document.to_fitted()
 
 
 def read_plan(path: str) -> Plan:

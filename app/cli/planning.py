@@ -12,6 +12,7 @@ from app.cli.endings import Ending, Failed, complain
 from app.cli.files import (
     check_writable,
     read_architecture,
+    read_calibration,
     read_snapshot,
     read_workload,
     write_text,
@@ -29,11 +30,18 @@ from solver.problem import Backend, PlanningProblem, SearchOptions
 
 
 def run_plan(
-    *, cluster: str, model: str, workload: str, options: SearchOptions, as_json: bool, output: Path | None
+    *,
+    cluster: str,
+    model: str,
+    workload: str,
+    calibration: str | None,
+    options: SearchOptions,
+    as_json: bool,
+    output: Path | None,
 ) -> None:
     """Search, and hand out the best plan; Ctrl-C ends the search with the best found so far."""
     check_writable(output)
-    problem = read_problem(cluster, model, workload)
+    problem = read_problem(cluster, model, workload, calibration)
     try:
         with cancelled_by_interrupt() as is_cancelled, shown_progress(error_console()) as on_progress:
             result = search.plan(problem, options, on_progress=on_progress, is_cancelled=is_cancelled)
@@ -75,12 +83,13 @@ def options_of(
     )
 
 
-def read_problem(cluster: str, model: str, workload: str) -> PlanningProblem:
-    """The problem that three files describe."""
+def read_problem(cluster: str, model: str, workload: str, calibration: str | None) -> PlanningProblem:
+    """The problem that three files describe, with an own calibration where one is given."""
     return PlanningProblem(
         snapshot=read_snapshot(cluster),
         architecture=read_architecture(model),
         workload=read_workload(workload),
+        fitted=None if calibration is None else read_calibration(calibration),
     )
 
 

@@ -15,11 +15,18 @@ from cluster_models.errors import SolverFailed
 
 
 def run_predict(
-    *, cluster: str, model: str, workload: str, configuration: str, as_json: bool, output: Path | None
+    *,
+    cluster: str,
+    model: str,
+    workload: str,
+    configuration: str,
+    calibration: str | None,
+    as_json: bool,
+    output: Path | None,
 ) -> None:
     """Predict, and hand out; ends with code 3 where the configuration does not fit the memory."""
     check_writable(output)
-    problem = read_problem(cluster, model, workload)
+    problem = read_problem(cluster, model, workload, calibration)
     document = read_configuration(configuration)
     with naming(configuration):
         try:

@@ -15,6 +15,8 @@ from app.cli.files import naming, read_cluster_document
 from app.cli.terminal import console
 from app.db.engine import make_engine, make_session_factory, transaction
 from app.db.migrate import prepare, upgrade
+from app.documents.calibration import CalibrationDocument
+from app.services.calibrations import create_calibration
 from app.services.clusters import create_cluster, get_cluster, replace_cluster
 from app.services.errors import NameTaken, NotFound
 from app.services.snapshots import current_snapshot
@@ -49,6 +51,13 @@ def run_import(*, file: str, database_url: str | None) -> None:
         f"{record.name}: {done} as version {record.version}, {record.node_count} nodes, "
         f"{record.gpu_count} GPUs, {record.measurement_count} measurements"
     )
+
+
+def store_calibration(document: CalibrationDocument, *, database_url: str | None) -> None:
+    """Store a calibration under its name, which must be free."""
+    with _database(database_url) as session:
+        record = create_calibration(session, document=document)
+    console().print(f"{record.name}: stored")
 
 
 def stored_snapshot(name: str, *, database_url: str | None) -> ClusterSnapshot:

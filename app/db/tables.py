@@ -166,6 +166,30 @@ class ModelRow(Base):
     created_at: Mapped[datetime]
 
 
+class CalibrationRow(Base):
+    """A calibration that a user stored under a name."""
+
+    __tablename__ = "calibrations"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200), unique=True)
+    label: Mapped[str] = mapped_column(String(300))
+    """Name and hash of the content, as plans carry it."""
+    source: Mapped[str] = mapped_column(Text)
+    document: Mapped[dict[str, Any]]
+    created_at: Mapped[datetime]
+
+
+class CalibrationKindRow(Base):
+    """A GPU kind that a calibration has parameters of."""
+
+    __tablename__ = "calibration_kinds"
+    __table_args__ = (Index("ix_calibration_kinds_gpu_kind", "gpu_kind"),)
+
+    calibration_id: Mapped[str] = mapped_column(ForeignKey("calibrations.id", ondelete="CASCADE"), primary_key=True)
+    gpu_kind: Mapped[str] = mapped_column(String(200), primary_key=True)
+
+
 class PlanRow(Base):
     """A plan asked for: what was asked, how far it is, and what came out."""
 

@@ -241,7 +241,10 @@ def _architecture(line: Line) -> Architecture | None:
         except InvalidInput as error:
             line.problem("model", error.problem, error.remedy)
             return None
-    remedy = "name a model of the catalogue in column model, or give all its sizes"
+    remedy = f"name a model of the catalogue, or give {', '.join(_SIZES)}"
+    if not any(line.text(each) for each in _SIZES):
+        line.problem("model", "is missing", remedy)
+        return None
     layers, hidden, heads, vocabulary = (line.whole(each, required=remedy, most=_MOST) for each in _SIZES)
     kv_heads, head_size, mlp = (
         line.whole(each, most=_MOST, zero=each == "ffn_hidden") for each in ("kv_heads", "head_size", "ffn_hidden")

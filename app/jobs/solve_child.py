@@ -17,6 +17,7 @@ from typing import IO, Any
 from app.serialization import jsonable, load
 from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput, MeshwrightError
+from cluster_models.fitted import FittedParameters
 from cluster_models.plan import NoPlan
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.workload import TrainingWorkload
@@ -69,10 +70,12 @@ def solve(request: Request, out: IO[str]) -> dict[str, Any]:
 
 def _read(line: bytes) -> Request:
     message = json.loads(line)
+    fitted = message.get("fitted")
     problem = PlanningProblem(
         snapshot=load(ClusterSnapshot, message["snapshot"]),
         architecture=load(Architecture, message["architecture"]),
         workload=load(TrainingWorkload, message["workload"]),
+        fitted=None if fitted is None else load(FittedParameters, fitted),
     )
     return Request(problem, load(SearchOptions, message["options"]), message["memory_limit_bytes"])
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from app.documents.reading import FieldProblem, InvalidDocument, close_name
-from app.services import clusters, models, snapshots
+from app.services import calibrations, clusters, models, snapshots
 from app.services.field_paths import errors_under
 from app.services.requests import OptionsDocument, ProblemRequest
 from cluster_models.errors import InvalidInput
+from cluster_models.fitted import FittedParameters
 from cluster_models.links import effective_links
 from cluster_models.snapshot import ClusterSnapshot
 from solver.degrees.legality import check_workload
@@ -22,7 +23,8 @@ def make_problem(session: Session, *, request: ProblemRequest) -> PlanningProble
         architecture = models.resolve_model(session, model=request.model)
     with errors_under("workload"):
         workload = request.workload.to_workload()
-    problem = PlanningProblem(_snapshot(session, request), architecture, workload)
+    fitted = _fitted(session, request)
+    problem = PlanningProblem(_snapshot(session, request), architecture, workload, fitted)
     check_problem(problem)
     return problem
 
@@ -56,6 +58,16 @@ def check_problem(problem: PlanningProblem) -> None:
         raise InvalidDocument(unknown)
     links = effective_links(problem.snapshot)
     check_workload(problem, fabrics(problem.snapshot, problem.workload, links))
+
+
+def _fitted(session: Session, request: ProblemRequest) -> FittedParameters | None:
+    given = request.calibration
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return calibrations.resolve_calibration(session, name=given)
+    with errors_under("calibration"):
+        return given.to_fitted()
 
 
 def _snapshot(session: Session, request: ProblemRequest) -> ClusterSnapshot:

@@ -19,6 +19,7 @@ from app.services.pagination import Page, decode_cursor, microseconds_of, moment
 from app.services.planning_problems import make_problem, search_options
 from app.services.requests import PlanRequest
 from cluster_models.architecture import Architecture
+from cluster_models.fitted import FittedParameters
 from cluster_models.plan import NoPlan, Plan
 from cluster_models.workload import TrainingWorkload
 from solver.problem import PlanningProblem, Progress, SearchOptions
@@ -68,6 +69,7 @@ def create_plan(session: Session, *, problem: PlanningProblem, options: SearchOp
             problem={
                 "architecture": jsonable(problem.architecture),
                 "workload": jsonable(problem.workload),
+                "fitted": jsonable(problem.fitted),
             },
             options=jsonable(options),
             created_at=datetime.now(UTC),
@@ -137,6 +139,7 @@ def get_problem(session: Session, *, plan_id: str) -> PlanningProblem:
         snapshot=snapshots.get_snapshot(session, snapshot_id=row.snapshot_id),
         architecture=load(Architecture, row.problem["architecture"]),
         workload=load(TrainingWorkload, row.problem["workload"]),
+        fitted=_load_fitted(row.problem.get("fitted")),
     )
 
 
@@ -202,6 +205,10 @@ def _record(row: PlanRow) -> PlanRecord:
         attempts=row.attempts,
         rescues=row.rescues,
     )
+
+
+def _load_fitted(fitted: dict[str, Any] | None) -> FittedParameters | None:
+    return None if fitted is None else load(FittedParameters, fitted)
 
 
 def _load_progress(progress: dict[str, Any] | None) -> Progress | None:

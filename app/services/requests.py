@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag
 
+from app.documents.calibration import CalibrationDocument
 from app.documents.cluster import ClusterDocument
 from app.documents.configuration import ConfigurationDocument
 from app.documents.reading import Document, Flag, NotNegative, Positive, Text, WholeNumber
@@ -37,6 +38,12 @@ ModelReference = Annotated[
         "Hugging Face config.json, or an architecture.",
         examples=["llama-3-70b"],
     ),
+]
+
+
+CalibrationReference = Annotated[
+    Annotated[Text, Tag(BY_NAME)] | Annotated[CalibrationDocument, Tag(IN_FULL)],
+    Discriminator(_spelling),
 ]
 
 
@@ -77,6 +84,11 @@ class ProblemRequest(Document):
     )
     model: ModelReference
     workload: WorkloadDocument = Field(description="What is to be trained.")
+    calibration: CalibrationReference | None = Field(
+        None,
+        description="Name of a stored calibration, or a calibration in full; absent = the shipped parameters.",
+        examples=["our-h100"],
+    )
 
 
 class PlanRequest(ProblemRequest):

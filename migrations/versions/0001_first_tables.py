@@ -1,4 +1,4 @@
-"""Clusters, measurements, snapshots, models, plans, idempotency keys and workers."""
+"""Clusters, measurements, snapshots, models, calibrations, plans, idempotency keys and workers."""
 
 from __future__ import annotations
 
@@ -34,6 +34,32 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_models")),
         sa.UniqueConstraint("name", name=op.f("uq_models_name")),
     )
+    op.create_table(
+        "calibrations",
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("name", sa.String(length=200), nullable=False),
+        sa.Column("label", sa.String(length=300), nullable=False),
+        sa.Column("source", sa.Text(), nullable=False),
+        sa.Column("document", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_calibrations")),
+        sa.UniqueConstraint("name", name=op.f("uq_calibrations_name")),
+    )
+    op.create_table(
+        "calibration_kinds",
+        sa.Column("calibration_id", sa.String(length=32), nullable=False),
+        sa.Column("gpu_kind", sa.String(length=200), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["calibration_id"],
+            ["calibrations.id"],
+            name=op.f("fk_calibration_kinds_calibration_id_calibrations"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("calibration_id", "gpu_kind", name=op.f("pk_calibration_kinds")),
+    )
+    with op.batch_alter_table("calibration_kinds", schema=None) as batch_op:
+        batch_op.create_index("ix_calibration_kinds_gpu_kind", ["gpu_kind"], unique=False)
+
     op.create_table(
         "workers",
         sa.Column("executor_id", sa.String(length=200), nullable=False),
@@ -166,5 +192,10 @@ def downgrade() -> None:
     op.drop_table("measurements")
     op.drop_table("cluster_versions")
     op.drop_table("workers")
+    with op.batch_alter_table("calibration_kinds", schema=None) as batch_op:
+        batch_op.drop_index("ix_calibration_kinds_gpu_kind")
+
+    op.drop_table("calibration_kinds")
+    op.drop_table("calibrations")
     op.drop_table("models")
     op.drop_table("clusters")

@@ -18,6 +18,9 @@ ClusterPath = Annotated[
 ]
 NodePath = Annotated[str, Path(alias="node", description="Name of the node.", examples=["cnode2-001"])]
 ModelPath = Annotated[str, Path(alias="model", description="Name of the model.", examples=["llama-3-70b"])]
+CalibrationPath = Annotated[
+    str, Path(alias="calibration", description="Name of the calibration.", examples=["our-h100"], max_length=200)
+]
 PlanPath = Annotated[str, Path(alias="plan", description="Id of the plan.", examples=["0f4d2c8e6b7a4c55"])]
 SnapshotPath = Annotated[
     str, Path(alias="snapshot", description="Id of the snapshot.", examples=["7f6d1c0f9a3b2e45"])

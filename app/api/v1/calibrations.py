@@ -1,0 +1,145 @@
+"""Calibrations: fit one to own measurements or store a finished one, and the script that measures a GPU."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, Field
+
+from app.api.v1.answers import Moment, PageAnswer, address, page_answer
+from app.api.v1.bodies import BodyRoute
+from app.api.v1.parameters import CalibrationPath, Cursor, Limit, ServiceDep
+from app.db.engine import transaction
+from app.documents.calibration import NAME, CalibrationDocument
+from app.documents.hardware_profile import HardwareProfileDocument
+from app.documents.reading import Document, Text
+from app.profiler.script import SCRIPT_NAME, script_text
+from app.services import calibrations
+from app.services.calibrations import CalibrationRecord, StoredCalibration
+from app.services.new_calibrations import document_of
+
+router = APIRouter(tags=["calibrations"], route_class=BodyRoute)
+script_router = APIRouter(tags=["calibrations"])
+
+
+class NewCalibration(Document):
+    """A finished calibration, or what one is to be fitted to: a profile, runs, or both."""
+
+    name: Text | None = Field(
+        None, pattern=NAME, description="Name to plan with; default: the finished one's.", examples=["our-h100"]
+    )
+    calibration: CalibrationDocument | None = Field(
+        None, description="A finished one, as meshwright calibrate writes."
+    )
+    profile: HardwareProfileDocument | None = Field(None, description="What the profiler script wrote.")
+    gpu: Text | None = Field(
+        None,
+        description="GPU kind of the profile, where the driver's name is unknown.",
+        examples=["H100-SXM5-80GB"],
+    )
+    runs: str | None = Field(
+        None,
+        description="Measured steps as CSV text, one run a line; at most 60 runs.",
+        examples=["gpu,framework,num_gpus,..."],
+    )
+
+
+class CalibrationSummary(BaseModel):
+    """A stored calibration without its parameters."""
+
+    name: str = Field(description="Name to plan with.", examples=["our-h100"])
+    label: str = Field(
+        description="Name and content hash, as plans carry it.", examples=["our-h100 3f2a91c0d4e5b6a7"]
+    )
+    gpu_kinds: list[str] = Field(description="GPU kinds it has parameters of.", examples=[["H100-SXM5-80GB"]])
+    frameworks: list[str] = Field(description="Framework generations.", examples=[["megatron-core-0.12"]])
+    source: str = Field(description="What it was fitted on.", examples=["12 measured runs in 3 groups"])
+    created_at: Moment
+
+    @classmethod
+    def from_record(cls, record: CalibrationRecord) -> CalibrationSummary:
+        """The answer for a stored calibration."""
+        return cls(**_summary(record))
+
+
+class CalibrationAnswer(CalibrationSummary):
+    """A stored calibration."""
+
+    calibration: CalibrationDocument = Field(description="Its parameters, and how well they fit.")
+
+    @classmethod
+    def from_stored(cls, stored: StoredCalibration) -> CalibrationAnswer:
+        """The answer with the document."""
+        return cls(**_summary(stored), calibration=stored.document)
+
+
+@router.post("/calibrations", status_code=201)
+def create_calibration(document: NewCalibration, service: ServiceDep, response: Response) -> CalibrationAnswer:
+    """Fit a calibration, which takes seconds to minutes, or take a finished one, and store it under a free name."""
+    made = document_of(
+        name=document.name,
+        calibration=document.calibration,
+        profile=document.profile,
+        gpu=document.gpu,
+        runs_csv=document.runs,
+    )
+    with transaction(service.sessions) as session:
+        calibrations.create_calibration(session, document=made)
+        stored = calibrations.get_calibration(session, name=made.name)
+    response.headers["Location"] = address("calibrations", stored.name)
+    return CalibrationAnswer.from_stored(stored)
+
+
+@router.get("/calibrations")
+def list_calibrations(
+    request: Request,
+    service: ServiceDep,
+    gpu_kind: Annotated[
+        str | None,
+        Query(max_length=200, description="Only calibrations of this GPU kind.", examples=["H100-SXM5-80GB"]),
+    ] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> PageAnswer[CalibrationSummary]:
+    """Stored calibrations by name, without their parameters."""
+    with service.read_sessions() as session:
+        page = calibrations.list_calibrations(session, limit=limit, cursor=cursor, gpu_kind=gpu_kind)
+    return page_answer(request, page, CalibrationSummary.from_record)
+
+
+@router.get("/calibrations/{calibration}")
+def get_calibration(calibration: CalibrationPath, service: ServiceDep) -> CalibrationAnswer:
+    """A stored calibration."""
+    with service.read_sessions() as session:
+        return CalibrationAnswer.from_stored(calibrations.get_calibration(session, name=calibration))
+
+
+@router.delete("/calibrations/{calibration}", status_code=204)
+def delete_calibration(calibration: CalibrationPath, service: ServiceDep) -> None:
+    """Forget a calibration; plans keep the parameters they were made with."""
+    with transaction(service.sessions) as session:
+        calibrations.delete_calibration(session, name=calibration)
+
+
+@script_router.get(
+    f"/profiler/{SCRIPT_NAME}",
+    response_class=Response,
+    responses={200: {"description": "The script.", "content": {"text/x-python": {}}}},
+)
+def get_profiler() -> Response:
+    """The script that measures a GPU node: fetch it there and run it; Python and PyTorch are all it needs."""
+    headers = {"Content-Disposition": f'attachment; filename="{SCRIPT_NAME}"', "Cache-Control": "no-cache"}
+    return Response(script_text(), media_type="text/x-python", headers=headers)
+
+
+def _summary(record: CalibrationRecord) -> dict[str, str | list[str] | datetime]:
+    return {
+        "name": record.name,
+        "label": record.label,
+        "gpu_kinds": list(record.gpu_kinds),
+        "frameworks": list(record.framework_names),
+        "source": record.source,
+        "created_at": record.created_at,
+    }

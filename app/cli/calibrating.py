@@ -1,0 +1,104 @@
+"""What ``meshwright calibrate`` and ``meshwright profiler`` do: fit own measurements, and hand out the script."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from app.cli.endings import complain
+from app.cli.files import check_writable, naming, read_hardware_profile, read_text, write_text
+from app.cli.stored import store_calibration
+from app.cli.terminal import bullets, console, section
+from app.documents.calibration import CalibrationDocument
+from app.documents.training_runs import MeasuredRuns, read_training_runs
+from app.presentation.calibration import ParameterLine, error_lines, parameter_lines
+from app.profiler.script import script_text
+from app.services.calibrating import Measured, calibrate
+from cluster_models.errors import InvalidInput
+
+
+def run_calibrate(
+    *,
+    runs: str | None,
+    profile: str | None,
+    gpu: str | None,
+    name: str | None,
+    output: Path | None,
+    as_json: bool,
+    store: bool,
+    database_url: str | None,
+) -> None:
+    """Fit what was measured; print, write and store the calibration."""
+    if runs is None and profile is None:
+        raise InvalidInput("--runs", None, "neither runs nor a profile are given", "give --runs, --profile or both")
+    check_writable(output)
+    name = name or (output.stem if output is not None else "own")
+    measured = Measured(
+        profile=None if profile is None else read_hardware_profile(profile),
+        gpu=gpu,
+        runs=None if runs is None else _read_runs(runs),
+    )
+    if measured.runs is not None and sys.stderr.isatty():
+        complain(f"meshwright: fitting {len(measured.runs.runs)} runs, about a second each ...")
+    with naming(profile or runs or ""):
+        document = calibrate(measured, name=name, now=datetime.now(UTC))
+    text = document.model_dump_json(indent=2) + "\n"
+    if as_json:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    else:
+        console().print(calibration_view(document))
+    if output is not None:
+        write_text(output, text)
+    if store:
+        store_calibration(document, database_url=database_url)
+
+
+def run_profiler() -> None:
+    """Print the script that measures a GPU node."""
+    sys.stdout.write(script_text())
+    sys.stdout.flush()
+
+
+def calibration_view(document: CalibrationDocument) -> RenderableType:
+    """A calibration on the terminal."""
+    fit = document.fit
+    parts: list[RenderableType] = [Text(f"{document.to_fitted().source}: {document.source}", style="bold")]
+    parts.append(section("Parameters", _table(parameter_lines(document))))
+    if fit is not None:
+        parts.append(section("Mean error", bullets(error_lines(fit))))
+        if fit.not_told:
+            parts.append(
+                section("Not told by these measurements, kept as they were", Text(", ".join(fit.not_told)))
+            )
+        if fit.warnings:
+            parts.append(section("Worth knowing", bullets(fit.warnings)))
+    return Group(*parts)
+
+
+def _table(lines: Iterable[ParameterLine]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for head, justify in (
+        ("of", "left"),
+        ("parameter", "left"),
+        ("before", "right"),
+        ("now", "right"),
+        ("90 % interval", "right"),
+        ("told by", "left"),
+    ):
+        table.add_column(head, justify="right" if justify == "right" else "left", overflow="fold")
+    for line in lines:
+        table.add_row(line.owner, line.parameter, line.before, line.value, line.interval, line.told_by)
+    return table
+
+
+def _read_runs(path: str) -> MeasuredRuns:
+    text = read_text(path)
+    with naming(path):
+        return read_training_runs(text)

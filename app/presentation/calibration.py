@@ -1,0 +1,64 @@
+"""A calibration in words and figures, the same on the terminal and in a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.documents.calibration import CalibrationDocument, FitDocument, ParameterDocument, ToldBy
+from app.presentation.figures import count, percent
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterLine:
+    """One fitted parameter."""
+
+    owner: str
+    parameter: str
+    before: str
+    value: str
+    interval: str
+    told_by: str
+
+
+def parameter_lines(document: CalibrationDocument) -> tuple[ParameterLine, ...]:
+    """Every parameter, those of GPU kinds first."""
+    return tuple(
+        ParameterLine(
+            owner=name,
+            parameter=parameter,
+            before="" if each.before is None else plain(each.before),
+            value=plain(each.value),
+            interval=f"{plain(each.low)} to {plain(each.high)}",
+            told_by=_told_by(each),
+        )
+        for table in (document.gpus, document.frameworks)
+        for name, entry in table.items()
+        for parameter, each in entry.items()
+    )
+
+
+def error_lines(fit: FitDocument) -> tuple[str, ...]:
+    """How far predictions were off, and are now."""
+    found = []
+    if fit.error_before_fraction is not None:
+        line = f"{count(fit.runs)} steps: {percent(fit.error_before_fraction)} before"
+        if fit.error_after_fraction is not None:
+            line += f", {percent(fit.error_after_fraction)} now"
+        if fit.error_held_out_fraction is not None:
+            line += f", {percent(fit.error_held_out_fraction)} for steps that the fit did not see"
+        found.append(line)
+    if fit.kernel_error_before_fraction is not None and fit.kernel_error_after_fraction is not None:
+        before, after = percent(fit.kernel_error_before_fraction), percent(fit.kernel_error_after_fraction)
+        found.append(f"{count(fit.kernels)} kernels: {before} before, {after} now")
+    if fit.memory_error_fraction is not None:
+        found.append(f"peak memory: {percent(fit.memory_error_fraction)}")
+    return tuple(found)
+
+
+def plain(value: float) -> str:
+    """A parameter with three digits."""
+    return f"{value:.3g}"
+
+
+def _told_by(each: ParameterDocument) -> str:
+    return f"{count(each.steps)} {'runs' if each.told_by is ToldBy.RUNS else 'kernels'}"

@@ -1,0 +1,174 @@
+"""Fits a calibration to own measurements: a hardware profile, measured runs, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+
+from app.documents.calibration import (
+    CalibrationDocument,
+    ErrorsDocument,
+    FitDocument,
+    ParameterDocument,
+    ToldBy,
+)
+from app.documents.hardware_profile import HardwareProfileDocument
+from app.documents.training_runs import MeasuredRuns
+from cluster_models.catalogue import gpu_kind
+from cluster_models.errors import InvalidInput
+from cluster_models.fitted import FittedParameters
+from cluster_models.gpus import GpuKind
+from cluster_models.training_run import TrainingRun
+from solver.costs.calibration import PARAMETERS, Owner
+from solver.fitting.families import error_spread
+from solver.fitting.fit import fit
+from solver.fitting.profile import fit_profile
+from solver.fitting.report import FitOptions, FitReport
+from solver.run_memory import predict_peak_memory
+from solver.runs import predict_run
+
+FEWEST_FOR_SPREAD: Final = 3
+"""Runs below which held-out errors say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What is known: a profile with the GPU kind it is of (``None``: as the driver names it), and runs."""
+
+    profile: HardwareProfileDocument | None = None
+    gpu: str | None = None
+    runs: MeasuredRuns | None = None
+
+
+def calibrate(measured: Measured, *, name: str, now: datetime) -> CalibrationDocument:
+    """The calibration that explains what was measured best.
+
+    The profile tells what is the GPU's; the runs tell the rest, with that in place.  Raises ``InvalidInput`` where
+    nothing was measured, the profile is of no known GPU, or nothing can be told.
+    """
+    if measured.profile is None and measured.runs is None:
+        raise InvalidInput("runs", None, "neither runs nor a profile are given", "give one or both")
+    reports: dict[ToldBy, FitReport] = {}
+    if measured.profile is not None:
+        kind = profiled_kind(measured.profile, measured.gpu)
+        reports[ToldBy.PROFILE] = fit_profile(measured.profile.to_profile(), kind)
+    if measured.runs is not None:
+        reports[ToldBy.RUNS] = _fit_runs(measured.runs, reports.get(ToldBy.PROFILE))
+    tables = _tables(reports)
+    if not any(tables.values()):
+        raise InvalidInput("runs", len(_runs(measured)), "tell no parameter", "give more runs, or different ones")
+    document = CalibrationDocument(
+        name=name,
+        created_at=now.replace(microsecond=0),
+        source=_source(measured),
+        gpus=tables[Owner.GPU],
+        frameworks=tables[Owner.FRAMEWORK],
+        errors=_errors(reports.get(ToldBy.RUNS)),
+        collectives=[] if measured.profile is None else measured.profile.collectives,
+    )
+    return document.model_copy(update={"fit": _summary(_runs(measured), reports, document.to_fitted())})
+
+
+def profiled_kind(profile: HardwareProfileDocument, name: str | None) -> GpuKind:
+    """The GPU kind that a profile is of; raises ``InvalidInput`` where it cannot be one of ours."""
+    if profile.device.type == "cpu":
+        raise InvalidInput(
+            "profile.device.type", "cpu", "was taken on a CPU, to try the script", "run it on the node with the GPU"
+        )
+    if name is not None:
+        return gpu_kind(name, field="gpu")
+    try:
+        return gpu_kind(profile.device.name, field="profile.device.name")
+    except InvalidInput as error:
+        raise InvalidInput(
+            error.field, error.value, error.problem, f"{error.remedy}; say which with gpu"
+        ) from error
+
+
+def _runs(measured: Measured) -> Sequence[TrainingRun]:
+    return () if measured.runs is None else measured.runs.runs
+
+
+def _fit_runs(measured: MeasuredRuns, profiled: FitReport | None) -> FitReport:
+    """What the profile tells of the GPU of these runs is not asked of the runs again."""
+    kinds = {run.gpu.name for run in measured.runs}
+    known = (
+        {}
+        if profiled is None
+        else {name for kind, values in profiled.parameters.gpus.items() if kind in kinds for name in values}
+    )
+    wanted = [name for name in PARAMETERS if name not in known]
+    start = None if profiled is None else profiled.parameters
+    return fit(measured.runs, wanted, groups=measured.groups, options=FitOptions(start=start))
+
+
+def _tables(reports: dict[ToldBy, FitReport]) -> dict[Owner, dict[str, dict[str, ParameterDocument]]]:
+    tables: dict[Owner, dict[str, dict[str, ParameterDocument]]] = {owner: {} for owner in Owner}
+    for told_by, report in reports.items():
+        for each in report.unknowns:
+            if each.told:
+                fitted = each.fitted
+                tables[each.unknown.owner].setdefault(each.unknown.name, {})[each.unknown.parameter] = (
+                    ParameterDocument(
+                        value=fitted.value,
+                        low=min(fitted.low, fitted.value),
+                        high=max(fitted.high, fitted.value),
+                        steps=fitted.steps,
+                        before=each.prior,
+                        told_by=told_by,
+                    )
+                )
+    return {
+        owner: {name: dict(sorted(entry.items())) for name, entry in sorted(table.items())}
+        for owner, table in tables.items()
+    }
+
+
+def _errors(report: FitReport | None) -> ErrorsDocument | None:
+    if report is None or len(report.errors_held_out) < FEWEST_FOR_SPREAD:
+        return None
+    spread = error_spread(-np.array(report.errors_held_out))
+    return ErrorsDocument(p10=spread.p10, p50=spread.p50, p90=spread.p90, runs=spread.runs)
+
+
+def _summary(
+    runs: Sequence[TrainingRun], reports: dict[ToldBy, FitReport], fitted: FittedParameters
+) -> FitDocument:
+    of_runs, of_profile = reports.get(ToldBy.RUNS), reports.get(ToldBy.PROFILE)
+    told = {each.unknown for report in reports.values() for each in report.unknowns if each.told}
+    looked_at = {each.unknown for report in reports.values() for each in report.unknowns}
+    before = [np.log(predict_run(run).step_s / run.step_s) for run in runs if run.step_s]
+    memory = [
+        np.log(predict_peak_memory(run, fitted) / run.peak_memory_bytes) for run in runs if run.peak_memory_bytes
+    ]
+    return FitDocument(
+        runs=len(runs),
+        kernels=0 if of_profile is None else len(of_profile.runs),
+        error_before_fraction=_mean(before),
+        error_after_fraction=None if of_runs is None else _mean(of_runs.errors_after),
+        error_held_out_fraction=None if of_runs is None else _mean(of_runs.errors_held_out),
+        memory_error_fraction=_mean(memory),
+        kernel_error_before_fraction=None if of_profile is None else _mean(of_profile.errors_before),
+        kernel_error_after_fraction=None if of_profile is None else _mean(of_profile.errors_after),
+        not_told=[str(each) for each in sorted(looked_at - told)],
+        warnings=[warning for report in reports.values() for warning in report.warnings],
+    )
+
+
+def _mean(errors: Sequence[float]) -> float | None:
+    """Mean absolute relative error of log(predicted / measured); ``None`` of none."""
+    return float(np.abs(np.expm1(errors)).mean()) if len(errors) else None
+
+
+def _source(measured: Measured) -> str:
+    parts = []
+    if measured.runs is not None:
+        groups = len(set(measured.runs.groups))
+        parts.append(f"{len(measured.runs.runs)} measured runs in {groups} groups")
+    if (profile := measured.profile) is not None:
+        parts.append(f"a profile of {profile.device.name} on {profile.host}, {profile.taken_at:%Y-%m-%d}")
+    return " and ".join(parts)

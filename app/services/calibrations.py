@@ -1,0 +1,118 @@
+"""Calibrations that users keep under a name, with the GPU kinds that they are of."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from app.db.insert import insert_if_absent
+from app.db.tables import CalibrationKindRow, CalibrationRow
+from app.documents.calibration import CalibrationDocument
+from app.services.errors import NameTaken, NotFound
+from app.services.pagination import Page, decode_cursor, page_of
+from cluster_models.errors import InvalidInput
+from cluster_models.fitted import FittedParameters
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationRecord:
+    """A stored calibration without its parameters; ``label`` is its name and content hash, as plans carry it."""
+
+    name: str
+    label: str
+    gpu_kinds: tuple[str, ...]
+    framework_names: tuple[str, ...]
+    source: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCalibration(CalibrationRecord):
+    """A stored calibration."""
+
+    document: CalibrationDocument
+
+
+def create_calibration(session: Session, *, document: CalibrationDocument) -> CalibrationRecord:
+    """Store a calibration under its name, which must be free."""
+    fitted = document.to_fitted()
+    calibration_id, now = uuid.uuid4().hex, datetime.now(UTC)
+    values = {
+        "label": fitted.source,
+        "document": document.model_dump(mode="json", by_alias=True),
+        "source": document.source,
+        "created_at": now,
+    }
+    if not insert_if_absent(session, CalibrationRow, id=calibration_id, name=document.name, **values):
+        raise NameTaken("calibration", document.name, "delete it first, or use another name")
+    session.add_all(CalibrationKindRow(calibration_id=calibration_id, gpu_kind=kind) for kind in document.gpus)
+    session.flush()
+    return _record(_row(session, document.name))
+
+
+def list_calibrations(
+    session: Session, *, limit: int, cursor: str | None = None, gpu_kind: str | None = None
+) -> Page[CalibrationRecord]:
+    """Calibrations by name; with ``gpu_kind`` only those that have parameters of it."""
+    query = select(CalibrationRow).order_by(CalibrationRow.name).limit(limit + 1)
+    if gpu_kind is not None:
+        of_kind = select(CalibrationKindRow.calibration_id).where(CalibrationKindRow.gpu_kind == gpu_kind)
+        query = query.where(CalibrationRow.id.in_(of_kind))
+    if cursor is not None:
+        (after,) = decode_cursor(cursor, str)
+        query = query.where(CalibrationRow.name > after)
+    return page_of(session.scalars(query).all(), limit=limit, item=_record, keys=lambda row: (row.name,))
+
+
+def get_calibration(session: Session, *, name: str) -> StoredCalibration:
+    """The stored calibration of that name; raises ``NotFound``."""
+    row = _row(session, name)
+    record = _record(row)
+    return StoredCalibration(
+        record.name,
+        record.label,
+        record.gpu_kinds,
+        record.framework_names,
+        record.source,
+        record.created_at,
+        CalibrationDocument.model_validate(row.document),
+    )
+
+
+def delete_calibration(session: Session, *, name: str) -> None:
+    """Forget a calibration; plans keep the parameters they were made with."""
+    if not session.scalars(
+        delete(CalibrationRow).where(CalibrationRow.name == name).returning(CalibrationRow.id)
+    ).all():
+        raise NotFound("calibration", name)
+
+
+def resolve_calibration(session: Session, *, name: str) -> FittedParameters:
+    """The parameters stored under a name; raises ``InvalidInput`` on the field ``calibration``."""
+    try:
+        return get_calibration(session, name=name).document.to_fitted()
+    except NotFound as error:
+        remedy = "GET /api/v1/calibrations lists them"
+        raise InvalidInput("calibration", name, "there is no stored calibration of this name", remedy) from error
+
+
+def _row(session: Session, name: str) -> CalibrationRow:
+    row = session.scalar(select(CalibrationRow).where(CalibrationRow.name == name))
+    if row is None:
+        raise NotFound("calibration", name)
+    return row
+
+
+def _record(row: CalibrationRow) -> CalibrationRecord:
+    return CalibrationRecord(
+        name=row.name,
+        label=row.label,
+        gpu_kinds=tuple(row.document["gpus"]),
+        framework_names=tuple(row.document["frameworks"]),
+        source=row.source,
+        created_at=row.created_at,
+    )
