@@ -107,12 +107,15 @@ def chunks_in_flight(batch: CandidateBatch, micro_batches: IntArray) -> FloatArr
 
     1F1B keeps P - s on rank s (PipeDream-Flush, arXiv 2104.04473, section 2.2.1); the interleaved schedule
     warms up with 2(P - s - 1) + (v - 1)P forwards and one more, P micro-batches of a chunk before the next
-    chunk (the same paper, section 2.2.2, and Megatron-Core's schedule).
+    chunk (the same paper, section 2.2.2, and Megatron-Core's schedule, which runs all forwards first where there
+    are as many micro-batches as ranks).
     """
     stages, virtual = int(batch.pipeline[0]), int(batch.virtual_pipeline[0])
     rank = np.arange(stages)
     warm = stages - rank if virtual == 1 else 2 * (stages - rank - 1) + (virtual - 1) * stages + 1
     forwards = np.minimum(warm[None, :], (micro_batches * virtual)[:, None])
+    if virtual > 1:
+        forwards = np.where((micro_batches == stages)[:, None], stages * virtual, forwards)
     group = np.minimum(stages, micro_batches)[:, None]
     rounds, rest = forwards // (group * virtual), forwards % (group * virtual)
     chunk = np.arange(virtual)[None, :, None]

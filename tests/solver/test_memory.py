@@ -14,6 +14,7 @@ from cluster_models.catalogue import gpu_kind
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES
 from solver.costs.memory import chunks_in_flight, stage_memory
+from solver.pipeline.schedule import build_schedule
 from tests.solver.cost_cases import LLAMA_70B, MIXTRAL, WORKLOAD, behaviour, candidates, even_layers, memory
 
 ROWS = st.fixed_dictionaries(
@@ -75,6 +76,23 @@ def test_interleaving_keeps_the_warm_up_of_all_chunks() -> None:
     assert in_flight.sum(axis=0).tolist() == [11, 9, 7, 5]
     assert in_flight[:, 0].tolist() == [7, 4]
     assert chunks_in_flight(candidates({"pipeline": 4, "virtual_pipeline": 2}), np.array([4]))[0].max() == 4
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 8), st.integers(1, 4), st.integers(1, 6), st.integers(0, 7))
+def test_in_flight_is_what_the_schedule_holds_at_its_fullest(
+    pipeline: int, virtual: int, rounds: int, rank: int
+) -> None:
+    """Counting forwards up and backwards down along a rank's order of work; the first fullest moment by chunk."""
+    virtual, rank = virtual if pipeline > 1 else 1, rank % pipeline
+    micro_batches = rounds * (pipeline if virtual > 1 else 1)
+    live, fullest = np.zeros(virtual), np.zeros(virtual)
+    schedule = build_schedule(pipeline, virtual, micro_batches)
+    for event in np.flatnonzero(schedule.rank == rank):
+        live[schedule.events.chunk[event] // pipeline] += -1 if schedule.events.backward[event] else 1
+        fullest = live.copy() if live.sum() > fullest.sum() else fullest
+    batch = candidates({"pipeline": pipeline, "virtual_pipeline": virtual})
+    assert chunks_in_flight(batch, np.array([micro_batches]))[0, :, rank].tolist() == fullest.tolist()
 
 
 @pytest.mark.parametrize(
