@@ -1,0 +1,140 @@
+"""What a layer keeps under each policy, module by module, against the tensors counted by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster_models.architecture import Architecture, LatentAttention
+from cluster_models.frameworks import DEFAULT_FRAMEWORK, Framework, framework
+from cluster_models.gpus import Precision
+from cluster_models.recompute import KEEP_ALL, ActivationSettings, RecomputeModule
+from cluster_models.workload import Recompute
+from solver.candidates import RECOMPUTE_CODES
+from solver.costs.activations import LayerActivations, layer_activations
+from solver.costs.calibration import calibration_of
+from solver.costs.local_sizes import local_sizes
+from solver.costs.memory import stage_memory
+from tests.solver.cost_cases import H100, LLAMA_70B, MIXTRAL, WORKLOAD, candidates, even_layers
+
+TOKENS = WORKLOAD.sequence_length
+DEEPSEEK_LIKE = replace(
+    MIXTRAL,
+    latent_attention=LatentAttention(
+        query_rank=1536, key_value_rank=512, rope_head_size=64, nope_head_size=128, value_head_size=128
+    ),
+)
+
+
+def activations(
+    architecture: Architecture = LLAMA_70B,
+    recompute: Recompute = Recompute.NONE,
+    modules: frozenset[RecomputeModule] = frozenset(),
+    precision: Precision = Precision.BF16,
+    generation: Framework = DEFAULT_FRAMEWORK,
+) -> LayerActivations:
+    """Of one layer on one GPU, micro-batch 1."""
+    calibration = calibration_of(H100, generation)
+    batch = candidates({"recompute": RECOMPUTE_CODES.index(recompute)})
+    workload = replace(WORKLOAD, precision=precision, framework=generation)
+    return layer_activations(architecture, local_sizes(batch, workload, calibration), calibration, modules)
+
+
+def test_a_llama_layer_keeps_what_its_tensors_take() -> None:
+    """Two norms in and out, queries, keys, values, attention output, log-sum-exp; gate, up and their product."""
+    per_token = 2 * (4 * 8192 + 8192 + 2 * 1024 + 8192 + 3 * 28672) + 4 * 64
+    assert activations().dense[0] == pytest.approx(per_token * TOKENS)
+
+
+def test_eight_bit_training_keeps_inputs_of_products_in_one_byte() -> None:
+    """Norm outputs and the MLP's product; the attention output in both widths."""
+    per_token = 3 * 2 * 8192 + 2 * (8192 + 2 * 1024) + 3 * 8192 + (2 * 2 + 1) * 28672 + 4 * 64
+    assert activations(precision=Precision.FP8).dense[0] == pytest.approx(per_token * TOKENS)
+
+
+def test_fp32_training_keeps_twice_the_bytes() -> None:
+    """All but the log-sum-exp, which is FP32 anyway."""
+    wide, usual = activations(precision=Precision.FP32).dense[0], activations().dense[0]
+    assert wide == pytest.approx(2 * usual - 4 * 64 * TOKENS)
+
+
+def test_torchtitan_s_selective_policy_keeps_every_second_product() -> None:
+    """Layer input, queries, values, attention output, gate and MLP output; in 8 bits no product at all."""
+    titan = framework("torchtitan-2025")
+    kept = activations(recompute=Recompute.SELECTIVE, generation=titan).dense[0]
+    assert kept == pytest.approx((2 * (8192 + 8192 + 1024 + 8192 + 28672 + 8192) + 4 * 64) * TOKENS)
+    low = activations(recompute=Recompute.SELECTIVE, generation=titan, precision=Precision.FP8).dense[0]
+    assert low == pytest.approx((2 * (8192 + 8192) + 4 * 64) * TOKENS)
+
+
+@pytest.mark.parametrize(
+    ("model", "module", "freed_per_token"),
+    [
+        (LLAMA_70B, RecomputeModule.LAYER_NORM, 2 * 2 * 8192),
+        (LLAMA_70B, RecomputeModule.MLP, 2 * 3 * 28672),
+        (LLAMA_70B, RecomputeModule.CORE_ATTENTION, 4 * 64),
+        (MIXTRAL, RecomputeModule.MOE_ACTIVATION, 2 * 2 * 14336),
+        (DEEPSEEK_LIKE, RecomputeModule.MLA_UP_PROJECTION, 2 * 32 * (192 + 192 + 128)),
+    ],
+)
+def test_a_module_frees_its_own_tensors(
+    model: Architecture, module: RecomputeModule, freed_per_token: float
+) -> None:
+    """Of one layer, and what is freed is at work again while the layer runs backward."""
+    whole, less = activations(model), activations(model, modules=frozenset({module}))
+    name = "sparse" if model.experts else "dense"
+    freed = getattr(whole, name)[0] - getattr(less, name)[0]
+    assert freed == pytest.approx(freed_per_token * TOKENS)
+    assert less.working[0] - whole.working[0] == pytest.approx(freed)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from([LLAMA_70B, MIXTRAL, DEEPSEEK_LIKE]),
+    st.frozensets(st.sampled_from(sorted(RecomputeModule))),
+    st.sampled_from(sorted(RecomputeModule)),
+    st.sampled_from([Precision.BF16, Precision.FP8, Precision.FP32]),
+    st.sampled_from([DEFAULT_FRAMEWORK, framework("torchtitan-2025"), framework("megatron-lm-3")]),
+)
+def test_policies_and_modules_only_ever_free(
+    model: Architecture,
+    modules: frozenset[RecomputeModule],
+    another: RecomputeModule,
+    precision: Precision,
+    generation: Framework,
+) -> None:
+    """Full <= selective <= none, another module never keeps more, and the layer's input always stays."""
+    none, selective, full = (
+        activations(model, policy, modules, precision, generation)
+        for policy in (Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL)
+    )
+    more = activations(model, Recompute.NONE, modules | {another}, precision, generation)
+    for name in ("dense", "sparse"):
+        kept = [getattr(each, name)[0] for each in (full, selective, none)]
+        assert kept == sorted(kept)
+        assert getattr(more, name)[0] <= getattr(none, name)[0]
+    assert full.dense[0] == pytest.approx(precision.activation_bytes * model.hidden * TOKENS)
+
+
+def test_offloaded_layers_leave_the_gpu() -> None:
+    """Twenty of eighty layers take a quarter of what is kept; more layers than there are take all of it."""
+
+    def kept(settings: ActivationSettings) -> float:
+        parts = stage_memory(
+            candidates({}),
+            even_layers(LLAMA_70B, 1),
+            architecture=LLAMA_70B,
+            workload=WORKLOAD,
+            gpu=H100,
+            micro_batches=np.array([8]),
+            settings=settings,
+        )
+        return float(parts.activations_bytes[0, 0])
+
+    layers = 80 * activations().dense[0]
+    assert kept(KEEP_ALL) - kept(ActivationSettings(offloaded_layers=20)) == pytest.approx(layers / 4)
+    assert kept(ActivationSettings(offloaded_layers=100)) == pytest.approx(activations().working[0])
