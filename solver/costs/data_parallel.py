@@ -82,10 +82,10 @@ def parameter_traffic(
     """ZeRO-3: one average layer gathered forward and again backward, its gradients scattered.
 
     ``layer`` is the time of the layer itself, beside which the next one travels; ``sparse_share`` the share of
-    sparse layers.  Routed experts have a group of their own (``_expert_group``).  Collectives take ``g`` alone
-    and slow the compute beside them by ``contention * g``, wherever they lead: each rank moves the whole layer
-    through its own memory.  A layer of L seconds then takes L + max(contention g, g - L); where the group leaves
-    its domain, the placement decides what remains of the second term.
+    sparse layers.  Routed experts have a group of their own: the ``tensor * context * data / expert`` ranks that
+    hold the same ones.  Collectives take g seconds alone and slow the compute beside them by ``gather_contention``
+    g, wherever they lead: each rank moves the whole layer through its own memory.  A layer of L seconds then takes
+    L + max(contention g, g - L); where the group leaves its domain, the placement decides on the second term.
     """
     framework = calibration.framework
     zero3 = is_sharded(batch, Sharding.PARAMETERS)
@@ -98,7 +98,7 @@ def parameter_traffic(
     routed = _Group.of(
         _GATHERED_BYTES * sparse_share * parameters.experts,
         ranks=np.where(zero3, sharing_ranks(batch)[1], 1.0),
-        stride=_stride(batch) * np.maximum(batch.expert / batch.tensor, 1.0),
+        stride=_stride(batch) * batch.expert / batch.tensor,
         domain=max(gpus_per_domain, gpus_per_node),
     )
     width = framework.gradient_bytes / _GATHERED_BYTES
@@ -139,9 +139,10 @@ class _Group:
     @classmethod
     def of(cls, nbytes: FloatArray, *, ranks: FloatArray, stride: FloatArray, domain: int) -> _Group:
         """A group of ``ranks`` (n,) that lie ``stride`` (n,) apart, spread evenly over domains of one size."""
+        ranks = np.where(nbytes > 0, ranks, 1.0)
         domains = np.ceil(ranks * stride / domain)
         members = np.where(domains > 1, np.maximum(np.floor(ranks / domains), 1.0), ranks)
-        spans = (members < ranks) & (nbytes > 0)
+        spans = members < ranks
         crossing = np.where(spans, nbytes * (ranks - 1.0) / ranks / members, 0.0)
         return cls(nbytes, members, spans, crossing)
 
