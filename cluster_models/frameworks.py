@@ -79,6 +79,8 @@ class Framework:
     Engine, ``torch.compile``, XLA) instead of one operation after the other.
     ``overlap_tensor``: tensor parallel collectives run in chunks beside the matrix products that need or make their
     data (Transformer Engine's user buffers, ``--tp-comm-overlap``), forward as well.
+    ``fused_accumulation``: the product for a weight's gradient adds into the gradient buffer itself, instead of one
+    more kernel after it (``--gradient-accumulation-fusion``).
     ``fused_loss``: one kernel for the cross-entropy and its gradient, which overwrites the logits.
     ``defer_head_gradient``: pipelined, the output layer's weight gradient waits for the flush, when its rank idles.
     ``expert_overlap``: dispatch and combine of one micro-batch run beside another one's compute.
@@ -101,6 +103,7 @@ class Framework:
     overlap_parameters: bool
     fused_kernels: bool
     overlap_tensor: bool
+    fused_accumulation: bool
     fused_loss: bool
     defer_head_gradient: bool
     expert_dispatch: ExpertDispatch

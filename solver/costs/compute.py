@@ -96,14 +96,19 @@ def linear_s(
 ) -> tuple[FloatArray, FloatArray]:
     """Forward and backward seconds of ``groups`` linear layers with an m x k input and k x n weights each.
 
-    Backward is the product for the input's gradient and the one for the weight's, which reads and writes the
-    FP32 gradient accumulator (8 bytes an element).
+    Backward is the product for the input's gradient and the one for the weight's, which adds into the gradient
+    buffer, in the same kernel or in one more that also reads the product.
     """
+    framework = gpu.calibration.framework
     slowdown = _alignment_slowdown(gpu, n, k)
     forward = matmul_s(gpu, m, n, k, groups=groups, slowdown=slowdown)
     backward = matmul_s(gpu, m, k, n, groups=groups, slowdown=slowdown)
-    backward = backward + matmul_s(gpu, k, n, m, output_bytes=8.0, groups=groups, slowdown=slowdown)
-    return forward, backward
+    passes = 2.0 * framework.gradient_bytes
+    if framework.fused_accumulation:
+        written = matmul_s(gpu, k, n, m, output_bytes=passes, groups=groups, slowdown=slowdown)
+        return forward, backward + written
+    written = matmul_s(gpu, k, n, m, groups=groups, slowdown=slowdown)
+    return forward, backward + written + streaming_s(gpu, np.asarray((2.0 + passes) * k * n * groups))
 
 
 def _alignment_slowdown(gpu: Processor, *widths: Extent) -> FloatArray:
