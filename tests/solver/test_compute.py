@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster_models.catalogue import gpu_kind
+from cluster_models.frameworks import AttentionKernels
 from cluster_models.gpus import Precision
-from solver.costs.compute import AttentionShape, attention_s, linear_s, matmul_s, processor
+from solver.costs.compute import AttentionShape, attention_s, linear_s, matmul_s, processor, streaming_s
 from tests.solver.cost_cases import H100, behaviour
 
 CHIP = processor(H100, Precision.BF16, behaviour())
@@ -70,3 +72,38 @@ def test_unfused_attention_takes_longer() -> None:
     """The scores travel through memory and the masked half is computed."""
     old = replace(CHIP, calibration=behaviour(fused_attention=False))
     assert attention_s(old, _shape(4096.0))[0][0] > 2 * attention_s(CHIP, _shape(4096.0))[0][0]
+
+
+def test_kernels_of_ampere_run_slower_on_hopper_alone() -> None:
+    """FlashAttention-2 is 1.5 to 2 times slower than FlashAttention-3 on H100 and at home on A100."""
+    shape = _shape(16384.0)
+    for gpu, low, high in ((H100, 1.4, 2.1), (gpu_kind("A100-SXM4-80GB"), 1.0, 1.0)):
+        vendor, flash = (
+            attention_s(processor(gpu, Precision.BF16, behaviour(gpu, attention_kernels=kernels)), shape)[0].item()
+            for kernels in (AttentionKernels.VENDOR, AttentionKernels.FLASH_2)
+        )
+        assert low <= flash / vendor <= high
+
+
+@given(st.sampled_from([64.0, 128.0]))
+def test_triton_attention_takes_its_work_over_one_rate(width: float) -> None:
+    """Half the head size takes half the time: the first FlashAttention's tiles do not gain from wider heads."""
+    chip = processor(H100, Precision.BF16, behaviour(attention_kernels=AttentionKernels.FLASH_TRITON))
+    whole = replace(_shape(16384.0), key_width=width, value_width=width)
+    half = replace(whole, key_width=width / 2, value_width=width / 2)
+    kernel = chip.calibration.kernel_s
+    forward, halved = (attention_s(chip, each)[0].item() - kernel for each in (whole, half))
+    assert forward / halved == pytest.approx(2.0)
+
+
+@given(st.floats(1.0, 4.0))
+def test_unfused_kernels_move_their_bytes_several_times(passes: float) -> None:
+    """Passes multiply the time of memory-bound work where kernels are not fused, and only there."""
+    nbytes = np.array([1e9])
+    chips = [
+        processor(H100, Precision.BF16, replace(behaviour(fused_kernels=fused), unfused_passes=passes))
+        for fused in (True, False)
+    ]
+    fused_s, unfused_s = (streaming_s(chip, nbytes).item() - chip.calibration.kernel_s for chip in chips)
+    assert fused_s == pytest.approx(1e9 / chips[0].memory_bytes_per_s)
+    assert unfused_s == pytest.approx(passes * fused_s)
