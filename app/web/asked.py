@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from app.documents.calibration import NAME, CalibrationDocument
 from app.documents.cluster import ClusterDocument
+from app.documents.hardware_profile import HardwareProfileDocument
 from app.documents.model import model_document
-from app.documents.reading import FieldProblem, InvalidDocument, parse_text, problems_of, read_document
+from app.documents.reading import (
+    Document,
+    FieldProblem,
+    InvalidDocument,
+    parse_text,
+    problems_of,
+    read_document,
+)
 from app.documents.workload import WorkloadDocument
+from app.services.field_paths import errors_under
 from app.services.requests import OptionsDocument, PlanRequest
 from app.web.form import Typed, options_data, workload_data
 from cluster_models.errors import InvalidInput
+
+D = TypeVar("D", bound=Document)
 
 
 def plan_request(values: Typed) -> PlanRequest:
@@ -26,6 +39,31 @@ def plan_request(values: Typed) -> PlanRequest:
     if problems:
         raise InvalidDocument(problems)
     return PlanRequest(**parts)
+
+
+def calibration_parts(values: Typed) -> dict[str, Any]:
+    """What the form of a new calibration holds, read; raises ``InvalidInput``."""
+    profile, finished = values["profile_text"].strip(), values["calibration_text"].strip()
+    return {
+        "name": _calibration_name(values["name"].strip()),
+        "gpu": values["gpu"] or None,
+        "runs_csv": values["runs_text"] if values["runs_text"].strip() else None,
+        "profile": _document(HardwareProfileDocument, profile, "profile") if profile else None,
+        "calibration": _document(CalibrationDocument, finished, "calibration") if finished else None,
+    }
+
+
+def _calibration_name(name: str) -> str | None:
+    if name and not re.fullmatch(NAME, name):
+        raise InvalidInput(
+            "name", name, "is not a name", "begin with a letter or digit; then letters, digits, . _ -"
+        )
+    return name or None
+
+
+def _document(kind: type[D], text: str, what: str) -> D:
+    with errors_under(what):
+        return read_document(kind, parse_text(text, what=what), what=what)
 
 
 def cluster_document(text: str) -> ClusterDocument:
@@ -57,9 +95,14 @@ def _options(values: Typed) -> OptionsDocument:
     return read_document(OptionsDocument, options_data(values), what="options")
 
 
+def _calibration(values: Typed) -> str | None:
+    return values["calibration"] or None
+
+
 _PARTS: Final[dict[str, Callable[[Typed], object]]] = {
     "cluster": _cluster,
     "model": _model,
     "workload": _workload,
     "options": _options,
+    "calibration": _calibration,
 }

@@ -23,6 +23,7 @@ class Choices:
 
     clusters: Options
     models: Options
+    calibrations: Options
     precision: Options = tuple((value, value.upper()) for value in Precision)
     framework: Options = tuple((each.name, each.title) for each in reversed(list(frameworks().values())))
     yes_no: Options = (_AS_FRAMEWORK, ("true", "yes"), ("false", "no"))
@@ -66,9 +67,10 @@ class Choices:
     )
 
 
-def choices(*, clusters: Iterable[str], models: Iterable[str]) -> Choices:
-    """The offers, with the stored clusters and the models that have a name."""
+def choices(*, clusters: Iterable[str], models: Iterable[str], calibrations: Iterable[str]) -> Choices:
+    """The offers, with the stored clusters and calibrations and the models that have a name."""
     return Choices(
         clusters=(_PASTE, *((name, name) for name in clusters)),
         models=(_PASTE, *((name, name) for name in models)),
+        calibrations=(("", "as shipped"), *((name, name) for name in calibrations if name)),
     )

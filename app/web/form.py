@@ -22,7 +22,9 @@ Typed = dict[str, Any]
 """Field name to what stands in it: text, or a tuple of texts for a group of boxes."""
 
 _BOXES: Final = ("recompute", "sharding")
-_UPLOADS: Final = {"cluster_file": "cluster_text", "model_file": "model_text"}
+_UPLOADS: Final = {
+    f"{part}_file": f"{part}_text" for part in ("cluster", "model", "profile", "runs", "calibration")
+}
 _WORKLOAD: Final = ("sequence_length", "global_batch_sequences", "max_gpus")
 _WORDS: Final = ("precision", "framework", "optimizer", "objective")
 _SETTINGS: Final = tuple(FrameworkSettings.model_fields)
@@ -52,6 +54,7 @@ def blank(*, time_limit_s: float) -> Typed:
         "model": "",
         "model_file": "",
         "model_text": "",
+        "calibration": "",
         "sequence_length": "",
         "global_batch_sequences": "",
         "precision": str(default.precision),

@@ -18,7 +18,7 @@ from app.documents.reading import parse_text, problems_of
 from app.documents.workload import WorkloadDocument
 from app.exports.registry import EXPORTS
 from app.resources import Service, service_of
-from app.services import clusters, models, plans
+from app.services import calibrations, clusters, models, plans
 from app.services.errors import NotFound
 from app.services.pagination import MAX_LIMIT
 from app.web.asked import plan_request
@@ -56,10 +56,13 @@ def plan_list(request: Request, cursor: str | None = None) -> Response:
 
 
 @router.get("/plans/new")
-def new_plan(request: Request, example: str = "", cluster: str = "", again: str = "") -> Response:
-    """The empty form, or one filled with an example, a cluster, or what an earlier plan was made from."""
+def new_plan(
+    request: Request, example: str = "", cluster: str = "", calibration: str = "", again: str = ""
+) -> Response:
+    """The empty form, or one with an example, a cluster, a calibration, or what an earlier plan was made from."""
     service = service_of(request)
-    values = blank(time_limit_s=service.settings.default_time_limit_s) | {"cluster": cluster}
+    values = blank(time_limit_s=service.settings.default_time_limit_s)
+    values |= {"cluster": cluster, "calibration": calibration}
     with service.read_sessions() as session:
         if again:
             values = _asked_before(session, values, again)
@@ -146,6 +149,7 @@ def _create(service: Service, values: Typed) -> str:
 def _form(request: Request, session: Session, values: Typed, found: tuple[FormProblem, ...]) -> Response:
     stored = clusters.list_clusters(session, limit=MAX_LIMIT)
     own_models = models.list_models(session, limit=MAX_LIMIT)
+    own_calibrations = calibrations.list_calibrations(session, limit=MAX_LIMIT)
     return page(
         request,
         "new_plan.html",
@@ -155,6 +159,8 @@ def _form(request: Request, session: Session, values: Typed, found: tuple[FormPr
         choices=choices(
             clusters=[record.name for record in stored.items],
             models=[*(record.name for record in own_models.items), *catalogue_models()],
+            # One that was deleted stays in the list: choosing another must not happen by itself.
+            calibrations=dict.fromkeys([*(each.name for each in own_calibrations.items), values["calibration"]]),
         ),
         examples=plan_examples(catalogue_models()),
         degrees_open=degrees_in_use(values, found),
@@ -168,6 +174,7 @@ def _asked_before(session: Session, values: Typed, plan_id: str) -> Typed:
     problem = plans.get_problem(session, plan_id=plan_id)
     values = filled(values, WorkloadDocument.from_workload(problem.workload).model_dump(mode="json"))
     values |= {"time_limit_s": f"{record.options.time_limit_s:g}", "effort": str(record.options.effort)}
+    values["calibration"] = "" if problem.fitted is None else problem.fitted.source.partition(" ")[0]
     name = problem.architecture.name
     if catalogue_models().get(name) == problem.architecture:
         values["model"] = name

@@ -11,6 +11,7 @@ from fastapi.responses import Response
 from app.resources import service_of
 from app.services import clusters, plans
 from app.services.errors import NotFound
+from app.web.calibration_pages import router as calibration_router
 from app.web.cluster_pages import router as cluster_router
 from app.web.failures import PageRoute
 from app.web.plan_pages import router as plan_router
@@ -49,3 +50,4 @@ def static_file(name: str) -> Response:
 
 router.include_router(plan_router)
 router.include_router(cluster_router)
+router.include_router(calibration_router)

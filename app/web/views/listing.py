@@ -8,6 +8,7 @@ from typing import Final
 
 from app.db.status import PlanStatus
 from app.presentation.figures import count
+from app.services.calibrations import CalibrationRecord
 from app.services.clusters import ClusterRecord
 from app.services.plans import PlanRecord
 
@@ -31,6 +32,17 @@ class PlanLine:
     status: str
     mood: str
     asked: str
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationLine:
+    """A calibration in a list, and the head of its own page."""
+
+    name: str
+    kinds: str
+    frameworks: str
+    source: str
+    made: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +77,17 @@ def cluster_line(record: ClusterRecord) -> ClusterLine:
         nodes=count(record.node_count),
         gpus=count(record.gpu_count),
         version=record.version,
+    )
+
+
+def calibration_line(record: CalibrationRecord) -> CalibrationLine:
+    """A calibration by its name and what it is of."""
+    return CalibrationLine(
+        name=record.name,
+        kinds=", ".join(record.gpu_kinds) or "none",
+        frameworks=", ".join(record.framework_names) or "none",
+        source=record.source,
+        made=_moment(record.created_at),
     )
 
 

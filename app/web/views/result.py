@@ -60,7 +60,7 @@ def result(plan: Plan, workload: TrainingWorkload, leaf_of: Mapping[str, str], w
         headline=headline(plan),
         proof=proof(plan.certificate, workload.objective),
         warnings=plan.warnings,
-        settings=settings(plan.configuration, workload.global_batch),
+        settings=settings(plan.configuration, workload),
         seats=seat_grid(plan.configuration, plan.placement, leaf_of),
         unused_nodes=plan.unused_nodes,
         memory_bars=memory_bars(plan.memory),

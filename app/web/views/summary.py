@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.presentation.figures import NOT_KNOWN, count, gib, percent, plural, seconds, tflops
+from app.presentation.figures import NOT_KNOWN, count, expected, gib, percent, plural, seconds, tflops
 from cluster_models.plan import Alternative, Configuration, Degrees, Plan
+from cluster_models.workload import TrainingWorkload
 
 _DEGREES: Final = (
     ("tensor", "TP", "tensor parallel"),
@@ -55,17 +56,20 @@ def headline(plan: Plan) -> tuple[tuple[str, str], ...]:
         ("throughput", f"{count(plan.tokens_per_s)} tokens/s"),
         ("per GPU", f"{count(plan.tokens_per_s_per_gpu)} tokens/s"),
         ("step time", seconds(plan.time.step_s)),
+        ("step time expected", expected(plan.confidence)),
         ("MFU", percent(plan.mfu)),
         ("model arithmetic per GPU", tflops(plan.model_flops_per_s_per_gpu)),
         ("GPUs used", count(plan.configuration.degrees.gpus)),
     )
 
 
-def settings(configuration: Configuration, global_batch: int) -> tuple[tuple[str, str], ...]:
+def settings(configuration: Configuration, workload: TrainingWorkload) -> tuple[tuple[str, str], ...]:
     """The settings of the framework that are no degrees."""
     return (
+        ("framework", workload.framework.title),
+        ("precision", workload.precision.upper()),
         ("micro-batch", plural(configuration.micro_batch, "sequence")),
-        ("micro-batches per replica and step", count(configuration.micro_batches(global_batch))),
+        ("micro-batches per replica and step", count(configuration.micro_batches(workload.global_batch))),
         ("recomputation", str(configuration.recompute)),
         ("sharding over data ranks", str(configuration.sharding)),
         ("rank order", str(configuration.rank_order)),

@@ -1,0 +1,131 @@
+"""Pages of calibrations."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import RedirectResponse, Response
+from starlette.datastructures import FormData
+
+from app.db.engine import transaction
+from app.documents.reading import FieldProblem, problems_of
+from app.presentation.calibration import error_lines, parameter_lines
+from app.resources import service_of
+from app.services import calibrations
+from app.services.errors import NameTaken, NotReady
+from app.services.new_calibrations import document_of
+from app.web.asked import calibration_parts
+from app.web.failures import PageRoute
+from app.web.form import FormProblem, Typed, typed
+from app.web.origin import require_same_origin, sent_form
+from app.web.rendering import page
+from app.web.views.listing import calibration_line
+from cluster_models.catalogue import gpu_kinds
+from cluster_models.errors import InvalidInput
+
+PAGE: Final = 50
+_BLANK: Final = {
+    "name": "",
+    "gpu": "",
+    "profile_file": "",
+    "profile_text": "",
+    "runs_file": "",
+    "runs_text": "",
+    "calibration_file": "",
+    "calibration_text": "",
+}
+_BOXES: Final = (
+    ("profile", "profile_text", "Profile"),
+    ("matmuls", "profile_text", "Profile"),
+    ("gpu", "gpu", "GPU kind"),
+    ("runs", "runs_text", "Runs"),
+    ("line", "runs_text", "Runs"),
+    ("calibration", "calibration_text", "Calibration"),
+    ("name", "name", "Name"),
+)
+"""How the fields of problems begin, and where in the form they belong."""
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/calibrations")
+def calibration_list(request: Request, cursor: str | None = None) -> Response:
+    """All stored calibrations."""
+    with service_of(request).read_sessions() as session:
+        found = calibrations.list_calibrations(session, limit=PAGE, cursor=cursor)
+    return page(
+        request,
+        "calibrations.html",
+        calibrations=[calibration_line(record) for record in found.items],
+        next_page=found.next_cursor and f"/calibrations?cursor={found.next_cursor}",
+    )
+
+
+@router.get("/calibrations/new")
+def new_calibration(request: Request) -> Response:
+    """The empty form."""
+    return _form(request, dict(_BLANK), ())
+
+
+@router.post("/calibrations/new")
+def create(request: Request, data: Annotated[FormData, Depends(sent_form)]) -> Response:
+    """Fit or take over what was sent and store it, or show what is wrong with it."""
+    values, found = typed(data, dict(_BLANK))
+    if not found:
+        try:
+            document = document_of(**calibration_parts(values))
+            with transaction(service_of(request).sessions) as session:
+                record = calibrations.create_calibration(session, document=document)
+        except InvalidInput as error:
+            found = tuple(map(_at_box, problems_of(error)))
+        except NameTaken as error:
+            found = (FormProblem("name", "Name", str(error)),)
+        except NotReady as error:
+            found = (FormProblem("", "", str(error)),)
+        else:
+            return RedirectResponse(f"/calibrations/{quote(record.name, safe='')}", 303)
+    return _form(request, values, found)
+
+
+@router.get("/calibrations/{name}")
+def calibration(request: Request, name: str) -> Response:
+    """One calibration: its parameters with their intervals, and how well they fit."""
+    with service_of(request).read_sessions() as session:
+        stored = calibrations.get_calibration(session, name=name)
+    fit = stored.document.fit
+    return page(
+        request,
+        "calibration.html",
+        calibration=calibration_line(stored),
+        label=stored.label,
+        rows=parameter_lines(stored.document),
+        errors=() if fit is None else error_lines(fit),
+        warnings=() if fit is None else fit.warnings,
+        not_told=() if fit is None else fit.not_told,
+        collectives=len(stored.document.collectives),
+        address=f"/api/v1/calibrations/{quote(stored.name, safe='')}",
+    )
+
+
+@router.post("/calibrations/{name}/delete", dependencies=[Depends(require_same_origin)])
+def forget(request: Request, name: str) -> Response:
+    """Forget a calibration."""
+    with transaction(service_of(request).sessions) as session:
+        calibrations.delete_calibration(session, name=name)
+    return RedirectResponse("/calibrations", 303)
+
+
+def _at_box(problem: FieldProblem) -> FormProblem:
+    for start, anchor, label in _BOXES:
+        if problem.field.startswith(start):
+            return FormProblem(anchor, label, str(problem))
+    return FormProblem("", "", str(problem))
+
+
+def _form(request: Request, values: Typed, found: tuple[FormProblem, ...]) -> Response:
+    kinds = (("", "as the driver names it"), *((name, name) for name in gpu_kinds()))
+    return page(
+        request, "new_calibration.html", status=422 if found else 200, values=values, found=found, kinds=kinds
+    )

@@ -1,0 +1,127 @@
+"""The reader of measured runs: what it understands, and how it names what it does not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.documents.reading import problems_of
+from app.documents.training_runs import COLUMNS, read_training_runs
+from cluster_models.errors import InvalidInput
+from cluster_models.units import GBIT, GIB
+from cluster_models.workload import Recompute, Sharding
+from tests.app.calibration_bodies import HEAD, LINES
+
+LINE = LINES[3].format(step=12.5)
+
+
+def one_wrong(text: str) -> str:
+    """The sentence of the only problem of a text."""
+    with pytest.raises(InvalidInput) as caught:
+        read_training_runs(text)
+    (problem,) = problems_of(caught.value)
+    return str(problem)
+
+
+def test_a_line_becomes_a_run() -> None:
+    """Degrees, sharding, network, step and memory are those of the cells; the rest is the default."""
+    head, line = HEAD.rstrip() + ",mem_gib_per_gpu,sweep_id\n", LINE.rstrip() + ",61.5,sweep\n"
+    measured = read_training_runs(head + line)
+    (run,) = measured.runs
+    assert measured.groups == ("sweep",)
+    assert str(run.configuration.degrees) == "tp2 pp2 dp4"
+    assert run.configuration.sharding is Sharding.OPTIMIZER
+    assert run.configuration.recompute is Recompute.FULL
+    assert run.network_bytes_per_s == 400 * GBIT
+    assert (run.step_s, run.peak_memory_bytes) == (12.5, 61.5 * GIB)
+    assert run.architecture.name == "llama-3-8b"
+
+
+def test_a_model_may_be_given_by_its_sizes() -> None:
+    """Sizes make an architecture; experts, too."""
+    head = HEAD.replace("model,", "model_name,layers,hidden,heads,vocab,gated_mlp,experts,topk,moe_ffn_hidden,")
+    (run,) = read_training_runs(head + LINE.replace("llama-3-8b", "ours,24,2048,16,50304,1,8,2,1024")).runs
+    assert run.architecture.experts is not None
+    assert (run.architecture.name, run.architecture.layers, run.architecture.experts.count) == ("ours", 24, 8)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("llama-3-8b", "lama-3-8b", "line 2, column model: is not in the catalogue"),
+        ("llama-3-8b", "", "line 2, column model: is missing"),
+        ("H100", "H1000", "line 2, column gpu: unknown GPU kind"),
+        ("megatron-core-0.12", "megatron-core-12", "did you mean 'megatron-core-0.12'?"),
+        (",16,4096,", ",18,4096,", "line 2, column num_gpus: does not divide by tp x pp x cp = 4"),
+        (",16,4096,", ",16,4096.5,", "line 2, column seq_len: must be a whole number"),
+        (",16,4096,", ",16,nan,", "line 2, column seq_len: is not a number"),
+        (",64,12.5", ",65,12.5", "line 2, column global_batch: does not divide by 4 data ranks x 1 sequences"),
+        (",12.5,", ",-1,", "line 2, column iter_time_s: must be greater than 0"),
+        (",12.5,", ",,", "line 2, column iter_time_s: is missing"),
+        (",1,full", ",,full", "line 2, column zero: is missing with 4 data ranks"),
+        (",1,full", ",7,full", "line 2, column zero: must be one of 0, 1, 2, 3, fsdp, dist-opt"),
+        (",full,400", ",full,", "line 2, column network_gbits_per_gpu: is missing: 16 GPUs reach beyond 8"),
+        (",full,400", ",full,400,9", "line 2: has 15 cells, the head 14"),
+        (",full,400", ',"full,400', "is no CSV"),
+    ],
+)
+def test_what_is_wrong_is_named_by_line_and_column(old: str, new: str, expected: str) -> None:
+    """One wrong cell makes one sentence with its place."""
+    assert expected in one_wrong(HEAD + LINE.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ("", "runs: is empty"),
+        (HEAD.replace(",", ";"), "separate columns by commas"),
+        (HEAD.replace("tp,", "tpp,"), "line 1, column 10: unknown column (got 'tpp'); did you mean 'tp'?"),
+        (HEAD.replace("iter_time_s,", ""), "line 1: the column is missing (got 'iter_time_s')"),
+        (HEAD.replace("id,", "tp,", 1), "the column is there twice"),
+        (HEAD, "holds no run"),
+    ],
+)
+def test_a_head_that_is_wrong_is_refused(head: str, expected: str) -> None:
+    """Unknown, missing and repeated columns are errors: a typing error must not be ignored."""
+    assert expected in one_wrong(head)
+
+
+def test_every_wrong_line_is_reported() -> None:
+    """Two wrong lines make two problems, each with its own number; empty lines count as lines."""
+    text = HEAD + LINE + "\n" + LINE.replace("12.5", "soon") + LINE.replace("H100", "")
+    with pytest.raises(InvalidInput) as caught:
+        read_training_runs(text)
+    assert [problem.field for problem in problems_of(caught.value)] == [
+        "line 4, column iter_time_s",
+        "line 5, column gpu",
+    ]
+
+
+CELL = st.one_of(
+    st.sampled_from(
+        ["", "0", "1", "8", "-1", "1e99", "nan", "full", "fsdp", "H100", "llama-3-8b", "0.5", '"', "\n"]
+    ),
+    st.text(max_size=6),
+)
+
+
+@given(st.lists(st.sampled_from(COLUMNS), max_size=20), st.lists(st.lists(CELL, max_size=20), max_size=3))
+def test_garbage_is_refused_in_words(head: list[str], rows: list[list[str]]) -> None:
+    """Whatever a table holds, the reader gives runs or says what is wrong."""
+    text = "\n".join(",".join(cells) for cells in [head, *rows])
+    try:
+        read_training_runs(text)
+    except InvalidInput as error:
+        assert problems_of(error)
+
+
+@given(st.sampled_from(range(14)), CELL)
+def test_one_garbled_cell_is_refused_in_words(column: int, cell: str) -> None:
+    """A good line with one cell replaced gives a run or a sentence."""
+    cells = LINE.strip().split(",")
+    cells[column] = cell
+    try:
+        read_training_runs(HEAD + ",".join(cells))
+    except InvalidInput as error:
+        assert problems_of(error)
