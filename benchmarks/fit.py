@@ -4,8 +4,8 @@
 
 Prints every value with its 90 % interval (``--untold``: also what no row tells) and the error by family before
 the fit, after it, and held out: of each group of rows as predicted from all other groups.  Without ``--dry-run`` it
-writes fitted.toml beside the estimates, and where all rows and parameters were fitted, the spread of the held-out
-errors to confidence.toml.  With ``--framework`` alone only parameters of frameworks are fitted, with ``--kind``
+writes fitted.toml beside the estimates, and where no row was left out, the spread of the held-out errors by family
+to confidence.toml.  With ``--framework`` alone only parameters of frameworks are fitted, with ``--kind``
 alone only those of GPU kinds, from the rows that they select.
 """
 
@@ -21,19 +21,38 @@ from typing import Final
 import numpy as np
 
 from benchmarks.accuracy import Measured, read_rows, runs_of
-from cluster_models.fitted import FittedParameters, FittedValue
+from benchmarks.fitted_files import confidence_text, fitted_text
 from solver.costs.calibration import PARAMETERS, Owner, kind_family, shipped_parameters
+from solver.fitting.families import HeldOut, families_of
 from solver.fitting.fit import fit
 from solver.fitting.report import FitOptions, FitReport, estimated_prior
 
-FITTED: Final = Path(__file__).parents[1] / "solver" / "costs" / "data" / "fitted.toml"
-DIGITS: Final = 3
+DATA: Final = Path(__file__).parents[1] / "solver" / "costs" / "data"
 
 
 def group_of(measured: Measured) -> str:
     """The rows that weigh as one: a sweep, or a source's rows of one model on one GPU kind."""
     row = measured.row
     return row["sweep_id"] or f"{row['source']} {row['model_name']} {row['gpu']}"
+
+
+def blocks_of(measured: Sequence[Measured]) -> list[str]:
+    """The rows that are held out together: a group, or where it alone tells of its GPU kind or framework, a part.
+
+    Without the whole group its kind or framework would be a new one, which has an interval of its own; so such a
+    group is held out by tensor and pipeline size.
+    """
+    groups = [group_of(each) for each in measured]
+    telling: dict[str, set[str]] = defaultdict(set)
+    for each, group in zip(measured, groups, strict=True):
+        telling[kind_family(each.run.gpu)].add(group)
+        telling[each.run.workload.framework.name].add(group)
+    blocks = []
+    for each, group in zip(measured, groups, strict=True):
+        degrees = each.run.configuration.degrees
+        alone = 1 in (len(telling[kind_family(each.run.gpu)]), len(telling[each.run.workload.framework.name]))
+        blocks.append(f"{group} tp{degrees.tensor} pp{degrees.pipeline}" if alone else group)
+    return blocks
 
 
 def select(table: Path, frameworks: Sequence[str] | None, kinds: Sequence[str] | None) -> list[Measured]:
@@ -73,24 +92,10 @@ def families(measured: Sequence[Measured], errors: Mapping[str, Sequence[float]]
     return lines
 
 
-def written(parameters: FittedParameters) -> str:
-    """The text of fitted.toml: sorted, rounded to three significant digits."""
-    lines = [
-        "# Parameters fitted on published measurements, written by `python -m benchmarks.fit`; do not edit.",
-        "# value, 90 % interval, and the number of rows that tell it.",
-        f'source = "{parameters.source}"',
-    ]
-    for owner, tables in ((Owner.GPU, parameters.gpus), (Owner.FRAMEWORK, parameters.frameworks)):
-        for name, values in sorted(tables.items()):
-            lines += ["", f'[{owner}."{name}"]']
-            lines += [f"{parameter} = {_inline(value)}" for parameter, value in sorted(values.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _inline(value: FittedValue) -> str:
-    figures = (float(f"{each:.{DIGITS}g}") for each in (value.value, value.low, value.high))
-    body = ", ".join(f"{name} = {figure!r}" for name, figure in zip(("value", "low", "high"), figures, strict=True))
-    return f"{{ {body}, steps = {value.steps} }}"
+def held_out(report: FitReport) -> HeldOut:
+    """log(measured / predicted) of rows without their block, their GPU kind and their framework."""
+    kinds, frameworks, blocks = report.errors_without
+    return HeldOut(-np.array(blocks), -np.array(kinds), -np.array(frameworks))
 
 
 def _print(report: FitReport, measured: Sequence[Measured], *, everything: bool) -> None:
@@ -130,6 +135,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         [each.run for each in measured],
         chosen_parameters(options.parameters, options.framework, options.kind),
         groups=[group_of(each) for each in measured],
+        without=(
+            [kind_family(each.run.gpu) for each in measured],
+            [each.run.workload.framework.name for each in measured],
+            blocks_of(measured),
+        ),
         options=FitOptions(
             prior_of=estimated_prior,
             start=shipped if filtered else None,
@@ -139,7 +149,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     _print(report, measured, everything=options.untold)
     if not options.dry_run:
-        FITTED.write_text(written(report.parameters), encoding="utf-8")
+        (DATA / "fitted.toml").write_text(fitted_text(report.parameters), encoding="utf-8")
+        if not options.framework and not options.kind:
+            known = families_of([each.run for each in measured], held_out(report))
+            (DATA / "confidence.toml").write_text(confidence_text(known), encoding="utf-8")
     return 0
 
 

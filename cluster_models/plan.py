@@ -231,7 +231,10 @@ class TimelineEvent:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What the plan was made from; the same values give the same plan."""
+    """What the plan was made from; the same values give the same plan.
+
+    ``calibration`` names the user's own calibration and its content; empty where the shipped parameters served.
+    """
 
     product_version: str
     cost_model_version: str
@@ -240,6 +243,23 @@ class Provenance:
     seed: int
     effort: int
     solver_versions: dict[str, str] = field(hash=False)
+    calibration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """How sure the step time is: the measured one is expected between ``step_low_s`` and ``step_high_s``.
+
+    With probability ``level``, from the errors of ``runs`` measured runs of ``family``, each as predicted without
+    its like.  ``outside`` has a sentence for each respect in which none of them was like this plan.
+    """
+
+    step_low_s: float
+    step_high_s: float
+    level: float
+    family: str
+    runs: int
+    outside: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +287,8 @@ class Plan:
     architecture: Architecture | None = None
     workload: TrainingWorkload | None = None
     """What was planned: with these two a plan can be exported on its own.  ``None`` in plans made by hand."""
+    confidence: Confidence | None = None
+    """``None`` in plans made by hand."""
 
 
 @dataclass(frozen=True, slots=True)

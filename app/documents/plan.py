@@ -16,6 +16,7 @@ from app.documents.plan_parts import (
     ProvenanceDocument,
     RankDocument,
     StageDocument,
+    StepIntervalDocument,
     TimeDocument,
     TimelineEventDocument,
 )
@@ -55,6 +56,7 @@ class PlanDocument(Document):
     provenance: ProvenanceDocument = Field(description="What the plan was made from.")
     architecture: ArchitectureDocument | None = Field(None, description="The model in full.")
     workload: WorkloadDocument | None = Field(None, description="The workload it was made for.")
+    step_interval: StepIntervalDocument | None = Field(None, description="How sure the step time is.")
     timeline: list[TimelineEventDocument] | None = Field(
         None, description="The predicted schedule of one step; absent where it was not asked for."
     )
@@ -84,6 +86,7 @@ class PlanDocument(Document):
             provenance=ProvenanceDocument.from_provenance(plan.provenance),
             architecture=plan.architecture and ArchitectureDocument.from_architecture(plan.architecture),
             workload=plan.workload and WorkloadDocument.from_workload(plan.workload),
+            step_interval=plan.confidence and StepIntervalDocument.from_confidence(plan.confidence),
             timeline=events,
         )
 
@@ -118,6 +121,7 @@ class PlanDocument(Document):
             provenance=self.provenance.to_provenance(),
             architecture=self.architecture.to_architecture() if self.architecture else None,
             workload=self.workload.to_workload() if self.workload else None,
+            confidence=self.step_interval.to_confidence() if self.step_interval else None,
         )
 
 

@@ -10,6 +10,7 @@ from cluster_models.plan import (
     MEMORY_PARTS,
     Alternative,
     Certificate,
+    Confidence,
     Provenance,
     RankPlace,
     StageMemory,
@@ -177,6 +178,47 @@ class AlternativeDocument(Document):
         )
 
 
+class StepIntervalDocument(Document):
+    """How sure the step time is, from the errors of predictions on measured runs."""
+
+    low_s: float = Field(description="Lower end of the interval of the step time.", examples=[11.9])
+    high_s: float = Field(description="Upper end.", examples=[13.2])
+    level_fraction: float = Field(
+        description="Share of measured steps expected inside; 0.8 = 80 %.", examples=[0.8]
+    )
+    family: str = Field(
+        description="The measured runs whose errors were taken.", examples=["nemo-25.02 on H100, dense models"]
+    )
+    runs: int = Field(description="How many there are.", examples=[31])
+    outside_calibration: list[str] = Field(
+        description="In what the plan is unlike any of them.",
+        examples=[["Tensor parallel size 16 lies outside the calibrated 1..8."]],
+    )
+
+    def to_confidence(self) -> Confidence:
+        """The domain value."""
+        return Confidence(
+            step_low_s=self.low_s,
+            step_high_s=self.high_s,
+            level=self.level_fraction,
+            family=self.family,
+            runs=self.runs,
+            outside=tuple(self.outside_calibration),
+        )
+
+    @classmethod
+    def from_confidence(cls, confidence: Confidence) -> StepIntervalDocument:
+        """The document of a domain value."""
+        return cls(
+            low_s=confidence.step_low_s,
+            high_s=confidence.step_high_s,
+            level_fraction=confidence.level,
+            family=confidence.family,
+            runs=confidence.runs,
+            outside_calibration=list(confidence.outside),
+        )
+
+
 class TimelineEventDocument(Document):
     """One box of the predicted schedule."""
 
@@ -214,6 +256,11 @@ class ProvenanceDocument(Document):
     seed: int = Field(description="Seed of the search.", examples=[0])
     effort: int = Field(description="Effort of the search.", examples=[1])
     solver_versions: dict[str, str] = Field(description="Solver libraries.", examples=[{"pulp": "3.3.0"}])
+    calibration: str = Field(
+        "",
+        description="Name and content hash of the own calibration; empty: the shipped parameters.",
+        examples=["our-h100 3f2a91c0d4e5b6a7"],
+    )
 
     def to_provenance(self) -> Provenance:
         """The domain value."""

@@ -23,6 +23,7 @@ from cluster_models.plan import (
 from solver.answer.time_account import time_breakdown, timeline
 from solver.answer.warnings import plan_warnings
 from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, FloatArray, IntArray
+from solver.costs.confidence import Subject, confidence_of
 from solver.costs.memory import StageMemoryParts
 from solver.ilp import solver_versions
 from solver.placement.build import degrees_of
@@ -64,6 +65,8 @@ def assemble_plan(
     flops = model_flops_per_token(architecture, workload.sequence_length, attention=AttentionCount.CAUSAL)
     hosts = tuple(fabric.names[node] for node in assignment)
     used = set(hosts) | set(workload.avoid_nodes)
+    subject = Subject(fabric.gpu, architecture, workload, configuration)
+    confidence = confidence_of(subject, times.step_s, problem.fitted)
     return Plan(
         model=architecture.name,
         configuration=configuration,
@@ -76,7 +79,7 @@ def assemble_plan(
         model_flops_per_s_per_gpu=tokens_per_s / gpus * flops,
         mfu=tokens_per_s / gpus * flops / fabric.gpu.peak_flops[workload.precision],
         certificate=certificate,
-        warnings=plan_warnings(problem, candidate, assignment),
+        warnings=plan_warnings(problem, candidate, assignment, confidence),
         alternatives=(),
         timeline=timeline(candidate, times),
         expert_map=expert_map(problem, configuration),
@@ -86,6 +89,7 @@ def assemble_plan(
         provenance=provenance(problem, options),
         architecture=architecture,
         workload=workload,
+        confidence=confidence,
     )
 
 
@@ -99,6 +103,7 @@ def provenance(problem: PlanningProblem, options: SearchOptions) -> Provenance:
         seed=options.seed,
         effort=options.effort,
         solver_versions=solver_versions(),
+        calibration="" if problem.fitted is None else problem.fitted.source,
     )
 
 

@@ -6,19 +6,22 @@ import numpy as np
 
 from cluster_models.collective_curves import domain_is_estimated
 from cluster_models.measurements import Collective
+from cluster_models.plan import Confidence
 from cluster_models.suspicions import suspicions
 from solver.candidates import IntArray
-from solver.costs.calibration import calibration_of, published_score
 from solver.placement.problem import PlacementProblem
 from solver.problem import PlanningProblem
 from solver.refine import Candidate
 
 
-def plan_warnings(problem: PlanningProblem, candidate: Candidate, assignment: IntArray) -> tuple[str, ...]:
+def plan_warnings(
+    problem: PlanningProblem, candidate: Candidate, assignment: IntArray, confidence: Confidence
+) -> tuple[str, ...]:
     """One sentence for each estimate, doubt or shortage behind the plan of ``candidate``."""
     return (
         *_estimated_links(candidate, assignment),
-        _uncertainty(problem, candidate),
+        _uncertainty(confidence),
+        *_outside(confidence),
         *_gpu_kind(candidate),
         *_inside_nodes(candidate),
         *_other_kinds(problem, candidate),
@@ -55,19 +58,19 @@ def _estimated_links(candidate: Candidate, assignment: IntArray) -> list[str]:
     return [sentence]
 
 
-def _uncertainty(problem: PlanningProblem, candidate: Candidate) -> str:
-    gpu = candidate.fabric.gpu
-    score = published_score(gpu)
-    if score is None:
-        return (
-            f"Times are predicted without calibration: no published training step of {gpu.name} was at hand, its "
-            f"parameters are {calibration_of(gpu, problem.workload.framework).source}."
-        )
+def _uncertainty(confidence: Confidence) -> str:
     return (
-        f"Times are predicted, not measured: on {score.steps} published training steps of {gpu.name}, some of "
-        f"which calibrated it, the cost model was off by {100 * score.median_error:.0f} % at the median and by "
-        f"{100 * score.p90_error:.0f} % at the 90th percentile."
+        f"Times are predicted, not measured: {confidence.level:.0%} of measured steps are expected between "
+        f"{confidence.step_low_s:.3g} and {confidence.step_high_s:.3g} s, from the errors on {confidence.runs} "
+        f"measured runs ({confidence.family}), each predicted without its like."
     )
+
+
+def _outside(confidence: Confidence) -> list[str]:
+    """That the interval may be too narrow, where the plan is unlike what was measured."""
+    if not confidence.outside:
+        return []
+    return [f"No measured run was like this plan: {' '.join(confidence.outside)}"]
 
 
 def _gpu_kind(candidate: Candidate) -> list[str]:

@@ -121,21 +121,6 @@ PARAMETERS: Final[Mapping[str, Parameter]] = {
 """Every parameter that can be fitted, by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedScore:
-    """Relative error of predicted step times on published training steps of one GPU kind, in sample."""
-
-    steps: int
-    median_error: float
-    p90_error: float
-
-
-def published_score(gpu: GpuKind) -> PublishedScore | None:
-    """How far predictions for ``gpu`` were off, or ``None`` where no published step was at hand."""
-    found = _tables()["scores"].get(gpu.name)
-    return None if found is None else PublishedScore(**found)
-
-
 @cache
 def shipped_parameters() -> FittedParameters:
     """What was fitted on published measurements; written by ``python -m benchmarks.fit``."""

@@ -18,9 +18,8 @@ from typing import Any, Final
 
 from cluster_models.architecture import Architecture
 from cluster_models.fitted import ErrorSpread, FittedParameters
-from cluster_models.frameworks import Framework
 from cluster_models.gpus import GpuKind
-from cluster_models.plan import Configuration
+from cluster_models.plan import Confidence, Configuration
 from cluster_models.workload import TrainingWorkload
 from solver.costs.calibration import kind_family, longest_prefix
 
@@ -35,11 +34,12 @@ NEW_FRAMEWORK: Final = "a framework generation of which no run was measured"
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What an interval is asked for."""
+    """What an interval is asked for: a whole configuration on one kind of GPU."""
 
     gpu: GpuKind
-    framework: Framework
-    sparse: bool
+    architecture: Architecture
+    workload: TrainingWorkload
+    configuration: Configuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +54,6 @@ class Family:
     spread: ErrorSpread
     extents: Mapping[str, tuple[int, int]]
     choices: Mapping[str, tuple[str, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class StepInterval:
-    """Seconds between which the measured step lies with probability ``level``, from ``runs`` runs of a family."""
-
-    low_s: float
-    high_s: float
-    level: float
-    family: str
-    runs: int
 
 
 EXTENTS: Final[Mapping[str, str]] = {
@@ -86,39 +75,37 @@ CHOICES: Final[Mapping[str, str]] = {
 """The settings whose calibrated values are known, and what they are called."""
 
 
-def extents_of(
-    architecture: Architecture, workload: TrainingWorkload, configuration: Configuration
-) -> dict[str, int]:
-    """The numbers of ``EXTENTS`` of a configuration."""
-    degrees = configuration.degrees
+def extents_of(subject: Subject) -> dict[str, int]:
+    """The numbers of ``EXTENTS``."""
+    degrees = subject.configuration.degrees
     return {
         "gpus": degrees.gpus,
-        "hidden": architecture.hidden,
-        "sequence_length": workload.sequence_length,
+        "hidden": subject.architecture.hidden,
+        "sequence_length": subject.workload.sequence_length,
         "tensor": degrees.tensor,
         "pipeline": degrees.pipeline,
         "context": degrees.context,
         "expert": degrees.expert,
-        "micro_batch": configuration.micro_batch,
+        "micro_batch": subject.configuration.micro_batch,
     }
 
 
-def choices_of(workload: TrainingWorkload, configuration: Configuration) -> dict[str, str]:
-    """The settings of ``CHOICES`` of a configuration."""
+def choices_of(subject: Subject) -> dict[str, str]:
+    """The settings of ``CHOICES``."""
     return {
-        "precision": workload.precision.value,
-        "sharding": configuration.sharding.value,
-        "recompute": configuration.recompute.value,
+        "precision": subject.workload.precision.value,
+        "sharding": subject.configuration.sharding.value,
+        "recompute": subject.configuration.recompute.value,
     }
 
 
 def family_names(subject: Subject) -> tuple[str, ...]:
     """The families that a run belongs to, narrowest first."""
-    models = "sparse models" if subject.sparse else "dense models"
-    kind = kind_family(subject.gpu)
-    product = re.sub(r"-[\d.]+$", "", subject.framework.name)
+    models = "sparse models" if subject.architecture.experts else "dense models"
+    kind, framework = kind_family(subject.gpu), subject.workload.framework.name
+    product = re.sub(r"-[\d.]+$", "", framework)
     return (
-        f"{subject.framework.name} on {kind}, {models}",
+        f"{framework} on {kind}, {models}",
         f"every {product} on {kind}, {models}",
         f"every framework on {kind}, {models}",
         f"every framework on {subject.gpu.vendor} GPUs, {models}",
@@ -132,7 +119,7 @@ def family_of(subject: Subject) -> Family:
     tables = _tables()
     if kind_family(subject.gpu) not in tables.kinds:
         return tables.families[NEW_KIND]
-    if subject.framework.name not in tables.frameworks:
+    if subject.workload.framework.name not in tables.frameworks:
         return tables.families[NEW_FRAMEWORK]
     for name in family_names(subject):
         if name in tables.families:
@@ -140,23 +127,24 @@ def family_of(subject: Subject) -> Family:
     return tables.families[EVERY_RUN]
 
 
-def step_interval(subject: Subject, step_s: float, own: FittedParameters | None = None) -> StepInterval:
-    """Around the predicted ``step_s``: what fraction of runs of the family took longer or shorter.
+def confidence_of(subject: Subject, step_s: float, own: FittedParameters | None = None) -> Confidence:
+    """The interval around the predicted ``step_s``, always around it, from the errors of the subject's family.
 
     ``own`` are the user's fitted parameters: where they concern ``subject`` and know their errors, those are
-    blended with the family's, one for one with ``FEWEST_RUNS`` shipped runs.
+    blended with the family's, which count as ``FEWEST_RUNS`` runs.
     """
     family = family_of(subject)
     spread, name = family.spread, family.name
     if own is not None and own.errors is not None and _concerns(own, subject):
         spread = blend(own.errors, family.spread)
-        name = f"{own.errors.runs} own run(s) and {family.name}"
-    return StepInterval(
-        low_s=step_s * math.exp(min(spread.p10, 0.0)),
-        high_s=step_s * math.exp(max(spread.p90, 0.0)),
+        name = f"own runs and {family.name}"
+    return Confidence(
+        step_low_s=step_s * math.exp(min(spread.p10, 0.0)),
+        step_high_s=step_s * math.exp(max(spread.p90, 0.0)),
         level=LEVEL,
         family=name,
         runs=spread.runs,
+        outside=outside_calibration(subject),
     )
 
 
@@ -175,30 +163,36 @@ def blend(few: ErrorSpread, many: ErrorSpread) -> ErrorSpread:
     )
 
 
-def outside_calibration(
-    subject: Subject, architecture: Architecture, workload: TrainingWorkload, configuration: Configuration
-) -> tuple[str, ...]:
+def outside_calibration(subject: Subject) -> tuple[str, ...]:
     """One sentence for each respect in which no run of the family was like this configuration."""
     tables, family = _tables(), family_of(subject)
     sentences = []
     if kind_family(subject.gpu) not in tables.kinds:
         sentences.append(f"No measured run on {subject.gpu.name} was at hand: its parameters are estimated.")
-    if subject.framework.name not in tables.frameworks:
-        sentences.append(f"No measured run of {subject.framework.name} was at hand: its parameters are estimated.")
-    for name, value in extents_of(architecture, workload, configuration).items():
+    if subject.workload.framework.name not in tables.frameworks:
+        sentences.append(
+            f"No measured run of {subject.workload.framework.name} was at hand: its parameters are estimated."
+        )
+    for name, value in extents_of(subject).items():
         low, high = family.extents[name]
         if not low <= value <= high:
             limits = f"{low}" if low == high else f"{low}..{high}"
-            sentences.append(f"{EXTENTS[name].capitalize()} {value} lies outside the calibrated {limits}.")
-    for name, choice in choices_of(workload, configuration).items():
+            sentences.append(f"{_capital(EXTENTS[name])} {value} lies outside the calibrated {limits}.")
+    for name, choice in choices_of(subject).items():
         if choice not in family.choices[name]:
             met = ", ".join(family.choices[name])
-            sentences.append(f"{CHOICES[name].capitalize()} {choice} was not calibrated, only {met}.")
+            sentences.append(f"{_capital(CHOICES[name])} {choice} was not calibrated, only {met}.")
     return tuple(sentences)
 
 
+def _capital(words: str) -> str:
+    return words[0].upper() + words[1:]
+
+
 def _concerns(own: FittedParameters, subject: Subject) -> bool:
-    return longest_prefix(own.gpus, subject.gpu.name) is not None or subject.framework.name in own.frameworks
+    return (
+        longest_prefix(own.gpus, subject.gpu.name) is not None or subject.workload.framework.name in own.frameworks
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,15 +30,15 @@ from solver.costs.confidence import (
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """log(measured / predicted) of runs without their group, without their GPU kind, without their framework."""
+    """log(measured / predicted) of runs without their like, without their GPU kind, without their framework."""
 
-    groups: FloatArray
+    alike: FloatArray
     kinds: FloatArray
     frameworks: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
-class Confidence:
+class Families:
     """Families by name, and how many runs there are of each GPU kind and framework generation."""
 
     families: Mapping[str, Family]
@@ -56,7 +56,7 @@ def error_spread(errors: FloatArray) -> ErrorSpread:
     return ErrorSpread(float(low), float(middle), float(high), len(errors))
 
 
-def confidence_of(runs: Sequence[TrainingRun], errors: HeldOut) -> Confidence:
+def families_of(runs: Sequence[TrainingRun], errors: HeldOut) -> Families:
     """The families of ``runs`` that have enough of them, each drawn towards the next wider one."""
     members: dict[str, list[int]] = defaultdict(list)
     chains: dict[str, tuple[str, ...]] = {}
@@ -68,12 +68,12 @@ def confidence_of(runs: Sequence[TrainingRun], errors: HeldOut) -> Confidence:
     families: dict[str, Family] = {}
     for name in sorted(members, key=lambda each: (len(chains[each]), each)):
         if len(members[name]) >= FEWEST_RUNS or name == EVERY_RUN:
-            own = _family(name, [runs[i] for i in members[name]], errors.groups[members[name]])
+            own = _family(name, [runs[i] for i in members[name]], errors.alike[members[name]])
             wider = next((families[each] for each in chains[name] if each in families), None)
             families[name] = own if wider is None else replace(own, spread=blend(own.spread, wider.spread))
     families[NEW_KIND] = _family(NEW_KIND, runs, errors.kinds)
     families[NEW_FRAMEWORK] = _family(NEW_FRAMEWORK, runs, errors.frameworks)
-    return Confidence(
+    return Families(
         families=dict(sorted(families.items())),
         kinds=dict(sorted(Counter(kind_family(run.gpu) for run in runs).items())),
         frameworks=dict(sorted(Counter(run.workload.framework.name for run in runs).items())),
@@ -82,12 +82,12 @@ def confidence_of(runs: Sequence[TrainingRun], errors: HeldOut) -> Confidence:
 
 def subject_of(run: TrainingRun) -> Subject:
     """What an interval for ``run`` is asked for."""
-    return Subject(run.gpu, run.workload.framework, run.architecture.experts is not None)
+    return Subject(run.gpu, run.architecture, run.workload, run.configuration)
 
 
 def _family(name: str, runs: Sequence[TrainingRun], errors: FloatArray) -> Family:
-    extents = [extents_of(run.architecture, run.workload, run.configuration) for run in runs]
-    choices = [choices_of(run.workload, run.configuration) for run in runs]
+    extents = [extents_of(subject_of(run)) for run in runs]
+    choices = [choices_of(subject_of(run)) for run in runs]
     return Family(
         name=name,
         spread=error_spread(errors),

@@ -8,7 +8,6 @@ on the logit scale of its physical range, p_j its prior and t the prior's spread
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,12 +22,14 @@ from cluster_models.training_run import TrainingRun
 from solver.candidates import FloatArray
 from solver.fitting.report import FitOptions
 from solver.fitting.unknowns import Unknown, with_values
-from solver.runs import predict_run
+from solver.runs import predict_runs
 
 STEP: Final = 0.02
 """Step of the finite differences on the logit scale."""
 PROBE: Final = 1.0
-"""Step, either way, with which a run is asked whether it depends on a parameter at all."""
+"""Step with which a run is asked whether it depends on a parameter at all."""
+NEAR: Final = 0.2
+"""Derivatives are kept as long as no unknown is farther away from where they were taken."""
 NOTICEABLE: Final = 0.01
 """A run tells of a parameter if moving that by the prior's spread changes the prediction by this share."""
 TOLERANCE: Final = 1e-4
@@ -67,15 +68,15 @@ def residuals_of(
         {unknown: FittedValue(value, value, value, 0) for unknown, value in values.items()},
         "",
     )
-    chosen = range(len(problem.runs)) if rows is None else rows
-    found = [
-        math.log(predict_run(run, fitted).step_s / (run.step_s or 1.0)) for run in (problem.runs[i] for i in chosen)
-    ]
-    return np.array(found)
+    chosen = problem.runs if rows is None else [problem.runs[i] for i in rows]
+    predictions = predict_runs(chosen, fitted)
+    ratios = [found.step_s / (run.step_s or 1.0) for run, found in zip(chosen, predictions, strict=True)]
+    errors: FloatArray = np.log(np.array(ratios))
+    return errors
 
 
 def affected_runs(problem: Problem, unknowns: Sequence[Unknown]) -> dict[Unknown, NDArray[np.intp]]:
-    """Indices of the runs whose prediction depends on each unknown, from moving it both ways."""
+    """Indices of the runs whose prediction depends on each unknown."""
     base = dict(problem.priors)
     before = residuals_of(problem, base)
     found = {}
@@ -83,13 +84,33 @@ def affected_runs(problem: Problem, unknowns: Sequence[Unknown]) -> dict[Unknown
         rows = np.array(
             [i for i, run in enumerate(problem.runs) if unknown.concerns(run, problem.options.kind_name)]
         )
-        middle = unknown.to_free(base[unknown])
-        moved = np.zeros(len(rows), dtype=bool)
-        for step in (PROBE, -PROBE):
-            shifted = base | {unknown: unknown.to_value(middle + step)}
-            moved |= np.abs(residuals_of(problem, shifted, rows) - before[rows]) > 1e-9
-        found[unknown] = rows[moved]
+        shifted = base | {unknown: unknown.to_value(unknown.to_free(base[unknown]) + PROBE)}
+        found[unknown] = rows[np.abs(residuals_of(problem, shifted, rows) - before[rows]) > 1e-9]
     return found
+
+
+class _Derivatives:
+    """Derivatives of the residuals, taken anew only where the unknowns have moved far."""
+
+    def __init__(self, problem: Problem, affected: Mapping[Unknown, NDArray[np.intp]]) -> None:
+        self._problem, self._affected = problem, affected
+        self._taken_at: FloatArray | None = None
+        self._columns: FloatArray = np.zeros((len(problem.runs), len(affected)))
+
+    def at(self, free: FloatArray) -> FloatArray:
+        """(r, unknowns) derivatives at or near ``free``."""
+        if self._taken_at is None or np.abs(free - self._taken_at).max() > NEAR:
+            self._taken_at, self._columns = free.copy(), self._differences(free)
+        return self._columns
+
+    def _differences(self, free: FloatArray) -> FloatArray:
+        here = values_at(self._problem, list(self._affected), free)
+        before = residuals_of(self._problem, here)
+        columns = np.zeros((len(self._problem.runs), len(self._affected)))
+        for j, (unknown, rows) in enumerate(self._affected.items()):
+            shifted = here | {unknown: unknown.to_value(float(free[j]) + STEP)}
+            columns[rows, j] = (residuals_of(self._problem, shifted, rows) - before[rows]) / STEP
+        return columns
 
 
 def solve(
@@ -102,21 +123,14 @@ def solve(
     prior = np.array([unknown.to_free(problem.priors[unknown]) for unknown in unknowns])
     first = prior if start is None else np.array([start[unknown] for unknown in unknowns])
     scale, spread = problem.options.row_error, problem.options.prior_spread
-
-    def values(free: FloatArray) -> dict[Unknown, float]:
-        return values_at(problem, unknowns, free)
+    derivatives = _Derivatives(problem, affected)
 
     def stacked(free: FloatArray) -> FloatArray:
-        return np.concatenate([residuals_of(problem, values(free)) / scale, (free - prior) / spread])
+        residuals = residuals_of(problem, values_at(problem, unknowns, free))
+        return np.concatenate([residuals / scale, (free - prior) / spread])
 
     def jacobian(free: FloatArray) -> FloatArray:
-        here = values(free)
-        before = residuals_of(problem, here)
-        columns = np.zeros((len(problem.runs), len(unknowns)))
-        for j, (unknown, rows) in enumerate(affected.items()):
-            shifted = here | {unknown: unknown.to_value(float(free[j]) + STEP)}
-            columns[rows, j] = (residuals_of(problem, shifted, rows) - before[rows]) / STEP
-        return np.vstack([columns / scale, np.eye(len(unknowns)) / spread])
+        return np.vstack([derivatives.at(free) / scale, np.eye(len(unknowns)) / spread])
 
     found = least_squares(
         stacked,
@@ -128,8 +142,8 @@ def solve(
         xtol=TOLERANCE,
         gtol=TOLERANCE,
     )
-    residuals = residuals_of(problem, values(found.x))
-    columns = scale * jacobian(found.x)[: len(problem.runs)]
+    residuals = residuals_of(problem, values_at(problem, unknowns, found.x))
+    columns = derivatives.at(found.x)
     told = (np.abs(columns) * spread > NOTICEABLE).sum(axis=0)
     return Solution(
         free=dict(zip(unknowns, (float(u) for u in found.x), strict=True)),

@@ -1,22 +1,26 @@
-"""What a plan warns of."""
+"""What a plan warns of, and how sure it says that it is."""
 
 from __future__ import annotations
 
-from cluster_models.catalogue import gpu_kind, gpu_kinds
-from solver.costs.calibration import published_score
+import pytest
+
 from tests.solver.problems import nodes, planned, problem
 
 
-def test_a_plan_says_how_uncertain_its_times_are() -> None:
-    """For a kind with published steps, the errors on them; for one without, that nothing calibrates it."""
-    known, unknown = (planned(problem(nodes(1, gpus=1, gpu=kind))) for kind in ("H100-SXM5-80GB", "H20-96GB"))
-    assert any("174 published training steps" in warning and "12 %" in warning for warning in known.warnings)
-    assert any("without calibration" in warning for warning in unknown.warnings)
+@pytest.mark.parametrize("kind", ["H100-SXM5-80GB", "H20-96GB"])
+def test_a_plan_says_how_uncertain_its_times_are(kind: str) -> None:
+    """The interval holds the prediction, and the first warning names its ends."""
+    plan = planned(problem(nodes(1, gpus=1, gpu=kind)))
+    sure = plan.confidence
+    assert sure is not None
+    assert sure.step_low_s < plan.time.step_s < sure.step_high_s
+    assert any(f"{sure.step_low_s:.3g} and {sure.step_high_s:.3g} s" in warning for warning in plan.warnings)
 
 
-def test_scores_belong_to_gpu_kinds_of_the_catalogue() -> None:
-    """Every score is found under a catalogue name, and a median is below its 90th percentile."""
-    scored = [score for kind in gpu_kinds().values() if (score := published_score(kind))]
-    assert len(scored) == 8
-    assert all(0 < score.median_error < score.p90_error for score in scored)
-    assert published_score(gpu_kind("L4")) is None
+def test_a_plan_warns_where_nothing_like_it_was_measured() -> None:
+    """A GPU kind without measured runs is named, and its interval is that of new kinds."""
+    plan = planned(problem(nodes(1, gpus=1, gpu="H20-96GB")))
+    assert plan.confidence is not None
+    assert any("No measured run on H20-96GB" in sentence for sentence in plan.confidence.outside)
+    assert any("No measured run on H20-96GB" in warning for warning in plan.warnings)
+    assert "no run was measured" in plan.confidence.family

@@ -1,0 +1,111 @@
+"""Intervals of step times and what lies outside of what was calibrated."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cluster_models.catalogue import gpu_kind
+from cluster_models.fitted import ErrorSpread, FittedParameters
+from cluster_models.frameworks import framework
+from cluster_models.gpus import Precision
+from cluster_models.plan import Configuration, Degrees, RankOrder
+from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from solver.costs.confidence import (
+    EVERY_RUN,
+    LEVEL,
+    Subject,
+    blend,
+    confidence_of,
+    family_names,
+    family_of,
+    outside_calibration,
+)
+from solver.fitting.families import error_spread
+from tests.plans import small_architecture
+
+
+def subject(*, kind: str = "H100-SXM5-80GB", tensor: int = 8, name: str = "nemo-25.02") -> Subject:
+    """A dense model on ``tensor`` GPUs."""
+    return Subject(
+        gpu_kind(kind),
+        replace(small_architecture(), hidden=8192),
+        TrainingWorkload(8192, 128, precision=Precision.BF16, framework=framework(name)),
+        Configuration(
+            Degrees(tensor=tensor, pipeline=4, data=4),
+            micro_batch=1,
+            recompute=Recompute.NONE,
+            sharding=Sharding.OPTIMIZER,
+            rank_order=RankOrder.DATA_BEFORE_PIPELINE,
+            stage_layers=((1, 1, 1, 1),),
+        ),
+    )
+
+
+def test_families_widen_from_framework_and_kind_to_every_run() -> None:
+    """The narrowest family names both, the widest neither, and none twice."""
+    names = family_names(subject())
+    assert names[0] == "nemo-25.02 on H100, dense models"
+    assert names[1] == "every nemo on H100, dense models"
+    assert names[-1] == EVERY_RUN
+    assert len(set(names)) == len(names)
+
+
+def test_the_interval_scales_with_the_step_and_holds_it() -> None:
+    """Both ends double with the step; the prediction itself lies between them."""
+    one, two = (confidence_of(subject(), step_s) for step_s in (1.0, 2.0))
+    assert one.step_low_s <= 1.0 <= one.step_high_s
+    assert two.step_low_s == pytest.approx(2 * one.step_low_s)
+    assert two.step_high_s == pytest.approx(2 * one.step_high_s)
+    assert one.level == LEVEL
+
+
+def test_an_unseen_gpu_kind_is_less_sure_than_a_measured_one() -> None:
+    """Its interval is wider and it says that no run was at hand."""
+    known, new = (confidence_of(subject(kind=kind), 1.0) for kind in ("H100-SXM5-80GB", "MI300X"))
+    assert new.step_high_s / new.step_low_s > known.step_high_s / known.step_low_s
+    assert any("MI300X" in sentence for sentence in new.outside)
+    assert not any("No measured run" in sentence for sentence in known.outside)
+
+
+def test_sizes_and_settings_beyond_the_calibrated_ones_are_told() -> None:
+    """Twice the largest tensor size of the family gives one sentence with the range; so does an odd precision."""
+    low, high = family_of(subject()).extents["tensor"]
+    inside, outside = (outside_calibration(subject(tensor=tensor)) for tensor in (high, 2 * high))
+    limits = f"{low}" if low == high else f"{low}..{high}"
+    sentence = f"Tensor parallel size {2 * high} lies outside the calibrated {limits}."
+    assert sentence in outside
+    assert sentence not in inside
+    odd = subject()
+    odd = replace(odd, workload=replace(odd.workload, precision=Precision.FP32))
+    assert any(each.startswith("Precision fp32 was not calibrated") for each in outside_calibration(odd))
+
+
+def test_own_errors_draw_the_interval_towards_them() -> None:
+    """Many exact own runs narrow the interval; those of another GPU kind and framework leave it alone."""
+    exact = ErrorSpread(-0.01, 0.0, 0.01, runs=100)
+    own = FittedParameters({"H100-SXM5-80GB": {}}, {}, "own runs", exact)
+    others = FittedParameters({"A100-SXM4-80GB": {}}, {}, "own runs", exact)
+    shipped, narrow = confidence_of(subject(), 1.0), confidence_of(subject(), 1.0, own)
+    assert narrow.step_high_s - narrow.step_low_s < shipped.step_high_s - shipped.step_low_s
+    assert narrow.runs == 100
+    assert confidence_of(subject(), 1.0, others) == shipped
+
+
+def test_blending_weighs_by_the_number_of_runs() -> None:
+    """Eight runs count as much as the wider family, very many alone decide."""
+    wide = ErrorSpread(-0.4, 0.0, 0.4, runs=500)
+    assert blend(ErrorSpread(-0.2, 0.0, 0.2, runs=8), wide).p90 == pytest.approx(0.3)
+    assert blend(ErrorSpread(-0.2, 0.0, 0.2, runs=10**6), wide).p10 == pytest.approx(-0.2, abs=1e-4)
+
+
+def test_percentiles_of_few_errors_hold_the_next_one_as_often_as_they_say() -> None:
+    """Between p10 and p90 of 19 errors the twentieth lies in 80 % of trials."""
+    trials = np.random.default_rng(0).normal(size=(4000, 20))
+    spreads = [error_spread(trial[:-1]) for trial in trials]
+    inside = [s.p10 <= trial[-1] <= s.p90 for s, trial in zip(spreads, trials, strict=True)]
+    assert np.mean(inside) == pytest.approx(LEVEL, abs=0.02)
+    assert math.isclose(spreads[0].p50, float(np.median(trials[0][:-1])))
