@@ -78,14 +78,16 @@ def matmul_s(
     """Roofline of ``groups`` equal matrix products in one kernel: arithmetic or memory, and the launch.
 
     Arithmetic takes 2mnk FLOP at the sustained rate, times what tiles and waves round up (``tiles.quantisation``),
-    times ``1 + k_half/k`` for the prologue of the contraction (form derived in docs/cost_model.md, constant
-    fitted), times ``slowdown``.  Roofline: Williams et al., CACM 2009.
+    a prologue worth ``k_half`` steps of the contraction included (fitted), times ``slowdown``.
+    Roofline: Williams et al., CACM 2009.
     """
     c = gpu.calibration
     m, n, k, groups = (np.asarray(extent, np.float64) for extent in (m, n, k, groups))
-    slowdown = slowdown * (1.0 + c.k_half / k)
-    if gpu.multiprocessors is not None:
-        slowdown = slowdown * quantisation(m, n, k, groups=groups, multiprocessors=gpu.multiprocessors)
+    count = gpu.multiprocessors
+    if count is None:
+        slowdown = slowdown * (1.0 + c.k_half / k)
+    else:
+        slowdown = slowdown * quantisation(m, n, k, groups=groups, multiprocessors=count, prologue=c.k_half)
     arithmetic = 2.0 * m * n * k * slowdown / gpu.matmul_flops
     memory = (2.0 * (m * k + k * n) + output_bytes * m * n) / gpu.memory_bytes_per_s
     return np.asarray(groups * np.maximum(arithmetic, memory) + c.kernel_s)

@@ -31,22 +31,28 @@ _VECTOR_ELEMENTS: Final = 8
 
 
 def quantisation(
-    m: FloatArray, n: FloatArray, k: FloatArray, *, groups: FloatArray | float, multiprocessors: int
+    m: FloatArray,
+    n: FloatArray,
+    k: FloatArray,
+    *,
+    groups: FloatArray | float,
+    multiprocessors: int,
+    prologue: float = 0.0,
 ) -> FloatArray:
     """Work done over work asked for (at least 1) by ``groups`` products launched together.
 
     Every multiprocessor computes one tile at a time, so that ceil(tiles / S) S tiles are paid for ("tile" and "wave
     quantization", NVIDIA, ibidem).  The library takes the best tile for the shape; fewer tiles than
-    multiprocessors are split along a long contraction.
+    multiprocessors are split along a long contraction.  Each tile, or part of one, starts with a ``prologue`` that
+    is worth so many steps of the contraction.
     """
     best = np.full(np.broadcast_shapes(m.shape, n.shape, k.shape, np.shape(groups)), np.inf)
-    most_splits = np.floor(k / SPLIT_EXTENT)
     for rows, columns, share in TILES:
         tiles = np.ceil(m / rows) * np.ceil(n / columns) * groups
-        splits = np.maximum(np.minimum(np.floor(multiprocessors / tiles), most_splits), 1.0)
-        waves = np.ceil(tiles * splits / multiprocessors)
-        best = np.minimum(best, waves * (rows * columns / share) / splits)
-    return np.asarray(best * multiprocessors / (groups * m * n))
+        splits = np.maximum(np.minimum(np.floor(multiprocessors / tiles), k / SPLIT_EXTENT), 1.0)
+        waves = np.where(splits > 1.0, 1.0, np.ceil(tiles / multiprocessors))
+        best = np.minimum(best, waves * (rows * columns / share) * (k / splits + prologue))
+    return np.asarray(best * multiprocessors / (groups * m * n * k))
 
 
 def is_misaligned(*extents: FloatArray | float) -> FloatArray:
