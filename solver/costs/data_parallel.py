@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from cluster_models.frameworks import Framework
 from cluster_models.gpus import GpuKind, Precision
 from cluster_models.measurements import Collective
 from cluster_models.plan import RankOrder
@@ -44,10 +45,14 @@ def gradient_bytes(
 
     Without sharding gradients are all-reduced, so that their buffer passes the ring twice; the distributed
     optimizer scatters gradients and gathers weights (ZeRO-1, arXiv 1910.02054, section 7); ZeRO-3 does both
-    layer by layer within the micro-batches instead (``parameter_traffic``).
+    layer by layer within the micro-batches instead (``parameter_traffic``), or once a step like ZeRO-1.
     """
-    reduced = np.where(is_sharded(batch, Sharding.PARAMETERS), 0.0, calibration.framework.gradient_bytes)[:, None]
-    gathered = np.where(is_sharded(batch, Sharding.OPTIMIZER), max(precision.operand_bytes, 1.0), 0.0)[:, None]
+    framework = calibration.framework
+    layer_by_layer = _layer_by_layer(batch, framework)
+    once = is_sharded(batch, Sharding.PARAMETERS) & ~layer_by_layer
+    weights = np.where(is_sharded(batch, Sharding.OPTIMIZER), max(precision.operand_bytes, 1.0), 0.0)
+    reduced = np.where(layer_by_layer, 0.0, framework.gradient_bytes)[:, None]
+    gathered = np.where(once, _GATHERED_BYTES, weights)[:, None]
     return GradientBytes(
         reduce=reduced * parameters.common,
         gather=gathered * parameters.common,
@@ -86,9 +91,10 @@ def parameter_traffic(
     hold the same ones.  Collectives take g seconds alone and slow the compute beside them by ``gather_contention``
     g, wherever they lead: each rank moves the whole layer through its own memory.  A layer of L seconds then takes
     L + max(contention g, g - L); where the group leaves its domain, the placement decides on the second term.
+    All zero where weights are gathered once a step instead (``_layer_by_layer``).
     """
     framework = calibration.framework
-    zero3 = is_sharded(batch, Sharding.PARAMETERS)
+    zero3 = _layer_by_layer(batch, framework)
     common = _Group.of(
         _GATHERED_BYTES * ((1.0 - sparse_share) * parameters.layer + sparse_share * parameters.sparse_layer),
         ranks=np.where(zero3, batch.data * batch.context, 1).astype(np.float64),
@@ -145,6 +151,16 @@ class _Group:
         spans = members < ranks
         crossing = np.where(spans, nbytes * (ranks - 1.0) / ranks / members, 0.0)
         return cls(nbytes, members, spans, crossing)
+
+
+def _layer_by_layer(batch: CandidateBatch, framework: Framework) -> BoolArray:
+    """(n,) whether weights are gathered and gradients scattered in each micro-batch.
+
+    PyTorch's FSDP keeps whole weights and gradients through the micro-batches of a pipeline (torchtitan's and
+    NeMo Automodel's ``reshard_after_forward``).
+    """
+    kept = framework.sharded_master & (batch.pipeline > 1)
+    return np.asarray(is_sharded(batch, Sharding.PARAMETERS) & ~kept)
 
 
 def _stride(batch: CandidateBatch) -> FloatArray:

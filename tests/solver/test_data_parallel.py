@@ -134,3 +134,15 @@ def test_experts_that_nobody_shares_are_not_gathered() -> None:
     assert alone == pytest.approx(2.0 * attention * 15 / 16 / 8)
     experts = 2 * 3 * 4096 * 14336
     assert shared - alone == pytest.approx(2.0 * experts / 2)
+
+
+def test_weights_that_stay_through_a_pipeline_travel_once_a_step() -> None:
+    """PyTorch's FSDP under a pipeline: no traffic within micro-batches, the buffers of ZeRO-1 at their ends."""
+    row = {"pipeline": 4, "data": 16}
+    known = calibration(0.3, sharded_master=True)
+    rows = candidates(row, {**row, **ZERO_3})
+    result = costs(rows, calibration=known)
+    assert result.parameter_traffic.message_bytes[1] == 0
+    for value in (result.forward_s, result.backward_s, result.reduce_bytes, result.gather_bytes):
+        assert value[0] == pytest.approx(value[1])
+    assert costs(rows, calibration=calibration(0.3)).reduce_bytes[1].sum() == 0
