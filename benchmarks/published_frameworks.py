@@ -102,9 +102,15 @@ def read_framework(row: Row, assumed: Assumed) -> Framework:
     if dispatch := next((dispatch for word, dispatch in DISPATCHES if word in notes), None):
         found = replace(found, expert_dispatch=dispatch)
     if "cuda graph" in notes and "cuda graphs none" not in notes:
-        graphs = CudaGraphs.FULL if "full_iteration" in notes or "full iteration" in notes else CudaGraphs.PARTIAL
-        found = replace(found, cuda_graphs=graphs)
+        found = replace(found, cuda_graphs=_graphs(notes))
     return replace(found, expert_overlap=found.expert_overlap or "a2a overlap" in notes)
+
+
+def _graphs(notes: str) -> CudaGraphs:
+    """Graphs of the router and what follows it, without attention, leave the host as busy as before."""
+    if "full_iteration" in notes or "full iteration" in notes:
+        return CudaGraphs.FULL
+    return CudaGraphs.NONE if "moe_router" in notes and "attn" not in notes else CudaGraphs.PARTIAL
 
 
 def _generation(source: str, assumed: Assumed) -> Framework:

@@ -15,7 +15,7 @@ class Family:
     """What models of one name have in common, from their published configurations.
 
     ``head_size`` 0: hidden width over heads.  ``positions``: a learned position table.  ``prediction``: layers of
-    multi-token prediction that NVIDIA's recipes train.
+    multi-token prediction that NVIDIA's recipes train.  ``biased``: biases in MLPs and experts.
     """
 
     gated: bool = True
@@ -28,6 +28,7 @@ class Family:
     chunked: bool = False
     latent: LatentAttention | None = None
     prediction: int = 0
+    biased: bool = False
 
 
 MLA: Final = LatentAttention(
@@ -55,7 +56,7 @@ FAMILIES: Final = (
     ("deepseekr1", Family(vocabulary=129280, latent=MLA)),
     ("deepseek", Family(vocabulary=102400)),
     ("kimi", Family(vocabulary=163840, latent=MLA)),
-    ("gptoss", Family(vocabulary=201088, head_size=64, window=128, window_period=2)),
+    ("gptoss", Family(vocabulary=201088, head_size=64, biased=True, window=128, window_period=2)),
     ("gptneox", Family(gated=False, vocabulary=50432)),
     ("gptj", Family(gated=False, vocabulary=50400)),
     ("gptneo", Family(gated=False, vocabulary=50257, tied=True, positions=True)),
@@ -128,6 +129,7 @@ def read_architecture(row: Row, sequence: int, assumed: Assumed) -> Architecture
         chunked_window=family.chunked,
         latent_attention=latent,
         experts=experts,
+        mlp_bias=family.biased,
         prediction_layers=family.prediction if _predicts(row) else 0,
     )
 

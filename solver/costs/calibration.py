@@ -62,7 +62,10 @@ class Calibration:
     ``kernel_s``: launch and tail of one kernel.  ``layer_host_s``: what the host takes to launch one layer's
     kernels in one pass, without CUDA graphs.  ``tensor_overlap``: share hidden of those tensor parallel
     collectives that can run beside a matrix product of the backward pass.  ``sparse_layer_s``: host time that
-    routing adds to a sparse layer and pass; ``expert_imbalance``: load of the busiest expert rank over the mean.
+    routing adds to a sparse layer and pass, ``expert_host_s``: the same for each expert on a GPU.
+    ``expert_bias_bytes``: memory traffic per routed token, pass and element of an expert's outer and inner width
+    that biases and the clamped activations of such models cost where no kernel fuses them.
+    ``expert_imbalance``: load of the busiest expert rank over the mean.
     ``dispatch_overlap``: share of a sparse layer's compute beside which its dispatch and combination can run, where
     the framework overlaps them.
     ``data_overlap``: share of the last backward (first forward) that gradient reduction (parameter gathering) can
@@ -97,6 +100,8 @@ class Calibration:
     layer_host_s: float = _of_framework(0.0, 5e-3)
     tensor_overlap: float = _of_framework(0.0, 1.0)
     sparse_layer_s: float = _of_framework(0.0, 5e-3)
+    expert_host_s: float = _of_framework(0.0, 2e-4)
+    expert_bias_bytes: float = _of_framework(0.0, 200.0)
     expert_imbalance: float = _of_framework(1.0, 4.0)
     dispatch_overlap: float = _of_framework(0.0, 1.0)
     data_overlap: float = _of_framework(0.0, 1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from cluster_models.architecture import Architecture, Experts
@@ -14,6 +16,10 @@ from solver.costs.collectives import domain_collective_s
 from solver.costs.layer_costs import Seconds
 from solver.costs.local_sizes import LocalSizes
 from solver.costs.traffic import LayerTraffic
+
+_CONTENTION: Final = 0.2
+"""Share of the GPU's multiprocessors that dispatch kernels occupy: 20 to 32 of 132 to 160 (defaults of DeepEP, and
+of HybridEP in Megatron-Bridge's recipes)."""
 
 
 def expert_traffic(
@@ -35,7 +41,8 @@ def expert_traffic(
     every rank that it needs, one after the other (DeepEP's README, normal kernels).
 
     Where ``overlapped`` (n,), the traffic runs beside the compute of another micro-batch: ``dispatch_overlap`` of
-    ``layer``, the seconds of the whole sparse layer, forward and backward alike.
+    ``layer``, the seconds of the whole sparse layer, forward and backward alike.  What is hidden inside a domain
+    still takes multiprocessors away from that compute.
     """
     zeros = np.zeros_like(sizes.tokens)
     if (experts := architecture.experts) is None:
@@ -52,7 +59,7 @@ def expert_traffic(
         inside_ranks = np.where(spans, 1.0, sizes.expert)
     inside = 2.0 * domain_collective_s(gpu, Collective.ALL_TO_ALL, inside_ranks, inside_copies * token_bytes)
     hidden = np.where(overlapped, calibration.dispatch_overlap * (layer.forward + layer.backward) / 2.0, 0.0)
-    exposed = np.maximum(inside - hidden, 0.0)
+    exposed = np.maximum(inside - hidden, 0.0) + _CONTENTION * np.minimum(inside, hidden)
     left = np.where(spans, np.maximum(hidden - inside, 0.0) / 2.0, 0.0)
     return LayerTraffic(
         inside=Seconds(exposed, exposed),

@@ -20,7 +20,14 @@ from tests.solver.cost_cases import H100, MIXTRAL, WORKLOAD, behaviour, candidat
 
 def even(calibration: Calibration, load: float = 1.0) -> Calibration:
     """Kernels and host that cost nothing, grouped products as fast as single ones."""
-    return replace(calibration, kernel_s=0.0, sparse_layer_s=0.0, expert_imbalance=load, grouped_share=1.0)
+    return replace(
+        calibration,
+        kernel_s=0.0,
+        sparse_layer_s=0.0,
+        expert_host_s=0.0,
+        expert_imbalance=load,
+        grouped_share=1.0,
+    )
 
 
 def sparse(experts: Experts, calibration: Calibration, **row: int) -> Seconds:
@@ -55,25 +62,46 @@ def test_the_busiest_rank_sets_the_pace_of_a_group() -> None:
     assert sparse(experts, skewed).forward == sparse(experts, balanced).forward
 
 
-def test_a_dispatcher_that_permutes_on_the_way_saves_copies() -> None:
-    """12, 8 and 4 bytes an element of every routed token."""
+def test_a_dispatcher_that_sums_on_the_way_saves_copies() -> None:
+    """12 bytes an element of every routed token with the all-to-all dispatcher, 8 with the others."""
     experts = Experts(count=8, active=2, hidden=1024)
-    seconds = [
+    each, once, switched = (
         sparse(experts, even(behaviour(expert_dispatch=dispatch)), data=8, expert=8).forward[0]
         for dispatch in (ExpertDispatch.ALL_TO_ALL, ExpertDispatch.DEEPEP, ExpertDispatch.HYBRIDEP)
-    ]
+    )
     copied = 4 * 4096 * 2 * 8192 / processor(H100, Precision.BF16, behaviour()).memory_bytes_per_s
-    assert np.diff(seconds) == pytest.approx([-copied, -copied])
+    assert each - once == pytest.approx(copied)
+    assert once == switched
 
 
 def test_host_time_ends_with_a_graph_of_the_whole_iteration() -> None:
-    """Its share of a layer and pass, on top of everything else."""
+    """A part per layer and a part per expert on the GPU, in both passes, on top of everything else."""
     experts = Experts(count=8, active=2, hidden=1024)
     slow, fast = (
-        sparse(experts, replace(behaviour(cuda_graphs=graphs), sparse_layer_s=1e-3)).forward[0]
+        sparse(
+            experts,
+            replace(behaviour(cuda_graphs=graphs), sparse_layer_s=1e-3, expert_host_s=1e-4),
+            data=2,
+            expert=2,
+        )
         for graphs in (CudaGraphs.NONE, CudaGraphs.FULL)
     )
-    assert slow - fast == pytest.approx(1e-3)
+    assert slow.forward[0] - fast.forward[0] == pytest.approx(1e-3 + 4 * 1e-4)
+    assert slow.backward[0] - fast.backward[0] == pytest.approx(1e-3 + 4 * 1e-4)
+
+
+def test_biases_of_experts_cost_passes_over_routed_tokens() -> None:
+    """As many bytes as the framework needs for each element of both widths."""
+    experts = Experts(count=8, active=2, hidden=1024)
+    calibration = replace(even(behaviour()), expert_bias_bytes=10.0)
+    sizes = local_sizes(candidates({}), WORKLOAD, calibration)
+    gpu = processor(H100, Precision.BF16, calibration)
+    without, biased = (
+        sparse_mlp(gpu, replace(MIXTRAL, experts=experts, mlp_bias=bias), experts, sizes) for bias in (False, True)
+    )
+    added = 10 * (4096 + 1024) * 2 * 8192 / gpu.memory_bytes_per_s
+    assert biased.forward[0] - without.forward[0] == pytest.approx(added)
+    assert biased.backward[0] - without.backward[0] == pytest.approx(added)
 
 
 def test_narrower_formats_cast_every_routed_token() -> None:
