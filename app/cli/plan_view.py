@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.terminal import bullets, section
-from app.presentation.figures import count, gib, percent, seconds, tflops
-from cluster_models.plan import MEMORY_PARTS, TIME_PARTS, Configuration, Plan, StageMemory, StopReason
+from app.presentation.figures import count, expected, gib, percent, seconds, tflops
+from cluster_models.plan import MEMORY_PARTS, TIME_PARTS, Plan, StageMemory, StopReason
 from cluster_models.units import GIB
 
 BAR_CELLS: Final = 40
@@ -39,7 +39,7 @@ def plan_view(plan: Plan) -> RenderableType:
     """Everything an engineer asks of a plan, most important first."""
     return Group(
         _headline(plan),
-        section("Configuration", _configuration(plan.configuration)),
+        section("Configuration", _configuration(plan)),
         section("Hosts: a row for each pipeline stage, a column for each replica", hosts_grid(plan)),
         section("Memory of each GPU", _memory(plan)),
         section("Where a step's time goes", _time(plan)),
@@ -62,15 +62,18 @@ def _headline(plan: Plan) -> RenderableType:
         (str(degrees), "bold green"),
         f"  on {count(degrees.gpus)} GPUs of {count(len(plan.placement.hosts))} nodes\n",
         (f"{seconds(plan.time.step_s)} a step", "bold"),
+        f" ({expected(plan.confidence)})" if plan.confidence else "",
         f"   {count(plan.tokens_per_s)} tokens/s   {count(plan.tokens_per_s_per_gpu)} tokens/s/GPU\n",
         f"{tflops(plan.model_flops_per_s_per_gpu)} of model arithmetic per GPU   MFU {percent(plan.mfu)}",
     )
     return Panel(text, box=box.ROUNDED, border_style="green", expand=False)
 
 
-def _configuration(configuration: Configuration) -> RenderableType:
+def _configuration(plan: Plan) -> RenderableType:
+    configuration, workload = plan.configuration, plan.workload
     degrees = configuration.degrees
-    rows = [
+    rows = [] if workload is None else [("framework", f"{workload.framework.title}, {workload.precision.upper()}")]
+    rows += [
         ("micro-batch", f"{configuration.micro_batch} sequence{'s' if configuration.micro_batch > 1 else ''}"),
         ("recomputation", str(configuration.recompute)),
         ("sharding", str(configuration.sharding)),

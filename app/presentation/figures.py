@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from cluster_models.plan import Confidence
 from cluster_models.units import GBYTE, GIB, MICROSECOND, MILLISECOND, TFLOP
 
 NOT_KNOWN = "\N{EN DASH}"
@@ -19,6 +20,14 @@ def seconds(value: float | None) -> str:
         if abs(value) >= size:
             return f"{_digits(value / size)} {unit}"
     return "0 s" if value == 0 else f"{_digits(value / MICROSECOND)} µs"
+
+
+def expected(confidence: Confidence | None) -> str:
+    """The range in which a step is expected, and how often: "25.1 s to 29.8 s, 80 % of the time"."""
+    if confidence is None:
+        return NOT_KNOWN
+    ends = f"{seconds(confidence.step_low_s)} to {seconds(confidence.step_high_s)}"
+    return f"{ends}, {percent(confidence.level, places=0)} of the time"
 
 
 def round_seconds(value: float) -> str:

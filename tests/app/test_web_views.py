@@ -24,7 +24,14 @@ from cluster_models.links import effective_links
 from cluster_models.plan import Degrees, StopReason, TimelineEvent
 from cluster_models.units import GIB
 from cluster_models.workload import Objective
-from tests.plans import small_cluster, small_configuration, small_placement, small_plan, small_samples
+from tests.plans import (
+    small_cluster,
+    small_configuration,
+    small_placement,
+    small_plan,
+    small_samples,
+    small_workload,
+)
 
 
 @pytest.mark.parametrize(
@@ -146,8 +153,8 @@ def test_summary_of_the_small_plan() -> None:
     """Throughput, settings and the alternative as the page words them."""
     plan = small_plan()
     assert dict(headline(plan))["throughput"] == "32,768 tokens/s"
-    assert dict(settings(plan.configuration, 8))["micro-batches per replica and step"] == "4"
-    assert dict(settings(plan.configuration, 8))["layers of each stage"] == "2 in each of 2 stages"
+    assert dict(settings(plan.configuration, small_workload()))["micro-batches per replica and step"] == "4"
+    assert dict(settings(plan.configuration, small_workload()))["layers of each stage"] == "2 in each of 2 stages"
     too_large = replace(plan.alternatives[0], slower_by=-0.2)
     assert other_plans([too_large])[0].slower == "\N{EN DASH}"
     assert other_plans(plan.alternatives)[0].slower == "10.0 %"
