@@ -55,6 +55,8 @@ FULLY_SHARDED: Final = ("llm-foundry", "torchtitan", "automodel", "maxtext")
 """Generations that run on PyTorch FSDP, or shard alike."""
 USUAL_RECOMPUTE: Final = (("torchtitan", Recompute.SELECTIVE), ("maxtext", Recompute.FULL))
 """What these frameworks recompute by default; MaxText's recipe for 70B keeps only queries, keys and values."""
+USUAL_STAGES: Final = 2
+"""Stages of a rank under an interleaved schedule: the least there can be, and torchtitan's default."""
 SEQUENCES: Final = (("megatron-lm-2", 1024), ("internevo", 2048))
 """Sequence lengths of a framework's example scripts, where none is stated."""
 USUAL_SEQUENCE: Final = 2048
@@ -169,7 +171,7 @@ def _degrees(row: Row, framework: Framework, assumed: Assumed) -> Degrees:
         data=gpus // replica,
         context=context,
         expert=expert,
-        virtual_pipeline=(whole(row, "vpp") or 1) if pipeline > 1 else 1,
+        virtual_pipeline=_virtual_pipeline(row, assumed) if pipeline > 1 else 1,
     )
 
 
@@ -208,6 +210,14 @@ def _with_micro_batch(run: TrainingRun, assumed: Assumed) -> TrainingRun:
         best, size = larger, 2 * size
     assumed.take("micro-batch", best.configuration.micro_batch, "the largest that fits and fills the pipeline")
     return best
+
+
+def _virtual_pipeline(row: Row, assumed: Assumed) -> int:
+    if (stated := whole(row, "vpp")) is not None:
+        return stated
+    if "interleaved" in text(row, "notes").casefold():
+        return assumed.take("virtual stages", USUAL_STAGES, "interleaved, how far is not stated")
+    return 1
 
 
 def _recompute(row: Row, framework: Framework, assumed: Assumed) -> Recompute:
