@@ -27,6 +27,8 @@ from solver.runs import predict_runs
 
 __all__ = ["Measured", "measured_runs", "read_rows", "report", "runs_of"]
 
+HEADROOM: Final = 0.1
+"""Share of a GPU's memory that workloads leave free by default."""
 OWN_TABLE: Final = Path(__file__).parent / "data" / "published_steps.csv"
 OUT_COLUMNS: Final = ("id", "predicted_iter_time_s", "predicted_memory_gib", "fits")
 
@@ -47,7 +49,7 @@ def report(table: Path, memory: Path | None, oom: Path | None, *, rows: bool) ->
     rejected = [run.name for run in judged if not predict_fits(run)]
     result["ran_but_rejected"] = {"of": len(judged), "rows": rejected}
     if memory is not None:
-        result["memory"] = _memory_scores(memory)
+        result["memory"], result["memory_too_low"] = _memory_scores(memory)
     if oom is not None:
         result["oom"] = _out_of_memory(oom)
     result["skipped"] = dict(skipped) | {"step time not stated": len(every) - len(kept)}
@@ -67,11 +69,13 @@ def report(table: Path, memory: Path | None, oom: Path | None, *, rows: bool) ->
     return result
 
 
-def _memory_scores(table: Path) -> list[Score]:
+def _memory_scores(table: Path) -> tuple[list[Score], dict[str, Any]]:
+    """Errors of peaks, and how many were predicted too low by more than the planner's default head-room."""
     every, _ = runs_of(read_rows(table))
     measured = [each for each in every if each.run.peak_memory_bytes and each.run.recompute_known]
     ratios = [predict_counted_memory(each.run) / (each.run.peak_memory_bytes or 1.0) - 1.0 for each in measured]
-    return grouped(measured, ratios)
+    low = [each.run.name for each, ratio in zip(measured, ratios, strict=True) if ratio < -HEADROOM]
+    return grouped(measured, ratios), {"of": len(ratios), "worst": round(min(ratios, default=0.0), 3), "rows": low}
 
 
 def _out_of_memory(table: Path) -> dict[str, Any]:
@@ -116,7 +120,7 @@ def _print(result: dict[str, Any]) -> None:
             )
             print(f"  {line.group:<78} {line.rows:4d} {errors}")
     _print_sweeps(result)
-    for part in ("skipped", "oom", "ran_but_rejected"):
+    for part in ("skipped", "memory_too_low", "oom", "ran_but_rejected"):
         if part in result:
             print(f"{part}: {result[part]}")
     for name, doubt in result["doubtful"].items():
