@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 from typing import Final
 
-from benchmarks.rows import Row, text
+from benchmarks.rows import Row, Skipped, text
 from cluster_models.architecture import Architecture
 from cluster_models.plan import Degrees
 from solver.degrees.layout import Layout
@@ -16,9 +16,11 @@ ENTRIES_BEFORE: Final = 2
 
 
 def read_layout(row: Row, architecture: Architecture, degrees: Degrees) -> Layout:
-    """Layers as the notes print them, else spread evenly."""
+    """Layers as the notes print them, else spread evenly; raises ``Skipped`` where stages would be empty."""
     notes, layers = text(row, "notes"), architecture.layers
     chunks = degrees.pipeline * degrees.virtual_pipeline
+    if chunks > layers + 2:
+        raise Skipped("more pipeline stages than layers")
     counts: list[int] = []
     if printed := re.search(r"layer partition boundaries ([\d-]+) over", notes):
         ends = [min(max(int(end) - ENTRIES_BEFORE, 0), layers) for end in printed[1].split("-")]

@@ -35,7 +35,9 @@ def test_json_lists_scores_and_what_was_skipped(capsys: pytest.CaptureFixture[st
 def test_predictions_are_written_for_every_row_without_reading_what_was_measured(tmp_path: Path) -> None:
     """The same lines come out when the measured columns are empty, and an unreadable row gives an empty line."""
     rows = [dict(row) for row in read_rows(OWN_TABLE)]
-    blank = [row | dict.fromkeys(("iter_time_s", "tokens_per_s_per_gpu", "mem_gb_per_gpu", "mfu"), "") for row in rows]
+    blank = [
+        row | dict.fromkeys(("iter_time_s", "tokens_per_s_per_gpu", "mem_gb_per_gpu", "mfu"), "") for row in rows
+    ]
     blank.append(rows[0] | {"id": "X1", "gpu": "Abacus 3000"})
     table, out, other = tmp_path / "table.csv", tmp_path / "out.csv", tmp_path / "other.csv"
     with table.open("w", newline="", encoding="utf-8") as file:

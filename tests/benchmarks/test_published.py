@@ -1,0 +1,261 @@
+"""Reading rows of measured steps: own look-alike rows, none of the gathered ones."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.published import read_run
+from benchmarks.published_frameworks import LINES, generation_month, source_month
+from benchmarks.published_layouts import layout_counts, spread_layers
+from benchmarks.rows import Skipped
+from cluster_models.frameworks import DEFAULT_FRAMEWORK, frameworks
+from cluster_models.gpus import Precision
+from cluster_models.workload import Recompute, Sharding
+
+ROW = {
+    "id": "L1",
+    "source": "NVIDIA-NeMo/Megatron-Bridge, made up for a test, NeMo 25.11",
+    "model_name": "llama3-8b",
+    "family": "dense",
+    "layers": "32",
+    "hidden": "4096",
+    "heads": "32",
+    "kv_heads": "8",
+    "ffn_hidden": "14336",
+    "gated_mlp": "1",
+    "vocab": "128256",
+    "seq_len": "8192",
+    "gpu": "H100",
+    "gpus_per_node": "8",
+    "num_gpus": "64",
+    "interconnect": "NVLink4; 400 Gb/s/GPU IB NDR",
+    "precision": "bf16",
+    "tp": "2",
+    "pp": "4",
+    "cp": "1",
+    "ep": "1",
+    "vpp": "2",
+    "dp": "8",
+    "zero": "dist-opt",
+    "sequence_parallel": "1",
+    "micro_batch": "1",
+    "global_batch": "128",
+    "recompute": "none",
+    "iter_time_s": "2.0",
+    "notes": "",
+}
+SPARSE = {"experts": "64", "topk": "6", "moe_ffn_hidden": "1408", "moe_layers": "32", "ep": "8"}
+
+
+def read(**cells: Any) -> Any:
+    """The look-alike row with some cells changed."""
+    return read_run(ROW | {name: str(value) for name, value in cells.items()})
+
+
+def test_a_row_that_says_everything_assumes_nothing() -> None:
+    """Degrees, batch and hardware are those of the row."""
+    run = read()
+    assert run.assumed == ()
+    assert str(run.configuration.degrees) == "tp2 pp4 dp8 vpp2"
+    assert (run.gpu.name, run.network_bytes_per_s, run.fabric) == ("H100-SXM5-80GB", 50e9, "infiniband")
+    assert run.workload.framework.name == "megatron-bridge-25.11"
+    assert run.step_s == 2.0
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ("vocab", "vocabulary 128256"),
+        ("heads", "attention heads 32"),
+        ("seq_len", "sequence length 2048"),
+        ("micro_batch", "micro-batch"),
+        ("global_batch", "global batch"),
+        ("recompute", "recomputation none"),
+        ("zero", "sharding optimizer"),
+        ("interconnect", "network 400 Gb/s per GPU"),
+        ("gpus_per_node", "GPUs per node 8"),
+        ("precision", "precision bf16"),
+        ("gated_mlp", "gated MLP True"),
+        ("ffn_hidden", "MLP width"),
+    ],
+)
+def test_what_is_left_open_is_assumed_and_said(column: str, words: str) -> None:
+    """An empty cell takes a default, and the run says which."""
+    run = read(**{column: ""})
+    assert any(note.startswith(words) for note in run.assumed), run.assumed
+
+
+def test_an_unknown_framework_is_the_default_one_and_said() -> None:
+    """Text that names no known framework is no failure."""
+    run = read(source="a blog of somebody")
+    assert run.workload.framework.name == DEFAULT_FRAMEWORK.name
+    assert any("not recognised" in note for note in run.assumed)
+
+
+def test_an_unknown_gpu_is_skipped_with_the_reason() -> None:
+    """Nothing can be said about a GPU without a data sheet."""
+    with pytest.raises(Skipped, match="data sheet"):
+        read(gpu="Abacus 3000")
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("A100-80", "A100-SXM4-80GB"),
+        ("A100-40", "A100-SXM4-40GB"),
+        ("H100-96(HBM2e,500W)", "H100-SXM5-96GB-HBM2e"),
+        ("GH200-96", "GH200-96GB"),
+        ("RTX-3090", "RTX 3090"),
+        ("H200", "H200-SXM-141GB"),
+        ("MI300X", "MI300X"),
+    ],
+)
+def test_kinds_are_found_as_tables_write_them(written: str, name: str) -> None:
+    """Sizes and brackets behind the name do not matter where they say nothing new."""
+    assert read(gpu=written).gpu.name == name
+
+
+def test_several_gpu_kinds_keep_their_rank_order() -> None:
+    """The mix is priced by group; the most frequent kind stands for the whole."""
+    run = read(gpu="H100 x48 + A100-80 x16")
+    assert [(group.gpu.name, group.gpus) for group in run.groups] == [
+        ("H100-SXM5-80GB", 48),
+        ("A100-SXM4-80GB", 16),
+    ]
+    assert run.gpu.name == "H100-SXM5-80GB"
+    assert any("rank order" in note for note in run.assumed)
+
+
+@pytest.mark.parametrize(
+    ("written", "share", "flow", "fabric", "measured"),
+    [
+        ("4x100 Gb/s Omni-Path per node = 50 Gb/s/GPU", 50, 100, "omni-path", False),
+        ("50 Gb/s node-to-node (AWS)", 6.25, 50, "tcp", False),
+        ("nodes 10 Gb/s inter/170 Gb/s intra", 1.25, 10, "infiniband", False),
+        ("Omni-Path, measured 16-node all-reduce 20-45 Gb/s", 3.75, 30, "omni-path", True),
+        ("slow Ethernet (bandwidth not in file)", 1.25, 10, "tcp", False),
+        ("200 Gb/s per GPU (Slingshot-11)", 200, 200, "slingshot", False),
+        ("8x200 Gb/s HDR IB per node", 200, 200, "infiniband", False),
+    ],
+)
+def test_networks_are_read_as_they_are_written(
+    written: str, share: float, flow: float, fabric: str, *, measured: bool
+) -> None:
+    """Per GPU, per node, several cards, and measured instead of nominal."""
+    run = read(interconnect=written)
+    assert run.network_bytes_per_s == pytest.approx(share * 1e9 / 8)
+    assert run.flow_bytes_per_s == pytest.approx(flow * 1e9 / 8)
+    assert (run.fabric, run.network_measured) == (fabric, measured)
+
+
+@pytest.mark.parametrize(
+    ("written", "precision"),
+    [("fp8-cs", Precision.FP8), ("fp8_mx", Precision.MXFP8), ("BF16", Precision.BF16), ("float16", Precision.FP16)],
+)
+def test_precisions_are_found_as_they_are_written(written: str, precision: Precision) -> None:
+    """Case, dashes and scaling recipes."""
+    assert read(precision=written, gpu="GB200").workload.precision is precision
+
+
+def test_experts_without_a_stated_degree_take_as_many_ranks_as_share_them_out() -> None:
+    """64 experts over 16 ranks of a stage."""
+    run = read(**SPARSE | {"ep": ""})
+    assert run.configuration.degrees.expert == 16
+    assert run.architecture.experts.count == 64
+
+
+def test_degrees_that_do_not_divide_the_gpus_are_kept_and_the_gpus_corrected() -> None:
+    """The stated data degree wins."""
+    run = read(num_gpus=100)
+    assert run.configuration.degrees.gpus == 64
+    assert any(note.startswith("GPUs 64") for note in run.assumed)
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("mlcommons/training_results_v4.1 Somebody/results/x_ngc24.09_nemo", "mlperf-4"),
+        ("mlcommons/training_results_v3.1 Somebody/results/y", "nemo-23.09"),
+        ("NVIDIA/NeMo performance summary, NeMo 24.05", "nemo-24.07"),
+        ("NVIDIA/dgxc-benchmarking v25.02.02 some/README.md", "nemo-25.02"),
+        ("Megatron-Bridge performance, NeMo 26.04.01", "megatron-bridge-26.04"),
+        ("Megatron-Bridge performance, NeMo 27.10", list(frameworks())[-1]),
+        ("arXiv 2104.04473 Table 9", "megatron-lm-2"),
+        ("Megatron-LM README of May 2023", "megatron-lm-3"),
+        ("Megatron-LM core r0.8", "megatron-core-0.8"),
+        ("torchtitan benchmarks/llama3_h100_202412.md", "torchtitan-2024"),
+        ("torchtitan benchmarks/llama3_h200_202609.md", "torchtitan-2025"),
+    ],
+)
+def test_generations_are_told_by_name_and_date(source: str, name: str) -> None:
+    """The last generation of the product that was out by then."""
+    assert read(source=source).workload.framework.name == name
+
+
+def test_every_line_of_generations_exists() -> None:
+    """No pattern leads to a framework that is gone, and all months can be read."""
+    for _, starts in LINES:
+        assert all(any(name.startswith(start) for name in frameworks()) for start in starts)
+    assert all(generation_month(name) >= (2020, 1) for name in frameworks())
+
+
+@given(st.text(max_size=80))
+def test_no_text_breaks_the_reading_of_dates(source: str) -> None:
+    """A month or nothing."""
+    found = source_month(source)
+    assert found is None or 1 <= found[1] <= 12
+
+
+@given(
+    column=st.sampled_from(sorted(set(ROW) - {"id"})),
+    cell=st.one_of(st.text(max_size=12), st.integers(-3, 10**9).map(str), st.floats(allow_nan=False).map(str)),
+    sparse=st.booleans(),
+)
+def test_no_cell_breaks_the_reader(column: str, cell: str, *, sparse: bool) -> None:
+    """Whatever one cell says, the row is read or skipped with a reason."""
+    row = ROW | (SPARSE if sparse else {}) | {column: cell}
+    with suppress(Skipped):
+        assert read_run(row).configuration.degrees.gpus >= 1
+
+
+def test_a_row_without_any_column_is_skipped() -> None:
+    """Missing columns read as empty."""
+    with pytest.raises(Skipped):
+        read_run({"id": "empty"})
+
+
+def test_printed_layouts_are_kept() -> None:
+    """Counts of layers, entries with the ends counted, and Megatron's letters."""
+    assert layout_counts("Et*3|(tt|)*2mL") == [3, 2, 2, 0]
+    assert layout_counts("E|(t|tt|)*2L") == [0, 1, 2, 1, 2, 0]
+    run = read(notes="entries per stage 8-9-9-8 (embedding and head count as entries)", vpp=1)
+    assert run.configuration.stage_layers == ((7, 9, 9, 7),)
+
+
+@given(layers=st.integers(8, 130), pipeline=st.integers(1, 8), virtual=st.integers(1, 4))
+def test_spread_layers_are_all_there(layers: int, pipeline: int, virtual: int) -> None:
+    """Whatever divides or not."""
+    virtual = virtual if pipeline > 1 and pipeline * virtual <= layers else 1
+    layout = spread_layers(layers, pipeline, virtual)
+    assert sum(map(sum, layout)) == layers
+    assert (len(layout), {len(stages) for stages in layout}) == (virtual, {pipeline})
+
+
+@pytest.mark.parametrize(
+    ("cells", "recompute", "sharding"),
+    [
+        ({"recompute": "full", "zero": "0"}, Recompute.FULL, Sharding.NONE),
+        ({"recompute": "selective:core_attn", "zero": "fsdp"}, Recompute.SELECTIVE, Sharding.PARAMETERS),
+        ({"recompute": "none", "zero": "dist-opt(zero1=8)"}, Recompute.NONE, Sharding.OPTIMIZER),
+        ({"recompute": "none", "zero": "3"}, Recompute.NONE, Sharding.PARAMETERS),
+    ],
+)
+def test_policies_are_read(cells: dict[str, str], recompute: Recompute, sharding: Sharding) -> None:
+    """Recomputation and sharding as tables write them."""
+    configuration = read(**cells).configuration
+    assert (configuration.recompute, configuration.sharding) == (recompute, sharding)

@@ -1,0 +1,149 @@
+"""Runs on nominal links: batches, mixed GPUs, and the schedule cut short."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster_models.catalogue import gpu_kind
+from cluster_models.errors import InvalidConfiguration
+from cluster_models.plan import Configuration, Degrees, RankOrder
+from cluster_models.training_run import NodeGroup, TrainingRun
+from cluster_models.workload import Recompute, Sharding
+from solver.costs.nominal_links import NominalLinks, hops_s
+from solver.pipeline.schedule import build_schedule
+from solver.pipeline.simulation import simulate
+from solver.pipeline.uniform import rank_ends
+from solver.runs import predict_run, predict_runs
+from tests.solver.cost_cases import H100, LLAMA_70B, WORKLOAD, candidates
+
+H200 = gpu_kind("H200-SXM-141GB")
+A100 = gpu_kind("A100-SXM4-80GB")
+
+
+def a_run(degrees: Degrees, *, micro_batch: int = 1, recompute: Recompute = Recompute.NONE) -> TrainingRun:
+    """LLAMA_70B on H100 nodes of eight, layers spread evenly."""
+    share = LLAMA_70B.layers // (degrees.pipeline * degrees.virtual_pipeline)
+    layout = ((share,) * degrees.pipeline,) * degrees.virtual_pipeline
+    configuration = Configuration(
+        degrees, micro_batch, recompute, Sharding.OPTIMIZER, RankOrder.DATA_BEFORE_PIPELINE, layout
+    )
+    return TrainingRun("run", LLAMA_70B, WORKLOAD, configuration, H100, 8, 8, 50e9)
+
+
+RUNS = [
+    a_run(Degrees(tensor=8, pipeline=4, data=2)),
+    a_run(Degrees(tensor=4, pipeline=4, data=4), micro_batch=2, recompute=Recompute.FULL),
+    a_run(Degrees(tensor=8, pipeline=4, data=2, virtual_pipeline=5)),
+    a_run(Degrees(tensor=8, data=8)),
+    a_run(Degrees(tensor=4, pipeline=4, data=2, context=2)),
+]
+
+
+def test_runs_priced_together_are_priced_as_alone() -> None:
+    """Order is kept and no run sees another one."""
+    assert predict_runs(RUNS) == [predict_run(run) for run in RUNS]
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_the_parts_of_a_step_add_up(run: TrainingRun) -> None:
+    """Pipeline, exposed data traffic and optimizer are the step, and the bubble is never negative."""
+    found = predict_run(run)
+    assert found.step_s == pytest.approx(found.pipeline_s + found.exposed_data_s + found.optimizer_s)
+    assert 0 <= found.bubble_s < found.pipeline_s
+
+
+def test_a_faster_network_is_never_slower() -> None:
+    """Only traffic between nodes depends on it, and there is some."""
+    slow = [predict_run(replace(run, network_bytes_per_s=5e9)).step_s for run in RUNS]
+    fast = [predict_run(run).step_s for run in RUNS]
+    assert all(a > b for a, b in zip(slow, fast, strict=True))
+
+
+def test_one_kind_in_several_groups_is_one_kind() -> None:
+    """Naming the groups of alike GPUs changes nothing."""
+    run = RUNS[0]
+    assert predict_run(replace(run, groups=(NodeGroup(H100, 24), NodeGroup(H100, 40)))) == predict_run(run)
+
+
+def test_a_slow_group_under_one_stage_slows_the_step_less_than_slow_gpus_everywhere() -> None:
+    """The step lies between those of fast and of slow GPUs, near the slow: its stage paces the pipeline."""
+    run = RUNS[0]
+    mixed = predict_run(replace(run, groups=(NodeGroup(H100, 48), NodeGroup(A100, 16)))).step_s
+    fast, slow = predict_run(run).step_s, predict_run(replace(run, gpu=A100)).step_s
+    assert fast < mixed < slow
+    assert mixed > 0.75 * slow
+
+
+def test_a_replica_on_slow_gpus_paces_all() -> None:
+    """Without a pipeline, one data rank on slow GPUs computes no faster than all on slow GPUs."""
+    run = RUNS[3]
+    mixed = predict_run(replace(run, groups=(NodeGroup(H100, 56), NodeGroup(A100, 8))))
+    slow = predict_run(replace(run, gpu=A100))
+    assert mixed.pipeline_s == pytest.approx(slow.pipeline_s)
+    assert mixed.step_s >= slow.step_s
+
+
+def test_groups_must_hold_the_configuration() -> None:
+    """Too few GPUs are an error that prints the numbers."""
+    with pytest.raises(InvalidConfiguration, match="64 GPUs"):
+        replace(RUNS[0], groups=(NodeGroup(H100, 8), NodeGroup(H200, 8)))
+
+
+@given(
+    pipeline=st.integers(2, 6),
+    virtual=st.integers(1, 3),
+    rounds=st.integers(1, 16),
+    seed=st.integers(0, 1000),
+)
+def test_a_schedule_cut_short_ends_when_the_whole_one_does(
+    pipeline: int, virtual: int, rounds: int, seed: int
+) -> None:
+    """Prolonging settled rounds by their period agrees with simulating all, within two per cent."""
+    draw = np.random.default_rng(seed)
+    chunks, micro_batches = pipeline * virtual, rounds * pipeline
+    forward, backward = 1.0 + 0.3 * draw.random(chunks), 2.0 + 0.3 * draw.random(chunks)
+    delay = 0.1 * draw.random(pipeline)
+    schedule = build_schedule(pipeline, virtual, micro_batches)
+    whole = simulate(schedule, np.stack([forward, backward]), np.stack([delay, np.roll(delay, 1)]))[schedule.last]
+    short = rank_ends(forward, backward, delay, pipeline=pipeline, micro_batches=micro_batches)
+    assert short == pytest.approx(whole, rel=0.02)
+
+
+def test_one_stage_runs_its_micro_batches_one_after_the_other() -> None:
+    """Nothing else can happen without a pipeline."""
+    ends = rank_ends(np.array([1.0]), np.array([2.0]), np.array([9.0]), pipeline=1, micro_batches=7)
+    assert ends == pytest.approx([21.0])
+
+
+def test_micro_batches_that_do_not_fill_a_round_cost_their_share() -> None:
+    """Interleaving five micro-batches on four ranks takes longer than four and less than eight."""
+    forward, backward, delay = np.ones(8), 2 * np.ones(8), np.zeros(4)
+    four, five, eight = (
+        float(rank_ends(forward, backward, delay, pipeline=4, micro_batches=count).max()) for count in (4, 5, 8)
+    )
+    assert four < five < eight
+
+
+def test_neighbouring_stages_on_one_node_do_not_use_the_network() -> None:
+    """Two-GPU stages on nodes of four: every second hop crosses, and the way back from the last stage."""
+    links = NominalLinks.of(H100, gpus_per_node=4, gpus_per_domain=4, gpu_bytes_per_s=1e9)
+    hops = hops_s(links, candidates({"tensor": 2, "pipeline": 4}), np.array([1e9]))[0]
+    assert hops[1] > 10 * hops[0]
+    assert hops[[1, 3]] == pytest.approx([hops[1]] * 2)
+    assert hops[[0, 2]] == pytest.approx([hops[0]] * 2)
+
+
+def test_gpus_that_send_at_once_share_the_cards_of_their_node() -> None:
+    """A single flow gets a card to itself, four share it."""
+    links = NominalLinks.of(
+        H100, gpus_per_node=4, gpus_per_domain=4, gpu_bytes_per_s=1e9, flow_bytes_per_s=4e9, measured=True
+    )
+    one, four = (
+        hops_s(links, candidates({"tensor": tensor, "pipeline": 8}), np.array([1e9]))[0, 3] for tensor in (1, 4)
+    )
+    assert four - links.latency_s == pytest.approx(4 * (one - links.latency_s))
