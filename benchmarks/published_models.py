@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import gcd
 from typing import Final
 
 from benchmarks.rows import Assumed, Row, Skipped, text, whole
-from cluster_models.architecture import Architecture, Experts, LatentAttention
+from cluster_models.architecture import MOST_LAYERS, Architecture, Experts, LatentAttention
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,7 @@ class Family:
 
     ``head_size`` 0: hidden width over heads.  ``positions``: a learned position table.  ``prediction``: layers of
     multi-token prediction that NVIDIA's recipes train.  ``biased``: biases in MLPs and experts.
+    ``router_groups``, ``active_groups``: as in ``Experts``.
     """
 
     gated: bool = True
@@ -29,6 +31,8 @@ class Family:
     latent: LatentAttention | None = None
     prediction: int = 0
     biased: bool = False
+    router_groups: int = 1
+    active_groups: int = 1
 
 
 MLA: Final = LatentAttention(
@@ -52,7 +56,7 @@ FAMILIES: Final = (
     ("deepseekv2lite", Family(vocabulary=102400, latent=MLA_WITHOUT_QUERY)),
     ("moonlight", Family(vocabulary=163840, latent=MLA_WITHOUT_QUERY)),
     ("deepseekv2", Family(vocabulary=102400, latent=MLA)),
-    ("deepseekv3", Family(vocabulary=129280, latent=MLA, prediction=1)),
+    ("deepseekv3", Family(vocabulary=129280, latent=MLA, prediction=1, router_groups=8, active_groups=4)),
     ("deepseekr1", Family(vocabulary=129280, latent=MLA)),
     ("deepseek", Family(vocabulary=102400)),
     ("kimi", Family(vocabulary=163840, latent=MLA)),
@@ -83,6 +87,7 @@ GPT: Final = Family(gated=False, vocabulary=51200, tied=True, positions=True)
 GATED: Final = Family(vocabulary=51200)
 STATED_HEADS: Final = (("chronicles-prequel", 14400, 96),)
 """(part of the source's name, hidden width, heads) where its tables leave heads out and its launch lines do not."""
+MOST_HIDDEN: Final = 10**6
 EXPERT_RANKS_ACTIVE: Final = 2
 """Experts a token goes to in the models that made the layer common (GShard, Mixtral)."""
 
@@ -98,6 +103,8 @@ def read_architecture(row: Row, sequence: int, assumed: Assumed) -> Architecture
     layers, hidden = whole(row, "layers"), whole(row, "hidden")
     if not layers or not hidden:
         raise Skipped("layers or hidden width not stated")
+    if layers > MOST_LAYERS or hidden > MOST_HIDDEN:
+        raise Skipped("model larger than any")
     name = text(row, "model_name")
     sparse = bool(whole(row, "experts"))
     family = family_of(name, gated=sparse or text(row, "gated_mlp") == "1")
@@ -108,7 +115,7 @@ def read_architecture(row: Row, sequence: int, assumed: Assumed) -> Architecture
     head_size = family.head_size or max(hidden // heads, 1)
     if latent is not None:
         head_size = latent.rope_head_size + latent.nope_head_size
-    experts = _experts(row, layers, assumed)
+    experts = _experts(row, layers, family, assumed)
     mlp_hidden = whole(row, "ffn_hidden") or 0
     if not mlp_hidden and (experts is None or experts.dense_layers or experts.layer_period > 1):
         mlp_hidden = assumed.take("MLP width", _usual_mlp(hidden, gated=gated))
@@ -142,7 +149,7 @@ def _predicts(row: Row) -> bool:
     )
 
 
-def _experts(row: Row, layers: int, assumed: Assumed) -> Experts | None:
+def _experts(row: Row, layers: int, family: Family, assumed: Assumed) -> Experts | None:
     count = whole(row, "experts")
     if not count:
         return None
@@ -159,6 +166,8 @@ def _experts(row: Row, layers: int, assumed: Assumed) -> Experts | None:
         shared_hidden=whole(row, "shared_expert_ffn") or 0,
         dense_layers=1 if alternate else layers - sparse,
         layer_period=2 if alternate else 1,
+        router_groups=gcd(family.router_groups, count),
+        active_groups=min(family.active_groups, gcd(family.router_groups, count)),
     )
 
 

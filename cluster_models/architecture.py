@@ -64,6 +64,8 @@ class Experts:
     the first of them at index ``dense_layers``.  ``shared_hidden`` is the total hidden width of always-active
     experts (0 = none) and ``shared_gate`` says that a learned scalar gate weighs them (Qwen2-MoE).
     ``router_bias``: the router has one bias per expert (gpt-oss; DeepSeek-V3's correction bias).
+    ``router_groups``: consecutive experts form so many equal groups, and all experts of a token lie in
+    ``active_groups`` of them (DeepSeek-V3's node-limited routing, arXiv 2412.19437, section 2.1.2); 1 = no limit.
     """
 
     count: int
@@ -74,6 +76,8 @@ class Experts:
     layer_period: int = 1
     shared_gate: bool = False
     router_bias: bool = False
+    router_groups: int = 1
+    active_groups: int = 1
 
     def __post_init__(self) -> None:
         for name, least, most in (
@@ -82,11 +86,17 @@ class Experts:
             ("shared_hidden", 0, MOST_WIDTH),
             ("dense_layers", 0, MOST_LAYERS),
             ("layer_period", 1, MOST_LAYERS),
+            ("router_groups", 1, self.count),
+            ("active_groups", 1, self.router_groups),
         ):
             if not least <= getattr(self, name) <= most:
                 raise InvalidModel(f"model.experts.{name}", getattr(self, name), f"must lie in {least}..{most}")
         if not 1 <= self.active <= self.count:
             raise InvalidModel("model.experts.active", self.active, f"must lie in 1..{self.count}")
+        if self.count % self.router_groups:
+            raise InvalidModel(
+                "model.experts.router_groups", self.router_groups, f"must divide the {self.count} experts"
+            )
 
 
 @dataclass(frozen=True, slots=True)

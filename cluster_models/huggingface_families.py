@@ -67,6 +67,8 @@ class ExpertKeys:
     one_shared: bool = False
     shared_gate: bool = False
     router_bias: bool = False
+    groups: str | None = None
+    active_groups: str | None = None
     first_key: str | None = None
     frequency_key: str | None = None
     step_key: str | None = None
@@ -180,6 +182,8 @@ _DEEPSEEK_EXPERTS: Final = ExpertKeys(
     "moe_intermediate_size",
     optional=True,
     shared_count="n_shared_experts",
+    groups="n_group",
+    active_groups="topk_group",
     first_key="first_k_dense_replace",
     frequency_key="moe_layer_freq",
 )

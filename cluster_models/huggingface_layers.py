@@ -101,6 +101,8 @@ def read_experts(config: Config, keys: ExpertKeys, layers: int) -> Experts | Non
         layer_period=period,
         shared_gate=keys.shared_gate and shared > 0,
         router_bias=keys.router_bias,
+        router_groups=count(config, keys.groups, default=1) if keys.groups else 1,
+        active_groups=count(config, keys.active_groups, default=1) if keys.active_groups else 1,
     )
 
 

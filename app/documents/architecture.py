@@ -35,6 +35,8 @@ class ExpertsDocument(Document):
     layer_period: Count = Field(1, description="After those, one layer in so many is sparse.", examples=[1])
     shared_gate: Flag = Field(False, description="A learned gate weighs the shared experts.", examples=[False])
     router_bias: Flag = Field(False, description="The router has a bias for each expert.", examples=[False])
+    router_groups: Count = Field(1, description="Equal groups of consecutive experts.", examples=[1])
+    active_groups: Count = Field(1, description="Of these, how many a token's experts may lie in.", examples=[1])
 
 
 class ArchitectureDocument(Document):

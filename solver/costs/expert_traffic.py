@@ -72,8 +72,16 @@ def expert_traffic(
 
 
 def reached(experts: Experts, groups: FloatArray) -> FloatArray:
-    """(n,) how many of ``groups`` equal groups of experts a token needs, its experts drawn independently.
+    """(n,) how many of ``groups`` equal groups of consecutive experts (ranks or nodes) a token needs, on average.
 
-    A group is missed with probability ``(1 - 1/groups)^active``; at most ``active`` are reached.
+    Its experts are drawn independently from the ``active_groups`` that the router allows: of M groups that touch
+    these, one is missed with probability ``(1 - 1/M)^active``.  A group that holds several of the router's is
+    touched unless none of these is drawn (without replacement); that it then gets more tokens is left out (3 %).
     """
-    return groups * (1.0 - (1.0 - 1.0 / groups) ** experts.active)
+    held = np.maximum(experts.router_groups / groups, 1.0)
+    untouched = np.ones_like(groups)
+    for drawn in range(experts.active_groups):
+        left = experts.router_groups - drawn
+        untouched = untouched * np.maximum(left - held, 0.0) / left
+    touched = groups * (1.0 - untouched) if experts.router_groups > 1 else groups
+    return touched * (1.0 - (1.0 - 1.0 / touched) ** experts.active)

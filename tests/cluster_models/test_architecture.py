@@ -163,6 +163,8 @@ def test_impossible_architectures_name_the_field(change: dict[str, Any], field: 
         ({"hidden": 0}, "model.experts.hidden"),
         ({"layer_period": 0}, "model.experts.layer_period"),
         ({"shared_hidden": -1}, "model.experts.shared_hidden"),
+        ({"router_groups": 3}, "model.experts.router_groups"),
+        ({"active_groups": 2}, "model.experts.active_groups"),
     ],
 )
 def test_impossible_experts_name_the_field(change: dict[str, Any], field: str) -> None:

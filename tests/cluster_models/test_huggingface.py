@@ -139,6 +139,15 @@ def test_prediction_layers_are_recorded_and_not_counted() -> None:
     assert with_one.parameters() == without.parameters()
 
 
+def test_limited_routing_is_read_where_stated() -> None:
+    """DeepSeek-V3 has eight groups, of which a token uses four; without the keys there is no limit."""
+    limited, free = read("deepseek_v3", n_group=4, topk_group=2).experts, read("deepseek_v3").experts
+    assert limited is not None
+    assert free is not None
+    assert (limited.router_groups, limited.active_groups) == (4, 2)
+    assert (free.router_groups, free.active_groups) == (1, 1)
+
+
 def test_shared_experts_are_counted_in_units_of_their_width() -> None:
     """Two shared experts of 10 are one of 20; null is none."""
     shared = [read("deepseek_v2", n_shared_experts=number).experts for number in (2, None)]

@@ -64,6 +64,19 @@ def test_groups_reached_agree_with_drawing_experts(groups: int, active: int) -> 
     assert found[0] <= min(groups, active) + 1e-12
 
 
+@pytest.mark.parametrize("groups", [2, 4, 8, 16, 64])
+def test_limited_routing_reaches_the_groups_that_drawing_reaches(groups: int) -> None:
+    """Four of the router's eight groups for each token, then eight of their experts."""
+    experts = Experts(count=64, active=8, hidden=64, router_groups=8, active_groups=4)
+    generator = np.random.default_rng(7)
+    allowed = generator.permuted(np.tile(np.arange(8), (20_000, 1)), axis=1)[:, :4]
+    picked = np.take_along_axis(allowed, generator.integers(4, size=(20_000, 8)), axis=1)
+    expert = 8 * picked + generator.integers(8, size=(20_000, 8))
+    reached_groups = np.sort(expert * groups // 64, axis=1)
+    distinct = (np.diff(reached_groups, axis=1) > 0).sum(axis=1) + 1
+    assert reached(experts, np.array([float(groups)]))[0] == pytest.approx(distinct.mean(), rel=0.04)
+
+
 def test_full_recomputation_repeats_expert_traffic() -> None:
     """Dispatch and combination happen again: 4 instead of 2 collectives a layer in backward."""
     full = RECOMPUTE_CODES.index(Recompute.FULL)
