@@ -8,6 +8,7 @@ from cluster_models.measurements import Collective, Direction, Sample, SampleSta
 from cluster_models.plan import (
     Alternative,
     Certificate,
+    Confidence,
     Configuration,
     Degrees,
     NoPlan,
@@ -157,6 +158,9 @@ def small_plan(*, layers: tuple[tuple[int, ...], ...] = ((2, 2),)) -> Plan:
         provenance=small_provenance(),
         architecture=small_architecture(),
         workload=small_workload(),
+        confidence=Confidence(
+            0.9 * STEP_S, 1.25 * STEP_S, 0.8, "nemo-25.02 on H100, dense models", 31, ("Micro-batch 9 is new.",)
+        ),
     )
 
 
