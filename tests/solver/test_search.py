@@ -196,7 +196,7 @@ def test_a_precision_is_planned_on_the_kinds_that_know_it() -> None:
 
 def test_no_time_still_gives_a_plan_with_an_honest_gap() -> None:
     """With a limit of 0 s the first placement comes back, and a gap that holds."""
-    asked = CASES["a slow node"]
+    asked = CASES["four GPUs a node"]
     found = planned(asked, replace(EXACT, time_limit_s=0.0))
     assert found.certificate.stopped_by is StopReason.TIME_LIMIT
     assert found.certificate.bound <= planned(asked).certificate.objective * (1 + 1e-9)
