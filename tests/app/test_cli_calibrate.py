@@ -1,0 +1,138 @@
+"""``meshwright calibrate`` and ``meshwright profiler``, and what a calibration does to plans."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli import main
+from app.profiler.script import script_text
+from tests.app.calibration_bodies import FRAMEWORK, GPU, calibration_document, profile_body, runs_csv
+
+CONFIGURATION = "degrees: {tensor: 4, data: 2}\nrecompute: full\n"
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A calibration fitted to runs of a GPU whose products are slow, as a file."""
+    folder = tmp_path_factory.mktemp("fitted")
+    (folder / "runs.csv").write_text(runs_csv(sustained_share=0.5))
+    assert main(["calibrate", "--runs", str(folder / "runs.csv"), "--output", str(folder / "ours.json")]) == 0
+    return folder / "ours.json"
+
+
+def predicted(files: list[str], capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
+    """The prediction for one configuration, as JSON."""
+    Path("configuration.yaml").write_text(CONFIGURATION)
+    assert main(["predict", *files, "--configuration", "configuration.yaml", "--json", *options]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_runs_of_a_slower_gpu_slow_the_prediction(
+    fitted: Path, files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The round trip: steps measured on a GPU at half its rate make plans for it about as slow."""
+    shipped = predicted(files, capsys)
+    own = predicted(files, capsys, "--calibration", str(fitted))
+    truth = Path("truth.json")
+    truth.write_text(calibration_document(sustained_share=0.5).model_dump_json())
+    true = predicted(files, capsys, "--calibration", str(truth))
+    times = {name: plan["time"]["step_time_s"] for name, plan in (("own", own), ("true", true), ("as", shipped))}
+    assert times["own"] == pytest.approx(times["true"], rel=0.05)
+    assert times["own"] > 1.2 * times["as"]
+    assert own["provenance"]["calibration"].startswith("ours ")
+    assert shipped["provenance"]["calibration"] == ""
+
+
+def test_the_file_says_how_well_it_fits(fitted: Path) -> None:
+    """Errors before and after, what was told with its interval, and what was not."""
+    document = json.loads(fitted.read_text())
+    fit = document["fit"]
+    assert fit["runs"] == 5
+    assert fit["error_after_fraction"] < 0.03 < fit["error_before_fraction"]
+    tables = [*document["gpus"].values(), *document["frameworks"].values()]
+    assert set(document["gpus"]) <= {GPU}
+    assert set(document["frameworks"]) <= {FRAMEWORK}
+    assert tables
+    for each in (value for table in tables for value in table.values()):
+        assert each["low"] <= each["value"] <= each["high"]
+        assert each["told_by"] == "runs"
+    assert f"{GPU} runtime_bytes" in fit["not_told"]
+
+
+def test_a_profile_alone_is_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table names parameters of the GPU with their intervals; the errors shrink."""
+    monkeypatch.chdir(tmp_path)
+    Path("profile.json").write_text(json.dumps(profile_body()))
+    assert main(["calibrate", "--profile", "profile.json", "--name", "h100-here"]) == 0
+    out = capsys.readouterr().out
+    assert "h100-here" in out
+    assert "sustained_share" in out
+    assert "90 % interval" in out
+    assert "kernels: " in out
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ([], "--runs: neither runs nor a profile are given"),
+        (["--runs", "no.csv"], "no.csv"),
+        (["--runs", "bad.csv"], "bad.csv: line 2, column iter_time_s: is not a number (got 'soon')"),
+        (["--profile", "cpu.json"], "cpu.json: profile.device.type: was taken on a CPU"),
+        (["--profile", "odd.json"], "odd.json: profile.device.name: unknown GPU kind (got 'Abacus 9')"),
+        (["--profile", "odd.json", "--gpu", "H1000"], "odd.json: gpu: unknown GPU kind (got 'H1000')"),
+        (["--runs", "bad.csv", "--output", "nowhere/x.json"], "--output: cannot be written"),
+    ],
+)
+def test_bad_input_ends_with_code_2_and_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    sentence: str,
+) -> None:
+    """The line names file, place and remedy; nothing is printed or written."""
+    monkeypatch.chdir(tmp_path)
+    head, first, *_ = runs_csv().splitlines()
+    cells = first.split(",")
+    cells[head.split(",").index("iter_time_s")] = "soon"
+    Path("bad.csv").write_text(f"{head}\n{','.join(cells)}\n")
+    Path("cpu.json").write_text(json.dumps(profile_body(kind="cpu")))
+    Path("odd.json").write_text(json.dumps(profile_body(device="Abacus 9")))
+    assert main(["calibrate", *options]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert sentence in line
+
+
+def test_a_calibration_that_is_none_is_refused(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Unknown parameters are named with the file, before any search."""
+    document = calibration_document().model_dump(mode="json")
+    document["gpus"][GPU]["sustain_share"] = document["gpus"][GPU].pop("sustained_share")
+    Path("odd.json").write_text(json.dumps(document))
+    assert main(["plan", *files, "--calibration", "odd.json"]) == 2
+    assert f"odd.json: gpus.{GPU}.sustain_share: unknown parameter" in capsys.readouterr().err
+
+
+def test_store_keeps_it_for_the_service(fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A stored calibration is in the database under its name; a second one of that name is refused."""
+    url = f"sqlite:///{tmp_path / 'kept.sqlite'}"
+    (tmp_path / "profile.json").write_text(json.dumps(profile_body()))
+    command = ["calibrate", "--profile", str(tmp_path / "profile.json"), "--name", "kept", "--store"]
+    assert main([*command, "--database-url", url]) == 0
+    assert "kept: stored" in capsys.readouterr().out
+    assert main([*command, "--database-url", url]) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_the_profiler_prints_the_script(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is printed is the file that is shipped."""
+    assert main(["profiler"]) == 0
+    assert capsys.readouterr().out == script_text()

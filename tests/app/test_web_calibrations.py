@@ -1,0 +1,69 @@
+"""Pages of calibrations, and the choice of one in the form of a plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.app.api_client import API, running
+from tests.app.calibration_bodies import calibration_document, profile_body
+
+BROWSER = {"Accept": "text/html"}
+
+
+@pytest.fixture
+def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
+    """A client of an application whose solver is a stand-in."""
+    with running(tmp_path, database_url) as client:
+        yield client
+
+
+def test_a_profile_sent_in_the_form_becomes_a_page(client: TestClient) -> None:
+    """The page has each parameter with its interval; the list and the form of a plan offer it."""
+    files = {"profile_file": ("profile.json", json.dumps(profile_body()), "application/json")}
+    answer = client.post("/calibrations/new", data={"name": "ours"}, files=files, headers=BROWSER)
+    assert answer.status_code == 200, answer.text
+    assert answer.url.path == "/calibrations/ours"
+    for words in ("sustained_share", "90 % interval", "node-7", "1 timings of collectives"):
+        assert words in answer.text
+    assert 'href="/calibrations/ours"' in client.get("/calibrations").text
+    form = client.get("/plans/new", params={"calibration": "ours"}).text
+    assert '<option value="ours" selected>ours</option>' in form
+    gone = client.post("/calibrations/ours/delete", headers=BROWSER)
+    assert gone.url.path == "/calibrations"
+    assert client.get("/calibrations/ours", headers=BROWSER).status_code == 404
+
+
+def test_what_is_wrong_stands_at_its_box(client: TestClient) -> None:
+    """The form comes back with what was typed and the problem beside the field."""
+    for sent, anchor in (
+        ({"name": "x", "runs_text": "gpu,wheels\n"}, "runs_text"),
+        ({"name": "a b", "runs_text": "gpu\n"}, "name"),
+        ({"name": "", "runs_text": "gpu\n"}, "name"),
+        ({"name": "x", "profile_text": "{}"}, "profile_text"),
+        ({"name": "x", "profile_text": json.dumps(profile_body(device="Abacus 9"))}, "profile_text"),
+        ({"name": "x", "calibration_text": "{not json"}, "calibration_text"),
+    ):
+        answer = client.post("/calibrations/new", data=sent, headers=BROWSER)
+        assert answer.status_code == 422
+        assert f'<a href="#{anchor}">' in answer.text, (sent, answer.text)
+    assert client.get(f"{API}/calibrations").json()["items"] == []
+
+
+def test_the_empty_list_says_what_plans_use(client: TestClient) -> None:
+    """Without any calibration the page says that plans use what is shipped, and links the script."""
+    text = client.get("/calibrations").text
+    assert "plans use the parameters that are shipped" in text
+    assert "/profiler/gpu_profile.py" in text
+
+
+def test_a_deleted_calibration_is_not_swapped_silently(client: TestClient) -> None:
+    """The form keeps the name that was asked for; sending it says that there is none."""
+    client.post(f"{API}/calibrations", json={"calibration": calibration_document().model_dump(mode="json")})
+    client.delete(f"{API}/calibrations/slow")
+    form = client.get("/plans/new", params={"calibration": "slow"}).text
+    assert '<option value="slow" selected>slow</option>' in form
