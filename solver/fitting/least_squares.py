@@ -162,10 +162,17 @@ def values_at(problem: Problem, unknowns: Sequence[Unknown], free: FloatArray) -
 
 
 def influence(problem: Problem, residuals: FloatArray) -> FloatArray:
-    """What each run counts for in the normal equations: its weight, less for a robust loss far out, over s^2."""
-    scaled = residuals / problem.options.row_error
-    weights: FloatArray = problem.weights / np.sqrt(1.0 + scaled**2) / problem.options.row_error**2
+    """c_i of ``w_i rho'(r_i) / 2 = c_i r_i``: the weight of each run, less for a robust loss far out, over s^2."""
+    squares = (residuals / problem.options.row_error) ** 2
+    weights: FloatArray = problem.weights / np.sqrt(1.0 + squares) / problem.options.row_error**2
     return weights
+
+
+def curvature(problem: Problem, residuals: FloatArray) -> FloatArray:
+    """Half the second derivative of each run's loss by its residual."""
+    squares = (residuals / problem.options.row_error) ** 2
+    bends: FloatArray = problem.weights / (1.0 + squares) ** 1.5 / problem.options.row_error**2
+    return bends
 
 
 def _loss(squares: FloatArray, weights: FloatArray) -> FloatArray:

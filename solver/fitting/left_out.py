@@ -1,8 +1,9 @@
 """Errors of runs that were not fitted, without fitting again for each group.
 
-From the optimum of all runs one Newton step leads close to the optimum without a group g: with the normal matrix H
-and what run i adds to it, c_i J_i J_i', the step is (H - sum_g c_i J_i J_i')^-1 sum_g c_i r_i J_i.  The group is
-then predicted with those values by the model itself, not by its linear form.
+From the optimum of all runs one Newton step leads close to the optimum without a group g.  Run i adds
+d_i J_i J_i' to the second derivative H of what is minimised and c_i r_i J_i to the first, so the step is
+(H - sum_g d_i J_i J_i')^-1 sum_g c_i r_i J_i.  The group is then predicted with those values by the model itself,
+not by its linear form.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.candidates import FloatArray
-from solver.fitting.least_squares import Problem, Solution, influence, residuals_of, values_at
+from solver.fitting.least_squares import Problem, Solution, curvature, influence, residuals_of, values_at
 from solver.fitting.unknowns import Unknown
 
 
@@ -30,12 +31,13 @@ def leave_out(problem: Problem, solution: Solution, labels: Sequence[str]) -> Le
     unknowns = list(solution.free)
     free = np.array([solution.free[unknown] for unknown in unknowns])
     columns, counts = solution.columns, influence(problem, solution.residuals)
-    normal = (columns.T * counts) @ columns + np.eye(len(unknowns)) / problem.options.prior_spread**2
+    bends = curvature(problem, solution.residuals)
+    normal = (columns.T * bends) @ columns + np.eye(len(unknowns)) / problem.options.prior_spread**2
     residuals = np.empty(len(labels))
     steps = []
     for label in sorted(set(labels)):
         rows = np.flatnonzero(np.array([each == label for each in labels]))
-        without = normal - (columns[rows].T * counts[rows]) @ columns[rows]
+        without = normal - (columns[rows].T * bends[rows]) @ columns[rows]
         step = np.linalg.solve(without, columns[rows].T @ (counts[rows] * solution.residuals[rows]))
         residuals[rows] = residuals_of(problem, values_at(problem, unknowns, free + step), rows)
         steps.append(step)
