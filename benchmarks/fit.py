@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.accuracy import Measured, read_rows, runs_of
+from benchmarks.accuracy import OWN_TABLE, Measured, read_rows, runs_of
 from benchmarks.fitted_files import confidence_text, fitted_text
 from solver.costs.calibration import PARAMETERS, Owner, kind_family, shipped_parameters
 from solver.fitting.families import HeldOut, families_of
@@ -121,14 +121,14 @@ def _print(report: FitReport, measured: Sequence[Measured], *, everything: bool)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fit", description="fits the cost model")
-    parser.add_argument("--table", type=Path, required=True)
+    parser.add_argument("--table", type=Path, help="default: the published steps shipped here, without writing")
     parser.add_argument("--framework", action="append", help="only rows of this generation; repeatable")
     parser.add_argument("--kind", action="append", help="only GPU kinds whose name starts so; repeatable")
     parser.add_argument("--parameters", help="comma-separated names; default: all of the owners selected")
     parser.add_argument("--untold", action="store_true", help="list also what the data do not tell")
     parser.add_argument("--dry-run", action="store_true", help="write nothing")
     options = parser.parse_args(arguments)
-    measured = select(options.table, options.framework, options.kind)
+    measured = select(options.table or OWN_TABLE, options.framework, options.kind)
     shipped = shipped_parameters()
     filtered = options.framework or options.kind or options.parameters
     report = fit(
@@ -148,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ),
     )
     _print(report, measured, everything=options.untold)
-    if not options.dry_run:
+    if options.table and not options.dry_run:
         (DATA / "fitted.toml").write_text(fitted_text(report.parameters), encoding="utf-8")
         if not options.framework and not options.kind:
             known = families_of([each.run for each in measured], held_out(report))
