@@ -17,12 +17,18 @@ from solver.costs.tiles import is_misaligned, quantisation
 Extent = FloatArray | float
 
 
+_SCORE_BYTES: Final = (9.0, 11.0)
+_FP32_SCORE_BYTES: Final = (34.0, 38.0)
+"""In FP32 scaling, masking and softmax are passes of their own, each reading and writing 4 bytes a score."""
+
+
 @dataclass(frozen=True, slots=True)
 class Processor:
     """One GPU kind at one precision: the rates that the formulas below divide by.
 
     ``multiprocessors`` compute tiles side by side (``None``: not known, tiles are then not rounded up).
     ``quantise_bytes`` is what casting one 16-bit element to the matrix products' format moves through memory.
+    ``score_bytes`` are the bytes that unfused attention moves for each score, forward and backward.
     ``matmul_flops`` is the rate of a very large matrix product in a long run, ``peak_flops`` the 16-bit data
     sheet peak (attention runs in 16 bits also in FP8 training), ``memory_bytes_per_s`` what kernels reach.
     """
@@ -32,6 +38,7 @@ class Processor:
     memory_bytes_per_s: float
     calibration: Calibration
     quantise_bytes: float = 0.0
+    score_bytes: tuple[float, float] = _SCORE_BYTES
     multiprocessors: int | None = None
 
 
@@ -61,6 +68,7 @@ def processor(gpu: GpuKind, precision: Precision, calibration: Calibration) -> P
         memory_bytes_per_s=gpu.memory_bytes_per_s * calibration.memory_share,
         calibration=calibration,
         quantise_bytes=_QUANTISE_BYTES.get(precision, 0.0),
+        score_bytes=_FP32_SCORE_BYTES if precision is Precision.FP32 else _SCORE_BYTES,
         multiprocessors=gpu.multiprocessors,
     )
 
@@ -182,7 +190,7 @@ def _unfused_attention_s(gpu: Processor, shape: AttentionShape) -> tuple[FloatAr
 
     In 16 bits forward: softmax reads and writes the scores, dropout too and writes a byte of mask; backward:
     dropout reads gradient and mask and writes, softmax reads twice and writes (counted from Megatron's unfused
-    path).  A head's rows are as wide as the head.
+    path, whose scaling, masking and softmax are one kernel in 16 bits only).  A head's rows are as wide as it.
     """
     s, key, value = shape.sequence, shape.key_width, shape.value_width
     groups = shape.heads * shape.full_pairs / s**2
@@ -194,7 +202,8 @@ def _unfused_attention_s(gpu: Processor, shape: AttentionShape) -> tuple[FloatAr
     forward = scores + mixed
     backward = matmul_s(gpu, s, s, value, groups=groups, slowdown=narrow) + mixed
     backward = backward + 2.0 * matmul_s(gpu, s, key, s, groups=groups, slowdown=narrow)
-    score_bytes = shape.heads * shape.full_pairs
-    return forward + streaming_s(gpu, 9.0 * score_bytes, kernels=2), backward + streaming_s(
-        gpu, 11.0 * score_bytes, kernels=2
+    scores_held = shape.heads * shape.full_pairs
+    forward_bytes, backward_bytes = gpu.score_bytes
+    return forward + streaming_s(gpu, forward_bytes * scores_held, kernels=2), backward + streaming_s(
+        gpu, backward_bytes * scores_held, kernels=2
     )

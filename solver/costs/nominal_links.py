@@ -25,13 +25,13 @@ NETWORK_SHARE: Final = {
     "slingshot": 0.9,
     "omni-path": 0.8,
     "efa": 0.65,
-    "tcp": 0.6,
-    "ethernet": 0.6,
+    "tcp": 0.5,
+    "ethernet": 0.5,
 }
 """Of the nominal bandwidth, what collectives reach between nodes (sources in docs/links.md).
 
 InfiniBand HDR 0.65 to 0.79 and NDR up to 0.98 by pairs, 0.86 in an all-gather of ten nodes; EFA 0.64 in a two-node
-all-reduce; Slingshot 0.96 by pairs; TCP with several sockets about 0.6; the others as InfiniBand.
+all-reduce; Slingshot 0.96 by pairs; TCP about half (measured steps of data parallel training over 10 and 50 Gb/s); the others as InfiniBand.
 """
 UNKNOWN_SHARE: Final = 0.75
 
