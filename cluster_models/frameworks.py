@@ -69,7 +69,7 @@ class Framework:
     what the optimizer's step takes per owned parameter while it runs (FP32 copies of gradients, temporaries);
     ``bucket_bytes``: buffers through which gradients are reduced and weights gathered.  ``sharded_master``: with
     sharded parameters the FP32 shard is the weight itself, no 16-bit shard beside it, and pipelined the gathered
-    weights stay until the last micro-batch, as do whole gradients (PyTorch FSDP).  ``dropout``: recipes of its time
+    weights stay until the last micro-batch, as do whole gradients (PyTorch FSDP).  ``dropout``: its scripts
     train models with learned positions with dropout, whose masks and outputs are kept.
     ``keeps_stage_outputs``: a pipeline rank holds what it sent on until the backward pass (Megatron frees it).
     ``overlap_gradients``, ``overlap_parameters``: gradient reduction runs beside the backward pass, parameter
