@@ -23,7 +23,7 @@ NETWORK_SHARE: Final = {
     "infiniband": 0.8,
     "roce": 0.8,
     "slingshot": 0.9,
-    "omni-path": 0.8,
+    "omni-path": 0.35,
     "efa": 0.65,
     "tcp": 0.5,
     "ethernet": 0.5,
@@ -31,7 +31,8 @@ NETWORK_SHARE: Final = {
 """Of the nominal bandwidth, what collectives reach between nodes (sources in docs/links.md).
 
 InfiniBand HDR 0.65 to 0.79 and NDR up to 0.98 by pairs, 0.86 in an all-gather of ten nodes; EFA 0.64 in a two-node
-all-reduce; Slingshot 0.96 by pairs; TCP about half (measured steps of data parallel training over 10 and 50 Gb/s); the others as InfiniBand.
+all-reduce; Slingshot 0.96 by pairs; Omni-Path 23 to 57 of 100 Gb/s in all-reduces of 16 nodes (BigScience) and as
+little in its steps; TCP about half (measured steps of data parallel training over 10 and 50 Gb/s); RoCE as InfiniBand.
 """
 UNKNOWN_SHARE: Final = 0.75
 
