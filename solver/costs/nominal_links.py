@@ -32,7 +32,8 @@ NETWORK_SHARE: Final = {
 
 InfiniBand HDR 0.65 to 0.79 and NDR up to 0.98 by pairs, 0.86 in an all-gather of ten nodes; EFA 0.64 in a two-node
 all-reduce; Slingshot 0.96 by pairs; Omni-Path 23 to 57 of 100 Gb/s in all-reduces of 16 nodes (BigScience) and as
-little in its steps; TCP about half (measured steps of data parallel training over 10 and 50 Gb/s); RoCE as InfiniBand.
+little in its steps; TCP about half (measured steps of data parallel training over 10 and 50 Gb/s); RoCE as
+InfiniBand.
 """
 UNKNOWN_SHARE: Final = 0.75
 
