@@ -31,12 +31,13 @@ def expert_traffic(
     layer: Seconds,
     overlapped: BoolArray,
     together: BoolArray,
-    gpus_per_node: int,
+    gpus_per_domain: int,
 ) -> LayerTraffic:
     """Dispatch and combination of a sparse layer: an all-to-all each, forward and backward.
 
     A rank sends its ``T/t`` tokens to ``active`` experts each; the busiest rank sets the pace.  Every expert gets
-    its own copy with the all-to-all dispatcher, of which ``1 - 1/N`` leave the node where the group spans N nodes.
+    its own copy with the all-to-all dispatcher, of which ``1 - 1/N`` leave the node where the group spans N nodes
+    (or NVLink domains, of ``gpus_per_domain`` GPUs).
     DeepEP and HybridEP send a token once to every other node that it needs, and from there over NVLink once to
     every rank that it needs, one after the other (DeepEP's README, normal kernels).
 
@@ -49,11 +50,11 @@ def expert_traffic(
         return LayerTraffic(Seconds(zeros, zeros), zeros, zeros, zeros, zeros, zeros)
     token_bytes = sizes.element_bytes * architecture.hidden * sizes.shard_tokens * calibration.expert_imbalance
     spans = ~together & (sizes.expert > 1)
-    nodes = np.where(spans, np.maximum(sizes.expert / gpus_per_node, 1.0), 1.0)
+    nodes = np.where(spans, np.maximum(sizes.expert / gpus_per_domain, 1.0), 1.0)
     once = calibration.framework.expert_dispatch is not ExpertDispatch.ALL_TO_ALL
     if once:
         inside_copies, leaving = reached(experts, sizes.expert), reached(experts, nodes) * (1.0 - 1.0 / nodes)
-        inside_ranks = np.where(spans, float(gpus_per_node), sizes.expert)
+        inside_ranks = np.where(spans, float(gpus_per_domain), sizes.expert)
     else:
         inside_copies, leaving = np.full_like(zeros, experts.active), experts.active * (1.0 - 1.0 / nodes)
         inside_ranks = np.where(spans, 1.0, sizes.expert)

@@ -206,7 +206,7 @@ def _layers(
             layer=sparse,
             overlapped=calibration.framework.expert_overlap & overlappable & ~sizes.full_recompute,
             together=expert_together,
-            gpus_per_node=gpus_per_node,
+            gpus_per_domain=max(gpus_per_domain, gpus_per_node),
         ),
     )
 

@@ -12,8 +12,8 @@ from cluster_models.frameworks import ExpertDispatch
 from cluster_models.workload import Recompute
 from solver.candidates import RECOMPUTE_CODES
 from solver.costs.expert_traffic import reached
-from solver.costs.step_costs import StepCosts
-from tests.solver.cost_cases import MIXTRAL, behaviour, candidates, costs
+from solver.costs.step_costs import StepCosts, step_costs
+from tests.solver.cost_cases import H100, MIXTRAL, WORKLOAD, behaviour, candidates, costs, even_layers
 
 WIDE = replace(MIXTRAL, experts=Experts(count=16, active=2, hidden=14336))
 """16 experts, so that a group may be two nodes wide."""
@@ -36,6 +36,22 @@ def test_expert_bytes_that_stay_in_the_node_do_not_cross() -> None:
     assert across.expert_s[0, 0] == 0
     assert across.expert_traffic.message_bytes[0] == 0.5 * 2 * TOKEN_BYTES
     assert across.expert_traffic.forward_count[0, 0] == 2 * 32
+
+
+def test_nodes_of_one_domain_count_as_one() -> None:
+    """Four nodes of 4 in each of two NVLink domains: half the copies leave the domain, not seven in eight."""
+    model = replace(WIDE, experts=Experts(count=32, active=2, hidden=14336))
+    result = step_costs(
+        candidates({"data": 32, "expert": 32}),
+        even_layers(model, 1),
+        architecture=model,
+        workload=WORKLOAD,
+        gpu=H100,
+        gpus_per_domain=16,
+        gpus_per_node=4,
+        calibration=replace(behaviour(), expert_imbalance=1.0),
+    )
+    assert result.expert_traffic.message_bytes[0] == 0.5 * 2 * TOKEN_BYTES
 
 
 def test_sending_a_token_once_per_node_saves_bytes_and_adds_a_hop() -> None:
