@@ -20,8 +20,10 @@ from typing import Final
 
 import numpy as np
 
-from benchmarks.accuracy import OWN_TABLE, Measured, read_rows, runs_of
+from benchmarks.accuracy import OWN_TABLE
 from benchmarks.fitted_files import confidence_text, fitted_text
+from benchmarks.measured import Measured, runs_of, with_doubts
+from benchmarks.rows import read_rows
 from solver.costs.calibration import PARAMETERS, Owner, kind_family, shipped_parameters
 from solver.fitting.families import HeldOut, families_of
 from solver.fitting.fit import fit
@@ -30,19 +32,13 @@ from solver.fitting.report import FitOptions, FitReport, estimated_prior
 DATA: Final = Path(__file__).parents[1] / "solver" / "costs" / "data"
 
 
-def group_of(measured: Measured) -> str:
-    """The rows that weigh as one: a sweep, or a source's rows of one model on one GPU kind."""
-    row = measured.row
-    return row["sweep_id"] or f"{row['source']} {row['model_name']} {row['gpu']}"
-
-
 def blocks_of(measured: Sequence[Measured]) -> list[str]:
     """The rows that are held out together: a group, or where it alone tells of its GPU kind or framework, a part.
 
     Without the whole group its kind or framework would be a new one, which has an interval of its own; so such a
     group is held out by tensor and pipeline size.
     """
-    groups = [group_of(each) for each in measured]
+    groups = [each.group for each in measured]
     telling: dict[str, set[str]] = defaultdict(set)
     for each, group in zip(measured, groups, strict=True):
         telling[kind_family(each.run.gpu)].add(group)
@@ -56,12 +52,13 @@ def blocks_of(measured: Sequence[Measured]) -> list[str]:
 
 
 def select(table: Path, frameworks: Sequence[str] | None, kinds: Sequence[str] | None) -> list[Measured]:
-    """The rows with a measured step, of these frameworks and of GPU kinds whose name starts so."""
-    kept, _ = runs_of(read_rows(table))
+    """The undoubted rows with a measured step, of these frameworks and of GPU kinds whose name starts so."""
+    every, _ = runs_of(read_rows(table))
+    kept = with_doubts([each for each in every if each.run.step_s is not None])
     return [
         each
         for each in kept
-        if each.run.step_s is not None
+        if not each.doubt
         and (not frameworks or each.run.workload.framework.name in frameworks)
         and (not kinds or each.run.gpu.name.startswith(tuple(kinds)))
     ]
@@ -134,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = fit(
         [each.run for each in measured],
         chosen_parameters(options.parameters, options.framework, options.kind),
-        groups=[group_of(each) for each in measured],
+        groups=[each.group for each in measured],
         without=(
             [kind_family(each.run.gpu) for each in measured],
             [each.run.workload.framework.name for each in measured],

@@ -15,13 +15,14 @@ FLOP_TOLERANCE = 0.02
 
 
 def figure_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
-    """Rules on names, step time, throughput and model FLOP/s that ``plan`` breaks."""
+    """Rules on names, step time and its interval, throughput and model FLOP/s that ``plan`` breaks."""
     yield from _name_rules(plan, problem)
     yield from _time_rules(plan)
     yield from _stage_rules(plan)
     if plan.time.step_s > 0:
         yield from _throughput_rules(plan, problem)
         yield from _flop_rules(plan, problem)
+        yield from _interval_rules(plan)
 
 
 def _name_rules(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
@@ -73,6 +74,19 @@ def _throughput_rules(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
             f"The plan states {plan.tokens_per_s_per_gpu:.6g} tokens/s per GPU but its step time and "
             f"{plan.configuration.degrees.gpus} GPUs make {expected:.6g}."
         )
+
+
+def _interval_rules(plan: Plan) -> Iterator[str]:
+    sure = plan.confidence
+    if sure is None:
+        return
+    if not 0 < sure.step_low_s <= plan.time.step_s <= sure.step_high_s < math.inf:
+        yield (
+            f"The step takes {plan.time.step_s:.6g} s, outside its own interval of {sure.step_low_s:.6g} to "
+            f"{sure.step_high_s:.6g} s."
+        )
+    if not 0 < sure.level < 1:
+        yield f"The interval of the step holds a share of {sure.level}."
 
 
 def _flop_rules(plan: Plan, problem: PlanningProblem) -> Iterator[str]:

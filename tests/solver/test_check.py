@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cluster_models.architecture import Experts
 from cluster_models.gpus import Precision
-from cluster_models.plan import Degrees, Plan, RankOrder, StageMemory, TimeBreakdown, TimelineEvent
+from cluster_models.plan import Confidence, Degrees, Plan, RankOrder, StageMemory, TimeBreakdown, TimelineEvent
 from cluster_models.topology import NodeState
 from cluster_models.workload import Objective, Recompute, Sharding
 from solver.check import check_plan
@@ -189,6 +189,14 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     "stage without events": (
         lambda plan: replace(plan, timeline=tuple(e for e in plan.timeline if e.track == 0)),
         "Replica 0 has stages [0]",
+    ),
+    "interval beside the step": (
+        lambda plan: replace(plan, confidence=Confidence(11.0, 12.0, 0.8, "every measured run", 9, ())),
+        "The step takes 10 s, outside its own interval of 11 to 12 s",
+    ),
+    "interval that holds more than all": (
+        lambda plan: replace(plan, confidence=Confidence(9.0, 12.0, 80.0, "every measured run", 9, ())),
+        "holds a share of 80.0",
     ),
     "replica that is not there": (_event("F0", 0, replica=2), "replica 2 at data degree 2"),
 }
