@@ -22,8 +22,7 @@ import numpy as np
 
 from benchmarks.accuracy import OWN_TABLE
 from benchmarks.fitted_files import confidence_text, fitted_text
-from benchmarks.measured import Measured, runs_of, with_doubts
-from benchmarks.rows import read_rows
+from benchmarks.measured import Measured, measured_runs
 from solver.costs.calibration import PARAMETERS, Owner, kind_family, shipped_parameters
 from solver.fitting.families import HeldOut, families_of
 from solver.fitting.fit import fit
@@ -53,11 +52,9 @@ def blocks_of(measured: Sequence[Measured]) -> list[str]:
 
 def select(table: Path, frameworks: Sequence[str] | None, kinds: Sequence[str] | None) -> list[Measured]:
     """The undoubted rows with a measured step, of these frameworks and of GPU kinds whose name starts so."""
-    every, _ = runs_of(read_rows(table))
-    kept = with_doubts([each for each in every if each.run.step_s is not None])
     return [
         each
-        for each in kept
+        for each in measured_runs(table)
         if not each.doubt
         and (not frameworks or each.run.workload.framework.name in frameworks)
         and (not kinds or each.run.gpu.name.startswith(tuple(kinds)))
