@@ -67,7 +67,7 @@ class Calibration:
     that biases and the clamped activations of such models cost where no kernel fuses them.
     ``expert_imbalance``: load of the busiest expert rank over the mean.
     ``dispatch_overlap``: share of a sparse layer's compute beside which its dispatch and combination can run, where
-    the framework overlaps them.
+    the framework overlaps them; ``overlap_host_s``: what the host then takes for a sparse layer and pass.
     ``data_overlap``: share of the last backward (first forward) that gradient reduction (parameter gathering) can
     use, where the framework overlaps them.  ``gather_contention``: of the time that ZeRO-3's gathers and scatters
     take alone, what they add to the compute beside them: their kernels occupy multiprocessors and memory bandwidth,
@@ -104,6 +104,7 @@ class Calibration:
     expert_bias_bytes: float = _of_framework(0.0, 200.0)
     expert_imbalance: float = _of_framework(1.0, 4.0)
     dispatch_overlap: float = _of_framework(0.0, 1.0)
+    overlap_host_s: float = _of_framework(0.0, 2e-2)
     data_overlap: float = _of_framework(0.0, 1.0)
     gather_contention: float = _of_framework(0.0, 1.5)
     straggling_share: float = _of_framework(0.0, 0.03)
@@ -144,7 +145,8 @@ def calibration_of(gpu: GpuKind, framework: Framework, own: FittedParameters | N
     """The parameters of ``gpu`` under ``framework``.
 
     Later ones win: defaults, the vendor's, the GPU kind's, the framework's estimates, then what was fitted on
-    published steps, then ``own``, fitted by the user.
+    published steps, then ``own``, fitted by the user.  What was fitted for a family does not reach a kind whose
+    estimates are more special.
     """
     return _calibration(gpu, framework, (shipped_parameters(), own))
 
@@ -184,13 +186,19 @@ def longest_prefix(names: Mapping[str, Any], kind_name: str) -> str | None:
 
 
 def kind_family(gpu: GpuKind) -> str:
-    """The GPU kind without form factor and memory size: ``A100`` for every A100."""
-    return gpu.name.split("-")[0]
+    """The GPU kind without form factor and memory size: ``A100`` for every A100.
+
+    A kind with estimates of its own is a family of its own: a power limit changes what the same chip reaches.
+    """
+    estimated = longest_prefix(_tables()["kinds"], gpu.name) or ""
+    return max(gpu.name.split("-")[0], estimated, key=len)
 
 
 def _fitted_for(fitted: FittedParameters, gpu: GpuKind, framework: Framework) -> dict[str, float]:
-    kind = longest_prefix(fitted.gpus, gpu.name)
-    found = {**(fitted.gpus[kind] if kind else {}), **fitted.frameworks.get(framework.name, {})}
+    kind = longest_prefix(fitted.gpus, gpu.name) or ""
+    estimated = longest_prefix(_tables()["kinds"], gpu.name) or ""
+    of_kind = fitted.gpus[kind] if len(kind) >= max(len(estimated), 1) else {}
+    found = {**of_kind, **fitted.frameworks.get(framework.name, {})}
     return {name: each.value for name, each in found.items()}
 
 

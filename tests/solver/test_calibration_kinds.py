@@ -1,0 +1,38 @@
+"""Whose parameters a GPU kind gets when a family was fitted and one member has estimates of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster_models.catalogue import gpu_kind
+from cluster_models.fitted import FittedParameters, FittedValue
+from cluster_models.frameworks import DEFAULT_FRAMEWORK
+from solver.costs.calibration import calibration_of, estimated_calibration, kind_family
+
+LIMITED = gpu_kind("H100-SXM5-96GB-HBM2e")
+
+
+def fitted(name: str, value: float) -> FittedParameters:
+    """One value for the sustained share of ``name``."""
+    return FittedParameters({name: {"sustained_share": FittedValue(value, value, value, 1)}}, {}, "test")
+
+
+@pytest.mark.parametrize("name", ["H100", "H100-SXM5-80GB"])
+def test_a_fitted_family_reaches_its_members(name: str) -> None:
+    """The full H100 takes what was fitted under its own name or its family's."""
+    found = calibration_of(gpu_kind("H100-SXM5-80GB"), DEFAULT_FRAMEWORK, fitted(name, 0.5))
+    assert found.sustained_share == 0.5
+
+
+def test_a_fitted_family_leaves_a_power_limited_member_alone() -> None:
+    """The 500 W card keeps its estimate until something is fitted under its own name."""
+    estimate = estimated_calibration(LIMITED, DEFAULT_FRAMEWORK).sustained_share
+    assert calibration_of(LIMITED, DEFAULT_FRAMEWORK, fitted("H100", 0.5)).sustained_share == estimate
+    own = fitted(kind_family(LIMITED), 0.5)
+    assert calibration_of(LIMITED, DEFAULT_FRAMEWORK, own).sustained_share == 0.5
+
+
+def test_families_are_told_apart_where_estimates_are() -> None:
+    """Form factors and memory sizes share a family, a power limit of its own does not."""
+    assert kind_family(gpu_kind("A100-SXM4-40GB")) == kind_family(gpu_kind("A100-SXM4-80GB")) == "A100"
+    assert kind_family(gpu_kind("H100-SXM5-80GB")) == "H100" != kind_family(LIMITED)
