@@ -24,6 +24,8 @@ TILES: Final = (
 Sizes from NVIDIA's Matrix Multiplication Background guide, section "Tile quantization"; shares estimated from its
 figure for tiles of 256 x 128 to 64 x 64 (smaller tiles read more bytes per FLOP).
 """
+_ROWS, _COLUMNS, _SHARES = (np.array(figures) for figures in zip(*TILES, strict=True))
+_WORK: Final = _ROWS * _COLUMNS / _SHARES
 SPLIT_EXTENT: Final = 1024.0
 """Least part of the contraction for which kernels split it over idle multiprocessors (split-K)."""
 _VECTOR_ELEMENTS: Final = 8
@@ -46,12 +48,14 @@ def quantisation(
     multiprocessors are split along a long contraction.  Each tile, or part of one, starts with a ``prologue`` that
     is worth so many steps of the contraction.
     """
-    best = np.full(np.broadcast_shapes(m.shape, n.shape, k.shape, np.shape(groups)), np.inf)
-    for rows, columns, share in TILES:
-        tiles = np.ceil(m / rows) * np.ceil(n / columns) * groups
+    each = (slice(None), *(None,) * np.broadcast(m, n, k, groups).ndim)
+    tiles = np.ceil(m / _ROWS[each]) * np.ceil(n / _COLUMNS[each]) * groups
+    waves = np.ceil(tiles / multiprocessors)
+    if np.any(waves == 1.0) and np.any(k > SPLIT_EXTENT):
         splits = np.maximum(np.minimum(np.floor(multiprocessors / tiles), k / SPLIT_EXTENT), 1.0)
-        waves = np.where(splits > 1.0, 1.0, np.ceil(tiles / multiprocessors))
-        best = np.minimum(best, waves * (rows * columns / share) * (k / splits + prologue))
+        best = (waves * _WORK[each] * (k / splits + prologue)).min(axis=0)
+    else:
+        best = (waves * _WORK[each]).min(axis=0) * (k + prologue)
     return np.asarray(best * multiprocessors / (groups * m * n * k))
 
 
