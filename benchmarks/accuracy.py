@@ -72,7 +72,7 @@ def report(table: Path, memory: Path | None, oom: Path | None, *, rows: bool) ->
 def _memory_scores(table: Path) -> tuple[list[Score], dict[str, Any]]:
     """Errors of peaks, and how many were predicted too low by more than the planner's default head-room."""
     every, _ = runs_of(read_rows(table))
-    measured = [each for each in every if each.run.peak_memory_bytes and each.run.recompute_known]
+    measured = with_doubts([each for each in every if each.run.peak_memory_bytes and each.run.recompute_known])
     ratios = [predict_counted_memory(each.run) / (each.run.peak_memory_bytes or 1.0) - 1.0 for each in measured]
     low = [each.run.name for each, ratio in zip(measured, ratios, strict=True) if ratio < -HEADROOM]
     return grouped(measured, ratios), {"of": len(ratios), "worst": round(min(ratios, default=0.0), 3), "rows": low}

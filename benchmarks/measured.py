@@ -119,6 +119,8 @@ def _warned(each: Measured) -> str:
 
 def _disagreement(each: Measured) -> str:
     """Why the figures that the row itself prints cannot all be true; empty where they can."""
+    if each.run.step_s is None:
+        return ""
     derived = text(each.row, "derived").split(";")
     tokens = each.run.workload.tokens_per_step / each.run.configuration.degrees.gpus
     rate = number(each.row, "tokens_per_s_per_gpu")
@@ -160,7 +162,7 @@ def contradictions(measured: Sequence[Measured]) -> dict[str, str]:
     for each in measured:
         month = source_month(text(each.row, "source"))
         key = (text(each.row, "source")[:LINE_LETTERS], *(text(each.row, name) for name in CONFIGURATION_COLUMNS))
-        if month is not None:
+        if month is not None and each.run.step_s is not None:
             lines[key].append((month, each))
     found: dict[str, str] = {}
     for releases in lines.values():

@@ -119,6 +119,7 @@ def _joined(batches: Sequence[CandidateBatch]) -> CandidateBatch:
 
 
 def _times(run: TrainingRun, gpu: GpuKind, batch: CandidateBatch, fitted: FittedParameters | None) -> _Times:
+    calibration = calibration_of(gpu, run.workload.framework, fitted)
     costs = step_costs(
         batch,
         chunk_layers(run.architecture, run.configuration.stage_layers),
@@ -127,7 +128,7 @@ def _times(run: TrainingRun, gpu: GpuKind, batch: CandidateBatch, fitted: Fitted
         gpu=gpu,
         gpus_per_domain=run.gpus_per_domain,
         gpus_per_node=run.gpus_per_node,
-        calibration=calibration_of(gpu, run.workload.framework, fitted),
+        calibration=calibration,
     )
     links = NominalLinks.of(
         gpu,
@@ -137,6 +138,7 @@ def _times(run: TrainingRun, gpu: GpuKind, batch: CandidateBatch, fitted: Fitted
         flow_bytes_per_s=run.flow_bytes_per_s,
         fabric=run.fabric,
         measured=run.network_measured,
+        domain_share=calibration.domain_share,
     )
     return _with_traffic(links, batch, costs)
 

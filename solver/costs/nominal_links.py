@@ -52,6 +52,9 @@ class NominalLinks:
     gpu_bytes_per_s: float
     flow_bytes_per_s: float
     latency_s: float
+    domain_share: float = 1.0
+    """Of the speed that the curves of collectives inside a domain promise (``Calibration.domain_share``); a single
+    transfer shares the host's memory with no other."""
 
     @classmethod
     def of(
@@ -64,6 +67,7 @@ class NominalLinks:
         flow_bytes_per_s: float | None = None,
         fabric: str = "infiniband",
         measured: bool = False,
+        domain_share: float = 1.0,
     ) -> NominalLinks:
         """Links of one fabric; ``measured`` rates are taken as they are, nominal ones by their usual share."""
         share = 1.0 if measured else NETWORK_SHARE.get(fabric, UNKNOWN_SHARE)
@@ -75,6 +79,7 @@ class NominalLinks:
             gpu_bytes_per_s=share * gpu_bytes_per_s,
             flow_bytes_per_s=share * flow,
             latency_s=FABRIC_LATENCY_S.get(fabric, UNKNOWN_FABRIC_LATENCY_S),
+            domain_share=domain_share,
         )
 
     def flow_rate(self, flows: FloatArray) -> FloatArray:
@@ -105,7 +110,7 @@ def wide_tensor_s(links: NominalLinks, batch: CandidateBatch, costs: StepCosts) 
     if not wide.any():
         return np.zeros_like(costs.tensor_s)
     message = costs.transfer_bytes * tensor
-    inside = domain_collective_s(links.gpu, Collective.ALL_GATHER, tensor, message)
+    inside = domain_collective_s(links.gpu, Collective.ALL_GATHER, tensor, message) / links.domain_share
     rate = links.gpus_per_domain * links.gpu_bytes_per_s
     domains = np.ceil(tensor / links.gpus_per_domain)
     latency = domain_collective_s(links.gpu, Collective.ALL_GATHER, tensor, np.zeros_like(message))
@@ -172,5 +177,5 @@ def _rings_s(
     if together.any():
         for stage in range(nbytes.shape[1]):
             inside[together, stage] = domain_collective_s(links.gpu, kind, ranks[together], nbytes[together, stage])
-    seconds = np.where(together[:, None], inside, between)
+    seconds = np.where(together[:, None], inside / links.domain_share, between)
     return np.where((ranks[:, None] > 1) & (nbytes > 0), seconds, 0.0)
