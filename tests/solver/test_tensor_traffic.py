@@ -1,0 +1,61 @@
+"""Collectives around a block split over tensor ranks, with and without sequence parallelism."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cluster_models.catalogue import gpu_kind
+from cluster_models.frameworks import framework
+from cluster_models.gpus import GpuKind
+from cluster_models.measurements import Collective
+from solver.costs.calibration import Calibration, calibration_of
+from solver.costs.collectives import domain_collective_s
+from solver.costs.layer_costs import Seconds
+from solver.costs.local_sizes import local_sizes
+from solver.costs.traffic import tensor_traffic
+from tests.solver.cost_cases import H100, LLAMA_70B, WORKLOAD, behaviour, candidates
+
+T4 = gpu_kind("T4")
+
+
+def _traffic(calibration: Calibration, gpu: GpuKind = H100, tensor: int = 4) -> Seconds:
+    sizes = local_sizes(candidates({"tensor": tensor}), WORKLOAD, calibration)
+    return tensor_traffic(gpu, calibration, LLAMA_70B, sizes)
+
+
+def test_without_sequence_parallelism_an_all_reduce_each_way() -> None:
+    """Forward and, where nothing overlaps, backward: one all-reduce of 2 bytes times tokens and hidden width."""
+    calibration = replace(behaviour(sequence_parallel=False), tensor_overlap=0.0)
+    found = _traffic(calibration)
+    message = np.array([2.0 * LLAMA_70B.hidden * WORKLOAD.sequence_length])
+    expected = domain_collective_s(H100, Collective.ALL_REDUCE, np.array([4.0]), message)
+    assert found.forward == pytest.approx(expected)
+    assert found.backward == pytest.approx(expected)
+
+
+def test_overlap_hides_the_backward_all_reduce_alone() -> None:
+    """Beside the product for the weight's gradient."""
+    calibration = replace(behaviour(sequence_parallel=False), tensor_overlap=1.0)
+    found = _traffic(calibration)
+    assert found.forward.item() > 0.0
+    assert found.backward.item() == 0.0
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_half_the_speed_takes_twice_the_time(*, sequence_parallel: bool) -> None:
+    """``domain_share`` divides the speed of every collective of the block."""
+    calibration = behaviour(sequence_parallel=sequence_parallel)
+    whole, half = (_traffic(replace(calibration, domain_share=share)) for share in (1.0, 0.5))
+    assert half.forward == pytest.approx(2.0 * whole.forward)
+    assert half.backward == pytest.approx(2.0 * whole.backward)
+
+
+def test_cards_without_peer_access_send_at_a_few_gigabytes() -> None:
+    """Four T4 of a cloud node: an all-reduce's bus bandwidth of 2 to 4 GB/s."""
+    calibration = calibration_of(T4, framework("deepspeed-0.3"))
+    message = 2.0 * LLAMA_70B.hidden * WORKLOAD.sequence_length
+    bus_bytes_per_s = 1.5 * message / _traffic(calibration, T4).forward.item()
+    assert 2e9 < bus_bytes_per_s < 4e9
