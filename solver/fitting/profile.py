@@ -22,9 +22,17 @@ from cluster_models.errors import InvalidInput
 from cluster_models.fitted import FittedValue
 from cluster_models.frameworks import DEFAULT_FRAMEWORK
 from cluster_models.gpus import GpuKind, Precision
-from cluster_models.hardware_profile import AttentionTiming, HardwareProfile, KernelTime, MatmulTiming
+from cluster_models.hardware_profile import (
+    AttentionTiming,
+    CollectiveTiming,
+    HardwareProfile,
+    KernelTime,
+    MatmulTiming,
+)
+from cluster_models.measurements import Collective
 from solver.candidates import FloatArray
 from solver.costs.calibration import PARAMETERS, Calibration, Owner, calibration_of
+from solver.costs.collectives import domain_collective_s
 from solver.costs.compute import AttentionShape, attention_s, matmul_s, processor, streaming_s
 from solver.costs.tiles import is_misaligned
 from solver.fitting.fit import QUANTILE_90, TOLD
@@ -36,6 +44,9 @@ FAMILY_SIZE: Final = 25
 SUSTAINED_WEIGHT: Final = 5.0
 """The long run stands alone against many short ones."""
 BURST_SPREAD: Final = 0.15
+SURE: Final = 3.0
+"""On the logit scale no prior lies further out: one at the very end of its range could never be moved."""
+SMALLEST_MESSAGE: Final = 2**20
 FEWEST: Final = 3
 """Usable kernels below which a profile says nothing."""
 
@@ -48,6 +59,7 @@ class _Kernels:
     matmuls: tuple[tuple[Precision, tuple[MatmulTiming, ...]], ...]
     stream_bytes: FloatArray
     attentions: tuple[AttentionTiming, ...]
+    collectives: tuple[CollectiveTiming, ...]
     names: tuple[str, ...]
     measured_s: FloatArray
     error: FloatArray
@@ -67,6 +79,12 @@ class _Kernels:
             framework = replace(calibration.framework, attention_kernels=row.kernels)
             own = replace(half, calibration=replace(calibration, framework=framework))
             parts.append(attention_s(own, shape)[1 if row.backward else 0])
+        for kind in dict.fromkeys(row.collective for row in self.collectives):
+            some = [row for row in self.collectives if row.collective is kind]
+            ranks, sizes = (
+                np.array([float(getattr(row, name)) for row in some]) for name in ("ranks", "message_bytes")
+            )
+            parts.append(domain_collective_s(self.gpu, kind, ranks, sizes) / calibration.domain_share)
         return np.concatenate(parts)
 
 
@@ -159,6 +177,11 @@ def _kernels(profile: HardwareProfile, gpu: GpuKind) -> _Kernels:
     for each in attentions:
         kind = f"{each.kernels} attention {'backward' if each.backward else 'forward'}"
         entries.append((f"{kind} {each.sequence} x {each.head_size}", kind, each.time, 1.0))
+    collectives = _ring_collectives(profile)
+    entries += [
+        (f"{row.collective} of {row.ranks}, {row.message_bytes} bytes", "collectives", row.time, 1.0)
+        for row in collectives
+    ]
     sizes = Counter(family for _, family, _, _ in entries)
     spread = [math.log(time.high_s / time.low_s) / (2 * 1.2816) for _, _, time, _ in entries]
     hot = [precision for precision, rows in matmuls if any(row.sustained for row in rows)]
@@ -172,11 +195,22 @@ def _kernels(profile: HardwareProfile, gpu: GpuKind) -> _Kernels:
         matmuls=matmuls,
         stream_bytes=np.array([float(row.nbytes) for row in profile.streams]),
         attentions=attentions,
+        collectives=collectives,
         names=tuple(name for name, _, _, _ in entries),
         measured_s=np.array([time.median_s for _, _, time, _ in entries]),
         error=np.hypot(ROW_ERROR, spread) if entries else np.zeros(0),
         weight=np.array([each * min(1.0, FAMILY_SIZE / sizes[family]) for _, family, _, each in entries]),
         burst=burst,
+    )
+
+
+def _ring_collectives(profile: HardwareProfile) -> tuple[CollectiveTiming, ...]:
+    """Those that ``domain_share`` speaks of: inside a node, tensor parallel, too large for latency to matter."""
+    return tuple(
+        row
+        for kind in (Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
+        for row in profile.collectives
+        if row.collective is kind and row.nodes == 1 and row.ranks > 1 and row.message_bytes >= SMALLEST_MESSAGE
     )
 
 
@@ -203,7 +237,7 @@ def _solve(
 ) -> tuple[dict[Unknown, float], dict[Unknown, float], FloatArray]:
     """Values and spreads on the logit scale, and how each kernel's residual moves with each unknown."""
     unknowns = list(priors)
-    prior = np.array([each.to_free(priors[each]) for each in unknowns])
+    prior = np.clip([each.to_free(priors[each]) for each in unknowns], -SURE, SURE)
     count, root = len(unknowns), np.sqrt(kernels.weight)
 
     def residuals(point: FloatArray) -> FloatArray:

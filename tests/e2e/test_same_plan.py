@@ -1,4 +1,4 @@
-"""One question asked over HTTP, on the command line and in the form: one plan."""
+"""One question asked over HTTP, on the command line and in the form, with an own calibration: one plan."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import yaml
 
 from app.cli import main
 from cluster_models.workload import TrainingWorkload
+from tests.app.calibration_bodies import calibration_document
 from tests.e2e.processes import REPOSITORY, Deployment, service, wait_until
 
 CLUSTER = REPOSITORY / "examples/clusters/two-nodes.yaml"
@@ -21,7 +22,10 @@ MODEL = "llama-3-8b"
 
 def test_http_command_line_and_form_give_the_same_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Everything but the timeline, which the service keeps at an address of its own, is equal to the last digit."""
+    own = calibration_document().model_dump(mode="json")
+    (tmp_path / "own.json").write_text(json.dumps(own))
     files = ["--cluster", str(CLUSTER), "--model", MODEL, "--workload", str(WORKLOAD)]
+    files += ["--calibration", str(tmp_path / "own.json")]
     assert main(["plan", *files, "--json"]) == 0
     by_hand = _without_timeline(json.loads(capsys.readouterr().out))
     environment = {"MESHWRIGHT_DATA_DIR": str(tmp_path / "data"), "PYTHONPATH": str(REPOSITORY)}
@@ -30,6 +34,8 @@ def test_http_command_line_and_form_give_the_same_plan(tmp_path: Path, capsys: p
     with service(shared) as (_, client):
         cluster = yaml.safe_load(CLUSTER.read_text())
         body = json.loads(json.dumps({"cluster": cluster, "model": MODEL, "workload": workload}, default=str))
+        assert client.post("/api/v1/calibrations", json={"calibration": own}).status_code == 201
+        body["calibration"] = own["name"]
         asked = client.post("/api/v1/plans", json=body)
         assert asked.status_code == 202, asked.text
         typed = client.post(
@@ -50,6 +56,7 @@ def _form(workload: dict[str, Any]) -> dict[str, Any]:
     return {
         "cluster_text": CLUSTER.read_text(),
         "model": MODEL,
+        "calibration": "slow",
         "recompute": [str(choice) for choice in default.recompute],
         "sharding": [str(choice) for choice in default.sharding],
         "memory_headroom_percent": f"{100 * default.memory_headroom:g}",

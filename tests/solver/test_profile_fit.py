@@ -9,17 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cluster_models.collective_curves import domain_time_s
 from cluster_models.errors import InvalidInput
 from cluster_models.frameworks import DEFAULT_FRAMEWORK, AttentionKernels
 from cluster_models.gpus import Precision
 from cluster_models.hardware_profile import (
     AttentionTiming,
+    CollectiveTiming,
     HardwareProfile,
     KernelTime,
     MatmulTiming,
     StreamOperation,
     StreamTiming,
 )
+from cluster_models.measurements import Collective
 from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.compute import AttentionShape, attention_s, matmul_s, processor, streaming_s
 from solver.fitting.profile import fit_profile
@@ -133,6 +136,21 @@ def test_what_a_profile_does_not_show_stays() -> None:
     assert all(not name.startswith("kernel_") for name in found)
     assert set(report.parameters.gpus) == {H100.name}
     assert not report.parameters.frameworks
+
+
+def test_slow_links_inside_the_node_are_told() -> None:
+    """Collectives at 60 % of the speed that NVLink4 has elsewhere set the share; without any it stays at 1."""
+    slow = tuple(
+        CollectiveTiming(kind, ranks, 1, size, KernelTime(seconds, 0.99 * seconds, 1.01 * seconds, 9))
+        for kind in (Collective.ALL_REDUCE, Collective.ALL_GATHER)
+        for ranks in (2, 4, 8)
+        for size in (2**10, 2**22, 2**26, 2**30)
+        for seconds in [float(domain_time_s(H100, kind, ranks, size)) / 0.6]
+    )
+    assert told(fit_profile(replace(profile(), collectives=slow), H100))["domain_share"][1] == pytest.approx(
+        0.6, rel=0.05
+    )
+    assert "domain_share" not in told(fit_profile(profile(), H100))
 
 
 def test_the_fit_explains_the_kernels() -> None:
