@@ -8,6 +8,7 @@ Prints what was measured on this machine beside what is aimed at on two cores; n
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -19,11 +20,16 @@ from pathlib import Path
 from typing import Final
 
 from app.cli.files import read_architecture, read_snapshot, read_workload
+from cluster_models.catalogue import gpu_kind
 from cluster_models.links import effective_links
-from cluster_models.plan import Plan
+from cluster_models.plan import Configuration, Degrees, Plan, RankOrder
+from cluster_models.training_run import TrainingRun
+from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from solver.degrees.layout import balanced_layout
 from solver.degrees.priced import price_candidates
 from solver.placement.fabric import fabrics
 from solver.problem import PlanningProblem, SearchOptions
+from solver.runs import predict_runs
 from solver.search import plan
 
 EXAMPLES: Final = Path(__file__).parents[1] / "examples"
@@ -32,6 +38,10 @@ SIXTEEN_NODES: Final = EXAMPLES / "clusters" / "a100-16-nodes-hdr.yaml"
 MODEL: Final = "llama-3-70b"
 WORKLOAD: Final = EXAMPLES / "workloads" / "llama-3-70b-8k.yaml"
 PRICING_ROUNDS: Final = 3
+PREDICTED_RUNS: Final = 10_000
+RUN_GPUS: Final = 1280
+RUN_MODELS: Final = ("llama-3-70b", "qwen3-235b-a22b", "mixtral-8x22b")
+RUN_KINDS: Final = ("H100", "A100", "B200")
 SIXTEEN_NODE_GAP: Final = 0.005
 SIXTEEN_NODE_LIMIT_S: Final = 20.0
 
@@ -86,11 +96,44 @@ def sixteen_nodes() -> tuple[float, float]:
     return seconds, answer.certificate.gap
 
 
+def runs(model: str, kind: str, *, at_most: int) -> list[TrainingRun]:
+    """Configurations of one model on ``RUN_GPUS`` GPUs of one kind, over degrees, micro-batches and policies."""
+    architecture = read_architecture(model)
+    workload = TrainingWorkload(sequence_length=4096, global_batch=RUN_GPUS)
+    found = []
+    for tensor, pipeline, context, virtual, micro_batch, recompute, sharding in itertools.product(
+        (1, 2, 4, 8), (1, 2, 4, 5, 8, 10, 16, 20), (1, 2, 4, 8), (1, 2, 4), (1, 2, 4, 8), Recompute, Sharding
+    ):
+        data = RUN_GPUS // (tensor * pipeline * context)
+        fits = data * tensor * pipeline * context == RUN_GPUS and workload.global_batch >= micro_batch * data
+        if not fits or pipeline * virtual > architecture.layers or (virtual > 1 and pipeline == 1):
+            continue
+        layout = balanced_layout(architecture, workload.sequence_length, pipeline, virtual)
+        degrees = Degrees(tensor, pipeline, data, context, 1, virtual)
+        configuration = Configuration(
+            degrees, micro_batch, recompute, sharding, RankOrder.DATA_BEFORE_PIPELINE, layout
+        )
+        name = f"{model} on {kind}"
+        found.append(TrainingRun(name, architecture, workload, configuration, gpu_kind(kind), 8, 8, 50e9))
+    return found[:at_most]
+
+
+def prediction_ms(asked: list[TrainingRun]) -> float:
+    """Milliseconds that the prediction of one run takes when all are asked for at once."""
+    predict_runs(asked[:100])
+    started = time.perf_counter()
+    predict_runs(asked)
+    return 1e3 * (time.perf_counter() - started) / len(asked)
+
+
 def figures() -> list[Figure]:
     """All figures, measured one after the other."""
     demo_s, demo_gap = command_line_plan(DEMO_CLUSTER)
     candidates, first_s, again_s = pricing(problem_on(DEMO_CLUSTER))
     proof_s, proof_gap = sixteen_nodes()
+    one_model = runs(RUN_MODELS[0], RUN_KINDS[0], at_most=PREDICTED_RUNS)
+    share = PREDICTED_RUNS // (len(RUN_MODELS) * len(RUN_KINDS))
+    mixed = [run for model in RUN_MODELS for kind in RUN_KINDS for run in runs(model, kind, at_most=share)]
     return [
         Figure("demo plan, start-up included", demo_s, "s", "under 20"),
         Figure("gap of the demo plan", 100 * demo_gap, "%", "-"),
@@ -98,6 +141,8 @@ def figures() -> list[Figure]:
         Figure("priced per second, first time", candidates / first_s, "/s", "50,000"),
         Figure("priced per second, afterwards", candidates / again_s, "/s", "50,000"),
         Figure("16 nodes: search", proof_s, "s", f"under {SIXTEEN_NODE_LIMIT_S:.0f}"),
+        Figure(f"{len(one_model):,} runs of one model: each", prediction_ms(one_model), "ms", "under 1"),
+        Figure(f"{len(mixed):,} runs of nine sorts: each", prediction_ms(mixed), "ms", "under 1"),
         Figure("16 nodes: gap", 100 * proof_gap, "%", f"at most {100 * SIXTEEN_NODE_GAP:g}"),
     ]
 
