@@ -28,8 +28,7 @@ def expert_traffic(
     architecture: Architecture,
     sizes: LocalSizes,
     *,
-    layer: Seconds,
-    overlapped: BoolArray,
+    hidden_s: FloatArray,
     together: BoolArray,
     gpus_per_domain: int,
 ) -> LayerTraffic:
@@ -41,9 +40,8 @@ def expert_traffic(
     DeepEP and HybridEP send a token once to every other node that it needs, and from there over NVLink once to
     every rank that it needs, one after the other (DeepEP's README, normal kernels).
 
-    Where ``overlapped`` (n,), the traffic runs beside the compute of another micro-batch: ``dispatch_overlap`` of
-    ``layer``, the seconds of the whole sparse layer, forward and backward alike.  What is hidden inside a domain
-    still takes multiprocessors away from that compute.
+    ``hidden_s`` (n,) of each pass are hidden beside the compute of another micro-batch.  What is hidden inside a
+    domain still takes multiprocessors away from that compute.
     """
     zeros = np.zeros_like(sizes.tokens)
     if (experts := architecture.experts) is None:
@@ -59,9 +57,8 @@ def expert_traffic(
         inside_copies, leaving = np.full_like(zeros, experts.active), experts.active * (1.0 - 1.0 / nodes)
         inside_ranks = np.where(spans, 1.0, sizes.expert)
     inside = 2.0 * domain_collective_s(gpu, Collective.ALL_TO_ALL, inside_ranks, inside_copies * token_bytes)
-    hidden = np.where(overlapped, calibration.dispatch_overlap * (layer.forward + layer.backward) / 2.0, 0.0)
-    exposed = np.maximum(inside - hidden, 0.0) + _CONTENTION * np.minimum(inside, hidden)
-    left = np.where(spans, np.maximum(hidden - inside, 0.0) / 2.0, 0.0)
+    exposed = np.maximum(inside - hidden_s, 0.0) + _CONTENTION * np.minimum(inside, hidden_s)
+    left = np.where(spans, np.maximum(hidden_s - inside, 0.0) / 2.0, 0.0)
     return LayerTraffic(
         inside=Seconds(exposed, exposed),
         message_bytes=np.where(spans, token_bytes * leaving, 0.0),

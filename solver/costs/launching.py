@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.frameworks import CudaGraphs
+from solver.candidates import BoolArray, FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.layer_costs import Seconds
 
@@ -26,3 +27,24 @@ def host_bound(layer: Seconds, collectives: Seconds, calibration: Calibration) -
         np.maximum(layer.forward, host - collectives.forward),
         np.maximum(layer.backward, host - collectives.backward),
     )
+
+
+def beside_dispatch(
+    layer: Seconds, collectives: Seconds, calibration: Calibration, *, overlapped: BoolArray, experts: FloatArray
+) -> tuple[Seconds, FloatArray]:
+    """A sparse ``layer`` with ``experts`` (n,) on the GPU beside the dispatch of another micro-batch.
+
+    Layers of two micro-batches are launched in pieces, in turn and on several streams, which keeps the host busy
+    for much longer than one after the other.  Where ``overlapped`` (n,) a pass lasts at least as long; the second
+    value (n,) is how many seconds of dispatch hide in a pass: ``dispatch_overlap`` of what the GPU computes, and
+    all the time that it waits for the host.
+    """
+    launching = calibration.overlap_host_s + calibration.expert_host_s * experts
+    host = np.where(overlapped, launching * LAUNCHED[calibration.framework.cuda_graphs], 0.0)
+    bound = Seconds(
+        np.maximum(layer.forward, host - collectives.forward),
+        np.maximum(layer.backward, host - collectives.backward),
+    )
+    computed = (layer.forward + layer.backward) / 2.0
+    waited = (bound.forward + bound.backward) / 2.0 - computed
+    return bound, np.where(overlapped, calibration.dispatch_overlap * computed + waited, 0.0)

@@ -19,7 +19,7 @@ from solver.costs.collectives import fits_together
 from solver.costs.compute import Processor, processor
 from solver.costs.data_parallel import gradient_bytes, optimizer_s, parameter_traffic
 from solver.costs.expert_traffic import expert_traffic
-from solver.costs.launching import host_bound
+from solver.costs.launching import beside_dispatch, host_bound
 from solver.costs.layer_costs import Seconds, attention_block, attention_core, dense_mlp
 from solver.costs.local_sizes import LocalSizes, local_sizes
 from solver.costs.model_ends import embedding, end_precision, head_and_loss
@@ -185,9 +185,18 @@ def _layers(
     attention = attention_block(chip, architecture, sizes) + core
     dense = attention + dense_mlp(chip, architecture, sizes) if architecture.mlp_hidden else attention
     experts = architecture.experts
-    sparse = attention if experts is None else attention + sparse_mlp(chip, architecture, experts, sizes)
     repeated = recomputation(chip, architecture, sizes, core)
     block = tensor_traffic(gpu, calibration, architecture, sizes)
+    sparse, hidden_s = attention, np.zeros_like(sizes.tokens)
+    if experts is not None:
+        overlapped = calibration.framework.expert_overlap & overlappable & ~sizes.full_recompute
+        sparse, hidden_s = beside_dispatch(
+            attention + sparse_mlp(chip, architecture, experts, sizes),
+            block,
+            calibration,
+            overlapped=overlapped & (sizes.expert > 1),
+            experts=experts.count / sizes.expert,
+        )
     context_together = fits_together(
         sizes.tensor * sizes.context, gpus_per_domain=gpus_per_domain, gpus_per_node=gpus_per_node
     )
@@ -203,8 +212,7 @@ def _layers(
             calibration,
             architecture,
             sizes,
-            layer=sparse,
-            overlapped=calibration.framework.expert_overlap & overlappable & ~sizes.full_recompute,
+            hidden_s=hidden_s,
             together=expert_together,
             gpus_per_domain=max(gpus_per_domain, gpus_per_node),
         ),

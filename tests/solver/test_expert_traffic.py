@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from cluster_models.architecture import Experts
-from cluster_models.frameworks import ExpertDispatch
+from cluster_models.frameworks import CudaGraphs, ExpertDispatch
 from cluster_models.workload import Recompute
 from solver.candidates import RECOMPUTE_CODES
 from solver.costs.expert_traffic import reached
+from solver.costs.launching import beside_dispatch
+from solver.costs.layer_costs import Seconds
 from solver.costs.step_costs import StepCosts, step_costs
 from tests.solver.cost_cases import H100, MIXTRAL, WORKLOAD, behaviour, candidates, costs, even_layers
 
@@ -121,3 +123,23 @@ def test_overlap_needs_two_micro_batches_under_way_and_no_full_recomputation(row
         dispatched(ExpertDispatch.ALL_TO_ALL, base, expert_overlap=overlap).expert_s for overlap in (False, True)
     )
     np.testing.assert_array_equal(exposed, asked)
+
+
+def test_overlap_without_graphs_lasts_as_long_as_the_host_launches() -> None:
+    """A layer of a millisecond waits for the host, its dispatch is free meanwhile; captured it does not wait."""
+    layer, still = Seconds(np.array([1e-3]), np.array([2e-3])), Seconds(np.zeros(1), np.zeros(1))
+    overlapped, experts = np.array([True]), np.array([4.0])
+    found = {}
+    for graphs in (CudaGraphs.NONE, CudaGraphs.FULL):
+        calibration = replace(
+            behaviour(cuda_graphs=graphs), overlap_host_s=5e-3, expert_host_s=1e-4, dispatch_overlap=0.5
+        )
+        found[graphs] = beside_dispatch(layer, still, calibration, overlapped=overlapped, experts=experts)
+        untouched, hidden = beside_dispatch(layer, still, calibration, overlapped=~overlapped, experts=experts)
+        assert (untouched.forward, untouched.backward, hidden) == (layer.forward, layer.backward, np.zeros(1))
+    waiting, hidden = found[CudaGraphs.NONE]
+    assert (waiting.forward[0], waiting.backward[0]) == pytest.approx((5.4e-3, 5.4e-3))
+    assert hidden[0] == pytest.approx(0.5 * 1.5e-3 + 3.9e-3)
+    captured, hidden = found[CudaGraphs.FULL]
+    assert (captured.forward[0], captured.backward[0]) == (1e-3, 2e-3)
+    assert hidden[0] == pytest.approx(0.5 * 1.5e-3)
