@@ -10,8 +10,8 @@ from app.exports.arithmetic import check_divisions, check_layers, check_world
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.frameworks import CudaGraphs, ExpertDispatch, Framework
 from cluster_models.gpus import Precision
-from cluster_models.plan import Configuration, Plan, RankOrder
-from cluster_models.workload import Optimizer, Recompute, Sharding
+from cluster_models.plan import Configuration, Degrees, Plan, RankOrder
+from cluster_models.workload import Optimizer, Recompute, Sharding, TrainingWorkload
 
 _PRECISION = {
     Precision.BF16: ["--bf16"],
@@ -77,6 +77,7 @@ def megatron_arguments(plan: Plan) -> list[str]:
         arguments.append("--sequence-parallel")
     if workload.framework.gradient_bytes < 4.0:
         arguments.append("--grad-reduce-in-bf16")
+    arguments += _overlap_arguments(workload, degrees)
     arguments += _cuda_graph_arguments(workload.framework, sparse=plan.architecture.experts is not None)
     if plan.architecture.experts is not None:
         arguments += [
@@ -122,6 +123,20 @@ def render_megatron(plan: Plan) -> str:
         ")",
     ]
     return "\n".join([*lines, *_expert_comment(plan)]) + "\n"
+
+
+def _overlap_arguments(workload: TrainingWorkload, degrees: Degrees) -> list[str]:
+    """What the cost model took for granted of the framework and Megatron does only when asked."""
+    framework = workload.framework
+    arguments = []
+    chunked = framework.overlap_tensor and workload.precision is not Precision.NVFP4
+    if chunked and degrees.tensor > 1 and framework.sequence_parallel:
+        arguments.append("--tp-comm-overlap")
+    if framework.defer_head_gradient and degrees.pipeline > 1:
+        arguments.append("--defer-embedding-wgrad-compute")
+    if framework.fused_loss:
+        arguments += ["--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl te"]
+    return arguments
 
 
 def _cuda_graph_arguments(framework: Framework, *, sparse: bool) -> list[str]:

@@ -268,6 +268,24 @@ def test_names_stay_inside_their_comment() -> None:
     assert not any(line.startswith("rm") for line in text.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("fact", "flag"),
+    [
+        ("overlap_tensor", "--tp-comm-overlap"),
+        ("defer_head_gradient", "--defer-embedding-wgrad-compute"),
+        ("fused_loss", "--cross-entropy-loss-fusion"),
+    ],
+)
+def test_what_the_cost_model_counts_on_is_switched_on(fact: str, flag: str) -> None:
+    """A fact of the framework that made the step shorter has its flag, and only then."""
+    plan = small_plan()
+    assert plan.workload is not None
+    for switched in (True, False):
+        framework = replace(plan.workload.framework, **{fact: switched})  # type: ignore[arg-type]
+        asked = replace(plan, workload=replace(plan.workload, framework=framework))
+        assert (flag in bash_array(rendered("megatron", asked), "MEGATRON_ARGS")) is switched
+
+
 def test_flags_need_model_and_workload() -> None:
     """A plan made by hand may lack them; then there is nothing to export."""
     with pytest.raises(InvalidConfiguration, match="model and workload"):
