@@ -45,9 +45,7 @@ def predict_counted_memory(run: TrainingRun, fitted: FittedParameters | None = N
     )
 
 
-def _by_stage(
-    run: TrainingRun, fitted: FittedParameters | None
-) -> Iterator[tuple[int, GpuKind, StageMemoryParts]]:
+def _by_stage(run: TrainingRun, fitted: FittedParameters | None) -> Iterator[tuple[int, GpuKind, StageMemoryParts]]:
     """Every pipeline rank with each GPU kind under it and the account of all ranks on such GPUs."""
     accounts: dict[str, StageMemoryParts] = {}
     for replica in run.replica_kinds():
