@@ -36,6 +36,10 @@ little in its steps; TCP about half (measured steps of data parallel training ov
 InfiniBand.
 """
 UNKNOWN_SHARE: Final = 0.75
+SOCKET_BYTES_PER_S: Final = 2.5e9
+"""The most a node sends through sockets, whose data pass its memory several times: measured steps of four T4 with
+50 Gb/s a node take as long as 20 Gb/s makes them."""
+SOCKET_FABRICS: Final = ("tcp", "ethernet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +76,13 @@ class NominalLinks:
         """Links of one fabric; ``measured`` rates are taken as they are, nominal ones by their usual share."""
         share = 1.0 if measured else NETWORK_SHARE.get(fabric, UNKNOWN_SHARE)
         flow = max(flow_bytes_per_s or gpu_bytes_per_s, gpu_bytes_per_s)
+        most = SOCKET_BYTES_PER_S if fabric in SOCKET_FABRICS and not measured else np.inf
         return cls(
             gpu=gpu,
             gpus_per_node=gpus_per_node,
             gpus_per_domain=max(gpus_per_domain, gpus_per_node),
-            gpu_bytes_per_s=share * gpu_bytes_per_s,
-            flow_bytes_per_s=share * flow,
+            gpu_bytes_per_s=min(share * gpu_bytes_per_s, most / gpus_per_node),
+            flow_bytes_per_s=min(share * flow, most),
             latency_s=FABRIC_LATENCY_S.get(fabric, UNKNOWN_FABRIC_LATENCY_S),
             domain_share=domain_share,
         )

@@ -17,7 +17,7 @@ from cluster_models.workload import Recompute, Sharding
 from solver.costs.nominal_links import NominalLinks, hops_s
 from solver.pipeline.schedule import build_schedule
 from solver.pipeline.simulation import simulate
-from solver.pipeline.uniform import rank_ends
+from solver.pipeline.uniform import rank_ends, waiting_for_sends
 from solver.runs import predict_run, predict_runs
 from tests.solver.cost_cases import H100, LLAMA_70B, WORKLOAD, candidates
 
@@ -114,6 +114,19 @@ def test_a_schedule_cut_short_ends_when_the_whole_one_does(
     assert short == pytest.approx(whole, rel=0.02)
 
 
+def test_ranks_that_wait_for_their_sends_lose_each_transfer_twice() -> None:
+    """A middle rank spends a transfer with either neighbour per micro-batch; as pure delays two ranks share one."""
+    forward, backward, delay = np.ones(4), 2 * np.ones(4), 0.5 * np.ones(4)
+    waits = waiting_for_sends(forward, backward, delay)
+    periods = []
+    for seconds in ((forward, backward, delay), waits):
+        ends = [rank_ends(*seconds, pipeline=4, micro_batches=count).max() for count in (40, 80)]
+        periods.append((ends[1] - ends[0]) / 40)
+    assert periods == pytest.approx([3.5, 4.0])
+    assert waits[0][-1] == forward[-1]
+    assert waits[1][0] == backward[0]
+
+
 def test_one_stage_runs_its_micro_batches_one_after_the_other() -> None:
     """Nothing else can happen without a pipeline."""
     ends = rank_ends(np.array([1.0]), np.array([2.0]), np.array([9.0]), pipeline=1, micro_batches=7)
@@ -147,3 +160,13 @@ def test_gpus_that_send_at_once_share_the_cards_of_their_node() -> None:
         hops_s(links, candidates({"tensor": tensor, "pipeline": 8}), np.array([1e9]))[0, 3] for tensor in (1, 4)
     )
     assert four - links.latency_s == pytest.approx(4 * (one - links.latency_s))
+
+
+def test_sockets_do_not_fill_fast_cards() -> None:
+    """A node sends 2.5 GB/s at most over TCP, however fast its cards are; under InfiniBand they send more."""
+    slow, fast = (
+        NominalLinks.of(H100, gpus_per_node=4, gpus_per_domain=4, gpu_bytes_per_s=1e10, fabric=fabric)
+        for fabric in ("tcp", "infiniband")
+    )
+    assert 4 * slow.gpu_bytes_per_s == pytest.approx(2.5e9)
+    assert fast.gpu_bytes_per_s > 5e9
