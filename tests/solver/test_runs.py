@@ -115,14 +115,17 @@ def test_a_schedule_cut_short_ends_when_the_whole_one_does(
 
 
 def test_ranks_that_wait_for_their_sends_lose_each_transfer_twice() -> None:
-    """A middle rank spends a transfer with either neighbour per micro-batch; as pure delays two ranks share one."""
+    """A middle rank spends a transfer with either neighbour per micro-batch.
+
+    As pure delays, the longest loop of waits holds 2 (p - 1) of them for p micro-batches.
+    """
     forward, backward, delay = np.ones(4), 2 * np.ones(4), 0.5 * np.ones(4)
     waits = waiting_for_sends(forward, backward, delay)
     periods = []
     for seconds in ((forward, backward, delay), waits):
         ends = [rank_ends(*seconds, pipeline=4, micro_batches=count).max() for count in (40, 80)]
         periods.append((ends[1] - ends[0]) / 40)
-    assert periods == pytest.approx([3.5, 4.0])
+    assert periods == pytest.approx([3.0 + 0.5 * 6 / 4, 4.0])
     assert waits[0][-1] == forward[-1]
     assert waits[1][0] == backward[0]
 
