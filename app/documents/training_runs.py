@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from app.documents.configuration import even_stage_layers
 from app.documents.reading import FieldProblem, InvalidDocument, close_name, problems_of
@@ -11,7 +11,7 @@ from app.documents.table_cells import Line, read_lines
 from cluster_models.architecture import Architecture, Experts
 from cluster_models.catalogue import gpu_kind
 from cluster_models.errors import InvalidInput, MeshwrightError
-from cluster_models.frameworks import Framework, frameworks
+from cluster_models.frameworks import CudaGraphs, ExpertDispatch, Framework, frameworks
 from cluster_models.gpus import GpuKind, Precision
 from cluster_models.model_catalogue import catalogue_model
 from cluster_models.plan import Configuration, Degrees, RankOrder
@@ -54,6 +54,9 @@ COLUMNS: Final = (
     "dp",
     "zero",
     "sequence_parallel",
+    "cuda_graphs",
+    "expert_dispatch",
+    "expert_overlap",
     "recompute",
     "mem_gib_per_gpu",
     "sweep_id",
@@ -187,10 +190,14 @@ def _framework(line: Line) -> Framework | None:
     found = frameworks().get(name)
     if name and found is None:
         line.problem("framework", "no such framework generation", close_name(name, list(frameworks())))
-    sequence_parallel = line.choice("sequence_parallel", _SWITCH)
-    if found is None or sequence_parallel is None:
-        return found
-    return replace(found, sequence_parallel=sequence_parallel)
+    stated: dict[str, Any] = {
+        "sequence_parallel": line.choice("sequence_parallel", _SWITCH),
+        "cuda_graphs": line.choice("cuda_graphs", {str(each): each for each in CudaGraphs}),
+        "expert_dispatch": line.choice("expert_dispatch", {str(each): each for each in ExpertDispatch}),
+        "expert_overlap": line.choice("expert_overlap", _SWITCH),
+    }
+    changes = {name: value for name, value in stated.items() if value is not None}
+    return None if found is None else replace(found, **changes)
 
 
 def _workload(line: Line) -> TrainingWorkload | None:

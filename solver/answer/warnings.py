@@ -9,6 +9,7 @@ from cluster_models.measurements import Collective
 from cluster_models.plan import Confidence
 from cluster_models.suspicions import suspicions
 from solver.candidates import IntArray
+from solver.costs.calibration import longest_prefix
 from solver.placement.problem import PlacementProblem
 from solver.problem import PlanningProblem
 from solver.refine import Candidate
@@ -22,6 +23,7 @@ def plan_warnings(
         *_estimated_links(candidate, assignment),
         _uncertainty(confidence),
         *_outside(confidence),
+        *_calibration(problem, candidate),
         *_gpu_kind(candidate),
         *_inside_nodes(candidate),
         *_other_kinds(problem, candidate),
@@ -71,6 +73,17 @@ def _outside(confidence: Confidence) -> list[str]:
     if not confidence.outside:
         return []
     return [f"No measured run was like this plan: {' '.join(confidence.outside)}"]
+
+
+def _calibration(problem: PlanningProblem, candidate: Candidate) -> list[str]:
+    """An own calibration that says nothing of the GPU kind, nor of the framework, that the plan uses."""
+    own, gpu, framework = problem.fitted, candidate.fabric.gpu.name, problem.workload.framework.name
+    if own is None:
+        return []
+    missing = [gpu] * (longest_prefix(own.gpus, gpu) is None) + [framework] * (framework not in own.frameworks)
+    if not missing:
+        return []
+    return [f"The calibration {own.source} has no parameter of {' or '.join(missing)}: those are as shipped."]
 
 
 def _gpu_kind(candidate: Candidate) -> list[str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from cluster_models.fitted import FittedParameters, FittedValue
 from tests.solver.problems import nodes, planned, problem
 
 
@@ -24,3 +27,14 @@ def test_a_plan_warns_where_nothing_like_it_was_measured() -> None:
     assert any("No measured run on H20-96GB" in sentence for sentence in plan.confidence.outside)
     assert any("No measured run on H20-96GB" in warning for warning in plan.warnings)
     assert "no run was measured" in plan.confidence.family
+
+
+@pytest.mark.parametrize(("kind", "silent"), [("H100-SXM5-80GB", True), ("A100-SXM4-80GB", False)])
+def test_a_calibration_of_another_gpu_does_not_pass_for_this_one(kind: str, *, silent: bool) -> None:
+    """What an own calibration does not know is as shipped, and the plan says of what."""
+    asked = problem(nodes(1, gpus=1, gpu="H100-SXM5-80GB"))
+    value = {"sustained_share": FittedValue(0.5, 0.4, 0.6, 9)}
+    own = FittedParameters({kind: value}, {asked.workload.framework.name: {}}, "ours 1234")
+    told = [warning for warning in planned(replace(asked, fitted=own)).warnings if "ours 1234" in warning]
+    assert (not told) is silent
+    assert silent or "no parameter of H100-SXM5-80GB:" in told[0]
