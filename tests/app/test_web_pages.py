@@ -79,7 +79,9 @@ def _cluster_text() -> str:
     return ClusterDocument.from_cluster(small_cluster(), small_samples()).model_dump_json()
 
 
-@pytest.mark.parametrize("address", ["/", "/plans", "/plans/new", "/clusters", "/clusters/new"])
+@pytest.mark.parametrize(
+    "address", ["/", "/plans", "/plans/new", "/clusters", "/clusters/new", "/calibrations", "/calibrations/new"]
+)
 def test_pages_of_an_empty_service_invite_to_begin(browser: TestClient, address: str) -> None:
     """Nothing is stored yet, and every page says what to do."""
     answer = browser.get(address)
@@ -150,7 +152,7 @@ def test_a_filled_form_queues_a_plan_and_leads_to_it(browser: TestClient) -> Non
 def test_forms_of_other_sites_are_refused(browser: TestClient, service: Service, plan_id: str) -> None:
     """Neither a plan nor a cancellation can be forged."""
     foreign = {"sec-fetch-site": "cross-site"}
-    for address in ("/plans/new", "/clusters/new", f"/plans/{plan_id}/cancel"):
+    for address in ("/plans/new", "/clusters/new", "/calibrations/new", f"/plans/{plan_id}/cancel"):
         assert browser.post(address, headers=foreign).status_code == 403
     with service.read_sessions() as session:
         assert plans.get_plan(session, plan_id=plan_id).is_open

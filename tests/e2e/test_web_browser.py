@@ -222,7 +222,15 @@ def test_no_page_scrolls_sideways(page: Page, site: Site, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})
     cluster = ClusterDocument.from_cluster(small_cluster(), small_samples()).model_dump(mode="json")
     page.request.post(f"{site.address}/api/v1/clusters", data=cluster)
-    for address in ("/", "/plans/new", "/plans", "/clusters", "/clusters/two-and-a-spare", "/nowhere"):
+    for address in (
+        "/",
+        "/plans/new",
+        "/plans",
+        "/clusters",
+        "/clusters/two-and-a-spare",
+        "/calibrations/new",
+        "/nowhere",
+    ):
         page.goto(f"{site.address}{address}")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
