@@ -80,8 +80,9 @@ def read_run(row: Row) -> TrainingRun:
 def _run(row: Row, assumed: Assumed) -> TrainingRun:
     hardware = read_hardware(row, assumed)
     precision = _precision(row, assumed)
-    if precision not in hardware.gpu.peak_flops:
-        raise Skipped(f"{hardware.gpu.name} has no peak for {precision}")
+    for kind in (hardware.gpu, *(group.gpu for group in hardware.groups)):
+        if precision not in kind.peak_flops:
+            raise Skipped(f"{kind.name} has no peak for {precision}")
     framework = read_framework(row, assumed)
     sequence = whole(row, "seq_len") or assumed.take(
         "sequence length",

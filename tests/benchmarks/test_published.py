@@ -120,6 +120,12 @@ def test_kinds_are_found_as_tables_write_them(written: str, name: str) -> None:
     assert read(gpu=written).gpu.name == name
 
 
+def test_every_kind_of_a_mix_must_know_the_precision() -> None:
+    """The one that does not is named."""
+    with pytest.raises(Skipped, match="T4 has no peak for bf16"):
+        read(gpu="H100 x48 + T4-16 x16")
+
+
 def test_several_gpu_kinds_keep_their_rank_order() -> None:
     """The mix is priced by group; the most frequent kind stands for the whole."""
     run = read(gpu="H100 x48 + A100-80 x16")
