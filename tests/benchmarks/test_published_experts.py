@@ -12,6 +12,7 @@ from cluster_models.frameworks import CudaGraphs, ExpertDispatch
 from cluster_models.training_run import TrainingRun
 from tests.benchmarks.test_published import ROW, SPARSE
 
+EACH = ExpertDispatch.ALL_TO_ALL
 DEEPSEEK = (
     ROW
     | SPARSE
@@ -37,26 +38,26 @@ def read(release: str, notes: str = "", **cells: Any) -> TrainingRun:
 @pytest.mark.parametrize(
     ("release", "notes", "dispatch", "overlap", "graphs"),
     [
-        ("25.09", "tokendrop", ExpertDispatch.ALL_TO_ALL, False, CudaGraphs.NONE),
+        ("25.09", "tokendrop", EACH, False, CudaGraphs.NONE),
         ("25.09", "dropless", ExpertDispatch.DEEPEP, False, CudaGraphs.NONE),
         ("26.04", "MoE dispatcher hybridep; EP A2A overlap", ExpertDispatch.HYBRIDEP, True, CudaGraphs.NONE),
         (
             "26.04",
-            "cuda graphs te ['attn', 'moe_router']; recipe v0.4.0:X",
-            ExpertDispatch.ALL_TO_ALL,
+            "recipe v0.4.0:X; cuda graphs ['attn', 'moe_router']",
+            EACH,
             False,
             CudaGraphs.PARTIAL,
         ),
         (
             "26.04",
-            "cuda graphs te ['moe_router']; recipe v0.4.0:X",
-            ExpertDispatch.ALL_TO_ALL,
+            "recipe v0.4.0:X; cuda graphs ['moe_router']",
+            EACH,
             False,
             CudaGraphs.NONE,
         ),
         ("26.06", "", ExpertDispatch.HYBRIDEP, True, CudaGraphs.FULL),
-        ("26.06", "recipe v0.5.0:X", ExpertDispatch.ALL_TO_ALL, False, CudaGraphs.NONE),
-        ("26.06", "cuda graphs full_iteration; recipe v0.5.1:X", ExpertDispatch.ALL_TO_ALL, False, CudaGraphs.FULL),
+        ("26.06", "recipe v0.5.0:X", EACH, False, CudaGraphs.NONE),
+        ("26.06", "cuda graphs full_iteration; recipe v0.5.1:X", EACH, False, CudaGraphs.FULL),
     ],
 )
 def test_settings_are_those_of_the_recipe(
