@@ -6,9 +6,11 @@ The process reads one JSON object on standard input and writes one on standard o
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
+import time
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -96,5 +98,13 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     return {"calibration": document.model_dump(mode="json", by_alias=True)}
 
 
+def _end_with(parent: int) -> None:
+    """End this process when the one that started it has gone: nobody would read the answer."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
 if __name__ == "__main__":
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     sys.stdout.write(json.dumps(_answer(json.load(sys.stdin))))

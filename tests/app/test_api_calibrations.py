@@ -10,8 +10,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.profiler.script import script_text
+from app.services import fitting_process
 from tests.app.api_client import API, ended, plan_body, running
-from tests.app.calibration_bodies import GPU, calibration_document, profile_body, runs_csv
+from tests.app.calibration_bodies import GPU, HEAD, LINES, calibration_document, profile_body, runs_csv
 
 ADDRESS = f"{API}/calibrations"
 
@@ -77,6 +78,7 @@ def test_what_is_wrong_is_refused_and_nothing_is_stored(client: TestClient) -> N
         ({"name": "x", "profile": profile_body(kind="cpu")}, "profile.device.type"),
         ({"name": "x", "profile": profile_body(device="Abacus 9")}, "profile.device.name"),
         (finished() | {"runs": "gpu\n"}, "calibration"),
+        ({"name": "x", "runs": HEAD + 61 * LINES[0].format(step=9.0)}, "runs"),
     ]
     for body, field in cases:
         answer = client.post(ADDRESS, json=body)
@@ -127,3 +129,10 @@ def test_the_profiler_script_is_served_whole(client: TestClient) -> None:
     answer = client.get("/profiler/gpu_profile.py")
     assert answer.status_code == 200
     assert answer.text == script_text()
+
+
+def test_one_fit_at_a_time(client: TestClient) -> None:
+    """While a calibration is fitted, another one is put off; finished ones are taken all the same."""
+    with fitting_process._ONE_AT_A_TIME:
+        assert client.post(ADDRESS, json={"name": "x", "profile": profile_body()}).status_code == 409
+        assert client.post(ADDRESS, json=finished()).status_code == 201
