@@ -16,7 +16,7 @@ from solver.candidates import FloatArray
 from solver.costs.calibration import Owner
 from solver.fitting.families import error_spread
 from solver.fitting.least_squares import Problem, Solution, affected_runs, residuals_of, solve
-from solver.fitting.left_out import leave_out, wider_spreads
+from solver.fitting.left_out import left_out_errors, wider_spreads
 from solver.fitting.report import FitOptions, FitReport, FittedUnknown
 from solver.fitting.unknowns import Unknown, prior_value, unknowns_of, with_values
 
@@ -54,7 +54,7 @@ def fit(
     if not affected:
         return _report(problem, groupings, before, None)
     solution = solve(problem, affected)
-    while len(told := _told(solution, options)) < len(solution.free):
+    while len(told := _told(problem, solution, groupings[0])) < len(solution.free):
         start = {unknown: solution.free[unknown] for unknown in told}
         solution = solve(problem, {unknown: affected[unknown] for unknown in told}, start)
     return _report(problem, groupings, before, solution)
@@ -65,10 +65,11 @@ def _weights(labels: Sequence[str]) -> FloatArray:
     return np.array([1.0 / math.sqrt(sizes[label]) for label in labels])
 
 
-def _told(solution: Solution, options: FitOptions) -> list[Unknown]:
+def _told(problem: Problem, solution: Solution, labels: Sequence[str]) -> list[Unknown]:
     """The unknowns that the runs narrow, or the one that they narrow most."""
-    told = [each for each, spread in solution.spreads.items() if spread <= TOLD * options.prior_spread]
-    return told or [min(solution.spreads, key=lambda each: (solution.spreads[each], each))]
+    spreads = wider_spreads(problem, solution, labels)
+    told = [each for each, spread in spreads.items() if spread <= TOLD * problem.options.prior_spread]
+    return told or [min(spreads, key=lambda each: (spreads[each], each))]
 
 
 def _report(
@@ -78,10 +79,9 @@ def _report(
     held_out = [before for _ in groupings]
     after = before
     if solution is not None:
-        left_out = [leave_out(problem, solution, labels) for labels in groupings]
-        held_out = [each.residuals for each in left_out]
+        held_out = [left_out_errors(problem, solution, labels) for labels in groupings]
         after = solution.residuals
-        spreads = wider_spreads(problem, solution, left_out[0])
+        spreads = wider_spreads(problem, solution, groupings[0])
     found = []
     for unknown, prior in problem.priors.items():
         told = unknown in spreads
