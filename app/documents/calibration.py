@@ -70,7 +70,8 @@ class FitDocument(Document):
     error_held_out_fraction: NotNegative | None = Field(
         None, description="Of steps, each predicted by a fit without its group.", examples=[0.06]
     )
-    memory_error_fraction: NotNegative | None = Field(None, description="Of peak memory.", examples=[0.07])
+    memory_error_before_fraction: NotNegative | None = Field(None, description="Of peak memory.", examples=[0.11])
+    memory_error_after_fraction: NotNegative | None = Field(None, description="Of peak memory.", examples=[0.07])
     kernel_error_before_fraction: NotNegative | None = Field(
         None, description="Of kernels, before.", examples=[0.3]
     )

@@ -15,7 +15,7 @@ from cluster_models.frameworks import CudaGraphs, ExpertDispatch, Framework, fra
 from cluster_models.gpus import GpuKind, Precision
 from cluster_models.model_catalogue import catalogue_model
 from cluster_models.plan import Configuration, Degrees, RankOrder
-from cluster_models.training_run import TrainingRun
+from cluster_models.training_run import MemoryCounter, TrainingRun
 from cluster_models.units import GBIT, GIB
 from cluster_models.workload import LONGEST_SEQUENCE, MOST_SEQUENCES, Recompute, Sharding, TrainingWorkload
 from solver.runs import predict_run
@@ -59,6 +59,7 @@ COLUMNS: Final = (
     "expert_overlap",
     "recompute",
     "mem_gib_per_gpu",
+    "memory_counter",
     "sweep_id",
     "model_name",
     "source",
@@ -73,6 +74,7 @@ SHARDINGS: Final = {
     "fsdp": Sharding.PARAMETERS,
     "dist-opt": Sharding.OPTIMIZER,
 }
+_COUNTERS: Final = {str(each): each for each in MemoryCounter if each is not MemoryCounter.FORMULA}
 _SWITCH: Final = {"0": False, "1": True, "false": False, "true": True}
 
 
@@ -112,6 +114,7 @@ def _run(line: Line) -> TrainingRun | None:
     micro_batch = line.whole("micro_batch", required="sequences of one micro-batch", most=MOST_SEQUENCES)
     step_s = line.number_in("iter_time_s", required="seconds of one step, after warm-up")
     memory_gib = line.number_in("mem_gib_per_gpu")
+    counter = line.choice("memory_counter", _COUNTERS) or MemoryCounter.DRIVER
     domain = line.whole("gpus_per_domain", most=_MOST) or per_node
     network = _network(line, degrees, domain)
     if sharding is None and degrees is not None and degrees.data > 1 and not line.text("zero"):
@@ -137,6 +140,7 @@ def _run(line: Line) -> TrainingRun | None:
             network_bytes_per_s=gpu.scale_up_bytes_per_s if network is None else network * GBIT,
             step_s=step_s,
             peak_memory_bytes=None if memory_gib is None else memory_gib * GIB,
+            memory_counter=counter,
         )
         _check(line, run)
     except InvalidInput as error:

@@ -50,8 +50,9 @@ def error_lines(fit: FitDocument) -> tuple[str, ...]:
     if fit.kernel_error_before_fraction is not None and fit.kernel_error_after_fraction is not None:
         before, after = percent(fit.kernel_error_before_fraction), percent(fit.kernel_error_after_fraction)
         found.append(f"{count(fit.kernels)} kernels: {before} before, {after} now")
-    if fit.memory_error_fraction is not None:
-        found.append(f"peak memory: {percent(fit.memory_error_fraction)}")
+    if fit.memory_error_before_fraction is not None and fit.memory_error_after_fraction is not None:
+        before, after = percent(fit.memory_error_before_fraction), percent(fit.memory_error_after_fraction)
+        found.append(f"peak memory: {before} before, {after} now")
     return tuple(found)
 
 

@@ -20,15 +20,14 @@ from app.documents.hardware_profile import HardwareProfileDocument
 from app.documents.training_runs import MeasuredRuns
 from cluster_models.catalogue import gpu_kind
 from cluster_models.errors import InvalidInput
-from cluster_models.fitted import FittedParameters
 from cluster_models.gpus import GpuKind
 from cluster_models.training_run import TrainingRun
 from solver.costs.calibration import PARAMETERS, Owner
 from solver.fitting.families import error_spread
 from solver.fitting.fit import fit
+from solver.fitting.memory import MEMORY_PARAMETERS, fit_memory
 from solver.fitting.profile import fit_profile
 from solver.fitting.report import FitOptions, FitReport
-from solver.run_memory import predict_peak_memory
 from solver.runs import predict_run
 
 FEWEST_FOR_SPREAD: Final = 3
@@ -53,12 +52,14 @@ def calibrate(measured: Measured, *, name: str, now: datetime) -> CalibrationDoc
     if measured.profile is None and measured.runs is None:
         raise InvalidInput("runs", None, "neither runs nor a profile are given", "give one or both")
     reports: dict[ToldBy, FitReport] = {}
+    of_memory = None
     if measured.profile is not None:
         kind = profiled_kind(measured.profile, measured.gpu)
         reports[ToldBy.PROFILE] = fit_profile(measured.profile.to_profile(), kind)
     if measured.runs is not None:
         reports[ToldBy.RUNS] = _fit_runs(measured.runs, reports.get(ToldBy.PROFILE))
-    tables = _tables(reports)
+        of_memory = fit_memory(measured.runs.runs)
+    tables = _tables([*reports.items(), *([(ToldBy.RUNS, of_memory)] if of_memory else [])])
     if not any(tables.values()):
         raise InvalidInput("runs", len(_runs(measured)), "tell no parameter", "give more runs, or different ones")
     document = CalibrationDocument(
@@ -70,7 +71,7 @@ def calibrate(measured: Measured, *, name: str, now: datetime) -> CalibrationDoc
         errors=_errors(reports.get(ToldBy.RUNS)),
         collectives=[] if measured.profile is None else measured.profile.collectives,
     )
-    return document.model_copy(update={"fit": _summary(_runs(measured), reports, document.to_fitted())})
+    return document.model_copy(update={"fit": _summary(_runs(measured), reports, of_memory)})
 
 
 def profiled_kind(profile: HardwareProfileDocument, name: str | None) -> GpuKind:
@@ -101,14 +102,14 @@ def _fit_runs(measured: MeasuredRuns, profiled: FitReport | None) -> FitReport:
         if profiled is None
         else {name for kind, values in profiled.parameters.gpus.items() if kind in kinds for name in values}
     )
-    wanted = [name for name in PARAMETERS if name not in known]
+    wanted = [name for name in PARAMETERS if name not in known and name not in MEMORY_PARAMETERS]
     start = None if profiled is None else profiled.parameters
     return fit(measured.runs, wanted, groups=measured.groups, options=FitOptions(start=start))
 
 
-def _tables(reports: dict[ToldBy, FitReport]) -> dict[Owner, dict[str, dict[str, ParameterDocument]]]:
+def _tables(reports: Sequence[tuple[ToldBy, FitReport]]) -> dict[Owner, dict[str, dict[str, ParameterDocument]]]:
     tables: dict[Owner, dict[str, dict[str, ParameterDocument]]] = {owner: {} for owner in Owner}
-    for told_by, report in reports.items():
+    for told_by, report in reports:
         for each in report.unknowns:
             if each.told:
                 fitted = each.fitted
@@ -136,26 +137,25 @@ def _errors(report: FitReport | None) -> ErrorsDocument | None:
 
 
 def _summary(
-    runs: Sequence[TrainingRun], reports: dict[ToldBy, FitReport], fitted: FittedParameters
+    runs: Sequence[TrainingRun], reports: dict[ToldBy, FitReport], of_memory: FitReport | None
 ) -> FitDocument:
     of_runs, of_profile = reports.get(ToldBy.RUNS), reports.get(ToldBy.PROFILE)
-    told = {each.unknown for report in reports.values() for each in report.unknowns if each.told}
-    looked_at = {each.unknown for report in reports.values() for each in report.unknowns}
+    every = [*reports.values(), *([of_memory] if of_memory else [])]
+    told = {each.unknown for report in every for each in report.unknowns if each.told}
+    looked_at = {each.unknown for report in every for each in report.unknowns}
     before = [np.log(predict_run(run).step_s / run.step_s) for run in runs if run.step_s]
-    memory = [
-        np.log(predict_peak_memory(run, fitted) / run.peak_memory_bytes) for run in runs if run.peak_memory_bytes
-    ]
     return FitDocument(
         runs=len(runs),
         kernels=0 if of_profile is None else len(of_profile.runs),
         error_before_fraction=_mean(before),
         error_after_fraction=None if of_runs is None else _mean(of_runs.errors_after),
         error_held_out_fraction=None if of_runs is None else _mean(of_runs.errors_held_out),
-        memory_error_fraction=_mean(memory),
+        memory_error_before_fraction=None if of_memory is None else _mean(of_memory.errors_before),
+        memory_error_after_fraction=None if of_memory is None else _mean(of_memory.errors_after),
         kernel_error_before_fraction=None if of_profile is None else _mean(of_profile.errors_before),
         kernel_error_after_fraction=None if of_profile is None else _mean(of_profile.errors_after),
         not_told=[str(each) for each in sorted(looked_at - told)],
-        warnings=[warning for report in reports.values() for warning in report.warnings],
+        warnings=[warning for report in every for warning in report.warnings],
     )
 
 
