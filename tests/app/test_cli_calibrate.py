@@ -48,6 +48,19 @@ def test_runs_of_a_slower_gpu_slow_the_prediction(
     assert shipped["provenance"]["calibration"] == ""
 
 
+def test_measured_peaks_tell_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a column of peaks the runtime's memory is fitted, too, and the peaks are compared."""
+    monkeypatch.chdir(tmp_path)
+    lines = runs_csv().splitlines()
+    peaks = ["mem_gib_per_gpu", *("40",) * (len(lines) - 1)]
+    Path("runs.csv").write_text("".join(f"{line},{peak}\n" for line, peak in zip(lines, peaks, strict=True)))
+    assert main(["calibrate", "--runs", "runs.csv", "--json"]) == 0
+    fit = json.loads(capsys.readouterr().out)["fit"]
+    assert fit["memory_error_after_fraction"] < fit["memory_error_before_fraction"]
+
+
 def test_the_file_says_how_well_it_fits(fitted: Path) -> None:
     """Errors before and after, what was told with its interval, and what was not."""
     document = json.loads(fitted.read_text())
@@ -61,7 +74,7 @@ def test_the_file_says_how_well_it_fits(fitted: Path) -> None:
     for each in (value for table in tables for value in table.values()):
         assert each["low"] <= each["value"] <= each["high"]
         assert each["told_by"] == "runs"
-    assert f"{GPU} runtime_bytes" in fit["not_told"]
+    assert f"{FRAMEWORK} expert_imbalance" in fit["not_told"]
 
 
 def test_a_profile_alone_is_enough(
