@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from app.cli import main
+from app.documents.training_runs import read_training_runs
 from app.profiler.script import script_text
+from cluster_models.units import GIB
+from solver.run_memory import predict_counted_memory
 from tests.app.calibration_bodies import FRAMEWORK, GPU, calibration_document, profile_body, runs_csv
 
 CONFIGURATION = "degrees: {tensor: 4, data: 2}\nrecompute: full\n"
@@ -53,12 +56,16 @@ def test_measured_peaks_tell_of_memory(
 ) -> None:
     """With a column of peaks the runtime's memory is fitted, too, and the peaks are compared."""
     monkeypatch.chdir(tmp_path)
-    lines = runs_csv().splitlines()
-    peaks = ["mem_gib_per_gpu", *("40",) * (len(lines) - 1)]
+    text = runs_csv()
+    truth = calibration_document(runtime_bytes=9e9).to_fitted()
+    counted = [predict_counted_memory(run, truth) / GIB for run in read_training_runs(text).runs]
+    lines, peaks = text.splitlines(), ["mem_gib_per_gpu", *(f"{peak:.3f}" for peak in counted)]
     Path("runs.csv").write_text("".join(f"{line},{peak}\n" for line, peak in zip(lines, peaks, strict=True)))
     assert main(["calibrate", "--runs", "runs.csv", "--json"]) == 0
-    fit = json.loads(capsys.readouterr().out)["fit"]
-    assert fit["memory_error_after_fraction"] < fit["memory_error_before_fraction"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["gpus"][GPU]["runtime_bytes"]["value"] == pytest.approx(9e9, rel=0.25)
+    fit = document["fit"]
+    assert fit["memory_error_after_fraction"] < 0.5 * fit["memory_error_before_fraction"]
 
 
 def test_the_file_says_how_well_it_fits(fitted: Path) -> None:
