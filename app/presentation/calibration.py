@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.documents.calibration import CalibrationDocument, FitDocument, ParameterDocument, ToldBy
-from app.presentation.figures import count, percent
+from app.presentation.figures import count, percent, plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +62,4 @@ def plain(value: float) -> str:
 
 
 def _told_by(each: ParameterDocument) -> str:
-    return f"{count(each.steps)} {'runs' if each.told_by is ToldBy.RUNS else 'kernels'}"
+    return plural(each.steps, "run" if each.told_by is ToldBy.RUNS else "kernel")

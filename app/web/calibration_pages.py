@@ -12,6 +12,7 @@ from starlette.datastructures import FormData
 from app.db.engine import transaction
 from app.documents.reading import FieldProblem, problems_of
 from app.presentation.calibration import error_lines, parameter_lines
+from app.presentation.figures import plural
 from app.resources import service_of
 from app.services import calibrations
 from app.services.errors import NameTaken, NotReady
@@ -104,7 +105,7 @@ def calibration(request: Request, name: str) -> Response:
         errors=() if fit is None else error_lines(fit),
         warnings=() if fit is None else fit.warnings,
         not_told=() if fit is None else fit.not_told,
-        collectives=len(stored.document.collectives),
+        collectives=plural(kept, "timing") if (kept := len(stored.document.collectives)) else "",
         address=f"/api/v1/calibrations/{quote(stored.name, safe='')}",
     )
 

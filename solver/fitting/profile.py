@@ -46,9 +46,9 @@ SUSTAINED_WEIGHT: Final = 5.0
 BURST_SPREAD: Final = 0.15
 SURE: Final = 3.0
 """On the logit scale no prior lies further out: one at the very end of its range could never be moved."""
-SMALLEST_MESSAGE: Final = 2**20
+SMALLEST_MESSAGE: Final = 8 * 2**20
 FEWEST: Final = 3
-"""Usable kernels below which a profile says nothing."""
+"""Usable kernels below which a profile says nothing, and collectives below which it says nothing of links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +206,13 @@ def _kernels(profile: HardwareProfile, gpu: GpuKind) -> _Kernels:
 
 def _ring_collectives(profile: HardwareProfile) -> tuple[CollectiveTiming, ...]:
     """Those that ``domain_share`` speaks of: inside a node, tensor parallel, too large for latency to matter."""
-    return tuple(
+    found = tuple(
         row
         for kind in (Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
         for row in profile.collectives
         if row.collective is kind and row.nodes == 1 and row.ranks > 1 and row.message_bytes >= SMALLEST_MESSAGE
     )
+    return found if len(found) >= FEWEST else ()
 
 
 def _residuals(kernels: _Kernels, base: Calibration, values: dict[Unknown, float]) -> FloatArray:
@@ -288,5 +289,5 @@ def _warnings(profile: HardwareProfile, gpu: GpuKind, launch_s: float) -> tuple[
     if foreign:
         found.append(f"Matrix products in {', '.join(foreign)} are left out: {gpu.name} has no peak for them.")
     if profile.skipped:
-        found.append(f"The profiler could not measure {len(profile.skipped)} kernels; the profile says why.")
+        found.append(f"Not measured, for reasons that the profile gives: {len(profile.skipped)} of its kernels.")
     return tuple(found)

@@ -28,7 +28,7 @@ def test_a_profile_sent_in_the_form_becomes_a_page(client: TestClient) -> None:
     answer = client.post("/calibrations/new", data={"name": "ours"}, files=files, headers=BROWSER)
     assert answer.status_code == 200, answer.text
     assert answer.url.path == "/calibrations/ours"
-    for words in ("sustained_share", "90 % interval", "node-7", "1 timings of collectives"):
+    for words in ("sustained_share", "90 % interval", "node-7", "1 timing of collectives"):
         assert words in answer.text
     assert 'href="/calibrations/ours"' in client.get("/calibrations").text
     form = client.get("/plans/new", params={"calibration": "ours"}).text
