@@ -27,11 +27,9 @@ from solver.costs.calibration import PARAMETERS, Owner, kind_family, shipped_par
 from solver.fitting.families import HeldOut, families_of
 from solver.fitting.fit import fit
 from solver.fitting.report import FitOptions, FitReport, estimated_prior
+from solver.fitting.unseen import unseen_errors
 
 DATA: Final = Path(__file__).parents[1] / "solver" / "costs" / "data"
-
-BLOCKS: Final = 2
-"""Place of the blocks among the groupings that are held out: GPU kinds, frameworks, blocks."""
 
 
 def blocks_of(measured: Sequence[Measured]) -> list[str]:
@@ -89,10 +87,11 @@ def families(measured: Sequence[Measured], errors: Mapping[str, Sequence[float]]
     return lines
 
 
-def held_out(report: FitReport) -> HeldOut:
-    """log(measured / predicted) of rows without their block, their GPU kind and their framework."""
-    kinds, frameworks, blocks = report.errors_without
-    return HeldOut(-np.array(blocks), -np.array(kinds), -np.array(frameworks))
+def held_out(report: FitReport, measured: Sequence[Measured]) -> HeldOut:
+    """log(measured / predicted) of rows without their block, and as if their GPU kind or framework were new."""
+    runs = [each.run for each in measured]
+    kinds, frameworks = (unseen_errors(runs, report.parameters, owner) for owner in (Owner.GPU, Owner.FRAMEWORK))
+    return HeldOut(-np.array(report.errors_without[0]), kinds, frameworks)
 
 
 def _print(report: FitReport, measured: Sequence[Measured], *, everything: bool) -> None:
@@ -109,7 +108,7 @@ def _print(report: FitReport, measured: Sequence[Measured], *, everything: bool)
     columns = {
         "MAPE before": report.errors_before,
         "after": report.errors_after,
-        "held out": report.errors_without[BLOCKS],
+        "held out": report.errors_without[0],
     }
     print("\n".join(families(measured, columns)))
     print("\n".join(report.warnings))
@@ -132,11 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         [each.run for each in measured],
         chosen_parameters(options.parameters, options.framework, options.kind),
         groups=[each.group for each in measured],
-        without=(
-            [kind_family(each.run.gpu) for each in measured],
-            [each.run.workload.framework.name for each in measured],
-            blocks_of(measured),
-        ),
+        without=(blocks_of(measured),),
         options=FitOptions(
             prior_of=estimated_prior,
             start=shipped if filtered else None,
@@ -148,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.table and not options.dry_run:
         (DATA / "fitted.toml").write_text(fitted_text(report.parameters), encoding="utf-8")
         if not options.framework and not options.kind:
-            known = families_of([each.run for each in measured], held_out(report))
+            known = families_of([each.run for each in measured], held_out(report, measured))
             (DATA / "confidence.toml").write_text(confidence_text(known), encoding="utf-8")
     return 0
 

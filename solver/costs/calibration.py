@@ -156,6 +156,13 @@ def estimated_calibration(gpu: GpuKind, framework: Framework) -> Calibration:
     return _calibration(gpu, framework, ())
 
 
+def default_values(gpu: GpuKind) -> dict[str, float]:
+    """Every parameter as taken for a GPU kind or framework generation of which nothing is known."""
+    tables = _tables()
+    values = {**tables["defaults"], **tables["vendors"].get(gpu.vendor, {})}
+    return {name: float(values[name]) for name in PARAMETERS}
+
+
 def _calibration(gpu: GpuKind, framework: Framework, fitted: tuple[FittedParameters | None, ...]) -> Calibration:
     tables = _tables()
     kind = longest_prefix(tables["kinds"], gpu.name)

@@ -30,7 +30,7 @@ from solver.costs.confidence import (
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """log(measured / predicted) of runs without their like, without their GPU kind, without their framework."""
+    """log(measured / predicted) of runs without their like, and as if GPU kind or framework were new."""
 
     alike: FloatArray
     kinds: FloatArray

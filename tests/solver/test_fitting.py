@@ -19,11 +19,12 @@ from cluster_models.gpus import Precision
 from cluster_models.plan import Configuration, Degrees, RankOrder
 from cluster_models.training_run import TrainingRun
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
-from solver.costs.calibration import PARAMETERS, Owner, kind_family, longest_prefix
+from solver.costs.calibration import PARAMETERS, Owner, default_values, kind_family, longest_prefix
 from solver.fitting.families import HeldOut, error_spread, families_of
 from solver.fitting.fit import fit
 from solver.fitting.report import FitOptions, FitReport, estimated_prior
 from solver.fitting.unknowns import Unknown, kind_itself, unknowns_of
+from solver.fitting.unseen import unseen_errors
 from solver.runs import predict_run
 
 KIND, FRAMEWORK = "H100-SXM5-80GB", "nemo-25.02"
@@ -218,3 +219,16 @@ def test_own_fits_know_the_errors_of_runs_that_they_did_not_see() -> None:
     assert errors is not None
     assert errors.runs == len(SWEEP)
     assert -0.12 < errors.p10 < errors.p50 < errors.p90 < 0.12
+
+
+def test_an_unseen_kind_is_priced_with_defaults_whatever_was_fitted() -> None:
+    """Runs made with the defaults of their kind are met exactly; the fitted values of the framework stay."""
+    fitted = truth(sustained_share=0.5, kernel_share=0.8)
+    defaults = {
+        name: FittedValue(number, number, number, 0)
+        for name, number in default_values(gpu_kind(KIND)).items()
+        if PARAMETERS[name].owner is Owner.GPU
+    }
+    made = measured(SWEEP[:4], replace(fitted, gpus={KIND: defaults}))
+    assert unseen_errors(made, fitted, Owner.GPU) == pytest.approx(np.zeros(4), abs=1e-9)
+    assert np.abs(unseen_errors(made, fitted, Owner.FRAMEWORK)).min() > 0.01
