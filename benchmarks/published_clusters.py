@@ -34,8 +34,9 @@ SHORT_NAMES: Final = {
 }
 """How tables write kinds, beside the catalogue's own names; an A800 is an A100 with fewer NVLinks."""
 USUAL_NODE: Final = {"GB200": 4, "GB300": 4, "GH200-96GB": 4, "GH200-144GB": 4, "T4": 4}
-LARGE_DOMAINS: Final = {"GB200": 72, "GB300": 72}
 USUAL_NODE_GPUS: Final = 8
+LARGE_DOMAINS: Final = {"GB200": 72, "GB300": 72}
+"""GPUs joined by NVLink beyond a node (NVL72 racks)."""
 USUAL_CARD: Final = {
     "A100-SXM4-40GB": 200.0,
     "A100-SXM4-80GB": 200.0,
@@ -63,7 +64,7 @@ NUMBER: Final = r"(\d+(?:\.\d+)?)"
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The network between nodes.
+    """The network between nodes; raises ``Skipped`` where it has no speed.
 
     ``gpu_bytes_per_s``: a GPU's share of its node's network; ``flow_bytes_per_s``: the most that a single flow
     gets.  ``measured``: collectives were measured to reach the rate, which is not nominal then.
@@ -73,6 +74,10 @@ class Network:
     flow_bytes_per_s: float
     fabric: str
     measured: bool = False
+
+    def __post_init__(self) -> None:
+        if min(self.gpu_bytes_per_s, self.flow_bytes_per_s) <= 0:
+            raise Skipped("network without speed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +100,7 @@ def read_hardware(row: Row, assumed: Assumed) -> Hardware:
     mixed = len(groups) > 1
     if mixed:
         assumed.take("GPU kinds in rank order", " + ".join(f"{kind.name} x {count}" for kind, count in groups))
-    node = whole(row, "gpus_per_node") or assumed.take(
-        "GPUs per node", USUAL_NODE.get(gpu.name, max(USUAL_NODE_GPUS, 1))
-    )
+    node = whole(row, "gpus_per_node") or assumed.take("GPUs per node", USUAL_NODE.get(gpu.name, USUAL_NODE_GPUS))
     return Hardware(
         gpu=gpu,
         groups=tuple(NodeGroup(kind, count) for kind, count in groups) if mixed else (),
@@ -144,9 +147,7 @@ def _usual_network(written: str, hardware: Hardware, gpus: int, fabric: str, ass
         rate = SLOW_ETHERNET_GBIT * GBIT
         assumed.take("network", f"{SLOW_ETHERNET_GBIT:g} Gb/s per node", written)
         return Network(rate / node, rate, "tcp")
-    share = USUAL_CARD.get(hardware.gpu.name)
-    if share is None:
-        share = _catalogue_gbit(hardware.gpu)
+    share = USUAL_CARD.get(hardware.gpu.name) or _catalogue_gbit(hardware.gpu)
     if gpus > hardware.gpus_per_domain:
         assumed.take("network", f"{share:g} Gb/s per GPU", f"usual for {hardware.gpu.name}")
     return Network(share * GBIT, share * GBIT, fabric)

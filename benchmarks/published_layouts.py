@@ -13,6 +13,10 @@ from solver.degrees.layout import Layout
 
 ENTRIES_BEFORE: Final = 2
 """DeepSpeed's pipeline module of GPT-2 counts embedding and dropout before the layers."""
+NUMBERS: Final = r"(\d+(?:-\d+)+)"
+"""Whole numbers joined by dashes."""
+LONGEST_LAYOUT: Final = 10_000
+"""Letters of a layout written out; no model has so many layers."""
 
 
 def read_layout(row: Row, architecture: Architecture, degrees: Degrees) -> Layout:
@@ -22,10 +26,10 @@ def read_layout(row: Row, architecture: Architecture, degrees: Degrees) -> Layou
     if chunks > layers + 2:
         raise Skipped("more pipeline stages than layers")
     counts: list[int] = []
-    if printed := re.search(r"layer partition boundaries ([\d-]+) over", notes):
+    if printed := re.search(rf"layer partition boundaries {NUMBERS} over", notes):
         ends = [min(max(int(end) - ENTRIES_BEFORE, 0), layers) for end in printed[1].split("-")]
         counts = [after - before for before, after in pairwise(ends)]
-    elif printed := re.search(r"entries per stage ([\d-]+)", notes):
+    elif printed := re.search(rf"entries per stage {NUMBERS}", notes):
         counts = [int(entries) for entries in printed[1].split("-")]
         counts[0] -= 1
         counts[-1] -= 1
@@ -43,9 +47,9 @@ def layout_counts(layout: str) -> list[int]:
     repeats the letter or bracket before it: ``Et*3|(tt|)*2mL`` is 3, 2, 2, 0.
     """
     flat = layout
-    while (bracket := re.search(r"\(([^()]*)\)(?:\*(\d+))?", flat)) is not None:
+    while len(flat) < LONGEST_LAYOUT and (bracket := re.search(r"\(([^()]*)\)(?:\*(\d{1,3}))?", flat)):
         flat = flat[: bracket.start()] + bracket[1] * int(bracket[2] or 1) + flat[bracket.end() :]
-    flat = re.sub(r"([Etm|L])\*(\d+)", lambda found: found[1] * int(found[2]), flat)
+    flat = re.sub(r"([Etm|L])\*(\d{1,3})", lambda found: found[1] * int(found[2]), flat)
     return [chunk.count("t") for chunk in flat.split("|")]
 
 

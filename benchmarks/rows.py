@@ -6,10 +6,13 @@ import csv
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
 Row = Mapping[str, str]
+
+LARGEST: Final = 1e12
+"""No figure of a run is larger in the units of the table."""
 
 
 class Skipped(Exception):
@@ -54,6 +57,6 @@ def number(row: Row, column: str) -> float | None:
     cell = text(row, column).replace(",", "")
     if not cell:
         return None
-    if not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", cell):
+    if not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", cell) or abs(float(cell)) > LARGEST:
         raise Skipped(f"{column} is not a number")
     return float(cell)
