@@ -82,7 +82,7 @@ class Framework:
     ``fused_accumulation``: the product for a weight's gradient adds into the gradient buffer itself, instead of one
     more kernel after it (``--gradient-accumulation-fusion``).
     ``fused_loss``: one kernel for the cross-entropy and its gradient, which overwrites the logits.
-    ``blocking_transfers``: pipeline ranks wait for their sends, so that neighbours spend each transfer together.
+    ``blocking_transfers``: pipeline ranks wait for their sends, which delay both neighbours.
     ``defer_head_gradient``: pipelined, the output layer's weight gradient waits for the flush, when its rank idles.
     ``expert_overlap``: dispatch and combine of one micro-batch run beside another one's compute.
     """

@@ -20,8 +20,9 @@ class Events(NamedTuple):
     """Events in an order where everything an event waits for stands before it; one entry per event.
 
     ``previous`` is the index of the event before it on its pipeline rank and ``feed`` that of the event whose
-    result it needs (-1 = none).  ``hop`` is the pipeline rank that sends the result (-1 = nothing is sent); a
-    forward hop goes to the next rank, a backward hop to the one before, both around the ring.
+    result it needs (-1 = none).  ``hop`` is the pipeline rank whose transfer delays that result, ``send`` the one
+    whose transfer the event itself ends with, where ranks wait for their sends (-1 = none); a forward hop goes to
+    the next rank, a backward hop to the one before, both around the ring.
     """
 
     chunk: IntArray
@@ -29,6 +30,7 @@ class Events(NamedTuple):
     previous: IntArray
     feed: IntArray
     hop: IntArray
+    send: IntArray
 
 
 class Arrays(NamedTuple):
@@ -120,7 +122,7 @@ def topological_rows(orders: IntArray, chunks: int, micro_batches: int) -> IntAr
 def event_ends(events: Events, duration_s: FloatArray, delay_s: FloatArray) -> FloatArray:
     """End of each event.  ``duration_s`` (2, chunks) and ``delay_s`` (2, pipeline): row 0 forward, 1 backward."""
     # local names: a tuple passed on for every event costs thirty times the loop
-    chunk, backward, previous, feed, hop = events
+    chunk, backward, previous, feed, hop, send = events
     ends = np.empty(len(chunk))
     for event in range(len(ends)):
         start = 0.0
@@ -131,6 +133,8 @@ def event_ends(events: Events, duration_s: FloatArray, delay_s: FloatArray) -> F
             if hop[event] >= 0:
                 arrival += delay_s[backward[event], hop[event]]
             start = max(start, arrival)
+        if send[event] >= 0:
+            start += delay_s[backward[event], send[event]]
         ends[event] = start + duration_s[backward[event], chunk[event]]
     return ends
 
@@ -140,9 +144,11 @@ def walk_back(
     event: int, events: Events, ends: FloatArray, delay_s: FloatArray, work: IntArray, hops: IntArray
 ) -> None:
     """Count in ``work`` (2, C) and ``hops`` (2, P) what lies on the longest path to the end of ``event``."""
-    chunk, backward, previous, feed, hop = events
+    chunk, backward, previous, feed, hop, send = events
     while event >= 0:
         work[backward[event], chunk[event]] += 1
+        if send[event] >= 0:
+            hops[backward[event], send[event]] += 1
         by_rank = ends[previous[event]] if previous[event] >= 0 else 0.0
         by_feed = -1.0
         if feed[event] >= 0:

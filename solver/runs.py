@@ -23,7 +23,7 @@ from solver.costs.nominal_links import NominalLinks, crossing_s, data_parallel_s
 from solver.costs.parameters import by_rank
 from solver.costs.step_costs import StepCosts, step_costs
 from solver.degrees.layout import chunk_layers
-from solver.pipeline.uniform import rank_ends, waiting_for_sends
+from solver.pipeline.uniform import rank_ends
 
 FORWARD_SHARE: Final = 1.0 / 3.0
 """Of what tensor groups beyond a domain take longer; backward has twice the products, or runs forward again."""
@@ -183,15 +183,19 @@ def _stagewise(times: Sequence[_Times]) -> _Times:
 
 
 def _prediction(run: TrainingRun, row: int, replicas: Sequence[_Times], slowest: _Times) -> RunPrediction:
-    configuration, stages = run.configuration, run.configuration.degrees.pipeline
-    micro_batches = configuration.micro_batches(run.workload.global_batch)
-    waits = run.workload.framework.blocking_transfers and stages > 1
-    ends = []
-    for times in replicas:
-        seconds = times.forward_s[row], times.backward_s[row], times.hops_s[row]
-        if waits:
-            seconds = waiting_for_sends(*seconds)
-        ends.append(rank_ends(*seconds, pipeline=stages, micro_batches=micro_batches))
+    stages = run.configuration.degrees.pipeline
+    micro_batches = run.configuration.micro_batches(run.workload.global_batch)
+    blocking = run.workload.framework.blocking_transfers
+    ends = [
+        rank_ends(
+            times.forward_s[row],
+            times.backward_s[row],
+            times.hops_s[row],
+            micro_batches=micro_batches,
+            blocking=blocking,
+        )
+        for times in replicas
+    ]
     worst = max(range(len(replicas)), key=lambda replica: float(ends[replica].max()))
     times = replicas[worst]
     busy = by_rank((times.forward_s + times.backward_s)[row : row + 1], stages)[0]

@@ -67,7 +67,10 @@ def timeline(candidate: Candidate, times: PlacedTimes) -> tuple[TimelineEvent, .
     """Every forward and backward of the replica that ends last, and what follows on each of its ranks."""
     schedule = candidate.placement.schedule
     replica, _ = critical_cell(times)
-    ends = simulate(schedule, times.duration_s[replica], times.delay_s[replica])
+    delay_s = times.delay_s[replica]
+    ends = simulate(schedule, times.duration_s[replica], delay_s)
+    send, backward = schedule.events.send, schedule.events.backward
+    ends -= np.where(send >= 0, delay_s[backward, send], 0.0)
     events = []
     for index, end in enumerate(ends.tolist()):
         way, chunk = int(schedule.events.backward[index]), int(schedule.events.chunk[index])

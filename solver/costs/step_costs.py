@@ -41,7 +41,8 @@ class StepCosts:
     inside a node included, traffic that crosses nodes left out.  ``compute_s``, ``tensor_s``, ``context_s`` and
     ``expert_s`` (n, C) are the parts of forward plus backward and add up to them; gathering sharded parameters
     inside a node counts as compute where nothing hides it.
-    ``transfer_bytes`` (n,): what one GPU sends to its peer in the next chunk, per micro-batch.
+    ``transfer_bytes`` (n,): what one GPU sends to its peer in the next chunk, per micro-batch;
+    ``blocking_transfers``: pipeline ranks wait for these sends.
     ``reduce_bytes`` and ``gather_bytes`` (n, P): gradients (and gathered parameters) that each GPU puts through
     its data parallel group (``data * context`` ranks) once per step, and ``expert_reduce_bytes``,
     ``expert_gather_bytes`` the same for experts over the expert data parallel group
@@ -58,6 +59,7 @@ class StepCosts:
     context_s: FloatArray
     expert_s: FloatArray
     transfer_bytes: FloatArray
+    blocking_transfers: bool
     context_traffic: CrossTraffic
     expert_traffic: CrossTraffic
     parameter_traffic: CrossTraffic
@@ -149,6 +151,7 @@ def step_costs(
         context_s=context.forward + context.backward,
         expert_s=expert.forward + expert.backward,
         transfer_bytes=sizes.element_bytes * architecture.hidden * sizes.shard_tokens,
+        blocking_transfers=calibration.framework.blocking_transfers,
         context_traffic=parts.context.cross(every, sizes.full_recompute | sizes.selective_recompute),
         expert_traffic=parts.expert.cross(sparse, sizes.full_recompute),
         parameter_traffic=gathers.cross(every, no_repeat),

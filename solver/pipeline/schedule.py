@@ -2,7 +2,9 @@
 
 An event is one forward or backward of one micro-batch through one chunk.  Each waits for the event before it on
 the same pipeline rank and for the one that feeds it: the forward of the chunk before, the backward of the chunk
-after, or, on the last chunk, its own forward.  The graph depends only on sizes, so it is built once and reused.
+after, or, on the last chunk, its own forward.  What crosses to another rank arrives a transfer later; where ranks
+wait for their sends, the transfer is part of the event that sends.  The graph depends only on sizes, so it is built
+once and reused.
 """
 
 from __future__ import annotations
@@ -70,8 +72,8 @@ def _rank_order(pipeline: int, virtual: int, micro_batches: int, rank: int) -> I
 
 
 @lru_cache(maxsize=64)
-def build_schedule(pipeline: int, virtual: int, micro_batches: int) -> Schedule:
-    """The event graph of one pipeline.
+def build_schedule(pipeline: int, virtual: int, micro_batches: int, *, blocking: bool = False) -> Schedule:
+    """The event graph of one pipeline; ``blocking``: ranks wait for their sends (``Framework.blocking_transfers``).
 
     Interleaving needs ``pipeline > 1`` and ``micro_batches`` divisible by ``pipeline`` (Megatron's rule); the
     caller guarantees it.
@@ -85,5 +87,10 @@ def build_schedule(pipeline: int, virtual: int, micro_batches: int) -> Schedule:
     rank, chunk, micro_batch, backward, previous, feed, hop = (
         np.ascontiguousarray(rows[:, column]) for column in range(7)
     )
-    events = Events(chunk, backward, previous, feed, hop)
+    none = np.full_like(hop, -1)
+    send = none
+    if blocking:
+        sends = np.where(backward > 0, chunk > 0, chunk < pipeline * virtual - 1)
+        hop, send = none, np.where(sends, rank, -1)
+    events = Events(chunk, backward, previous, feed, hop, send)
     return Schedule(pipeline, virtual, micro_batches, events, rank, micro_batch, last)

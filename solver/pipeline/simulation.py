@@ -1,6 +1,7 @@
 """Discrete-event simulation of one pipeline: exact start and end of every forward and backward.
 
-A transfer is a pure delay: it occupies neither sender nor receiver.
+A transfer is a pure delay that occupies neither sender nor receiver, unless the schedule's ranks wait for their
+sends: then an event ends with its transfer.
 """
 
 from __future__ import annotations

@@ -18,26 +18,21 @@ USUAL_EVENTS: Final = 40_000
 """Schedules that are simulated in well under a millisecond."""
 
 
-def waiting_for_sends(
-    forward_s: FloatArray, backward_s: FloatArray, delay_s: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The arguments of ``rank_ends`` where ranks wait for their sends: each chunk takes as much longer."""
-    chunks, ranks = len(forward_s), np.arange(len(forward_s)) % len(delay_s)
-    first, last = np.arange(chunks) == 0, np.arange(chunks) == chunks - 1
-    forward = forward_s + np.where(last, 0.0, delay_s[ranks])
-    backward = backward_s + np.where(first, 0.0, delay_s[ranks - 1])
-    return forward, backward, np.zeros_like(delay_s)
-
-
 def rank_ends(
-    forward_s: FloatArray, backward_s: FloatArray, delay_s: FloatArray, *, pipeline: int, micro_batches: int
+    forward_s: FloatArray,
+    backward_s: FloatArray,
+    delay_s: FloatArray,
+    *,
+    micro_batches: int,
+    blocking: bool = False,
 ) -> FloatArray:
-    """(pipeline,) seconds until each rank has done its last backward.
+    """(P,) seconds until each rank has done its last backward.
 
-    ``forward_s`` and ``backward_s`` (C,) are the chunks' times, ``delay_s`` (pipeline,) a transfer's from each rank
-    to the next.  Schedules are simulated until they have settled and prolonged by the period of their last round;
-    interleaving needs whole rounds, what is over counts by its share.
+    ``forward_s`` and ``backward_s`` (C,) are the chunks' times, ``delay_s`` (P,) a transfer's from each rank to the
+    next; ``blocking``: ranks wait for their sends.  Schedules are simulated until they have settled and prolonged by
+    the period of their last round; interleaving needs whole rounds, what is over counts by its share.
     """
+    pipeline = len(delay_s)
     virtual = len(forward_s) // pipeline
     if pipeline == 1:
         return np.array([micro_batches * float(forward_s.sum() + backward_s.sum())])
@@ -45,7 +40,7 @@ def rank_ends(
     delays = np.stack([delay_s, np.roll(delay_s, 1)])
 
     def ends(count: int) -> FloatArray:
-        schedule = build_schedule(pipeline, virtual, count)
+        schedule = build_schedule(pipeline, virtual, count, blocking=blocking)
         return simulate(schedule, durations, delays)[schedule.last]
 
     whole_rounds = micro_batches // pipeline * pipeline

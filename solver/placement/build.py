@@ -33,7 +33,9 @@ def build_placement(
     """The placement problem of a batch with one row and its costs."""
     degrees = degrees_of(candidate)
     shape = geometry(degrees, ORDER_CODES[int(candidate.rank_order[0])], fabric.gpus_per_node)
-    schedule = build_schedule(degrees.pipeline, degrees.virtual_pipeline, micro_batches)
+    schedule = build_schedule(
+        degrees.pipeline, degrees.virtual_pipeline, micro_batches, blocking=costs.blocking_transfers
+    )
     transfer = float(costs.transfer_bytes[0])
     traffics = (costs.context_traffic, costs.expert_traffic, costs.parameter_traffic)
     reduce_s, gather_s, reduce_local_s, gather_local_s = _rings(candidate, costs, shape, fabric)

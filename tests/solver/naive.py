@@ -56,8 +56,13 @@ def event_ends(
     micro_batches: int,
     duration: Callable[[str, int], float],
     delay: Callable[[str, int], float],
+    *,
+    blocking: bool = False,
 ) -> dict[Event, float]:
-    """When every event ends; ``duration(kind, chunk)`` and ``delay(kind, sending rank)`` in seconds."""
+    """When every event ends; ``duration(kind, chunk)`` and ``delay(kind, sending rank)`` in seconds.
+
+    ``blocking``: a rank goes on only when what it sent has arrived.
+    """
     queues = [work_of_rank(pipeline, virtual, micro_batches, rank) for rank in range(pipeline)]
     free_at = [0.0] * pipeline
     ends: dict[Event, float] = {}
@@ -77,9 +82,11 @@ def event_ends(
                 if needed is not None:
                     if needed not in ends:
                         break
-                    sent = 0.0 if needed[1] == chunk else delay(kind, needed[1] % pipeline)
+                    sent = 0.0 if needed[1] == chunk or blocking else delay(kind, needed[1] % pipeline)
                     arrives = ends[needed] + sent
                 free_at[rank] = max(free_at[rank], arrives) + duration(kind, chunk)
+                if blocking and chunk != (last_chunk if kind == "F" else 0):
+                    free_at[rank] += delay(kind, rank)
                 ends[queue.pop(0)] = free_at[rank]
         assert len(ends) > before, "the schedule waits for itself"
     return ends
@@ -147,6 +154,7 @@ class NaiveStep:
             self.micro_batches,
             lambda kind, chunk: duration[kind, chunk],
             lambda kind, rank: delay[kind, rank],
+            blocking=self.costs.blocking_transfers,
         )
         return [
             max(end for (_, chunk, _), end in ends.items() if chunk % self.pipeline == p)

@@ -8,6 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from cluster_models.frameworks import framework
 from cluster_models.measurements import Direction
 from cluster_models.plan import Degrees, RankOrder
 from solver.compiled import step_seconds
@@ -26,6 +27,8 @@ SHAPES = {
     "pipeline": (5, 1, {"pipeline": 4}),
     "pipeline and data": (4, 1, {"pipeline": 2, "data": 2}),
     "interleaved": (4, 1, {"pipeline": 4, "virtual_pipeline": 2}),
+    "waiting for sends": (4, 1, {"pipeline": 4}),
+    "interleaved, waiting": (4, 1, {"pipeline": 4, "virtual_pipeline": 2}),
     "cells share nodes": (4, 2, {"tensor": 1, "pipeline": 4, "data": 2}),
     "pipeline inside nodes": (4, 2, {"pipeline": 4, "data": 2, "rank_order": 1}),
     "straddling stages": (3, 4, {"pipeline": 4, "data": 3}),
@@ -45,7 +48,10 @@ def placement(shape: str, seed: int) -> PlacementProblem:
     slow = {"n1": 1.3} if seed % 2 else {}
     model = SPARSE if "expert" in degrees else DENSE
     samples = pair_samples(rates, flows=gpus, direction=Direction.FORWARD)
-    asked = problem(nodes(count, gpus=gpus, slowdown=slow), samples, model=model, global_batch=12)
+    generation = framework("megatron-lm-3" if "waiting" in shape else "megatron-core-0.12")
+    asked = problem(
+        nodes(count, gpus=gpus, slowdown=slow), samples, model=model, global_batch=12, framework=generation
+    )
     return candidate(asked, **degrees).placement
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster_models.frameworks import framework
 from cluster_models.measurements import Collective, Direction, Sample
 from cluster_models.workload import Objective, Sharding
 from solver.compiled import step_seconds
@@ -66,6 +67,7 @@ def problems(draw: st.DrawFn) -> PlanningProblem:
         global_batch=draw(st.sampled_from([4, 6, 8])),
         forbidden={"micro_batch": tuple(range(2, 17))},
         sharding=draw(st.sampled_from([(Sharding.NONE, Sharding.PARAMETERS), (Sharding.OPTIMIZER,)])),
+        framework=framework(draw(st.sampled_from(["megatron-core-0.12", "megatron-lm-3"]))),  # delays, waits
     )
 
 

@@ -17,7 +17,7 @@ from cluster_models.workload import Recompute, Sharding
 from solver.costs.nominal_links import NominalLinks, hops_s
 from solver.pipeline.schedule import build_schedule
 from solver.pipeline.simulation import simulate
-from solver.pipeline.uniform import rank_ends, waiting_for_sends
+from solver.pipeline.uniform import rank_ends
 from solver.runs import predict_run, predict_runs
 from tests.solver.cost_cases import H100, LLAMA_70B, WORKLOAD, candidates
 
@@ -110,7 +110,7 @@ def test_a_schedule_cut_short_ends_when_the_whole_one_does(
     delay = 0.1 * draw.random(pipeline)
     schedule = build_schedule(pipeline, virtual, micro_batches)
     whole = simulate(schedule, np.stack([forward, backward]), np.stack([delay, np.roll(delay, 1)]))[schedule.last]
-    short = rank_ends(forward, backward, delay, pipeline=pipeline, micro_batches=micro_batches)
+    short = rank_ends(forward, backward, delay, micro_batches=micro_batches)
     assert short == pytest.approx(whole, rel=0.02)
 
 
@@ -120,19 +120,18 @@ def test_ranks_that_wait_for_their_sends_lose_each_transfer_twice() -> None:
     As pure delays, the longest loop of waits holds 2 (p - 1) of them for p micro-batches.
     """
     forward, backward, delay = np.ones(4), 2 * np.ones(4), 0.5 * np.ones(4)
-    waits = waiting_for_sends(forward, backward, delay)
     periods = []
-    for seconds in ((forward, backward, delay), waits):
-        ends = [rank_ends(*seconds, pipeline=4, micro_batches=count).max() for count in (40, 80)]
+    for blocking in (False, True):
+        ends = [
+            rank_ends(forward, backward, delay, micro_batches=count, blocking=blocking).max() for count in (40, 80)
+        ]
         periods.append((ends[1] - ends[0]) / 40)
     assert periods == pytest.approx([3.0 + 0.5 * 6 / 4, 4.0])
-    assert waits[0][-1] == forward[-1]
-    assert waits[1][0] == backward[0]
 
 
 def test_one_stage_runs_its_micro_batches_one_after_the_other() -> None:
     """Nothing else can happen without a pipeline."""
-    ends = rank_ends(np.array([1.0]), np.array([2.0]), np.array([9.0]), pipeline=1, micro_batches=7)
+    ends = rank_ends(np.array([1.0]), np.array([2.0]), np.array([9.0]), micro_batches=7)
     assert ends == pytest.approx([21.0])
 
 
@@ -140,7 +139,7 @@ def test_micro_batches_that_do_not_fill_a_round_cost_their_share() -> None:
     """Interleaving five micro-batches on four ranks takes longer than four and less than eight."""
     forward, backward, delay = np.ones(8), 2 * np.ones(8), np.zeros(4)
     four, five, eight = (
-        float(rank_ends(forward, backward, delay, pipeline=4, micro_batches=count).max()) for count in (4, 5, 8)
+        float(rank_ends(forward, backward, delay, micro_batches=count).max()) for count in (4, 5, 8)
     )
     assert four < five < eight
 

@@ -25,15 +25,18 @@ def random_inputs(schedule: Schedule, seed: int) -> tuple[FloatArray, FloatArray
 
 
 @settings(max_examples=60, deadline=None)
-@given(SIZES, SEEDS)
-def test_every_event_ends_when_the_plain_simulation_says(sizes: tuple[int, int, int], seed: int) -> None:
+@given(SIZES, SEEDS, st.booleans())
+def test_every_event_ends_when_the_plain_simulation_says(
+    sizes: tuple[int, int, int], seed: int, blocking: bool
+) -> None:
     """Event by event, on 1F1B and interleaved schedules with unequal stages and links."""
-    schedule = build_schedule(*sizes)
+    schedule = build_schedule(*sizes, blocking=blocking)
     duration, delay = random_inputs(schedule, seed)
     expected = naive.event_ends(
         *sizes,
         lambda kind, chunk: float(duration["FB".index(kind), chunk]),
         lambda kind, rank: float(delay["FB".index(kind), rank]),
+        blocking=blocking,
     )
     ends = simulate(schedule, duration, delay)
     for index, end in enumerate(ends):
@@ -64,12 +67,21 @@ def test_interleaving_divides_the_bubble(virtual: int, groups: int) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(SIZES, SEEDS, SEEDS)
+@given(SIZES, SEEDS)
+def test_waiting_for_sends_ends_nothing_sooner(sizes: tuple[int, int, int], seed: int) -> None:
+    """So that whatever bounds a schedule of mere delays bounds this one, too."""
+    schedule, waiting = build_schedule(*sizes), build_schedule(*sizes, blocking=True)
+    duration, delay = random_inputs(schedule, seed)
+    assert (simulate(waiting, duration, delay) >= simulate(schedule, duration, delay) * (1 - 1e-12)).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, SEEDS, SEEDS, st.booleans())
 def test_a_critical_path_is_the_end_and_bounds_all_others(
-    sizes: tuple[int, int, int], seed: int, other: int
+    sizes: tuple[int, int, int], seed: int, other: int, blocking: bool
 ) -> None:
     """Summed at its own inputs the path gives the end; at any others it gives no more than theirs."""
-    schedule = build_schedule(*sizes)
+    schedule = build_schedule(*sizes, blocking=blocking)
     duration, delay = random_inputs(schedule, seed)
     ends = simulate(schedule, duration, delay)
     changed_duration, changed_delay = random_inputs(schedule, other)
