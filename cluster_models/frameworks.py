@@ -85,6 +85,7 @@ class Framework:
     ``blocking_transfers``: pipeline ranks wait for their sends, which delay both neighbours.
     ``defer_head_gradient``: pipelined, the output layer's weight gradient waits for the flush, when its rank idles.
     ``expert_overlap``: dispatch and combine of one micro-batch run beside another one's compute.
+    ``measured_as``: the generation that runs the same kernels and was measured, where this one was not; else empty.
     """
 
     name: str
@@ -113,7 +114,13 @@ class Framework:
     cuda_graphs: CudaGraphs
     stops_recompute: bool
     selective_recompute: SelectiveRecompute
+    measured_as: str
     source: str
+
+    @property
+    def calibrated_as(self) -> str:
+        """The generation whose fitted parameters and errors are taken for this one."""
+        return self.measured_as or self.name
 
 
 @cache

@@ -77,10 +77,11 @@ def _outside(confidence: Confidence) -> list[str]:
 
 def _calibration(problem: PlanningProblem, candidate: Candidate) -> list[str]:
     """An own calibration that says nothing of the GPU kind, nor of the framework, that the plan uses."""
-    own, gpu, framework = problem.fitted, candidate.fabric.gpu.name, problem.workload.framework.name
+    own, gpu, framework = problem.fitted, candidate.fabric.gpu.name, problem.workload.framework
     if own is None:
         return []
-    missing = [gpu] * (longest_prefix(own.gpus, gpu) is None) + [framework] * (framework not in own.frameworks)
+    unknown = own.frameworks.keys().isdisjoint({framework.name, framework.calibrated_as})
+    missing = [gpu] * (longest_prefix(own.gpus, gpu) is None) + [framework.name] * unknown
     if not missing:
         return []
     return [f"The calibration {own.source} has no parameter of {' or '.join(missing)}: those are as shipped."]

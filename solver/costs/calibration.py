@@ -170,6 +170,7 @@ def _calibration(gpu: GpuKind, framework: Framework, fitted: tuple[FittedParamet
         **tables["defaults"],
         **tables["vendors"].get(gpu.vendor, {}),
         **(tables["kinds"][kind] if kind else {}),
+        **tables["frameworks"].get(framework.calibrated_as, {}),
         **tables["frameworks"].get(framework.name, {}),
     }
     for each in fitted:
@@ -205,7 +206,8 @@ def _fitted_for(fitted: FittedParameters, gpu: GpuKind, framework: Framework) ->
     kind = longest_prefix(fitted.gpus, gpu.name) or ""
     estimated = longest_prefix(_tables()["kinds"], gpu.name) or ""
     of_kind = fitted.gpus[kind] if len(kind) >= max(len(estimated), 1) else {}
-    found = {**of_kind, **fitted.frameworks.get(framework.name, {})}
+    of_kernels = fitted.frameworks.get(framework.calibrated_as, {})
+    found = {**of_kind, **of_kernels, **fitted.frameworks.get(framework.name, {})}
     return {name: each.value for name, each in found.items()}
 
 

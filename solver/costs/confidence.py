@@ -102,7 +102,7 @@ def choices_of(subject: Subject) -> dict[str, str]:
 def family_names(subject: Subject) -> tuple[str, ...]:
     """The families that a run belongs to, narrowest first."""
     models = "sparse models" if subject.architecture.experts else "dense models"
-    kind, framework = kind_family(subject.gpu), subject.workload.framework.name
+    kind, framework = kind_family(subject.gpu), subject.workload.framework.calibrated_as
     product = re.sub(r"-[\d.]+$", "", framework)
     return (
         f"{framework} on {kind}, {models}",
@@ -119,7 +119,7 @@ def family_of(subject: Subject) -> Family:
     tables = _tables()
     if kind_family(subject.gpu) not in tables.kinds:
         return tables.families[NEW_KIND]
-    if subject.workload.framework.name not in tables.frameworks:
+    if subject.workload.framework.calibrated_as not in tables.frameworks:
         return tables.families[NEW_FRAMEWORK]
     for name in family_names(subject):
         if name in tables.families:
@@ -169,10 +169,8 @@ def outside_calibration(subject: Subject) -> tuple[str, ...]:
     sentences = []
     if kind_family(subject.gpu) not in tables.kinds:
         sentences.append(f"No measured run on {subject.gpu.name} was at hand: its parameters are estimated.")
-    if subject.workload.framework.name not in tables.frameworks:
-        sentences.append(
-            f"No measured run of {subject.workload.framework.name} was at hand: its parameters are estimated."
-        )
+    if (framework := subject.workload.framework.calibrated_as) not in tables.frameworks:
+        sentences.append(f"No measured run of {framework} was at hand: its parameters are estimated.")
     for name, value in extents_of(subject).items():
         low, high = family.extents[name]
         if not low <= value <= high:
@@ -190,9 +188,9 @@ def _capital(words: str) -> str:
 
 
 def _concerns(own: FittedParameters, subject: Subject) -> bool:
-    return (
-        longest_prefix(own.gpus, subject.gpu.name) is not None or subject.workload.framework.name in own.frameworks
-    )
+    framework = subject.workload.framework
+    names = {framework.name, framework.calibrated_as}
+    return longest_prefix(own.gpus, subject.gpu.name) is not None or not names.isdisjoint(own.frameworks)
 
 
 @dataclass(frozen=True, slots=True)
