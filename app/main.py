@@ -17,10 +17,11 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 from app import problems
 from app.api import health
-from app.api.v1 import calibrations, clusters, measurements, models, plans, predictions
+from app.api.v1 import calibrations, clusters, frameworks, measurements, models, plans, predictions
 from app.api.v1.answers import PREFIX
 from app.db.engine import make_read_session_factory, make_session_factory
 from app.db.migrate import prepared_engine
+from app.head_requests import HeadRequests
 from app.jobs.client import JobClient
 from app.jobs.runtime import JobRuntime, lock_data_folder
 from app.jobs.worker import run_worker
@@ -62,7 +63,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     problems.install(app)
-    for module in (calibrations, clusters, measurements, models, plans, predictions):
+    for module in (calibrations, clusters, frameworks, measurements, models, plans, predictions):
         app.include_router(module.router, prefix=PREFIX)
     app.include_router(calibrations.script_router)
     app.include_router(health.router)
@@ -70,6 +71,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_body_bytes)
     app.add_middleware(problems.DeclaredSize, max_bytes=settings.max_body_bytes)
     app.add_middleware(ObservedRequests, metrics=metrics)
+    app.add_middleware(HeadRequests)
     problems.describe(app.openapi())
     return app
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from app.documents.configuration import even_stage_layers
-from app.documents.reading import FieldProblem, InvalidDocument, close_name, problems_of
+from app.documents.framework import FrameworkSettings, GradientPrecision, to_framework
+from app.documents.reading import FieldProblem, InvalidDocument, problems_of
 from app.documents.table_cells import Line, read_lines
 from cluster_models.architecture import Architecture, Experts
 from cluster_models.catalogue import gpu_kind
 from cluster_models.errors import InvalidInput, MeshwrightError
-from cluster_models.frameworks import CudaGraphs, ExpertDispatch, Framework, frameworks
+from cluster_models.frameworks import AttentionKernels, CudaGraphs, ExpertDispatch, Framework
 from cluster_models.gpus import GpuKind, Precision
 from cluster_models.model_catalogue import catalogue_model
 from cluster_models.plan import Configuration, Degrees, RankOrder
@@ -53,10 +55,7 @@ COLUMNS: Final = (
     "vpp",
     "dp",
     "zero",
-    "sequence_parallel",
-    "cuda_graphs",
-    "expert_dispatch",
-    "expert_overlap",
+    *FrameworkSettings.model_fields,
     "recompute",
     "mem_gib_per_gpu",
     "memory_counter",
@@ -76,6 +75,13 @@ SHARDINGS: Final = {
 }
 _COUNTERS: Final = {str(each): each for each in MemoryCounter if each is not MemoryCounter.FORMULA}
 _SWITCH: Final = {"0": False, "1": True, "false": False, "true": True}
+_SETTING_CHOICES: Final[dict[str, Mapping[str, object]]] = {
+    "gradient_precision": {str(each): each for each in GradientPrecision},
+    "attention_kernels": {str(each): each for each in AttentionKernels},
+    "cuda_graphs": {str(each): each for each in CudaGraphs},
+    "expert_dispatch": {str(each): each for each in ExpertDispatch},
+}
+"""What the cells of the framework's settings say; the others are switches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,17 +197,15 @@ def _gpu(line: Line) -> GpuKind | None:
 
 def _framework(line: Line) -> Framework | None:
     name = line.text("framework", required="name a framework generation, like megatron-core-0.12")
-    found = frameworks().get(name)
-    if name and found is None:
-        line.problem("framework", "no such framework generation", close_name(name, list(frameworks())))
-    stated: dict[str, Any] = {
-        "sequence_parallel": line.choice("sequence_parallel", _SWITCH),
-        "cuda_graphs": line.choice("cuda_graphs", {str(each): each for each in CudaGraphs}),
-        "expert_dispatch": line.choice("expert_dispatch", {str(each): each for each in ExpertDispatch}),
-        "expert_overlap": line.choice("expert_overlap", _SWITCH),
+    stated = {
+        setting: line.choice(setting, _SETTING_CHOICES.get(setting, _SWITCH))
+        for setting in FrameworkSettings.model_fields
     }
-    changes = {name: value for name, value in stated.items() if value is not None}
-    return None if found is None else replace(found, **changes)
+    try:
+        return to_framework(name, FrameworkSettings.model_validate(stated)) if name else None
+    except InvalidInput as error:
+        line.problem("framework", error.problem, error.remedy)
+        return None
 
 
 def _workload(line: Line) -> TrainingWorkload | None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from app.exports.arithmetic import check_divisions, check_layers, check_world
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.frameworks import CudaGraphs, ExpertDispatch, Framework
+from cluster_models.frameworks import AttentionKernels, CudaGraphs, ExpertDispatch, Framework
 from cluster_models.gpus import Precision
-from cluster_models.plan import Configuration, Degrees, Plan, RankOrder
+from cluster_models.plan import Configuration, Plan, RankOrder
 from cluster_models.workload import Optimizer, Recompute, Sharding, TrainingWorkload
 
 _PRECISION = {
@@ -36,19 +36,16 @@ _DISPATCH = {
     ExpertDispatch.HYBRIDEP: ["--moe-token-dispatcher-type flex", "--moe-flex-dispatcher-backend hybridep"],
 }
 _SHARDING = {
-    Sharding.NONE: ["--overlap-grad-reduce"],
-    Sharding.OPTIMIZER: ["--use-distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather"],
+    Sharding.NONE: [],
+    Sharding.OPTIMIZER: ["--use-distributed-optimizer"],
     Sharding.PARAMETERS: [
         "--use-megatron-fsdp",
         "--data-parallel-sharding-strategy optim_grads_params",
         "--use-distributed-optimizer",
         "--no-gradient-accumulation-fusion",
         "--ckpt-format fsdp_dtensor",
-        "--overlap-grad-reduce",
-        "--overlap-param-gather",
     ],
 }
-"""The cost model hides gradient and parameter traffic behind compute, so the overlaps are switched on."""
 
 
 def megatron_arguments(plan: Plan) -> list[str]:
@@ -77,7 +74,7 @@ def megatron_arguments(plan: Plan) -> list[str]:
         arguments.append("--sequence-parallel")
     if workload.framework.gradient_bytes < 4.0:
         arguments.append("--grad-reduce-in-bf16")
-    arguments += _overlap_arguments(workload, degrees)
+    arguments += _overlap_arguments(workload, configuration)
     arguments += _cuda_graph_arguments(workload.framework, sparse=plan.architecture.experts is not None)
     if plan.architecture.experts is not None:
         arguments += [
@@ -125,10 +122,14 @@ def render_megatron(plan: Plan) -> str:
     return "\n".join([*lines, *_expert_comment(plan)]) + "\n"
 
 
-def _overlap_arguments(workload: TrainingWorkload, degrees: Degrees) -> list[str]:
+def _overlap_arguments(workload: TrainingWorkload, configuration: Configuration) -> list[str]:
     """What the cost model took for granted of the framework and Megatron does only when asked."""
-    framework = workload.framework
+    framework, degrees = workload.framework, configuration.degrees
     arguments = []
+    if framework.overlap_gradients:
+        arguments.append("--overlap-grad-reduce")
+    if framework.overlap_parameters and configuration.sharding is not Sharding.NONE:
+        arguments.append("--overlap-param-gather")
     chunked = framework.overlap_tensor and workload.precision is not Precision.NVFP4
     if chunked and degrees.tensor > 1 and framework.sequence_parallel:
         arguments.append("--tp-comm-overlap")
@@ -136,6 +137,8 @@ def _overlap_arguments(workload: TrainingWorkload, degrees: Degrees) -> list[str
         arguments.append("--defer-embedding-wgrad-compute")
     if framework.fused_loss:
         arguments += ["--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl te"]
+    if framework.attention_kernels is AttentionKernels.FLASH_2:
+        arguments.append("--attention-backend flash")
     return arguments
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from app.documents.framework import GradientPrecision
-from cluster_models.frameworks import CudaGraphs, ExpertDispatch, frameworks
+from cluster_models.frameworks import AttentionKernels, CudaGraphs, ExpertDispatch, frameworks
 from cluster_models.gpus import Precision
 from cluster_models.workload import Objective, Optimizer, Recompute, Sharding
 
@@ -28,6 +28,12 @@ class Choices:
     framework: Options = tuple((each.name, each.title) for each in reversed(list(frameworks().values())))
     yes_no: Options = (_AS_FRAMEWORK, ("true", "yes"), ("false", "no"))
     gradient_precision: Options = (_AS_FRAMEWORK, *((value, value.upper()) for value in GradientPrecision))
+    attention_kernels: Options = (
+        _AS_FRAMEWORK,
+        (AttentionKernels.VENDOR, "the vendor's (cuDNN), or FlashAttention-3"),
+        (AttentionKernels.FLASH_2, "FlashAttention-2"),
+        (AttentionKernels.FLASH_TRITON, "FlashAttention-1 in Triton"),
+    )
     cuda_graphs: Options = (
         _AS_FRAMEWORK,
         (CudaGraphs.NONE, "none"),

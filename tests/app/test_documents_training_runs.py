@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from app.documents.reading import problems_of
 from app.documents.training_runs import COLUMNS, read_training_runs
 from cluster_models.errors import InvalidInput
+from cluster_models.frameworks import CudaGraphs, framework
 from cluster_models.units import GBIT, GIB
 from cluster_models.workload import Recompute, Sharding
 from tests.app.calibration_bodies import HEAD, LINES
@@ -38,6 +40,16 @@ def test_a_line_becomes_a_run() -> None:
     assert run.network_bytes_per_s == 400 * GBIT
     assert (run.step_s, run.peak_memory_bytes) == (12.5, 61.5 * GIB)
     assert run.architecture.name == "llama-3-8b"
+
+
+def test_settings_of_the_framework_are_taken() -> None:
+    """A switch, a number format and a choice; an empty cell leaves what the generation does."""
+    head = HEAD.rstrip() + ",overlap_tensor,gradient_precision,cuda_graphs,expert_dispatch\n"
+    (run,) = read_training_runs(head + LINE.rstrip() + ",1,bf16,full,\n").runs
+    own = framework(run.workload.framework.name)
+    assert run.workload.framework == replace(
+        own, overlap_tensor=True, gradient_bytes=2.0, cuda_graphs=CudaGraphs.FULL
+    )
 
 
 def test_a_model_may_be_given_by_its_sizes() -> None:

@@ -272,6 +272,8 @@ def test_names_stay_inside_their_comment() -> None:
     ("fact", "flag"),
     [
         ("overlap_tensor", "--tp-comm-overlap"),
+        ("overlap_gradients", "--overlap-grad-reduce"),
+        ("overlap_parameters", "--overlap-param-gather"),
         ("defer_head_gradient", "--defer-embedding-wgrad-compute"),
         ("fused_loss", "--cross-entropy-loss-fusion"),
     ],

@@ -50,6 +50,17 @@ def test_every_error_is_a_problem(client: TestClient, method: str, path: str, st
     assert client.get(body["type"]).json()["meaning"] == body["title"]
 
 
+def test_head_is_answered_as_get_without_the_body(client: TestClient) -> None:
+    """Status, type and length are those of the GET, for pages, the API and errors; nothing is made by a HEAD."""
+    for path in ("/", "/clusters", CLUSTERS, f"{API}/frameworks", f"{API}/openapi.json", f"{CLUSTERS}/none"):
+        head, get = client.head(path), client.get(path)
+        assert head.content == b""
+        assert head.status_code == get.status_code
+        for name in ("content-type", "content-length"):
+            assert head.headers[name] == get.headers[name]
+    assert client.head(f"{API}/predictions").status_code == 405
+
+
 @pytest.mark.parametrize(
     "body",
     [

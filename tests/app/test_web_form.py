@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from app.documents.framework import settings_of
 from app.documents.reading import FieldProblem, problems_of, read_document
 from app.documents.workload import WorkloadDocument
 from app.web.form import at_fields, blank, degrees_in_use, filled, options_data, workload_data
 from cluster_models.errors import InvalidInput
-from cluster_models.frameworks import CudaGraphs, ExpertDispatch, frameworks
+from cluster_models.frameworks import AttentionKernels, CudaGraphs, ExpertDispatch, frameworks
 from cluster_models.workload import TrainingWorkload
 
 
@@ -35,14 +36,20 @@ def test_a_workload_survives_the_form() -> None:
         avoid_nodes=("n1", "n2"),
         memory_headroom=0.1,
         framework=replace(
-            frameworks()["megatron-bridge-26.06"],
+            frameworks()["megatron-core-0.12"],
             sequence_parallel=False,
-            gradient_bytes=4.0,
+            gradient_bytes=2.0,
+            attention_kernels=AttentionKernels.FLASH_2,
+            fused_loss=True,
+            overlap_gradients=False,
+            overlap_parameters=False,
+            overlap_tensor=True,
             cuda_graphs=CudaGraphs.FULL,
             expert_dispatch=ExpertDispatch.HYBRIDEP,
             expert_overlap=True,
         ),
     )
+    assert None not in settings_of(workload.framework).model_dump().values()
     written = WorkloadDocument.from_workload(workload).model_dump(mode="json")
     read = workload_data(filled(blank(time_limit_s=60), written))
     assert read_document(WorkloadDocument, read, what="workload").to_workload() == workload

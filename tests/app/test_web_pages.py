@@ -14,6 +14,7 @@ from app.db import migrate
 from app.db.engine import make_engine, make_read_session_factory, make_session_factory, transaction
 from app.db.status import PlanStatus
 from app.documents.cluster import ClusterDocument
+from app.documents.framework import FrameworkSettings
 from app.jobs.client import JobClient
 from app.main import create_app
 from app.metrics import make_metrics
@@ -100,6 +101,12 @@ def test_no_page_holds_scripts_or_styles_in_line(browser: TestClient, service: S
         assert "<style" not in text
         assert "<script>" not in text
         assert "onclick" not in text
+
+
+def test_the_form_offers_every_setting_of_the_framework(browser: TestClient) -> None:
+    """A setting of a workload that the page leaves out could not be seen when a plan is asked for again."""
+    text = browser.get("/plans/new").text
+    assert [name for name in FrameworkSettings.model_fields if f'name="{name}"' not in text] == []
 
 
 def test_a_form_with_mistakes_comes_back_whole(browser: TestClient) -> None:

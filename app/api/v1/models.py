@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
@@ -19,7 +17,6 @@ from app.services.models import ModelRecord
 from app.services.requests import ModelReference
 from cluster_models.architecture import Architecture
 from cluster_models.catalogue import gpu_kinds
-from cluster_models.frameworks import CudaGraphs, ExpertDispatch, frameworks
 from cluster_models.model_catalogue import catalogue_models
 
 router = APIRouter(tags=["models"], route_class=BodyRoute)
@@ -56,34 +53,6 @@ class ModelAnswer(BaseModel):
     def from_record(cls, record: ModelRecord) -> ModelAnswer:
         """The answer for a stored model."""
         return cls.make(record.name, record.architecture)
-
-
-class FrameworkAnswer(BaseModel):
-    """One generation of a training framework: what it does unless told otherwise."""
-
-    name: str = Field(description="Name for a workload.", examples=["megatron-core-0.12"])
-    title: str = Field(description="Name in words.", examples=["Megatron-Core 0.12"])
-    released: str = Field(description="Month from which it was current.", examples=["2025-05"])
-    fused_attention: bool = Field(description="Attention never writes its scores to memory.", examples=[True])
-    sequence_parallel: bool = Field(
-        description="Tensor ranks also split the sequence outside their blocks.", examples=[True]
-    )
-    gradient_bytes: float = Field(description="Bytes of an accumulated and reduced gradient.", examples=[4.0])
-    logit_bytes: float = Field(
-        description="Bytes that output and loss hold per token and vocabulary entry.", examples=[8.0]
-    )
-    overlap_gradients: bool = Field(description="Gradients are reduced beside the backward pass.", examples=[True])
-    overlap_parameters: bool = Field(
-        description="Parameters are gathered beside the forward pass.", examples=[True]
-    )
-    expert_dispatch: ExpertDispatch = Field(
-        description="How tokens travel to their experts.", examples=["all_to_all"]
-    )
-    expert_overlap: bool = Field(
-        description="Dispatch runs beside the compute of another micro-batch.", examples=[False]
-    )
-    cuda_graphs: CudaGraphs = Field(description="What is captured and launched as a whole.", examples=["none"])
-    source: str = Field(description="Where the facts come from.", examples=["Megatron-LM's documentation"])
 
 
 @router.get("/models")
@@ -129,9 +98,3 @@ def list_model_catalogue() -> list[ModelAnswer]:
 def list_gpu_kinds() -> list[GpuKindDocument]:
     """The GPU kinds that need no figures, each with the source of its figures."""
     return [GpuKindDocument.from_gpu_kind(kind) for kind in gpu_kinds().values()]
-
-
-@router.get("/frameworks")
-def list_frameworks() -> list[FrameworkAnswer]:
-    """The framework generations that a workload can name, oldest first, each with the source of its facts."""
-    return [FrameworkAnswer(**asdict(each)) for each in frameworks().values()]
