@@ -71,7 +71,8 @@ def prepare(
     costs = costs_of(problem, fabric, batch, layout)
     memory = memory_of(problem, fabric.gpu, batch, layout)
     micro_batches = int(micro_batches_of(batch, problem.workload)[0])
-    placement = build_placement(batch, costs, micro_batches, fabric)
+    blocking = problem.workload.framework.blocking_transfers
+    placement = build_placement(batch, costs, micro_batches, fabric, blocking=blocking)
     return Candidate(fabric, batch, layout, costs, memory, placement)
 
 

@@ -24,7 +24,7 @@ MOST_EVENTS: Final = 500_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Schedule:
-    """The event graph of one pipeline.
+    """The event graph of one pipeline; ``blocking``: its ranks wait for their sends.
 
     ``rank`` and ``micro_batch`` say where and for what each event is; ``last`` (pipeline,) is the index of each
     rank's last event.
@@ -37,6 +37,7 @@ class Schedule:
     rank: IntArray
     micro_batch: IntArray
     last: IntArray
+    blocking: bool
 
 
 def _rank_order(pipeline: int, virtual: int, micro_batches: int, rank: int) -> IntArray:
@@ -93,4 +94,4 @@ def build_schedule(pipeline: int, virtual: int, micro_batches: int, *, blocking:
         sends = np.where(backward > 0, chunk > 0, chunk < pipeline * virtual - 1)
         hop, send = none, np.where(sends, rank, -1)
     events = Events(chunk, backward, previous, feed, hop, send)
-    return Schedule(pipeline, virtual, micro_batches, events, rank, micro_batch, last)
+    return Schedule(pipeline, virtual, micro_batches, events, rank, micro_batch, last, blocking)

@@ -28,9 +28,9 @@ def rank_ends(
 ) -> FloatArray:
     """(P,) seconds until each rank has done its last backward.
 
-    ``forward_s`` and ``backward_s`` (C,) are the chunks' times, ``delay_s`` (P,) a transfer's from each rank to the
-    next; ``blocking``: ranks wait for their sends.  Schedules are simulated until they have settled and prolonged by
-    the period of their last round; interleaving needs whole rounds, what is over counts by its share.
+    ``forward_s`` and ``backward_s`` (C,) are the chunks' times, ``delay_s`` (P,) a transfer's from each rank to
+    the next; ``blocking``: ranks wait for their sends.  Schedules are simulated until they have settled and then
+    prolonged by the period of their last round; interleaving needs whole rounds, what is over counts by its share.
     """
     pipeline = len(delay_s)
     virtual = len(forward_s) // pipeline

@@ -28,14 +28,12 @@ def degrees_of(candidate: CandidateBatch) -> Degrees:
 
 
 def build_placement(
-    candidate: CandidateBatch, costs: StepCosts, micro_batches: int, fabric: Fabric
+    candidate: CandidateBatch, costs: StepCosts, micro_batches: int, fabric: Fabric, *, blocking: bool
 ) -> PlacementProblem:
-    """The placement problem of a batch with one row and its costs."""
+    """The placement problem of a batch with one row and its costs; ``blocking``: ranks wait for their sends."""
     degrees = degrees_of(candidate)
     shape = geometry(degrees, ORDER_CODES[int(candidate.rank_order[0])], fabric.gpus_per_node)
-    schedule = build_schedule(
-        degrees.pipeline, degrees.virtual_pipeline, micro_batches, blocking=costs.blocking_transfers
-    )
+    schedule = build_schedule(degrees.pipeline, degrees.virtual_pipeline, micro_batches, blocking=blocking)
     transfer = float(costs.transfer_bytes[0])
     traffics = (costs.context_traffic, costs.expert_traffic, costs.parameter_traffic)
     reduce_s, gather_s, reduce_local_s, gather_local_s = _rings(candidate, costs, shape, fabric)

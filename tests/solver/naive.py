@@ -111,6 +111,7 @@ class NaiveStep:
         self.virtual = int(batch.virtual_pipeline[0])
         self.strides = int(batch.tensor[0]), int(batch.expert[0])
         self.micro_batches = candidate.placement.schedule.micro_batches
+        self.blocking = candidate.placement.schedule.blocking
         self.rounds = 2.0 if SHARDING_CODES[int(batch.sharding[0])] is Sharding.NONE else 1.0
         self.cells = self._cells(int(batch.tensor[0] * batch.context[0]), ORDER_CODES[int(batch.rank_order[0])])
         self.stages = [[rank for d in range(self.data) for rank in self.cells[d, p]] for p in range(self.pipeline)]
@@ -154,7 +155,7 @@ class NaiveStep:
             self.micro_batches,
             lambda kind, chunk: duration[kind, chunk],
             lambda kind, rank: delay[kind, rank],
-            blocking=self.costs.blocking_transfers,
+            blocking=self.blocking,
         )
         return [
             max(end for (_, chunk, _), end in ends.items() if chunk % self.pipeline == p)
