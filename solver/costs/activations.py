@@ -13,13 +13,13 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.architecture import Architecture, Experts
+from cluster_models.architecture import Architecture
 from cluster_models.frameworks import SelectiveRecompute
 from cluster_models.recompute import RecomputeModule
 from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.layer_costs import head_widths, local_kv_heads
-from solver.costs.local_sizes import LocalSizes
+from solver.costs.local_sizes import LocalSizes, routed_tokens
 
 _INSIDE_MOE: Final = frozenset({RecomputeModule.MOE_ACTIVATION, RecomputeModule.SHARED_EXPERTS})
 Tensors = dict[RecomputeModule | None, FloatArray]
@@ -57,7 +57,7 @@ def layer_activations(
     width = sizes.element_bytes * ((2.0 if architecture.gated_mlp else 1.0) + 1.0)
     gradients = width * architecture.mlp_hidden * sizes.shard_tokens
     if (experts := architecture.experts) is not None:
-        gradients = np.maximum(gradients, width * experts.hidden * _routed(experts, sizes, calibration))
+        gradients = np.maximum(gradients, width * experts.hidden * routed_tokens(experts, sizes, calibration))
     stream = 2.0 * sizes.element_bytes * architecture.hidden * sizes.tokens
     return LayerActivations(dense=dense, sparse=sparse, working=again + gradients + stream)
 
@@ -159,18 +159,12 @@ def _mlp(
     return sizes.element_bytes * fan * width * rows, sizes.saved_input_bytes * width * rows
 
 
-def _routed(experts: Experts, sizes: LocalSizes, calibration: Calibration) -> FloatArray:
-    """Token copies on the busiest expert rank."""
-    imbalance = np.where(sizes.expert > 1, calibration.expert_imbalance, 1.0)
-    return np.asarray(sizes.shard_tokens * experts.active * imbalance)
-
-
 def _sparse_mlp(architecture: Architecture, sizes: LocalSizes, calibration: Calibration) -> Tensors:
     """A sparse layer's MLP on the busiest expert rank."""
     if (experts := architecture.experts) is None:
         return {}
     h, stream, inputs = architecture.hidden, sizes.stream_tokens, sizes.saved_input_bytes
-    routed = _routed(experts, sizes, calibration)
+    routed = routed_tokens(experts, sizes, calibration)
     product, activation = _mlp(architecture, sizes, experts.hidden, routed)
     router = 8.0 * experts.count * sizes.shard_tokens  # logits and probabilities in FP32
     shared = sum(_mlp(architecture, sizes, experts.shared_hidden, sizes.shard_tokens))

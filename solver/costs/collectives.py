@@ -9,7 +9,7 @@ import numpy as np
 from cluster_models.collective_curves import domain_time_s
 from cluster_models.gpus import GpuKind
 from cluster_models.measurements import Collective
-from solver.candidates import BoolArray, FloatArray
+from solver.candidates import FloatArray
 
 _SMALLEST_MESSAGE: Final = 1.0
 """The curves are logarithmic in the size; a byte stands for nothing to send."""
@@ -34,8 +34,3 @@ def domain_collective_s(
 def domain_send_s(gpu: GpuKind, ranks: FloatArray, message_bytes: FloatArray) -> FloatArray:
     """(n,) seconds in which every rank of a ring sends ``message_bytes`` to its neighbour in the domain."""
     return domain_collective_s(gpu, Collective.SEND_RECV, np.where(ranks > 1, 2.0, 1.0), message_bytes)
-
-
-def fits_together(width: FloatArray, *, gpus_per_domain: int, gpus_per_node: int) -> BoolArray:
-    """Whether groups of ``width`` consecutive ranks stay inside a node or scale-up domain."""
-    return np.asarray(width <= max(gpus_per_domain, gpus_per_node))

@@ -12,6 +12,7 @@ from cluster_models.frameworks import AttentionKernels
 from cluster_models.gpus import GpuKind, Precision
 from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
+from solver.costs.seconds import Seconds
 from solver.costs.tiles import is_misaligned, quantisation
 
 Extent = FloatArray | float
@@ -101,10 +102,8 @@ def matmul_s(
     return np.asarray(groups * np.maximum(arithmetic, memory) + c.kernel_s)
 
 
-def linear_s(
-    gpu: Processor, m: Extent, n: Extent, k: Extent, *, groups: Extent = 1.0
-) -> tuple[FloatArray, FloatArray]:
-    """Forward and backward seconds of ``groups`` linear layers with an m x k input and k x n weights each.
+def linear_s(gpu: Processor, m: Extent, n: Extent, k: Extent, *, groups: Extent = 1.0) -> Seconds:
+    """``groups`` linear layers with an m x k input and k x n weights each.
 
     Backward is the product for the input's gradient and the one for the weight's, which adds into the gradient
     buffer, in the same kernel or in one more that also reads the product.
@@ -116,9 +115,9 @@ def linear_s(
     passes = 2.0 * framework.gradient_bytes
     if framework.fused_accumulation:
         written = matmul_s(gpu, k, n, m, output_bytes=passes, groups=groups, slowdown=slowdown)
-        return forward, backward + written
+        return Seconds(forward, backward + written)
     written = matmul_s(gpu, k, n, m, groups=groups, slowdown=slowdown)
-    return forward, backward + written + streaming_s(gpu, np.asarray((2.0 + passes) * k * n * groups))
+    return Seconds(forward, backward + written + streaming_s(gpu, np.asarray((2.0 + passes) * k * n * groups)))
 
 
 def _alignment_slowdown(gpu: Processor, *widths: Extent) -> FloatArray:
@@ -164,28 +163,28 @@ class AttentionShape:
     sequence: float
 
 
-def attention_s(gpu: Processor, shape: AttentionShape) -> tuple[FloatArray, FloatArray]:
-    """Forward and backward seconds of the attention core.
+def attention_s(gpu: Processor, shape: AttentionShape) -> Seconds:
+    """The attention core.
 
     Fused: 2 (key + value width) FLOP a visited pair and head forward, 2.5 times that backward
     (FlashAttention-2, arXiv 2307.08691, section 3.1: five products instead of two).  Unfused: the whole square.
     """
     c = gpu.calibration
-    flops = 2.0 * (shape.key_width + shape.value_width) * shape.heads
+    if not c.framework.fused_attention:
+        return _unfused_attention_s(gpu, shape)
+    flops = 2.0 * (shape.key_width + shape.value_width) * shape.heads * shape.pairs
     width = shape.key_width / (shape.key_width + c.head_half)
-    if c.framework.fused_attention:
-        rate = gpu.peak_flops * width * shape.sequence / (shape.sequence + c.sequence_half)
-        if c.framework.attention_kernels is not AttentionKernels.VENDOR:
-            rate = rate * c.ampere_attention
-        if c.framework.attention_kernels is AttentionKernels.FLASH_TRITON:
-            rate = rate / width * _TRITON_SHARE
-        forward = flops * shape.pairs / (rate * c.attention_forward_share)
-        backward = 2.5 * flops * shape.pairs / (rate * c.attention_backward_share)
-        return forward + c.kernel_s, backward + c.kernel_s
-    return _unfused_attention_s(gpu, shape)
+    rate = gpu.peak_flops * width * shape.sequence / (shape.sequence + c.sequence_half)
+    if c.framework.attention_kernels is not AttentionKernels.VENDOR:
+        rate = rate * c.ampere_attention
+    if c.framework.attention_kernels is AttentionKernels.FLASH_TRITON:
+        rate = rate / width * _TRITON_SHARE
+    forward = flops / (rate * c.attention_forward_share)
+    backward = 2.5 * flops / (rate * c.attention_backward_share)
+    return Seconds(forward + c.kernel_s, backward + c.kernel_s)
 
 
-def _unfused_attention_s(gpu: Processor, shape: AttentionShape) -> tuple[FloatArray, FloatArray]:
+def _unfused_attention_s(gpu: Processor, shape: AttentionShape) -> Seconds:
     """Batched products over the whole square of scores, which travel through memory in between.
 
     In 16 bits forward: softmax reads and writes the scores, dropout too and writes a byte of mask; backward:
@@ -193,17 +192,18 @@ def _unfused_attention_s(gpu: Processor, shape: AttentionShape) -> tuple[FloatAr
     path, whose scaling, masking and softmax are one kernel in 16 bits only).  A head's rows are as wide as it.
     """
     s, key, value = shape.sequence, shape.key_width, shape.value_width
-    groups = shape.heads * shape.full_pairs / s**2
+    scores = shape.heads * shape.full_pairs
     narrow = _alignment_slowdown(gpu, key, value)
-    scores, mixed = (
-        matmul_s(gpu, s, s, key, groups=groups, slowdown=narrow),
-        matmul_s(gpu, s, value, s, groups=groups, slowdown=narrow),
-    )
-    forward = scores + mixed
-    backward = matmul_s(gpu, s, s, value, groups=groups, slowdown=narrow) + mixed
-    backward = backward + 2.0 * matmul_s(gpu, s, key, s, groups=groups, slowdown=narrow)
-    scores_held = shape.heads * shape.full_pairs
+
+    def products_s(m: float, n: float, k: float) -> FloatArray:
+        return matmul_s(gpu, m, n, k, groups=scores / s**2, slowdown=narrow)
+
+    mixed = products_s(s, value, s)
     forward_bytes, backward_bytes = gpu.score_bytes
-    return forward + streaming_s(gpu, forward_bytes * scores_held, kernels=2), backward + streaming_s(
-        gpu, backward_bytes * scores_held, kernels=2
+    return Seconds(
+        products_s(s, s, key) + mixed + streaming_s(gpu, forward_bytes * scores, kernels=2),
+        products_s(s, s, value)
+        + mixed
+        + 2.0 * products_s(s, key, s)
+        + streaming_s(gpu, backward_bytes * scores, kernels=2),
     )

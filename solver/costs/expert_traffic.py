@@ -10,11 +10,11 @@ from cluster_models.architecture import Architecture, Experts
 from cluster_models.frameworks import ExpertDispatch
 from cluster_models.gpus import GpuKind
 from cluster_models.measurements import Collective
-from solver.candidates import BoolArray, FloatArray
+from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s
-from solver.costs.layer_costs import Seconds
 from solver.costs.local_sizes import LocalSizes
+from solver.costs.seconds import Seconds
 from solver.costs.traffic import LayerTraffic
 
 _CONTENTION: Final = 0.2
@@ -29,14 +29,13 @@ def expert_traffic(
     sizes: LocalSizes,
     *,
     hidden_s: FloatArray,
-    together: BoolArray,
-    gpus_per_domain: int,
+    domain: int,
 ) -> LayerTraffic:
     """Dispatch and combination of a sparse layer: an all-to-all each, forward and backward.
 
     A rank sends its ``T/t`` tokens to ``active`` experts each; the busiest rank sets the pace.  Every expert gets
     its own copy with the all-to-all dispatcher, of which ``1 - 1/N`` leave the node where the group spans N nodes
-    (or NVLink domains, of ``gpus_per_domain`` GPUs).
+    (or NVLink domains, of ``domain`` GPUs).
     DeepEP and HybridEP send a token once to every other node that it needs, and from there over NVLink once to
     every rank that it needs, one after the other (DeepEP's README, normal kernels).
 
@@ -47,12 +46,12 @@ def expert_traffic(
     if (experts := architecture.experts) is None:
         return LayerTraffic(Seconds(zeros, zeros), zeros, zeros, zeros, zeros, zeros)
     token_bytes = sizes.element_bytes * architecture.hidden * sizes.shard_tokens * calibration.expert_imbalance
-    spans = ~together & (sizes.expert > 1)
-    nodes = np.where(spans, np.maximum(sizes.expert / gpus_per_domain, 1.0), 1.0)
+    spans = sizes.expert > domain
+    nodes = np.where(spans, sizes.expert / domain, 1.0)
     once = calibration.framework.expert_dispatch is not ExpertDispatch.ALL_TO_ALL
     if once:
         inside_copies, leaving = reached(experts, sizes.expert), reached(experts, nodes) * (1.0 - 1.0 / nodes)
-        inside_ranks = np.where(spans, float(gpus_per_domain), sizes.expert)
+        inside_ranks = np.where(spans, float(domain), sizes.expert)
     else:
         inside_copies, leaving = np.full_like(zeros, experts.active), experts.active * (1.0 - 1.0 / nodes)
         inside_ranks = np.where(spans, 1.0, sizes.expert)

@@ -9,7 +9,7 @@ import numpy as np
 from cluster_models.frameworks import CudaGraphs
 from solver.candidates import BoolArray, FloatArray
 from solver.costs.calibration import Calibration
-from solver.costs.layer_costs import Seconds
+from solver.costs.seconds import Seconds
 
 LAUNCHED: Final = {CudaGraphs.NONE: 1.0, CudaGraphs.PARTIAL: 0.5, CudaGraphs.FULL: 0.0}
 """Share of the host's time that stays: graphs of attention and pre-processing save half of it (estimated), a graph
@@ -22,11 +22,7 @@ def host_bound(layer: Seconds, collectives: Seconds, calibration: Calibration) -
     Kernels queue up behind one another, so that the longer of the two sets the pace.  Backward launches about
     twice the kernels at half the price, from the autograd engine instead of Python.
     """
-    host = calibration.layer_host_s * LAUNCHED[calibration.framework.cuda_graphs]
-    return Seconds(
-        np.maximum(layer.forward, host - collectives.forward),
-        np.maximum(layer.backward, host - collectives.backward),
-    )
+    return layer.at_least(calibration.layer_host_s * LAUNCHED[calibration.framework.cuda_graphs], collectives)
 
 
 def beside_dispatch(
@@ -41,10 +37,7 @@ def beside_dispatch(
     """
     launching = calibration.overlap_host_s + calibration.expert_host_s * experts
     host = np.where(overlapped, launching * LAUNCHED[calibration.framework.cuda_graphs], 0.0)
-    bound = Seconds(
-        np.maximum(layer.forward, host - collectives.forward),
-        np.maximum(layer.backward, host - collectives.backward),
-    )
+    bound = layer.at_least(host, collectives)
     computed = (layer.forward + layer.backward) / 2.0
     waited = (bound.forward + bound.backward) / 2.0 - computed
     return bound, np.where(overlapped, calibration.dispatch_overlap * computed + waited, 0.0)

@@ -5,7 +5,8 @@ Letters: T tokens of a context rank, h hidden width, t tensor ranks.  Widths of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import numpy as np
 
@@ -13,24 +14,13 @@ from cluster_models.architecture import Architecture
 from solver.candidates import FloatArray
 from solver.costs.compute import AttentionShape, Extent, Processor, attention_s, linear_s, quantise_s, streaming_s
 from solver.costs.local_sizes import LocalSizes
+from solver.costs.seconds import Seconds
+
+Extents = tuple[FloatArray, Extent, Extent]
+"""m, n and k of a matrix product."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seconds:
-    """Forward and backward seconds (n,); backward without recomputation."""
-
-    forward: FloatArray
-    backward: FloatArray
-
-    def __add__(self, other: Seconds) -> Seconds:
-        return Seconds(self.forward + other.forward, self.backward + other.backward)
-
-    def times(self, factor: FloatArray) -> Seconds:
-        """Both passes of each candidate ``factor`` (n,) times as long, where they are (n, C)."""
-        return Seconds(self.forward * factor[:, None], self.backward * factor[:, None])
-
-
-def projections(architecture: Architecture, sizes: LocalSizes) -> tuple[tuple[FloatArray, Extent, Extent], ...]:
+def projections(architecture: Architecture, sizes: LocalSizes) -> tuple[Extents, ...]:
     """(m, n, k) of the linear layers around the attention core, column parallel in, row parallel out.
 
     Latent attention compresses queries and keys/values on every rank for its own share of the sequence and
@@ -42,7 +32,7 @@ def projections(architecture: Architecture, sizes: LocalSizes) -> tuple[tuple[Fl
         expand = architecture.heads * (mla.nope_head_size + mla.value_head_size) / t
         value = architecture.heads * mla.value_head_size / t
         compress = mla.key_value_rank + mla.rope_head_size
-        queries: tuple[tuple[FloatArray, Extent, Extent], ...] = ((sizes.tokens, query, h),)
+        queries: tuple[Extents, ...] = ((sizes.tokens, query, h),)
         if mla.query_rank:
             queries = ((sizes.shard_tokens, mla.query_rank, h), (sizes.tokens, query, mla.query_rank))
         return (
@@ -95,8 +85,7 @@ def attention_core(gpu: Processor, architecture: Architecture, sizes: LocalSizes
             full_pairs=s * s * ranks,
             sequence=span,
         )
-        forward, backward = attention_s(gpu, shape)
-        total = total + Seconds(share * forward, share * backward)
+        total = total + attention_s(gpu, shape) * share
     return total + _merged_blocks(gpu, architecture, sizes)
 
 
@@ -125,20 +114,16 @@ def attention_block(gpu: Processor, architecture: Architecture, sizes: LocalSize
     reads and writes queries and keys; backward moves twice as many.
     """
     shapes = projections(architecture, sizes)
-    forward, backward = _linears(gpu, shapes)
     casts = _projection_casts(gpu, shapes, architecture.hidden, sizes)
     key, _ = head_widths(architecture)
     rotated = 0.0 if architecture.learned_positions else 1.0
     heads = architecture.heads / sizes.tensor + local_kv_heads(architecture, sizes)
     nbytes = 10.0 * architecture.hidden * sizes.stream_tokens + rotated * 4.0 * key * heads * sizes.tokens
-    return casts + Seconds(
-        forward + streaming_s(gpu, nbytes, kernels=4), backward + streaming_s(gpu, 2.0 * nbytes, kernels=6)
-    )
+    memory = Seconds(streaming_s(gpu, nbytes, kernels=4), streaming_s(gpu, 2.0 * nbytes, kernels=6))
+    return reduce(add, (linear_s(gpu, *shape) for shape in shapes), casts + memory)
 
 
-def _projection_casts(
-    gpu: Processor, shapes: tuple[tuple[FloatArray, Extent, Extent], ...], hidden: int, sizes: LocalSizes
-) -> Seconds:
+def _projection_casts(gpu: Processor, shapes: tuple[Extents, ...], hidden: int, sizes: LocalSizes) -> Seconds:
     """Casts of the linear layers' inputs forward and of their outputs' gradients backward.
 
     What is ``hidden`` wide is cast before it is gathered over the tensor ranks.
@@ -173,22 +158,11 @@ def mlp(
     """
     fan = 2.0 if architecture.gated_mlp else 1.0
     h = float(architecture.hidden)
-    forward, backward = _linears(gpu, ((tokens, fan * width, h), (tokens, h, width)))
+    products = linear_s(gpu, tokens, fan * width, h) + linear_s(gpu, tokens, h, width)
     activation = 2.0 * (fan + 1.0) * width * tokens
     stream = h * (tokens if stream_tokens is None else stream_tokens)
-    return Seconds(
-        forward + streaming_s(gpu, activation) + quantise_s(gpu, stream + width * tokens, kernels=2),
-        backward
-        + streaming_s(gpu, activation * (2.0 * fan + 1.0) / (fan + 1.0))
+    return products + Seconds(
+        streaming_s(gpu, activation) + quantise_s(gpu, stream + width * tokens, kernels=2),
+        streaming_s(gpu, activation * (2.0 * fan + 1.0) / (fan + 1.0))
         + quantise_s(gpu, stream + fan * width * tokens, kernels=2),
     )
-
-
-def _linears(
-    gpu: Processor, shapes: tuple[tuple[FloatArray, Extent, Extent], ...]
-) -> tuple[FloatArray, FloatArray]:
-    parts = [linear_s(gpu, m, n, k) for m, n, k in shapes]
-    forward, backward = parts[0]
-    for more_forward, more_backward in parts[1:]:
-        forward, backward = forward + more_forward, backward + more_backward
-    return forward, backward

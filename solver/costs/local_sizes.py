@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cluster_models.architecture import Experts
 from cluster_models.gpus import Precision
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, BoolArray, CandidateBatch, FloatArray
@@ -62,6 +63,15 @@ def local_sizes(batch: CandidateBatch, workload: TrainingWorkload, calibration: 
         full_recompute=batch.recompute == RECOMPUTE_CODES.index(Recompute.FULL),
         selective_recompute=batch.recompute == RECOMPUTE_CODES.index(Recompute.SELECTIVE),
     )
+
+
+def routed_tokens(experts: Experts, sizes: LocalSizes, calibration: Calibration) -> FloatArray:
+    """(n,) copies of tokens on the busiest expert rank; a rank that holds all experts has no busier one.
+
+    Every rank sends its share of a micro-batch to ``active`` experts each, so that it receives as many on average.
+    """
+    imbalance = np.where(sizes.expert > 1, calibration.expert_imbalance, 1.0)
+    return np.asarray(sizes.shard_tokens * experts.active * imbalance)
 
 
 def is_sharded(batch: CandidateBatch, sharding: Sharding) -> BoolArray:

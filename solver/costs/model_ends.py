@@ -9,8 +9,8 @@ import numpy as np
 from cluster_models.architecture import Architecture
 from cluster_models.gpus import Precision
 from solver.costs.compute import Processor, linear_s, matmul_s, streaming_s
-from solver.costs.layer_costs import Seconds
 from solver.costs.local_sizes import LocalSizes
+from solver.costs.seconds import Seconds
 
 _VOCABULARY_MULTIPLE: Final = 128.0
 
@@ -41,12 +41,12 @@ def head_and_loss(gpu: Processor, architecture: Architecture, sizes: LocalSizes,
     """
     hidden = float(architecture.hidden)
     vocabulary = np.ceil(architecture.vocabulary / (_VOCABULARY_MULTIPLE * sizes.tensor)) * _VOCABULARY_MULTIPLE
-    forward, backward = linear_s(gpu, sizes.tokens, vocabulary, hidden)
+    head = linear_s(gpu, sizes.tokens, vocabulary, hidden)
     if pipelined and gpu.calibration.framework.defer_head_gradient:
-        backward = matmul_s(gpu, sizes.tokens, hidden, vocabulary)
+        head = Seconds(head.forward, matmul_s(gpu, sizes.tokens, hidden, vocabulary))
     fused = gpu.calibration.framework.fused_loss
     logits = vocabulary * sizes.tokens
-    return Seconds(
-        forward + streaming_s(gpu, (6.0 if fused else 22.0) * logits, kernels=2 if fused else 8),
-        backward + streaming_s(gpu, (4.0 if fused else 14.0) * logits, kernels=1 if fused else 4),
+    return head + Seconds(
+        streaming_s(gpu, (6.0 if fused else 22.0) * logits, kernels=2 if fused else 8),
+        streaming_s(gpu, (4.0 if fused else 14.0) * logits, kernels=1 if fused else 4),
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from cluster_models.architecture import Architecture
 from solver.costs.compute import Processor, linear_s, streaming_s
-from solver.costs.layer_costs import Seconds
 from solver.costs.local_sizes import LocalSizes
 from solver.costs.model_ends import embedding, head_and_loss
+from solver.costs.seconds import Seconds
 
 
 def prediction_ends(gpu: Processor, architecture: Architecture, sizes: LocalSizes, *, pipelined: bool) -> Seconds:
@@ -17,14 +17,11 @@ def prediction_ends(gpu: Processor, architecture: Architecture, sizes: LocalSize
     (DeepSeek-V3, arXiv 2412.19437, section 2.2).
     """
     h = float(architecture.hidden)
-    forward, backward = linear_s(gpu, sizes.tokens, h / sizes.tensor, 2.0 * h)
     joined = 8.0 * h * sizes.stream_tokens
     one = (
         embedding(gpu, architecture, sizes)
         + head_and_loss(gpu, architecture, sizes, pipelined=pipelined)
-        + Seconds(
-            forward + streaming_s(gpu, joined, kernels=3), backward + streaming_s(gpu, 2.0 * joined, kernels=3)
-        )
+        + linear_s(gpu, sizes.tokens, h / sizes.tensor, 2.0 * h)
+        + Seconds(streaming_s(gpu, joined, kernels=3), streaming_s(gpu, 2.0 * joined, kernels=3))
     )
-    count = architecture.prediction_layers
-    return Seconds(count * one.forward, count * one.backward)
+    return one * architecture.prediction_layers

@@ -11,8 +11,8 @@ from cluster_models.architecture import Architecture
 from cluster_models.frameworks import SelectiveRecompute
 from solver.candidates import FloatArray
 from solver.costs.compute import Processor, matmul_s
-from solver.costs.layer_costs import Seconds
 from solver.costs.local_sizes import LocalSizes
+from solver.costs.seconds import Seconds
 
 _ALTERNATE_SHARE: Final = 0.6
 """Of a layer without attention core and last product, what runs again where every second matrix product is kept:

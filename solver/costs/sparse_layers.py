@@ -14,8 +14,9 @@ from cluster_models.frameworks import CudaGraphs, ExpertDispatch
 from solver.candidates import FloatArray
 from solver.costs.compute import Extent, Processor, linear_s, quantise_s, streaming_s
 from solver.costs.launching import LAUNCHED
-from solver.costs.layer_costs import Seconds, mlp
-from solver.costs.local_sizes import LocalSizes
+from solver.costs.layer_costs import mlp
+from solver.costs.local_sizes import LocalSizes, routed_tokens
+from solver.costs.seconds import Seconds
 
 _PERMUTED_BYTES: Final = {
     ExpertDispatch.ALL_TO_ALL: 12.0,
@@ -40,9 +41,9 @@ def sparse_mlp(gpu: Processor, architecture: Architecture, experts: Experts, siz
     host launches expert by expert unless it replays a graph.
     """
     h, shard = architecture.hidden, sizes.shard_tokens
-    routed = shard * experts.active * np.where(sizes.expert > 1, gpu.calibration.expert_imbalance, 1.0)
+    routed = routed_tokens(experts, sizes, gpu.calibration)
     local = experts.count / sizes.expert
-    router = Seconds(*linear_s(gpu, shard, float(experts.count), h))
+    router = linear_s(gpu, shard, float(experts.count), h)
     framework = gpu.calibration.framework
     copied = np.where(sizes.expert > 1, _PERMUTED_BYTES[framework.expert_dispatch], _LOCAL_BYTES)
     if gpu.quantise_bytes and framework.cuda_graphs is not CudaGraphs.FULL:
@@ -71,23 +72,20 @@ def _grouped(
     """MLPs of ``groups`` experts with ``rows`` tokens each: products launched together, the rest on all tokens."""
     fan = 2.0 if architecture.gated_mlp else 1.0
     h, width, routed = float(architecture.hidden), float(experts.hidden), rows * groups
-    first = _grouped_linear(gpu, rows, fan * width, h, groups)
-    second = _grouped_linear(gpu, rows, h, width, groups)
+    products = _grouped_linear(gpu, rows, fan * width, h, groups) + _grouped_linear(gpu, rows, h, width, groups)
     activation = 2.0 * width * routed
     biased = gpu.calibration.expert_bias_bytes * (h + width) * routed if architecture.mlp_bias else 0.0
-    return (
-        first
-        + second
-        + Seconds(
-            streaming_s(gpu, (fan + 1.0) * activation + biased) + quantise_s(gpu, (h + width) * routed, kernels=2),
-            streaming_s(gpu, (2.0 * fan + 1.0) * activation + biased)
-            + quantise_s(gpu, (h + fan * width) * routed, kernels=2),
-        )
+    return products + Seconds(
+        streaming_s(gpu, (fan + 1.0) * activation + biased) + quantise_s(gpu, (h + width) * routed, kernels=2),
+        streaming_s(gpu, (2.0 * fan + 1.0) * activation + biased)
+        + quantise_s(gpu, (h + fan * width) * routed, kernels=2),
     )
 
 
 def _grouped_linear(gpu: Processor, rows: FloatArray, n: Extent, k: Extent, groups: FloatArray) -> Seconds:
     """One linear layer of all local experts, at ``grouped_share`` of the rate of single products."""
     share, launch = gpu.calibration.grouped_share, gpu.calibration.kernel_s
-    forward, backward = linear_s(gpu, rows, n, k, groups=groups)
-    return Seconds((forward - launch) / share + launch, (backward - 2.0 * launch) / share + 2.0 * launch)
+    single = linear_s(gpu, rows, n, k, groups=groups)
+    return Seconds(
+        (single.forward - launch) / share + launch, (single.backward - 2.0 * launch) / share + 2.0 * launch
+    )

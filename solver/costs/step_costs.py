@@ -15,17 +15,17 @@ from cluster_models.gpus import GpuKind
 from cluster_models.workload import TrainingWorkload
 from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.costs.calibration import Calibration, calibration_of
-from solver.costs.collectives import fits_together
 from solver.costs.compute import Processor, processor
 from solver.costs.data_parallel import gradient_bytes, optimizer_s, parameter_traffic
 from solver.costs.expert_traffic import expert_traffic
 from solver.costs.launching import beside_dispatch, host_bound
-from solver.costs.layer_costs import Seconds, attention_block, attention_core, dense_mlp
+from solver.costs.layer_costs import attention_block, attention_core, dense_mlp
 from solver.costs.local_sizes import LocalSizes, local_sizes
 from solver.costs.model_ends import embedding, end_precision, head_and_loss
 from solver.costs.parameters import by_rank, local_parameters
 from solver.costs.prediction import prediction_ends
 from solver.costs.recomputation import recomputation
+from solver.costs.seconds import Seconds
 from solver.costs.sparse_layers import sparse_mlp
 from solver.costs.straggling import straggling
 from solver.costs.traffic import CrossTraffic, LayerTraffic, context_traffic, tensor_traffic
@@ -41,8 +41,7 @@ class StepCosts:
     inside a node included, traffic that crosses nodes left out.  ``compute_s``, ``tensor_s``, ``context_s`` and
     ``expert_s`` (n, C) are the parts of forward plus backward and add up to them; gathering sharded parameters
     inside a node counts as compute where nothing hides it.
-    ``transfer_bytes`` (n,): what one GPU sends to its peer in the next chunk, per micro-batch;
-    ``blocking_transfers``: pipeline ranks wait for these sends.
+    ``transfer_bytes`` (n,): what one GPU sends to its peer in the next chunk, per micro-batch.
     ``reduce_bytes`` and ``gather_bytes`` (n, P): gradients (and gathered parameters) that each GPU puts through
     its data parallel group (``data * context`` ranks) once per step, and ``expert_reduce_bytes``,
     ``expert_gather_bytes`` the same for experts over the expert data parallel group
@@ -59,7 +58,6 @@ class StepCosts:
     context_s: FloatArray
     expert_s: FloatArray
     transfer_bytes: FloatArray
-    blocking_transfers: bool
     context_traffic: CrossTraffic
     expert_traffic: CrossTraffic
     parameter_traffic: CrossTraffic
@@ -105,6 +103,7 @@ def step_costs(
     """
     calibration = calibration_of(gpu, workload.framework) if calibration is None else calibration
     chip = processor(gpu, workload.precision, calibration)
+    domain = max(gpus_per_domain, gpus_per_node)
     sizes = local_sizes(batch, workload, calibration)
     parts = _layers(
         chip,
@@ -112,30 +111,24 @@ def step_costs(
         architecture,
         sizes,
         overlappable=(batch.pipeline == 1) | (batch.virtual_pipeline > 1),
-        gpus_per_domain=gpus_per_domain,
-        gpus_per_node=gpus_per_node,
+        domain=domain,
     )
     parameters = local_parameters(batch, layers, architecture)
     sparse_share = float(layers[:, 1].sum() / max(layers.sum(), 1))
-    average = Seconds(
-        (1 - sparse_share) * parts.dense.forward + sparse_share * parts.sparse.forward,
-        (1 - sparse_share) * parts.dense.backward + sparse_share * parts.sparse.backward,
-    )
     gathers = parameter_traffic(
         gpu,
         batch,
         parameters,
         calibration,
         sparse_share=sparse_share,
-        layer=average,
-        gpus_per_domain=gpus_per_domain,
-        gpus_per_node=gpus_per_node,
+        layer=parts.dense * (1.0 - sparse_share) + parts.sparse * sparse_share,
+        domain=domain,
     )
     stages = int(batch.pipeline[0])
     slow = straggling(batch.tensor * batch.pipeline * batch.context * batch.data / gpus_per_node, calibration)
     ends = processor(gpu, end_precision(workload.precision), calibration)
     compute, tensor, context, expert = (
-        each.times(slow)
+        each * slow[:, None]
         for each in _chunks(ends, architecture, sizes, parts, gathers, layers, pipelined=stages > 1)
     )
     forward = compute.forward + tensor.forward + context.forward + expert.forward
@@ -151,7 +144,6 @@ def step_costs(
         context_s=context.forward + context.backward,
         expert_s=expert.forward + expert.backward,
         transfer_bytes=sizes.element_bytes * architecture.hidden * sizes.shard_tokens,
-        blocking_transfers=calibration.framework.blocking_transfers,
         context_traffic=parts.context.cross(every, sizes.full_recompute | sizes.selective_recompute),
         expert_traffic=parts.expert.cross(sparse, sizes.full_recompute),
         parameter_traffic=gathers.cross(every, no_repeat),
@@ -176,12 +168,11 @@ def _layers(
     sizes: LocalSizes,
     *,
     overlappable: BoolArray,
-    gpus_per_domain: int,
-    gpus_per_node: int,
+    domain: int,
 ) -> _Layers:
     """Parts of a layer; ``overlappable`` (n,): dispatch may run beside the compute of another micro-batch.
 
-    Megatron's condition is no pipeline, or an interleaved one.
+    Megatron's condition is no pipeline, or an interleaved one.  Groups of up to ``domain`` GPUs stay together.
     """
     calibration = chip.calibration
     core = attention_core(chip, architecture, sizes)
@@ -200,25 +191,13 @@ def _layers(
             overlapped=overlapped & (sizes.expert > 1),
             experts=experts.count / sizes.expert,
         )
-    context_together = fits_together(
-        sizes.tensor * sizes.context, gpus_per_domain=gpus_per_domain, gpus_per_node=gpus_per_node
-    )
-    expert_together = fits_together(sizes.expert, gpus_per_domain=gpus_per_domain, gpus_per_node=gpus_per_node)
     return _Layers(
         dense=repeated.added(host_bound(dense, block + block, calibration), sizes, dense=True),
         sparse=repeated.added(sparse, sizes, dense=False),
         tensor_block=block,
         sparse_blocks=2.0 if experts is not None and experts.shared_hidden else 1.0,
-        context=context_traffic(gpu, architecture, sizes, core=core, together=context_together),
-        expert=expert_traffic(
-            gpu,
-            calibration,
-            architecture,
-            sizes,
-            hidden_s=hidden_s,
-            together=expert_together,
-            gpus_per_domain=max(gpus_per_domain, gpus_per_node),
-        ),
+        context=context_traffic(gpu, architecture, sizes, core=core, domain=domain),
+        expert=expert_traffic(gpu, calibration, architecture, sizes, hidden_s=hidden_s, domain=domain),
     )
 
 
@@ -240,9 +219,10 @@ def _chunks(
     dense_count, sparse_count = layers[:, 0].astype(np.float64), layers[:, 1].astype(np.float64)
     every = dense_count + sparse_count
     full, core = sizes.full_recompute, sizes.full_recompute | sizes.selective_recompute
-    compute = _times(parts.dense, dense_count) + _times(parts.sparse, sparse_count) + _times(gathers.inside, every)
-    block = _again(parts.tensor_block, full)
-    tensor = _times(block, 2.0 * dense_count + parts.sparse_blocks * sparse_count)
+    compute = (
+        parts.dense.in_chunks(dense_count) + parts.sparse.in_chunks(sparse_count) + gathers.inside.in_chunks(every)
+    )
+    tensor = parts.tensor_block.again(full).in_chunks(2.0 * dense_count + parts.sparse_blocks * sparse_count)
     first = embedding(ends, architecture, sizes)
     last, heads = head_and_loss(ends, architecture, sizes, pipelined=pipelined), 1
     if architecture.prediction_layers:
@@ -253,16 +233,6 @@ def _chunks(
         compute.backward[:, chunk] += end.backward
         tensor.forward[:, chunk] += blocks * parts.tensor_block.forward / 2.0
         tensor.backward[:, chunk] += blocks * parts.tensor_block.forward / 2.0
-    context = _times(_again(parts.context.inside, core), every)
-    expert = _times(_again(parts.expert.inside, full), sparse_count)
+    context = parts.context.inside.again(core).in_chunks(every)
+    expert = parts.expert.inside.again(full).in_chunks(sparse_count)
     return compute, tensor, context, expert
-
-
-def _again(seconds: Seconds, repeated: BoolArray) -> Seconds:
-    """Backward with the forward run again where ``repeated``."""
-    return Seconds(seconds.forward, seconds.backward + np.where(repeated, seconds.forward, 0.0))
-
-
-def _times(seconds: Seconds, count: FloatArray) -> Seconds:
-    """(n,) seconds times (C,) counts."""
-    return Seconds(seconds.forward[:, None] * count, seconds.backward[:, None] * count)

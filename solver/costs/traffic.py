@@ -15,8 +15,9 @@ from cluster_models.measurements import Collective
 from solver.candidates import BoolArray, FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s, domain_send_s
-from solver.costs.layer_costs import Seconds, head_widths, local_kv_heads
+from solver.costs.layer_costs import head_widths, local_kv_heads
 from solver.costs.local_sizes import LocalSizes
+from solver.costs.seconds import Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +88,12 @@ def tensor_traffic(
 
 
 def context_traffic(
-    gpu: GpuKind, architecture: Architecture, sizes: LocalSizes, *, core: Seconds, together: BoolArray
+    gpu: GpuKind, architecture: Architecture, sizes: LocalSizes, *, core: Seconds, domain: int
 ) -> LayerTraffic:
     """Ring exchange of keys and values, each step beside the attention on the block just received.
 
-    ``core`` is the attention core's time.  ``context - 1`` steps forward; backward also the gradients of keys
+    ``core`` is the attention core's time; rings of more than ``domain`` GPUs, their tensor ranks included, span
+    nodes.  ``context - 1`` steps forward; backward also the gradients of keys
     and values travel, twice the bytes (Ring Attention, arXiv 2310.01889, section 3; Megatron-Core's ``p2p``).
     """
     key, value = head_widths(architecture)
@@ -99,7 +101,8 @@ def context_traffic(
     heads = architecture.heads / sizes.tensor if latent else local_kv_heads(architecture, sizes)
     block = sizes.element_bytes * heads * (key + value) * sizes.tokens
     steps = sizes.context - 1.0
-    hidden = Seconds(core.forward / sizes.context, core.backward / sizes.context)
+    hidden = core * (1.0 / sizes.context)
+    together = sizes.tensor * sizes.context <= domain
     inside = np.where(together, sizes.context, 1.0)
     forward = steps * np.maximum(domain_send_s(gpu, inside, block) - hidden.forward, 0.0)
     backward = steps * np.maximum(domain_send_s(gpu, inside, 2.0 * block) - hidden.backward, 0.0)

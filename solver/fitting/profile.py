@@ -78,7 +78,8 @@ class _Kernels:
             shape = AttentionShape(heads, size, size, np.array([pairs]), np.array([2.0 * pairs]), row.sequence)
             framework = replace(calibration.framework, attention_kernels=row.kernels)
             own = replace(half, calibration=replace(calibration, framework=framework))
-            parts.append(attention_s(own, shape)[1 if row.backward else 0])
+            core = attention_s(own, shape)
+            parts.append(core.backward if row.backward else core.forward)
         for kind in dict.fromkeys(row.collective for row in self.collectives):
             some = [row for row in self.collectives if row.collective is kind]
             ranks, sizes = (

@@ -6,7 +6,7 @@ import numpy as np
 
 from cluster_models.collective_curves import domain_time_s
 from cluster_models.measurements import Collective
-from solver.costs.collectives import domain_collective_s, fits_together
+from solver.costs.collectives import domain_collective_s
 from tests.solver.cost_cases import H100
 
 
@@ -25,10 +25,3 @@ def test_more_bytes_take_longer() -> None:
     sizes = np.array([1e7, 1e8, 1e9])
     seconds = domain_collective_s(H100, Collective.REDUCE_SCATTER, np.full(3, 8.0), sizes)
     assert (np.diff(seconds) > 0).all()
-
-
-def test_a_group_fits_where_node_or_domain_holds_it() -> None:
-    """16 ranks fit into an NVL72 domain of 4-GPU nodes, not into an 8-GPU node."""
-    width = np.array([8.0, 16.0])
-    assert fits_together(width, gpus_per_domain=8, gpus_per_node=8).tolist() == [True, False]
-    assert fits_together(width, gpus_per_domain=72, gpus_per_node=4).tolist() == [True, True]

@@ -42,8 +42,8 @@ def test_twice_the_rows_never_take_twice_the_time(m: int, n: int, k: int) -> Non
 
 def test_backward_is_two_products() -> None:
     """For a large layer backward takes twice forward, to within a tenth."""
-    forward, backward = linear_s(CHIP, 8192.0, 8192.0, 8192.0)
-    assert float(backward / forward) == pytest.approx(2.0, rel=0.1)
+    layer = linear_s(CHIP, 8192.0, 8192.0, 8192.0)
+    assert float(layer.backward / layer.forward) == pytest.approx(2.0, rel=0.1)
 
 
 def _shape(sequence: float) -> AttentionShape:
@@ -59,29 +59,30 @@ def _shape(sequence: float) -> AttentionShape:
 
 def test_fused_attention_counts_half_of_the_square() -> None:
     """A long causal sequence: 2 s^2 d FLOP a head, at the calibrated share of the peak."""
-    forward, backward = attention_s(CHIP, _shape(65536.0))
+    core = attention_s(CHIP, _shape(65536.0))
     flops = 2 * 65536.0**2 * 128 * 8
     c = CHIP.calibration
     rate = CHIP.peak_flops * c.attention_forward_share * 128 / (128 + c.head_half)
-    assert float(forward[0]) == pytest.approx(flops / rate, rel=0.01)
+    assert float(core.forward[0]) == pytest.approx(flops / rate, rel=0.01)
     ratio = 2.5 * c.attention_forward_share / c.attention_backward_share
-    assert float(backward[0] / forward[0]) == pytest.approx(ratio, rel=1e-3)
+    assert float(core.backward[0] / core.forward[0]) == pytest.approx(ratio, rel=1e-3)
 
 
 def test_unfused_attention_takes_longer() -> None:
     """The scores travel through memory and the masked half is computed."""
     old = replace(CHIP, calibration=behaviour(fused_attention=False))
-    assert attention_s(old, _shape(4096.0))[0][0] > 2 * attention_s(CHIP, _shape(4096.0))[0][0]
+    assert attention_s(old, _shape(4096.0)).forward > 2 * attention_s(CHIP, _shape(4096.0)).forward
 
 
 def test_kernels_of_ampere_run_slower_on_hopper_alone() -> None:
     """FlashAttention-2 is 1.5 to 2 times slower than FlashAttention-3 on H100 and at home on A100."""
     shape = _shape(16384.0)
     for gpu, low, high in ((H100, 1.4, 2.1), (gpu_kind("A100-SXM4-80GB"), 1.0, 1.0)):
-        vendor, flash = (
-            attention_s(processor(gpu, Precision.BF16, behaviour(gpu, attention_kernels=kernels)), shape)[0].item()
+        chips = (
+            processor(gpu, Precision.BF16, behaviour(gpu, attention_kernels=kernels))
             for kernels in (AttentionKernels.VENDOR, AttentionKernels.FLASH_2)
         )
+        vendor, flash = (attention_s(chip, shape).forward.item() for chip in chips)
         assert low <= flash / vendor <= high
 
 
@@ -92,7 +93,7 @@ def test_triton_attention_takes_its_work_over_one_rate(width: float) -> None:
     whole = replace(_shape(16384.0), key_width=width, value_width=width)
     half = replace(whole, key_width=width / 2, value_width=width / 2)
     kernel = chip.calibration.kernel_s
-    forward, halved = (attention_s(chip, each)[0].item() - kernel for each in (whole, half))
+    forward, halved = (attention_s(chip, each).forward.item() - kernel for each in (whole, half))
     assert forward / halved == pytest.approx(2.0)
 
 

@@ -13,7 +13,7 @@ from cluster_models.workload import Recompute
 from solver.candidates import RECOMPUTE_CODES
 from solver.costs.expert_traffic import reached
 from solver.costs.launching import beside_dispatch
-from solver.costs.layer_costs import Seconds
+from solver.costs.seconds import Seconds
 from solver.costs.step_costs import StepCosts, step_costs
 from tests.solver.cost_cases import H100, MIXTRAL, WORKLOAD, behaviour, candidates, costs, even_layers
 

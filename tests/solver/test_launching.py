@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cluster_models.frameworks import CudaGraphs
 from solver.costs.launching import host_bound
-from solver.costs.layer_costs import Seconds
+from solver.costs.seconds import Seconds
 from tests.solver.cost_cases import behaviour
 
 SECONDS = st.floats(0.0, 5e-3)

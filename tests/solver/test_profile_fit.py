@@ -64,15 +64,15 @@ def profile(*, burst: float = 1.0, noise: float = 0.0, seed: int = 0) -> Hardwar
     attentions = [
         AttentionTiming(
             AttentionKernels.VENDOR,
-            bool(backward),
+            way == "backward",
             Precision.BF16,
             2,
             32,
             head,
             sequence,
-            timing(float(attention_s(chip, _attention(head, sequence))[backward][0])),
+            timing(float(getattr(attention_s(chip, _attention(head, sequence)), way)[0])),
         )
-        for backward in (0, 1)
+        for way in ("forward", "backward")
         for head in (64, 128, 256)
         for sequence in (1024, 4096, 16384)
     ]

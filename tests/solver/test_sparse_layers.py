@@ -12,8 +12,9 @@ from cluster_models.frameworks import CudaGraphs, ExpertDispatch
 from cluster_models.gpus import Precision
 from solver.costs.calibration import Calibration
 from solver.costs.compute import linear_s, processor
-from solver.costs.layer_costs import Seconds, mlp
+from solver.costs.layer_costs import mlp
 from solver.costs.local_sizes import local_sizes
+from solver.costs.seconds import Seconds
 from solver.costs.sparse_layers import sparse_mlp
 from tests.solver.cost_cases import H100, MIXTRAL, WORKLOAD, behaviour, candidates
 
@@ -46,9 +47,9 @@ def test_one_expert_for_all_tokens_is_a_dense_mlp() -> None:
     dense = mlp(gpu, MIXTRAL, tokens=tokens, width=14336.0)
     router = linear_s(gpu, tokens, 1.0, h)
     copied = (8 + 10) * h * tokens / gpu.memory_bytes_per_s
-    np.testing.assert_allclose(found.forward, dense.forward + router[0] + copied)
+    np.testing.assert_allclose(found.forward, dense.forward + router.forward + copied)
     copied = (8 + 20) * h * tokens / gpu.memory_bytes_per_s
-    np.testing.assert_allclose(found.backward, dense.backward + router[1] + copied)
+    np.testing.assert_allclose(found.backward, dense.backward + router.backward + copied)
 
 
 def test_the_busiest_rank_sets_the_pace_of_a_group() -> None:

@@ -13,8 +13,8 @@ from cluster_models.gpus import GpuKind
 from cluster_models.measurements import Collective
 from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.collectives import domain_collective_s
-from solver.costs.layer_costs import Seconds
 from solver.costs.local_sizes import local_sizes
+from solver.costs.seconds import Seconds
 from solver.costs.traffic import tensor_traffic
 from tests.solver.cost_cases import H100, LLAMA_70B, WORKLOAD, behaviour, candidates
 
