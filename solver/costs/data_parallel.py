@@ -16,9 +16,9 @@ from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s
 from solver.costs.compute import Processor
-from solver.costs.layer_costs import Seconds
 from solver.costs.local_sizes import is_sharded
 from solver.costs.parameters import LocalParameters, sharing_ranks
+from solver.costs.seconds import Seconds
 from solver.costs.traffic import LayerTraffic
 
 _GATHERED_BYTES: Final = 2.0
@@ -81,16 +81,16 @@ def parameter_traffic(
     *,
     sparse_share: float,
     layer: Seconds,
-    gpus_per_domain: int,
-    gpus_per_node: int,
+    domain: int,
 ) -> LayerTraffic:
     """ZeRO-3: one average layer gathered forward and again backward, its gradients scattered.
 
     ``layer`` is the time of the layer itself, beside which the next one travels; ``sparse_share`` the share of
-    sparse layers.  Routed experts have a group of their own: the ``tensor * context * data / expert`` ranks that
-    hold the same ones.  Collectives take g seconds alone and slow the compute beside them by ``gather_contention``
-    g, wherever they lead: each rank moves the whole layer through its own memory.  A layer of L seconds then takes
-    L + max(contention g, g - L); where the group leaves its domain, the placement decides on the second term.
+    sparse layers, ``domain`` the GPUs of a node or NVLink domain.  Routed experts have a group of their own: the
+    ``tensor * context * data / expert`` ranks that hold the same ones.  Collectives take g seconds alone and slow
+    the compute beside them by ``gather_contention`` g, wherever they lead: each rank moves the whole layer through
+    its own memory.  A layer of L seconds then takes L + max(contention g, g - L); where the group leaves its
+    domain, the placement decides on the second term.
     All zero where weights are gathered once a step instead (``_layer_by_layer``).
     """
     framework = calibration.framework
@@ -99,13 +99,13 @@ def parameter_traffic(
         _GATHERED_BYTES * ((1.0 - sparse_share) * parameters.layer + sparse_share * parameters.sparse_layer),
         ranks=np.where(zero3, batch.data * batch.context, 1).astype(np.float64),
         stride=_stride(batch),
-        domain=max(gpus_per_domain, gpus_per_node),
+        domain=domain,
     )
     routed = _Group.of(
         _GATHERED_BYTES * sparse_share * parameters.experts,
         ranks=np.where(zero3, sharing_ranks(batch)[1], 1.0),
         stride=_stride(batch) * batch.expert / batch.tensor,
-        domain=max(gpus_per_domain, gpus_per_node),
+        domain=domain,
     )
     width = framework.gradient_bytes / _GATHERED_BYTES
     gather, scatter = (
@@ -115,7 +115,7 @@ def parameter_traffic(
     alone = Seconds(np.asarray(gather), np.asarray(gather + scatter))
     beside = Seconds(layer.forward * framework.overlap_parameters, layer.backward * framework.overlap_gradients)
     spans = common.spans | routed.spans
-    slowed = Seconds(calibration.gather_contention * alone.forward, calibration.gather_contention * alone.backward)
+    slowed = alone * calibration.gather_contention
     return LayerTraffic(
         inside=Seconds(
             np.where(spans, slowed.forward, np.maximum(slowed.forward, alone.forward - beside.forward)),
