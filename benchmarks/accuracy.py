@@ -2,8 +2,9 @@
 
     python -m benchmarks.accuracy [--table PATH] [--memory PATH] [--oom PATH] [--json] [--rows] [--out PATH]
 
-Without ``--table`` the project's own small table of published steps is used.  ``--out`` writes what is predicted
-for each row of ``--table``, measured columns unread: id, seconds, GiB of the fullest GPU, and whether it fits.
+Without ``--table`` the project's own small table of published steps is used.  ``--json`` prints ``Report`` as JSON.
+``--out`` writes what is predicted for each row of ``--table``, measured columns unread: id, seconds, GiB of the
+fullest GPU, and whether it fits.
 """
 
 from __future__ import annotations
@@ -13,19 +14,17 @@ import csv
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from benchmarks.measured import Measured, measured_runs, runs_of, with_doubts
+from benchmarks.measured import Measured, runs_of, with_doubts
 from benchmarks.rows import read_rows, text
 from benchmarks.scores import Score, grouped, missed_aims
-from benchmarks.sweeps import SweepScore, summary, sweep_scores
+from benchmarks.sweeps import SweepScore, SweepSummary, summary, sweep_scores
 from cluster_models.units import GIB
 from solver.run_memory import predict_counted_memory, predict_fits, predict_peak_memory
 from solver.runs import predict_runs
-
-__all__ = ["Measured", "measured_runs", "read_rows", "report", "runs_of"]
 
 HEADROOM: Final = 0.1
 """Share of a GPU's memory that workloads leave free by default."""
@@ -33,61 +32,129 @@ OWN_TABLE: Final = Path(__file__).parent / "data" / "published_steps.csv"
 OUT_COLUMNS: Final = ("id", "predicted_iter_time_s", "predicted_memory_gib", "fits")
 
 
-def report(table: Path, memory: Path | None, oom: Path | None, *, rows: bool) -> dict[str, Any]:
-    """Everything the command prints."""
+@dataclass(frozen=True, slots=True)
+class RowError:
+    """One row: predicted / measured - 1, why it is not believed (empty: it is), and what was assumed of it."""
+
+    id: str
+    error: float
+    doubt: str
+    assumed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Ids of the rows, of so many, that are predicted not to fit though they ran."""
+
+    of: int
+    rows: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TooLow:
+    """Ids of the rows, of so many, whose peak is predicted too low by more than ``HEADROOM``; the lowest error."""
+
+    of: int
+    worst: float
+    rows: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfMemory:
+    """Ids of runs that ran out of memory: predicted to, not predicted to, and reasons of unreadable rows."""
+
+    caught: list[str]
+    missed: list[str]
+    doubtful_missed: list[str]
+    skipped: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything the command prints; ``None`` where the table was not given or the rows not asked for.
+
+    Errors are predicted / measured - 1.  ``skipped`` counts rows by the reason why they are not scored;
+    ``doubtful`` says of rows by id why their figures are not believed.
+    """
+
+    step_time: list[Score]
+    sweeps: list[SweepScore]
+    sweep_summary: SweepSummary | None
+    sweep_summary_without_doubtful_rows: SweepSummary | None
+    ran_but_rejected: Rejected
+    memory: list[Score] | None
+    memory_too_low: TooLow | None
+    oom: OutOfMemory | None
+    skipped: dict[str, int]
+    doubtful: dict[str, str]
+    missed_aims: list[str]
+    rows: list[RowError] | None
+
+
+def report(table: Path, memory: Path | None = None, oom: Path | None = None, *, rows: bool = False) -> Report:
+    """Scores of the rows of ``table`` and, where given, of measured peaks and of runs out of memory."""
     every, skipped = runs_of(read_rows(table))
     kept = with_doubts([each for each in every if each.run.step_s is not None])
-    predictions = predict_runs([each.run for each in kept])
-    errors = [prediction.step_s / each.seconds - 1.0 for each, prediction in zip(kept, predictions, strict=True)]
-    result: dict[str, Any] = {"step_time": grouped(kept, errors)}
-    seconds = {each.run.name: prediction.step_s for each, prediction in zip(kept, predictions, strict=True)}
-    believed = [each for each in kept if not each.doubt]
-    result["sweeps"] = sweep_scores(kept, seconds)
-    result["sweep_summary"] = summary(result["sweeps"])
-    result["sweep_summary_without_doubtful_rows"] = summary(sweep_scores(believed, seconds))
-    judged = [each.run for each in kept if each.run.recompute_known]
-    rejected = [run.name for run in judged if not predict_fits(run)]
-    result["ran_but_rejected"] = {"of": len(judged), "rows": rejected}
-    if memory is not None:
-        result["memory"], result["memory_too_low"] = _memory_scores(memory)
-    if oom is not None:
-        result["oom"] = _out_of_memory(oom)
-    result["skipped"] = dict(skipped) | {"step time not stated": len(every) - len(kept)}
-    result["doubtful"] = {each.run.name: each.doubt for each in kept if each.doubt}
-    result["missed_aims"] = missed_aims(
-        result["step_time"],
-        result.get("memory", []),
-        result["sweep_summary_without_doubtful_rows"],
-        rejected=len(rejected) / max(len(judged), 1),
-        oom_missed=len(result.get("oom", {}).get("missed", [])),
+    seconds = [prediction.step_s for prediction in predict_runs([each.run for each in kept])]
+    errors = [step_s / each.seconds - 1.0 for each, step_s in zip(kept, seconds, strict=True)]
+    by_name = {each.run.name: step_s for each, step_s in zip(kept, seconds, strict=True)}
+    step_time, sweeps = grouped(kept, errors), sweep_scores(kept, by_name)
+    believed = summary(sweep_scores([each for each in kept if not each.doubt], by_name))
+    rejected = _rejected(kept)
+    peaks, too_low = (None, None) if memory is None else _memory_scores(memory)
+    failed = None if oom is None else _out_of_memory(oom)
+    return Report(
+        step_time=step_time,
+        sweeps=sweeps,
+        sweep_summary=summary(sweeps),
+        sweep_summary_without_doubtful_rows=believed,
+        ran_but_rejected=rejected,
+        memory=peaks,
+        memory_too_low=too_low,
+        oom=failed,
+        skipped=dict(skipped) | {"step time not stated": len(every) - len(kept)},
+        doubtful={each.run.name: each.doubt for each in kept if each.doubt},
+        missed_aims=missed_aims(
+            step_time,
+            peaks or [],
+            believed,
+            rejected=len(rejected.rows) / max(rejected.of, 1),
+            oom_missed=0 if failed is None else len(failed.missed),
+        ),
+        rows=_row_errors(kept, errors) if rows else None,
     )
-    if rows:
-        result["rows"] = [
-            {"id": each.run.name, "error": round(error, 3), "doubt": each.doubt, "assumed": list(each.run.assumed)}
-            for each, error in zip(kept, errors, strict=True)
-        ]
-    return result
 
 
-def _memory_scores(table: Path) -> tuple[list[Score], dict[str, Any]]:
-    """Errors of peaks, and how many were predicted too low by more than the planner's default head-room."""
+def _rejected(measured: Sequence[Measured]) -> Rejected:
+    judged = [each.run for each in measured if each.run.recompute_known]
+    return Rejected(len(judged), [run.name for run in judged if not predict_fits(run)])
+
+
+def _row_errors(measured: Sequence[Measured], errors: Sequence[float]) -> list[RowError]:
+    return [
+        RowError(each.run.name, round(error, 3), each.doubt, each.run.assumed)
+        for each, error in zip(measured, errors, strict=True)
+    ]
+
+
+def _memory_scores(table: Path) -> tuple[list[Score], TooLow]:
     every, _ = runs_of(read_rows(table))
     measured = with_doubts([each for each in every if each.run.peak_memory_bytes and each.run.recompute_known])
-    ratios = [predict_counted_memory(each.run) / (each.run.peak_memory_bytes or 1.0) - 1.0 for each in measured]
-    low = [each.run.name for each, ratio in zip(measured, ratios, strict=True) if ratio < -HEADROOM]
-    return grouped(measured, ratios), {"of": len(ratios), "worst": round(min(ratios, default=0.0), 3), "rows": low}
+    errors = [predict_counted_memory(each.run) / (each.run.peak_memory_bytes or 1.0) - 1.0 for each in measured]
+    low = [each.run.name for each, error in zip(measured, errors, strict=True) if error < -HEADROOM]
+    return grouped(measured, errors), TooLow(len(errors), round(min(errors, default=0.0), 3), low)
 
 
-def _out_of_memory(table: Path) -> dict[str, Any]:
-    failed, left_out = runs_of(read_rows(table))
-    failed = with_doubts(failed)
-    caught = {each.run.name for each in failed if not predict_fits(each.run)}
-    return {
-        "caught": sorted(caught),
-        "missed": [each.run.name for each in failed if each.run.name not in caught and not each.doubt],
-        "doubtful_missed": [each.run.name for each in failed if each.run.name not in caught and each.doubt],
-        "skipped": dict(left_out),
-    }
+def _out_of_memory(table: Path) -> OutOfMemory:
+    failed, skipped = runs_of(read_rows(table))
+    fitting = [each for each in with_doubts(failed) if predict_fits(each.run)]
+    missed = [each.run.name for each in fitting]
+    return OutOfMemory(
+        caught=sorted(each.run.name for each in failed if each.run.name not in missed),
+        missed=[each.run.name for each in fitting if not each.doubt],
+        doubtful_missed=[each.run.name for each in fitting if each.doubt],
+        skipped=dict(skipped),
+    )
 
 
 def write_predictions(table: Path, out: Path) -> int:
@@ -109,49 +176,48 @@ def write_predictions(table: Path, out: Path) -> int:
     return len(found)
 
 
-def _print(result: dict[str, Any]) -> None:
-    for part in ("step_time", "memory"):
-        scores: list[Score] = result.get(part, [])
+def _print(result: Report) -> None:
+    for title, scores in (("step time", result.step_time), ("memory", result.memory or [])):
         if scores:
-            print(f"{part:<80} rows   MAPE  median    p90   bias")
+            print(f"{title:<80} rows   MAPE  median    p90   bias")
         for line in scores:
             errors = (
                 f"{line.mean_absolute:6.1%} {line.median_absolute:6.1%} {line.p90_absolute:6.1%} {line.bias:+7.1%}"
             )
             print(f"  {line.group:<78} {line.rows:4d} {errors}")
-    _print_sweeps(result)
-    for part in ("skipped", "memory_too_low", "oom", "ran_but_rejected"):
-        if part in result:
-            print(f"{part}: {result[part]}")
-    for name, doubt in result["doubtful"].items():
+    if result.sweeps:
+        _print_sweeps(result)
+    print(f"skipped: {result.skipped}")
+    for name, found in (
+        ("memory too low", result.memory_too_low),
+        ("out of memory", result.oom),
+        ("ran but rejected", result.ran_but_rejected),
+    ):
+        if found is not None:
+            print(f"{name}: {asdict(found)}")
+    for name, doubt in result.doubtful.items():
         print(f"doubtful {name}: {doubt}")
-    for row in result.get("rows", ()):
-        print(f"row {row['id']:<8} {row['error']:+7.1%}  {'; '.join(row['assumed'])}")
-    for missed in result["missed_aims"]:
+    for row in result.rows or ():
+        print(f"row {row.id:<8} {row.error:+7.1%}  {'; '.join(row.assumed)}")
+    for missed in result.missed_aims:
         print(f"missed: {missed}")
 
 
-def _print_sweeps(result: dict[str, Any]) -> None:
-    sweeps: list[SweepScore] = result["sweeps"]
-    if not sweeps:
-        return
+def _print_sweeps(result: Report) -> None:
     print(f"{'sweeps':<60} rows  regret  best is our  Spearman  Kendall")
-    for line in sorted(sweeps, key=lambda each: -each.regret):
-        figures = f"{line.regret:6.1%} {line.best_rank:9d}. {line.spearman:12.2f} {line.kendall:8.2f}"
-        print(f"  {line.sweep:<58} {line.rows:4d}  {figures}")
-    for name in ("sweep_summary", "sweep_summary_without_doubtful_rows"):
-        if (line := result[name]) is not None:
+    for each in sorted(result.sweeps, key=lambda sweep: -sweep.regret):
+        figures = f"{each.regret:6.1%} {each.best_rank:9d}. {each.spearman:12.2f} {each.kendall:8.2f}"
+        print(f"  {each.sweep:<58} {each.rows:4d}  {figures}")
+    for title, line in (
+        ("all rows", result.sweep_summary),
+        ("without doubtful rows", result.sweep_summary_without_doubtful_rows),
+    ):
+        if line is not None:
             print(
-                f"{name.replace('_', ' ')}: {line.sweeps} sweeps, regret mean {line.mean_regret:.1%} worst "
+                f"sweeps, {title}: {line.sweeps} sweeps, regret mean {line.mean_regret:.1%} worst "
                 f"{line.worst_regret:.1%}, best among our first three in {line.best_in_short_list:.0%}, median "
                 f"Spearman {line.median_spearman:.2f}, Kendall {line.median_kendall:.2f}"
             )
-
-
-def _plain(value: object) -> object:
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    raise TypeError(f"no JSON for {type(value).__name__}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -169,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     result = report(options.table, options.memory, options.oom, rows=options.rows)
     if options.json:
-        print(json.dumps(result, default=_plain))
+        print(json.dumps(asdict(result), allow_nan=False))
     else:
         _print(result)
     return 0

@@ -16,6 +16,7 @@ from benchmarks.published_frameworks import Month, source_month
 from benchmarks.rows import Row, Skipped, number, read_rows, text
 from cluster_models.flops import AttentionCount, forward_flops_per_token, model_flops_per_token
 from cluster_models.training_run import TrainingRun
+from cluster_models.units import TFLOP
 
 DOUBTFUL_ROWS: Final = Path(__file__).parent / "data" / "doubtful.toml"
 FIGURE_TOLERANCE: Final = 0.05
@@ -135,11 +136,10 @@ def _disagreement(each: Measured) -> str:
         or any(note.startswith(("global batch", "sequence length")) for note in each.run.assumed)
     ):
         return ""
-    counted = printed * 1e12 * each.seconds / tokens
-    nearest = min(flops_per_token(each.run), key=lambda flops: abs(counted / flops - 1.0))
-    low, high = min(flops_per_token(each.run)), max(flops_per_token(each.run))
-    if low * (1.0 - FLOPS_TOLERANCE) <= counted <= high * (1.0 + FLOPS_TOLERANCE):
+    counted, counts = printed * TFLOP * each.seconds / tokens, flops_per_token(each.run)
+    if min(counts) * (1.0 - FLOPS_TOLERANCE) <= counted <= max(counts) * (1.0 + FLOPS_TOLERANCE):
         return ""
+    nearest = min(counts, key=lambda flops: abs(counted / flops - 1.0))
     return f"printed FLOP/s and step time differ by {counted / nearest - 1.0:+.0%} however FLOPs are counted"
 
 

@@ -13,7 +13,7 @@ from cluster_models.architecture import MOST_LAYERS, Architecture, Experts, Late
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What models of one name have in common, from their published configurations.
+    """What models of one name have in common: the config.json of their authors on Hugging Face.
 
     ``head_size`` 0: hidden width over heads.  ``positions``: a learned position table.  ``prediction``: layers of
     multi-token prediction that NVIDIA's recipes train.  ``biased``: biases in MLPs and experts.
@@ -88,7 +88,7 @@ GATED: Final = Family(vocabulary=51200)
 STATED_HEADS: Final = (("chronicles-prequel", 14400, 96),)
 """(part of the source's name, hidden width, heads) where its tables leave heads out and its launch lines do not."""
 MOST_HIDDEN: Final = 10**6
-EXPERT_RANKS_ACTIVE: Final = 2
+USUAL_ACTIVE: Final = 2
 """Experts a token goes to in the models that made the layer common (GShard, Mixtral)."""
 
 
@@ -156,7 +156,7 @@ def _experts(row: Row, layers: int, family: Family, assumed: Assumed) -> Experts
     width = whole(row, "moe_ffn_hidden") or whole(row, "ffn_hidden")
     if not width:
         raise Skipped("expert width not stated")
-    active = whole(row, "topk") or assumed.take("experts per token", min(EXPERT_RANKS_ACTIVE, count))
+    active = whole(row, "topk") or assumed.take("experts per token", min(USUAL_ACTIVE, count))
     sparse = min(whole(row, "moe_layers") or layers, layers)
     alternate = sparse * 2 == layers
     return Experts(

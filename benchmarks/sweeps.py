@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import kendalltau, spearmanr
 
 from benchmarks.measured import Measured
 from benchmarks.rows import text
@@ -16,7 +17,9 @@ from benchmarks.rows import text
 FloatArray = npt.NDArray[np.float64]
 
 LEAST_ROWS: Final = 4
+"""Of a sweep that is scored."""
 SHORT_LIST: Final = 3
+"""Configurations that an engineer would try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,32 +79,16 @@ def sweep_score(sweep: str, measured: FloatArray, predicted: FloatArray) -> Swee
         rows=len(measured),
         regret=float(measured[order[0]] / measured[best] - 1.0),
         best_rank=1 + int(np.flatnonzero(measured[order] == measured[best])[0]),
-        spearman=correlation(ranks(measured), ranks(predicted)),
-        kendall=kendall(measured, predicted),
+        spearman=correlation(spearmanr, measured, predicted),
+        kendall=correlation(kendalltau, measured, predicted),
     )
 
 
-def ranks(values: FloatArray) -> FloatArray:
-    """Ranks from 0, equal values sharing their mean rank."""
-    below = (values[:, None] > values).sum(axis=1)
-    equal = (values[:, None] == values).sum(axis=1)
-    return np.asarray(below + (equal - 1) / 2.0)
-
-
-def correlation(first: FloatArray, second: FloatArray) -> float:
-    """Pearson's coefficient, 0 where either does not vary."""
-    a, b = first - first.mean(), second - second.mean()
-    scale = float(np.sqrt((a**2).sum() * (b**2).sum()))
-    return float((a * b).sum()) / scale if scale > 0 else 0.0
-
-
-def kendall(first: FloatArray, second: FloatArray) -> float:
-    """Kendall's tau-b, 0 where either does not vary."""
-    upper = np.triu_indices(len(first), 1)
-    a = np.sign(first[:, None] - first)[upper]
-    b = np.sign(second[:, None] - second)[upper]
-    scale = float(np.sqrt((a**2).sum() * (b**2).sum()))
-    return float((a * b).sum()) / scale if scale > 0 else 0.0
+def correlation(coefficient: Callable[..., Any], first: FloatArray, second: FloatArray) -> float:
+    """A rank ``coefficient`` of ``scipy.stats``, 0 where either does not vary."""
+    if np.ptp(first) == 0 or np.ptp(second) == 0:
+        return 0.0
+    return float(coefficient(first, second).statistic)
 
 
 def summary(scores: Sequence[SweepScore]) -> SweepSummary | None:

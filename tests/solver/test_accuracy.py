@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from benchmarks.accuracy import OWN_TABLE, main, read_rows, report, runs_of
+from benchmarks.accuracy import OWN_TABLE, Report, main, report
+from benchmarks.measured import runs_of
+from benchmarks.rows import read_rows
 from solver.run_memory import predict_fits
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
@@ -16,20 +19,28 @@ SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 
 def test_published_steps_are_predicted_within_a_quarter() -> None:
     """Every shipped row is within 25 % and the median within 10 %."""
-    result = report(OWN_TABLE, None, None, rows=True)
-    errors = [abs(row["error"]) for row in result["rows"]]
+    result = report(OWN_TABLE, rows=True)
+    errors = [abs(row.error) for row in result.rows or ()]
     assert len(errors) == len(read_rows(OWN_TABLE))
     assert max(errors) < 0.25
-    assert result["step_time"][0].median_absolute < 0.10
+    assert result.step_time[0].median_absolute < 0.10
 
 
-def test_json_lists_scores_and_what_was_skipped(capsys: pytest.CaptureFixture[str]) -> None:
-    """The machine-readable report parses and names its groups."""
-    assert main(["--json", "--rows"]) == 0
-    printed = json.loads(capsys.readouterr().out)
+@pytest.mark.parametrize("more", [[], ["--rows", "--memory", str(OWN_TABLE), "--oom", str(OWN_TABLE)]])
+def test_json_is_strict_and_has_the_same_keys_whatever_is_asked_for(
+    more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every field of the report is there, null where nothing was asked; NaN and infinity, no JSON, never are."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    assert main(["--json", *more]) == 0
+    printed = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert list(printed) == [field.name for field in fields(Report)]
     assert printed["step_time"][0]["group"] == "all"
     assert set(printed["skipped"]) == {"step time not stated"}
-    assert {"id", "error", "assumed"} <= set(printed["rows"][0])
+    assert [printed[name] is None for name in ("memory", "oom", "rows")] == [not more] * 3
 
 
 def test_predictions_are_written_for_every_row_without_reading_what_was_measured(tmp_path: Path) -> None:
