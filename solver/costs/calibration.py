@@ -61,7 +61,8 @@ class Calibration:
     ``unfused_passes``: without fused kernels, bytes through memory over those of fused ones.
     ``kernel_s``: launch and tail of one kernel.  ``layer_host_s``: what the host takes to launch one layer's
     kernels in one pass, without CUDA graphs.  ``tensor_overlap``: share hidden of those tensor parallel
-    collectives that can run beside a matrix product of the backward pass.  ``sparse_layer_s``: host time that
+    collectives that can run beside a matrix product of the backward pass; ``collective_skew_s``: how far apart the
+    ranks of a tensor group start one, for each doubling of the group.  ``sparse_layer_s``: host time that
     routing adds to a sparse layer and pass, ``expert_host_s``: the same for each expert on a GPU.
     ``expert_bias_bytes``: memory traffic per routed token, pass and element of an expert's outer and inner width
     that biases and the clamped activations of such models cost where no kernel fuses them.
@@ -99,6 +100,7 @@ class Calibration:
     kernel_s: float = _of_framework(0.0, 1e-4)
     layer_host_s: float = _of_framework(0.0, 5e-3)
     tensor_overlap: float = _of_framework(0.0, 1.0)
+    collective_skew_s: float = _of_framework(0.0, 1e-3)
     sparse_layer_s: float = _of_framework(0.0, 5e-3)
     expert_host_s: float = _of_framework(0.0, 2e-4)
     expert_bias_bytes: float = _of_framework(0.0, 200.0)

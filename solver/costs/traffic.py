@@ -73,16 +73,20 @@ def tensor_traffic(
     matrix products, with user buffers all five: ``tensor_overlap`` of them is hidden.  Without sequence
     parallelism an all-reduce follows the block, and one its input's gradient, beside which Megatron of 2022 and
     later computes the weight's (arXiv 1909.08053, section 3).
+
+    Every collective also waits until the last rank starts it: ``collective_skew_s`` for each doubling of the group,
+    as the expected maximum of independent delays grows about with the logarithm of their number.
     """
     width = architecture.hidden * sizes.tokens
+    skew = calibration.collective_skew_s * np.log2(sizes.tensor)
     exposed = 1.0 - calibration.tensor_overlap
     if not calibration.framework.sequence_parallel:
         reduce = domain_collective_s(gpu, Collective.ALL_REDUCE, sizes.tensor, sizes.element_bytes * width)
-        reduce = reduce / calibration.domain_share
+        reduce = reduce / calibration.domain_share + skew
         return Seconds(reduce, exposed * reduce)
     gather = domain_collective_s(gpu, Collective.ALL_GATHER, sizes.tensor, sizes.gathered_bytes * width)
     scatter = domain_collective_s(gpu, Collective.REDUCE_SCATTER, sizes.tensor, sizes.element_bytes * width)
-    gather, scatter = gather / calibration.domain_share, scatter / calibration.domain_share
+    gather, scatter = gather / calibration.domain_share + skew, scatter / calibration.domain_share + skew
     at_once = exposed if sizes.chunked_collectives else 1.0
     return Seconds(at_once * (gather + scatter), at_once * gather + exposed * (gather + scatter))
 

@@ -28,7 +28,7 @@ def _traffic(calibration: Calibration, gpu: GpuKind = H100, tensor: int = 4) -> 
 
 def test_without_sequence_parallelism_an_all_reduce_each_way() -> None:
     """Forward and, where nothing overlaps, backward: one all-reduce of 2 bytes times tokens and hidden width."""
-    calibration = replace(behaviour(sequence_parallel=False), tensor_overlap=0.0)
+    calibration = replace(behaviour(sequence_parallel=False), tensor_overlap=0.0, collective_skew_s=0.0)
     found = _traffic(calibration)
     message = np.array([2.0 * LLAMA_70B.hidden * WORKLOAD.sequence_length])
     expected = domain_collective_s(H100, Collective.ALL_REDUCE, np.array([4.0]), message)
@@ -47,10 +47,20 @@ def test_overlap_hides_the_backward_all_reduce_alone() -> None:
 @pytest.mark.parametrize("sequence_parallel", [False, True])
 def test_half_the_speed_takes_twice_the_time(*, sequence_parallel: bool) -> None:
     """``domain_share`` divides the speed of every collective of the block."""
-    calibration = behaviour(sequence_parallel=sequence_parallel)
+    calibration = replace(behaviour(sequence_parallel=sequence_parallel), collective_skew_s=0.0)
     whole, half = (_traffic(replace(calibration, domain_share=share)) for share in (1.0, 0.5))
     assert half.forward == pytest.approx(2.0 * whole.forward)
     assert half.backward == pytest.approx(2.0 * whole.backward)
+
+
+def test_ranks_that_start_apart_add_as_much_for_each_doubling() -> None:
+    """A block has four collectives and one more backward; with nothing hidden each waits once."""
+    on_time = replace(behaviour(), tensor_overlap=0.0, collective_skew_s=0.0)
+    late = replace(on_time, collective_skew_s=1e-4)
+    for tensor, doublings in ((1, 0), (2, 1), (8, 3)):
+        added = _traffic(late, tensor=tensor) + _traffic(on_time, tensor=tensor) * -1.0
+        assert added.forward.item() == pytest.approx(2 * doublings * 1e-4)
+        assert added.backward.item() == pytest.approx(3 * doublings * 1e-4)
 
 
 def test_cards_without_peer_access_send_at_a_few_gigabytes() -> None:
