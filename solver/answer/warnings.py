@@ -10,6 +10,7 @@ from cluster_models.plan import Confidence
 from cluster_models.suspicions import suspicions
 from solver.candidates import IntArray
 from solver.costs.calibration import longest_prefix
+from solver.costs.confidence import NEW_FRAMEWORK, NEW_KIND, OWN_RUNS
 from solver.placement.problem import PlacementProblem
 from solver.problem import PlanningProblem
 from solver.refine import Candidate
@@ -61,10 +62,16 @@ def _estimated_links(candidate: Candidate, assignment: IntArray) -> list[str]:
 
 
 def _uncertainty(confidence: Confidence) -> str:
+    family = confidence.family
+    if family in {NEW_KIND, NEW_FRAMEWORK}:
+        errors = f"{confidence.runs} measured runs, each predicted as if of {family}"
+    elif family.startswith(OWN_RUNS):
+        errors = f"{confidence.runs} {family}"
+    else:
+        errors = f"{confidence.runs} measured runs ({family}), each predicted without its like"
     return (
-        f"Times are predicted, not measured: {confidence.level:.0%} of measured steps are expected between "
-        f"{confidence.step_low_s:.3g} and {confidence.step_high_s:.3g} s, from the errors on {confidence.runs} "
-        f"measured runs ({confidence.family}), each predicted without its like."
+        f"Times are predicted, not measured: {100 * confidence.level:.0f} % of measured steps are expected between "
+        f"{confidence.step_low_s:#.3g} and {confidence.step_high_s:#.3g} s, from the errors on {errors}."
     )
 
 
@@ -72,7 +79,7 @@ def _outside(confidence: Confidence) -> list[str]:
     """That the interval may be too narrow, where the plan is unlike what was measured."""
     if not confidence.outside:
         return []
-    return [f"No measured run was like this plan: {' '.join(confidence.outside)}"]
+    return [f"{' '.join(confidence.outside)} The true time may lie outside the interval more often than it says."]
 
 
 def _calibration(problem: PlanningProblem, candidate: Candidate) -> list[str]:

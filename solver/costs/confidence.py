@@ -30,6 +30,8 @@ FEWEST_RUNS: Final = 8
 EVERY_RUN: Final = "every measured run"
 NEW_KIND: Final = "a GPU kind of which no run was measured"
 NEW_FRAMEWORK: Final = "a framework generation of which no run was measured"
+OWN_RUNS: Final = "own runs, drawn towards "
+"""How the name of a family begins whose errors were blended with those of own runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +116,15 @@ def family_names(subject: Subject) -> tuple[str, ...]:
     )
 
 
-def family_of(subject: Subject) -> Family:
-    """The narrowest family with enough runs, or what stands for GPU kinds and frameworks never seen."""
+def family_of(subject: Subject, own: FittedParameters | None = None) -> Family:
+    """The narrowest family with enough runs, or what stands for GPU kinds and frameworks never seen.
+
+    What ``own`` parameters are of was seen by those who fitted them.
+    """
     tables = _tables()
-    if kind_family(subject.gpu) not in tables.kinds:
+    if not _kind_is_known(subject, own):
         return tables.families[NEW_KIND]
-    if subject.workload.framework.calibrated_as not in tables.frameworks:
+    if not _framework_is_known(subject, own):
         return tables.families[NEW_FRAMEWORK]
     for name in family_names(subject):
         if name in tables.families:
@@ -130,21 +135,22 @@ def family_of(subject: Subject) -> Family:
 def confidence_of(subject: Subject, step_s: float, own: FittedParameters | None = None) -> Confidence:
     """The interval around the predicted ``step_s``, always around it, from the errors of the subject's family.
 
-    ``own`` are the user's fitted parameters: where they concern ``subject`` and know their errors, those are
-    blended with the family's, which count as ``FEWEST_RUNS`` runs.
+    ``own`` are the user's fitted parameters: where they are of the GPU kind and framework of ``subject`` and know
+    their errors, those are blended with the family's, which count as ``FEWEST_RUNS`` runs.
     """
-    family = family_of(subject)
+    own = own if own is not None and _concerns(own, subject) else None
+    family = family_of(subject, own)
     spread, name = family.spread, family.name
-    if own is not None and own.errors is not None and _concerns(own, subject):
+    if own is not None and own.errors is not None:
         spread = blend(own.errors, family.spread)
-        name = f"own runs and {family.name}"
+        name = f"{OWN_RUNS}{family.name}"
     return Confidence(
         step_low_s=step_s * math.exp(min(spread.p10, 0.0)),
         step_high_s=step_s * math.exp(max(spread.p90, 0.0)),
         level=LEVEL,
         family=name,
         runs=spread.runs,
-        outside=outside_calibration(subject),
+        outside=outside_calibration(subject, own),
     )
 
 
@@ -163,14 +169,15 @@ def blend(few: ErrorSpread, many: ErrorSpread) -> ErrorSpread:
     )
 
 
-def outside_calibration(subject: Subject) -> tuple[str, ...]:
+def outside_calibration(subject: Subject, own: FittedParameters | None = None) -> tuple[str, ...]:
     """One sentence for each respect in which no run of the family was like this configuration."""
-    tables, family = _tables(), family_of(subject)
+    family = family_of(subject, own)
     sentences = []
-    if kind_family(subject.gpu) not in tables.kinds:
+    if not _kind_is_known(subject, own):
         sentences.append(f"No measured run on {subject.gpu.name} was at hand: its parameters are estimated.")
-    if (framework := subject.workload.framework.calibrated_as) not in tables.frameworks:
-        sentences.append(f"No measured run of {framework} was at hand: its parameters are estimated.")
+    if not _framework_is_known(subject, own):
+        name = subject.workload.framework.calibrated_as
+        sentences.append(f"No measured run of {name} was at hand: its parameters are estimated.")
     for name, value in extents_of(subject).items():
         low, high = family.extents[name]
         if not low <= value <= high:
@@ -187,10 +194,28 @@ def _capital(words: str) -> str:
     return words[0].upper() + words[1:]
 
 
-def _concerns(own: FittedParameters, subject: Subject) -> bool:
+def _kind_is_known(subject: Subject, own: FittedParameters | None) -> bool:
+    return kind_family(subject.gpu) in _tables().kinds or (own is not None and _has_kind(own, subject))
+
+
+def _framework_is_known(subject: Subject, own: FittedParameters | None) -> bool:
+    name = subject.workload.framework.calibrated_as
+    return name in _tables().frameworks or (own is not None and _has_framework(own, subject))
+
+
+def _has_kind(own: FittedParameters, subject: Subject) -> bool:
+    return longest_prefix(own.gpus, subject.gpu.name) is not None
+
+
+def _has_framework(own: FittedParameters, subject: Subject) -> bool:
     framework = subject.workload.framework
-    names = {framework.name, framework.calibrated_as}
-    return longest_prefix(own.gpus, subject.gpu.name) is not None or not names.isdisjoint(own.frameworks)
+    return not {framework.name, framework.calibrated_as}.isdisjoint(own.frameworks)
+
+
+def _concerns(own: FittedParameters, subject: Subject) -> bool:
+    """Whether runs that told ``own`` can have been like this: of no other GPU kind alone, nor framework alone."""
+    kind, framework = _has_kind(own, subject), _has_framework(own, subject)
+    return (kind or not own.gpus) and (framework or not own.frameworks) and (kind or framework)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,15 @@ import pytest
 
 from cluster_models.catalogue import gpu_kind
 from cluster_models.fitted import ErrorSpread, FittedParameters
-from cluster_models.frameworks import framework
+from cluster_models.frameworks import framework, frameworks
 from cluster_models.gpus import Precision
 from cluster_models.plan import Configuration, Degrees, RankOrder
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.costs.confidence import (
     EVERY_RUN,
     LEVEL,
+    NEW_FRAMEWORK,
+    OWN_RUNS,
     Subject,
     blend,
     confidence_of,
@@ -93,6 +95,19 @@ def test_own_errors_draw_the_interval_towards_them() -> None:
     assert narrow.step_high_s - narrow.step_low_s < shipped.step_high_s - shipped.step_low_s
     assert narrow.runs == 100
     assert confidence_of(subject(), 1.0, others) == shipped
+
+
+def test_own_runs_of_a_framework_make_it_known() -> None:
+    """An unmeasured framework is warned of, unless own runs of it told something; those of another do not help."""
+    new = next(name for name in frameworks() if family_of(subject(name=name)).name == NEW_FRAMEWORK)
+    exact = ErrorSpread(-0.01, 0.0, 0.01, runs=10)
+    ours = FittedParameters({"H100-SXM5-80GB": {}}, {new: {}}, "own runs", exact)
+    others = FittedParameters({"H100-SXM5-80GB": {}}, {"nemo-25.02": {}}, "own runs", exact)
+    shipped, told = confidence_of(subject(name=new), 1.0), confidence_of(subject(name=new), 1.0, ours)
+    assert any(new in sentence for sentence in shipped.outside)
+    assert not any(new in sentence for sentence in told.outside)
+    assert told.family.startswith(OWN_RUNS)
+    assert confidence_of(subject(name=new), 1.0, others) == shipped
 
 
 def test_blending_weighs_by_the_number_of_runs() -> None:

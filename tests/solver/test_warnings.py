@@ -17,7 +17,7 @@ def test_a_plan_says_how_uncertain_its_times_are(kind: str) -> None:
     sure = plan.confidence
     assert sure is not None
     assert sure.step_low_s < plan.time.step_s < sure.step_high_s
-    assert any(f"{sure.step_low_s:.3g} and {sure.step_high_s:.3g} s" in warning for warning in plan.warnings)
+    assert any(f"{sure.step_low_s:#.3g} and {sure.step_high_s:#.3g} s" in warning for warning in plan.warnings)
 
 
 def test_a_plan_warns_where_nothing_like_it_was_measured() -> None:
