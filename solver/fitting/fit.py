@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 
@@ -18,12 +17,8 @@ from solver.fitting.families import error_spread
 from solver.fitting.least_squares import Problem, Solution, affected_runs, residuals_of, solve
 from solver.fitting.left_out import left_out_errors, wider_spreads
 from solver.fitting.report import FitOptions, FitReport, FittedUnknown
+from solver.fitting.robust import TOLD
 from solver.fitting.unknowns import Unknown, prior_value, unknowns_of, with_values
-
-TOLD: Final = 0.9
-"""A parameter is told by the runs when they narrow its spread below this share of the prior's."""
-QUANTILE_90: Final = 1.645
-"""Standard deviations from the middle to either end of a 90 % interval."""
 
 
 def fit(
@@ -82,18 +77,12 @@ def _report(
         held_out = [left_out_errors(problem, solution, labels) for labels in groupings]
         after = solution.residuals
         spreads = wider_spreads(problem, solution, groupings[0])
-    found = []
-    for unknown, prior in problem.priors.items():
-        told = unknown in spreads
-        middle = unknown.to_free(prior) if solution is None or not told else solution.free[unknown]
-        reach = QUANTILE_90 * (spreads[unknown] if told else problem.options.prior_spread)
-        value = FittedValue(
-            value=unknown.to_value(middle) if told else prior,
-            low=unknown.to_value(middle - reach),
-            high=unknown.to_value(middle + reach),
-            steps=solution.steps[unknown] if solution is not None and told else 0,
-        )
-        found.append(FittedUnknown(unknown, value, prior, told))
+    found = [
+        FittedUnknown.of(unknown, prior, solution.free[unknown], spreads[unknown], solution.steps[unknown])
+        if solution is not None and unknown in spreads
+        else FittedUnknown.untold(unknown, prior, problem.options.prior_spread)
+        for unknown, prior in problem.priors.items()
+    ]
     return FitReport(
         parameters=_parameters(problem, found, held_out[0]),
         unknowns=tuple(found),

@@ -21,11 +21,10 @@ from cluster_models.fitted import FittedValue
 from cluster_models.training_run import TrainingRun
 from solver.candidates import FloatArray
 from solver.fitting.report import FitOptions
+from solver.fitting.robust import STEP, spreads_of
 from solver.fitting.unknowns import Unknown, with_values
 from solver.runs import predict_runs
 
-STEP: Final = 0.02
-"""Step of the finite differences on the logit scale."""
 PROBE: Final = 1.0
 """Step with which a run is asked whether it depends on a parameter at all."""
 NEAR: Final = 0.2
@@ -144,10 +143,11 @@ def solve(
     )
     residuals = residuals_of(problem, values_at(problem, unknowns, found.x))
     columns = derivatives.at(found.x)
+    spreads = spreads_of(columns, residuals / scale, problem.weights, scale, np.full(len(unknowns), spread))
     told = (np.abs(columns) * spread > NOTICEABLE).sum(axis=0)
     return Solution(
         free=dict(zip(unknowns, (float(u) for u in found.x), strict=True)),
-        spreads=dict(zip(unknowns, _spreads(problem, columns, residuals), strict=True)),
+        spreads=dict(zip(unknowns, (float(each) for each in spreads), strict=True)),
         steps=dict(zip(unknowns, (int(each) for each in told), strict=True)),
         residuals=residuals,
         columns=columns,
@@ -182,13 +182,3 @@ def _loss(squares: FloatArray, weights: FloatArray) -> FloatArray:
     rho = np.stack([squares, np.ones_like(squares), np.zeros_like(squares)])
     rho[:, :runs] = weights * np.stack([2.0 * (root - 1.0), 1.0 / root, -0.5 / root**3])
     return rho
-
-
-def _spreads(problem: Problem, columns: FloatArray, residuals: FloatArray) -> list[float]:
-    """Standard deviations of the unknowns: inverse Hessian, the data's part by their own variance if above s^2."""
-    counts = influence(problem, residuals)
-    squares = (residuals / problem.options.row_error) ** 2
-    variance = max(1.0, float((counts * squares).sum() / counts.sum()))
-    prior = np.eye(columns.shape[1]) / problem.options.prior_spread**2
-    hessian = (columns.T * counts) @ columns / variance + prior
-    return [float(each) for each in np.sqrt(np.diag(np.linalg.inv(hessian)))]

@@ -1,11 +1,10 @@
 """Fits the parameters of a GPU kind to the kernels of a hardware profile.
 
-    minimise  sum_i w_i rho((r_i / s_i)^2) + sum_j ((u_j - p_j) / t)^2 + sum_q (b_q / 0.15)^2
-
-r_i = log(predicted / measured) of kernel i by the very formulas that price a step (``solver.costs.compute``), rho
-soft L1, s_i the error of formula and measurement together, u_j parameter j on the logit scale of its physical range
-with prior p_j.  b_q is how much faster precision q runs in short bursts than under the power limit: only its long
-run has none, so the sustained rate follows from the long run and the shape parameters from all the others.
+What is minimised stands in ``solver.fitting.robust``: r_i = log(predicted / measured) - b_q of kernel i by the very
+formulas that price a step (``solver.costs.compute``), s_i the error of formula and measurement together, u_j the
+parameters on the logit scale of their physical range and, with prior 0, b_q.  b_q is how much faster precision q
+runs in short bursts than under the power limit: only its long run has none, so the sustained rate follows from the
+long run and the shape parameters from all the others.
 """
 
 from __future__ import annotations
@@ -16,10 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from cluster_models.errors import InvalidInput
-from cluster_models.fitted import FittedValue
 from cluster_models.frameworks import DEFAULT_FRAMEWORK
 from cluster_models.gpus import GpuKind, Precision
 from cluster_models.hardware_profile import (
@@ -35,8 +32,9 @@ from solver.costs.calibration import PARAMETERS, Calibration, Owner, calibration
 from solver.costs.collectives import domain_collective_s
 from solver.costs.compute import AttentionShape, attention_s, matmul_s, processor, streaming_s
 from solver.costs.tiles import is_misaligned
-from solver.fitting.fit import QUANTILE_90, TOLD
+from solver.fitting.least_squares import NOTICEABLE
 from solver.fitting.report import PRIOR_SPREAD, ROW_ERROR, FitReport, FittedUnknown
+from solver.fitting.robust import Data, Optimum, minimise, told_by
 from solver.fitting.unknowns import Unknown, with_values
 
 FAMILY_SIZE: Final = 25
@@ -44,6 +42,7 @@ FAMILY_SIZE: Final = 25
 SUSTAINED_WEIGHT: Final = 5.0
 """The long run stands alone against many short ones."""
 BURST_SPREAD: Final = 0.15
+MOST_EVALUATIONS: Final = 60
 SURE: Final = 3.0
 """On the logit scale no prior lies further out: one at the very end of its range could never be moved."""
 SMALLEST_MESSAGE: Final = 8 * 2**20
@@ -106,21 +105,18 @@ def fit_profile(profile: HardwareProfile, gpu: GpuKind, *, source: str = "hardwa
     unknowns = [Unknown(Owner.GPU, gpu.name, name) for name, each in PARAMETERS.items() if each.owner is Owner.GPU]
     priors = {each: float(getattr(base, each.parameter)) for each in unknowns}
     before = _residuals(kernels, base, {})
-    told, columns = _touched(kernels, base, priors), np.zeros((0, 0))
-    free: dict[Unknown, float] = {}
-    spreads: dict[Unknown, float] = {}
-    while told:
-        free, spreads, columns = _solve(kernels, base, {each: priors[each] for each in told})
-        narrowed = [each for each in told if spreads[each] <= TOLD * PRIOR_SPREAD]
-        if len(narrowed) == len(told):
-            break
-        told = narrowed
-    values = {each: each.to_value(free[each]) for each in told}
-    noticed = {each: int((np.abs(columns[:, j]) * PRIOR_SPREAD > 0.01).sum()) for j, each in enumerate(told)}
-    found = tuple(
-        _found(each, priors[each], free.get(each), spreads.get(each), noticed.get(each, 0), told=each in told)
-        for each in unknowns
+    optimum = told_by(
+        lambda some: _solve(kernels, base, {each: priors[each] for each in some}),
+        _touched(kernels, base, priors),
+        PRIOR_SPREAD,
     )
+    values = {each: each.to_value(free) for each, free in optimum.free.items()}
+    noticed = (np.abs(optimum.columns) * PRIOR_SPREAD > NOTICEABLE).sum(axis=0)
+    told = {
+        each: FittedUnknown.of(each, priors[each], free, optimum.spreads[each], int(count))
+        for (each, free), count in zip(optimum.free.items(), noticed, strict=True)
+    }
+    found = tuple(told.get(each) or FittedUnknown.untold(each, priors[each], PRIOR_SPREAD) for each in unknowns)
     return FitReport(
         parameters=with_values(None, {each.unknown: each.fitted for each in found if each.told}, source),
         unknowns=found,
@@ -234,50 +230,26 @@ def _touched(kernels: _Kernels, base: Calibration, priors: dict[Unknown, float])
     return found
 
 
-def _solve(
-    kernels: _Kernels, base: Calibration, priors: dict[Unknown, float]
-) -> tuple[dict[Unknown, float], dict[Unknown, float], FloatArray]:
-    """Values and spreads on the logit scale, and how each kernel's residual moves with each unknown."""
+def _solve(kernels: _Kernels, base: Calibration, priors: dict[Unknown, float]) -> Optimum:
     unknowns = list(priors)
-    prior = np.clip([each.to_free(priors[each]) for each in unknowns], -SURE, SURE)
-    count, root = len(unknowns), np.sqrt(kernels.weight)
+    count, bursts = len(unknowns), kernels.burst.shape[1]
 
     def residuals(point: FloatArray) -> FloatArray:
         values = {each: each.to_value(float(u)) for each, u in zip(unknowns, point[:count], strict=True)}
         return _residuals(kernels, base, values) - kernels.burst @ point[count:]
 
-    def stacked(point: FloatArray) -> FloatArray:
-        scaled = residuals(point) / kernels.error
-        robust = np.sign(scaled) * np.sqrt(2.0 * (np.sqrt(1.0 + scaled**2) - 1.0))
-        return np.concatenate([root * robust, (point[:count] - prior) / PRIOR_SPREAD, point[count:] / BURST_SPREAD])
-
-    start = np.concatenate([prior, np.zeros(kernels.burst.shape[1])])
-    solved = least_squares(stacked, start, max_nfev=60)
-    here = residuals(solved.x)
-    columns = np.stack([(residuals(solved.x + 0.02 * row) - here) / 0.02 for row in np.eye(len(start))], axis=1)
-    robust = kernels.weight / np.sqrt(1.0 + (here / kernels.error) ** 2) / kernels.error**2
-    variance = max(1.0, float((robust * here**2).sum() / (robust * kernels.error**2).sum()))
-    precision = np.diag([PRIOR_SPREAD**-2] * count + [BURST_SPREAD**-2] * kernels.burst.shape[1])
-    spreads = np.sqrt(np.diag(np.linalg.inv((columns.T * robust) @ columns / variance + precision)))
-    return (
-        dict(zip(unknowns, map(float, solved.x[:count]), strict=True)),
+    prior = np.clip([each.to_free(priors[each]) for each in unknowns], -SURE, SURE)
+    point, spreads, columns = minimise(
+        Data(residuals, kernels.error, kernels.weight),
+        np.concatenate([prior, np.zeros(bursts)]),
+        np.array([PRIOR_SPREAD] * count + [BURST_SPREAD] * bursts),
+        most_evaluations=MOST_EVALUATIONS,
+    )
+    return Optimum(
+        dict(zip(unknowns, map(float, point[:count]), strict=True)),
         dict(zip(unknowns, map(float, spreads[:count]), strict=True)),
         columns[:, :count],
     )
-
-
-def _found(
-    unknown: Unknown, prior: float, free: float | None, spread: float | None, kernels: int, *, told: bool
-) -> FittedUnknown:
-    middle = free if told and free is not None else unknown.to_free(prior)
-    reach = QUANTILE_90 * (spread if told and spread is not None else PRIOR_SPREAD)
-    value = FittedValue(
-        value=unknown.to_value(middle) if told else prior,
-        low=unknown.to_value(middle - reach),
-        high=unknown.to_value(middle + reach),
-        steps=kernels,
-    )
-    return FittedUnknown(unknown, value, prior, told)
 
 
 def _warnings(profile: HardwareProfile, gpu: GpuKind, launch_s: float) -> tuple[str, ...]:

@@ -15,6 +15,8 @@ ROW_ERROR: Final = 0.05
 """Relative error that a single prediction is granted; larger ones count less than their square."""
 PRIOR_SPREAD: Final = 0.8
 """Standard deviation of the prior on the logit scale: a factor of two for small values, +-0.1 for shares of 0.8."""
+QUANTILE_90: Final = 1.645
+"""Standard deviations from the middle to either end of a 90 % interval."""
 
 
 def shipped_prior(run: TrainingRun) -> Calibration:
@@ -57,6 +59,20 @@ class FittedUnknown:
     fitted: FittedValue
     prior: float
     told: bool
+
+    @classmethod
+    def of(cls, unknown: Unknown, prior: float, free: float, spread: float, steps: int) -> FittedUnknown:
+        """What was told by ``steps`` runs: ``free`` and ``spread`` on the logit scale."""
+        reach = QUANTILE_90 * spread
+        low, value, high = (unknown.to_value(free + step) for step in (-reach, 0.0, reach))
+        return cls(unknown, FittedValue(value, low, high, steps), prior, told=True)
+
+    @classmethod
+    def untold(cls, unknown: Unknown, prior: float, prior_spread: float) -> FittedUnknown:
+        """What keeps its ``prior``, whose spread on the logit scale is all that is known."""
+        middle, reach = unknown.to_free(prior), QUANTILE_90 * prior_spread
+        low, high = unknown.to_value(middle - reach), unknown.to_value(middle + reach)
+        return cls(unknown, FittedValue(prior, low, high, 0), prior, told=False)
 
 
 @dataclass(frozen=True, slots=True)
