@@ -181,12 +181,13 @@ def _layers(
     experts = architecture.experts
     repeated = recomputation(chip, architecture, sizes, core)
     block = tensor_traffic(gpu, calibration, architecture, sizes)
+    sparse_blocks = 2.0 if experts is not None and experts.shared_hidden else 1.0
     sparse, hidden_s = attention, np.zeros_like(sizes.tokens)
     if experts is not None:
         overlapped = calibration.framework.expert_overlap & overlappable & ~sizes.full_recompute
         sparse, hidden_s = beside_dispatch(
             attention + sparse_mlp(chip, architecture, experts, sizes),
-            block,
+            block * sparse_blocks,
             calibration,
             overlapped=overlapped & (sizes.expert > 1),
             experts=experts.count / sizes.expert,
@@ -195,7 +196,7 @@ def _layers(
         dense=repeated.added(host_bound(dense, block + block, calibration), sizes, dense=True),
         sparse=repeated.added(sparse, sizes, dense=False),
         tensor_block=block,
-        sparse_blocks=2.0 if experts is not None and experts.shared_hidden else 1.0,
+        sparse_blocks=sparse_blocks,
         context=context_traffic(gpu, architecture, sizes, core=core, domain=domain),
         expert=expert_traffic(gpu, calibration, architecture, sizes, hidden_s=hidden_s, domain=domain),
     )
