@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -21,6 +22,8 @@ from app.presentation.calibration import ParameterLine, error_lines, parameter_l
 from app.profiler.script import script_text
 from app.services.calibrating import Measured, calibrate
 from cluster_models.errors import InvalidInput
+
+_FIGURES: Final = ("before", "now", "90 % interval")
 
 
 def run_calibrate(
@@ -84,15 +87,8 @@ def calibration_view(document: CalibrationDocument) -> RenderableType:
 
 def _table(lines: Iterable[ParameterLine]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for head, justify in (
-        ("of", "left"),
-        ("parameter", "left"),
-        ("before", "right"),
-        ("now", "right"),
-        ("90 % interval", "right"),
-        ("told by", "left"),
-    ):
-        table.add_column(head, justify="right" if justify == "right" else "left", overflow="fold")
+    for head in ("of", "parameter", "before", "now", "90 % interval", "told by"):
+        table.add_column(head, justify="right" if head in _FIGURES else "left", overflow="fold")
     for line in lines:
         table.add_row(line.owner, line.parameter, line.before, line.value, line.interval, line.told_by)
     return table

@@ -30,6 +30,8 @@ from solver.costs.calibration import PARAMETERS, Owner
 
 NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 MOST_OWNERS: Final = 200
+MOST_PARAMETERS: Final = 100
+"""Of one owner; more than there are, so that a new parameter changes no description of the API."""
 HASH_LENGTH: Final = 16
 
 
@@ -82,7 +84,7 @@ class FitDocument(Document):
     warnings: list[Line] = Field(default_factory=list, max_length=1000, description="What to know.", examples=[[]])
 
 
-_Parameters = Annotated[dict[Text, ParameterDocument], Field(min_length=1, max_length=len(PARAMETERS))]
+_Parameters = Annotated[dict[Text, ParameterDocument], Field(min_length=1, max_length=MOST_PARAMETERS)]
 
 
 class CalibrationDocument(Document):

@@ -51,27 +51,21 @@ def calibrate(measured: Measured, *, name: str, now: datetime) -> CalibrationDoc
     """
     if measured.profile is None and measured.runs is None:
         raise InvalidInput("runs", None, "neither runs nor a profile are given", "give one or both")
-    reports: dict[ToldBy, FitReport] = {}
-    of_memory = None
-    if measured.profile is not None:
-        kind = profiled_kind(measured.profile, measured.gpu)
-        reports[ToldBy.PROFILE] = fit_profile(measured.profile.to_profile(), kind)
-    if measured.runs is not None:
-        reports[ToldBy.RUNS] = _fit_runs(measured.runs, reports.get(ToldBy.PROFILE))
-        of_memory = fit_memory(measured.runs.runs)
-    tables = _tables([*reports.items(), *([(ToldBy.RUNS, of_memory)] if of_memory else [])])
+    fits = _fits(measured)
+    tables = _tables(fits.all)
+    runs = () if measured.runs is None else measured.runs.runs
     if not any(tables.values()):
-        raise InvalidInput("runs", len(_runs(measured)), "tell no parameter", "give more runs, or different ones")
-    document = CalibrationDocument(
+        raise InvalidInput("runs", len(runs), "tell no parameter", "give more runs, or different ones")
+    return CalibrationDocument(
         name=name,
         created_at=now.replace(microsecond=0),
         source=_source(measured),
         gpus=tables[Owner.GPU],
         frameworks=tables[Owner.FRAMEWORK],
-        errors=_errors(reports.get(ToldBy.RUNS)),
+        errors=_errors(fits.steps),
+        fit=_summary(runs, fits),
         collectives=[] if measured.profile is None else measured.profile.collectives,
     )
-    return document.model_copy(update={"fit": _summary(_runs(measured), reports, of_memory)})
 
 
 def profiled_kind(profile: HardwareProfileDocument, name: str | None) -> GpuKind:
@@ -90,20 +84,37 @@ def profiled_kind(profile: HardwareProfileDocument, name: str | None) -> GpuKind
         ) from error
 
 
-def _runs(measured: Measured) -> Sequence[TrainingRun]:
-    return () if measured.runs is None else measured.runs.runs
+@dataclass(frozen=True, slots=True)
+class _Fits:
+    """Fits to the kernels of a profile, to step times and to peak memory; ``None`` where none were measured."""
+
+    kernels: FitReport | None
+    steps: FitReport | None
+    memory: FitReport | None
+
+    @property
+    def all(self) -> list[tuple[ToldBy, FitReport]]:
+        """Those that there are, with what they were fitted to."""
+        kinds = ((ToldBy.PROFILE, self.kernels), (ToldBy.RUNS, self.steps), (ToldBy.RUNS, self.memory))
+        return [(told_by, report) for told_by, report in kinds if report is not None]
 
 
-def _fit_runs(measured: MeasuredRuns, profiled: FitReport | None) -> FitReport:
+def _fits(measured: Measured) -> _Fits:
+    kernels = None
+    if measured.profile is not None:
+        kind = profiled_kind(measured.profile, measured.gpu)
+        kernels = fit_profile(measured.profile.to_profile(), kind)
+    if measured.runs is None:
+        return _Fits(kernels, None, None)
+    return _Fits(kernels, _fit_steps(measured.runs, kernels), fit_memory(measured.runs.runs))
+
+
+def _fit_steps(measured: MeasuredRuns, kernels: FitReport | None) -> FitReport:
     """What the profile tells of the GPU of these runs is not asked of the runs again."""
-    kinds = {run.gpu.name for run in measured.runs}
-    known = (
-        {}
-        if profiled is None
-        else {name for kind, values in profiled.parameters.gpus.items() if kind in kinds for name in values}
-    )
+    start = None if kernels is None else kernels.parameters
+    profiled = {} if start is None else start.gpus
+    known = {name for run in measured.runs for name in profiled.get(run.gpu.name, ())}
     wanted = [name for name in PARAMETERS if name not in known and name not in MEMORY_PARAMETERS]
-    start = None if profiled is None else profiled.parameters
     return fit(measured.runs, wanted, groups=measured.groups, options=FitOptions(start=start))
 
 
@@ -136,24 +147,22 @@ def _errors(report: FitReport | None) -> ErrorsDocument | None:
     return ErrorsDocument(p10=spread.p10, p50=spread.p50, p90=spread.p90, runs=spread.runs)
 
 
-def _summary(
-    runs: Sequence[TrainingRun], reports: dict[ToldBy, FitReport], of_memory: FitReport | None
-) -> FitDocument:
-    of_runs, of_profile = reports.get(ToldBy.RUNS), reports.get(ToldBy.PROFILE)
-    every = [*reports.values(), *([of_memory] if of_memory else [])]
+def _summary(runs: Sequence[TrainingRun], fits: _Fits) -> FitDocument:
+    kernels, steps, memory = fits.kernels, fits.steps, fits.memory
+    every = [report for _, report in fits.all]
     told = {each.unknown for report in every for each in report.unknowns if each.told}
     looked_at = {each.unknown for report in every for each in report.unknowns}
     before = [np.log(predict_run(run).step_s / run.step_s) for run in runs if run.step_s]
     return FitDocument(
         runs=len(runs),
-        kernels=0 if of_profile is None else len(of_profile.runs),
+        kernels=0 if kernels is None else len(kernels.runs),
         error_before_fraction=_mean(before),
-        error_after_fraction=None if of_runs is None else _mean(of_runs.errors_after),
-        error_held_out_fraction=None if of_runs is None else _mean(of_runs.errors_held_out),
-        memory_error_before_fraction=None if of_memory is None else _mean(of_memory.errors_before),
-        memory_error_after_fraction=None if of_memory is None else _mean(of_memory.errors_after),
-        kernel_error_before_fraction=None if of_profile is None else _mean(of_profile.errors_before),
-        kernel_error_after_fraction=None if of_profile is None else _mean(of_profile.errors_after),
+        error_after_fraction=None if steps is None else _mean(steps.errors_after),
+        error_held_out_fraction=None if steps is None else _mean(steps.errors_held_out),
+        memory_error_before_fraction=None if memory is None else _mean(memory.errors_before),
+        memory_error_after_fraction=None if memory is None else _mean(memory.errors_after),
+        kernel_error_before_fraction=None if kernels is None else _mean(kernels.errors_before),
+        kernel_error_after_fraction=None if kernels is None else _mean(kernels.errors_after),
         not_told=[str(each) for each in sorted(looked_at - told)],
         warnings=[warning for report in every for warning in report.warnings],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy import delete, select
@@ -25,7 +25,7 @@ class CalibrationRecord:
     name: str
     label: str
     gpu_kinds: tuple[str, ...]
-    framework_names: tuple[str, ...]
+    frameworks: tuple[str, ...]
     source: str
     created_at: datetime
 
@@ -71,16 +71,7 @@ def list_calibrations(
 def get_calibration(session: Session, *, name: str) -> StoredCalibration:
     """The stored calibration of that name; raises ``NotFound``."""
     row = _row(session, name)
-    record = _record(row)
-    return StoredCalibration(
-        record.name,
-        record.label,
-        record.gpu_kinds,
-        record.framework_names,
-        record.source,
-        record.created_at,
-        CalibrationDocument.model_validate(row.document),
-    )
+    return StoredCalibration(**asdict(_record(row)), document=CalibrationDocument.model_validate(row.document))
 
 
 def delete_calibration(session: Session, *, name: str) -> None:
@@ -112,7 +103,7 @@ def _record(row: CalibrationRow) -> CalibrationRecord:
         name=row.name,
         label=row.label,
         gpu_kinds=tuple(row.document["gpus"]),
-        framework_names=tuple(row.document["frameworks"]),
+        frameworks=tuple(row.document["frameworks"]),
         source=row.source,
         created_at=row.created_at,
     )

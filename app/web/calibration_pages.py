@@ -106,8 +106,16 @@ def calibration(request: Request, name: str) -> Response:
         warnings=() if fit is None else fit.warnings,
         not_told=() if fit is None else fit.not_told,
         collectives=plural(kept, "timing") if (kept := len(stored.document.collectives)) else "",
-        address=f"/api/v1/calibrations/{quote(stored.name, safe='')}",
     )
+
+
+@router.get("/calibrations/{name}/file")
+def calibration_file(request: Request, name: str) -> Response:
+    """The calibration as ``meshwright plan --calibration`` reads it."""
+    with service_of(request).read_sessions() as session:
+        document = calibrations.get_calibration(session, name=name).document
+    headers = {"Content-Disposition": f'attachment; filename="{document.name}.json"'}
+    return Response(document.model_dump_json(indent=2) + "\n", media_type="application/json", headers=headers)
 
 
 @router.post("/calibrations/{name}/delete", dependencies=[Depends(require_same_origin)])

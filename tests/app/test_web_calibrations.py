@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from app.documents.calibration import CalibrationDocument
 from tests.app.api_client import API, running
 from tests.app.calibration_bodies import calibration_document, profile_body
 
@@ -23,7 +24,7 @@ def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
 
 
 def test_a_profile_sent_in_the_form_becomes_a_page(client: TestClient) -> None:
-    """The page has each parameter with its interval; the list and the form of a plan offer it."""
+    """The page has each parameter and a file to download; the list and the form of a plan offer it."""
     files = {"profile_file": ("profile.json", json.dumps(profile_body()), "application/json")}
     answer = client.post("/calibrations/new", data={"name": "ours"}, files=files, headers=BROWSER)
     assert answer.status_code == 200, answer.text
@@ -31,6 +32,9 @@ def test_a_profile_sent_in_the_form_becomes_a_page(client: TestClient) -> None:
     for words in ("sustained_share", "90 % interval", "node-7", "1 timing of collectives"):
         assert words in answer.text
     assert 'href="/calibrations/ours"' in client.get("/calibrations").text
+    assert 'href="/calibrations/ours/file"' in answer.text
+    file = CalibrationDocument.model_validate_json(client.get("/calibrations/ours/file").content)
+    assert file.to_fitted().source == client.get(f"{API}/calibrations/ours").json()["label"]
     form = client.get("/plans/new", params={"calibration": "ours"}).text
     assert '<option value="ours" selected>ours</option>' in form
     gone = client.post("/calibrations/ours/delete", headers=BROWSER)

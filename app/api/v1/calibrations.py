@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -61,7 +60,7 @@ class CalibrationSummary(BaseModel):
     @classmethod
     def from_record(cls, record: CalibrationRecord) -> CalibrationSummary:
         """The answer for a stored calibration."""
-        return cls(**_summary(record))
+        return cls.model_validate(record, from_attributes=True)
 
 
 class CalibrationAnswer(CalibrationSummary):
@@ -72,7 +71,7 @@ class CalibrationAnswer(CalibrationSummary):
     @classmethod
     def from_stored(cls, stored: StoredCalibration) -> CalibrationAnswer:
         """The answer with the document."""
-        return cls(**_summary(stored), calibration=stored.document)
+        return cls(**CalibrationSummary.from_record(stored).model_dump(), calibration=stored.document)
 
 
 @router.post("/calibrations", status_code=201)
@@ -132,14 +131,3 @@ def get_profiler() -> Response:
     """The script that measures a GPU node: fetch it there and run it; Python and PyTorch are all it needs."""
     headers = {"Content-Disposition": f'attachment; filename="{SCRIPT_NAME}"', "Cache-Control": "no-cache"}
     return Response(script_text(), media_type="text/x-python", headers=headers)
-
-
-def _summary(record: CalibrationRecord) -> dict[str, str | list[str] | datetime]:
-    return {
-        "name": record.name,
-        "label": record.label,
-        "gpu_kinds": list(record.gpu_kinds),
-        "frameworks": list(record.framework_names),
-        "source": record.source,
-        "created_at": record.created_at,
-    }

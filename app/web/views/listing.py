@@ -85,7 +85,7 @@ def calibration_line(record: CalibrationRecord) -> CalibrationLine:
     return CalibrationLine(
         name=record.name,
         kinds=", ".join(record.gpu_kinds) or "none",
-        frameworks=", ".join(record.framework_names) or "none",
+        frameworks=", ".join(record.frameworks) or "none",
         source=record.source,
         made=_moment(record.created_at),
     )
