@@ -72,8 +72,8 @@ def chosen_parameters(
     return [name for name, parameter in PARAMETERS.items() if parameter.owner in owners]
 
 
-def families(measured: Sequence[Measured], errors: Mapping[str, Sequence[float]]) -> list[str]:
-    """Mean absolute percentage errors by GPU kind, framework and both, a line each."""
+def error_table(measured: Sequence[Measured], errors: Mapping[str, Sequence[float]]) -> list[str]:
+    """Mean absolute relative errors by GPU kind, framework and both: a head, then a line each."""
     groups: dict[str, list[int]] = defaultdict(list)
     for i, each in enumerate(measured):
         kind, framework = kind_family(each.run.gpu), each.run.workload.framework.name
@@ -110,7 +110,7 @@ def _print(report: FitReport, measured: Sequence[Measured], *, everything: bool)
         "after": report.errors_after,
         "held out": report.errors_without[0],
     }
-    print("\n".join(families(measured, columns)))
+    print("\n".join(error_table(measured, columns)))
     print("\n".join(report.warnings))
 
 
