@@ -17,7 +17,7 @@ from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s
 from solver.costs.compute import Processor
 from solver.costs.local_sizes import is_sharded
-from solver.costs.parameters import LocalParameters, sharing_ranks
+from solver.costs.parameters import LocalParameters, data_ranks, sharing_ranks
 from solver.costs.seconds import Seconds
 from solver.costs.traffic import LayerTraffic
 
@@ -86,24 +86,24 @@ def parameter_traffic(
     """ZeRO-3: one average layer gathered forward and again backward, its gradients scattered.
 
     ``layer`` is the time of the layer itself, beside which the next one travels; ``sparse_share`` the share of
-    sparse layers, ``domain`` the GPUs of a node or NVLink domain.  Routed experts have a group of their own: the
-    ``tensor * context * data / expert`` ranks that hold the same ones.  Collectives take g seconds alone and slow
-    the compute beside them by ``gather_contention`` g, wherever they lead: each rank moves the whole layer through
-    its own memory.  A layer of L seconds then takes L + max(contention g, g - L); where the group leaves its
-    domain, the placement decides on the second term.
+    sparse layers, ``domain`` the GPUs of a node or NVLink domain.  Collectives take g seconds alone and slow the
+    compute beside them by ``gather_contention`` g, wherever they lead: each rank moves the whole layer through its
+    own memory.  A layer of L seconds then takes L + max(contention g, g - L); where the group leaves its domain,
+    the placement decides on the second term.
     All zero where weights are gathered once a step instead (``_layer_by_layer``).
     """
     framework = calibration.framework
     zero3 = _layer_by_layer(batch, framework)
+    common_ranks, routed_ranks = (np.where(zero3, ranks, 1.0) for ranks in data_ranks(batch))
     common = _Group.of(
         _GATHERED_BYTES * ((1.0 - sparse_share) * parameters.layer + sparse_share * parameters.sparse_layer),
-        ranks=np.where(zero3, batch.data * batch.context, 1).astype(np.float64),
+        ranks=common_ranks,
         stride=_stride(batch),
         domain=domain,
     )
     routed = _Group.of(
         _GATHERED_BYTES * sparse_share * parameters.experts,
-        ranks=np.where(zero3, sharing_ranks(batch)[1], 1.0),
+        ranks=routed_ranks,
         stride=_stride(batch) * batch.expert / batch.tensor,
         domain=domain,
     )

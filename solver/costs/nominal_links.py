@@ -15,8 +15,10 @@ from cluster_models.gpus import GpuKind
 from cluster_models.link_classes import FABRIC_LATENCY_S, UNKNOWN_FABRIC_LATENCY_S
 from cluster_models.measurements import Collective
 from cluster_models.workload import Sharding
-from solver.candidates import SHARDING_CODES, CandidateBatch, FloatArray
+from solver.candidates import CandidateBatch, FloatArray
 from solver.costs.collectives import domain_collective_s
+from solver.costs.local_sizes import is_sharded
+from solver.costs.parameters import data_ranks
 from solver.costs.step_costs import CrossTraffic, StepCosts
 
 NETWORK_SHARE: Final = {
@@ -144,12 +146,10 @@ def hops_s(links: NominalLinks, batch: CandidateBatch, transfer_bytes: FloatArra
 
 def data_parallel_s(links: NominalLinks, batch: CandidateBatch, costs: StepCosts) -> tuple[FloatArray, FloatArray]:
     """Exposed gradient reduction and parameter gathering (n, P) of a step."""
-    ranks = (batch.data * batch.context).astype(np.float64)
+    ranks, routed_ranks = data_ranks(batch)
     tensor = batch.tensor.astype(np.float64)
     expert = batch.expert.astype(np.float64)
-    routed_ranks = np.maximum(np.floor(tensor * ranks / expert), 1.0)
-    unsharded = batch.sharding == SHARDING_CODES.index(Sharding.NONE)
-    rounds = np.where(unsharded, 2.0, 1.0)[:, None]  # an all-reduce passes the ring twice
+    rounds = np.where(is_sharded(batch, Sharding.NONE), 2.0, 1.0)[:, None]  # an all-reduce passes the ring twice
     exposed = []
     for kind, common, routed, hidden in (
         (Collective.REDUCE_SCATTER, costs.reduce_bytes, costs.expert_reduce_bytes, costs.reduce_hidden_s),

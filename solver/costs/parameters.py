@@ -81,16 +81,21 @@ def by_rank(chunks: FloatArray, stages: int) -> FloatArray:
     return np.asarray(chunks.reshape(len(chunks), -1, stages).sum(axis=1))
 
 
-def sharing_ranks(batch: CandidateBatch) -> tuple[FloatArray, FloatArray]:
-    """(n,) ranks that share out optimizer states: of common parameters, and of routed experts.
+def data_ranks(batch: CandidateBatch) -> tuple[FloatArray, FloatArray]:
+    """(n,) ranks that exchange gradients: of common parameters, and of routed experts.
 
-    1 without sharding.  Megatron's distributed optimizer spans the data and context ranks; experts have their
-    own group of ``tensor * context * data / expert`` ranks.
+    Context ranks hold the same parameters, so that they count as data ranks; routed experts have a group of their
+    own, the ``tensor * context * data / expert`` ranks that hold the same ones (Megatron-Core).
     """
-    sharded = ~is_sharded(batch, Sharding.NONE)
     common = (batch.data * batch.context).astype(np.float64)
-    routed = np.maximum(batch.tensor * common / batch.expert, 1.0)
-    return np.where(sharded, common, 1.0), np.where(sharded, routed, 1.0)
+    return common, np.maximum(batch.tensor * common / batch.expert, 1.0)
+
+
+def sharing_ranks(batch: CandidateBatch) -> tuple[FloatArray, FloatArray]:
+    """(n,) those of ``data_ranks`` that share out optimizer states: 1 without sharding."""
+    sharded = ~is_sharded(batch, Sharding.NONE)
+    common, routed = (np.where(sharded, ranks, 1.0) for ranks in data_ranks(batch))
+    return common, routed
 
 
 def _split(total: int, repeated: int, tensor: FloatArray) -> FloatArray:
