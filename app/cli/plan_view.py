@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.terminal import bullets, section
-from app.presentation.figures import count, expected, gib, percent, seconds, tflops
+from app.presentation.figures import count, gib, interval, interval_name, percent, plural, seconds, tflops
 from cluster_models.plan import MEMORY_PARTS, TIME_PARTS, Plan, StageMemory, StopReason
 from cluster_models.units import GIB
 
@@ -60,9 +60,9 @@ def _headline(plan: Plan) -> RenderableType:
     text = Text.assemble(
         (f"{plan.model}  ", "bold"),
         (str(degrees), "bold green"),
-        f"  on {count(degrees.gpus)} GPUs of {count(len(plan.placement.hosts))} nodes\n",
+        f"  on {plural(degrees.gpus, 'GPU')} of {plural(len(plan.placement.hosts), 'node')}\n",
         (f"{seconds(plan.time.step_s)} a step", "bold"),
-        f" ({expected(plan.confidence)})" if plan.confidence else "",
+        f" ({interval_name(plan.confidence)} {interval(plan.confidence)})" if plan.confidence else "",
         f"   {count(plan.tokens_per_s)} tokens/s   {count(plan.tokens_per_s_per_gpu)} tokens/s/GPU\n",
         f"{tflops(plan.model_flops_per_s_per_gpu)} of model arithmetic per GPU   MFU {percent(plan.mfu)}",
     )

@@ -93,7 +93,7 @@ def read_lines(
         raise InvalidInput(what, f"{len(text)} characters", "is too large", "split the table")
     if "\0" in text:
         raise InvalidInput(what, "\0", "holds a NUL character: this is not a text file", "save it as CSV")
-    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff")), strict=True)
+    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=None), strict=True)
     try:
         head = [cell.strip().lower() for cell in next(reader, [])]
         _check_head(head, known, required, what)

@@ -32,7 +32,7 @@ def decode(data: bytes, *, what: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInput(
-            what, data[:16], f"is not UTF-8 text (byte {error.start})", "give a YAML or JSON text file"
+            what, data[:16], f"is not UTF-8 text (byte {error.start})", "save it as text in UTF-8"
         ) from error
 
 
@@ -49,7 +49,7 @@ def parse_text(text: str, *, what: str) -> Any:
             what,
             found.group(),
             f"holds a control character in line {line}: this is not a text file",
-            "give a YAML or JSON text file",
+            "save it as text in UTF-8",
         )
     value = _parse(text, size, what)
     for path, number in _not_finite(value):

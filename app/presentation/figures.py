@@ -22,12 +22,14 @@ def seconds(value: float | None) -> str:
     return "0 s" if value == 0 else f"{_digits(value / MICROSECOND)} µs"
 
 
-def expected(confidence: Confidence | None) -> str:
-    """The range in which a step is expected, and how often: "25.1 s to 29.8 s, 80 % of the time"."""
-    if confidence is None:
-        return NOT_KNOWN
-    ends = f"{seconds(confidence.step_low_s)} to {seconds(confidence.step_high_s)}"
-    return f"{ends}, {percent(confidence.level, places=0)} of the time"
+def interval_name(confidence: Confidence) -> str:
+    """What the range in which a step is expected is called: "80 % interval"."""
+    return f"{percent(confidence.level, places=0)} interval"
+
+
+def interval(confidence: Confidence) -> str:
+    """The range in which a step is expected: "25.1 s to 29.8 s"."""
+    return f"{seconds(confidence.step_low_s)} to {seconds(confidence.step_high_s)}"
 
 
 def round_seconds(value: float) -> str:

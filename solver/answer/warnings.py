@@ -21,7 +21,7 @@ def plan_warnings(
 ) -> tuple[str, ...]:
     """One sentence for each estimate, doubt or shortage behind the plan of ``candidate``."""
     return (
-        *_estimated_links(candidate, assignment),
+        *_estimated_links(problem, candidate, assignment),
         _uncertainty(confidence),
         *_outside(confidence),
         *_calibration(problem, candidate),
@@ -43,10 +43,10 @@ def used_links(placement: PlacementProblem, assignment: IntArray) -> IntArray:
     return np.unique(assignment[crossing], axis=0)
 
 
-def _estimated_links(candidate: Candidate, assignment: IntArray) -> list[str]:
+def _estimated_links(problem: PlanningProblem, candidate: Candidate, assignment: IntArray) -> list[str]:
     fabric = candidate.fabric
     used = used_links(candidate.placement, assignment)
-    if len(used) == 0:
+    if len(used) == 0 or not problem.snapshot.samples:  # that nothing was measured is told as a suspicion
         return []
     rows = fabric.index[used]
     estimated = fabric.links.estimated(fabric.gpus_per_node)[rows[:, 0], rows[:, 1]]

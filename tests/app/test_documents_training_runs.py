@@ -52,6 +52,13 @@ def test_settings_of_the_framework_are_taken() -> None:
     )
 
 
+@pytest.mark.parametrize("ending", ["\r\n", "\r"])
+def test_other_ends_of_lines_are_read(ending: str) -> None:
+    """Tables saved on Windows and by old spreadsheets hold the same runs."""
+    text = HEAD + LINE
+    assert read_training_runs(text.replace("\n", ending)) == read_training_runs(text)
+
+
 def test_a_model_may_be_given_by_its_sizes() -> None:
     """Sizes make an architecture; experts, too."""
     head = HEAD.replace("model,", "model_name,layers,hidden,heads,vocab,gated_mlp,experts,topk,moe_ffn_hidden,")

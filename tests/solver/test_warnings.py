@@ -38,3 +38,9 @@ def test_a_calibration_of_another_gpu_does_not_pass_for_this_one(kind: str, *, s
     told = [warning for warning in planned(replace(asked, fitted=own)).warnings if "ours 1234" in warning]
     assert (not told) is silent
     assert silent or "no parameter of H100-SXM5-80GB:" in told[0]
+
+
+def test_a_plan_without_measurements_says_so_once() -> None:
+    """That every link is estimated is one sentence, not another one for the links in use."""
+    warnings = planned(problem(nodes(2, gpus=1))).warnings
+    assert sum("estimated" in each and "link" in each for each in warnings) == 1

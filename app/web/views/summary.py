@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.presentation.figures import NOT_KNOWN, count, expected, gib, percent, plural, seconds, tflops
+from app.presentation.figures import (
+    NOT_KNOWN,
+    count,
+    gib,
+    interval,
+    interval_name,
+    percent,
+    plural,
+    seconds,
+    tflops,
+)
 from cluster_models.plan import Alternative, Configuration, Degrees, Plan
 from cluster_models.workload import TrainingWorkload
 
@@ -52,11 +62,12 @@ def degrees(values: Degrees) -> tuple[Degree, ...]:
 
 def headline(plan: Plan) -> tuple[tuple[str, str], ...]:
     """The figures a reader came for, each with its name."""
+    sure = plan.confidence
     return (
         ("throughput", f"{count(plan.tokens_per_s)} tokens/s"),
         ("per GPU", f"{count(plan.tokens_per_s_per_gpu)} tokens/s"),
         ("step time", seconds(plan.time.step_s)),
-        ("step time expected", expected(plan.confidence)),
+        *(() if sure is None else ((f"step time, {interval_name(sure)}", interval(sure)),)),
         ("MFU", percent(plan.mfu)),
         ("model arithmetic per GPU", tflops(plan.model_flops_per_s_per_gpu)),
         ("GPUs used", count(plan.configuration.degrees.gpus)),
