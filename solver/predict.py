@@ -98,7 +98,8 @@ def _fabric(
             )
         gpus_per_node = gpus // len(hosts)
     problems = []
-    for fabric in fabrics(problem.snapshot, problem.workload, effective_links(problem.snapshot)):
+    links = effective_links(problem.snapshot)
+    for fabric in fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted):
         size = min(gpus, gpus_per_node or fabric.gpus_per_node)
         reason = _obstacle(configuration, fabric, size, hosts)
         if reason is None:

@@ -41,7 +41,7 @@ def plan(
     """
     started = time.monotonic()
     links = effective_links(problem.snapshot)
-    usable = fabrics(problem.snapshot, problem.workload, links)
+    usable = fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
     check_workload(problem, usable)
     candidates = price_candidates(problem, usable)
     fits = np.flatnonzero(candidates.excess_bytes <= 0)

@@ -53,7 +53,7 @@ class Calibration:
     ``ampere_attention``: of these shares, what attention kernels written for Ampere keep, which leave asynchronous
     matrix instructions of newer GPUs unused (arXiv 2407.08608, section 1: 1.5 to 2 times slower on H100).
     ``memory_share``: of the data sheet's memory bandwidth.  ``domain_share``: of the speed that the collective
-    curves give to links of its family, what tensor parallel collectives reach (less than 1 where cards have no
+    curves give to links of its family, what rings of tensor and data ranks reach (less than 1 where cards have no
     peer access and send through the host's memory).  ``grouped_share``: of the matrix rate, what grouped products
     of experts reach.
 

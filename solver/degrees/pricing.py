@@ -15,11 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cluster_models.measurements import Collective
 from cluster_models.plan import RankOrder
 from cluster_models.workload import Sharding
 from solver.candidates import ORDER_CODES, SHARDING_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
-from solver.costs.collectives import domain_collective_s
 from solver.costs.step_costs import CrossTraffic, StepCosts
 from solver.placement.fabric import Fabric
 
@@ -143,9 +141,7 @@ def _ring(
 ) -> FloatArray:
     """(n, P) seconds of one ring reduce-scatter or all-gather of ``payload_bytes`` (n, P)."""
     wide = np.broadcast_to(members.astype(np.float64)[:, None], payload_bytes.shape)
-    seconds = domain_collective_s(
-        fabric.gpu, Collective.REDUCE_SCATTER, wide.ravel(), payload_bytes.ravel()
-    ).reshape(payload_bytes.shape)
+    seconds = fabric.local_rings_s(payload_bytes.ravel(), wide.ravel()).reshape(payload_bytes.shape)
     if crosses.any():
         crossing = (payload_bytes * ((ranks - 1) / ranks)[:, None] / wide)[crosses]
         seconds[crosses] = fabric.best_s(crossing)

@@ -12,12 +12,14 @@ from typing import Final
 import numpy as np
 
 from cluster_models.errors import InvalidWorkload
+from cluster_models.fitted import FittedParameters
 from cluster_models.gpus import GpuKind
 from cluster_models.links import LinkModel
 from cluster_models.measurements import Collective
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.workload import TrainingWorkload
 from solver.candidates import FloatArray, IntArray
+from solver.costs.calibration import calibration_of
 from solver.costs.collectives import domain_collective_s
 
 GRID_BYTES: Final = 2.0 ** np.arange(10, 37.01, 0.25)
@@ -30,7 +32,7 @@ class Fabric:
     """``N`` usable nodes of one GPU kind, each offering ``gpus_per_node`` GPUs.
 
     ``index`` (N,) points into the cluster's nodes and the rows of ``links``; ``slowdown`` (N,) is each node's
-    measured compute slowdown.
+    measured compute slowdown, ``domain_share`` what rings inside a node reach of the curves of their links.
     """
 
     names: tuple[str, ...]
@@ -39,6 +41,7 @@ class Fabric:
     gpu: GpuKind
     gpus_per_node: int
     links: LinkModel
+    domain_share: float = 1.0
     _hops: dict[float, FloatArray] = field(default_factory=dict, init=False)
     _curves: list[FloatArray] = field(default_factory=list, init=False)
 
@@ -100,8 +103,12 @@ class Fabric:
 
     def local_ring_s(self, payload_bytes: float, members: int) -> float:
         """Seconds of a reduce-scatter or all-gather among ``members`` GPUs of one node."""
-        size = np.array([float(payload_bytes)])
-        return float(domain_collective_s(self.gpu, Collective.REDUCE_SCATTER, np.array([float(members)]), size)[0])
+        return float(self.local_rings_s(np.array([float(payload_bytes)]), np.array([float(members)]))[0])
+
+    def local_rings_s(self, payload_bytes: FloatArray, members: FloatArray) -> FloatArray:
+        """(n,) the same of many rings."""
+        seconds = domain_collective_s(self.gpu, Collective.REDUCE_SCATTER, members, payload_bytes)
+        return seconds / self.domain_share
 
 
 def _interpolated(message_bytes: FloatArray, sizes: FloatArray, seconds: FloatArray) -> FloatArray:
@@ -111,10 +118,17 @@ def _interpolated(message_bytes: FloatArray, sizes: FloatArray, seconds: FloatAr
     return np.minimum(linear, power)
 
 
-def fabrics(snapshot: ClusterSnapshot, workload: TrainingWorkload, links: LinkModel) -> tuple[Fabric, ...]:
+def fabrics(
+    snapshot: ClusterSnapshot,
+    workload: TrainingWorkload,
+    links: LinkModel,
+    *,
+    fitted: FittedParameters | None = None,
+) -> tuple[Fabric, ...]:
     """One fabric per GPU kind and node size; nodes with more GPUs also serve as smaller ones.
 
-    Kinds that cannot compute in the workload's precision are left out where others can.
+    ``fitted`` are the user's own parameters.  Kinds that cannot compute in the workload's precision are left out
+    where others can.
     Raises ``InvalidWorkload`` when a node to avoid does not exist.
     """
     nodes = snapshot.cluster.nodes
@@ -127,6 +141,7 @@ def fabrics(snapshot: ClusterSnapshot, workload: TrainingWorkload, links: LinkMo
     usable = able or usable
     result = []
     for kind in sorted({node.gpu_kind for _, node in usable}):
+        calibration = calibration_of(kinds[kind], workload.framework, fitted)
         for size in sorted({node.gpu_count for _, node in usable if node.gpu_kind == kind}):
             chosen = [(i, node) for i, node in usable if node.gpu_kind == kind and node.gpu_count >= size]
             result.append(
@@ -137,6 +152,7 @@ def fabrics(snapshot: ClusterSnapshot, workload: TrainingWorkload, links: LinkMo
                     gpu=kinds[kind],
                     gpus_per_node=size,
                     links=links,
+                    domain_share=calibration.domain_share,
                 )
             )
     return tuple(result)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from app.serialization import make_snapshot
+from cluster_models.catalogue import gpu_kind
+from cluster_models.gpus import GpuKind, Precision
 from cluster_models.model_catalogue import catalogue_models
 from cluster_models.plan import Configuration, Degrees, RankOrder
 from cluster_models.topology import Cluster, NicGroup, Node
 from cluster_models.training_run import TrainingRun
 from cluster_models.units import GBIT
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from solver.costs.calibration import calibration_of
 from solver.degrees.layout import balanced_layout
 from solver.predict import predict
 from solver.problem import PlanningProblem
@@ -21,12 +26,12 @@ RATE = 400 * GBIT
 WORKLOAD = TrainingWorkload(sequence_length=4096, global_batch=64, memory_headroom=0.0)
 
 
-def a_cluster(count: int) -> Cluster:
-    """``count`` nodes of eight H100 with a 400 Gb/s InfiniBand card each, nothing measured."""
-    nics = NicGroup(count=8, bytes_per_s=RATE, fabric="infiniband")
+def a_cluster(count: int, gpu: GpuKind = H100, gpus: int = 8) -> Cluster:
+    """``count`` nodes of eight H100 (or others) with a 400 Gb/s InfiniBand card each, nothing measured."""
+    nics = NicGroup(count=gpus, bytes_per_s=RATE, fabric="infiniband")
     names = [f"n{i}" for i in range(count)]
-    nodes = tuple(Node(name, H100.name, 8, name, nics, labels={"leaf": "one"}) for name in names)
-    return Cluster("alike", nodes, {H100.name: H100}, source="made up")
+    nodes = tuple(Node(name, gpu.name, gpus, name, nics, labels={"leaf": "one"}) for name in names)
+    return Cluster("alike", nodes, {gpu.name: gpu}, source="made up")
 
 
 @pytest.mark.parametrize(
@@ -50,3 +55,18 @@ def test_a_plan_on_like_nodes_takes_what_the_scored_formula_says(model: str, deg
     plan = predict(PlanningProblem(snapshot, architecture, WORKLOAD), configuration)
     run = TrainingRun("run", architecture, WORKLOAD, configuration, H100, 8, 8, RATE)
     assert plan.time.step_s == pytest.approx(predict_run(run).step_s, rel=0.01)
+
+
+def test_rings_without_peer_access_are_as_slow_in_a_plan_as_in_the_scored_formula() -> None:
+    """Four T4 of a node exchange gradients through the host's memory, which the curves of their links leave out."""
+    gpu, workload = gpu_kind("T4"), replace(WORKLOAD, precision=Precision.FP16)
+    assert calibration_of(gpu, workload.framework).domain_share < 0.5
+    architecture = catalogue_models()["llama-3-8b"]
+    layout = balanced_layout(architecture, 4096, 1, 1)
+    configuration = Configuration(
+        Degrees(data=4), 1, Recompute.NONE, Sharding.NONE, RankOrder.DATA_BEFORE_PIPELINE, layout
+    )
+    plan = predict(PlanningProblem(make_snapshot(a_cluster(1, gpu, 4), ()), architecture, workload), configuration)
+    run = TrainingRun("run", architecture, workload, configuration, gpu, 4, 4, RATE)
+    assert plan.time.data_exposed_s == pytest.approx(predict_run(run).exposed_data_s, rel=1e-6)
+    assert plan.time.data_exposed_s > 1.0
