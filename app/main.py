@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from importlib.metadata import version
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 from fastapi import FastAPI
@@ -48,10 +48,20 @@ class AddressRefused(MeshwrightError):
     """The operating system does not let us listen where we were told to."""
 
 
+class DescribedApp(FastAPI):
+    """An application whose errors are in its description, which is made when it is first asked for."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI description."""
+        if self.openapi_schema is None:
+            problems.describe(super().openapi())
+        return super().openapi()
+
+
 def create_app(settings: Settings) -> FastAPI:
     """The application; databases are opened and solves begin when its lifespan does."""
     metrics = make_metrics()
-    app = FastAPI(
+    app = DescribedApp(
         title="Meshwright",
         version=version("meshwright"),
         description=DESCRIPTION,
@@ -72,7 +82,6 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(problems.DeclaredSize, max_bytes=settings.max_body_bytes)
     app.add_middleware(ObservedRequests, metrics=metrics)
     app.add_middleware(HeadRequests)
-    problems.describe(app.openapi())
     return app
 
 

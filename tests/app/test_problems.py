@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.exc import OperationalError
+from structlog.testing import capture_logs
 
 from app.settings import Role
 from tests.app.api_client import API, cluster_body, plan_body, running
@@ -121,13 +122,15 @@ def test_a_body_that_is_too_large_is_refused(client: TestClient, declared: bool)
 
 
 def test_a_breakage_tells_nothing_of_the_inside(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer has the request's id and no trace of the code."""
+    """The answer has the request's id and no trace of the code; the log has the reason."""
 
     def breaks(*_args: object, **_more: object) -> None:
         raise RuntimeError("secret")
 
     monkeypatch.setattr("app.services.clusters.list_clusters", breaks)
-    answer = client.get(CLUSTERS, headers={"X-Request-Id": "mine-1"})
+    with capture_logs() as logged:
+        answer = client.get(CLUSTERS, headers={"X-Request-Id": "mine-1"})
+    assert [str(event["exc_info"]) for event in logged if event["log_level"] == "error"] == ["secret"]
     assert answer.status_code == 500
     assert "secret" not in answer.text
     assert answer.json()["type"] == "/problems/internal"

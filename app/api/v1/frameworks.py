@@ -82,6 +82,10 @@ class FrameworkAnswer(BaseModel):
     selective_recompute: SelectiveRecompute = Field(
         description="What selective recomputation runs again.", examples=["attention_core"]
     )
+    measured_as: str = Field(
+        description="The generation with the same kernels that was measured, where this one was not; else empty.",
+        examples=[""],
+    )
     source: str = Field(description="Where the facts come from.", examples=["Megatron-LM's documentation"])
 
 
