@@ -112,7 +112,7 @@ def parameter_traffic(
         sum(domain_collective_s(gpu, kind, each.members, factor * each.nbytes) for each in (common, routed))
         for kind, factor in ((Collective.ALL_GATHER, 1.0), (Collective.REDUCE_SCATTER, width))
     )
-    alone = Seconds(np.asarray(gather), np.asarray(gather + scatter))
+    alone = Seconds(np.asarray(gather), np.asarray(gather + scatter)) * (1.0 / calibration.domain_share)
     beside = Seconds(layer.forward * framework.overlap_parameters, layer.backward * framework.overlap_gradients)
     spans = common.spans | routed.spans
     slowed = alone * calibration.gather_contention
