@@ -143,6 +143,6 @@ def _missed_choices(sweeps: SweepSummary) -> list[str]:
         missed.append(
             f"best among the first {SHORT_LIST} in {sweeps.best_in_short_list:.0%} of {AIM_SHORT_LIST:.0%}"
         )
-    if sweeps.median_spearman < AIM_SPEARMAN:
+    if sweeps.median_spearman < AIM_SPEARMAN - 1e-9:  # ranks of four rows are multiples of 0.2, give or take a bit
         missed.append(f"median Spearman {sweeps.median_spearman:.2f} of {AIM_SPEARMAN:g}")
     return missed
