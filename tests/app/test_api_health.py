@@ -63,8 +63,9 @@ def test_operations_have_short_unique_names_and_examples() -> None:
     names = [operation["operationId"] for path in described["paths"].values() for operation in path.values()]
     assert len(names) == len(set(names))
     assert all(name.isidentifier() for name in names)
-    fields = described["components"]["schemas"]["WorkloadDocument"]["properties"]
-    assert all("description" in field and "examples" in field for field in fields.values())
+    for schema in ("WorkloadDocument", "FrameworkSettings", "FrameworkAnswer", "CalibrationSummary"):
+        fields = described["components"]["schemas"][schema]["properties"]
+        assert [name for name, field in fields.items() if not {"description", "examples"} <= set(field)] == []
 
 
 def test_the_service_keeps_what_its_description_promises(tmp_path: Path) -> None:

@@ -25,7 +25,9 @@ class FrameworkAnswer(BaseModel):
     title: str = Field(description="Name in words.", examples=["Megatron-Core 0.12"])
     released: str = Field(description="Month from which it was current.", examples=["2025-05"])
     fused_attention: bool = Field(description="Attention never writes its scores to memory.", examples=[True])
-    attention_kernels: AttentionKernels = Field(description="Whose fused attention runs.", examples=["vendor"])
+    attention_kernels: AttentionKernels = Field(
+        description="Whose fused attention runs: vendor, flash_2 or flash_triton.", examples=["vendor"]
+    )
     sequence_parallel: bool = Field(
         description="Tensor ranks also split the sequence outside their blocks.", examples=[True]
     )
