@@ -18,7 +18,7 @@ from app.cli.stored import store_calibration
 from app.cli.terminal import bullets, console, section
 from app.documents.calibration import CalibrationDocument
 from app.documents.training_runs import MeasuredRuns, read_training_runs
-from app.presentation.calibration import ParameterLine, error_lines, parameter_lines
+from app.presentation.calibration import ParameterLine, error_lines, not_told_lines, parameter_lines
 from app.profiler.script import script_text
 from app.services.calibrating import Measured, calibrate
 from cluster_models.errors import InvalidInput
@@ -77,9 +77,7 @@ def calibration_view(document: CalibrationDocument) -> RenderableType:
     if fit is not None:
         parts.append(section("Mean error", bullets(error_lines(fit))))
         if fit.not_told:
-            parts.append(
-                section("Not told by these measurements, kept as they were", Text(", ".join(fit.not_told)))
-            )
+            parts.append(section("Not told by these measurements, kept as they were", bullets(not_told_lines(fit))))
         if fit.warnings:
             parts.append(section("Worth knowing", bullets(fit.warnings)))
     return Group(*parts)

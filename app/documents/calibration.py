@@ -32,6 +32,8 @@ NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 MOST_OWNERS: Final = 200
 MOST_PARAMETERS: Final = 100
 """Of one owner; more than there are, so that a new parameter changes no description of the API."""
+MOST_ERROR: Final = 10.0
+"""Of log(measured / predicted); a prediction off by e^10 is none."""
 HASH_LENGTH: Final = 16
 
 
@@ -118,6 +120,8 @@ class CalibrationDocument(Document):
         problems = [found for owner, table in tables.items() for found in _problems(owner, table)]
         if not self.gpus and not self.frameworks:
             problems.append(FieldProblem("gpus", {}, "holds no parameter", "fit one: meshwright calibrate"))
+        if self.errors is not None:
+            problems += _problems_of_errors(self.errors)
         if problems:
             raise InvalidDocument(problems)
         values = {
@@ -131,6 +135,19 @@ class CalibrationDocument(Document):
         bare = FittedParameters(values[Owner.GPU], values[Owner.FRAMEWORK], "", errors)
         digest = hashlib.sha256(canonical(bare).encode()).hexdigest()[:HASH_LENGTH]
         return FittedParameters(bare.gpus, bare.frameworks, f"{self.name} {digest}", errors)
+
+
+def _problems_of_errors(errors: ErrorsDocument) -> list[FieldProblem]:
+    found = []
+    if not -MOST_ERROR <= errors.p10 <= errors.p50 <= errors.p90 <= MOST_ERROR:
+        percentiles = [errors.p10, errors.p50, errors.p90]
+        problem = f"must be in this order and lie in {-MOST_ERROR:g}..{MOST_ERROR:g}"
+        found.append(
+            FieldProblem("errors.p10, p50, p90", percentiles, problem, "logarithms of measured / predicted")
+        )
+    if not errors.runs:
+        found.append(FieldProblem("errors.runs", errors.runs, "must be at least 1", "leave errors out"))
+    return found
 
 
 def _problems(owner: Owner, table: Mapping[str, Mapping[str, ParameterDocument]]) -> list[FieldProblem]:

@@ -13,12 +13,13 @@ from app.documents.table_cells import Line, read_lines
 from cluster_models.architecture import Architecture, Experts
 from cluster_models.catalogue import gpu_kind
 from cluster_models.errors import InvalidInput, MeshwrightError
+from cluster_models.flops import model_flops_per_token
 from cluster_models.frameworks import AttentionKernels, CudaGraphs, ExpertDispatch, Framework
 from cluster_models.gpus import GpuKind, Precision
 from cluster_models.model_catalogue import catalogue_model
 from cluster_models.plan import Configuration, Degrees, RankOrder
 from cluster_models.training_run import MemoryCounter, TrainingRun
-from cluster_models.units import GBIT, GIB
+from cluster_models.units import GBIT, GIB, TFLOP
 from cluster_models.workload import LONGEST_SEQUENCE, MOST_SEQUENCES, Recompute, Sharding, TrainingWorkload
 from solver.runs import predict_run
 
@@ -184,6 +185,20 @@ def _check(line: Line, run: TrainingRun) -> None:
         return
     if not 0 < priced < float("inf"):
         line.problem("id", "cannot be priced", "check the sizes and degrees of this line")
+    _check_rate(line, run)
+
+
+def _check_rate(line: Line, run: TrainingRun) -> None:
+    """Note a step in which each GPU would do more arithmetic than its data sheet allows."""
+    if run.step_s is None:
+        return
+    workload, peaks = run.workload, run.gpu.peak_flops
+    tokens = workload.global_batch * workload.sequence_length / run.configuration.degrees.gpus
+    rate = tokens * model_flops_per_token(run.architecture, workload.sequence_length) / run.step_s
+    peak = peaks.get(workload.precision, max(peaks.values()))
+    if rate > peak:
+        what = f"would be {rate / TFLOP:,.0f} TFLOP/s of each {run.gpu.name}, whose peak is {peak / TFLOP:,.0f}"
+        line.problem("iter_time_s", what, "give the seconds of a whole step; check global_batch and precision")
 
 
 def _gpu(line: Line) -> GpuKind | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 from app.documents.calibration import CalibrationDocument, FitDocument, ParameterDocument, ToldBy
-from app.presentation.figures import count, percent, plural
+from app.presentation.figures import percent, plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ def error_lines(fit: FitDocument) -> tuple[str, ...]:
     """How far predictions were off, and are now."""
     found = []
     if fit.error_before_fraction is not None:
-        line = f"{count(fit.runs)} steps: {percent(fit.error_before_fraction)} before"
+        line = f"{plural(fit.runs, 'step')}: {percent(fit.error_before_fraction)} before"
         if fit.error_after_fraction is not None:
             line += f", {percent(fit.error_after_fraction)} now"
         if fit.error_held_out_fraction is not None:
@@ -49,11 +50,20 @@ def error_lines(fit: FitDocument) -> tuple[str, ...]:
         found.append(line)
     if fit.kernel_error_before_fraction is not None and fit.kernel_error_after_fraction is not None:
         before, after = percent(fit.kernel_error_before_fraction), percent(fit.kernel_error_after_fraction)
-        found.append(f"{count(fit.kernels)} kernels: {before} before, {after} now")
+        found.append(f"{plural(fit.kernels, 'kernel')}: {before} before, {after} now")
     if fit.memory_error_before_fraction is not None and fit.memory_error_after_fraction is not None:
         before, after = percent(fit.memory_error_before_fraction), percent(fit.memory_error_after_fraction)
         found.append(f"peak memory: {before} before, {after} now")
     return tuple(found)
+
+
+def not_told_lines(fit: FitDocument) -> tuple[str, ...]:
+    """What the measurements do not tell, a line for each GPU kind and framework."""
+    owners: dict[str, list[str]] = defaultdict(list)
+    for each in fit.not_told:
+        owner, _, parameter = each.rpartition(" ")
+        owners[owner].append(parameter)
+    return tuple(f"{owner}: {', '.join(parameters)}".removeprefix(": ") for owner, parameters in owners.items())
 
 
 def plain(value: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,20 +19,32 @@ from app.documents.calibration import (
 )
 from app.documents.hardware_profile import HardwareProfileDocument
 from app.documents.training_runs import MeasuredRuns
+from app.presentation.figures import plural
+from app.services.field_paths import errors_under
 from cluster_models.catalogue import gpu_kind
 from cluster_models.errors import InvalidInput
 from cluster_models.gpus import GpuKind
+from cluster_models.hardware_profile import HardwareProfile
 from cluster_models.training_run import TrainingRun
+from cluster_models.units import TFLOP
 from solver.costs.calibration import PARAMETERS, Owner
 from solver.fitting.families import error_spread
 from solver.fitting.fit import fit
 from solver.fitting.memory import MEMORY_PARAMETERS, fit_memory
 from solver.fitting.profile import fit_profile
 from solver.fitting.report import FitOptions, FitReport
+from solver.run_memory import predict_peak_memory
 from solver.runs import predict_run
 
 FEWEST_FOR_SPREAD: Final = 3
 """Runs below which held-out errors say nothing."""
+ABOVE_PEAK: Final = 1.2
+"""More than so many times the peak on its data sheet no GPU computes, whatever its clock."""
+FAR_OFF: Final = 2.0
+"""Factor from which a measurement is doubted that the fit does not explain."""
+TOO_LARGE: Final = 1.5
+"""Share of a GPU's memory from which the prediction's own error cannot explain that a run went through."""
+NAMED: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +68,8 @@ def calibrate(measured: Measured, *, name: str, now: datetime) -> CalibrationDoc
     tables = _tables(fits.all)
     runs = () if measured.runs is None else measured.runs.runs
     if not any(tables.values()):
-        raise InvalidInput("runs", len(runs), "tell no parameter", "give more runs, or different ones")
+        what = "profile" if measured.runs is None else "runs"
+        raise InvalidInput(what, len(runs) or None, "tells no parameter", "measure more, or something different")
     return CalibrationDocument(
         name=name,
         created_at=now.replace(microsecond=0),
@@ -103,10 +117,27 @@ def _fits(measured: Measured) -> _Fits:
     kernels = None
     if measured.profile is not None:
         kind = profiled_kind(measured.profile, measured.gpu)
-        kernels = fit_profile(measured.profile.to_profile(), kind)
+        with errors_under("profile"):
+            profile = measured.profile.to_profile()
+            _check_rates(profile, kind)
+            kernels = fit_profile(profile, kind)
     if measured.runs is None:
         return _Fits(kernels, None, None)
     return _Fits(kernels, _fit_steps(measured.runs, kernels), fit_memory(measured.runs.runs))
+
+
+def _check_rates(profile: HardwareProfile, kind: GpuKind) -> None:
+    """Raise ``InvalidInput`` for the first matrix product faster than the data sheet of ``kind`` allows."""
+    for index, row in enumerate(profile.matmuls):
+        peak = kind.peak_flops.get(row.precision, math.inf)
+        rate = 2.0 * row.batch * row.m * row.n * row.k / row.time.median_s
+        if rate > ABOVE_PEAK * peak:
+            what = (
+                f"would be {rate / TFLOP:,.0f} TFLOP/s, but {kind.name} has {peak / TFLOP:,.0f} in {row.precision}"
+            )
+            raise InvalidInput(
+                f"matmuls[{index}].median_s", row.time.median_s, what, "give seconds, and check the GPU kind"
+            )
 
 
 def _fit_steps(measured: MeasuredRuns, kernels: FitReport | None) -> FitReport:
@@ -164,8 +195,42 @@ def _summary(runs: Sequence[TrainingRun], fits: _Fits) -> FitDocument:
         kernel_error_before_fraction=None if kernels is None else _mean(kernels.errors_before),
         kernel_error_after_fraction=None if kernels is None else _mean(kernels.errors_after),
         not_told=[str(each) for each in sorted(looked_at - told)],
-        warnings=[warning for report in every for warning in report.warnings],
+        warnings=[
+            *(warning for report in every for warning in report.warnings),
+            *(() if steps is None else _far_off(steps, "step", "its unit and its configuration")),
+            *(() if kernels is None else _far_off(kernels, "kernel", "whether the GPU was idle, and the GPU kind")),
+            *_too_large(runs),
+        ],
     )
+
+
+def _far_off(report: FitReport, what: str, check: str) -> list[str]:
+    """What even the fit predicts badly: probably it was not measured as stated."""
+    found = [
+        f"{name} ({math.exp(-error):.2g} times as predicted)"
+        for name, error in zip(report.runs, report.errors_after, strict=True)
+        if abs(error) > math.log(FAR_OFF)
+    ]
+    if not found:
+        return []
+    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    sentence = (
+        f"The fit does not explain {plural(len(found), what)}: {', '.join(found[:NAMED])}{more}; check {check}."
+    )
+    return [sentence]
+
+
+def _too_large(runs: Sequence[TrainingRun]) -> list[str]:
+    """Runs that are predicted to need far more memory than there is, so that they can hardly have run."""
+    found = [run.name for run in runs if predict_peak_memory(run) > TOO_LARGE * run.gpu.memory_bytes]
+    if not found:
+        return []
+    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    sentence = (
+        f"By the memory model these cannot have fitted their GPU: {', '.join(found[:NAMED])}{more}; check degrees, "
+        "zero and recompute."
+    )
+    return [sentence]
 
 
 def _mean(errors: Sequence[float]) -> float | None:
@@ -177,7 +242,7 @@ def _source(measured: Measured) -> str:
     parts = []
     if measured.runs is not None:
         groups = len(set(measured.runs.groups))
-        parts.append(f"{len(measured.runs.runs)} measured runs in {groups} groups")
+        parts.append(f"{plural(len(measured.runs.runs), 'measured run')} in {plural(groups, 'group')}")
     if (profile := measured.profile) is not None:
         parts.append(f"a profile of {profile.device.name} on {profile.host}, {profile.taken_at:%Y-%m-%d}")
     return " and ".join(parts)

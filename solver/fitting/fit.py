@@ -119,7 +119,6 @@ def _warnings(problem: Problem, found: Sequence[FittedUnknown]) -> tuple[str, ..
         sentences.append("No run has a measured step: nothing was fitted.")
     elif told < len(found):
         sentences.append(
-            f"{len(problem.runs)} run(s) tell {told} of {len(found)} parameters; the others keep their "
-            "prior values."
+            f"The steps tell {told} of {len(found)} parameters; the others keep the values that they had."
         )
     return tuple(sentences)

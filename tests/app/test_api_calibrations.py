@@ -136,3 +136,14 @@ def test_one_fit_at_a_time(client: TestClient) -> None:
     with fitting_process._ONE_AT_A_TIME:
         assert client.post(ADDRESS, json={"name": "x", "profile": profile_body()}).status_code == 409
         assert client.post(ADDRESS, json=finished()).status_code == 201
+
+
+@pytest.mark.parametrize("errors", [(0.1, 0.0, -0.1, 9), (-1e308, 0.0, 1e308, 9), (-0.1, 0.0, 0.1, 0)])
+def test_errors_that_make_no_interval_are_refused(client: TestClient, errors: tuple[float, ...]) -> None:
+    """Percentiles out of order, beyond all bounds, or of no runs; nothing is stored."""
+    body = finished()
+    body["calibration"]["errors"] = dict(zip(("p10", "p50", "p90", "runs"), errors, strict=True))
+    answer = client.post(ADDRESS, json=body)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"].startswith("calibration.errors")
+    assert client.get(ADDRESS).json()["items"] == []

@@ -156,3 +156,35 @@ def test_the_profiler_prints_the_script(capsys: pytest.CaptureFixture[str]) -> N
     """What is printed is the file that is shipped."""
     assert main(["profiler"]) == 0
     assert capsys.readouterr().out == script_text()
+
+
+def test_what_no_fit_explains_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One step in milliseconds and one run that cannot have fitted are named, the others are not."""
+    monkeypatch.chdir(tmp_path)
+    head, *lines = runs_csv().splitlines()
+    cells = lines[1].split(",")
+    cells[8] = str(1000.0 * float(cells[8]))
+    large = lines[0].replace("r11", "large").replace("llama-3-8b", "llama-3.1-405b").split(",")
+    large[8] = "300.0"
+    Path("runs.csv").write_text("\n".join([head, ",".join(cells), *lines[2:], ",".join(large)]) + "\n")
+    assert main(["calibrate", "--runs", "runs.csv", "--json"]) == 0
+    warnings = json.loads(capsys.readouterr().out)["fit"]["warnings"]
+    (unexplained,) = (each for each in warnings if "does not explain" in each)
+    (too_large,) = (each for each in warnings if "fitted their GPU" in each)
+    assert "r21" in unexplained
+    assert "r41" not in unexplained
+    assert ("large" in too_large, "r41" in too_large) == (True, False)
+
+
+def test_a_profile_faster_than_the_data_sheet_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Times in another unit, or of another GPU, cannot be those of the GPU kind."""
+    monkeypatch.chdir(tmp_path)
+    Path("profile.json").write_text(json.dumps(profile_body(share=5.0)))
+    assert main(["calibrate", "--profile", "profile.json"]) == 2
+    said = capsys.readouterr().err
+    assert "profile.json: profile.matmuls[0].median_s: would be" in said
+    assert "give seconds" in said

@@ -52,6 +52,13 @@ def test_settings_of_the_framework_are_taken() -> None:
     )
 
 
+def test_a_step_faster_than_the_data_sheet_is_refused() -> None:
+    """Milliseconds taken for seconds would be petaflops; the message says how many."""
+    sentence = one_wrong(HEAD + LINES[3].format(step=0.0125))
+    assert "column iter_time_s: would be" in sentence
+    assert "peak is 989" in sentence
+
+
 @pytest.mark.parametrize("ending", ["\r\n", "\r"])
 def test_other_ends_of_lines_are_read(ending: str) -> None:
     """Tables saved on Windows and by old spreadsheets hold the same runs."""
