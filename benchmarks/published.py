@@ -145,9 +145,11 @@ def _precision(row: Row, assumed: Assumed) -> Precision:
 
 
 def _degrees(row: Row, framework: Framework, assumed: Assumed) -> Degrees:
-    tensor, pipeline = whole(row, "tp") or 1, whole(row, "pp") or 1
-    context, gpus = whole(row, "cp") or 1, whole(row, "num_gpus")
-    replica = tensor * pipeline * context
+    tensor, pipeline, context = (
+        whole(row, column) or assumed.take(f"{name} degree", 1)
+        for column, name in (("tp", "tensor"), ("pp", "pipeline"), ("cp", "context"))
+    )
+    gpus, replica = whole(row, "num_gpus"), tensor * pipeline * context
     experts, expert = whole(row, "experts") or 1, whole(row, "ep")
     if gpus is None and (data := whole(row, "dp")):
         gpus = replica * data
@@ -218,7 +220,7 @@ def _virtual_pipeline(row: Row, assumed: Assumed) -> int:
         return stated
     if "interleaved" in text(row, "notes").casefold():
         return assumed.take("virtual stages", USUAL_STAGES, "interleaved, how far is not stated")
-    return 1
+    return assumed.take("virtual stages", 1)
 
 
 def _recompute(row: Row, framework: Framework, assumed: Assumed) -> Recompute:

@@ -94,6 +94,8 @@ def read_framework(row: Row, assumed: Assumed) -> Framework:
     found = _generation(f"{container[0] if container else ''} {text(row, 'source')}", assumed)
     if parallel := text(row, "sequence_parallel"):
         found = replace(found, sequence_parallel=parallel.casefold() not in ("0", "false", "no"))
+    elif text(row, "tp") not in ("", "1"):
+        assumed.take("sequence parallelism", found.sequence_parallel, "the framework's default")
     if "eager" in notes:
         found = replace(found, fused_kernels=False)
     if PRINTED_RECIPE.search(notes):

@@ -124,7 +124,7 @@ def read_architecture(row: Row, sequence: int, assumed: Assumed) -> Architecture
         layers=layers,
         hidden=hidden,
         heads=heads,
-        kv_heads=whole(row, "kv_heads") or heads,
+        kv_heads=whole(row, "kv_heads") or assumed.take("key and value heads", heads, "one for each query head"),
         head_size=head_size,
         mlp_hidden=mlp_hidden,
         vocabulary=whole(row, "vocab") or assumed.take("vocabulary", family.vocabulary),
@@ -157,7 +157,7 @@ def _experts(row: Row, layers: int, family: Family, assumed: Assumed) -> Experts
     if not width:
         raise Skipped("expert width not stated")
     active = whole(row, "topk") or assumed.take("experts per token", min(USUAL_ACTIVE, count))
-    sparse = min(whole(row, "moe_layers") or layers, layers)
+    sparse = min(whole(row, "moe_layers") or assumed.take("layers with experts", layers), layers)
     alternate = sparse * 2 == layers
     return Experts(
         count=count,

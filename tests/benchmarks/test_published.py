@@ -72,6 +72,12 @@ def test_a_row_that_says_everything_assumes_nothing() -> None:
     [
         ("vocab", "vocabulary 128256"),
         ("heads", "attention heads 32"),
+        ("kv_heads", "key and value heads 32"),
+        ("tp", "tensor degree 1"),
+        ("pp", "pipeline degree 1"),
+        ("cp", "context degree 1"),
+        ("vpp", "virtual stages 1"),
+        ("sequence_parallel", "sequence parallelism True"),
         ("seq_len", "sequence length 2048"),
         ("micro_batch", "micro-batch"),
         ("global_batch", "global batch"),
