@@ -48,7 +48,7 @@ def run_calibrate(
         runs=None if runs is None else _read_runs(runs),
     )
     if measured.runs is not None and sys.stderr.isatty():
-        complain(f"meshwright: fitting {len(measured.runs.runs)} runs, about a second each ...")
+        complain(f"meshwright: fitting {len(measured.runs.runs)} runs, about a fifth of a second each ...")
     with naming(profile or runs or ""):
         document = calibrate(measured, name=name, now=datetime.now(UTC))
     text = document.model_dump_json(indent=2) + "\n"

@@ -23,7 +23,7 @@ from app.services.errors import NotReady
 from cluster_models.errors import InvalidInput, MeshwrightError
 
 MOST_RUNS_SERVED: Final = 60
-"""A fit takes about a second a run; more are for the command line, which nobody waits for."""
+"""A fit takes a fifth of a second a run; more are for the command line, which nobody waits for."""
 LIMIT_S: Final = 300.0
 _ONE_AT_A_TIME = threading.Lock()
 
