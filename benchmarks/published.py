@@ -7,11 +7,12 @@ named in ``TrainingRun.assumed``; what the planner cannot express raises ``Skipp
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from math import gcd, lcm
-from typing import Final
+from typing import Final, TypeVar
 
-from benchmarks.published_clusters import read_hardware, read_network
+from benchmarks.published_clusters import Hardware, read_hardware, read_network
 from benchmarks.published_frameworks import read_framework
 from benchmarks.published_layouts import read_layout
 from benchmarks.published_memory import (
@@ -32,7 +33,7 @@ from cluster_models.training_run import TrainingRun
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.run_memory import predict_fits
 
-__all__ = ["Row", "Skipped", "read_run"]
+T = TypeVar("T")
 
 PRECISIONS: Final = (
     ("nvfp4", Precision.NVFP4),
@@ -79,27 +80,14 @@ def read_run(row: Row) -> TrainingRun:
 
 def _run(row: Row, assumed: Assumed) -> TrainingRun:
     hardware = read_hardware(row, assumed)
-    precision = _precision(row, assumed)
-    for kind in (hardware.gpu, *(group.gpu for group in hardware.groups)):
-        if precision not in kind.peak_flops:
-            raise Skipped(f"{kind.name} has no peak for {precision}")
+    precision = _precision(row, hardware, assumed)
     framework = read_framework(row, assumed)
     sequence = whole(row, "seq_len") or assumed.take(
-        "sequence length",
-        next((length for start, length in SEQUENCES if framework.name.startswith(start)), USUAL_SEQUENCE),
+        "sequence length", _by_name(SEQUENCES, framework, USUAL_SEQUENCE)
     )
     architecture = read_architecture(row, sequence, assumed)
     degrees = _degrees(row, framework, assumed)
     batch, micro_batch = _batch(row, degrees, framework, assumed)
-    recompute = _recompute(row, framework, assumed)
-    configuration = Configuration(
-        degrees=degrees,
-        micro_batch=micro_batch or 1,
-        recompute=recompute,
-        sharding=_sharding(row, framework, assumed),
-        rank_order=RankOrder.DATA_BEFORE_PIPELINE,
-        stage_layers=read_layout(row, architecture, degrees),
-    )
     network = read_network(row, hardware, degrees.gpus, assumed)
     memory = number(row, "mem_gb_per_gpu")
     run = TrainingRun(
@@ -112,7 +100,14 @@ def _run(row: Row, assumed: Assumed) -> TrainingRun:
             framework=framework,
             memory_headroom=0.0,
         ),
-        configuration=configuration,
+        configuration=Configuration(
+            degrees=degrees,
+            micro_batch=micro_batch or 1,
+            recompute=_recompute(row, framework, assumed),
+            sharding=_sharding(row, framework, assumed),
+            rank_order=RankOrder.DATA_BEFORE_PIPELINE,
+            stage_layers=read_layout(row, architecture, degrees),
+        ),
         gpu=hardware.gpu,
         gpus_per_node=hardware.gpus_per_node,
         gpus_per_domain=hardware.gpus_per_domain,
@@ -134,14 +129,21 @@ def _run(row: Row, assumed: Assumed) -> TrainingRun:
     return replace(run, assumed=tuple(assumed.notes))
 
 
-def _precision(row: Row, assumed: Assumed) -> Precision:
+def _by_name(choices: Sequence[tuple[str, T]], framework: Framework, otherwise: T) -> T:
+    """The first choice with whose words the framework's name begins."""
+    return next((choice for start, choice in choices if framework.name.startswith(start)), otherwise)
+
+
+def _precision(row: Row, hardware: Hardware, assumed: Assumed) -> Precision:
     cell = re.sub(r"[-_ ]", "", text(row, "precision").casefold())
-    if not cell:
-        return assumed.take("precision", Precision.BF16)
-    for word, precision in PRECISIONS:
-        if word in cell:
-            return precision
-    raise Skipped(f"precision {text(row, 'precision')}")
+    found = next((precision for word, precision in PRECISIONS if word in cell), None)
+    if cell and found is None:
+        raise Skipped(f"precision {text(row, 'precision')}")
+    precision = found or assumed.take("precision", Precision.BF16)
+    for kind in (hardware.gpu, *(group.gpu for group in hardware.groups)):
+        if precision not in kind.peak_flops:
+            raise Skipped(f"{kind.name} has no peak for {precision}")
+    return precision
 
 
 def _degrees(row: Row, framework: Framework, assumed: Assumed) -> Degrees:
@@ -226,8 +228,7 @@ def _virtual_pipeline(row: Row, assumed: Assumed) -> int:
 def _recompute(row: Row, framework: Framework, assumed: Assumed) -> Recompute:
     cell = text(row, "recompute").casefold()
     if not cell:
-        usual = next((each for name, each in USUAL_RECOMPUTE if framework.name.startswith(name)), Recompute.NONE)
-        return assumed.take("recomputation", usual, "not stated")
+        return assumed.take("recomputation", _by_name(USUAL_RECOMPUTE, framework, Recompute.NONE), "not stated")
     if cell.startswith("full"):
         return Recompute.FULL
     return Recompute.SELECTIVE if cell in ("selective", "selective:core_attn") else Recompute.NONE
