@@ -108,7 +108,7 @@ def typed(data: FormData, values: Typed) -> tuple[Typed, tuple[FormProblem, ...]
             try:
                 sent[box] = decode(upload.file.read(), what=name)
             except InvalidInput as error:
-                problems.append(FormProblem(name, _label(name), f"{error.problem}; {error.remedy}"))
+                problems.append(FormProblem(name, label(name), f"{error.problem}; {error.remedy}"))
     return sent, tuple(problems)
 
 
@@ -163,9 +163,9 @@ def _at_field(problem: FieldProblem) -> FormProblem:
     path = re.sub(r"\[\d+\]", "", problem.field)
     top, _, rest = path.partition(".")
     if top in ("cluster", "snapshot", "nodes", "measurements", "gpu_kinds"):
-        return FormProblem("cluster_text", _label("cluster_text"), str(problem))
+        return FormProblem("cluster_text", label("cluster_text"), str(problem))
     if top == "model":
-        return FormProblem("model_text", _label("model_text"), str(problem))
+        return FormProblem("model_text", label("model_text"), str(problem))
     parts = (rest if top in ("workload", "options") else path).split(".")
     name = "_".join(parts[:2]) if parts[0] in ("pinned", "forbidden") else parts[0]
     name = parts[1] if name == "framework_settings" and len(parts) > 1 else name
@@ -177,7 +177,7 @@ def _at_field(problem: FieldProblem) -> FormProblem:
     sentence = problem.problem + (f"; {problem.remedy}" if problem.remedy else "")
     if not known:
         return FormProblem("", "", str(problem))
-    return FormProblem(name, _label(name), sentence)
+    return FormProblem(name, label(name), sentence)
 
 
 def _number(text: str) -> Any:
@@ -193,7 +193,8 @@ def _yes_no(text: str) -> bool | str:
     return {"true": True, "false": False}.get(text, text)
 
 
-def _label(name: str) -> str:
+def label(name: str) -> str:
+    """What the page calls a field."""
     special = {
         "cluster_text": "Cluster",
         "cluster_file": "Cluster file",
@@ -203,6 +204,11 @@ def _label(name: str) -> str:
         "global_batch_sequences": "Global batch",
         "time_limit_s": "Time limit",
         "max_gpus": "GPUs to use at most",
+        "sequence_parallel": "Sequence parallelism",
+        "gradient_precision": "Gradients",
+        "overlap_gradients": "Gradient overlap",
+        "overlap_parameters": "Parameter overlap",
+        "overlap_tensor": "Tensor overlap",
         "cuda_graphs": "CUDA graphs",
         "avoid_nodes": "Nodes to avoid",
     }

@@ -22,6 +22,7 @@ from app.resources import Service
 from app.serialization import jsonable
 from app.services import plans, snapshots, solves
 from app.settings import Settings
+from app.web.form import label
 from app.web.routes import router
 from solver.problem import PlanningProblem, Progress, SearchOptions
 from tests.plans import (
@@ -104,9 +105,10 @@ def test_no_page_holds_scripts_or_styles_in_line(browser: TestClient, service: S
 
 
 def test_the_form_offers_every_setting_of_the_framework(browser: TestClient) -> None:
-    """A setting of a workload that the page leaves out could not be seen when a plan is asked for again."""
+    """One that the page leaves out could not be seen when a plan is asked for again; problems call it the same."""
     text = browser.get("/plans/new").text
-    assert [name for name in FrameworkSettings.model_fields if f'name="{name}"' not in text] == []
+    labels = [f'<label for="{name}">{label(name)}</label>' for name in FrameworkSettings.model_fields]
+    assert [each for each in labels if each not in text] == []
 
 
 def test_a_form_with_mistakes_comes_back_whole(browser: TestClient) -> None:
