@@ -130,17 +130,7 @@ def _times(run: TrainingRun, gpu: GpuKind, batch: CandidateBatch, fitted: Fitted
         gpus_per_node=run.gpus_per_node,
         calibration=calibration,
     )
-    links = NominalLinks.of(
-        gpu,
-        gpus_per_node=run.gpus_per_node,
-        gpus_per_domain=run.gpus_per_domain,
-        gpu_bytes_per_s=run.network_bytes_per_s,
-        flow_bytes_per_s=run.flow_bytes_per_s,
-        fabric=run.fabric,
-        measured=run.network_measured,
-        domain_share=calibration.domain_share,
-    )
-    return _with_traffic(links, batch, costs)
+    return _with_traffic(NominalLinks.of(run, gpu, calibration.domain_share), batch, costs)
 
 
 def _with_traffic(links: NominalLinks, batch: CandidateBatch, costs: StepCosts) -> _Times:

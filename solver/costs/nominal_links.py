@@ -14,6 +14,7 @@ import numpy as np
 from cluster_models.gpus import GpuKind
 from cluster_models.link_classes import FABRIC_LATENCY_S, UNKNOWN_FABRIC_LATENCY_S
 from cluster_models.measurements import Collective
+from cluster_models.training_run import TrainingRun
 from cluster_models.workload import Sharding
 from solver.candidates import CandidateBatch, FloatArray
 from solver.costs.collectives import domain_collective_s
@@ -63,29 +64,18 @@ class NominalLinks:
     transfer shares the host's memory with no other."""
 
     @classmethod
-    def of(
-        cls,
-        gpu: GpuKind,
-        *,
-        gpus_per_node: int,
-        gpus_per_domain: int,
-        gpu_bytes_per_s: float,
-        flow_bytes_per_s: float | None = None,
-        fabric: str = "infiniband",
-        measured: bool = False,
-        domain_share: float = 1.0,
-    ) -> NominalLinks:
-        """Links of one fabric; ``measured`` rates are taken as they are, nominal ones by their usual share."""
-        share = 1.0 if measured else NETWORK_SHARE.get(fabric, UNKNOWN_SHARE)
-        flow = max(flow_bytes_per_s or gpu_bytes_per_s, gpu_bytes_per_s)
-        most = SOCKET_BYTES_PER_S if fabric in SOCKET_FABRICS and not measured else np.inf
+    def of(cls, run: TrainingRun, gpu: GpuKind, domain_share: float = 1.0) -> NominalLinks:
+        """The links of ``run`` between GPUs of kind ``gpu``; nominal rates count by their share, measured whole."""
+        measured, rate = run.network_measured, run.network_bytes_per_s
+        share = 1.0 if measured else NETWORK_SHARE.get(run.fabric, UNKNOWN_SHARE)
+        most = SOCKET_BYTES_PER_S if run.fabric in SOCKET_FABRICS and not measured else np.inf
         return cls(
             gpu=gpu,
-            gpus_per_node=gpus_per_node,
-            gpus_per_domain=max(gpus_per_domain, gpus_per_node),
-            gpu_bytes_per_s=min(share * gpu_bytes_per_s, most / gpus_per_node),
-            flow_bytes_per_s=min(share * flow, most),
-            latency_s=FABRIC_LATENCY_S.get(fabric, UNKNOWN_FABRIC_LATENCY_S),
+            gpus_per_node=run.gpus_per_node,
+            gpus_per_domain=max(run.gpus_per_domain, run.gpus_per_node),
+            gpu_bytes_per_s=min(share * rate, most / run.gpus_per_node),
+            flow_bytes_per_s=min(share * max(run.flow_bytes_per_s or rate, rate), most),
+            latency_s=FABRIC_LATENCY_S.get(run.fabric, UNKNOWN_FABRIC_LATENCY_S),
             domain_share=domain_share,
         )
 

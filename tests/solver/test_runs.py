@@ -42,6 +42,7 @@ RUNS = [
     a_run(Degrees(tensor=8, data=8)),
     a_run(Degrees(tensor=4, pipeline=4, data=2, context=2)),
 ]
+FOUR_GPU_NODES = replace(RUNS[0], gpus_per_node=4, gpus_per_domain=4, network_bytes_per_s=1e9)
 
 
 def test_runs_priced_together_are_priced_as_alone() -> None:
@@ -146,7 +147,7 @@ def test_micro_batches_that_do_not_fill_a_round_cost_their_share() -> None:
 
 def test_neighbouring_stages_on_one_node_do_not_use_the_network() -> None:
     """Two-GPU stages on nodes of four: every second hop crosses, and the way back from the last stage."""
-    links = NominalLinks.of(H100, gpus_per_node=4, gpus_per_domain=4, gpu_bytes_per_s=1e9)
+    links = NominalLinks.of(FOUR_GPU_NODES, H100)
     hops = hops_s(links, candidates({"tensor": 2, "pipeline": 4}), np.array([1e9]))[0]
     assert hops[1] > 10 * hops[0]
     assert hops[[1, 3]] == pytest.approx([hops[1]] * 2)
@@ -155,9 +156,7 @@ def test_neighbouring_stages_on_one_node_do_not_use_the_network() -> None:
 
 def test_gpus_that_send_at_once_share_the_cards_of_their_node() -> None:
     """A single flow gets a card to itself, four share it."""
-    links = NominalLinks.of(
-        H100, gpus_per_node=4, gpus_per_domain=4, gpu_bytes_per_s=1e9, flow_bytes_per_s=4e9, measured=True
-    )
+    links = NominalLinks.of(replace(FOUR_GPU_NODES, flow_bytes_per_s=4e9, network_measured=True), H100)
     one, four = (
         hops_s(links, candidates({"tensor": tensor, "pipeline": 8}), np.array([1e9]))[0, 3] for tensor in (1, 4)
     )
@@ -167,7 +166,7 @@ def test_gpus_that_send_at_once_share_the_cards_of_their_node() -> None:
 def test_sockets_do_not_fill_fast_cards() -> None:
     """A node sends 2.5 GB/s at most over TCP, however fast its cards are; under InfiniBand they send more."""
     slow, fast = (
-        NominalLinks.of(H100, gpus_per_node=4, gpus_per_domain=4, gpu_bytes_per_s=1e10, fabric=fabric)
+        NominalLinks.of(replace(FOUR_GPU_NODES, network_bytes_per_s=1e10, fabric=fabric), H100)
         for fabric in ("tcp", "infiniband")
     )
     assert 4 * slow.gpu_bytes_per_s == pytest.approx(2.5e9)
