@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 
 from cluster_models.errors import InvalidConfiguration
+from cluster_models.frameworks import DEFAULT_FRAMEWORK
 from cluster_models.plan import Degrees, StopReason
 from cluster_models.workload import MOST_SEQUENCES, Sharding
 from solver.check import check_plan
@@ -40,6 +41,26 @@ def test_prediction_repeats_the_plan(asked: PlanningProblem) -> None:
     assert again.timeline == found.timeline
     assert again.placement.hosts == found.placement.hosts
     assert check_plan(again, asked) == ()
+
+
+@pytest.mark.parametrize("virtual", [1, 2])
+def test_waiting_for_sends_takes_time_as_transfers(virtual: int) -> None:
+    """Compute is as before, transfers take more, and the timeline is one that could run."""
+    waiting = replace(DEFAULT_FRAMEWORK, blocking_transfers=True)
+    asked = replace(SPARSE_PROBLEM, architecture=replace(DENSE, layers=4))
+    layout = ((4 // (2 * virtual),) * 2,) * virtual
+    configuration = replace(
+        planned(DENSE_PROBLEM).configuration,
+        degrees=Degrees(pipeline=2, virtual_pipeline=virtual),
+        micro_batch=1,
+        stage_layers=layout,
+    )
+    delayed = predict(asked, configuration, hosts=("n0", "n1"))
+    asked = replace(asked, workload=replace(asked.workload, framework=waiting))
+    waited = predict(asked, configuration, hosts=("n0", "n1"))
+    assert waited.time.compute_s == pytest.approx(delayed.time.compute_s, rel=1e-12)
+    assert waited.time.pipeline_transfer_s > delayed.time.pipeline_transfer_s > 0
+    assert check_plan(waited, asked) == ()
 
 
 def test_a_schedule_too_long_to_wait_for_is_refused() -> None:
