@@ -253,8 +253,9 @@ def test_both_rank_orders_can_win() -> None:
 
 
 def test_estimated_links_are_named() -> None:
-    """A plan over a pair that was never measured says so."""
-    bare = planned(problem(nodes(2, gpus=1), pinned={"pipeline": 2}))
-    known = planned(problem(nodes(2, gpus=1), (sample("n0", "n1", 40.0),), pinned={"pipeline": 2}))
-    assert any("were not measured" in warning for warning in bare.warnings)
+    """A plan over a pair that was never measured says so, where others were."""
+    samples = (sample("n0", "n1", 40.0),)
+    partly = planned(problem(nodes(3, gpus=1), samples, pinned={"pipeline": 3}))
+    known = planned(problem(nodes(2, gpus=1), samples, pinned={"pipeline": 2}))
+    assert any("were not measured" in warning for warning in partly.warnings)
     assert not any("were not measured" in warning for warning in known.warnings)
