@@ -24,6 +24,8 @@ from cluster_models.workload import LONGEST_SEQUENCE, MOST_SEQUENCES, Recompute,
 from solver.runs import predict_run
 
 MOST_RUNS: Final = 1000
+MOST_PASSES: Final = 4_000_000
+"""Each is simulated: more than any run has had would hold up everybody else."""
 _MOST: Final = 10**6
 _SIZES: Final = ("layers", "hidden", "heads", "vocab")
 _MORE_SIZES: Final = (
@@ -174,6 +176,14 @@ def _check(line: Line, run: TrainingRun) -> None:
         line.problem(
             "ep", f"does not divide the {degrees.tensor * degrees.context * degrees.data} ranks of a stage"
         )
+    passes = (
+        degrees.pipeline
+        * degrees.virtual_pipeline
+        * (batch // max(degrees.data * run.configuration.micro_batch, 1))
+    )
+    if passes > MOST_PASSES:
+        what = f"makes {passes:,} passes of micro-batches through chunks of layers, more than {MOST_PASSES:,}"
+        line.problem("global_batch", what, "check pp, vpp, dp and micro_batch")
     if line.problems:
         return
     try:

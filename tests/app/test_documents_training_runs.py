@@ -59,6 +59,13 @@ def test_a_step_faster_than_the_data_sheet_is_refused() -> None:
     assert "peak is 989" in sentence
 
 
+def test_a_schedule_too_long_to_simulate_is_refused_at_once() -> None:
+    """Four stages of 131,072 micro-batches and eight chunks each would take seconds, many such lines minutes."""
+    head = HEAD.rstrip() + ",vpp\n"
+    line = LINES[4].format(step=1e6).replace(",1,64,", ",1,131072,").rstrip() + ",8\n"
+    assert "passes of micro-batches" in one_wrong(head + line)
+
+
 @pytest.mark.parametrize("ending", ["\r\n", "\r"])
 def test_other_ends_of_lines_are_read(ending: str) -> None:
     """Tables saved on Windows and by old spreadsheets hold the same runs."""
