@@ -24,7 +24,7 @@ from cluster_models.workload import LONGEST_SEQUENCE, MOST_SEQUENCES, Recompute,
 from solver.runs import predict_run
 
 MOST_RUNS: Final = 1000
-MOST_PASSES: Final = 4_000_000
+MOST_PASSES: Final = 1_000_000
 """Each is simulated: more than any run has had would hold up everybody else."""
 _MOST: Final = 10**6
 _SIZES: Final = ("layers", "hidden", "heads", "vocab")
