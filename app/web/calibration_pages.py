@@ -127,6 +127,8 @@ def forget(request: Request, name: str) -> Response:
 
 def _at_box(problem: FieldProblem) -> FormProblem:
     for start, anchor, label in _BOXES:
+        if problem.field == start:  # the label names it already
+            return FormProblem(anchor, label, "; ".join(filter(None, (problem.problem, problem.remedy))))
         if problem.field.startswith(start):
             return FormProblem(anchor, label, str(problem))
     return FormProblem("", "", str(problem))

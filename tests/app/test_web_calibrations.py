@@ -58,6 +58,13 @@ def test_what_is_wrong_stands_at_its_box(client: TestClient) -> None:
     assert client.get(f"{API}/calibrations").json()["items"] == []
 
 
+def test_a_missing_name_is_named_once(client: TestClient) -> None:
+    """The label says which field it is, so the sentence does not say it again."""
+    answer = client.post("/calibrations/new", data={"profile_text": json.dumps(profile_body())}, headers=BROWSER)
+    assert answer.status_code == 422
+    assert 'href="#name">Name</a>: is missing' in answer.text
+
+
 def test_the_empty_list_says_what_plans_use(client: TestClient) -> None:
     """Without any calibration the page says that plans use what is shipped, and links the script."""
     text = client.get("/calibrations").text
