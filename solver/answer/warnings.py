@@ -9,7 +9,7 @@ from cluster_models.measurements import Collective
 from cluster_models.plan import Confidence
 from cluster_models.suspicions import suspicions
 from solver.candidates import IntArray
-from solver.costs.calibration import longest_prefix
+from solver.costs.calibration import has_framework, has_kind
 from solver.costs.confidence import NEW_FRAMEWORK, NEW_KIND, OWN_RUNS
 from solver.placement.problem import PlacementProblem
 from solver.problem import PlanningProblem
@@ -84,11 +84,10 @@ def _outside(confidence: Confidence) -> list[str]:
 
 def _calibration(problem: PlanningProblem, candidate: Candidate) -> list[str]:
     """An own calibration that says nothing of the GPU kind, nor of the framework, that the plan uses."""
-    own, gpu, framework = problem.fitted, candidate.fabric.gpu.name, problem.workload.framework
+    own, gpu, framework = problem.fitted, candidate.fabric.gpu, problem.workload.framework
     if own is None:
         return []
-    unknown = own.frameworks.keys().isdisjoint({framework.name, framework.calibrated_as})
-    missing = [gpu] * (longest_prefix(own.gpus, gpu) is None) + [framework.name] * unknown
+    missing = [gpu.name] * (not has_kind(own, gpu)) + [framework.name] * (not has_framework(own, framework))
     if not missing:
         return []
     return [f"The calibration {own.source} has no parameter of {' or '.join(missing)}: those are as shipped."]

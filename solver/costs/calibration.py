@@ -172,8 +172,7 @@ def _calibration(gpu: GpuKind, framework: Framework, fitted: tuple[FittedParamet
         **tables["defaults"],
         **tables["vendors"].get(gpu.vendor, {}),
         **(tables["kinds"][kind] if kind else {}),
-        **tables["frameworks"].get(framework.calibrated_as, {}),
-        **tables["frameworks"].get(framework.name, {}),
+        **_for_framework(tables["frameworks"], framework),
     }
     for each in fitted:
         if each is not None:
@@ -195,6 +194,16 @@ def longest_prefix(names: Mapping[str, Any], kind_name: str) -> str | None:
     return max(covering, key=len, default=None)
 
 
+def has_kind(fitted: FittedParameters, gpu: GpuKind) -> bool:
+    """Whether ``fitted`` says anything of ``gpu``."""
+    return longest_prefix(fitted.gpus, gpu.name) is not None
+
+
+def has_framework(fitted: FittedParameters, framework: Framework) -> bool:
+    """Whether ``fitted`` says anything of ``framework``, or of the one that was measured in its place."""
+    return not {framework.name, framework.calibrated_as}.isdisjoint(fitted.frameworks)
+
+
 def kind_family(gpu: GpuKind) -> str:
     """The GPU kind without form factor and memory size: ``A100`` for every A100.
 
@@ -208,9 +217,13 @@ def _fitted_for(fitted: FittedParameters, gpu: GpuKind, framework: Framework) ->
     kind = longest_prefix(fitted.gpus, gpu.name) or ""
     estimated = longest_prefix(_tables()["kinds"], gpu.name) or ""
     of_kind = fitted.gpus[kind] if len(kind) >= max(len(estimated), 1) else {}
-    of_kernels = fitted.frameworks.get(framework.calibrated_as, {})
-    found = {**of_kind, **of_kernels, **fitted.frameworks.get(framework.name, {})}
+    found = {**of_kind, **_for_framework(fitted.frameworks, framework)}
     return {name: each.value for name, each in found.items()}
+
+
+def _for_framework(tables: Mapping[str, Mapping[str, Any]], framework: Framework) -> dict[str, Any]:
+    """The entry of ``framework``, upon that of the generation that was measured in its place."""
+    return {**tables.get(framework.calibrated_as, {}), **tables.get(framework.name, {})}
 
 
 @cache

@@ -21,7 +21,7 @@ from cluster_models.fitted import ErrorSpread, FittedParameters
 from cluster_models.gpus import GpuKind
 from cluster_models.plan import Confidence, Configuration
 from cluster_models.workload import TrainingWorkload
-from solver.costs.calibration import kind_family, longest_prefix
+from solver.costs.calibration import has_framework, has_kind, kind_family
 
 LEVEL: Final = 0.8
 """Share of measured steps that the interval is meant to hold: from the 10th to the 90th percentile."""
@@ -195,26 +195,17 @@ def _capital(words: str) -> str:
 
 
 def _kind_is_known(subject: Subject, own: FittedParameters | None) -> bool:
-    return kind_family(subject.gpu) in _tables().kinds or (own is not None and _has_kind(own, subject))
+    return kind_family(subject.gpu) in _tables().kinds or (own is not None and has_kind(own, subject.gpu))
 
 
 def _framework_is_known(subject: Subject, own: FittedParameters | None) -> bool:
     name = subject.workload.framework.calibrated_as
-    return name in _tables().frameworks or (own is not None and _has_framework(own, subject))
-
-
-def _has_kind(own: FittedParameters, subject: Subject) -> bool:
-    return longest_prefix(own.gpus, subject.gpu.name) is not None
-
-
-def _has_framework(own: FittedParameters, subject: Subject) -> bool:
-    framework = subject.workload.framework
-    return not {framework.name, framework.calibrated_as}.isdisjoint(own.frameworks)
+    return name in _tables().frameworks or (own is not None and has_framework(own, subject.workload.framework))
 
 
 def _concerns(own: FittedParameters, subject: Subject) -> bool:
     """Whether runs that told ``own`` can have been like this: of no other GPU kind alone, nor framework alone."""
-    kind, framework = _has_kind(own, subject), _has_framework(own, subject)
+    kind, framework = has_kind(own, subject.gpu), has_framework(own, subject.workload.framework)
     return (kind or not own.gpus) and (framework or not own.frameworks) and (kind or framework)
 
 
