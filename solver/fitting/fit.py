@@ -49,10 +49,12 @@ def fit(
     if not affected:
         return _report(problem, groupings, before, None)
     solution = solve(problem, affected)
-    while len(told := _told(problem, solution, groupings[0])) < len(solution.free):
+    spreads = wider_spreads(problem, solution, groupings[0])
+    while len(told := _told(spreads, options.prior_spread)) < len(spreads):
         start = {unknown: solution.free[unknown] for unknown in told}
         solution = solve(problem, {unknown: affected[unknown] for unknown in told}, start)
-    return _report(problem, groupings, before, solution)
+        spreads = wider_spreads(problem, solution, groupings[0])
+    return _report(problem, groupings, before, (solution, spreads))
 
 
 def _weights(labels: Sequence[str]) -> FloatArray:
@@ -60,27 +62,32 @@ def _weights(labels: Sequence[str]) -> FloatArray:
     return np.array([1.0 / math.sqrt(sizes[label]) for label in labels])
 
 
-def _told(problem: Problem, solution: Solution, labels: Sequence[str]) -> list[Unknown]:
+def _told(spreads: Mapping[Unknown, float], prior_spread: float) -> list[Unknown]:
     """The unknowns that the runs narrow, or the one that they narrow most."""
-    spreads = wider_spreads(problem, solution, labels)
-    told = [each for each, spread in spreads.items() if spread <= TOLD * problem.options.prior_spread]
+    told = [each for each, spread in spreads.items() if spread <= TOLD * prior_spread]
     return told or [min(spreads, key=lambda each: (spreads[each], each))]
 
 
 def _report(
-    problem: Problem, groupings: Sequence[Sequence[str]], before: FloatArray, solution: Solution | None
+    problem: Problem,
+    groupings: Sequence[Sequence[str]],
+    before: FloatArray,
+    solved: tuple[Solution, Mapping[Unknown, float]] | None,
 ) -> FitReport:
-    spreads: Mapping[Unknown, float] = {}
+    """The report of what was ``solved``, with the spreads of what was told; ``None``: nothing was."""
     held_out = [before for _ in groupings]
     after = before
-    if solution is not None:
+    told: dict[Unknown, FittedUnknown] = {}
+    if solved is not None:
+        solution, spreads = solved
         held_out = [left_out_errors(problem, solution, labels) for labels in groupings]
         after = solution.residuals
-        spreads = wider_spreads(problem, solution, groupings[0])
+        told = {
+            each: FittedUnknown.of(each, problem.priors[each], solution.free[each], spread, solution.steps[each])
+            for each, spread in spreads.items()
+        }
     found = [
-        FittedUnknown.of(unknown, prior, solution.free[unknown], spreads[unknown], solution.steps[unknown])
-        if solution is not None and unknown in spreads
-        else FittedUnknown.untold(unknown, prior, problem.options.prior_spread)
+        told.get(unknown) or FittedUnknown.untold(unknown, prior, problem.options.prior_spread)
         for unknown, prior in problem.priors.items()
     ]
     return FitReport(

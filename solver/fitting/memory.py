@@ -77,12 +77,7 @@ def _solve(runs: Sequence[TrainingRun], priors: Mapping[Unknown, float], options
     data = Data(residuals, error=np.full(len(runs), options.row_error), weight=np.ones(len(runs)))
     prior = np.array([each.to_free(priors[each]) for each in unknowns])
     spread = np.full(len(prior), options.prior_spread)
-    point, spreads, columns = minimise(data, prior, spread, most_evaluations=options.max_iterations)
-    return Optimum(
-        dict(zip(unknowns, map(float, point), strict=True)),
-        dict(zip(unknowns, map(float, spreads), strict=True)),
-        columns,
-    )
+    return Optimum.of(unknowns, *minimise(data, prior, spread, most_evaluations=options.max_iterations))
 
 
 def _runs(unknown: Unknown, runs: Sequence[TrainingRun], options: FitOptions) -> int:

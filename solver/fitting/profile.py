@@ -239,17 +239,13 @@ def _solve(kernels: _Kernels, base: Calibration, priors: dict[Unknown, float]) -
         return _residuals(kernels, base, values) - kernels.burst @ point[count:]
 
     prior = np.clip([each.to_free(priors[each]) for each in unknowns], -SURE, SURE)
-    point, spreads, columns = minimise(
+    found = minimise(
         Data(residuals, kernels.error, kernels.weight),
         np.concatenate([prior, np.zeros(bursts)]),
         np.array([PRIOR_SPREAD] * count + [BURST_SPREAD] * bursts),
         most_evaluations=MOST_EVALUATIONS,
     )
-    return Optimum(
-        dict(zip(unknowns, map(float, point[:count]), strict=True)),
-        dict(zip(unknowns, map(float, spreads[:count]), strict=True)),
-        columns[:, :count],
-    )
+    return Optimum.of(unknowns, *found)
 
 
 def _warnings(profile: HardwareProfile, gpu: GpuKind, launch_s: float) -> tuple[str, ...]:

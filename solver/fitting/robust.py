@@ -41,6 +41,18 @@ class Optimum:
     spreads: Mapping[Unknown, float]
     columns: FloatArray
 
+    @classmethod
+    def of(
+        cls, unknowns: Sequence[Unknown], point: FloatArray, spreads: FloatArray, columns: FloatArray
+    ) -> Optimum:
+        """What ``minimise`` found, without what stands behind the ``unknowns`` in the point."""
+        count = len(unknowns)
+        return cls(
+            dict(zip(unknowns, map(float, point[:count]), strict=True)),
+            dict(zip(unknowns, map(float, spreads[:count]), strict=True)),
+            columns[:, :count],
+        )
+
 
 NOTHING: Final = Optimum({}, {}, np.zeros((0, 0)))
 """The optimum over no unknowns."""
