@@ -23,10 +23,11 @@ from benchmarks.rows import read_rows, text
 from benchmarks.scores import Score, grouped, missed_aims
 from benchmarks.sweeps import SweepScore, SweepSummary, summary, sweep_scores
 from cluster_models.units import GIB
+from cluster_models.workload import TrainingWorkload
 from solver.run_memory import predict_counted_memory, predict_fits, predict_peak_memory
 from solver.runs import predict_runs
 
-HEADROOM: Final = 0.1
+HEADROOM: Final = TrainingWorkload(sequence_length=1, global_batch=1).memory_headroom
 """Share of a GPU's memory that workloads leave free by default."""
 OWN_TABLE: Final = Path(__file__).parent / "data" / "published_steps.csv"
 OUT_COLUMNS: Final = ("id", "predicted_iter_time_s", "predicted_memory_gib", "fits")
