@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numba
 import numpy as np
 
-from solver.candidates import FloatArray, IntArray
+from solver.candidates import BoolArray, FloatArray, IntArray
 
 
 class Events(NamedTuple):
@@ -33,6 +33,35 @@ class Events(NamedTuple):
     send: IntArray
 
 
+class Rules(NamedTuple):
+    """Which assignments are allowed.
+
+    ``eligible`` (K, N): whether a node may take a slot.
+    ``group_slots`` (G, g): groups of slots, padded with ``NO_SLOT``, whose nodes must all sit in different places
+    (``apart`` (G,)) or all in the same one; ``places`` (G, N) numbers the place (leaf, rack, zone) of each node.
+    """
+
+    eligible: BoolArray
+    group_slots: IntArray
+    apart: BoolArray
+    places: IntArray
+
+
+class Uplinks(NamedTuple):
+    """Switches whose way up is shared by all flows that leave or enter their part of the cluster at once.
+
+    ``above`` (V, N): the switch over each node on each level, -1 = none; ``bytes_per_s`` (W,): what a switch passes
+    in each direction.  Traffic between two nodes passes the switches, on every level, that they do not share.
+    ``hop_bytes`` (R, 2, P, q), ``cross_bytes`` (X,), ``ring_bytes`` (Y, P): what one pair of slots sends at a time.
+    """
+
+    above: IntArray
+    bytes_per_s: FloatArray
+    hop_bytes: FloatArray
+    cross_bytes: FloatArray
+    ring_bytes: FloatArray
+
+
 class Arrays(NamedTuple):
     """Everything the compiled code reads.  Slot pairs are (sender, receiver), padded with ``NO_SLOT``.
 
@@ -46,6 +75,7 @@ class Arrays(NamedTuple):
     ``ring_pairs`` (Y, P, v, 2), ``reduce_s`` and ``gather_s`` (Y, P, N, N), ``*_local_s`` (Y, P): data parallel
     rings by kind ``y`` (all parameters but experts, and experts), one after the other.
     ``*_hidden_s`` (P,) and ``optimizer_s`` (P,).
+    ``rules``: what is allowed; ``uplinks``: switches that traffic shares.
     """
 
     events: Events
@@ -68,6 +98,8 @@ class Arrays(NamedTuple):
     reduce_hidden_s: FloatArray
     gather_hidden_s: FloatArray
     optimizer_s: FloatArray
+    rules: Rules
+    uplinks: Uplinks
 
 
 TIE_WEIGHT: Final = 1e-3

@@ -12,7 +12,7 @@ from solver.costs.step_costs import StepCosts
 from solver.pipeline.schedule import build_schedule
 from solver.placement.fabric import Fabric
 from solver.placement.geometry import Geometry, geometry
-from solver.placement.problem import PlacementProblem
+from solver.placement.problem import PlacementProblem, no_rules, no_uplinks
 
 
 def degrees_of(candidate: CandidateBatch) -> Degrees:
@@ -58,6 +58,8 @@ def build_placement(
         reduce_hidden_s=costs.reduce_hidden_s[0],
         gather_hidden_s=costs.gather_hidden_s[0],
         optimizer_s=costs.optimizer_s[0],
+        rules=no_rules(shape.slots, fabric.nodes),
+        uplinks=no_uplinks(shape.hop_pairs, shape.cross_pairs, shape.ring_pairs, fabric.nodes),
     )
     return PlacementProblem(shape.slots, fabric.nodes, schedule, arrays)
 

@@ -17,7 +17,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.compiled import Arrays, event_ends, exposed_rings, replica_inputs, slowest_pair
+from solver.compiled import (
+    Arrays,
+    Rules,
+    Uplinks,
+    event_ends,
+    exposed_rings,
+    replica_inputs,
+    slowest_pair,
+)
 from solver.pipeline.schedule import Schedule
 
 NO_SLOT = -1
@@ -54,6 +62,27 @@ class PlacedTimes:
     crossing_s: FloatArray
     reduce_s: FloatArray
     gather_s: FloatArray
+
+
+def no_rules(slots: int, nodes: int) -> Rules:
+    """Every node may take every slot."""
+    return Rules(
+        eligible=np.ones((slots, nodes), dtype=np.bool_),
+        group_slots=np.empty((0, 1), dtype=np.int64),
+        apart=np.empty(0, dtype=np.bool_),
+        places=np.empty((0, nodes), dtype=np.int64),
+    )
+
+
+def no_uplinks(hop_pairs: IntArray, cross_pairs: IntArray, ring_pairs: IntArray, nodes: int) -> Uplinks:
+    """No switch limits what passes between nodes (slot pairs as in ``Arrays``)."""
+    return Uplinks(
+        above=np.empty((0, nodes), dtype=np.int64),
+        bytes_per_s=np.empty(0),
+        hop_bytes=np.zeros(hop_pairs.shape[:-1]),
+        cross_bytes=np.zeros(len(cross_pairs)),
+        ring_bytes=np.zeros(ring_pairs.shape[:2]),
+    )
 
 
 def placed_times(problem: PlacementProblem, assignment: IntArray) -> PlacedTimes:
