@@ -1,0 +1,66 @@
+"""Clusters made up with the unevenness that is measured on real ones, and the training that is placed on them.
+
+Nodes hang on leaf switches; links of one class (inside a leaf, between leaves) differ by a quarter; one node in
+eight is degraded to between 30 and 60 % of its bandwidth.  Communication makes about a fifth of a step.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from benchmarks.placement_grid import Training
+from cluster_models.units import GBYTE
+from solver.candidates import FloatArray
+
+LEAF_NODES: Final = 8
+INSIDE_LEAF: Final = 46 * GBYTE
+BETWEEN_LEAVES: Final = 38 * GBYTE
+SPREAD: Final = 0.25
+"""Links of one class lie between their nominal bandwidth and this much below it."""
+DEGRADED_ONE_IN: Final = 8
+DEGRADED_TO: Final = (0.3, 0.6)
+SHAPES: Final = {
+    8: (2, 4),
+    16: (4, 4),
+    32: (4, 8),
+    64: (8, 8),
+    128: (16, 8),
+    256: (16, 16),
+}
+"""Replicas and stages by number of nodes."""
+FORWARD_S: Final = 0.030
+BACKWARD_S: Final = 0.060
+COMMUNICATION: Final = 0.2
+
+
+def made_up_links(nodes: int, seed: int) -> FloatArray:
+    """(N, N) bytes per second, directed."""
+    random = np.random.default_rng(seed)
+    leaf = random.permutation(nodes) // LEAF_NODES
+    nominal = np.where(leaf[:, None] == leaf[None, :], INSIDE_LEAF, BETWEEN_LEAVES)
+    health = np.ones(nodes)
+    degraded = random.choice(nodes, size=max(1, nodes // DEGRADED_ONE_IN), replace=False)
+    health[degraded] = random.uniform(*DEGRADED_TO, size=len(degraded))
+    links = nominal * (1 - random.uniform(0.0, SPREAD, (nodes, nodes)))
+    return links * np.minimum(health[:, None], health[None, :])
+
+
+def made_up_training(nodes: int) -> Training:
+    """A step on all nodes, half of its communication transfers and half all-reduces, at nominal bandwidth."""
+    dp, pp = SHAPES[nodes]
+    micro_batches = 4 * pp
+    compute_s = (micro_batches + pp - 1) * (FORWARD_S + BACKWARD_S)
+    communication_s = compute_s * COMMUNICATION / (1 - COMMUNICATION)
+    # 1F1B waits for a round trip of transfers in every ``pp`` micro-batches and in filling and draining
+    trips = 2 * (pp - 1) * max(1.0, micro_batches / pp)
+    return Training(
+        dp=dp,
+        pp=pp,
+        forward_s=FORWARD_S,
+        backward_s=BACKWARD_S,
+        activation_bytes=round(communication_s / 2 / trips * BETWEEN_LEAVES),
+        gradient_bytes=round(communication_s / 2 / (2 * (dp - 1) / dp) * BETWEEN_LEAVES),
+        micro_batches=micro_batches,
+    )
