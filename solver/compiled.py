@@ -37,14 +37,24 @@ class Rules(NamedTuple):
     """Which assignments are allowed.
 
     ``eligible`` (K, N): whether a node may take a slot.
-    ``group_slots`` (G, g): groups of slots, padded with ``NO_SLOT``, whose nodes must all sit in different places
-    (``apart`` (G,)) or all in the same one; ``places`` (G, N) numbers the place (leaf, rack, zone) of each node.
+    ``group_slots`` (G, g): groups of slots, padded with ``NO_SLOT``; ``places`` (G, N) numbers the place (leaf,
+    rack, zone) of each node, from 0.  The nodes of a group must sit in at least ``fewest_places`` and at most
+    ``most_places`` (G,) different places.
+    ``quota_of`` (V, N): the quota that a node in use counts against on each level, -1 = none; at least
+    ``fewest_used`` and at most ``most_used`` (W,) of the nodes of a quota may be in use.
+
+    An assignment violates: one for each slot on a node that may not take it, for each place that a group has too
+    few or too many, and for each node that a quota is short of or has too many.
     """
 
     eligible: BoolArray
     group_slots: IntArray
-    apart: BoolArray
+    fewest_places: IntArray
+    most_places: IntArray
     places: IntArray
+    quota_of: IntArray
+    fewest_used: IntArray
+    most_used: IntArray
 
 
 class Uplinks(NamedTuple):
@@ -52,7 +62,12 @@ class Uplinks(NamedTuple):
 
     ``above`` (V, N): the switch over each node on each level, -1 = none; ``bytes_per_s`` (W,): what a switch passes
     in each direction.  Traffic between two nodes passes the switches, on every level, that they do not share.
-    ``hop_bytes`` (R, 2, P, q), ``cross_bytes`` (X,), ``ring_bytes`` (Y, P): what one pair of slots sends at a time.
+    ``hop_bytes`` (R, 2, P, q), ``cross_bytes`` (X,), ``ring_bytes`` (Y, P): what one pair of slots sends at a time;
+    a pair listed more than once counts as often.
+
+    At the same time pass: the transfers of all replicas between two pipeline ranks, one way; the crossing
+    collectives of one kind, everywhere; the rings of one kind, of all pipeline ranks.  Nothing that has something
+    to send is done before the switches on its way have passed what passes them at that time.
     """
 
     above: IntArray
@@ -72,8 +87,9 @@ class Arrays(NamedTuple):
     ``cross_pairs`` (X, R, P, u, 2), ``cross_s`` (X, N, N), ``cross_count`` (X, 2, C), ``cross_hidden_s`` (X, 2):
     collectives of a chunk that cross nodes, by kind ``x``.
     ``cell_slots`` (R, P, q): slots whose GPUs work on a cell.
-    ``ring_pairs`` (Y, P, v, 2), ``reduce_s`` and ``gather_s`` (Y, P, N, N), ``*_local_s`` (Y, P): data parallel
-    rings by kind ``y`` (all parameters but experts, and experts), one after the other.
+    ``ring_pairs`` (Y, P, v, 2), ``reduce_s`` and ``gather_s`` (U, N, N), ``*_local_s`` (Y, P): data parallel rings
+    by kind ``y`` (all parameters but experts, and experts), one after the other; ``ring_times`` (Y, P): which of
+    the ``U`` matrices holds the times of a ring's pairs.
     ``*_hidden_s`` (P,) and ``optimizer_s`` (P,).
     ``rules``: what is allowed; ``uplinks``: switches that traffic shares.
     """
@@ -91,6 +107,7 @@ class Arrays(NamedTuple):
     cross_hidden_s: FloatArray
     cell_slots: IntArray
     ring_pairs: IntArray
+    ring_times: IntArray
     reduce_s: FloatArray
     gather_s: FloatArray
     reduce_local_s: FloatArray
@@ -206,48 +223,154 @@ def _slowdown(assignment: IntArray, slots: IntArray, slowdown: FloatArray) -> fl
 
 
 @numba.njit(cache=True)
-def slowest_pair(assignment: IntArray, pairs: IntArray, between_s: FloatArray, inside_s: float) -> float:
-    """The largest of ``between_s`` (N, N) over slot pairs (u, 2); a pair on one slot takes ``inside_s``."""
+def violations(assignment: IntArray, rules: Rules) -> int:
+    """How many slots would have to move: those on nodes they may not take, and by group those out of place.
+
+    Out of place are, where nodes must sit apart, all but one of each place, and where they must sit together, all
+    outside the place that most of them share.
+    """
+    count = 0
+    for slot in range(len(assignment)):
+        count += not rules.eligible[slot, assignment[slot]]
+    members = np.zeros(rules.places.shape[1], dtype=np.int64)
+    for group in range(len(rules.group_slots)):
+        members[:] = 0
+        size, places, most = 0, 0, 0
+        for slot in rules.group_slots[group]:
+            if slot >= 0:
+                place = rules.places[group, assignment[slot]]
+                members[place] += 1
+                size += 1
+                places += members[place] == 1
+                most = max(most, members[place])
+        count += size - (places if rules.apart[group] else most)
+    return count
+
+
+@numba.njit(cache=True)
+def _pass(
+    assignment: IntArray, pairs: IntArray, sent_bytes: FloatArray, uplinks: Uplinks, shared_s: FloatArray
+) -> None:
+    """Add to ``shared_s`` (2, W) the seconds in which pairs (u, 2) that send ``sent_bytes`` (u,) pass each switch.
+
+    Row 0 is the way up, at the senders' side, and row 1 the way down.
+    """
+    for u in range(len(pairs)):
+        if pairs[u, 0] >= 0 and pairs[u, 0] != pairs[u, 1]:
+            for above in uplinks.above:
+                up, down = above[assignment[pairs[u, 0]]], above[assignment[pairs[u, 1]]]
+                if up != down and up >= 0:
+                    shared_s[0, up] += sent_bytes[u] / uplinks.bytes_per_s[up]
+                if up != down and down >= 0:
+                    shared_s[1, down] += sent_bytes[u] / uplinks.bytes_per_s[down]
+
+
+@numba.njit(cache=True)
+def shared_seconds(assignment: IntArray, arrays: Arrays) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Seconds in which each switch passes what passes it at the same time, up and down.
+
+    Of transfers (2, P, 2, W), of crossing collectives (X, 2, W) and of rings (Y, 2, W).
+    """
+    uplinks, switches = arrays.uplinks, len(arrays.uplinks.bytes_per_s)
+    replicas, _, ranks = arrays.hop_pairs.shape[:3]
+    hops = np.zeros((2, ranks, 2, switches))
+    cross = np.zeros((len(arrays.cross_pairs), 2, switches))
+    rings = np.zeros((len(arrays.ring_pairs), 2, switches))
+    if switches == 0:
+        return hops, cross, rings
+    for s in range(ranks):
+        for r in range(replicas):
+            for way in range(2):
+                sent_bytes = uplinks.hop_bytes[r, way, s]
+                _pass(assignment, arrays.hop_pairs[r, way, s], sent_bytes, uplinks, hops[way, s])
+            for x in range(len(cross)):
+                sent_bytes = np.full(arrays.cross_pairs.shape[3], uplinks.cross_bytes[x])
+                _pass(assignment, arrays.cross_pairs[x, r, s], sent_bytes, uplinks, cross[x])
+        for y in range(len(rings)):
+            sent_bytes = np.full(arrays.ring_pairs.shape[2], uplinks.ring_bytes[y, s])
+            _pass(assignment, arrays.ring_pairs[y, s], sent_bytes, uplinks, rings[y])
+    return hops, cross, rings
+
+
+@numba.njit(cache=True)
+def slowest_pair(
+    assignment: IntArray,
+    pairs: IntArray,
+    between_s: FloatArray,
+    inside_s: float,
+    above: IntArray,
+    shared_s: FloatArray,
+) -> float:
+    """The largest of ``between_s`` (N, N) over slot pairs (u, 2); a pair on one slot takes ``inside_s``.
+
+    A pair that sends anything also waits for the switches ``above`` (V, N) on its way, ``shared_s`` (2, W).
+    """
     worst = 0.0
     for u in range(len(pairs)):
         a, b = pairs[u, 0], pairs[u, 1]
-        if a >= 0:
-            worst = max(worst, inside_s if a == b else between_s[assignment[a], assignment[b]])
+        if a < 0:
+            continue
+        seconds = inside_s if a == b else between_s[assignment[a], assignment[b]]
+        worst = max(worst, seconds)
+        if a != b and seconds > 0.0:
+            for level in above:
+                up, down = level[assignment[a]], level[assignment[b]]
+                if up != down and up >= 0:
+                    worst = max(worst, shared_s[0, up])
+                if up != down and down >= 0:
+                    worst = max(worst, shared_s[1, down])
     return worst
 
 
 @numba.njit(cache=True)
 def replica_inputs(
-    assignment: IntArray, arrays: Arrays, replica: int, duration_s: FloatArray, delay_s: FloatArray
+    assignment: IntArray,
+    arrays: Arrays,
+    replica: int,
+    shared_s: tuple[FloatArray, FloatArray, FloatArray],
+    duration_s: FloatArray,
+    delay_s: FloatArray,
 ) -> None:
-    """Fill ``duration_s`` (2, C) and ``delay_s`` (2, P) of one replica under ``assignment``."""
-    ranks = arrays.hop_pairs.shape[2]
+    """Fill ``duration_s`` (2, C) and ``delay_s`` (2, P) of one replica under ``assignment``.
+
+    ``shared_s`` is what ``shared_seconds`` says of the assignment.
+    """
+    ranks, above = arrays.hop_pairs.shape[2], arrays.uplinks.above
     for s in range(ranks):
         slowdown = _slowdown(assignment, arrays.cell_slots[replica, s], arrays.slowdown)
         for way in range(2):
-            pairs = arrays.hop_pairs[replica, way, s]
-            delay_s[way, s] = slowest_pair(assignment, pairs, arrays.hop_s, arrays.local_hop_s)
+            pairs, shared = arrays.hop_pairs[replica, way, s], shared_s[0][way, s]
+            delay_s[way, s] = slowest_pair(assignment, pairs, arrays.hop_s, arrays.local_hop_s, above, shared)
             duration_s[way, s::ranks] = arrays.duration_s[way, s::ranks] * slowdown
         for x in range(len(arrays.cross_pairs)):
-            hop = slowest_pair(assignment, arrays.cross_pairs[x, replica, s], arrays.cross_s[x], 0.0)
+            pairs, shared = arrays.cross_pairs[x, replica, s], shared_s[1][x]
+            hop = slowest_pair(assignment, pairs, arrays.cross_s[x], 0.0, above, shared)
             for way in range(2):
                 exposed = max(0.0, hop - arrays.cross_hidden_s[x, way])
                 duration_s[way, s::ranks] += arrays.cross_count[x, way, s::ranks] * exposed
 
 
 @numba.njit(cache=True)
-def exposed_rings(assignment: IntArray, arrays: Arrays, reduce_s: FloatArray, gather_s: FloatArray) -> None:
-    """Fill the exposed gradient reduction and parameter gather (P,) under ``assignment``."""
+def exposed_rings(
+    assignment: IntArray,
+    arrays: Arrays,
+    shared_s: tuple[FloatArray, FloatArray, FloatArray],
+    reduce_s: FloatArray,
+    gather_s: FloatArray,
+) -> None:
+    """Fill the exposed gradient reduction and parameter gather (P,) under ``assignment``.
+
+    ``shared_s`` is what ``shared_seconds`` says of the assignment.
+    """
+    above = arrays.uplinks.above
     for s in range(len(reduce_s)):
         reduce_s[s], gather_s[s] = -arrays.reduce_hidden_s[s], -arrays.gather_hidden_s[s]
         for y in range(len(arrays.ring_pairs)):
-            pairs = arrays.ring_pairs[y, s]
-            reduce_s[s] += max(
-                arrays.reduce_local_s[y, s], slowest_pair(assignment, pairs, arrays.reduce_s[y, s], 0.0)
-            )
-            gather_s[s] += max(
-                arrays.gather_local_s[y, s], slowest_pair(assignment, pairs, arrays.gather_s[y, s], 0.0)
-            )
+            pairs, shared, times = arrays.ring_pairs[y, s], shared_s[2][y], arrays.ring_times[y, s]
+            reduce = slowest_pair(assignment, pairs, arrays.reduce_s[times], 0.0, above, shared)
+            gather = slowest_pair(assignment, pairs, arrays.gather_s[times], 0.0, above, shared)
+            reduce_s[s] += max(arrays.reduce_local_s[y, s], reduce)
+            gather_s[s] += max(arrays.gather_local_s[y, s], gather)
         reduce_s[s], gather_s[s] = max(0.0, reduce_s[s]), max(0.0, gather_s[s])
 
 
@@ -255,12 +378,13 @@ def exposed_rings(assignment: IntArray, arrays: Arrays, reduce_s: FloatArray, ga
 def step_seconds(assignment: IntArray, arrays: Arrays) -> tuple[float, float]:
     """Step time of an assignment (K,), and a tie-breaker: the mean over replicas and ranks of the same."""
     replicas, ranks = arrays.hop_pairs.shape[0], arrays.hop_pairs.shape[2]
+    shared_s = shared_seconds(assignment, arrays)
     reduce_s, gather_s = np.empty(ranks), np.empty(ranks)
-    exposed_rings(assignment, arrays, reduce_s, gather_s)
+    exposed_rings(assignment, arrays, shared_s, reduce_s, gather_s)
     duration_s, delay_s = np.empty((2, arrays.duration_s.shape[1])), np.empty((2, ranks))
     worst, total = 0.0, 0.0
     for replica in range(replicas):
-        replica_inputs(assignment, arrays, replica, duration_s, delay_s)
+        replica_inputs(assignment, arrays, replica, shared_s, duration_s, delay_s)
         ends = event_ends(arrays.events, duration_s, delay_s)
         for s in range(ranks):
             end = ends[arrays.last[s]] + reduce_s[s]
@@ -297,13 +421,16 @@ def _propose(order: IntArray, slots: int, changed: IntArray) -> None:
 
 
 @numba.njit(cache=True)
-def anneal(start: IntArray, slots: int, arrays: Arrays, moves: int, seed: int) -> tuple[IntArray, float]:
-    """The best order (N,) of nodes met in ``moves`` moves, its first ``slots`` in use, and its step time."""
+def anneal(start: IntArray, slots: int, arrays: Arrays, moves: int, seed: int) -> tuple[IntArray, float, int]:
+    """The best order (N,) of nodes met in ``moves`` moves, its first ``slots`` in use; its step time and violations.
+
+    No move breaks more rules than are broken already; those that break fewer are taken whatever they cost.
+    """
     np.random.seed(seed)  # noqa: NPY002
     order, best, changed = start.copy(), start.copy(), start.copy()
     step, tie = step_seconds(order[:slots], arrays)
-    score = step + TIE_WEIGHT * tie
-    best_step, best_score = step, score
+    score, broken = step + TIE_WEIGHT * tie, violations(order[:slots], arrays.rules)
+    best_step, best_score, best_broken = step, score, broken
     scale = 0.0
     for _ in range(PROBES):
         _propose(order, slots, changed)
@@ -311,13 +438,17 @@ def anneal(start: IntArray, slots: int, arrays: Arrays, moves: int, seed: int) -
         scale += max(0.0, new_step + TIE_WEIGHT * new_tie - score) / PROBES
     for move in range(moves):
         _propose(order, slots, changed)
+        new_broken = violations(changed[:slots], arrays.rules)
+        if new_broken > broken:
+            continue
         new_step, new_tie = step_seconds(changed[:slots], arrays)
         new_score = new_step + TIE_WEIGHT * new_tie
         temperature = scale * (1.0 - move / moves) ** 3 + 1e-12 * step
-        if new_score <= score or np.random.random() < np.exp((score - new_score) / temperature):  # noqa: NPY002
+        luck = np.random.random()  # noqa: NPY002
+        if new_broken < broken or new_score <= score or luck < np.exp((score - new_score) / temperature):
             order[:] = changed
-            score = new_score
-            if new_step < best_step or (new_step == best_step and new_score < best_score):
+            score, broken = new_score, new_broken
+            if (broken, new_step, score) < (best_broken, best_step, best_score):
                 best[:] = changed
-                best_step, best_score = new_step, new_score
-    return best, best_step
+                best_step, best_score, best_broken = new_step, new_score, broken
+    return best, best_step, best_broken

@@ -24,6 +24,7 @@ from solver.compiled import (
     event_ends,
     exposed_rings,
     replica_inputs,
+    shared_seconds,
     slowest_pair,
 )
 from solver.pipeline.schedule import Schedule
@@ -69,8 +70,12 @@ def no_rules(slots: int, nodes: int) -> Rules:
     return Rules(
         eligible=np.ones((slots, nodes), dtype=np.bool_),
         group_slots=np.empty((0, 1), dtype=np.int64),
-        apart=np.empty(0, dtype=np.bool_),
+        fewest_places=np.empty(0, dtype=np.int64),
+        most_places=np.empty(0, dtype=np.int64),
         places=np.empty((0, nodes), dtype=np.int64),
+        quota_of=np.empty((0, nodes), dtype=np.int64),
+        fewest_used=np.empty(0, dtype=np.int64),
+        most_used=np.empty(0, dtype=np.int64),
     )
 
 
@@ -89,21 +94,23 @@ def placed_times(problem: PlacementProblem, assignment: IntArray) -> PlacedTimes
     """All times of one assignment; ``step_s`` equals ``step_seconds``."""
     arrays, schedule = problem.arrays, problem.schedule
     ranks = schedule.pipeline
+    shared_s = shared_seconds(assignment, arrays)
     duration_s = np.empty((problem.replicas, 2, ranks * schedule.virtual))
     delay_s = np.empty((problem.replicas, 2, ranks))
     end_s = np.empty((problem.replicas, ranks))
     for replica in range(problem.replicas):
-        replica_inputs(assignment, arrays, replica, duration_s[replica], delay_s[replica])
+        replica_inputs(assignment, arrays, replica, shared_s, duration_s[replica], delay_s[replica])
         ends = event_ends(arrays.events, duration_s[replica], delay_s[replica])
         end_s[replica] = ends[arrays.last]
+    above = arrays.uplinks.above
     hops = np.array(
         [
-            [[slowest_pair(assignment, pairs, between_s, 0.0) for pairs in cell] for cell in replicas]
-            for replicas, between_s in zip(arrays.cross_pairs, arrays.cross_s, strict=True)
+            [[slowest_pair(assignment, pairs, between_s, 0.0, above, shared) for pairs in cell] for cell in replicas]
+            for replicas, between_s, shared in zip(arrays.cross_pairs, arrays.cross_s, shared_s[1], strict=True)
         ]
     )
     crossing_s = np.maximum(0.0, hops[:, :, None, :] - arrays.cross_hidden_s[:, None, :, None])
     reduce_s, gather_s = np.empty(ranks), np.empty(ranks)
-    exposed_rings(assignment, arrays, reduce_s, gather_s)
+    exposed_rings(assignment, arrays, shared_s, reduce_s, gather_s)
     step_s = float((end_s.max(axis=0) + reduce_s).max() + (arrays.optimizer_s + gather_s).max())
     return PlacedTimes(step_s, duration_s, delay_s, end_s, crossing_s, reduce_s, gather_s)
