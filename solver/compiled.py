@@ -38,13 +38,10 @@ class Rules(NamedTuple):
 
     ``eligible`` (K, N): whether a node may take a slot.
     ``group_slots`` (G, g): groups of slots, padded with ``NO_SLOT``; ``places`` (G, N) numbers the place (leaf,
-    rack, zone) of each node, from 0.  The nodes of a group must sit in at least ``fewest_places`` and at most
+    rack, zone) of each node, from 0 and below N.  The nodes of a group must sit in at least ``fewest_places`` and at most
     ``most_places`` (G,) different places.
     ``quota_of`` (V, N): the quota that a node in use counts against on each level, -1 = none; at least
     ``fewest_used`` and at most ``most_used`` (W,) of the nodes of a quota may be in use.
-
-    An assignment violates: one for each slot on a node that may not take it, for each place that a group has too
-    few or too many, and for each node that a quota is short of or has too many.
     """
 
     eligible: BoolArray
@@ -224,26 +221,26 @@ def _slowdown(assignment: IntArray, slots: IntArray, slowdown: FloatArray) -> fl
 
 @numba.njit(cache=True)
 def violations(assignment: IntArray, rules: Rules) -> int:
-    """How many slots would have to move: those on nodes they may not take, and by group those out of place.
-
-    Out of place are, where nodes must sit apart, all but one of each place, and where they must sit together, all
-    outside the place that most of them share.
-    """
+    """How often an assignment (K,) breaks the rules, counted as ``Rules`` says."""
     count = 0
     for slot in range(len(assignment)):
         count += not rules.eligible[slot, assignment[slot]]
-    members = np.zeros(rules.places.shape[1], dtype=np.int64)
+    seen = np.full(len(rules.eligible[0]), -1, dtype=np.int64)
     for group in range(len(rules.group_slots)):
-        members[:] = 0
-        size, places, most = 0, 0, 0
+        places = 0
         for slot in rules.group_slots[group]:
             if slot >= 0:
                 place = rules.places[group, assignment[slot]]
-                members[place] += 1
-                size += 1
-                places += members[place] == 1
-                most = max(most, members[place])
-        count += size - (places if rules.apart[group] else most)
+                places += seen[place] != group
+                seen[place] = group
+        count += max(0, rules.fewest_places[group] - places) + max(0, places - rules.most_places[group])
+    used = np.zeros(len(rules.most_used), dtype=np.int64)
+    for quota_of in rules.quota_of:
+        for node in assignment:
+            if quota_of[node] >= 0:
+                used[quota_of[node]] += 1
+    for quota in range(len(used)):
+        count += max(0, rules.fewest_used[quota] - used[quota]) + max(0, used[quota] - rules.most_used[quota])
     return count
 
 
@@ -422,7 +419,7 @@ def _propose(order: IntArray, slots: int, changed: IntArray) -> None:
 
 @numba.njit(cache=True)
 def anneal(start: IntArray, slots: int, arrays: Arrays, moves: int, seed: int) -> tuple[IntArray, float, int]:
-    """The best order (N,) of nodes met in ``moves`` moves, its first ``slots`` in use; its step time and violations.
+    """The best order (N,) of nodes in ``moves`` moves, its first ``slots`` in use; its step time and violations.
 
     No move breaks more rules than are broken already; those that break fewer are taken whatever they cost.
     """
