@@ -206,7 +206,8 @@ class ClassEstimator:
     """Expected times per class, from measured links where there are any.
 
     ``members[k]`` are the rows of the measured links of class ``k``, ``highest_flows`` (L,) the largest number of
-    flows each was measured at, ``levels`` the numbers of flows measured anywhere, ``latency_s`` (K,).
+    flows each was measured at, ``levels`` the numbers of flows measured anywhere, ``latency_s`` (K,);
+    ``nominal_factor`` (K,) times as long as by the data sheet is a class taken to need that nothing tells of.
     """
 
     classes: tuple[LinkClass, ...]
@@ -214,6 +215,7 @@ class ClassEstimator:
     highest_flows: FloatArray
     levels: tuple[float, ...]
     latency_s: FloatArray
+    nominal_factor: FloatArray
 
     def measured_s(self, k: int, flows: float, times_at: Callable[[float], FloatArray]) -> float:
         """Expected seconds of class ``k`` by its measured links; 0 where it has none.
@@ -254,6 +256,7 @@ class ClassEstimator:
             ]
             wider = [time for near, time in sorted(related) if near > link_class.proximity]
             nominal = link_class.nominal_time_s(message_bytes, flows, float(self.latency_s[k]))
+            nominal *= float(self.nominal_factor[k])
             narrower = [time for near, time in related if near < link_class.proximity]
             estimates.append(wider[0] if wider else max([nominal, *narrower]))
         return np.array(estimates)

@@ -7,9 +7,10 @@ padded with infinity.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from statistics import median
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,11 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 Pair = tuple[str, str]
+
+DECILE_SAMPLES: Final = 20
+"""Most recent samples that a slow decile is taken over."""
+ENOUGH_FOR_DECILE: Final = 5
+"""Recent samples from which a link's own slow decile counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +71,10 @@ Level = dict[float, float]
 """Seconds of one flow by its message bytes, at one number of flows."""
 
 
-def _levels(samples: Iterable[tuple[WireFlow, Sample]], recency: Recency) -> dict[int, Level]:
-    """Median recent time by number of flows and message size, of one directed link.
+def _levels(
+    samples: Iterable[tuple[WireFlow, Sample]], recency: Recency, slow_factor: float | None
+) -> dict[int, Level]:
+    """Recent time by number of flows and message size, of one directed link (see ``link_tables``).
 
     Lower bounds (inexact flows) count only where a number of flows has nothing exact.
     """
@@ -78,10 +86,20 @@ def _levels(samples: Iterable[tuple[WireFlow, Sample]], recency: Recency) -> dic
     for (flows, exact), sizes in groups.items():
         if not exact and (flows, True) in groups:
             continue
-        levels[flows] = {
-            size: median(flow.time_s for flow in _recent_flows(members, recency)) for size, members in sizes.items()
-        }
+        levels[flows] = {size: _time_s(members, recency, slow_factor) for size, members in sizes.items()}
     return levels
+
+
+def _time_s(members: Sequence[tuple[WireFlow, Sample]], recency: Recency, slow_factor: float | None) -> float:
+    """Seconds of one key: the median, or the slow decile where ``slow_factor`` is given."""
+    middle = median(flow.time_s for flow in _recent_flows(members, recency))
+    if slow_factor is None:
+        return middle
+    window = replace(recency, samples=max(DECILE_SAMPLES, recency.samples))
+    times = [flow.time_s for flow in _recent_flows(members, window)]
+    if len(times) < ENOUGH_FOR_DECILE:
+        return middle * slow_factor
+    return max(middle, float(np.quantile(times, 0.9)))
 
 
 def _recent_flows(members: Sequence[tuple[WireFlow, Sample]], recency: Recency) -> list[WireFlow]:
@@ -166,8 +184,14 @@ def _share(at: float | np.float64, low: FloatArray, high: FloatArray) -> FloatAr
     return np.where(high > low, np.clip((at - low) / width, 0.0, 1.0), 0.0)
 
 
-def link_tables(samples: Iterable[Sample], recency: Recency) -> LinkTables:
-    """The tables of every directed link that has a usable bandwidth sample, ordered by name."""
+def link_tables(
+    samples: Iterable[Sample], recency: Recency, slow_factors: Mapping[Pair, float] | None = None
+) -> LinkTables:
+    """The tables of every directed link that has a usable bandwidth sample, ordered by name.
+
+    Times are medians.  With ``slow_factors`` they are slow deciles: of a link's own samples where there are
+    enough, else its median times its factor; never faster than the median.
+    """
     by_pair: dict[Pair, list[tuple[WireFlow, Sample]]] = {}
     for sample in samples:
         flow = wire_flow(sample)
@@ -175,7 +199,9 @@ def link_tables(samples: Iterable[Sample], recency: Recency) -> LinkTables:
             for pair in directions(sample):
                 by_pair.setdefault(pair, []).append((flow, sample))
     pairs = tuple(sorted(by_pair))
-    levels = [_levels(by_pair[pair], recency) for pair in pairs]
+    levels = [
+        _levels(by_pair[pair], recency, None if slow_factors is None else slow_factors[pair]) for pair in pairs
+    ]
     return _padded(pairs, levels)
 
 

@@ -14,10 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from cluster_models.link_classes import ClassEstimator, LinkClass, classify, slower_quartile
+from cluster_models.link_spread import spreads
 from cluster_models.link_tables import LinkTables, Recency, directions, link_tables, recent
 from cluster_models.measurements import Sample, SampleStatus
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.suspicions import reject_absurd
+from cluster_models.workload import LinkBandwidth
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -123,18 +125,35 @@ class LinkModel:
         return np.where(beyond, np.maximum(times, floor), times)
 
 
-def effective_links(snapshot: ClusterSnapshot, *, recency: Recency = Recency()) -> LinkModel:  # noqa: B008 - a frozen value
+def effective_links(
+    snapshot: ClusterSnapshot,
+    *,
+    recency: Recency = Recency(),  # noqa: B008 - a frozen value
+    bandwidth: LinkBandwidth = LinkBandwidth.MEDIAN,
+) -> LinkModel:
     """The link model of ``snapshot``: medians of recent samples, and estimates where there are none.
 
+    ``LinkBandwidth.PESSIMISTIC`` takes slow deciles instead (docs/robustness.md), never faster than the medians;
+    latencies stay.
     Raises ``InvalidCluster`` where a bandwidth cannot be one (over a hundred times the data sheet).
     """
     classes, link_classes = classify(snapshot.cluster)
     reject_absurd(snapshot, classes, link_classes)
     nodes = tuple(node.name for node in snapshot.cluster.nodes)
-    tables = link_tables(snapshot.samples, recency)
-    row, mirrored = _rows(nodes, tables)
     position = {name: index for index, name in enumerate(nodes)}
-    row_class = np.array([link_classes[position[a], position[b]] for a, b in tables.pairs], dtype=np.int64)
+    class_of = {
+        pair: int(link_classes[position[pair[0]], position[pair[1]]])
+        for pair in {pair for sample in snapshot.samples for pair in directions(sample)}
+    }
+    nominal_factor = np.ones(len(classes))
+    slow_factors = None
+    if bandwidth is LinkBandwidth.PESSIMISTIC:
+        found = spreads(snapshot.samples, recency, classes, class_of)
+        nominal_factor = np.array([spread.slow_factor for spread in found])
+        slow_factors = {pair: found[k].slow_factor for pair, k in class_of.items()}
+    tables = link_tables(snapshot.samples, recency, slow_factors)
+    row, mirrored = _rows(nodes, tables)
+    row_class = np.array([class_of[pair] for pair in tables.pairs], dtype=np.int64)
     latencies, class_latency = _latencies(snapshot.samples, recency, position, classes, link_classes)
     levels = np.unique(tables.flows[np.isfinite(tables.flows)])
     return LinkModel(
@@ -149,6 +168,7 @@ def effective_links(snapshot: ClusterSnapshot, *, recency: Recency = Recency()) 
             highest_flows=tables.highest_flows,
             levels=tuple(float(level) for level in levels),
             latency_s=class_latency,
+            nominal_factor=nominal_factor,
         ),
         latency_s=latencies,
         row_latency_s=np.array([latencies[position[a], position[b]] for a, b in tables.pairs]),

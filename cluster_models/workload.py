@@ -51,6 +51,15 @@ class Objective(StrEnum):
     """Step time times the hourly price of the GPUs used."""
 
 
+class LinkBandwidth(StrEnum):
+    """Which of a link's bandwidths over time a plan is made on."""
+
+    MEDIAN = "median"
+    """What the link usually has."""
+    PESSIMISTIC = "pessimistic"
+    """The p10: what the link falls below in one measurement of ten."""
+
+
 DEGREE_NAMES: Final = (
     "tensor",
     "pipeline",
@@ -69,7 +78,8 @@ class TrainingWorkload:
 
     ``pinned`` gives a degree one value, ``forbidden`` takes values away (names from ``DEGREE_NAMES``).
     ``memory_headroom`` is the share of each GPU's memory that must stay free; the default covers what the memory
-    model is off by on most published peaks (docs/cost_model.md).
+    model is off by on most published peaks (docs/cost_model.md).  ``link_bandwidth`` says how careful the plan
+    is about links (docs/robustness.md).
     """
 
     sequence_length: int
@@ -85,6 +95,7 @@ class TrainingWorkload:
     max_gpus: int | None = None
     avoid_nodes: tuple[str, ...] = ()
     objective: Objective = Objective.STEP_TIME
+    link_bandwidth: LinkBandwidth = LinkBandwidth.MEDIAN
 
     def __post_init__(self) -> None:
         for name, most in (("sequence_length", LONGEST_SEQUENCE), ("global_batch", MOST_SEQUENCES)):
