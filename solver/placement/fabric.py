@@ -6,7 +6,9 @@ and share its network cards (docs/links.md).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Final
 
 import numpy as np
@@ -17,6 +19,7 @@ from cluster_models.gpus import GpuKind
 from cluster_models.links import LinkModel
 from cluster_models.measurements import Collective
 from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.topology import Node
 from cluster_models.workload import TrainingWorkload
 from solver.candidates import FloatArray, IntArray
 from solver.costs.calibration import calibration_of
@@ -25,23 +28,27 @@ from solver.costs.collectives import domain_collective_s
 GRID_BYTES: Final = 2.0 ** np.arange(10, 37.01, 0.25)
 GRID_SHARE: Final = 0.997
 """Latency plus size over bandwidth bends between powers: over steps of 2^(1/4) by less than 0.1 %."""
+MOST_KINDS: Final = 3
+"""GPU kinds that one plan mixes at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fabric:
-    """``N`` usable nodes of one GPU kind, each offering ``gpus_per_node`` GPUs.
+    """``N`` usable nodes, each offering ``gpus_per_node`` GPUs of one of ``kinds``.
 
     ``index`` (N,) points into the cluster's nodes and the rows of ``links``; ``slowdown`` (N,) is each node's
-    measured compute slowdown, ``domain_share`` what rings inside a node reach of the curves of their links.
+    measured compute slowdown against healthy ones of its kind, and ``kind`` (N,) the index of its kind.
+    ``domain_shares``: by kind, what rings inside a node reach of the curves of their links.
     """
 
     names: tuple[str, ...]
     index: IntArray
     slowdown: FloatArray
-    gpu: GpuKind
+    kinds: tuple[GpuKind, ...]
+    kind: IntArray
     gpus_per_node: int
     links: LinkModel
-    domain_share: float = 1.0
+    domain_shares: tuple[float, ...]
     _hops: dict[float, FloatArray] = field(default_factory=dict, init=False)
     _curves: list[FloatArray] = field(default_factory=list, init=False)
 
@@ -49,6 +56,17 @@ class Fabric:
     def nodes(self) -> int:
         """Number of usable nodes."""
         return len(self.names)
+
+    @property
+    def gpu(self) -> GpuKind:
+        """The GPU kind of a fabric that has a single one."""
+        assert len(self.kinds) == 1
+        return self.kinds[0]
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether nodes have GPUs of several kinds."""
+        return len(self.kinds) > 1
 
     @property
     def sizes(self) -> FloatArray:
@@ -89,26 +107,30 @@ class Fabric:
             self._curves.append(np.array([matrix.diagonal().max() for matrix in matrices]))
         return self._curves
 
-    def ring_s(self, payload_bytes: float, *, ranks: int, members: int, ring_nodes: int) -> FloatArray:
+    def ring_s(
+        self, payload_bytes: float, *, ranks: int, members: int, ring_nodes: int, kind: int = 0
+    ) -> FloatArray:
         """(N, N) seconds of a reduce-scatter or all-gather whose slowest hop joins nodes ``a`` and ``b``.
 
         Of ``ranks`` members holding ``payload_bytes`` each, ``members`` share a node and drive its cards
         together, so (n-1)/n of the payload crosses each hop in ``members`` flows (ring algorithm, Patarasuk &
-        Yuan 2009); start-up is paid once per node on the ring.  Never faster than the same group on NVLink.
+        Yuan 2009); start-up is paid once per node on the ring.  Never faster than the same group on NVLink of
+        nodes of ``kind``.
         """
         share = (ranks - 1) / ranks
         hop = self.hop_s(payload_bytes * share / members)
         start_up = self.links.latency_s[np.ix_(self.index, self.index)] * max(0, ring_nodes - 2)
-        return np.maximum(hop + start_up, self.local_ring_s(payload_bytes, members))
+        return np.maximum(hop + start_up, self.local_ring_s(payload_bytes, members, kind))
 
-    def local_ring_s(self, payload_bytes: float, members: int) -> float:
-        """Seconds of a reduce-scatter or all-gather among ``members`` GPUs of one node."""
-        return float(self.local_rings_s(np.array([float(payload_bytes)]), np.array([float(members)]))[0])
+    def local_ring_s(self, payload_bytes: float, members: int, kind: int = 0) -> float:
+        """Seconds of a reduce-scatter or all-gather among ``members`` GPUs of one node of ``kind``."""
+        payloads, sizes = np.array([float(payload_bytes)]), np.array([float(members)])
+        return float(self.local_rings_s(payloads, sizes, kind)[0])
 
-    def local_rings_s(self, payload_bytes: FloatArray, members: FloatArray) -> FloatArray:
+    def local_rings_s(self, payload_bytes: FloatArray, members: FloatArray, kind: int = 0) -> FloatArray:
         """(n,) the same of many rings."""
-        seconds = domain_collective_s(self.gpu, Collective.REDUCE_SCATTER, members, payload_bytes)
-        return seconds / self.domain_share
+        seconds = domain_collective_s(self.kinds[kind], Collective.REDUCE_SCATTER, members, payload_bytes)
+        return seconds / self.domain_shares[kind]
 
 
 def _interpolated(message_bytes: FloatArray, sizes: FloatArray, seconds: FloatArray) -> FloatArray:
@@ -131,6 +153,27 @@ def fabrics(
     where others can.
     Raises ``InvalidWorkload`` when a node to avoid does not exist.
     """
+    nodes = _usable_nodes(snapshot, workload)
+    names = sorted({node.gpu_kind for _, node in nodes})
+    return tuple(_fabrics_of(snapshot, workload, links, fitted, nodes, [(name,) for name in names]))
+
+
+def mixed_fabrics(
+    snapshot: ClusterSnapshot,
+    workload: TrainingWorkload,
+    links: LinkModel,
+    *,
+    fitted: FittedParameters | None = None,
+) -> tuple[Fabric, ...]:
+    """The same for every set of two to ``MOST_KINDS`` GPU kinds."""
+    nodes = _usable_nodes(snapshot, workload)
+    names = sorted({node.gpu_kind for _, node in nodes})
+    sets = [kinds for size in range(2, MOST_KINDS + 1) for kinds in combinations(names, size)]
+    return tuple(_fabrics_of(snapshot, workload, links, fitted, nodes, sets))
+
+
+def _usable_nodes(snapshot: ClusterSnapshot, workload: TrainingWorkload) -> list[tuple[int, Node]]:
+    """Position and node of all that a plan may use, those able to compute in its precision if any is."""
     nodes = snapshot.cluster.nodes
     unknown = sorted(set(workload.avoid_nodes) - {node.name for node in nodes})
     if unknown:
@@ -138,21 +181,34 @@ def fabrics(
     usable = [(i, node) for i, node in enumerate(nodes) if node.usable and node.name not in workload.avoid_nodes]
     kinds = snapshot.cluster.gpu_kinds
     able = [(i, node) for i, node in usable if workload.precision in kinds[node.gpu_kind].peak_flops]
-    usable = able or usable
-    result = []
-    for kind in sorted({node.gpu_kind for _, node in usable}):
-        calibration = calibration_of(kinds[kind], workload.framework, fitted)
-        for size in sorted({node.gpu_count for _, node in usable if node.gpu_kind == kind}):
-            chosen = [(i, node) for i, node in usable if node.gpu_kind == kind and node.gpu_count >= size]
-            result.append(
-                Fabric(
-                    names=tuple(node.name for _, node in chosen),
-                    index=np.array([i for i, _ in chosen]),
-                    slowdown=np.array([node.compute_slowdown for _, node in chosen]),
-                    gpu=kinds[kind],
-                    gpus_per_node=size,
-                    links=links,
-                    domain_share=calibration.domain_share,
-                )
+    return able or usable
+
+
+def _fabrics_of(
+    snapshot: ClusterSnapshot,
+    workload: TrainingWorkload,
+    links: LinkModel,
+    fitted: FittedParameters | None,
+    nodes: Sequence[tuple[int, Node]],
+    kind_sets: Iterable[tuple[str, ...]],
+) -> Iterator[Fabric]:
+    """One fabric for each of ``kind_sets`` and node size on which all its kinds have nodes."""
+    for names in kind_sets:
+        kinds = tuple(snapshot.cluster.gpu_kinds[name] for name in names)
+        of_kinds = [(i, node) for i, node in nodes if node.gpu_kind in names]
+        for size in sorted({node.gpu_count for _, node in of_kinds}):
+            chosen = [(i, node) for i, node in of_kinds if node.gpu_count >= size]
+            if {node.gpu_kind for _, node in chosen} != set(names):
+                continue
+            yield Fabric(
+                names=tuple(node.name for _, node in chosen),
+                index=np.array([i for i, _ in chosen]),
+                slowdown=np.array([node.compute_slowdown for _, node in chosen]),
+                kinds=kinds,
+                kind=np.array([names.index(node.gpu_kind) for _, node in chosen]),
+                gpus_per_node=size,
+                links=links,
+                domain_shares=tuple(
+                    calibration_of(kind, workload.framework, fitted).domain_share for kind in kinds
+                ),
             )
-    return tuple(result)
