@@ -38,8 +38,8 @@ class Rules(NamedTuple):
 
     ``eligible`` (K, N): whether a node may take a slot.
     ``group_slots`` (G, g): groups of slots, padded with ``NO_SLOT``; ``places`` (G, N) numbers the place (leaf,
-    rack, zone) of each node, from 0 and below N.  The nodes of a group must sit in at least ``fewest_places`` and at most
-    ``most_places`` (G,) different places.
+    rack, zone) of each node, from 0 and below N.  The nodes of a group must sit in at least ``fewest_places`` and
+    at most ``most_places`` (G,) different places.
     ``quota_of`` (V, N): the quota that a node in use counts against on each level, -1 = none; at least
     ``fewest_used`` and at most ``most_used`` (W,) of the nodes of a quota may be in use.
     """

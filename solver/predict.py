@@ -48,7 +48,8 @@ def predict(
     if hosts is not None:
         assignment = np.array([fabric.names.index(host) for host in hosts], dtype=np.int64)
     else:
-        assignment, _ = search_placement(candidate.placement, moves=MOVES * options.effort, seed=options.seed)
+        found = search_placement(candidate.placement, moves=MOVES * options.effort, seed=options.seed)
+        assignment = found.assignment
     return assemble_plan(
         problem, options, candidate, assignment, certificate=_certificate(problem, candidate, assignment)
     )

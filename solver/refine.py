@@ -118,7 +118,7 @@ def _search(
 ) -> tuple[IntArray, float]:
     size = len(placement.schedule.rank) * placement.replicas
     moves = int(np.clip(events / size, 100, 100 * placement.nodes**2))
-    return search_placement(placement, moves=moves, seed=seed, start=start)
+    return search_placement(placement, moves=moves, seed=seed, start=start)[:2]
 
 
 def _solvable(placement: PlacementProblem, options: SearchOptions) -> bool:

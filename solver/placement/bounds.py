@@ -81,7 +81,7 @@ def _least_rings(problem: PlacementProblem) -> tuple[FloatArray, FloatArray]:
         (arrays.gather_s, arrays.gather_local_s, arrays.gather_hidden_s),
     ):
         used = (arrays.ring_pairs[..., 0] >= 0).any(axis=-1)
-        least = np.array([[_least(matrix) for matrix in kind] for kind in crossing])
+        least = np.array([_least(matrix) for matrix in crossing])[arrays.ring_times]
         exposed.append(np.maximum(0.0, np.maximum(local, used * least).sum(axis=0) - hidden))
     return exposed[0], exposed[1]
 
@@ -141,7 +141,8 @@ def _crossing_rings(problem: PlacementProblem, across: BoolArray) -> FloatArray:
     for kind, pairs in enumerate(arrays.ring_pairs):
         links = across if np.array_equal(pairs, arrays.ring_pairs[0]) else ~np.eye(len(across), dtype=bool)
         used = (pairs[..., 0] >= 0).any(axis=-1)
-        total += np.maximum(arrays.reduce_local_s[kind], used * arrays.reduce_s[kind][:, links].min(axis=-1))
+        least = arrays.reduce_s[:, links].min(axis=-1)[arrays.ring_times[kind]]
+        total += np.maximum(arrays.reduce_local_s[kind], used * least)
     return total
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from cluster_models.plan import Degrees
 from cluster_models.workload import Sharding
-from solver.candidates import ORDER_CODES, SHARDING_CODES, CandidateBatch, FloatArray
+from solver.candidates import ORDER_CODES, SHARDING_CODES, CandidateBatch, FloatArray, IntArray
 from solver.compiled import Arrays
 from solver.costs.step_costs import StepCosts
 from solver.pipeline.schedule import build_schedule
@@ -36,7 +38,7 @@ def build_placement(
     schedule = build_schedule(degrees.pipeline, degrees.virtual_pipeline, micro_batches, blocking=blocking)
     transfer = float(costs.transfer_bytes[0])
     traffics = (costs.context_traffic, costs.expert_traffic, costs.parameter_traffic)
-    reduce_s, gather_s, reduce_local_s, gather_local_s = _rings(candidate, costs, shape, fabric)
+    rings = _rings(candidate, costs, shape, fabric)
     arrays = Arrays(
         events=schedule.events,
         last=schedule.last,
@@ -51,10 +53,11 @@ def build_placement(
         cross_hidden_s=np.array([[t.forward_hidden_s[0], t.backward_hidden_s[0]] for t in traffics]),
         cell_slots=shape.cell_slots,
         ring_pairs=shape.ring_pairs,
-        reduce_s=reduce_s,
-        gather_s=gather_s,
-        reduce_local_s=reduce_local_s,
-        gather_local_s=gather_local_s,
+        ring_times=rings.times,
+        reduce_s=rings.reduce_s,
+        gather_s=rings.gather_s,
+        reduce_local_s=rings.reduce_local_s,
+        gather_local_s=rings.gather_local_s,
         reduce_hidden_s=costs.reduce_hidden_s[0],
         gather_hidden_s=costs.gather_hidden_s[0],
         optimizer_s=costs.optimizer_s[0],
@@ -64,10 +67,18 @@ def build_placement(
     return PlacementProblem(shape.slots, fabric.nodes, schedule, arrays)
 
 
-def _rings(
-    candidate: CandidateBatch, costs: StepCosts, shape: Geometry, fabric: Fabric
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Reduce and gather seconds (Y, P, N, N), and what they take inside a node (Y, P)."""
+class _Rings(NamedTuple):
+    """Seconds of data parallel rings, as in ``Arrays``."""
+
+    times: IntArray
+    reduce_s: FloatArray
+    gather_s: FloatArray
+    reduce_local_s: FloatArray
+    gather_local_s: FloatArray
+
+
+def _rings(candidate: CandidateBatch, costs: StepCosts, shape: Geometry, fabric: Fabric) -> _Rings:
+    """Seconds of all rings; those of equal payload and shape share their matrices."""
     degrees = degrees_of(candidate)
     stage_ranks = degrees.tensor * degrees.context * degrees.data
     rounds = 2.0 if candidate.sharding[0] == SHARDING_CODES.index(Sharding.NONE) else 1.0
@@ -75,23 +86,32 @@ def _rings(
         (degrees.data * degrees.context, shape.ring_members, shape.ring_nodes),
         (max(1, stage_ranks // degrees.expert), shape.expert_ring_members, shape.expert_ring_nodes),
     )
+    reduced = costs.reduce_bytes[0], costs.expert_reduce_bytes[0]
+    gathered = costs.gather_bytes[0], costs.expert_gather_bytes[0]
 
-    def times(payloads: tuple[FloatArray, FloatArray], factor: float) -> tuple[FloatArray, FloatArray]:
-        nodes, stages = fabric.nodes, degrees.pipeline
-        crossing, local = np.zeros((2, stages, nodes, nodes)), np.zeros((2, stages))
-        for kind, ((ranks, members, ring_nodes), payload) in enumerate(zip(kinds, payloads, strict=True)):
-            for stage in np.flatnonzero(payload):
-                if ranks < 2:
-                    continue
-                size = float(payload[stage])
-                together = int(members[stage])
-                local[kind, stage] = factor * fabric.local_ring_s(size, together)
-                if ring_nodes[stage] > 1:
-                    crossing[kind, stage] = factor * fabric.ring_s(
-                        size, ranks=ranks, members=together, ring_nodes=int(ring_nodes[stage])
-                    )
-        return crossing, local
+    def local_s(payload: float, ranks: int, members: int) -> float:
+        return fabric.local_ring_s(payload, members) if payload and ranks > 1 else 0.0
 
-    reduce_s, reduce_local_s = times((costs.reduce_bytes[0], costs.expert_reduce_bytes[0]), rounds)
-    gather_s, gather_local_s = times((costs.gather_bytes[0], costs.expert_gather_bytes[0]), 1.0)
-    return reduce_s, gather_s, reduce_local_s, gather_local_s
+    def crossing_s(payload: float, ranks: int, members: int, ring_nodes: int) -> FloatArray:
+        if payload and ranks > 1 and ring_nodes > 1:
+            return fabric.ring_s(payload, ranks=ranks, members=members, ring_nodes=ring_nodes)
+        return np.zeros((fabric.nodes, fabric.nodes))
+
+    matrices: dict[tuple[float, float, int, int, int], int] = {}
+    times = np.empty((2, degrees.pipeline), dtype=np.int64)
+    reduce_local_s, gather_local_s = np.empty((2, 2, degrees.pipeline))
+    for kind, (ranks, members, ring_nodes) in enumerate(kinds):
+        for stage in range(degrees.pipeline):
+            reduce, gather = float(reduced[kind][stage]), float(gathered[kind][stage])
+            together = int(members[stage])
+            key = (reduce, gather, ranks, together, int(ring_nodes[stage]))
+            times[kind, stage] = matrices.setdefault(key, len(matrices))
+            reduce_local_s[kind, stage] = rounds * local_s(reduce, ranks, together)
+            gather_local_s[kind, stage] = local_s(gather, ranks, together)
+    return _Rings(
+        times,
+        np.stack([rounds * crossing_s(reduce, *rest) for reduce, _, *rest in matrices]),
+        np.stack([crossing_s(gather, *rest) for _, gather, *rest in matrices]),
+        reduce_local_s,
+        gather_local_s,
+    )

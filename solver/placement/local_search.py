@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.compiled import anneal, step_seconds
+from solver.compiled import anneal, step_seconds, violations
 from solver.placement.problem import PlacementProblem
 
 
@@ -20,21 +22,30 @@ def chain_order(hop_s: FloatArray, first: int) -> IntArray:
     return np.array(order, dtype=np.int64)
 
 
-def search_placement(
-    problem: PlacementProblem, *, moves: int, seed: int, start: IntArray | None = None
-) -> tuple[IntArray, float]:
-    """The best assignment (K,) found and its step time in seconds.
+class Found(NamedTuple):
+    """The best assignment (K,) found, its step time in seconds, and how many slots break a rule in it."""
+
+    assignment: IntArray
+    step_s: float
+    violations: int
+
+
+def search_placement(problem: PlacementProblem, *, moves: int, seed: int, start: IntArray | None = None) -> Found:
+    """The best assignment found: fewest violations of the problem's rules first, then the shortest step.
 
     Tries the order as given and chains along fast links, then anneals from the best of them for ``moves`` moves.
     The same problem, seed and moves give the same answer.
     """
+    arrays, slots = problem.arrays, problem.slots
     starts = [np.arange(problem.nodes)] if start is None else [_complete(start, problem.nodes)]
-    starts += [chain_order(problem.arrays.hop_s, first) for first in range(0, problem.nodes, 4)][:8]
-    scored = [(step_seconds(order[: problem.slots], problem.arrays), order) for order in starts]
-    (step_s, _), order = min(scored, key=lambda entry: entry[0])
+    starts += [chain_order(arrays.hop_s, first) for first in range(0, problem.nodes, 4)][:8]
+    scored = [
+        (violations(order[:slots], arrays.rules), step_seconds(order[:slots], arrays), order) for order in starts
+    ]
+    broken, (step_s, _), order = min(scored, key=lambda entry: entry[:2])
     if problem.nodes > 1:
-        order, step_s = anneal(order, problem.slots, problem.arrays, moves, seed)
-    return order[: problem.slots].copy(), float(step_s)
+        order, step_s, broken = anneal(order, slots, arrays, moves, seed)
+    return Found(order[:slots].copy(), float(step_s), int(broken))
 
 
 def _complete(assignment: IntArray, nodes: int) -> IntArray:

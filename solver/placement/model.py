@@ -225,7 +225,7 @@ def _ring(
     """Exposed seconds of the data parallel rings of pipeline rank ``s``."""
     kinds = []
     for y, ring in enumerate(problem.arrays.ring_pairs):
-        slowest = pairs.slowest(ring[s], between_s[y, s], 0.0)
+        slowest = pairs.slowest(ring[s], between_s[problem.arrays.ring_times[y, s]], 0.0)
         local = float(local_s[y, s])
         floor = _beyond(pairs.builder, (slowest[0] - local, slowest[1]), 0.0)
         kinds.append(((floor[0] + local, floor[1]), 1.0))

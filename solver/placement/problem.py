@@ -105,7 +105,10 @@ def placed_times(problem: PlacementProblem, assignment: IntArray) -> PlacedTimes
     above = arrays.uplinks.above
     hops = np.array(
         [
-            [[slowest_pair(assignment, pairs, between_s, 0.0, above, shared) for pairs in cell] for cell in replicas]
+            [
+                [slowest_pair(assignment, pairs, between_s, 0.0, above, shared) for pairs in cell]
+                for cell in replicas
+            ]
             for replicas, between_s, shared in zip(arrays.cross_pairs, arrays.cross_s, shared_s[1], strict=True)
         ]
     )

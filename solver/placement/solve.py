@@ -43,7 +43,7 @@ def solve_placement(
     step_s = step_seconds(best, problem.arrays)[0]
     moves = 1000
     if problem.slots > 1 and remaining_s() > 0:
-        found, found_s = search_placement(problem, moves=moves, seed=seed, start=best)
+        found, found_s, _ = search_placement(problem, moves=moves, seed=seed, start=best)
         if found_s < step_s:
             best, step_s = found, found_s
     return PlacementOutcome(best, step_s, min(step_s, placement_bound_s(problem)))
