@@ -63,7 +63,8 @@ def stage_memory(
 ) -> StageMemoryParts:
     """Memory of candidates that share their pipeline and virtual pipeline sizes.
 
-    ``layers`` (C, 2) counts dense and sparse layers of every chunk, ``micro_batches`` (n,) those of a step.
+    ``layers``, (C, 2) or by candidate (n, C, 2), counts dense and sparse layers of every chunk, ``micro_batches``
+    (n,) those of a step.
     The peak is either in a backward pass or, where the optimizer's step takes more than activations had taken, in
     that step, which then counts as optimizer.
     """
@@ -72,12 +73,12 @@ def stage_memory(
     parameters = local_parameters(batch, layers, architecture)
     kept = layer_activations(architecture, sizes, calibration, settings.modules)
     stages = int(batch.pipeline[0])
-    per_chunk = layers[:, 0] * kept.dense[:, None] + layers[:, 1] * kept.sparse[:, None]
+    per_chunk = layers[..., 0] * kept.dense[:, None] + layers[..., 1] * kept.sparse[:, None]
     in_flight = chunks_in_flight(batch, micro_batches)
     if calibration.framework.keeps_stage_outputs and stages > 1:
         per_chunk = per_chunk + (sizes.element_bytes * architecture.hidden * sizes.stream_tokens)[:, None]
     held = (per_chunk.reshape(in_flight.shape) * in_flight).sum(axis=1)
-    on_rank = np.maximum(by_rank(layers.sum(axis=1)[None, :], stages), 1.0)
+    on_rank = np.maximum(by_rank(np.atleast_2d(layers.sum(axis=-1)), stages), 1.0)
     stays = np.maximum(1.0 - settings.offloaded_layers / on_rank, 0.0)
     activations = held * stays + kept.working[:, None]
     logits = np.zeros_like(activations)

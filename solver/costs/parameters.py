@@ -38,25 +38,25 @@ def local_parameters(batch: CandidateBatch, layers: IntArray, architecture: Arch
     """Parameters of every candidate; matrices are split over tensor ranks, norms and routers repeated.
 
     Tied embeddings that share a GPU count once; on two pipeline ranks both keep a copy, as Megatron does.
-    ``layers`` (C, 2) includes multi-token prediction layers; their projections and norms, and the copy of the
-    embedding that they look up on the last of several pipeline ranks, are added here.
+    ``layers``, (C, 2) or by candidate (n, C, 2), includes multi-token prediction layers; their projections and
+    norms, and the copy of the embedding that they look up on the last of several pipeline ranks, are added here.
     """
     tensor = batch.tensor.astype(np.float64)
     attention = _split(architecture.attention_parameters(), _repeated_attention(architecture), tensor)
     norm = architecture.norm_parameters()
     layer = attention + _split(architecture.dense_mlp_parameters(), norm if architecture.mlp_hidden else 0, tensor)
-    if not layers[:, 0].any():
+    if not layers[..., 0].any():
         layer = np.zeros_like(layer)
     sparse_layer, experts = np.zeros_like(tensor), np.zeros_like(tensor)
     if (moe := architecture.experts) is not None:
         router = architecture.hidden * moe.count + norm
         sparse_layer = attention + _split(architecture.sparse_common_parameters(), router, tensor)
         experts = moe.count * architecture.expert_parameters() / batch.expert
-    chunks = layers[:, 0] * layer[:, None] + layers[:, 1] * sparse_layer[:, None]
+    chunks = layers[..., 0] * layer[:, None] + layers[..., 1] * sparse_layer[:, None]
     vocabulary = architecture.vocabulary * architecture.hidden / tensor
     tables = np.zeros_like(chunks)
     tables[:, 0] += vocabulary + architecture.learned_positions * architecture.hidden
-    if not (architecture.tied_embeddings and len(layers) == 1):
+    if not (architecture.tied_embeddings and layers.shape[-2] == 1):
         tables[:, -1] += vocabulary
     if architecture.prediction_layers and batch.pipeline[0] > 1 and not architecture.tied_embeddings:
         tables[:, -1] += vocabulary
@@ -71,7 +71,7 @@ def local_parameters(batch: CandidateBatch, layers: IntArray, architecture: Arch
         sparse_layer=sparse_layer,
         experts=experts,
         common=by_rank(chunks, stages),
-        routed=by_rank(layers[:, 1] * experts[:, None], stages),
+        routed=by_rank(layers[..., 1] * experts[:, None], stages),
         tables=by_rank(tables, stages),
     )
 

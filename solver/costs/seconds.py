@@ -23,7 +23,7 @@ class Seconds:
         return Seconds(self.forward * factor, self.backward * factor)
 
     def in_chunks(self, layers: FloatArray) -> Seconds:
-        """(n, C) seconds of chunks that hold ``layers`` (C,) of what takes these (n,)."""
+        """(n, C) seconds of chunks that hold ``layers``, (C,) or (n, C), of what takes these (n,)."""
         return Seconds(self.forward[:, None] * layers, self.backward[:, None] * layers)
 
     def again(self, repeated: BoolArray) -> Seconds:

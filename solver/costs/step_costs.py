@@ -97,8 +97,9 @@ def step_costs(
 ) -> StepCosts:
     """Costs of candidates that share their pipeline and virtual pipeline sizes.
 
-    ``layers`` (C, 2) counts dense and sparse decoder layers of every chunk; chunk 0 also holds the embedding and
-    the last chunk final norm, output head and loss.  ``calibration`` defaults to the GPU kind's own.
+    ``layers``, (C, 2) or by candidate (n, C, 2), counts dense and sparse decoder layers of every chunk; chunk 0
+    also holds the embedding and the last chunk final norm, output head and loss.  ``calibration`` defaults to the
+    GPU kind's own.
     Formulas: docs/cost_model.md.
     """
     calibration = calibration_of(gpu, workload.framework) if calibration is None else calibration
@@ -114,7 +115,7 @@ def step_costs(
         domain=domain,
     )
     parameters = local_parameters(batch, layers, architecture)
-    sparse_share = float(layers[:, 1].sum() / max(layers.sum(), 1))
+    sparse_share = float(layers[..., 1].sum() / max(layers.sum(), 1))
     gathers = parameter_traffic(
         gpu,
         batch,
@@ -134,7 +135,7 @@ def step_costs(
     forward = compute.forward + tensor.forward + context.forward + expert.forward
     backward = compute.backward + tensor.backward + context.backward + expert.backward
     buffers = gradient_bytes(batch, parameters, calibration, workload.precision)
-    every, sparse = layers.sum(axis=1).astype(np.float64), layers[:, 1].astype(np.float64)
+    every, sparse = layers.sum(axis=-1).astype(np.float64), layers[..., 1].astype(np.float64)
     no_repeat = np.zeros_like(sizes.full_recompute)
     return StepCosts(
         forward_s=forward,
@@ -217,7 +218,7 @@ def _chunks(
     Full recomputation runs every layer forward again, its collectives included; selective recomputation the
     attention core and its ring (arXiv 2205.05198, section 5).
     """
-    dense_count, sparse_count = layers[:, 0].astype(np.float64), layers[:, 1].astype(np.float64)
+    dense_count, sparse_count = layers[..., 0].astype(np.float64), layers[..., 1].astype(np.float64)
     every = dense_count + sparse_count
     full, core = sizes.full_recompute, sizes.full_recompute | sizes.selective_recompute
     compute = (

@@ -51,7 +51,7 @@ class LayerTraffic:
     backward_hidden_s: FloatArray
 
     def cross(self, layers: FloatArray, repeat_forward: BoolArray) -> CrossTraffic:
-        """Counts of chunks with ``layers`` (C,) such layers; some run forward again in backward."""
+        """Counts of chunks with ``layers``, (C,) or (n, C), such layers; some run forward again in backward."""
         again = np.where(repeat_forward, self.forward_count, 0.0)
         return CrossTraffic(
             message_bytes=self.message_bytes,
