@@ -10,6 +10,7 @@ import networkx as nx
 
 from cluster_models.errors import InvalidCluster
 from cluster_models.gpus import GpuKind
+from cluster_models.switches import Switch, Uplink, uplinks_of
 
 MOST_NODES: Final = 2048
 """Links are kept for every pair of nodes: 4 million at this size, in tables of 34 MB."""
@@ -25,6 +26,8 @@ class NodeState(StrEnum):
     UNKNOWN = "unknown"
 
 
+_ABOVE: Final = {"leaf": ("zone", "fabric"), "zone": ("fabric",)}
+"""What the way up of a switch leads to in the graph."""
 USABLE_STATES = frozenset({NodeState.READY, NodeState.DEGRADED})
 
 
@@ -79,15 +82,29 @@ class Node:
         """Whether new ranks may be placed here."""
         return self.state in USABLE_STATES
 
+    def place(self, label: str) -> str | None:
+        """The value of a label as a place; ``None`` without it.
+
+        Leaves of two zones may be called alike: the place of a leaf holds its zone.  ``node`` and
+        ``nvlink_domain`` are labels that every node has.
+        """
+        value = self.labels.get(label) or {"node": self.name, "nvlink_domain": self.nvlink_domain}.get(label)
+        zone = self.labels.get("zone")
+        return f"{zone}/{value}" if value and zone and label == "leaf" else value
+
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Nodes in the order the user listed them, with the GPU kinds they refer to."""
+    """Nodes in the order the user listed them, with the GPU kinds they refer to.
+
+    ``switches``: what is known of switches whose way up many nodes share; others limit nothing.
+    """
 
     name: str
     nodes: tuple[Node, ...]
     gpu_kinds: dict[str, GpuKind] = field(hash=False)
     source: str = ""
+    switches: tuple[Switch, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.nodes:
@@ -111,6 +128,11 @@ class Cluster:
                     "unknown GPU kind",
                     f"use one of {', '.join(sorted(self.gpu_kinds))}, or define it under gpu_kinds",
                 )
+        self.uplinks()
+
+    def uplinks(self) -> dict[str, dict[str, Uplink]]:
+        """By label and place (``Node.place``): what the switches stated pass up and down."""
+        return uplinks_of(self.nodes, self.switches)
 
     @property
     def gpu_count(self) -> int:
@@ -135,9 +157,9 @@ class Cluster:
         """The physical graph: GPUs, nodes, scale-up domains, and the switches that labels name.
 
         Vertices carry ``kind`` (gpu, node, nvlink_domain, leaf, zone, fabric); nodes also ``state`` and
-        ``labels``, domains ``gpus``.  Edges carry ``bytes_per_s``, nominal and one direction, except between
-        switches, whose capacity no label tells.  A node hangs on its leaf, else on its zone, else on the one
-        vertex called ``fabric``.
+        ``labels``, domains ``gpus``.  Edges carry ``bytes_per_s``, one direction, nominal where nothing else is
+        stated; the way up of a switch only where ``switches`` state it.  A node hangs on its leaf, else on its
+        zone, else on the one vertex called ``fabric``.
         """
         graph: nx.Graph[str] = nx.Graph()
         graph.add_node("fabric", kind="fabric")
@@ -148,6 +170,12 @@ class Cluster:
             self._join_gpus(graph, node)
             uplink = node.nics.count * node.nics.bytes_per_s
             graph.add_edge(node.name, _switch_of(graph, node), bytes_per_s=uplink)
+        for label, places in self.uplinks().items():
+            for place, capacity in places.items():
+                if (switch := f"{label}:{place}") in graph:
+                    for above in graph.neighbors(switch):
+                        if graph.nodes[above]["kind"] in _ABOVE.get(label, ()):
+                            graph.edges[switch, above]["bytes_per_s"] = capacity.bytes_per_s
         return graph
 
     def _join_gpus(self, graph: nx.Graph[str], node: Node) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 from cluster_models.errors import InvalidWorkload
 from cluster_models.frameworks import DEFAULT_FRAMEWORK, Framework
 from cluster_models.gpus import Precision
+from cluster_models.placement_rules import PlacementRules
 
 MOST_SEQUENCES: Final = 131_072
 """Of one global batch: ten times the largest in print; schedules and their simulation grow with it."""
@@ -96,6 +97,7 @@ class TrainingWorkload:
     avoid_nodes: tuple[str, ...] = ()
     objective: Objective = Objective.STEP_TIME
     link_bandwidth: LinkBandwidth = LinkBandwidth.MEDIAN
+    placement: PlacementRules = PlacementRules()
 
     def __post_init__(self) -> None:
         for name, most in (("sequence_length", LONGEST_SEQUENCE), ("global_batch", MOST_SEQUENCES)):
@@ -113,6 +115,9 @@ class TrainingWorkload:
         for name, allowed in (("recompute", self.recompute), ("sharding", self.sharding)):
             if not allowed:
                 raise InvalidWorkload(f"workload.{name}", [], "allows nothing", "list at least one choice")
+        both = sorted(set(self.avoid_nodes) & set(self.placement.require_nodes))
+        if both:
+            raise InvalidWorkload("workload.placement.require_nodes", both, "must be hosts and are avoided at once")
         self._check_degrees()
 
     def _check_degrees(self) -> None:
