@@ -17,6 +17,7 @@ from cluster_models.link_classes import ClassEstimator, LinkClass, classify, slo
 from cluster_models.link_spread import spreads
 from cluster_models.link_tables import LinkTables, Recency, directions, link_tables, recent
 from cluster_models.measurements import Sample, SampleStatus
+from cluster_models.pair_kinds import PairKinds, pair_kinds
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.suspicions import reject_absurd
 from cluster_models.workload import LinkBandwidth
@@ -32,7 +33,8 @@ class LinkModel:
 
     ``row`` (N, N) is the measured link of a pair in ``tables``, -1 where there is none; ``mirrored`` marks pairs
     that borrow the measurement of the other direction; ``link_classes`` (N, N) indexes ``estimator.classes``;
-    ``latency_s`` (N, N) are the seconds of a transfer of no bytes, ``row_latency_s`` (L,) those of the tables.
+    ``latency_s`` (N, N) are the seconds of a transfer of no bytes, ``row_latency_s`` (L,) those of the tables;
+    ``kinds`` groups the pairs that take the same time.
     The diagonal is the inside of each node.
     """
 
@@ -44,6 +46,7 @@ class LinkModel:
     estimator: ClassEstimator
     latency_s: FloatArray
     row_latency_s: FloatArray
+    kinds: PairKinds
 
     @property
     def classes(self) -> tuple[LinkClass, ...]:
@@ -52,20 +55,24 @@ class LinkModel:
 
     def transfer_s(self, message_bytes: float, flows_per_node: int) -> FloatArray:
         """Seconds (N, N) of one flow of ``message_bytes`` while ``flows_per_node`` such flows leave its node."""
+        return self.kind_s(message_bytes, flows_per_node)[self.kinds.kind]
+
+    def kind_s(self, message_bytes: float, flows_per_node: int) -> FloatArray:
+        """The same seconds by kind of pair (U,), as ``kinds.kind`` indexes them."""
         if message_bytes < 0 or flows_per_node < 1:
             raise ValueError(f"need bytes >= 0 and flows >= 1, got {message_bytes} and {flows_per_node}")
         flows = float(flows_per_node)
         times_at = self._measured_times(message_bytes)
         estimate = self.estimator.estimate_s(message_bytes, flows, times_at)
-        time_s = estimate[self.link_classes]
-        known = self.row >= 0
+        time_s = estimate[self.kinds.link_class]
+        known = self.kinds.row >= 0
         if self.tables.pairs:
             own = self._with_class_floor(times_at(flows), flows, times_at)
-            time_s[known] = own[self.row[known]]
+            time_s[known] = own[self.kinds.row[known]]
         limit = np.array([link_class.limit_bytes_per_s(flows) for link_class in self.classes])
-        time_s = np.maximum(time_s, message_bytes / limit[self.link_classes])
+        time_s = np.maximum(time_s, message_bytes / limit[self.kinds.link_class])
         # a measured time holds its own latency, which may be below the default
-        return np.where(known, time_s, np.maximum(time_s, self.latency_s))
+        return np.where(known, time_s, np.maximum(time_s, self.kinds.latency_s))
 
     def bytes_per_s(self, message_bytes: float, flows_per_node: int) -> FloatArray:
         """Effective bandwidth (N, N) of each flow, latency included: bytes over ``transfer_s``."""
@@ -172,6 +179,7 @@ def effective_links(
         ),
         latency_s=latencies,
         row_latency_s=np.array([latencies[position[a], position[b]] for a, b in tables.pairs]),
+        kinds=pair_kinds(row, link_classes, latencies, class_latency),
     )
 
 
