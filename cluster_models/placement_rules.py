@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from cluster_models.errors import InvalidWorkload
 
@@ -103,3 +104,6 @@ class PlacementRules:
         """The labels that the rules speak of, each once."""
         named = [rule.over for rule in self.spread] + [rule.within for rule in self.keep_together]
         return tuple(dict.fromkeys([*named, *(spares.per for spares in self.spares if spares.per)]))
+
+
+NOTHING_ASKED: Final = PlacementRules()

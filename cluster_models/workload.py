@@ -9,7 +9,7 @@ from typing import Final
 from cluster_models.errors import InvalidWorkload
 from cluster_models.frameworks import DEFAULT_FRAMEWORK, Framework
 from cluster_models.gpus import Precision
-from cluster_models.placement_rules import PlacementRules
+from cluster_models.placement_rules import NOTHING_ASKED, PlacementRules
 
 MOST_SEQUENCES: Final = 131_072
 """Of one global batch: ten times the largest in print; schedules and their simulation grow with it."""
@@ -97,7 +97,7 @@ class TrainingWorkload:
     avoid_nodes: tuple[str, ...] = ()
     objective: Objective = Objective.STEP_TIME
     link_bandwidth: LinkBandwidth = LinkBandwidth.MEDIAN
-    placement: PlacementRules = PlacementRules()
+    placement: PlacementRules = NOTHING_ASKED
 
     def __post_init__(self) -> None:
         for name, most in (("sequence_length", LONGEST_SEQUENCE), ("global_batch", MOST_SEQUENCES)):
