@@ -20,7 +20,7 @@ BoolArray = npt.NDArray[np.bool_]
 class PairKinds:
     """The kind of each pair, and what each kind is made of.
 
-    ``kind`` (N, N) indexes the kinds; of each (U,) the ``row`` of the measured link in the tables (-1: there is none),
+    ``kind`` (N, N) indexes the kinds; of each (U,) the ``row`` of the measured link in the tables (-1: none),
     ``link_class`` and ``latency_s``, the seconds of a transfer of no bytes (0 for a measured link, whose times hold
     their own).
     """
