@@ -46,6 +46,11 @@ class Spread:
         if self.at_least is not None and self.at_least < 1:
             raise InvalidWorkload("workload.placement.spread.at_least", self.at_least, "must be at least 1")
 
+    @property
+    def label(self) -> str:
+        """The label that tells places apart."""
+        return self.over
+
     def __str__(self) -> str:
         share = "" if self.at_least is None else f" (at least {self.at_least})"
         return f"spread {self.group} over {self.over}{share}"
@@ -62,6 +67,11 @@ class KeepTogether:
     def __post_init__(self) -> None:
         if self.at_most < 1:
             raise InvalidWorkload("workload.placement.keep_together.at_most", self.at_most, "must be at least 1")
+
+    @property
+    def label(self) -> str:
+        """The label that tells places apart."""
+        return self.within
 
     def __str__(self) -> str:
         share = "" if self.at_most == 1 else f" (at most {self.at_most})"
@@ -102,8 +112,13 @@ class PlacementRules:
     @property
     def labels(self) -> tuple[str, ...]:
         """The labels that the rules speak of, each once."""
-        named = [rule.over for rule in self.spread] + [rule.within for rule in self.keep_together]
+        named = [rule.label for rule in self.neighbours]
         return tuple(dict.fromkeys([*named, *(spares.per for spares in self.spares if spares.per)]))
+
+    @property
+    def neighbours(self) -> tuple[Spread | KeepTogether, ...]:
+        """The rules on groups."""
+        return (*self.spread, *self.keep_together)
 
 
 NOTHING_ASKED: Final = PlacementRules()
