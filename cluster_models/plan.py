@@ -10,7 +10,7 @@ from typing import Final
 
 from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.workload import LinkBandwidth, Recompute, Sharding, TrainingWorkload
 
 
 class RankOrder(StrEnum):
@@ -234,6 +234,7 @@ class Provenance:
     """What the plan was made from; the same values give the same plan.
 
     ``calibration`` names the user's own calibration and its content; empty where the shipped parameters served.
+    ``link_bandwidth`` is what links were taken at.
     """
 
     product_version: str
@@ -244,6 +245,7 @@ class Provenance:
     effort: int
     solver_versions: dict[str, str] = field(hash=False)
     calibration: str = ""
+    link_bandwidth: LinkBandwidth = LinkBandwidth.MEDIAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +262,48 @@ class Confidence:
     family: str
     runs: int
     outside: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drifted:
+    """Step time when links change: its deciles and its median over the draws."""
+
+    step_p10_s: float
+    step_median_s: float
+    step_p90_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """An alternative in the same draws; ``alternative`` counts in ``Plan.alternatives``.
+
+    ``plan_ahead`` is the share of draws in which the plan is no worse by the objective.
+    """
+
+    alternative: int
+    step: Drifted
+    plan_ahead: float
+
+
+@dataclass(frozen=True, slots=True)
+class Robustness:
+    """What is left of the plan's lead when links change by the spread seen (docs/robustness.md).
+
+    Of ``draws`` draws of all links around their medians.  ``slow_link`` is the share of its median bandwidth that a
+    link of the plan loses at its slow decile, ``spread_from`` where that is known from.  ``rivals`` start with the
+    runner-up; the losses are shares of the objective of the best of them in each draw.  ``safer`` counts in
+    ``Plan.alternatives``: the one that is best at p90 where the plan is not.
+    """
+
+    draws: int
+    slow_link: float
+    spread_from: str
+    step: Drifted
+    rivals: tuple[Rival, ...]
+    mean_loss: float
+    worst_loss: float
+    safer: int | None
+    summary: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +332,8 @@ class Plan:
     workload: TrainingWorkload | None = None
     """What was planned: with these two a plan can be exported on its own.  ``None`` in plans made by hand."""
     confidence: Confidence | None = None
+    """``None`` in plans made by hand."""
+    robustness: Robustness | None = None
     """``None`` in plans made by hand."""
 
 

@@ -13,6 +13,7 @@ from cluster_models.links import effective_links
 from cluster_models.plan import Certificate, Configuration, Plan, StopReason
 from cluster_models.workload import Recompute, Sharding
 from solver.answer.assemble import assemble_plan
+from solver.answer.robustness import Contender, drift_of, robustness
 from solver.candidates import IntArray, batch_of
 from solver.check.configuration import configuration_violations, layer_violations
 from solver.compiled import step_seconds
@@ -50,9 +51,12 @@ def predict(
     else:
         found = search_placement(candidate.placement, moves=MOVES * options.effort, seed=options.seed)
         assignment = found.assignment
-    return assemble_plan(
+    plan = assemble_plan(
         problem, options, candidate, assignment, certificate=_certificate(problem, candidate, assignment)
     )
+    drift = drift_of(problem, options.seed, candidate.batch)
+    steps = Contender(str(configuration.degrees), drift.step_s(candidate, assignment), weight=1.0)
+    return replace(plan, robustness=robustness(steps, [], drift.spread_of(candidate, assignment)))
 
 
 def _check_rules(problem: PlanningProblem, configuration: Configuration) -> None:
@@ -99,7 +103,7 @@ def _fabric(
             )
         gpus_per_node = gpus // len(hosts)
     problems = []
-    links = effective_links(problem.snapshot)
+    links = effective_links(problem.snapshot, bandwidth=problem.workload.link_bandwidth)
     for fabric in fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted):
         size = min(gpus, gpus_per_node or fabric.gpus_per_node)
         reason = _obstacle(configuration, fabric, size, hosts)

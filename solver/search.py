@@ -40,7 +40,7 @@ def plan(
     the best plan so far, with a certificate that says so.
     """
     started = time.monotonic()
-    links = effective_links(problem.snapshot)
+    links = effective_links(problem.snapshot, bandwidth=problem.workload.link_bandwidth)
     usable = fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
     check_workload(problem, usable)
     candidates = price_candidates(problem, usable)
@@ -68,7 +68,9 @@ def plan(
     if stopped_by is StopReason.PROVEN and state.unresolved:
         stopped_by = StopReason.WORK_LIMIT
     if remaining_s() > 0:
-        place_runners_up(problem, options, state)
+        place_runners_up(problem, options, state, options.alternatives)
+    elif stopped_by is not StopReason.CANCELLED:
+        place_runners_up(problem, options, state, 1)
     return conclude(problem, options, state, stopped_by)
 
 

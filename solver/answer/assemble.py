@@ -63,7 +63,7 @@ def assemble_plan(
     gpus = configuration.degrees.gpus
     tokens_per_s = workload.tokens_per_step / times.step_s
     flops = model_flops_per_token(architecture, workload.sequence_length, attention=AttentionCount.CAUSAL)
-    hosts = tuple(fabric.names[node] for node in assignment)
+    hosts = fabric.hosts(assignment)
     used = set(hosts) | set(workload.avoid_nodes)
     subject = Subject(fabric.gpu, architecture, workload, configuration)
     confidence = confidence_of(subject, times.step_s, problem.fitted)
@@ -104,6 +104,7 @@ def provenance(problem: PlanningProblem, options: SearchOptions) -> Provenance:
         effort=options.effort,
         solver_versions=solver_versions(),
         calibration="" if problem.fitted is None else problem.fitted.source,
+        link_bandwidth=problem.workload.link_bandwidth,
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from cluster_models.plan import TIME_PARTS, Alternative, Certificate, Plan, StopReason, TimeBreakdown
 from solver.answer.assemble import assemble_plan, configuration_of
+from solver.answer.robustness import Contender, Drift, drift_of, robustness
 from solver.answer.time_account import time_breakdown
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch
 from solver.ilp import solver_versions
@@ -37,10 +38,10 @@ def describe(batch: CandidateBatch, index: int) -> str:
     return f"{degrees_of(row)} mbs{int(row.micro_batch[0])} recompute {recompute} sharding {sharding}"
 
 
-def place_runners_up(problem: PlanningProblem, options: SearchOptions, state: SearchState) -> None:
-    """Place the next-best sets of degrees that pruning left unplaced; one of them may turn out best."""
+def place_runners_up(problem: PlanningProblem, options: SearchOptions, state: SearchState, count: int) -> None:
+    """Place the ``count`` next-best sets of degrees that pruning left unplaced; one may turn out best."""
     for _ in range(RUNNER_UP_ROUNDS):
-        for index in _next_best(state, options.alternatives):
+        for index in _next_best(state, count):
             if not _is_placed(state, index):
                 candidate = state.prepared(problem, index)
                 state.placed(index, place(candidate, options))
@@ -56,8 +57,20 @@ def conclude(problem: PlanningProblem, options: SearchOptions, state: SearchStat
     assignment = state.known[state.best].assignment
     assert assignment is not None
     certificate = _certificate(state, options, stopped_by)
-    plan = assemble_plan(problem, options, state.prepared(problem, state.best), assignment, certificate=certificate)
-    return replace(plan, alternatives=tuple(_alternatives(problem, options, state, plan.time)))
+    candidate = state.prepared(problem, state.best)
+    rivals = _next_best(state, options.alternatives, placed_only=True)
+    plan = assemble_plan(problem, options, candidate, assignment, certificate=certificate)
+    drift = drift_of(problem, options.seed, state.candidates.batch.take(np.array([state.best, *rivals])))
+    contender = _contender(drift, candidate, state, state.best)
+    spread = drift.spread_of(candidate, assignment)
+    del candidate  # one candidate at a time: its matrices are large
+    others, contenders = [], []
+    for index in rivals:
+        other = state.prepared(problem, index)
+        others.append(_placed_alternative(state, index, other, plan.time))
+        contenders.append(_contender(drift, other, state, index))
+    others += _misfits(problem, state, plan.time)
+    return replace(plan, alternatives=tuple(others), robustness=robustness(contender, contenders, spread))
 
 
 def _certificate(state: SearchState, options: SearchOptions, stopped_by: StopReason) -> Certificate:
@@ -85,16 +98,24 @@ def _certificate(state: SearchState, options: SearchOptions, stopped_by: StopRea
     )
 
 
-def _alternatives(
-    problem: PlanningProblem, options: SearchOptions, state: SearchState, best: TimeBreakdown
-) -> Iterator[Alternative]:
-    """The best placement of each next-best set of degrees, and the nearest faster miss of the memory limit."""
-    for index in _next_best(state, options.alternatives, placed_only=True):
-        candidate = state.prepared(problem, index)
-        assignment = state.known[index].assignment
-        assert assignment is not None
-        times = placed_times(candidate.placement, assignment)
-        yield _alternative(candidate, time_breakdown(candidate, times), best)
+def _contender(drift: Drift, candidate: Candidate, state: SearchState, index: int) -> Contender:
+    """The best placement known of ``candidate``, number ``index``, when links change."""
+    assignment = state.known[index].assignment
+    assert assignment is not None
+    steps = drift.step_s(candidate, assignment)
+    return Contender(str(degrees_of(candidate.batch)), steps, float(state.candidates.weight[index]))
+
+
+def _placed_alternative(state: SearchState, index: int, candidate: Candidate, best: TimeBreakdown) -> Alternative:
+    """The best placement known of ``candidate``, number ``index``, beside the plan."""
+    assignment = state.known[index].assignment
+    assert assignment is not None
+    times = placed_times(candidate.placement, assignment)
+    return _alternative(candidate, time_breakdown(candidate, times), best)
+
+
+def _misfits(problem: PlanningProblem, state: SearchState, best: TimeBreakdown) -> Iterator[Alternative]:
+    """The nearest faster miss of the memory limit, if there is one."""
     misfit = _nearest_misfit(state, best.step_s)
     if misfit is not None:
         yield _too_large(state.prepared(problem, misfit), float(state.candidates.bound_s[misfit]), best.step_s)

@@ -56,7 +56,7 @@ def pessimistic(known: ClusterSnapshot, a: str, b: str) -> float:
 def spread_of(known: ClusterSnapshot, a: int, b: int) -> Spread:
     """The spread of the link between two nodes by position."""
     found = link_spread(known)
-    return found.by_class[found.link_classes[a, b]]
+    return found.by_class[int(found.link_classes[a, b])]
 
 
 def repeated(a: str, b: str, ratio: float, pairs: int) -> list[Sample]:

@@ -1,0 +1,225 @@
+"""What is left of a plan's lead when links change by the spread seen.
+
+Every link is drawn around its median, for the plan and its alternatives alike, and their fixed placements are
+priced again (docs/robustness.md).  Letters: D draws, N nodes of the cluster, u ordered pairs of nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from cluster_models.link_spread import LinkSpread, Spread, SpreadOrigin, link_spread
+from cluster_models.links import LinkModel, effective_links
+from cluster_models.plan import Drifted, Rival, Robustness
+from cluster_models.workload import LinkBandwidth, TrainingWorkload
+from solver.answer.warnings import used_links
+from solver.candidates import CandidateBatch, FloatArray, IntArray
+from solver.compiled import step_seconds
+from solver.placement.problem import PlacementProblem
+from solver.problem import PlanningProblem
+from solver.refine import Candidate, prepare
+
+FEWEST_DRAWS: Final = 100
+MOST_DRAWS: Final = 400
+"""The share of draws in which a plan leads is then known to 2.5 % (one standard deviation)."""
+PASSES: Final = 3e8
+"""Forwards and backwards simulated in all draws of all contenders together, about a second's."""
+ROUNDING: Final = 1e-9
+"""Share of a step below which two are the same."""
+NOTICEABLE: Final = 5e-5
+"""Share of a step below which a difference is not worth a word."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drift:
+    """How the links of a problem's cluster may change.
+
+    ``median_links`` are given where candidates are made on others.
+    """
+
+    problem: PlanningProblem
+    spread: LinkSpread
+    median_links: LinkModel | None
+    draws: int
+    seed: int
+
+    def step_s(self, candidate: Candidate, assignment: IntArray) -> FloatArray:
+        """Step time (D,) of ``candidate`` with slot ``k`` on node ``assignment[k]`` of its fabric, in each draw."""
+        if self.median_links is not None:
+            fabric = replace(candidate.fabric, links=self.median_links)
+            candidate = prepare(self.problem, fabric, candidate.batch, candidate.layout)
+        pairs = used_links(candidate.placement, assignment)
+        return drifted_steps(candidate.placement, assignment, pairs, self.factors(candidate.fabric.index[pairs]))
+
+    def spread_of(self, candidate: Candidate, assignment: IntArray) -> Spread | None:
+        """The spread of most links of the plan that change; ``None`` where it sends nothing between nodes."""
+        pairs = candidate.fabric.index[used_links(candidate.placement, assignment)]
+        if len(pairs) == 0:
+            return None
+        used = np.bincount(self.spread.link_classes[pairs[:, 0], pairs[:, 1]], minlength=len(self.spread.by_class))
+        changing = np.array([spread.decile > 0 for spread in self.spread.by_class])
+        return self.spread.by_class[int(np.where(changing, used * len(pairs), used > 0).argmax())]
+
+    def factors(self, pairs: IntArray) -> FloatArray:
+        """(D, u) how many times its median a transfer takes from ``pairs[:, 0]`` to ``pairs[:, 1]``.
+
+        Each node and each ordered pair has a stream of its own, so a link changes alike whoever asks.
+        """
+        nodes = len(self.spread.link_classes)
+        classes = self.spread.link_classes[pairs[:, 0], pairs[:, 1]]
+        deviation = np.array([spread.standard_deviation for spread in self.spread.by_class])[classes]
+        share = np.array([spread.node_share for spread in self.spread.by_class])[classes]
+        ends, position = np.unique(pairs, return_inverse=True)
+        of_node = self._normals(nodes * nodes + ends)[:, position.reshape(pairs.shape)].sum(axis=2)
+        of_pair = self._normals(pairs[:, 0] * nodes + pairs[:, 1])
+        factors: FloatArray = np.exp(deviation * (np.sqrt(share / 2) * of_node + np.sqrt(1 - share) * of_pair))
+        return factors
+
+    def _normals(self, streams: IntArray) -> FloatArray:
+        """(D, n) standard normal draws of each stream."""
+        normals = np.empty((len(streams), self.draws))
+        for row, stream in enumerate(streams.tolist()):
+            key = np.array([self.seed % 2**64, stream], dtype=np.uint64)
+            np.random.Generator(np.random.Philox(key=key)).standard_normal(out=normals[row])
+        return normals.T
+
+
+def drift_of(problem: PlanningProblem, seed: int, contenders: CandidateBatch) -> Drift:
+    """The drift that the rows of ``contenders`` are put through; fewer draws where schedules are long."""
+    workload = problem.workload
+    median = workload.link_bandwidth is LinkBandwidth.MEDIAN
+    draws = int(np.clip(PASSES / max(1, _passes(contenders, workload)), FEWEST_DRAWS, MOST_DRAWS))
+    links = None if median else effective_links(problem.snapshot)
+    return Drift(problem, link_spread(problem.snapshot), links, draws, seed)
+
+
+def _passes(contenders: CandidateBatch, workload: TrainingWorkload) -> int:
+    """Forwards and backwards of one step of each contender, all together."""
+    chunks = contenders.pipeline * contenders.virtual_pipeline
+    return int((2 * chunks * (workload.global_batch // contenders.micro_batch)).sum())
+
+
+def drifted_steps(
+    placement: PlacementProblem, assignment: IntArray, pairs: IntArray, factors: FloatArray
+) -> FloatArray:
+    """Step time (D,) with transfers between ``pairs`` (u, 2) of nodes ``factors`` (D, u) times as long.
+
+    What shares an uplink keeps its limit, and what stays inside a node its time.
+    """
+    arrays = placement.arrays
+    matrices = [matrix.copy() for matrix in (arrays.hop_s, arrays.cross_s, arrays.reduce_s, arrays.gather_s)]
+    changed = arrays._replace(hop_s=matrices[0], cross_s=matrices[1], reduce_s=matrices[2], gather_s=matrices[3])
+    a, b = pairs[:, 0], pairs[:, 1]
+    medians = [matrix[..., a, b] for matrix in matrices]
+    steps = np.empty(len(factors))
+    for draw, factor in enumerate(factors):
+        for matrix, median in zip(matrices, medians, strict=True):
+            matrix[..., a, b] = median * factor
+        steps[draw] = step_seconds(assignment, changed)[0]
+    return steps
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contender:
+    """A placed candidate in every draw: step time (D,), and what the objective pays for a second of it."""
+
+    name: str
+    step_s: FloatArray
+    weight: float
+
+    @property
+    def objective(self) -> FloatArray:
+        """In each draw (D,)."""
+        return self.step_s * self.weight
+
+    @property
+    def step(self) -> Drifted:
+        """Deciles and median."""
+        return Drifted(*(float(value) for value in np.quantile(self.step_s, (0.1, 0.5, 0.9))))
+
+
+def robustness(plan: Contender, rivals: Sequence[Contender], spread: Spread | None) -> Robustness:
+    """How the plan's lead over ``rivals``, the plan's alternatives in their order, stands the draws."""
+    best = np.min([rival.objective for rival in rivals], axis=0) if rivals else plan.objective
+    loss = np.maximum(0.0, plan.objective / best - 1)
+    loss[loss < ROUNDING] = 0.0
+    faced = tuple(
+        Rival(index, rival.step, float((plan.objective <= rival.objective * (1 + ROUNDING)).mean()))
+        for index, rival in enumerate(rivals)
+    )
+    found = Robustness(
+        draws=len(plan.step_s),
+        slow_link=0.0 if spread is None else 1 - math.exp(-spread.decile),
+        spread_from=_source(spread),
+        step=plan.step,
+        rivals=faced,
+        mean_loss=float(loss.mean()),
+        worst_loss=float(loss.max()),
+        safer=_safer(plan, rivals),
+        summary="",
+    )
+    return replace(found, summary=_summary(found, [rival.name for rival in rivals]))
+
+
+def _safer(plan: Contender, rivals: Sequence[Contender]) -> int | None:
+    """The rival with the least objective at p90, where that is noticeably less than the plan's."""
+    slow = [float(np.quantile(each.objective, 0.9)) for each in (plan, *rivals)]
+    safest = int(np.argmin(slow))
+    return safest - 1 if slow[safest] < slow[0] * (1 - NOTICEABLE) else None
+
+
+def _source(spread: Spread | None) -> str:
+    if spread is None:
+        return "the plan sends nothing between nodes"
+    if spread.decile == 0 and spread.origin is SpreadOrigin.PUBLISHED:
+        return "what the plan sends stays inside NVLink domains"
+    if spread.origin is SpreadOrigin.PUBLISHED:
+        return "published for other clusters; too few tests were repeated on this one"
+    agree = ", which agree" if spread.decile == 0 else ""
+    where = "on links of the same class" if spread.origin is SpreadOrigin.CLASS else "on other links of the cluster"
+    return f"{spread.repeats} repeated tests {where}{agree}"
+
+
+def _summary(found: Robustness, names: Sequence[str]) -> str:
+    """One plain sentence."""
+    if found.slow_link == 0:
+        return f"Drift of links does not touch the plan: {found.spread_from}."
+    start = f"When links change (one in ten {100 * found.slow_link:.0f} % or more below its median)"
+    step = (
+        f"a step takes {_seconds(found.step.step_p10_s)} to {_seconds(found.step.step_p90_s)} in four cases of five"
+    )
+    if not found.rivals:
+        return f"{start}, {step}."
+    sentence = f"{start}, {step} and the plan {_standing(found)}"
+    if found.safer is None:
+        return f"{sentence}."
+    rival = found.rivals[found.safer].step
+    return (
+        f"{sentence}; {names[found.safer]} is the safer choice: its slow decile is {_seconds(rival.step_p90_s)} "
+        f"against {_seconds(found.step.step_p90_s)}."
+    )
+
+
+def _standing(found: Robustness) -> str:
+    """How the plan does against its alternatives."""
+    if all(rival.plan_ahead == 1 for rival in found.rivals):
+        return f"stays ahead of {'every alternative' if len(found.rivals) > 1 else 'its only alternative'} in all"
+    return (
+        f"stays ahead of the runner-up in {_percent(found.rivals[0].plan_ahead)}, losing "
+        f"{_percent(found.mean_loss)} on average and {_percent(found.worst_loss)} at worst to the best alternative"
+    )
+
+
+def _seconds(value: float) -> str:
+    return f"{value:#.4g} s" if value >= 0.1 else f"{1e3 * value:#.4g} ms"
+
+
+def _percent(share: float) -> str:
+    """Two digits of small shares; a share just below all is not rounded to it."""
+    percent = 100 * share
+    return f"{percent:.0f} %" if 10 <= percent <= 99 or percent == 100 else f"{percent:.3g} %"
