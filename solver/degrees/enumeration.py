@@ -8,7 +8,7 @@ the batch divides by micro-batch times data size.  Schedules longer than ``MOST_
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from math import isqrt
@@ -44,9 +44,14 @@ class Grid:
 
 
 def enumerate_candidates(
-    architecture: Architecture, workload: TrainingWorkload, *, gpus_per_node: int, nodes: int
+    architecture: Architecture,
+    workload: TrainingWorkload,
+    *,
+    gpus_per_node: int,
+    nodes: int,
+    wanted: Callable[[Grid], bool] = lambda _: True,
 ) -> CandidateBatch:
-    """Every legal candidate on up to ``nodes`` nodes with ``gpus_per_node`` GPUs each.
+    """Every legal candidate on up to ``nodes`` nodes with ``gpus_per_node`` GPUs each, of the grids ``wanted``.
 
     Worlds are whole nodes, or a divisor of one node.  Where memory decides, ``solver.costs.memory`` cuts later.
     """
@@ -58,6 +63,7 @@ def enumerate_candidates(
         for world in worlds
         if world <= limit
         for grid in _grids(architecture, workload, world, min(world, gpus_per_node))
+        if wanted(grid)
     ]
     rows = np.concatenate(tables) if tables else np.empty((0, len(fields(CandidateBatch))), dtype=np.int64)
     return CandidateBatch(*(np.ascontiguousarray(rows[:, column]) for column in range(rows.shape[1])))

@@ -1,0 +1,130 @@
+"""Compiled: layers over stages of different speed, the heaviest chunk as light as memory allows.
+
+In a file of its own because numba's cache notices a change only in the file of the function it compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numba
+import numpy as np
+
+from solver.candidates import FloatArray, IntArray
+
+BISECTIONS: Final = 60
+ROUNDING: Final = 1e-12
+
+
+@numba.njit(cache=True)
+def _chunk_s(a: int, b: int, c: int, dense: IntArray, seconds: FloatArray) -> float:
+    """Seconds of chunk ``c`` with the layers from ``a`` up to ``b``; ``dense`` (L + 1,) counts dense ones before.
+
+    ``seconds`` (3, C): of a dense layer, of a sparse one, and of what a chunk holds beside layers.
+    """
+    held = dense[b] - dense[a]
+    return float(seconds[2, c] + held * seconds[0, c] + (b - a - held) * seconds[1, c])
+
+
+@numba.njit(cache=True)
+def _carried(limit: float, dense: IntArray, seconds: FloatArray, most: IntArray, ends: IntArray) -> bool:
+    """Fill chunks from the first one on, none above ``limit``: the layers that the first ``c`` hold at most.
+
+    ``ends`` (C + 1,) receives them; whether all chunks together hold all layers, with one layer in each.
+    """
+    layers, chunks = len(dense) - 1, len(most)
+    ends[0] = 0
+    for c in range(chunks):
+        a = ends[c]
+        low, high = a, min(a + most[c], layers - (chunks - 1 - c))
+        while low < high:
+            middle = (low + high + 1) // 2
+            if _chunk_s(a, middle, c, dense, seconds) <= limit:
+                low = middle
+            else:
+                high = middle - 1
+        if low == a:
+            return False
+        ends[c + 1] = low
+    return bool(ends[chunks] == layers)
+
+
+@numba.njit(cache=True)
+def _fill(
+    limit: float, dense: IntArray, seconds: FloatArray, most: IntArray, ends: IntArray, counts: IntArray
+) -> None:
+    """Layers of each chunk, none above ``limit``, each from the last on with a share that suits its speed.
+
+    ``ends``: what the chunks before each can carry (``_carried``).
+    """
+    left = len(dense) - 1
+    pace = np.maximum(seconds[0], seconds[1])
+    for c in range(len(most) - 1, -1, -1):
+        least = max(1, left - ends[c])
+        take = min(most[c], left - c)
+        while take > least and _chunk_s(left - take, left, c, dense, seconds) > limit:
+            take -= 1
+        speed = 0.0
+        for before in range(c + 1):
+            speed += 1.0 / pace[before]
+        share = int(np.ceil(left / pace[c] / speed - 1e-9))
+        counts[c] = max(least, min(take, share))
+        left -= counts[c]
+
+
+@numba.njit(cache=True)
+def _heaviest(counts: IntArray, dense: IntArray, seconds: FloatArray) -> float:
+    heaviest, a = 0.0, 0
+    for c in range(len(counts)):
+        b = a + counts[c]
+        heaviest = max(heaviest, _chunk_s(a, b, c, dense, seconds))
+        a = b
+    return heaviest
+
+
+@numba.njit(cache=True)
+def _layouts(dense: IntArray, seconds: FloatArray, most: IntArray, tolerance: float) -> IntArray:
+    rows, chunks = most.shape
+    layers = len(dense) - 1
+    result = np.zeros((rows, chunks), dtype=np.int64)
+    ends = np.zeros(chunks + 1, dtype=np.int64)
+    even = np.full(chunks, layers // chunks, dtype=np.int64)
+    for i in range(rows):
+        low, high = 0.0, seconds[i, :2].max() * layers + seconds[i, 2].max()
+        if not _carried(high * (1.0 + ROUNDING), dense, seconds[i], most[i], ends):
+            continue
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            if _carried(middle, dense, seconds[i], most[i], ends):
+                high = middle
+            else:
+                low = middle
+        high *= 1.0 + ROUNDING
+        fits = layers % chunks == 0 and (even <= most[i]).all()
+        if fits and _heaviest(even, dense, seconds[i]) <= high * (1.0 + tolerance):
+            result[i] = even
+            continue
+        _carried(high, dense, seconds[i], most[i], ends)
+        _fill(high, dense, seconds[i], most[i], ends, result[i])
+        if _heaviest(result[i], dense, seconds[i]) > high:
+            result[i] = ends[1:] - ends[:-1]
+    return result
+
+
+def lightest_layouts(dense: IntArray, seconds: FloatArray, most: IntArray, *, tolerance: float) -> IntArray:
+    """(n, C) layers of each chunk in model order, the heaviest chunk as light as can be; zeros where none exists.
+
+    ``dense`` (L + 1,): dense layers before each layer; ``seconds`` (n, 3, C): of a dense layer on each chunk, of a
+    sparse one, and of what the chunk holds beside layers; ``most`` (n, C): the layers it may hold.  Every chunk
+    gets a layer.  Exact where all layers are of one type; else a chunk too slow for the very next layer may ask for
+    a heavier limit than filling in another order would.  An even split is kept where its heaviest chunk is at most
+    ``tolerance`` worse; otherwise chunks take shares that suit their speed within the limit, the odd layers late,
+    because early ranks hold more micro-batches in memory.
+    """
+    found = _layouts(
+        dense.astype(np.int64),
+        np.ascontiguousarray(seconds, dtype=np.float64),
+        np.ascontiguousarray(most, dtype=np.int64),
+        tolerance,
+    )
+    return np.asarray(found)
