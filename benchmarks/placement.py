@@ -33,11 +33,13 @@ from benchmarks.placement_grid import (
 )
 from solver.candidates import IntArray
 from solver.compiled import step_seconds
-from solver.placement.solve import PlacementOutcome, solve_placement
+from solver.placement.solve import PlacementOutcome, SolveOptions, solve_placement
 
 MARGIN: Final = 0.02
 MARGIN_S: Final = 0.15
 """Kept back from the seconds asked for: the last slice of work, printing, and the interpreter's end."""
+ROUNDS: Final = 60
+"""More than any time allows: the seconds end the search."""
 SHOWN_LINKS: Final = 5
 
 
@@ -93,7 +95,7 @@ def solve(bandwidth: Path, training: Training, *, seconds: float, seed: int) -> 
         problem,
         remaining_s=lambda: limit_s - (time.perf_counter() - started),
         starts=rank_orders(training),
-        seed=seed,
+        options=SolveOptions(seed=seed, rounds=ROUNDS),
     )
     return Answer(training, links, outcome, given_s, process_age_s())
 

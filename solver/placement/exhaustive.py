@@ -38,6 +38,11 @@ class Enumeration:
         events = max(1, len(problem.schedule.rank))
         self._slice = max(100, int(SLICE_EVENTS / events))
 
+    def know(self, assignment: IntArray, step_s: float) -> None:
+        """Take over a better assignment found elsewhere."""
+        if step_s < self.step_s:
+            self.assignment, self.step_s = assignment.copy(), step_s
+
     def advance(self) -> None:
         """One slice further; raises nothing and changes nothing once ``complete``."""
         if self.complete:

@@ -1,49 +1,187 @@
-"""One placement problem from start to proof: an anytime search with a bound."""
+"""One placement problem from a first guess to a proof: an anytime search with a bound.
+
+Rounds of twice the work each: the local search looks for something better while the bound of the round before
+looks for a proof that there is nothing.  Few slots are enumerated instead.  What is found depends on the problem,
+the seed and the work; time and cancelling only cut the rounds short.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Final
 
 import numpy as np
 
 from solver.candidates import IntArray
-from solver.compiled import step_seconds
-from solver.placement.bounds import placement_bound_s
+from solver.compiled import step_seconds, violations
+from solver.placement.exhaustive import Enumeration, can_enumerate
 from solver.placement.local_search import search_placement
 from solver.placement.problem import PlacementProblem
+
+FIRST_EVENTS: Final = 2e7
+"""Simulated events of the first local search; each round doubles them."""
+ROUNDS: Final = 12
+"""Rounds of one unit of effort."""
+ENUMERATED_SLOTS: Final = 9
+"""Problems with at most this many slots are enumerated before anything slower is tried."""
+ENUMERATED_NODES: Final = 64
+ENUMERATION_SLICES: Final = 100
+"""Slices of about 30 ms after which the rounds take over, and go on with the enumeration beside them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacementOutcome:
-    """The best assignment (K,) found, its step time, and a step time that no assignment beats, in seconds."""
+    """The best assignment (K,) found, its step time, and a step time that no assignment beats, in seconds.
+
+    ``violations`` counts slots that break a rule: where it is not 0, no assignment that keeps them all was found,
+    and ``bound_s`` says nothing about this one.
+    """
 
     assignment: IntArray
     step_s: float
     bound_s: float
+    violations: int = 0
 
     @property
     def gap(self) -> float:
-        """How much of the step a better assignment could save at most."""
+        """The share of the step that a better assignment could save at most."""
         return (self.step_s - self.bound_s) / self.step_s if self.step_s > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SolveOptions:
+    """``rounds`` is the work and decides the answer; a gap of at most ``gap`` ends it early, as does the time."""
+
+    gap: float = 0.0
+    seed: int = 0
+    rounds: int = ROUNDS
+
+
+OnOutcome = Callable[[PlacementOutcome], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Solving:
+    """A problem with the best that is known of it so far."""
+
+    problem: PlacementProblem
+    options: SolveOptions
+    remaining_s: Callable[[], float]
+    on_outcome: OnOutcome
+    best: PlacementOutcome
+    seconds_per_move: float = 0.0
+
+    def finished(self) -> bool:
+        """Whether the proof is good enough, or no time remains."""
+        proved = self.best.violations == 0 and self.best.gap <= self.options.gap
+        return proved or self.remaining_s() <= 0
+
+    def take(self, assignment: IntArray) -> None:
+        """Keep ``assignment`` where it is better than the best."""
+        found = _outcome(self.problem, assignment, self.best.bound_s)
+        if (found.violations, found.step_s) < (self.best.violations, self.best.step_s):
+            self.best = found
+            self.on_outcome(found)
+
+    def raise_bound(self, bound_s: float) -> None:
+        """Keep ``bound_s`` where it says more than the bound known."""
+        if bound_s > self.best.bound_s:
+            self.best = replace(self.best, bound_s=_below(bound_s, self.best))
+            self.on_outcome(self.best)
 
 
 def solve_placement(
     problem: PlacementProblem,
     *,
     remaining_s: Callable[[], float],
+    options: SolveOptions | None = None,
     starts: Sequence[IntArray] = (),
-    gap: float = 0.0,
-    seed: int = 0,
+    on_outcome: OnOutcome = lambda _: None,
 ) -> PlacementOutcome:
-    """The best assignment found until the gap is at most ``gap``, the work is done, or no time remains."""
-    del gap
-    given = [np.arange(problem.slots), *starts]
-    best = min(given, key=lambda order: step_seconds(order, problem.arrays)[0])
-    step_s = step_seconds(best, problem.arrays)[0]
-    moves = 1000
-    if problem.slots > 1 and remaining_s() > 0:
-        found, found_s, _ = search_placement(problem, moves=moves, seed=seed, start=best)
-        if found_s < step_s:
-            best, step_s = found, found_s
-    return PlacementOutcome(best, step_s, min(step_s, placement_bound_s(problem)))
+    """The best assignment found until the gap is small enough, the work is done or no time remains.
+
+    It is never slower than any of ``starts`` (K,), nor than the nodes in the order given.  ``remaining_s`` may
+    say 0 to cancel; ``on_outcome`` hears of every improvement.
+    """
+    first = _outcome(problem, np.arange(problem.slots), 0.0)
+    solving = _Solving(problem, options or SolveOptions(), remaining_s, on_outcome, first)
+    for start in starts:
+        solving.take(start)
+    if problem.slots > 1:
+        solving.take(_searched(solving, 0))
+    enumeration = _enumeration(problem, solving.best)
+    if enumeration is None:
+        solving.raise_bound(_cheap_bound_s(problem))
+    else:
+        _enumerate(solving, enumeration, ENUMERATION_SLICES)
+    with ThreadPoolExecutor(1) as pool:
+        for round_ in range(1, solving.options.rounds):
+            if solving.finished():
+                break
+            search = pool.submit(_searched, solving, round_)
+            if enumeration is None:
+                _bound(solving, round_)
+            else:
+                _enumerate(solving, enumeration, ENUMERATION_SLICES << round_)
+            solving.take(search.result())
+    return solving.best
+
+
+def _outcome(problem: PlacementProblem, assignment: IntArray, bound_s: float) -> PlacementOutcome:
+    step_s = float(step_seconds(assignment, problem.arrays)[0])
+    broken = int(violations(assignment, problem.arrays.rules))
+    return PlacementOutcome(assignment, step_s, bound_s if broken else min(bound_s, step_s), broken)
+
+
+def _below(bound_s: float, best: PlacementOutcome) -> float:
+    """No bound lies above a step that keeps all rules."""
+    return bound_s if best.violations else min(bound_s, best.step_s)
+
+
+def _searched(solving: _Solving, round_: int) -> IntArray:
+    """What the local search finds in one round's work, or in as much of it as fits into the time."""
+    problem = solving.problem
+    events = FIRST_EVENTS * 2**round_
+    size = max(1, len(problem.schedule.rank) * problem.replicas)
+    moves = max(200, int(events / size))
+    while moves > 400 and solving.seconds_per_move * moves > solving.remaining_s():
+        moves //= 2
+    began = perf_counter()
+    found = search_placement(
+        problem, moves=moves, seed=solving.options.seed + round_, start=solving.best.assignment
+    )
+    solving.seconds_per_move = (perf_counter() - began) / moves
+    return found.assignment
+
+
+def _cheap_bound_s(problem: PlacementProblem) -> float:
+    from solver.placement.bounds import placement_bound_s  # noqa: PLC0415 - slow to import, and often not needed
+
+    return placement_bound_s(problem)
+
+
+def _bound(solving: _Solving, round_: int) -> None:
+    pass
+
+
+def _enumeration(problem: PlacementProblem, best: PlacementOutcome) -> Enumeration | None:
+    """The enumeration of a small problem, from the best that is known of it."""
+    if problem.slots > ENUMERATED_SLOTS or problem.nodes > ENUMERATED_NODES or not can_enumerate(problem):
+        return None
+    return Enumeration(problem, best.assignment, np.inf if best.violations else best.step_s)
+
+
+def _enumerate(solving: _Solving, enumeration: Enumeration, slices: int) -> None:
+    """Go on with the enumeration, from what the search has found since; complete, it is a proof."""
+    if not solving.best.violations:
+        enumeration.know(solving.best.assignment, solving.best.step_s)
+    for _ in range(slices):
+        enumeration.advance()
+        if enumeration.complete or solving.remaining_s() <= 0:
+            break
+    solving.take(enumeration.assignment)
+    if enumeration.complete:
+        solving.raise_bound(enumeration.step_s)
