@@ -59,8 +59,8 @@ class Uplinks(NamedTuple):
 
     ``above`` (V, N): the switch over each node on each level, -1 = none; ``bytes_per_s`` (W,): what a switch passes
     in each direction.  Traffic between two nodes passes the switches, on every level, that they do not share.
-    ``hop_bytes`` (R, 2, P, q), ``cross_bytes`` (X,), ``ring_bytes`` (Y, P): what one pair of slots sends at a time;
-    a pair listed more than once counts as often.
+    ``hop_bytes`` (R, 2, P, q), ``cross_bytes`` (X,), ``ring_bytes`` (2, Y, P) with reductions first: what one pair
+    of slots sends at a time; a pair listed more than once counts as often.
 
     At the same time pass: the transfers of all replicas between two pipeline ranks, one way; the crossing
     collectives of one kind, everywhere; the rings of one kind, of all pipeline ranks.  Nothing that has something
@@ -266,13 +266,13 @@ def _pass(
 def shared_seconds(assignment: IntArray, arrays: Arrays) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Seconds in which each switch passes what passes it at the same time, up and down.
 
-    Of transfers (2, P, 2, W), of crossing collectives (X, 2, W) and of rings (Y, 2, W).
+    Of transfers (2, P, 2, W), of crossing collectives (X, 2, W), and of rings (2, Y, 2, W), reductions first.
     """
     uplinks, switches = arrays.uplinks, len(arrays.uplinks.bytes_per_s)
     replicas, _, ranks = arrays.hop_pairs.shape[:3]
     hops = np.zeros((2, ranks, 2, switches))
     cross = np.zeros((len(arrays.cross_pairs), 2, switches))
-    rings = np.zeros((len(arrays.ring_pairs), 2, switches))
+    rings = np.zeros((2, len(arrays.ring_pairs), 2, switches))
     if switches == 0:
         return hops, cross, rings
     for s in range(ranks):
@@ -283,9 +283,10 @@ def shared_seconds(assignment: IntArray, arrays: Arrays) -> tuple[FloatArray, Fl
             for x in range(len(cross)):
                 sent_bytes = np.full(arrays.cross_pairs.shape[3], uplinks.cross_bytes[x])
                 _pass(assignment, arrays.cross_pairs[x, r, s], sent_bytes, uplinks, cross[x])
-        for y in range(len(rings)):
-            sent_bytes = np.full(arrays.ring_pairs.shape[2], uplinks.ring_bytes[y, s])
-            _pass(assignment, arrays.ring_pairs[y, s], sent_bytes, uplinks, rings[y])
+        for kind in range(2):
+            for y in range(len(arrays.ring_pairs)):
+                sent_bytes = np.full(arrays.ring_pairs.shape[2], uplinks.ring_bytes[kind, y, s])
+                _pass(assignment, arrays.ring_pairs[y, s], sent_bytes, uplinks, rings[kind, y])
     return hops, cross, rings
 
 
@@ -363,9 +364,9 @@ def exposed_rings(
     for s in range(len(reduce_s)):
         reduce_s[s], gather_s[s] = -arrays.reduce_hidden_s[s], -arrays.gather_hidden_s[s]
         for y in range(len(arrays.ring_pairs)):
-            pairs, shared, times = arrays.ring_pairs[y, s], shared_s[2][y], arrays.ring_times[y, s]
-            reduce = slowest_pair(assignment, pairs, arrays.reduce_s[times], 0.0, above, shared)
-            gather = slowest_pair(assignment, pairs, arrays.gather_s[times], 0.0, above, shared)
+            pairs, times = arrays.ring_pairs[y, s], arrays.ring_times[y, s]
+            reduce = slowest_pair(assignment, pairs, arrays.reduce_s[times], 0.0, above, shared_s[2][0, y])
+            gather = slowest_pair(assignment, pairs, arrays.gather_s[times], 0.0, above, shared_s[2][1, y])
             reduce_s[s] += max(arrays.reduce_local_s[y, s], reduce)
             gather_s[s] += max(arrays.gather_local_s[y, s], gather)
         reduce_s[s], gather_s[s] = max(0.0, reduce_s[s]), max(0.0, gather_s[s])

@@ -86,7 +86,7 @@ def no_uplinks(hop_pairs: IntArray, cross_pairs: IntArray, ring_pairs: IntArray,
         bytes_per_s=np.empty(0),
         hop_bytes=np.zeros(hop_pairs.shape[:-1]),
         cross_bytes=np.zeros(len(cross_pairs)),
-        ring_bytes=np.zeros(ring_pairs.shape[:2]),
+        ring_bytes=np.zeros((2, *ring_pairs.shape[:2])),
     )
 
 

@@ -44,7 +44,7 @@ def placement_problems(draw: st.DrawFn, *, shared: bool = True, ruled: bool = Tr
             bytes_per_s=random.integers(1, 5, 5) / 2.0,
             hop_bytes=times(*hop_pairs.shape[:-1]),
             cross_bytes=times(kinds),
-            ring_bytes=times(2, ranks),
+            ring_bytes=times(2, 2, ranks),
         )
     rules = no_rules(slots, nodes)
     if ruled and draw(st.booleans()):

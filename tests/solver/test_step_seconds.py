@@ -103,13 +103,14 @@ def test_rings_wait_for_their_slowest_pair_and_switch(problem: PlacementProblem,
     arrays = problem.arrays
     chosen = np.array(random.sample(range(problem.nodes), problem.slots))
     times = placed_times(problem, chosen)
-    for found, between_s, local_s, hidden_s in (
-        (times.reduce_s, arrays.reduce_s, arrays.reduce_local_s, arrays.reduce_hidden_s),
-        (times.gather_s, arrays.gather_s, arrays.gather_local_s, arrays.gather_hidden_s),
+    sent = arrays.uplinks.ring_bytes
+    for found, between_s, local_s, hidden_s, ring_bytes in (
+        (times.reduce_s, arrays.reduce_s, arrays.reduce_local_s, arrays.reduce_hidden_s, sent[0]),
+        (times.gather_s, arrays.gather_s, arrays.gather_local_s, arrays.gather_hidden_s, sent[1]),
     ):
         total = -hidden_s
         for y, rings in enumerate(arrays.ring_pairs):
-            sizes = np.repeat(arrays.uplinks.ring_bytes[y], rings.shape[1])
+            sizes = np.repeat(ring_bytes[y], rings.shape[1])
             load = passed(problem, flows_of(chosen, rings.reshape(-1, 2), sizes))
             between = between_s[arrays.ring_times[y]]
             alone = [
