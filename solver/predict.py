@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -11,6 +11,7 @@ import numpy as np
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.links import effective_links
 from cluster_models.plan import Certificate, Configuration, Plan, StopReason
+from cluster_models.topology import Cluster
 from cluster_models.workload import Recompute, Sharding
 from solver.answer.assemble import assemble_plan
 from solver.answer.robustness import Contender, drift_of, robustness
@@ -20,7 +21,7 @@ from solver.compiled import step_seconds
 from solver.degrees.priced import objective_weight
 from solver.pipeline.schedule import MOST_EVENTS
 from solver.placement.bounds import placement_bound_s
-from solver.placement.fabric import Fabric, fabrics
+from solver.placement.fabric import Fabric, fabrics, regrouped
 from solver.placement.local_search import search_placement
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import Candidate, prepare
@@ -47,7 +48,7 @@ def predict(
     fabric = _fabric(problem, configuration, hosts, gpus_per_node)
     candidate = prepare(problem, fabric, batch_of(configuration), configuration.stage_layers)
     if hosts is not None:
-        assignment = np.array([fabric.names.index(host) for host in hosts], dtype=np.int64)
+        assignment = np.array([fabric.names.index(host) for host in hosts[:: fabric.nodes_per_unit]])
     else:
         found = search_placement(candidate.placement, moves=MOVES * options.effort, seed=options.seed)
         assignment = found.assignment
@@ -93,7 +94,10 @@ def _fabric(
     hosts: Sequence[str] | None,
     gpus_per_node: int | None,
 ) -> Fabric:
-    """The first fabric that can carry the configuration, its nodes cut to the GPUs used on each."""
+    """The first fabric that can carry the configuration, its nodes cut to the GPUs used on each.
+
+    Where hosts are given and NVLink joins them, they make the widest units that they and the degrees fill.
+    """
     gpus = configuration.degrees.gpus
     _check_hosts(hosts, gpus_per_node)
     if hosts is not None and gpus_per_node is None:
@@ -104,11 +108,14 @@ def _fabric(
         gpus_per_node = gpus // len(hosts)
     problems = []
     links = effective_links(problem.snapshot, bandwidth=problem.workload.link_bandwidth)
-    for fabric in fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted):
+    known = fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
+    if hosts is not None:
+        known = tuple(found for fabric in known for found in _of_hosts(fabric, hosts, problem.snapshot.cluster))
+    for fabric in known:
         size = min(gpus, gpus_per_node or fabric.gpus_per_node)
         reason = _obstacle(configuration, fabric, size, hosts)
         if reason is None:
-            return replace(fabric, gpus_per_node=size)
+            return fabric.with_gpus(size)
         problems.append(reason)
     raise InvalidConfiguration(
         "configuration" if hosts is None else "hosts",
@@ -129,24 +136,44 @@ def _check_hosts(hosts: Sequence[str] | None, gpus_per_node: int | None) -> None
         raise InvalidConfiguration("hosts", twice, "listed twice", "list each host once")
 
 
+def _of_hosts(fabric: Fabric, hosts: Sequence[str], cluster: Cluster) -> Iterator[Fabric]:
+    """``fabric`` if its units are nodes, and before it fabrics of the units that ``hosts`` make, wide first."""
+    if fabric.nodes_per_unit > 1:
+        return
+    if set(hosts) <= set(fabric.names):
+        positions = [fabric.names.index(host) for host in hosts]
+        domains = [cluster.nodes[fabric.index[position]].nvlink_domain for position in positions]
+        for width in (gpus // fabric.gpus_per_node for gpus, _ in fabric.wider):
+            chunks = [slice(first, first + width) for first in range(0, len(hosts), width)]
+            if len(hosts) % width == 0 and all(len(set(domains[chunk])) == 1 for chunk in chunks):
+                yield regrouped(fabric, [positions[chunk] for chunk in chunks])
+    yield fabric
+
+
 def _obstacle(configuration: Configuration, fabric: Fabric, size: int, hosts: Sequence[str] | None) -> str | None:
     """Why ``size`` GPUs on each of the fabric's nodes cannot carry the configuration, or ``None``."""
     degrees = configuration.degrees
     cell, slots = degrees.tensor * degrees.context, -(-degrees.gpus // size)
     kind = f"{fabric.gpu.name} nodes with {fabric.gpus_per_node} GPUs"
+    unit, joined = size * fabric.nodes_per_unit, fabric.nodes_per_unit > 1
+    place = f"{fabric.nodes_per_unit} nodes of an NVLink domain with {size} GPUs each" if joined else ""
     uneven = [
         f"{name} = {width}"
         for name, width in (("tensor x context", cell), ("expert", degrees.expert))
-        if size % width and width % size
+        if unit % width and width % unit
     ]
-    missing = [host for host in hosts or () if host not in fabric.names]
+    nodes = fabric.hosts(np.arange(fabric.nodes))
+    missing = [host for host in hosts or () if host not in nodes]
     reasons = {
         f"needs {size} GPUs on each host, more than {kind} have": size > fabric.gpus_per_node,
-        f"needs {slots} {kind}, but only {fabric.nodes} are usable": slots > fabric.nodes,
-        f"a tensor group of {degrees.tensor} does not fit into a node with {size} GPUs": degrees.tensor > size,
-        f"{' and '.join(uneven)} neither divides nor fills nodes of {size} GPUs": bool(uneven),
+        f"needs {slots} {kind}, but only {len(nodes)} are usable": slots > len(nodes),
+        f"a tensor group of {degrees.tensor} does not fit into {place or f'a node with {size} GPUs'}": (
+            degrees.tensor > unit
+        ),
+        f"{' and '.join(uneven)} neither divides nor fills {place or f'nodes of {size} GPUs'}": bool(uneven),
         f"{', '.join(missing)} is not among the usable {kind}": bool(missing),
         f"{degrees.gpus} ranks at {size} per node need {slots} hosts": len(hosts or range(slots)) != slots,
+        f"{degrees.gpus} ranks do not fill {place}": joined and degrees.gpus % unit > 0,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 

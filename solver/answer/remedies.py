@@ -60,7 +60,7 @@ def _working_remedies(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> It
             yield sentence
     grown = _nodes_needed(problem, fabrics)
     if grown is not None:
-        yield f"Use about {grown} such nodes instead of {max(f.nodes for f in fabrics)}."
+        yield f"Use about {grown} such nodes instead of {max(f.nodes * f.nodes_per_unit for f in fabrics)}."
     elif not found:
         yield "Nothing simple helps: use GPUs with more memory, a smaller model or a shorter sequence."
 
@@ -90,7 +90,7 @@ def _relaxations(workload: TrainingWorkload) -> Iterator[tuple[str, TrainingWork
 
 def _fits(problem: PlanningProblem, links: LinkModel) -> bool:
     return any(
-        fits_memory(problem, fabric.gpu, gpus_per_node=fabric.gpus_per_node, nodes=fabric.nodes)
+        fits_memory(problem, fabric.gpu, gpus_per_node=fabric.gpus_per_unit, nodes=fabric.nodes)
         for fabric in fabrics_of(problem.snapshot, problem.workload, links)
     )
 
@@ -99,10 +99,10 @@ def _nodes_needed(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> int | 
     """Nodes that would hold the model, to within a twentieth; ``None`` if 64 times those at hand do not."""
     if problem.workload.max_gpus is not None:
         return None
-    largest = max(fabrics, key=lambda fabric: (fabric.gpu.memory_bytes, fabric.nodes * fabric.gpus_per_node))
+    largest = max(fabrics, key=lambda fabric: (fabric.gpu.memory_bytes, fabric.nodes * fabric.gpus_per_unit))
 
-    def enough(nodes: int) -> bool:
-        return fits_memory(problem, largest.gpu, gpus_per_node=largest.gpus_per_node, nodes=nodes)
+    def enough(units: int) -> bool:
+        return fits_memory(problem, largest.gpu, gpus_per_node=largest.gpus_per_unit, nodes=units)
 
     doublings = [largest.nodes * factor for factor in (2, 4, 8, 16, 32, 64)]
     most: int | None = next((nodes for nodes in doublings if enough(nodes)), None)
@@ -112,4 +112,4 @@ def _nodes_needed(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> int | 
     while most - least > max(1, most // 20):
         middle = (least + most) // 2
         least, most = (least, middle) if enough(middle) else (middle, most)
-    return most
+    return most * largest.nodes_per_unit

@@ -48,8 +48,9 @@ def _estimated_links(problem: PlanningProblem, candidate: Candidate, assignment:
     used = used_links(candidate.placement, assignment)
     if len(used) == 0 or not problem.snapshot.samples:  # that nothing was measured is told as a suspicion
         return []
-    rows = fabric.index[used]
-    estimated = fabric.links.estimated(fabric.gpus_per_node)[rows[:, 0], rows[:, 1]]
+    first, second = (fabric.members[used[:, end]] for end in (0, 1))
+    links = fabric.links.estimated(fabric.gpus_per_node)
+    estimated = links[first[:, :, None], second[:, None, :]].any(axis=(1, 2))
     if not estimated.any():
         return []
     names = [f"{fabric.names[a]} to {fabric.names[b]}" for a, b in used[estimated][:4]]

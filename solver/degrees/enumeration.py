@@ -50,16 +50,19 @@ def enumerate_candidates(
     gpus_per_node: int,
     nodes: int,
     wanted: Callable[[Grid], bool] = lambda _: True,
+    wider: Sequence[tuple[int, int]] = (),
 ) -> CandidateBatch:
     """Every legal candidate on up to ``nodes`` nodes with ``gpus_per_node`` GPUs each, of the grids ``wanted``.
 
+    A node may be a unit of nodes that NVLink joins.  ``wider`` has GPUs and number of wider units: candidates that
+    fill units of one such size are left out, because there more of their traffic is on NVLink.
     Worlds are whole nodes, or a divisor of one node.  Where memory decides, ``solver.costs.memory`` cuts later.
     """
     limit = min(workload.max_gpus or gpus_per_node * nodes, gpus_per_node * nodes)
     worlds = [w for w in _divisors(gpus_per_node) if w < gpus_per_node]
     worlds += [count * gpus_per_node for count in range(1, nodes + 1)]
     tables = [
-        _grid_rows(grid, architecture, workload, min(world, gpus_per_node))
+        _grid_rows(grid, architecture, workload, min(world, gpus_per_node), wider)
         for world in worlds
         if world <= limit
         for grid in _grids(architecture, workload, world, min(world, gpus_per_node))
@@ -86,6 +89,13 @@ def _grids(
                     yield Grid(tensor, context, pipeline, data)
 
 
+def fills_units(grid: Grid, expert: int, gpus: int, units: int) -> bool:
+    """Whether the groups of a candidate fill some of ``units`` units of ``gpus`` GPUs, each whole."""
+    world = grid.cell * grid.data * grid.pipeline
+    even = all(gpus % size == 0 or size % gpus == 0 for size in (grid.cell, expert))
+    return world % gpus == 0 and world // gpus <= units and gpus % grid.tensor == 0 and even
+
+
 def tensor_legal(architecture: Architecture, workload: TrainingWorkload, tensor: int) -> bool:
     """Heads split evenly, key/value heads split or repeat evenly, the sequence splits (sequence parallelism)."""
     kv = architecture.kv_heads
@@ -103,7 +113,11 @@ def context_legal(workload: TrainingWorkload, tensor: int, context: int) -> bool
 
 
 def _grid_rows(
-    grid: Grid, architecture: Architecture, workload: TrainingWorkload, gpus_per_node: int
+    grid: Grid,
+    architecture: Architecture,
+    workload: TrainingWorkload,
+    gpus_per_node: int,
+    wider: Sequence[tuple[int, int]],
 ) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
     """Rows (in the field order of ``CandidateBatch``) of one grid over all its remaining choices."""
     micro = [
@@ -113,7 +127,11 @@ def _grid_rows(
         for virtual in _virtuals(architecture, workload, grid, rounds)
         if 2 * rounds * virtual * grid.pipeline <= MOST_EVENTS
     ]
-    experts = _allowed(workload, "expert", _expert_sizes(architecture, grid, gpus_per_node))
+    experts = [
+        size
+        for size in _allowed(workload, "expert", _expert_sizes(architecture, grid, gpus_per_node))
+        if not any(fills_units(grid, size, gpus, units) for gpus, units in wider)
+    ]
     recompute = [RECOMPUTE_CODES.index(choice) for choice in workload.recompute]
     rows = [
         (grid.tensor, grid.pipeline, grid.data, grid.context, e, v, b, rc, sh, order)

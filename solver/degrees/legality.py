@@ -112,7 +112,7 @@ def _check_size(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None:
     product = 1
     for degree in ("tensor", "context", "pipeline", "data"):
         product *= workload.pinned.get(degree, 1)
-    most = max(fabric.nodes * fabric.gpus_per_node for fabric in fabrics)
+    most = max(fabric.nodes * fabric.gpus_per_unit for fabric in fabrics)
     limit = min(most, workload.max_gpus or most)
     if product > limit:
         raise InvalidWorkload(
@@ -121,10 +121,10 @@ def _check_size(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None:
             f"the pinned degrees need {product} GPUs but only {limit} may be used",
             "pin smaller degrees, raise max_gpus, or avoid fewer nodes",
         )
-    largest = max(fabric.gpus_per_node for fabric in fabrics)
+    largest = max(fabric.gpus_per_unit for fabric in fabrics)
     if workload.pinned.get("tensor", 1) > largest:
         raise InvalidWorkload(
             "workload.pinned.tensor",
             workload.pinned["tensor"],
-            f"a tensor group stays inside a node and the largest has {largest} GPUs",
+            f"a tensor group stays inside a node or NVLink domain, and the largest has {largest} GPUs",
         )

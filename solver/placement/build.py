@@ -34,7 +34,7 @@ def build_placement(
 ) -> PlacementProblem:
     """The placement problem of a batch with one row and its costs; ``blocking``: ranks wait for their sends."""
     degrees = degrees_of(candidate)
-    shape = geometry(degrees, ORDER_CODES[int(candidate.rank_order[0])], fabric.gpus_per_node)
+    shape = geometry(degrees, ORDER_CODES[int(candidate.rank_order[0])], fabric.gpus_per_unit)
     schedule = build_schedule(degrees.pipeline, degrees.virtual_pipeline, micro_batches, blocking=blocking)
     transfer = float(costs.transfer_bytes[0])
     traffics = (costs.context_traffic, costs.expert_traffic, costs.parameter_traffic)

@@ -2,12 +2,15 @@
 
 Every GPU of a node is assumed to send at once: parallel groups work in step, so their flows leave a node together
 and share its network cards (docs/links.md).
+
+Where NVLink joins the GPUs of several nodes, ``u`` nodes of a domain are placed together as one *unit*
+(docs/placement.md); elsewhere a unit is a node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Final
 
@@ -24,38 +27,72 @@ from cluster_models.workload import TrainingWorkload
 from solver.candidates import FloatArray, IntArray
 from solver.costs.calibration import calibration_of
 from solver.costs.collectives import domain_collective_s
+from solver.placement.link_times import LinkTimes
 
-GRID_BYTES: Final = 2.0 ** np.arange(10, 37.01, 0.25)
 GRID_SHARE: Final = 0.997
 """Latency plus size over bandwidth bends between powers: over steps of 2^(1/4) by less than 0.1 %."""
+MOST_KEPT_BYTES: Final = 2**28
+"""Memory for matrices of times that a fabric keeps."""
 MOST_KINDS: Final = 3
 """GPU kinds that one plan mixes at most."""
+MOST_WIDTHS: Final = 36
+"""Nodes of an NVLink domain up to which units of every size are tried; beyond it divisors and powers of two."""
+HEALTH_BYTES: Final = 2.0**26
+"""The message whose time says how good a node's links are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fabric:
-    """``N`` usable nodes, each offering ``gpus_per_node`` GPUs of one of ``kinds``.
+    """``N`` usable units of ``u`` nodes, each node offering ``gpus_per_node`` GPUs of one of ``kinds``.
 
-    ``index`` (N,) points into the cluster's nodes and the rows of ``links``; ``slowdown`` (N,) is each node's
-    measured compute slowdown against healthy ones of its kind, and ``kind`` (N,) the index of its kind.
-    ``domain_shares``: by kind, what rings inside a node reach of the curves of their links.
+    ``members`` (N, u) points into the cluster's nodes and the rows of ``links``; ``names`` (N,) and ``index`` (N,)
+    are the first of each unit.  ``slowdown`` (N,) is each unit's measured compute slowdown, its slowest node's,
+    against healthy ones of its kind, and ``kind`` (N,) the index of its kind.
+    ``domain_shares``: by kind, what rings inside a unit reach of the curves of their links.
+    ``wider``: GPUs and number of the wider units, whose fabrics take the candidates that fit them.
     """
 
     names: tuple[str, ...]
-    index: IntArray
+    members: IntArray
     slowdown: FloatArray
     kinds: tuple[GpuKind, ...]
     kind: IntArray
     gpus_per_node: int
-    links: LinkModel
+    times: LinkTimes
     domain_shares: tuple[float, ...]
+    wider: tuple[tuple[int, int], ...] = ()
+    _pairs: list[IntArray] = field(default_factory=list, init=False)
     _hops: dict[float, FloatArray] = field(default_factory=dict, init=False)
     _curves: list[FloatArray] = field(default_factory=list, init=False)
 
     @property
     def nodes(self) -> int:
-        """Number of usable nodes."""
+        """Number of usable units, which are the nodes of a placement problem."""
         return len(self.names)
+
+    @property
+    def index(self) -> IntArray:
+        """(N,) the cluster's position of each unit's first node."""
+        return self.members[:, 0]
+
+    @property
+    def links(self) -> LinkModel:
+        """The links of the cluster."""
+        return self.times.links
+
+    @property
+    def nodes_per_unit(self) -> int:
+        """Nodes placed together; 1 where NVLink ends at the node."""
+        return int(self.members.shape[1])
+
+    @property
+    def gpus_per_unit(self) -> int:
+        """GPUs that NVLink joins, and that a slot of a placement problem offers."""
+        return self.gpus_per_node * self.nodes_per_unit
+
+    def hosts(self, assignment: IntArray) -> tuple[str, ...]:
+        """Names of the nodes of the units in ``assignment``, in rank order."""
+        return tuple(self.links.nodes[position] for position in self.members[assignment].ravel())
 
     @property
     def gpu(self) -> GpuKind:
@@ -68,62 +105,91 @@ class Fabric:
         """Whether nodes have GPUs of several kinds."""
         return len(self.kinds) > 1
 
-    @property
-    def sizes(self) -> FloatArray:
-        """Message sizes of the curves, increasing: the grid, and the measured sizes, where times may bend."""
-        measured = self.links.tables.message_bytes
-        return np.union1d(GRID_BYTES, measured[np.isfinite(measured)])
+    def with_gpus(self, gpus_per_node: int) -> Fabric:
+        """The same nodes with fewer of their GPUs in use."""
+        return replace(self, gpus_per_node=gpus_per_node, times=LinkTimes(self.links, gpus_per_node))
 
     def hop_s(self, message_bytes: float) -> FloatArray:
-        """(N, N) seconds for one flow of ``message_bytes`` while all GPUs of its node send; diagonal: inside it."""
+        """(N, N) seconds for one flow of ``message_bytes`` while all GPUs of its node send.
+
+        Between units, and inside one (the diagonal), it is the slowest pair of their nodes that counts.
+        """
         if message_bytes not in self._hops:
-            matrix = self.links.transfer_s(max(1.0, message_bytes), self.gpus_per_node)
-            self._hops[message_bytes] = np.ascontiguousarray(matrix[np.ix_(self.index, self.index)])
+            if len(self._hops) * 8 * self.nodes**2 > MOST_KEPT_BYTES:
+                self._hops.clear()
+            if not self._pairs:
+                self._pairs.append(self._pair_kinds())
+            self._hops[message_bytes] = self._pooled(self.times.at(message_bytes)[self._pairs[0]])
         return self._hops[message_bytes]
 
+    def _pair_kinds(self) -> IntArray:
+        """(N u, N u) kinds of the pairs of nodes, unit by unit."""
+        nodes = self.members.ravel()
+        return self.links.kinds.kind[np.ix_(nodes, nodes)]
+
+    def _pooled(self, values: FloatArray) -> FloatArray:
+        """(N, N) the greatest of ``values`` (N u, N u) between the nodes of two units."""
+        width = self.nodes_per_unit
+        if width == 1:
+            return values
+        greatest: FloatArray = values.reshape(self.nodes, width, self.nodes, width).max(axis=(1, 3))
+        return greatest
+
     def local_hop_s(self, message_bytes: float) -> float:
-        """Seconds for one transfer between GPUs of the same node, the slowest node's."""
+        """Seconds for one transfer between GPUs of the same unit, the slowest unit's."""
         return float(self.hop_s(message_bytes).diagonal().max())
 
     def best_s(self, message_bytes: FloatArray) -> FloatArray:
-        """(n,) at most the fastest transfer between two nodes for each message; 0 where there is a single node.
+        """(n,) at most the fastest transfer between two units for each message; 0 where there is a single one.
 
-        Read off a curve over ``sizes``; ``GRID_SHARE`` covers what interpolation can add.
+        Read off a curve over the sizes of ``LinkTimes``; ``GRID_SHARE`` covers what interpolation can add.
         """
         if self.nodes < 2:
             return np.zeros_like(message_bytes)
-        return GRID_SHARE * _interpolated(message_bytes, self.sizes, self._best_curves()[0])
+        return GRID_SHARE * _interpolated(message_bytes, self.times.sizes, self._best_curves()[0])
 
     def best_inside_s(self, message_bytes: FloatArray) -> FloatArray:
         """(n,) at most ``local_hop_s`` of each message, read off the same kind of curve."""
-        return GRID_SHARE * _interpolated(message_bytes, self.sizes, self._best_curves()[1])
+        return GRID_SHARE * _interpolated(message_bytes, self.times.sizes, self._best_curves()[1])
 
     def _best_curves(self) -> list[FloatArray]:
-        """Over ``sizes``: the fastest transfer between nodes, and the slowest inside one."""
+        """Over the sizes: the fastest transfer between nodes of two units, and the slowest inside one.
+
+        The fastest pair of nodes is never slower than the fastest pair of units, whose slowest nodes count.
+        """
         if not self._curves:
-            off = ~np.eye(self.nodes, dtype=bool)
-            matrices = [self.hop_s(float(size)) for size in self.sizes]
-            self._curves.append(np.array([matrix[off].min(initial=np.inf) for matrix in matrices]))
-            self._curves.append(np.array([matrix.diagonal().max() for matrix in matrices]))
+            kinds = self._pair_kinds()
+            unit = np.repeat(np.arange(self.nodes), self.nodes_per_unit)
+            inside = np.equal.outer(unit, unit)
+            between_kinds, inside_kinds = self._distinct(kinds[~inside]), self._distinct(kinds[inside])
+            rows = [self.times.at(float(size)) for size in self.times.sizes]
+            self._curves.append(np.array([row[between_kinds].min(initial=np.inf) for row in rows]))
+            self._curves.append(np.array([row[inside_kinds].max() for row in rows]))
         return self._curves
+
+    def _distinct(self, kinds: IntArray) -> IntArray:
+        present = np.zeros(len(self.links.kinds.row), dtype=np.bool_)
+        present[kinds] = True
+        return np.flatnonzero(present)
 
     def ring_s(
         self, payload_bytes: float, *, ranks: int, members: int, ring_nodes: int, kind: int = 0
     ) -> FloatArray:
-        """(N, N) seconds of a reduce-scatter or all-gather whose slowest hop joins nodes ``a`` and ``b``.
+        """(N, N) seconds of a reduce-scatter or all-gather whose slowest hop joins units ``a`` and ``b``.
 
-        Of ``ranks`` members holding ``payload_bytes`` each, ``members`` share a node and drive its cards
+        Of ``ranks`` members holding ``payload_bytes`` each, ``members`` share a unit and drive its cards
         together, so (n-1)/n of the payload crosses each hop in ``members`` flows (ring algorithm, Patarasuk &
-        Yuan 2009); start-up is paid once per node on the ring.  Never faster than the same group on NVLink of
-        nodes of ``kind``.
+        Yuan 2009); start-up is paid once per unit on the ring.  Never faster than the same group on NVLink of
+        units of ``kind``.
         """
         share = (ranks - 1) / ranks
         hop = self.hop_s(payload_bytes * share / members)
-        start_up = self.links.latency_s[np.ix_(self.index, self.index)] * max(0, ring_nodes - 2)
+        nodes = self.members.ravel()
+        start_up = self._pooled(self.links.latency_s[np.ix_(nodes, nodes)]) * max(0, ring_nodes - 2)
         return np.maximum(hop + start_up, self.local_ring_s(payload_bytes, members, kind))
 
     def local_ring_s(self, payload_bytes: float, members: int, kind: int = 0) -> float:
-        """Seconds of a reduce-scatter or all-gather among ``members`` GPUs of one node of ``kind``."""
+        """Seconds of a reduce-scatter or all-gather among ``members`` GPUs of one unit of ``kind``."""
         payloads, sizes = np.array([float(payload_bytes)]), np.array([float(members)])
         return float(self.local_rings_s(payloads, sizes, kind)[0])
 
@@ -147,8 +213,9 @@ def fabrics(
     *,
     fitted: FittedParameters | None = None,
 ) -> tuple[Fabric, ...]:
-    """One fabric per GPU kind and node size; nodes with more GPUs also serve as smaller ones.
+    """One fabric per GPU kind, node size and unit; nodes with more GPUs also serve as smaller ones.
 
+    Of the same nodes the fabric with the widest units comes first.
     ``fitted`` are the user's own parameters.  Kinds that cannot compute in the workload's precision are left out
     where others can.
     Raises ``InvalidWorkload`` when a node to avoid does not exist.
@@ -192,7 +259,7 @@ def _fabrics_of(
     nodes: Sequence[tuple[int, Node]],
     kind_sets: Iterable[tuple[str, ...]],
 ) -> Iterator[Fabric]:
-    """One fabric for each of ``kind_sets`` and node size on which all its kinds have nodes."""
+    """Fabrics for each of ``kind_sets`` and node size on which all its kinds have nodes, wide units first."""
     for names in kind_sets:
         kinds = tuple(snapshot.cluster.gpu_kinds[name] for name in names)
         of_kinds = [(i, node) for i, node in nodes if node.gpu_kind in names]
@@ -200,15 +267,66 @@ def _fabrics_of(
             chosen = [(i, node) for i, node in of_kinds if node.gpu_count >= size]
             if {node.gpu_kind for _, node in chosen} != set(names):
                 continue
-            yield Fabric(
+            times = LinkTimes(links, size)
+            fabric = Fabric(
                 names=tuple(node.name for _, node in chosen),
-                index=np.array([i for i, _ in chosen]),
+                members=np.array([[i] for i, _ in chosen]),
                 slowdown=np.array([node.compute_slowdown for _, node in chosen]),
                 kinds=kinds,
                 kind=np.array([names.index(node.gpu_kind) for _, node in chosen]),
                 gpus_per_node=size,
-                links=links,
+                times=times,
                 domain_shares=tuple(
                     calibration_of(kind, workload.framework, fitted).domain_share for kind in kinds
                 ),
             )
+            if fabric.is_mixed:
+                yield fabric
+            else:
+                yield from in_units(fabric, [node.nvlink_domain for _, node in chosen])
+
+
+def in_units(fabric: Fabric, domains: Sequence[str]) -> Iterator[Fabric]:
+    """``fabric``, whose units are nodes, in units of ever fewer nodes of a domain, last itself.
+
+    ``domains`` (N,): the NVLink domain of each node.  In a domain, slow nodes share units, and of those left
+    over the slowest are.
+    """
+    groups: dict[str, list[int]] = {}
+    for position in _by_health(fabric):
+        groups.setdefault(domains[position], []).append(position)
+    wider: list[tuple[int, int]] = []
+    for width in unit_widths(max(map(len, groups.values()))):
+        units = [
+            group[first : first + width]
+            for group in groups.values()
+            for first in range(0, len(group) - width + 1, width)
+        ]
+        found = regrouped(fabric, sorted(units)) if width > 1 else fabric
+        yield replace(found, wider=tuple(wider))
+        wider.append((found.gpus_per_unit, found.nodes))
+
+
+def unit_widths(most: int) -> list[int]:
+    """Numbers of nodes that units have where a domain has ``most`` of them, decreasing."""
+    every = range(most, 0, -1)
+    return [width for width in every if most <= MOST_WIDTHS or most % width == 0 or width.bit_count() == 1]
+
+
+def regrouped(fabric: Fabric, units: Sequence[Sequence[int]]) -> Fabric:
+    """The units of ``fabric``, which are nodes, joined to ``units`` of equally many."""
+    joined = np.array(units)
+    return replace(
+        fabric,
+        names=tuple(fabric.names[first] for first in joined[:, 0]),
+        members=fabric.members[joined, 0],
+        slowdown=fabric.slowdown[joined].max(axis=1),
+        kind=fabric.kind[joined[:, 0]],
+    )
+
+
+def _by_health(fabric: Fabric) -> list[int]:
+    """Nodes of a fabric, the healthiest first: by compute slowdown, then by their links to all others."""
+    hop_s = fabric.hop_s(HEALTH_BYTES)
+    slow_links = np.median(np.maximum(hop_s, hop_s.T), axis=1)
+    return [int(position) for position in np.lexsort((slow_links, fabric.slowdown))]

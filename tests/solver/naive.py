@@ -106,7 +106,7 @@ class NaiveStep:
     def __init__(self, candidate: Candidate) -> None:
         batch = candidate.batch
         self.costs, self.fabric = candidate.costs, candidate.fabric
-        self.gpus = candidate.fabric.gpus_per_node
+        self.gpus = candidate.fabric.gpus_per_unit
         self.data, self.pipeline = int(batch.data[0]), int(batch.pipeline[0])
         self.virtual = int(batch.virtual_pipeline[0])
         self.strides = int(batch.tensor[0]), int(batch.expert[0])
@@ -237,9 +237,17 @@ def best_placement(candidate: Candidate) -> float:
 
 
 def legal_degrees(
-    model: Architecture, workload: TrainingWorkload, *, gpus_per_node: int, nodes: int
+    model: Architecture,
+    workload: TrainingWorkload,
+    *,
+    gpus_per_node: int,
+    nodes: int,
+    wider: Sequence[tuple[int, int]] = (),
 ) -> Iterator[dict[str, int]]:
-    """Every legal combination by trying all of them; rank orders that only rename hosts count once."""
+    """Every legal combination by trying all of them; rank orders that only rename hosts count once.
+
+    What fills units of some ``wider`` size, GPUs and number, is left out.
+    """
     most = min(gpus_per_node * nodes, workload.max_gpus or gpus_per_node * nodes)
     sizes = range(1, most + 1)
     for t, c, p, d in product(sizes, repeat=4):
@@ -253,7 +261,18 @@ def legal_degrees(
             continue
         if workload.sequence_length % cell or (c > 1 and workload.sequence_length % (2 * c)):
             continue
-        yield from _inner_choices(model, workload, (t, c, p, d), node)
+        for degrees in _inner_choices(model, workload, (t, c, p, d), node):
+            sizes_of_groups = t, cell, degrees["expert"], world
+            if not any(_fill(sizes_of_groups, gpus, units) for gpus, units in wider):
+                yield degrees
+
+
+def _fill(sizes: tuple[int, int, int, int], gpus: int, units: int) -> bool:
+    """Whether groups of tensor, cell, expert and all ranks lie evenly in units of ``gpus``."""
+    tensor, cell, expert, world = sizes
+    possible = {gpus * count for count in range(1, units + 1)}
+    even = all(gpus / size % 1 == 0 or size / gpus % 1 == 0 for size in (cell, expert))
+    return world in possible and gpus / tensor % 1 == 0 and even
 
 
 def _inner_choices(
@@ -297,7 +316,11 @@ def best_plan(asked: PlanningProblem) -> tuple[float, int]:
     best, fitting = float("inf"), 0
     for fabric in fabrics_of(asked):
         for degrees in legal_degrees(
-            asked.architecture, asked.workload, gpus_per_node=fabric.gpus_per_node, nodes=fabric.nodes
+            asked.architecture,
+            asked.workload,
+            gpus_per_node=fabric.gpus_per_unit,
+            nodes=fabric.nodes,
+            wider=fabric.wider,
         ):
             candidate = prepare(asked, fabric, candidates(degrees))
             if (candidate.memory.total_bytes > candidate.memory.limit_bytes).any():

@@ -1,0 +1,41 @@
+"""Times of all kinds of node pairs at one number of flows, worked out once for every message size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from cluster_models.links import LinkModel
+from solver.candidates import FloatArray
+
+GRID_BYTES: Final = 2.0 ** np.arange(10, 37.01, 0.25)
+MOST_KEPT_BYTES: Final = 2**28
+"""Memory for times that are kept."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinkTimes:
+    """What ``flows_per_node`` flows at once take over ``links``.
+
+    ``sizes``: message sizes of curves, increasing: a grid, and the measured sizes, where times may bend.
+    """
+
+    links: LinkModel
+    flows_per_node: int
+    sizes: FloatArray = field(init=False)
+    _known: dict[float, FloatArray] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        measured = np.unique(self.links.tables.message_bytes)
+        object.__setattr__(self, "sizes", np.union1d(GRID_BYTES, measured[np.isfinite(measured)]))
+
+    def at(self, message_bytes: float) -> FloatArray:
+        """Seconds of one flow of ``message_bytes`` by kind of pair, as ``links.kinds`` numbers them."""
+        if message_bytes not in self._known:
+            times = self.links.kind_s(max(1.0, message_bytes), self.flows_per_node)
+            if len(self._known) * times.nbytes > MOST_KEPT_BYTES:
+                self._known.clear()
+            self._known[message_bytes] = times
+        return self._known[message_bytes]
