@@ -88,7 +88,7 @@ class Node:
         Leaves of two zones may be called alike: the place of a leaf holds its zone.  ``node`` and
         ``nvlink_domain`` are labels that every node has.
         """
-        value = self.labels.get(label) or {"node": self.name, "nvlink_domain": self.nvlink_domain}.get(label)
+        value = {"node": self.name, "nvlink_domain": self.nvlink_domain}.get(label) or self.labels.get(label)
         zone = self.labels.get("zone")
         return f"{zone}/{value}" if value and zone and label == "leaf" else value
 

@@ -7,73 +7,89 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from cluster_models.placement_rules import KeepTogether, PlacementRules, Spares, Spread
+from cluster_models.placement_rules import KeepTogether, Spares, Spread
 from cluster_models.plan import Degrees, RankOrder
-from cluster_models.topology import Node, NodeState
 from solver.candidates import IntArray
-from solver.placement.rules import groups_of, numbered_places, places_wanted, quotas
+from solver.placement.rules import NODE, Quota, Terrain, groups_of, places_wanted, quotas
 
+REQUIRED: Final = "require_nodes"
 Unkept = Spread | KeepTogether | Spares | str
+"""A rule, or ``REQUIRED``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ground:
-    """What rules leave of a fabric's nodes: how many may be used in all, and in each place of each label."""
+    """What rules leave of a terrain: how many units may be used in all, and in each place of each label."""
 
-    asked: PlacementRules
-    gpus_per_node: int
+    terrain: Terrain
     missing: tuple[str, ...]
-    most_hosts: int
+    most_units: int
     room: dict[str, IntArray]
 
 
-def ground_of(asked: PlacementRules, nodes: Sequence[Node], gpus_per_node: int) -> Ground:
-    """The ground that ``nodes`` are under the rules asked."""
-    kept_out = [sum(max(0, len(quota.members) - quota.most) for quota in level) for level in quotas(asked, nodes)]
-    names = {node.name for node in nodes}
+def ground_of(terrain: Terrain) -> Ground:
+    """The ground that the rules asked leave."""
+    asked = terrain.asked
+    levels = quotas(terrain)[: len(asked.spares)]
+    kept_out = [sum(max(0, len(quota.members) - quota.most) for quota in level) for level in levels]
+    names = {node.name for unit in terrain.units for node in unit}
     return Ground(
-        asked=asked,
-        gpus_per_node=gpus_per_node,
+        terrain=terrain,
         missing=tuple(name for name in asked.require_nodes if name not in names),
-        most_hosts=len(nodes) - max(kept_out, default=0),
-        room={rule.label: _room(asked, nodes, rule.label) for rule in asked.neighbours},
+        most_units=len(terrain.units) - max(kept_out, default=0),
+        room={rule.label: _room(terrain, levels, rule.label) for rule in asked.neighbours if rule.label != NODE},
     )
 
 
-def _room(asked: PlacementRules, nodes: Sequence[Node], label: str) -> IntArray:
-    """Nodes of each place that may be in use together."""
-    place = numbered_places(nodes, label)
+def _room(terrain: Terrain, levels: Sequence[Sequence[Quota]], label: str) -> IntArray:
+    """Units of each place that may be in use together."""
+    place = terrain.places(label)
     size = np.bincount(place)
-    ready = np.bincount(place[[node.state is NodeState.READY for node in nodes]], minlength=len(size))
     room = size.copy()
-    for spares in asked.spares:
+    for spares, level in zip(terrain.asked.spares, levels, strict=True):
         if spares.per == label:
-            room = np.minimum(room, np.where(ready >= spares.count, size - spares.count, 0))
+            for quota in level:
+                if quota.members:
+                    here = place[quota.members[0]]
+                    room[here] = min(room[here], size[here] - max(0, len(quota.members) - quota.most))
     return room
 
 
 def unkept(ground: Ground, degrees: Degrees, order: RankOrder) -> Unkept | None:
     """The first rule that no placement of the degrees keeps, as far as counting tells."""
-    asked = ground.asked
-    hosts = -(-degrees.gpus // ground.gpus_per_node)
-    if ground.missing or hosts < len(asked.require_nodes):
-        return "require_nodes"
-    if hosts > ground.most_hosts:
+    terrain, asked = ground.terrain, ground.terrain.asked
+    units = -(-degrees.gpus // terrain.gpus_per_unit)
+    if ground.missing or -(-degrees.gpus // terrain.gpus_per_node) < len(asked.require_nodes):
+        return REQUIRED
+    if units > ground.most_units:
         return max(asked.spares, key=lambda spares: spares.count)
     for rule in asked.neighbours:
-        if not _may_keep(rule, ground.room[rule.label], degrees, order, ground.gpus_per_node):
+        if rule.label == NODE:
+            kept = _kept_by_nodes(rule, degrees, order, terrain.gpus_per_node)
+        else:
+            kept = _may_keep(rule, ground.room[rule.label], degrees, order, terrain.gpus_per_unit)
+        if not kept:
             return rule
     return None
 
 
-def _may_keep(
-    rule: Spread | KeepTogether, room: IntArray, degrees: Degrees, order: RankOrder, gpus_per_node: int
-) -> bool:
-    """Whether counting leaves a chance that every group keeps ``rule``; ``room``: nodes of each place."""
+def _kept_by_nodes(rule: Spread | KeepTogether, degrees: Degrees, order: RankOrder, gpus_per_node: int) -> bool:
+    """Whether a rule on nodes is kept: which ranks share a node does not depend on the placement."""
     found = groups_of(rule, degrees, order, gpus_per_node)
+    if isinstance(rule, Spread):
+        return not found.crowded if rule.at_least is None else min(map(len, found.slots)) >= rule.at_least
+    return max(map(len, found.slots)) <= rule.at_most
+
+
+def _may_keep(
+    rule: Spread | KeepTogether, room: IntArray, degrees: Degrees, order: RankOrder, gpus_per_unit: int
+) -> bool:
+    """Whether counting leaves a chance that every group keeps ``rule``; ``room``: units of each place."""
+    found = groups_of(rule, degrees, order, gpus_per_unit)
     groups = found.slots
     taken = [slot for group in groups for slot in group]
     apart = len(set(taken)) == len(taken)

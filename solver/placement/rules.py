@@ -1,22 +1,29 @@
 """What a workload asks of the nodes under a plan, as rules on slots that the search can count.
 
-A rule on a group of ranks is one on the slots that hold them (docs/placement_rules.md).  Letters: K slots, N nodes.
+A rule on a group of ranks is one on the slots that hold them (docs/placement_rules.md).  Letters: K slots, N
+nodes of a placement problem, which are units of one or several nodes of the cluster (``solver.placement.fabric``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 
-from cluster_models.placement_rules import KeepTogether, PlacementRules, RankGroup, Spread
+from cluster_models.placement_rules import KeepTogether, PlacementRules, RankGroup, Spares, Spread
 from cluster_models.plan import Degrees, RankOrder
-from cluster_models.topology import Node, NodeState
-from solver.candidates import IntArray
+from cluster_models.topology import Cluster, Node, NodeState
+from cluster_models.workload import TrainingWorkload
+from solver.candidates import BoolArray, IntArray
 from solver.compiled import Rules
-from solver.placement.problem import NO_SLOT, no_rules
+from solver.placement.fabric import Fabric
+from solver.placement.problem import NO_SLOT
+
+NODE: Final = "node"
+"""The label whose places are the nodes themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +99,7 @@ def groups_of(rule: Spread | KeepTogether, degrees: Degrees, order: RankOrder, g
 
 
 def numbered_places(nodes: Sequence[Node], label: str) -> IntArray:
-    """(N,) the place of each node, numbered from 0; nodes without the label have one of their own each."""
+    """(nodes,) the place of each node, numbered from 0; nodes without the label have one of their own each."""
     numbers: dict[object, int] = {}
     return np.array(
         [numbers.setdefault(node.place(label) or (node.name,), len(numbers)) for node in nodes], dtype=np.int64
@@ -100,52 +107,103 @@ def numbered_places(nodes: Sequence[Node], label: str) -> IntArray:
 
 
 @dataclass(frozen=True, slots=True)
+class Terrain:
+    """What rules see of a fabric.
+
+    ``units``: the nodes behind each node of a placement problem, equally many.  ``pool``: all nodes that offer what
+    the fabric takes of a node, in units or not.
+    """
+
+    asked: PlacementRules
+    units: tuple[tuple[Node, ...], ...]
+    pool: tuple[Node, ...]
+    gpus_per_node: int
+
+    @property
+    def nodes_per_unit(self) -> int:
+        """Nodes that are placed together."""
+        return len(self.units[0])
+
+    @property
+    def gpus_per_unit(self) -> int:
+        """GPUs of a slot."""
+        return self.gpus_per_node * self.nodes_per_unit
+
+    def places(self, label: str) -> IntArray:
+        """(N,) the place of each unit, numbered from 0."""
+        return numbered_places([unit[0] for unit in self.units], label)
+
+
+def terrain_of(cluster: Cluster, workload: TrainingWorkload, fabric: Fabric) -> Terrain:
+    """The terrain of a fabric."""
+    kinds = {kind.name for kind in fabric.kinds}
+    return Terrain(
+        asked=workload.placement,
+        units=tuple(tuple(cluster.nodes[position] for position in unit) for unit in fabric.members),
+        pool=tuple(
+            node
+            for node in cluster.nodes
+            if node.usable
+            and node.name not in workload.avoid_nodes
+            and node.gpu_kind in kinds
+            and node.gpu_count >= fabric.gpus_per_node
+        ),
+        gpus_per_node=fabric.gpus_per_node,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Quota:
-    """Of ``members`` (positions of nodes) at least ``fewest`` and at most ``most`` may be in use."""
+    """Of ``members`` (positions of units) at least ``fewest`` and at most ``most`` may be in use."""
 
     members: tuple[int, ...]
     fewest: int
     most: int
 
 
-def quotas(asked: PlacementRules, nodes: Sequence[Node]) -> tuple[tuple[Quota, ...], ...]:
-    """What spares and required nodes allow in use, a level for each of them; members of a level are disjoint.
-
-    Spares are ready nodes, so of the ready nodes of a place all but the spares may be used, and none of its
-    nodes at all where it has fewer ready ones.
-    """
-    levels = []
-    for spares in asked.spares:
-        place = np.zeros(len(nodes), dtype=np.int64) if spares.per is None else numbered_places(nodes, spares.per)
-        level = []
-        for number in range(int(place.max(initial=-1)) + 1):
-            all_here = [int(n) for n in np.flatnonzero(place == number)]
-            ready = [n for n in all_here if nodes[n].state is NodeState.READY]
-            most = len(ready) - spares.count
-            level.append(Quota(tuple(ready if most >= 0 else all_here), 0, max(0, most)))
-        levels.append(tuple(level))
-    if asked.require_nodes:
-        required = [n for n, node in enumerate(nodes) if node.name in asked.require_nodes]
-        levels.append((Quota(tuple(required), len(asked.require_nodes), len(nodes)),))
+def quotas(terrain: Terrain) -> tuple[tuple[Quota, ...], ...]:
+    """What spares and required nodes allow in use, a level for each of them; members of a level are disjoint."""
+    levels = [tuple(_spare_quotas(terrain, spares)) for spares in terrain.asked.spares]
+    if required := terrain.asked.require_nodes:
+        holding = tuple(n for n, unit in enumerate(terrain.units) if any(node.name in required for node in unit))
+        found = sum(node.name in required for n in holding for node in terrain.units[n])
+        # a required node in no unit can never be used: then more must be in use than there are
+        levels.append((Quota(holding, len(holding) + len(required) - found, len(terrain.units)),))
     return tuple(levels)
 
 
-def compile_rules(
-    asked: PlacementRules, degrees: Degrees, order: RankOrder, gpus_per_node: int, nodes: Sequence[Node]
-) -> Rules:
-    """The rules of a candidate on ``nodes``, for the compiled code."""
-    slots = -(-degrees.gpus // gpus_per_node)
-    if not asked:
-        return no_rules(slots, len(nodes))
+def _spare_quotas(terrain: Terrain, spares: Spares) -> Iterator[Quota]:
+    """Spares are ready nodes, so of the ready nodes of a place all but the spares may be used.
+
+    None of its nodes at all where it has fewer ready ones.  A unit of several nodes counts as so many ready ones.
+    """
+    heads, width = [unit[0] for unit in terrain.units], terrain.nodes_per_unit
+    nodes = [*heads, *terrain.pool]
+    place = np.zeros(len(nodes), dtype=np.int64) if spares.per is None else numbered_places(nodes, spares.per)
+    ready = np.array([node.state is NodeState.READY for node in nodes])
+    own, pool = np.arange(len(nodes)) < len(heads), np.arange(len(nodes)) >= len(heads)
+    for number in range(int(place.max()) + 1):
+        left = int((pool & ready & (place == number)).sum()) - spares.count
+        counted = own & (place == number) & (ready | (width > 1) | (left < 0))
+        yield Quota(tuple(int(n) for n in np.flatnonzero(counted)), 0, max(0, left // width))
+
+
+def compile_rules(terrain: Terrain, degrees: Degrees, order: RankOrder, eligible: BoolArray) -> Rules:
+    """The rules of a candidate, for the compiled code; ``eligible`` (K, N) as other parts of the problem ask.
+
+    Which nodes of a unit a group spans is fixed, so rules on nodes are kept or not before any placement.
+    """
     rows: list[tuple[tuple[int, ...], int, int, IntArray]] = []
-    for rule in asked.neighbours:
-        place = numbered_places(nodes, rule.label)
-        for group in groups_of(rule, degrees, order, gpus_per_node).slots:
+    for rule in terrain.asked.neighbours:
+        if rule.label == NODE:
+            continue
+        place = terrain.places(rule.label)
+        for group in groups_of(rule, degrees, order, terrain.gpus_per_unit).slots:
             fewest, most = places_wanted(rule, len(group))
             if fewest > 1 or most < len(group):
                 rows.append((group, fewest, most, place))
-    levels = quotas(asked, nodes)
-    quota_of = np.full((len(levels), len(nodes)), -1, dtype=np.int64)
+    levels, nodes = quotas(terrain), len(terrain.units)
+    quota_of = np.full((len(levels), nodes), -1, dtype=np.int64)
     flat: list[Quota] = []
     for level, members in enumerate(levels):
         for quota in members:
@@ -154,11 +212,11 @@ def compile_rules(
     width = max((len(group) for group, *_ in rows), default=1)
     padded = [(*group, *[NO_SLOT] * (width - len(group))) for group, *_ in rows]
     return Rules(
-        eligible=np.ones((slots, len(nodes)), dtype=np.bool_),
+        eligible=eligible,
         group_slots=np.array(padded, dtype=np.int64).reshape(-1, width),
         fewest_places=np.array([fewest for _, fewest, _, _ in rows], dtype=np.int64),
         most_places=np.array([most for _, _, most, _ in rows], dtype=np.int64),
-        places=np.array([place for *_, place in rows], dtype=np.int64).reshape(-1, len(nodes)),
+        places=np.array([place for *_, place in rows], dtype=np.int64).reshape(-1, nodes),
         quota_of=quota_of,
         fewest_used=np.array([quota.fewest for quota in flat], dtype=np.int64),
         most_used=np.array([quota.most for quota in flat], dtype=np.int64),
