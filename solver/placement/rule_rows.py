@@ -39,9 +39,8 @@ def add_rule_rows(builder: ModelBuilder, place: IntArray, rules: Rules) -> None:
         slots = slots[slots != NO_SLOT]
         at = rules.places[group]
         columns = [place[np.ix_(slots, np.flatnonzero(at == p))] for p in np.unique(at)]
-        _add_group_rows(
-            builder, columns, fewest=int(rules.fewest_places[group]), most=int(rules.most_places[group])
-        )
+        _at_least(builder, columns, int(rules.fewest_places[group]))
+        _at_most(builder, columns, int(rules.most_places[group]))
     for quota in range(len(rules.most_used)):
         members = np.flatnonzero((rules.quota_of == quota).any(axis=0))
         terms = _sum(place[:, members])
@@ -50,10 +49,9 @@ def add_rule_rows(builder: ModelBuilder, place: IntArray, rules: Rules) -> None:
             builder.add_row(terms or [(int(place[0, 0]), 0.0)], lower=fewest, upper=most)
 
 
-def _add_group_rows(builder: ModelBuilder, columns: list[IntArray], *, fewest: int, most: int) -> None:
-    """Rows of one group; ``columns[p]`` (slots, nodes of place p)."""
-    size = len(columns[0])
-    if fewest == size:  # no two in one place
+def _at_least(builder: ModelBuilder, columns: list[IntArray], fewest: int) -> None:
+    """A group sits in at least ``fewest`` places; ``columns[p]`` (slots, nodes of place p)."""
+    if fewest == len(columns[0]):  # no two in one place
         for inside in columns:
             builder.add_row(_sum(inside), upper=1.0)
     elif fewest > 1:
@@ -61,11 +59,15 @@ def _add_group_rows(builder: ModelBuilder, columns: list[IntArray], *, fewest: i
         for one, inside in zip(seen, columns, strict=True):
             builder.add_row([*_sum(inside), (int(one), -1.0)], lower=0.0)
         builder.add_row(_sum(seen), lower=float(fewest))
+
+
+def _at_most(builder: ModelBuilder, columns: list[IntArray], most: int) -> None:
+    """A group sits in at most ``most`` places."""
     if most == 1:  # every slot is in a place exactly as much as the first one
         for inside in columns:
             for slot in inside[1:]:
                 builder.add_row([*_sum(slot), *_sum(inside[0], -1.0)], lower=0.0, upper=0.0)
-    elif most < min(size, len(columns)):
+    elif most < min(len(columns[0]), len(columns)):
         used = builder.add_columns(len(columns), upper=1.0)
         for one, inside in zip(used, columns, strict=True):
             for slot in inside:
@@ -79,7 +81,7 @@ def _sum(columns: IntArray, factor: float = 1.0) -> list[tuple[int, float]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FirstAssignment:
-    """An assignment (K,) that keeps all rules, if one was found; ``impossible``: it is proven that there is none."""
+    """An assignment (K,) that keeps all rules, if one was found; ``impossible``: proven that there is none."""
 
     assignment: IntArray | None
     impossible: bool
