@@ -18,7 +18,7 @@ from solver.answer.robustness import Contender, drift_of, robustness
 from solver.candidates import IntArray, batch_of
 from solver.check.configuration import configuration_violations, layer_violations
 from solver.compiled import step_seconds
-from solver.degrees.priced import objective_weight
+from solver.degrees.staging import kind_rows, objective_weight
 from solver.pipeline.schedule import MOST_EVENTS
 from solver.placement.bounds import placement_bound_s
 from solver.placement.fabric import Fabric, fabrics, regrouped
@@ -180,7 +180,8 @@ def _obstacle(configuration: Configuration, fabric: Fabric, size: int, hosts: Se
 
 def _certificate(problem: PlanningProblem, candidate: Candidate, assignment: IntArray) -> Certificate:
     """What can be said without a search: a bound over all placements of this one configuration."""
-    weight = float(objective_weight(problem.workload.objective, candidate.fabric.gpu, candidate.batch)[0])
+    batch, kinds = candidate.batch, kind_rows(candidate.batch, candidate.stage_kinds)
+    weight = float(objective_weight(problem.workload.objective, candidate.fabric.kinds, batch, kinds)[0])
     step_s = step_seconds(assignment, candidate.placement.arrays)[0]
     bound_s = min(placement_bound_s(candidate.placement), step_s)
     gap = (step_s - bound_s) / step_s

@@ -16,8 +16,8 @@ from solver.candidates import CandidateBatch, IntArray
 from solver.compiled import step_seconds
 from solver.costs.memory import StageMemoryParts
 from solver.costs.step_costs import StepCosts
-from solver.degrees.layout import Layout
-from solver.degrees.priced import costs_of, layout_of, memory_of, micro_batches_of
+from solver.degrees.layout import Layout, chunk_layers
+from solver.degrees.staging import StageKinds, costs_of, kind_rows, layout_of, memory_of, micro_batches_of
 from solver.ilp import IlpStatus, solve_integer, solve_relaxation
 from solver.placement.bounds import least_inputs, placement_bound_s
 from solver.placement.build import build_placement
@@ -41,11 +41,12 @@ PROGRAM_TIME_S: Final = 6.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """One candidate ready to be placed."""
+    """One candidate ready to be placed; ``stage_kinds`` is empty where the fabric has GPUs of one kind."""
 
     fabric: Fabric
     batch: CandidateBatch
     layout: Layout
+    stage_kinds: StageKinds
     costs: StepCosts
     memory: StageMemoryParts
     placement: PlacementProblem
@@ -64,16 +65,26 @@ class Refined:
 
 
 def prepare(
-    problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch, layout: Layout | None = None
+    problem: PlanningProblem,
+    fabric: Fabric,
+    batch: CandidateBatch,
+    layout: Layout | None = None,
+    stage_kinds: StageKinds = (),
 ) -> Candidate:
-    """Costs, memory and placement problem of a batch with one row."""
+    """Costs, memory and placement problem of a batch with one row.
+
+    ``layout`` and ``stage_kinds`` are needed where ``fabric`` has GPUs of several kinds.
+    """
+    assert bool(stage_kinds) == fabric.is_mixed
     layout = layout_of(problem, batch) if layout is None else layout
-    costs = costs_of(problem, fabric, batch, layout)
-    memory = memory_of(problem, fabric.gpu, batch, layout)
+    layers = chunk_layers(problem.architecture, layout)
+    kinds = kind_rows(batch, stage_kinds)
+    costs = costs_of(problem, fabric, batch, layers, kinds)
+    memory = memory_of(problem, fabric.kinds, batch, layers, kinds)
     micro_batches = int(micro_batches_of(batch, problem.workload)[0])
     blocking = problem.workload.framework.blocking_transfers
-    placement = build_placement(batch, costs, micro_batches, fabric, blocking=blocking)
-    return Candidate(fabric, batch, layout, costs, memory, placement)
+    placement = build_placement(batch, costs, micro_batches, fabric, blocking=blocking, stage_kinds=stage_kinds)
+    return Candidate(fabric, batch, layout, stage_kinds, costs, memory, placement)
 
 
 def place(candidate: Candidate, options: SearchOptions, bound_s: float = 0.0) -> Refined:

@@ -76,4 +76,6 @@ class SearchState:
     def prepared(self, problem: PlanningProblem, index: int) -> Candidate:
         """One candidate, ready to be placed."""
         fabric = self.fabrics[int(self.candidates.fabric[index])]
-        return prepare(problem, fabric, self.candidates.batch.take(np.array([index])))
+        return prepare(
+            problem, fabric, self.candidates.batch.take(np.array([index])), *self.candidates.staging_of(index)
+        )

@@ -48,7 +48,9 @@ def _configuration(
     problem: PlanningProblem, fabrics: Sequence[Fabric], candidates: PricedCandidates, index: int
 ) -> Configuration:
     batch = candidates.batch.take(np.array([index]))
-    return configuration_of(prepare(problem, fabrics[int(candidates.fabric[index])], batch))
+    return configuration_of(
+        prepare(problem, fabrics[int(candidates.fabric[index])], batch, *candidates.staging_of(index))
+    )
 
 
 def _working_remedies(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> Iterator[str]:

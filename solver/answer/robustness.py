@@ -20,6 +20,7 @@ from cluster_models.workload import LinkBandwidth, TrainingWorkload
 from solver.answer.warnings import used_links
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.compiled import step_seconds
+from solver.placement.link_times import LinkTimes
 from solver.placement.problem import PlacementProblem
 from solver.problem import PlanningProblem
 from solver.refine import Candidate, prepare
@@ -49,10 +50,14 @@ class Drift:
     seed: int
 
     def step_s(self, candidate: Candidate, assignment: IntArray) -> FloatArray:
-        """Step time (D,) of ``candidate`` with slot ``k`` on node ``assignment[k]`` of its fabric, in each draw."""
+        """Step time (D,) of ``candidate`` with slot ``k`` on unit ``assignment[k]`` of its fabric, in each draw.
+
+        All links between two units of several nodes change together.
+        """
         if self.median_links is not None:
-            fabric = replace(candidate.fabric, links=self.median_links)
-            candidate = prepare(self.problem, fabric, candidate.batch, candidate.layout)
+            times = LinkTimes(self.median_links, candidate.fabric.gpus_per_node)
+            fabric = replace(candidate.fabric, times=times)
+            candidate = prepare(self.problem, fabric, candidate.batch, candidate.layout, candidate.stage_kinds)
         pairs = used_links(candidate.placement, assignment)
         return drifted_steps(candidate.placement, assignment, pairs, self.factors(candidate.fabric.index[pairs]))
 

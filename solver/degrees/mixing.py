@@ -8,7 +8,7 @@ more achievable FLOP/s together than all GPUs of any one of its kinds alone (as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import permutations
 from math import gcd
 
@@ -16,12 +16,10 @@ import numpy as np
 
 from cluster_models.plan import RankOrder
 from cluster_models.workload import TrainingWorkload
-from solver.candidates import ORDER_CODES, CandidateBatch, IntArray
+from solver.candidates import ORDER_CODES, CandidateBatch
 from solver.degrees.enumeration import Grid
+from solver.degrees.staging import StageKinds
 from solver.placement.fabric import Fabric
-
-StageKinds = tuple[int, ...]
-"""For each pipeline rank, the index of its GPU kind among those of the fabric."""
 
 
 def stage_kinds(grid: Grid, order: RankOrder, fabric: Fabric, workload: TrainingWorkload) -> list[StageKinds]:
@@ -46,11 +44,6 @@ def mixed_rows(
     return batch.take(rows), [kinds for shape in shape_of.ravel() for kinds in ways[shape]]
 
 
-def stage_kind_array(found: Iterable[StageKinds]) -> IntArray:
-    """(n, P) of candidates with equally many pipeline ranks."""
-    return np.array(list(found), dtype=np.int64)
-
-
 def node_counts(fabric: Fabric) -> list[int]:
     """Nodes of each kind."""
     return [int(count) for count in np.bincount(fabric.kind, minlength=len(fabric.kinds))]
@@ -65,7 +58,7 @@ def _ranks_by_kind(
     grid: Grid, order: RankOrder, fabric: Fabric, workload: TrainingWorkload
 ) -> tuple[int, ...] | None:
     """Pipeline ranks on each kind, at least one; ``None`` where its nodes or their borders do not allow it."""
-    stage, size = grid.cell * grid.data, fabric.gpus_per_node
+    stage, size = grid.cell * grid.data, fabric.gpus_per_unit
     unit = stage if order is RankOrder.DATA_BEFORE_PIPELINE else grid.cell
     step = size // gcd(unit, size)
     if stage * grid.pipeline % size or unit * grid.pipeline % size:
@@ -87,7 +80,7 @@ def _pays(counts: tuple[int, ...], grid: Grid, fabric: Fabric, workload: Trainin
     together = sum(stage * count * rate for count, rate in zip(counts, rates, strict=True))
     most = workload.max_gpus or np.inf
     alone = (
-        min(most, nodes * fabric.gpus_per_node) * rate
+        min(most, nodes * fabric.gpus_per_unit) * rate
         for nodes, rate in zip(node_counts(fabric), rates, strict=True)
     )
     return together > max(alone)

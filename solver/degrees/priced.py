@@ -2,37 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from cluster_models.gpus import GpuKind
-from cluster_models.workload import Objective, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray
-from solver.costs.calibration import calibration_of
-from solver.costs.memory import StageMemoryParts, stage_memory
-from solver.costs.step_costs import StepCosts, step_costs
 from solver.degrees.enumeration import enumerate_candidates
-from solver.degrees.layout import Layout, balanced_layout, chunk_layers
+from solver.degrees.layout import chunk_layers
+from solver.degrees.mixing import can_mix, mixed_rows
 from solver.degrees.pricing import optimistic_step_s
+from solver.degrees.speeds import chunk_seconds, chunk_types, layouts_by_speed, probe_layers
+from solver.degrees.staging import (
+    Staging,
+    costs_by_kind,
+    costs_of,
+    excess_bytes,
+    kind_rows,
+    layout_of,
+    memory_of,
+    micro_batches_of,
+    objective_weight,
+)
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
-
-HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PricedCandidates:
     """``n`` candidates, one row each.
 
-    ``fabric`` is the index of the fabric, ``bound_s`` a step time no placement can beat, ``excess_bytes`` the
+    ``fabric`` is the index of the fabric, ``staging`` that of what its stages hold and run on in ``stagings``,
+    ``bound_s`` a step time no placement can beat, ``excess_bytes`` the
     fullest GPU's need beyond its limit (negative = free) and ``weight`` what a second of step time counts in the
     objective.
     """
 
     batch: CandidateBatch
     fabric: IntArray
+    staging: IntArray
+    stagings: tuple[Staging, ...]
     bound_s: FloatArray
     excess_bytes: FloatArray
     weight: FloatArray
@@ -40,87 +52,138 @@ class PricedCandidates:
     def __len__(self) -> int:
         return len(self.batch)
 
-
-def layout_of(problem: PlanningProblem, batch: CandidateBatch) -> Layout:
-    """The stage layers of candidates that share their pipeline and virtual pipeline sizes."""
-    pipeline, virtual = int(batch.pipeline[0]), int(batch.virtual_pipeline[0])
-    return balanced_layout(problem.architecture, problem.workload.sequence_length, pipeline, virtual)
+    def staging_of(self, index: int) -> Staging:
+        """What the stages of one candidate hold and run on."""
+        return self.stagings[int(self.staging[index])]
 
 
-def micro_batches_of(batch: CandidateBatch, workload: TrainingWorkload) -> IntArray:
-    """(n,) micro-batches per pipeline and step."""
-    return workload.global_batch // (batch.micro_batch * batch.data)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Prices:
+    """Prices of candidates on one fabric; ``staging`` (n,) points into ``stagings``."""
 
-
-def costs_of(problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch, layout: Layout) -> StepCosts:
-    """Costs of candidates that share their pipeline and virtual pipeline sizes."""
-    return step_costs(
-        batch,
-        chunk_layers(problem.architecture, layout),
-        architecture=problem.architecture,
-        workload=problem.workload,
-        gpu=fabric.gpu,
-        gpus_per_domain=fabric.gpus_per_node,
-        gpus_per_node=fabric.gpus_per_node,
-        calibration=calibration_of(fabric.gpu, problem.workload.framework, problem.fitted),
-    )
-
-
-def memory_of(problem: PlanningProblem, gpu: GpuKind, batch: CandidateBatch, layout: Layout) -> StageMemoryParts:
-    """Memory of candidates that share their pipeline and virtual pipeline sizes."""
-    return stage_memory(
-        batch,
-        chunk_layers(problem.architecture, layout),
-        architecture=problem.architecture,
-        workload=problem.workload,
-        gpu=gpu,
-        micro_batches=micro_batches_of(batch, problem.workload),
-        calibration=calibration_of(gpu, problem.workload.framework, problem.fitted),
-    )
-
-
-def _excess_bytes(memory: StageMemoryParts) -> FloatArray:
-    """(n,) what the fullest GPU needs beyond its limit."""
-    return np.asarray((memory.total_bytes - memory.limit_bytes).max(axis=1))
+    batch: CandidateBatch
+    staging: IntArray
+    stagings: list[Staging]
+    bound_s: FloatArray
+    excess_bytes: FloatArray
+    weight: FloatArray
 
 
 def fits_memory(problem: PlanningProblem, gpu: GpuKind, *, gpus_per_node: int, nodes: int) -> bool:
-    """Whether any legal candidate fits on ``nodes`` nodes, whatever its time."""
+    """Whether any legal candidate fits on ``nodes`` nodes of one kind, whatever its time."""
     every = enumerate_candidates(problem.architecture, problem.workload, gpus_per_node=gpus_per_node, nodes=nodes)
     for rows in _groups(every):
         batch = every.take(rows)
-        if (_excess_bytes(memory_of(problem, gpu, batch, layout_of(problem, batch))) <= 0).any():
+        layers = chunk_layers(problem.architecture, layout_of(problem, batch))
+        memory = memory_of(problem, [gpu], batch, layers, kind_rows(batch))
+        if (excess_bytes(memory) <= 0).all(axis=1).any():
             return True
     return False
 
 
 def price_candidates(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> PricedCandidates:
     """All legal candidates with their prices; none at all where no rule leaves one."""
-    parts = [
-        _price_group(problem, fabric, index, every.take(rows))
-        for index, fabric in enumerate(fabrics)
-        for every in [_candidates(problem, fabric)]
-        for rows in _groups(every)
-    ]
-    if not parts:
-        empty = np.empty(0)
-        none = CandidateBatch(*(np.empty(0, dtype=np.int64) for _ in fields(CandidateBatch)))
-        return PricedCandidates(none, np.empty(0, dtype=np.int64), empty, empty, empty)
-    columns = [column.name for column in fields(CandidateBatch)]
+    parts: list[_Prices] = []
+    members: list[int] = []
+    for index, fabric in enumerate(fabrics):
+        found = _mixed_prices(problem, fabric) if fabric.is_mixed else _single_prices(problem, fabric)
+        for part in found:
+            parts.append(part)
+            members.append(index)
+    offsets = np.cumsum([0, *(len(part.stagings) for part in parts)])[:-1]
+
+    def joined(arrays: Iterable[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:
+        return np.concatenate([np.empty(0, dtype=kind), *arrays])
+
     return PricedCandidates(
         batch=CandidateBatch(
-            *(np.concatenate([getattr(part.batch, column) for part in parts]) for column in columns)
+            *(
+                joined((getattr(part.batch, column.name) for part in parts), np.int64)
+                for column in fields(CandidateBatch)
+            )
         ),
-        fabric=np.concatenate([part.fabric for part in parts]),
-        bound_s=np.concatenate([part.bound_s for part in parts]),
-        excess_bytes=np.concatenate([part.excess_bytes for part in parts]),
-        weight=np.concatenate([part.weight for part in parts]),
+        fabric=joined((np.full(len(p.batch), index) for p, index in zip(parts, members, strict=True)), np.int64),
+        staging=joined((p.staging + first for p, first in zip(parts, offsets, strict=True)), np.int64),
+        stagings=tuple(staging for part in parts for staging in part.stagings),
+        bound_s=joined((part.bound_s for part in parts), np.float64),
+        excess_bytes=joined((part.excess_bytes for part in parts), np.float64),
+        weight=joined((part.weight for part in parts), np.float64),
     )
 
 
-def _candidates(problem: PlanningProblem, fabric: Fabric) -> CandidateBatch:
-    return enumerate_candidates(
-        problem.architecture, problem.workload, gpus_per_node=fabric.gpus_per_node, nodes=fabric.nodes
+def _single_prices(problem: PlanningProblem, fabric: Fabric) -> Iterator[_Prices]:
+    """Prices on a fabric with GPUs of one kind, by pipeline and virtual pipeline size."""
+    every = enumerate_candidates(
+        problem.architecture,
+        problem.workload,
+        gpus_per_node=fabric.gpus_per_unit,
+        nodes=fabric.nodes,
+        wider=fabric.wider,
+    )
+    for rows in _groups(every):
+        batch = every.take(rows)
+        layout = layout_of(problem, batch)
+        layers, kinds = chunk_layers(problem.architecture, layout), kind_rows(batch)
+        staging = np.zeros(len(batch), dtype=np.int64)
+        yield _prices(problem, fabric, batch, layers, kinds, (staging, [Staging(layout)]))
+
+
+def _mixed_prices(problem: PlanningProblem, fabric: Fabric) -> Iterator[_Prices]:
+    """Prices of every way to mix all kinds of ``fabric``; layers follow speed and memory of each stage's GPUs."""
+    workload, architecture = problem.workload, problem.architecture
+    legal = enumerate_candidates(
+        architecture,
+        workload,
+        gpus_per_node=fabric.gpus_per_unit,
+        nodes=fabric.nodes,
+        wanted=lambda grid: can_mix(grid, fabric, workload),
+    )
+    every, mixes = mixed_rows(legal, fabric, workload)
+    for rows in _groups(every):
+        batch, kinds = every.take(rows), np.array([mixes[row] for row in rows], dtype=np.int64)
+        counts = _mixed_layouts(problem, fabric, batch, kinds)
+        shapes, staging = np.unique(np.concatenate([counts, kinds], axis=1), axis=0, return_inverse=True)
+        stagings = [_staging(shape, kinds.shape[1]) for shape in shapes.tolist()]
+        layers = chunk_types(architecture, counts)
+        yield _prices(problem, fabric, batch, layers, kinds, (staging.ravel(), stagings))
+
+
+def _mixed_layouts(problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch, kinds: IntArray) -> IntArray:
+    """(n, C) layers of each chunk of candidates with stages on ``kinds`` (n, P)."""
+    virtual, architecture = int(batch.virtual_pipeline[0]), problem.architecture
+
+    def excess(rows: IntArray, layers: IntArray) -> FloatArray:
+        return excess_bytes(memory_of(problem, fabric.kinds, batch.take(rows), layers, kinds[rows]))
+
+    probes = costs_by_kind(problem, fabric, batch, probe_layers(kinds.shape[1]))
+    seconds = chunk_seconds(probes, kinds, virtual, architecture)
+    return layouts_by_speed(seconds, virtual, architecture, excess)
+
+
+def _staging(shape: list[int], ranks: int) -> Staging:
+    """Layers of every chunk, then the kind of every rank, told apart."""
+    counts, kinds = shape[:-ranks], shape[-ranks:]
+    return Staging(tuple(tuple(counts[v : v + ranks]) for v in range(0, len(counts), ranks)), tuple(kinds))
+
+
+def _prices(
+    problem: PlanningProblem,
+    fabric: Fabric,
+    batch: CandidateBatch,
+    layers: IntArray,
+    kinds: IntArray,
+    staging: tuple[IntArray, list[Staging]],
+) -> _Prices:
+    """Prices of candidates that share their pipeline and virtual pipeline sizes."""
+    costs = costs_of(problem, fabric, batch, layers, kinds)
+    micro_batches = micro_batches_of(batch, problem.workload)
+    return _Prices(
+        batch=batch,
+        staging=staging[0],
+        stagings=staging[1],
+        bound_s=optimistic_step_s(batch, costs, micro_batches, fabric, kinds),
+        excess_bytes=excess_bytes(memory_of(problem, fabric.kinds, batch, layers, kinds)).max(axis=1),
+        weight=objective_weight(problem.workload.objective, fabric.kinds, batch, kinds),
     )
 
 
@@ -130,28 +193,3 @@ def _groups(batch: CandidateBatch) -> list[IntArray]:
     order = np.argsort(key, kind="stable")
     cuts = np.flatnonzero(np.diff(key[order])) + 1
     return [rows for rows in np.split(order, cuts) if len(rows)]
-
-
-def _price_group(problem: PlanningProblem, fabric: Fabric, index: int, batch: CandidateBatch) -> PricedCandidates:
-    layout = layout_of(problem, batch)
-    costs = costs_of(problem, fabric, batch, layout)
-    bound_s = optimistic_step_s(batch, costs, micro_batches_of(batch, problem.workload), fabric)
-    return PricedCandidates(
-        batch=batch,
-        fabric=np.full(len(batch), index),
-        bound_s=bound_s,
-        excess_bytes=_excess_bytes(memory_of(problem, fabric.gpu, batch, layout)),
-        weight=objective_weight(problem.workload.objective, fabric.gpu, batch),
-    )
-
-
-def objective_weight(objective: Objective, gpu: GpuKind, batch: CandidateBatch) -> FloatArray:
-    """(n,) what one second of step time counts: 1, the GPUs used, or their price in US dollars per second."""
-    gpus = (batch.tensor * batch.context * batch.data * batch.pipeline).astype(np.float64)
-    match objective:
-        case Objective.STEP_TIME:
-            return np.ones(len(batch))
-        case Objective.GPU_TIME:
-            return gpus
-        case Objective.COST:
-            return gpus * (gpu.price_usd_per_hour or np.nan) / HOUR_S

@@ -26,7 +26,7 @@ _PIPELINE_FIRST = ORDER_CODES.index(RankOrder.PIPELINE_BEFORE_DATA)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spread:
-    """How the groups of each candidate spread over nodes.
+    """How the groups of each candidate spread over nodes, or over units of nodes that NVLink joins.
 
     ``hops_cross`` (n, P): whether replica 0's transfer from rank ``s`` to ``s + 1`` leaves its node;
     ``rings_cross`` (n, P): whether the data parallel ring of rank ``s`` does.  ``ranks`` (n,) is the size of a data
@@ -69,11 +69,14 @@ def spread(batch: CandidateBatch, gpus_per_node: int) -> Spread:
 
 
 def optimistic_step_s(
-    batch: CandidateBatch, costs: StepCosts, micro_batches: IntArray, fabric: Fabric
+    batch: CandidateBatch, costs: StepCosts, micro_batches: IntArray, fabric: Fabric, stage_kind: IntArray
 ) -> FloatArray:
-    """(n,) seconds that no placement of the candidate can beat; rows share pipeline and virtual size."""
+    """(n,) seconds that no placement of the candidate can beat; rows share pipeline and virtual size.
+
+    ``stage_kind`` (n, P): the GPU kind of each stage among those of ``fabric``.
+    """
     ranks = int(batch.pipeline[0])
-    shape = spread(batch, fabric.gpus_per_node)
+    shape = spread(batch, fabric.gpus_per_unit)
     forward, backward = costs.forward_s.copy(), costs.backward_s.copy()
     for traffic in (costs.context_traffic, costs.expert_traffic, costs.parameter_traffic):
         _add_traffic(traffic, forward, backward, fabric)
@@ -82,7 +85,7 @@ def optimistic_step_s(
         between = fabric.best_s(costs.transfer_bytes)
         inside = fabric.best_inside_s(costs.transfer_bytes)
         hop[:, :-1] = np.where(shape.hops_cross, between[:, None], inside[:, None])[:, :-1]
-    reduce, gather = _rings(batch, costs, shape, fabric)
+    reduce, gather = _rings(batch, costs, shape, fabric, stage_kind)
     reduce = np.maximum(0.0, reduce - costs.reduce_hidden_s)
     gather = np.maximum(0.0, gather - costs.gather_hidden_s)
     ends = _rank_ends(forward, backward, hop, micro_batches)
@@ -123,25 +126,37 @@ def _add_traffic(traffic: CrossTraffic, forward: FloatArray, backward: FloatArra
     backward += traffic.backward_count * np.maximum(0.0, hop - traffic.backward_hidden_s)[:, None]
 
 
-def _rings(batch: CandidateBatch, costs: StepCosts, shape: Spread, fabric: Fabric) -> tuple[FloatArray, FloatArray]:
+def _rings(
+    batch: CandidateBatch, costs: StepCosts, shape: Spread, fabric: Fabric, kind: IntArray
+) -> tuple[FloatArray, FloatArray]:
     """(n, P) seconds of the gradient reduction and the parameter gather on the best links."""
     rounds = np.where(batch.sharding == SHARDING_CODES.index(Sharding.NONE), 2.0, 1.0)[:, None]
     crossing_expert = shape.rings_cross & (shape.expert_ranks > 1)[:, None]
-    reduce = rounds * _ring(costs.reduce_bytes, shape.ranks, shape.members, shape.rings_cross, fabric)
+    reduce = rounds * _ring(costs.reduce_bytes, shape.ranks, shape.members, shape.rings_cross, fabric, kind)
     reduce += rounds * _ring(
-        costs.expert_reduce_bytes, shape.expert_ranks, shape.expert_members, crossing_expert, fabric
+        costs.expert_reduce_bytes, shape.expert_ranks, shape.expert_members, crossing_expert, fabric, kind
     )
-    gather = _ring(costs.gather_bytes, shape.ranks, shape.members, shape.rings_cross, fabric)
-    gather += _ring(costs.expert_gather_bytes, shape.expert_ranks, shape.expert_members, crossing_expert, fabric)
+    gather = _ring(costs.gather_bytes, shape.ranks, shape.members, shape.rings_cross, fabric, kind)
+    gather += _ring(
+        costs.expert_gather_bytes, shape.expert_ranks, shape.expert_members, crossing_expert, fabric, kind
+    )
     return reduce, gather
 
 
 def _ring(
-    payload_bytes: FloatArray, ranks: IntArray, members: IntArray, crosses: BoolArray, fabric: Fabric
+    payload_bytes: FloatArray,
+    ranks: IntArray,
+    members: IntArray,
+    crosses: BoolArray,
+    fabric: Fabric,
+    stage_kind: IntArray,
 ) -> FloatArray:
     """(n, P) seconds of one ring reduce-scatter or all-gather of ``payload_bytes`` (n, P)."""
     wide = np.broadcast_to(members.astype(np.float64)[:, None], payload_bytes.shape)
-    seconds = fabric.local_rings_s(payload_bytes.ravel(), wide.ravel()).reshape(payload_bytes.shape)
+    seconds = np.empty(payload_bytes.shape)
+    for kind in range(len(fabric.kinds)):
+        own = stage_kind == kind
+        seconds[own] = fabric.local_rings_s(payload_bytes[own], wide[own], kind)
     if crosses.any():
         crossing = (payload_bytes * ((ranks - 1) / ranks)[:, None] / wide)[crosses]
         seconds[crosses] = fabric.best_s(crossing)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from cluster_models.plan import Degrees
 from cluster_models.workload import Sharding
-from solver.candidates import ORDER_CODES, SHARDING_CODES, CandidateBatch, FloatArray, IntArray
+from solver.candidates import ORDER_CODES, SHARDING_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.compiled import Arrays
 from solver.costs.step_costs import StepCosts
 from solver.pipeline.schedule import build_schedule
@@ -30,15 +31,25 @@ def degrees_of(candidate: CandidateBatch) -> Degrees:
 
 
 def build_placement(
-    candidate: CandidateBatch, costs: StepCosts, micro_batches: int, fabric: Fabric, *, blocking: bool
+    candidate: CandidateBatch,
+    costs: StepCosts,
+    micro_batches: int,
+    fabric: Fabric,
+    *,
+    blocking: bool,
+    stage_kinds: Sequence[int] = (),
 ) -> PlacementProblem:
-    """The placement problem of a batch with one row and its costs; ``blocking``: ranks wait for their sends."""
+    """The placement problem of a batch with one row and its costs; ``blocking``: ranks wait for their sends.
+
+    ``stage_kinds``: the GPU kind of each pipeline rank among those of ``fabric``, needed where it has several.
+    """
     degrees = degrees_of(candidate)
+    stage_kinds = stage_kinds or (0,) * degrees.pipeline
     shape = geometry(degrees, ORDER_CODES[int(candidate.rank_order[0])], fabric.gpus_per_unit)
     schedule = build_schedule(degrees.pipeline, degrees.virtual_pipeline, micro_batches, blocking=blocking)
     transfer = float(costs.transfer_bytes[0])
     traffics = (costs.context_traffic, costs.expert_traffic, costs.parameter_traffic)
-    rings = _rings(candidate, costs, shape, fabric)
+    rings = _rings(candidate, costs, shape, fabric, stage_kinds)
     arrays = Arrays(
         events=schedule.events,
         last=schedule.last,
@@ -61,10 +72,18 @@ def build_placement(
         reduce_hidden_s=costs.reduce_hidden_s[0],
         gather_hidden_s=costs.gather_hidden_s[0],
         optimizer_s=costs.optimizer_s[0],
-        rules=no_rules(shape.slots, fabric.nodes),
+        rules=no_rules(shape.slots, fabric.nodes)._replace(eligible=_eligible(shape, fabric, stage_kinds)),
         uplinks=no_uplinks(shape.hop_pairs, shape.cross_pairs, shape.ring_pairs, fabric.nodes),
     )
     return PlacementProblem(shape.slots, fabric.nodes, schedule, arrays)
+
+
+def _eligible(shape: Geometry, fabric: Fabric, stage_kinds: Sequence[int]) -> BoolArray:
+    """(K, N) whether a node has the GPU kind of the pipeline ranks on a slot."""
+    kind = np.zeros(shape.slots, dtype=np.int64)
+    for stage, needed in enumerate(stage_kinds):
+        kind[shape.cell_slots[:, stage]] = needed
+    return np.asarray(kind[:, None] == fabric.kind[None, :])
 
 
 class _Rings(NamedTuple):
@@ -77,7 +96,9 @@ class _Rings(NamedTuple):
     gather_local_s: FloatArray
 
 
-def _rings(candidate: CandidateBatch, costs: StepCosts, shape: Geometry, fabric: Fabric) -> _Rings:
+def _rings(
+    candidate: CandidateBatch, costs: StepCosts, shape: Geometry, fabric: Fabric, stage_kinds: Sequence[int]
+) -> _Rings:
     """Seconds of all rings; those of equal payload and shape share their matrices."""
     degrees = degrees_of(candidate)
     stage_ranks = degrees.tensor * degrees.context * degrees.data
@@ -89,25 +110,25 @@ def _rings(candidate: CandidateBatch, costs: StepCosts, shape: Geometry, fabric:
     reduced = costs.reduce_bytes[0], costs.expert_reduce_bytes[0]
     gathered = costs.gather_bytes[0], costs.expert_gather_bytes[0]
 
-    def local_s(payload: float, ranks: int, members: int) -> float:
-        return fabric.local_ring_s(payload, members) if payload and ranks > 1 else 0.0
+    def local_s(payload: float, ranks: int, members: int, gpu: int) -> float:
+        return fabric.local_ring_s(payload, members, gpu) if payload and ranks > 1 else 0.0
 
-    def crossing_s(payload: float, ranks: int, members: int, ring_nodes: int) -> FloatArray:
+    def crossing_s(payload: float, ranks: int, members: int, ring_nodes: int, gpu: int) -> FloatArray:
         if payload and ranks > 1 and ring_nodes > 1:
-            return fabric.ring_s(payload, ranks=ranks, members=members, ring_nodes=ring_nodes)
+            return fabric.ring_s(payload, ranks=ranks, members=members, ring_nodes=ring_nodes, kind=gpu)
         return np.zeros((fabric.nodes, fabric.nodes))
 
-    matrices: dict[tuple[float, float, int, int, int], int] = {}
+    matrices: dict[tuple[float, float, int, int, int, int], int] = {}
     times = np.empty((2, degrees.pipeline), dtype=np.int64)
     reduce_local_s, gather_local_s = np.empty((2, 2, degrees.pipeline))
     for kind, (ranks, members, ring_nodes) in enumerate(kinds):
         for stage in range(degrees.pipeline):
             reduce, gather = float(reduced[kind][stage]), float(gathered[kind][stage])
-            together = int(members[stage])
-            key = (reduce, gather, ranks, together, int(ring_nodes[stage]))
+            together, gpu = int(members[stage]), stage_kinds[stage]
+            key = (reduce, gather, ranks, together, int(ring_nodes[stage]), gpu)
             times[kind, stage] = matrices.setdefault(key, len(matrices))
-            reduce_local_s[kind, stage] = rounds * local_s(reduce, ranks, together)
-            gather_local_s[kind, stage] = local_s(gather, ranks, together)
+            reduce_local_s[kind, stage] = rounds * local_s(reduce, ranks, together, gpu)
+            gather_local_s[kind, stage] = local_s(gather, ranks, together, gpu)
     return _Rings(
         times,
         np.stack([rounds * crossing_s(reduce, *rest) for reduce, _, *rest in matrices]),

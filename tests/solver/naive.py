@@ -14,7 +14,7 @@ from cluster_models.plan import RankOrder
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, FloatArray
 from solver.costs.step_costs import CrossTraffic
-from solver.degrees.priced import objective_weight
+from solver.degrees.staging import kind_rows, objective_weight
 from solver.problem import PlanningProblem
 from solver.refine import Candidate, prepare
 from tests.solver.cost_cases import candidates
@@ -326,6 +326,7 @@ def best_plan(asked: PlanningProblem) -> tuple[float, int]:
             if (candidate.memory.total_bytes > candidate.memory.limit_bytes).any():
                 continue
             fitting += 1
-            weight = float(objective_weight(asked.workload.objective, fabric.gpu, candidate.batch)[0])
-            best = min(best, best_placement(candidate) * weight)
+            kinds = kind_rows(candidate.batch)
+            weight = objective_weight(asked.workload.objective, fabric.kinds, candidate.batch, kinds)[0]
+            best = min(best, best_placement(candidate) * float(weight))
     return best, fitting

@@ -13,7 +13,8 @@ from cluster_models.frameworks import framework
 from cluster_models.measurements import Collective, Direction, Sample
 from cluster_models.workload import Objective, Sharding
 from solver.compiled import step_seconds
-from solver.degrees.priced import objective_weight, price_candidates
+from solver.degrees.priced import price_candidates
+from solver.degrees.staging import kind_rows, objective_weight
 from solver.placement.bounds import placement_bound_s
 from solver.problem import PlanningProblem
 from solver.refine import Candidate
@@ -141,5 +142,6 @@ def test_weights_of_the_objectives() -> None:
     placed = candidate(asked, data=4)
     price = placed.fabric.gpu.price_usd_per_hour
     assert price is not None
-    weights = [float(objective_weight(o, placed.fabric.gpu, placed.batch)[0]) for o in Objective]
+    kinds = kind_rows(placed.batch)
+    weights = [float(objective_weight(o, placed.fabric.kinds, placed.batch, kinds)[0]) for o in Objective]
     assert weights == pytest.approx([1.0, 4.0, 4 * price / 3600])

@@ -1,0 +1,123 @@
+"""Costs and memory of candidates whose stages hold given layers on given GPU kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from cluster_models.gpus import GpuKind
+from cluster_models.workload import Objective, TrainingWorkload
+from solver.candidates import CandidateBatch, FloatArray, IntArray
+from solver.costs.calibration import calibration_of
+from solver.costs.memory import StageMemoryParts, stage_memory
+from solver.costs.stagewise import stagewise_costs, stagewise_memory
+from solver.costs.step_costs import StepCosts, step_costs
+from solver.degrees.layout import Layout, balanced_layout
+from solver.placement.fabric import Fabric
+from solver.problem import PlanningProblem
+
+HOUR_S = 3600.0
+StageKinds = tuple[int, ...]
+"""For each pipeline rank, the index of its GPU kind among those of the fabric."""
+
+
+class Staging(NamedTuple):
+    """What each stage holds and runs on; no ``kinds`` where there is a single one."""
+
+    layout: Layout
+    kinds: StageKinds = ()
+
+
+def layout_of(problem: PlanningProblem, batch: CandidateBatch) -> Layout:
+    """The stage layers, on GPUs of one kind, of candidates that share their pipeline and virtual pipeline sizes."""
+    pipeline, virtual = int(batch.pipeline[0]), int(batch.virtual_pipeline[0])
+    return balanced_layout(problem.architecture, problem.workload.sequence_length, pipeline, virtual)
+
+
+def micro_batches_of(batch: CandidateBatch, workload: TrainingWorkload) -> IntArray:
+    """(n,) micro-batches per pipeline and step."""
+    return workload.global_batch // (batch.micro_batch * batch.data)
+
+
+def costs_of(
+    problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch, layers: IntArray, stage_kind: IntArray
+) -> StepCosts:
+    """Costs of candidates that share their pipeline and virtual pipeline sizes.
+
+    ``layers``, (C, 2) or (n, C, 2): as ``step_costs`` takes them; ``stage_kind`` (n, P): the kind of each stage,
+    not asked where ``fabric`` has a single one.
+    """
+    return stagewise_costs(costs_by_kind(problem, fabric, batch, layers), stage_kind)
+
+
+def costs_by_kind(
+    problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch, layers: IntArray
+) -> list[StepCosts]:
+    """The same for each kind of ``fabric``, were all GPUs of that kind."""
+    return [
+        step_costs(
+            batch,
+            layers,
+            architecture=problem.architecture,
+            workload=problem.workload,
+            gpu=kind,
+            gpus_per_domain=fabric.gpus_per_unit,
+            gpus_per_node=fabric.gpus_per_node,
+            calibration=calibration_of(kind, problem.workload.framework, problem.fitted),
+        )
+        for kind in fabric.kinds
+    ]
+
+
+def memory_of(
+    problem: PlanningProblem,
+    kinds: Sequence[GpuKind],
+    batch: CandidateBatch,
+    layers: IntArray,
+    stage_kind: IntArray,
+) -> StageMemoryParts:
+    """Memory of candidates that share their pipeline and virtual pipeline sizes; see ``costs_of``."""
+    by_kind = [
+        stage_memory(
+            batch,
+            layers,
+            architecture=problem.architecture,
+            workload=problem.workload,
+            gpu=kind,
+            micro_batches=micro_batches_of(batch, problem.workload),
+            calibration=calibration_of(kind, problem.workload.framework, problem.fitted),
+        )
+        for kind in kinds
+    ]
+    return stagewise_memory(by_kind, stage_kind)
+
+
+def excess_bytes(memory: StageMemoryParts) -> FloatArray:
+    """(n, P) what a GPU of each stage needs beyond its limit."""
+    return np.asarray(memory.total_bytes - memory.limit_bytes)
+
+
+def kind_rows(batch: CandidateBatch, kinds: StageKinds = ()) -> IntArray:
+    """(n, P) stage kinds of candidates that share them: ``kinds``, or the first everywhere where there are none."""
+    pipeline = int(batch.pipeline[0])
+    return np.tile(np.array(kinds or (0,) * pipeline, dtype=np.int64), (len(batch), 1))
+
+
+def objective_weight(
+    objective: Objective, kinds: Sequence[GpuKind], batch: CandidateBatch, stage_kind: IntArray
+) -> FloatArray:
+    """(n,) what one second of step time counts: 1, the GPUs used, or their price in US dollars per second."""
+    stage = batch.tensor * batch.context * batch.data
+    match objective:
+        case Objective.STEP_TIME:
+            return np.ones(len(batch))
+        case Objective.GPU_TIME:
+            return (stage * batch.pipeline).astype(np.float64)
+        case Objective.COST:
+            price = np.zeros(len(batch))
+            for index, kind in enumerate(kinds):
+                gpus = stage * (stage_kind == index).sum(axis=1)
+                price += gpus * (kind.price_usd_per_hour or np.nan)
+            return price / HOUR_S
