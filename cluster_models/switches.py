@@ -41,7 +41,7 @@ class Switch:
 
     def __post_init__(self) -> None:
         where = f"switches.{self.label}" + (f".{self.name}" if self.name else "")
-        given = {"uplink_bytes_per_s": self.uplink_bytes_per_s, "oversubscription": self.oversubscription}
+        given = {"uplink": self.uplink_bytes_per_s, "oversubscription": self.oversubscription}
         stated = {name: value for name, value in given.items() if value is not None}
         if len(stated) != 1:
             raise InvalidCluster(

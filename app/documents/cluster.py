@@ -20,10 +20,12 @@ from app.documents.measurements import (
 from app.documents.nodes import NodeDocument
 from app.documents.reading import MAX_PROBLEMS, Document, FieldProblem, InvalidDocument, Prose, Text, problems_of
 from app.documents.sample_checks import checked_samples
+from app.documents.switches import MOST_SWITCHES, SwitchDocument
 from cluster_models.catalogue import gpu_kinds
 from cluster_models.errors import InvalidCluster, InvalidInput
 from cluster_models.gpus import GpuKind
 from cluster_models.measurements import Sample
+from cluster_models.switches import Switch
 from cluster_models.topology import MOST_NODES, Cluster, Node
 
 _MOST_KINDS: Final = 1000
@@ -46,6 +48,12 @@ class ClusterDocument(Document):
         max_length=_MOST_KINDS,
         description="GPU kinds that the catalogue does not have.",
         examples=[[]],
+    )
+    switches: list[SwitchDocument] = Field(
+        default_factory=list,
+        max_length=MOST_SWITCHES,
+        description="Switches whose way up many nodes share; those not listed limit nothing.",
+        examples=[[{"label": "leaf", "oversubscription": 4.0}]],
     )
     measurement_tables: Tables = Field(
         default_factory=list, description="Measured bandwidth, a table for each run of a tool.", examples=[[]]
@@ -79,9 +87,12 @@ class ClusterDocument(Document):
             else:
                 nodes.append(node)
                 kinds[kind.name] = kind
+        switches = self._switches(problems)
         if problems:
             raise InvalidDocument(problems)
-        return Cluster(name=self.name, nodes=tuple(nodes), gpu_kinds=kinds, source=self.source)
+        return Cluster(
+            name=self.name, nodes=tuple(nodes), gpu_kinds=kinds, source=self.source, switches=tuple(switches)
+        )
 
     def to_samples(self, cluster: Cluster | None = None) -> tuple[Sample, ...]:
         """All measurements, checked against ``cluster`` (default: the one this document describes)."""
@@ -100,8 +111,19 @@ class ClusterDocument(Document):
                 for kind in cluster.gpu_kinds.values()
                 if catalogue.get(kind.name) != kind
             ],
+            switches=[SwitchDocument.from_switch(switch) for switch in cluster.switches],
             samples=[MeasurementDocument.from_sample(sample) for sample in samples],
         )
+
+    def _switches(self, problems: list[FieldProblem]) -> list[Switch]:
+        switches: list[Switch] = []
+        for index, document in enumerate(self.switches):
+            try:
+                switches.append(document.to_switch())
+            except InvalidCluster as error:
+                path = f"switches[{index}]"
+                problems.append(FieldProblem(path, error.value, error.problem, error.remedy))
+        return switches
 
     def _own_kinds(self, problems: list[FieldProblem]) -> dict[str, GpuKind]:
         kinds: dict[str, GpuKind] = {}

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from app.documents.framework import FrameworkSettings, settings_of, to_framework
+from app.documents.placement_rules import PlacementRulesDocument
 from app.documents.reading import Count, Document, FieldProblem, InvalidDocument, Number, Text, close_name
 from cluster_models.gpus import Precision
 from cluster_models.topology import MOST_NODES
@@ -14,6 +15,7 @@ from cluster_models.workload import (
     DEGREE_NAMES,
     LONGEST_SEQUENCE,
     MOST_SEQUENCES,
+    LinkBandwidth,
     Objective,
     Optimizer,
     Recompute,
@@ -98,6 +100,17 @@ class WorkloadDocument(Document):
         description="What to make small: step_time, gpu_time (step time x GPUs) or cost (their price).",
         examples=["step_time"],
     )
+    link_bandwidth: LinkBandwidth = Field(
+        _DEFAULT.link_bandwidth,
+        description="What links count as having: their median, or (pessimistic) the p10 of their measurements.",
+        examples=["median"],
+    )
+
+    placement: PlacementRulesDocument = Field(
+        default_factory=PlacementRulesDocument,
+        description="What is asked of the nodes: who sits apart or together, which stay free, which are hosts.",
+        examples=[{"spread": [{"group": "data", "over": "leaf", "at_least": 2}], "spares": [{"count": 1}]}],
+    )
 
     def to_workload(self) -> TrainingWorkload:
         """The domain value; raises ``InvalidDocument`` or ``InvalidWorkload``."""
@@ -123,6 +136,8 @@ class WorkloadDocument(Document):
             max_gpus=self.max_gpus,
             avoid_nodes=tuple(self.avoid_nodes),
             objective=self.objective,
+            link_bandwidth=self.link_bandwidth,
+            placement=self.placement.to_rules(),
         )
 
     @classmethod
@@ -143,4 +158,6 @@ class WorkloadDocument(Document):
             max_gpus=workload.max_gpus,
             avoid_nodes=list(workload.avoid_nodes),
             objective=workload.objective,
+            link_bandwidth=workload.link_bandwidth,
+            placement=PlacementRulesDocument.from_rules(workload.placement),
         )

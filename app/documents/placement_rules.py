@@ -1,0 +1,115 @@
+"""What a workload asks of the nodes under its plan, as its owner writes it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from app.documents.reading import Count, Document, Text
+from cluster_models.placement_rules import KeepTogether, PlacementRules, RankGroup, Spares, Spread
+from cluster_models.topology import MOST_NODES
+
+_MOST_RULES: Final = 100
+_GROUPS: Final = (
+    "data (the replicas of one rank: copies of the same weights), pipeline (a whole replica), stage, tensor, "
+    "context (a tensor x context group), expert, or job (all ranks)"
+)
+_LABELS: Final = "A label of the nodes: leaf, rack, zone, ...; node and nvlink_domain always exist."
+
+
+class SpreadDocument(Document):
+    """Ranks that must not all sit in one place."""
+
+    group: RankGroup = Field(description=f"Which ranks, in every group of the kind: {_GROUPS}.", examples=["data"])
+    over: Text = Field(description=_LABELS, examples=["leaf"])
+    at_least: Count | None = Field(
+        None, description="Places that each group reaches; absent: no two of its ranks share one.", examples=[2]
+    )
+
+    def to_rule(self) -> Spread:
+        """The domain value."""
+        return Spread(self.group, self.over, self.at_least)
+
+    @classmethod
+    def from_rule(cls, rule: Spread) -> SpreadDocument:
+        """The document of a domain value."""
+        return cls(group=rule.group, over=rule.over, at_least=rule.at_least)
+
+
+class KeepTogetherDocument(Document):
+    """Ranks that must sit in one place, or in a few."""
+
+    group: RankGroup = Field(
+        description=f"Which ranks, in every group of the kind: {_GROUPS}.", examples=["pipeline"]
+    )
+    within: Text = Field(description=_LABELS, examples=["zone"])
+    at_most: Count = Field(1, description="Places that each group may use.", examples=[1])
+
+    def to_rule(self) -> KeepTogether:
+        """The domain value."""
+        return KeepTogether(self.group, self.within, self.at_most)
+
+    @classmethod
+    def from_rule(cls, rule: KeepTogether) -> KeepTogetherDocument:
+        """The document of a domain value."""
+        return cls(group=rule.group, within=rule.within, at_most=rule.at_most)
+
+
+class SparesDocument(Document):
+    """Healthy nodes that the plan leaves free."""
+
+    count: Annotated[Count, Field(le=MOST_NODES)] = Field(
+        description="Nodes in state ready that stay out of the plan and could take a host's part.", examples=[1]
+    )
+    per: Text | None = Field(
+        None, description=f"In each place that the plan uses; absent: in all.  {_LABELS}", examples=["leaf"]
+    )
+
+    def to_rule(self) -> Spares:
+        """The domain value."""
+        return Spares(self.count, self.per)
+
+    @classmethod
+    def from_rule(cls, rule: Spares) -> SparesDocument:
+        """The document of a domain value."""
+        return cls(count=rule.count, per=rule.per)
+
+
+class PlacementRulesDocument(Document):
+    """All that is asked of the nodes; a plan keeps every rule, or there is none."""
+
+    spread: list[SpreadDocument] = Field(
+        default_factory=list, max_length=_MOST_RULES, description="Who must sit apart.", examples=[[]]
+    )
+    keep_together: list[KeepTogetherDocument] = Field(
+        default_factory=list, max_length=_MOST_RULES, description="Who must sit together.", examples=[[]]
+    )
+    spares: list[SparesDocument] = Field(
+        default_factory=list, max_length=_MOST_RULES, description="Which nodes stay free.", examples=[[]]
+    )
+    require_nodes: list[Text] = Field(
+        default_factory=list,
+        max_length=MOST_NODES,
+        description="Nodes that must be among the hosts.",
+        examples=[["cnode2-001"]],
+    )
+
+    def to_rules(self) -> PlacementRules:
+        """The domain value."""
+        return PlacementRules(
+            spread=tuple(dict.fromkeys(rule.to_rule() for rule in self.spread)),
+            keep_together=tuple(dict.fromkeys(rule.to_rule() for rule in self.keep_together)),
+            spares=tuple(dict.fromkeys(rule.to_rule() for rule in self.spares)),
+            require_nodes=tuple(dict.fromkeys(self.require_nodes)),
+        )
+
+    @classmethod
+    def from_rules(cls, rules: PlacementRules) -> PlacementRulesDocument:
+        """The document of a domain value."""
+        return cls(
+            spread=[SpreadDocument.from_rule(rule) for rule in rules.spread],
+            keep_together=[KeepTogetherDocument.from_rule(rule) for rule in rules.keep_together],
+            spares=[SparesDocument.from_rule(rule) for rule in rules.spares],
+            require_nodes=list(rules.require_nodes),
+        )
