@@ -1,76 +1,252 @@
-"""The steady state of 1F1B as a linear program (docs/pipeline.md derives it).
+"""The steady state of a pipeline as a linear program (docs/pipeline.md derives it and proves the bounds).
 
-With warm-up ``w_s = P - 1 - s``, forward and backward times ``F_s, B_s`` and transfer times, the period ``L`` of
-one micro-batch is the least ``L`` for which start times ``f_s, b_s`` exist:
+In the steady state every event is repeated once a period: a micro-batch under 1F1B; under interleaved 1F1B a round,
+in which ``P`` micro-batches pass all ``v`` virtual stages.  Each rank then runs ``slots`` forwards and as many
+backwards a period (1, or ``P v``).  With start times ``f[s,k], b[s,k]`` of the ``k``-th forward and backward of
+rank ``s``, where an index beyond the last slot means the next period (``x[s, k + slots] = x[s, k] + L``), the
+period ``L`` is the least for which the waits have a solution:
 
-    b_s               >= f_s + w_s L + F_s                  a rank's backward follows its newest forward
-    f_s + (w_s + 1) L >= b_s + B_s                          a rank's next forward follows that backward
-    f_{s+1}           >= f_s + F_s + forward transfer       activations arrive
-    b_s               >= b_{s+1} + B_{s+1} + backward transfer    gradients arrive
-    b_{P-1}           >= f_{P-1} + F_{P-1}                  the last rank turns round
+    b[s, k - w_s]     >= f[s,k] + F      a backward follows the rank's newest forward
+    f[s, k + w_s + 1] >= b[s,k] + B      and the rank's next forward follows it; w_s = forwards of the warm-up
+    f[s+1, k]         >= f[s,k] + F + c      activations arrive
+    b[s, k]           >= b[s+1,k] + B + c    gradients arrive
+    f[0, k + P]       >= f[P-1,k] + F + c    interleaved, except on the last virtual stage: on to the next one
+    b[P-1, k + P]     >= b[0,k] + B + c      the same for gradients, except on the first
+
+``F, B`` are those of the chunk that slot ``k`` works on, ``c`` the transfer that leaves it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
 
-from solver.candidates import FloatArray
+import numpy as np
+
+from solver.candidates import FloatArray, IntArray
 from solver.ilp import ModelBuilder, Terms, solve_relaxation
+from solver.pipeline.schedule import Schedule
 
 Duration = tuple[float, Terms]
 """Seconds plus a linear expression of columns, so that transfers may be decided in the same program."""
 
+FORWARD, BACKWARD = 0, 1
+MOST_EVENTS_OF_A_PERIOD: Final = 64
+"""Longest period of which every event gets a start time of its own in a larger program: 4 ranks with 2 virtual
+stages.  The waits of longer ones are averaged over the slots: the bound is a little lower, but programs of 6 ranks
+with 4 virtual stages are solved four times as fast."""
 
-def add_period_rows(
-    builder: ModelBuilder,
-    *,
-    period: int,
-    forward: Sequence[Duration],
-    backward: Sequence[Duration],
-    forward_hop: Sequence[Duration],
-    backward_hop: Sequence[Duration],
-) -> None:
-    """Add the program above for one replica to ``builder``.
 
-    ``forward_hop[s]`` leads from rank ``s`` to ``s + 1`` and ``backward_hop[s]``
-    from ``s + 1`` to ``s``.
+@dataclass(frozen=True, slots=True, eq=False)
+class Waits:
+    """The waits of one period, one entry each: ``start[later] + periods L >= start[earlier] + its seconds``.
+
+    Those seconds are the duration of ``chunk`` and, unless ``hop`` is -1, the transfer that leaves rank ``hop``,
+    both of direction ``way`` (0 forward, 1 backward).  ``events`` start times are numbered from 0.
     """
-    ranks = len(forward)
-    f, b = builder.add_columns(ranks), builder.add_columns(ranks)
 
-    def after(later: Terms, earlier: Terms, duration: Duration) -> None:
-        """``later >= earlier + duration`` as a row."""
-        terms = [*later, *((column, -factor) for column, factor in (*earlier, *duration[1]))]
-        builder.add_row(terms, lower=duration[0])
-
-    for s in range(ranks):
-        warm_up = ranks - 1 - s
-        after([(b[s], 1.0), (period, -warm_up)], [(f[s], 1.0)], forward[s])
-        after([(f[s], 1.0), (period, warm_up + 1.0)], [(b[s], 1.0)], backward[s])
-        if s + 1 < ranks:
-            after([(f[s + 1], 1.0)], [(f[s], 1.0)], _sum(forward[s], forward_hop[s]))
-            after([(b[s], 1.0)], [(b[s + 1], 1.0)], _sum(backward[s + 1], backward_hop[s]))
+    events: int
+    later: IntArray
+    earlier: IntArray
+    periods: IntArray
+    way: IntArray
+    chunk: IntArray
+    hop: IntArray
 
 
-def _sum(first: Duration, second: Duration) -> Duration:
-    return first[0] + second[0], [*first[1], *second[1]]
+def slots_of_period(pipeline: int, virtual: int) -> int:
+    """Forwards that each rank runs a period."""
+    return 1 if virtual == 1 else pipeline * virtual
 
 
-def pipeline_period(
-    forward_s: FloatArray, backward_s: FloatArray, forward_hop_s: FloatArray, backward_hop_s: FloatArray
-) -> float:
-    """Seconds per micro-batch of a 1F1B pipeline in its steady state.
+@lru_cache(maxsize=64)
+def period_waits(pipeline: int, virtual: int, *, blocking: bool = False, averaged: bool = False) -> Waits:
+    """The waits of a pipeline's steady state; ``blocking``: ranks wait for their sends.
 
-    ``forward_s`` and ``backward_s`` have one entry per rank, the hops one per neighbouring pair.
+    ``averaged``: the mean over all slots of the waits that every slot has; then a period is one slot and ``chunk``
+    is the rank, whose chunks' mean counts.
+    """
+    slots, chunks = 1 if averaged else slots_of_period(pipeline, virtual), pipeline * virtual
+    rows: list[tuple[int, int, int, int, int, int]] = []
+
+    def after(later: tuple[int, int, int], earlier: tuple[int, int, int], hop: int = -1) -> None:
+        """The event (way, rank, index) ``later`` waits for ``earlier``, whose index is a slot."""
+        way, rank, slot = earlier
+        level = slot // pipeline if way == FORWARD or averaged else virtual - 1 - slot // pipeline
+        chunk = level * pipeline + rank
+        if blocking:
+            hop = -1 if chunk == (chunks - 1 if way == FORWARD else 0) else rank
+        periods, position = divmod(later[2], slots)
+        first, second = (event[0] * pipeline + event[1] for event in (later, earlier))
+        rows.append((first * slots + position, second * slots + slot, periods, way, chunk, hop))
+
+    for s in range(pipeline):
+        warm_up = steady_warm_up(pipeline, virtual, s)
+        for k in range(slots):
+            after((BACKWARD, s, k - warm_up), (FORWARD, s, k))
+            after((FORWARD, s, k + warm_up + 1), (BACKWARD, s, k))
+            if s + 1 < pipeline:
+                after((FORWARD, s + 1, k), (FORWARD, s, k), s)
+                after((BACKWARD, s, k), (BACKWARD, s + 1, k), s + 1)
+    for k in range(slots - pipeline):
+        after((FORWARD, 0, k + pipeline), (FORWARD, pipeline - 1, k), pipeline - 1)
+        after((BACKWARD, pipeline - 1, k + pipeline), (BACKWARD, 0, k), 0)
+    return Waits(2 * pipeline * slots, *np.array(rows, dtype=np.int64).T)
+
+
+def steady_warm_up(pipeline: int, virtual: int, rank: int) -> int:
+    """Forwards that ``rank`` is ahead of its backwards in the steady state."""
+    ahead = pipeline - 1 - rank
+    return ahead if virtual == 1 else 2 * ahead + (virtual - 1) * pipeline
+
+
+def steady_periods(pipeline: int, virtual: int, micro_batches: int) -> int:
+    """Whole periods that a step surely has besides the round trip of one micro-batch; negative: none."""
+    return micro_batches - pipeline if virtual == 1 else micro_batches // pipeline - 2
+
+
+def pipeline_period(duration_s: FloatArray, delay_s: FloatArray, *, blocking: bool = False) -> float:
+    """Seconds per period: per micro-batch under 1F1B, per ``P`` micro-batches under interleaved 1F1B.
+
+    ``duration_s`` (2, C) and ``delay_s`` (2, P) as for ``solver.pipeline.simulation.simulate``: the delay of a
+    backward belongs to the rank that sends it.
     """
     builder = ModelBuilder()
     period = int(builder.add_columns(1, cost=1.0)[0])
-    add_period_rows(
-        builder,
-        period=period,
-        forward=[(float(value), ()) for value in forward_s],
-        backward=[(float(value), ()) for value in backward_s],
-        forward_hop=[(float(value), ()) for value in forward_hop_s],
-        backward_hop=[(float(value), ()) for value in backward_hop_s],
-    )
+    duration: list[list[Duration]] = [[(float(value), ()) for value in way] for way in duration_s]
+    delay: list[list[Duration]] = [[(float(value), ()) for value in way] for way in delay_s]
+    ranks = len(delay_s[0])
+    waits = period_waits(ranks, len(duration_s[0]) // ranks, blocking=blocking)
+    _add_waits(builder, waits, period, duration, delay)
     return solve_relaxation(builder.build()).objective
+
+
+def add_period_bound(
+    builder: ModelBuilder,
+    *,
+    end: int,
+    schedule: Schedule,
+    duration: Sequence[Sequence[Duration]],
+    delay: Sequence[Sequence[Duration]],
+) -> None:
+    """Bound the column ``end``, the last backward of rank 0, by a round trip and the periods after it.
+
+        end >= trip + steady_periods L + (P - 1) min(F, B) + P min(sum of F, sum of B)
+
+    ``F, B`` belong to chunk 0, the sums to all chunks of rank 0; the last term is interleaved schedules' only.
+    ``duration`` (2, C) and ``delay`` (2, P) are expressions of columns that are at least 0, with factors that are.
+    """
+    pipeline, virtual = schedule.pipeline, schedule.virtual
+    periods = steady_periods(pipeline, virtual, schedule.micro_batches)
+    if pipeline == 1 or periods < 0:
+        return
+    period = int(builder.add_columns(1)[0])
+    if periods > 0 and (virtual == 1 or 2 * pipeline * pipeline * virtual <= MOST_EVENTS_OF_A_PERIOD):
+        waits = period_waits(pipeline, virtual, blocking=schedule.blocking)
+        _add_waits(builder, waits, period, duration, delay)
+    elif periods > 0:
+        _add_averaged(builder, period, duration, delay)
+    parts = [(_trip(duration, delay), 1.0), (_least(duration[FORWARD][0], duration[BACKWARD][0]), pipeline - 1.0)]
+    if virtual > 1:
+        both = (_weighted([(part, 1.0) for part in way[::pipeline]]) for way in duration)
+        parts.append((_least(*both), float(pipeline)))
+    constant, terms = _weighted(parts)
+    builder.add_row([(end, 1.0), (period, -float(periods)), *_times(terms, -1.0)], lower=constant)
+
+
+def _add_averaged(
+    builder: ModelBuilder,
+    period: int,
+    duration: Sequence[Sequence[Duration]],
+    delay: Sequence[Sequence[Duration]],
+) -> None:
+    """The waits averaged over slots, and the cycle that follows micro-batches through all chunks."""
+    pipeline, chunks = len(delay[0]), len(duration[0])
+    virtual = chunks // pipeline
+    slot = int(builder.add_columns(1)[0])
+    share = 1.0 / virtual
+    mean = [[_weighted([(part, share) for part in way[s::pipeline]]) for s in range(pipeline)] for way in duration]
+    _add_waits(builder, period_waits(pipeline, virtual, averaged=True), slot, mean, delay)
+    builder.add_row([(period, 1.0), (slot, -float(slots_of_period(pipeline, virtual)))], lower=0.0)
+    parts = [(_trip(duration, delay), pipeline - 1.0)]
+    parts += [(part, 1.0) for part in (*duration[FORWARD][-pipeline:], *delay[FORWARD][:-1], *duration[BACKWARD])]
+    parts += [(part, float(virtual - (s == 0))) for s, part in enumerate(delay[BACKWARD])]
+    constant, terms = _weighted(parts)
+    builder.add_row([(period, 2.0 * pipeline - 1.0), *_times(terms, -1.0)], lower=constant)
+
+
+def least_period_s(forward_s: FloatArray, backward_s: FloatArray, hop_s: FloatArray) -> FloatArray:
+    """(n,) seconds that no period is shorter than, for many pipelines at once.
+
+    ``forward_s`` and ``backward_s`` are (n, C); ``hop_s`` (n, P) is the transfer from each rank to the next and
+    back, the last rank's being the one to the first.  The period of ranks that wait for their sends is no shorter.
+    Three kinds of cycle: a rank's own work, a way down some ranks and back, and micro-batches through all chunks.
+    """
+    ranks, chunks = hop_s.shape[1], forward_s.shape[1]
+    virtual = chunks // ranks
+    work = (forward_s + backward_s).reshape(len(hop_s), virtual, ranks).sum(axis=1)
+    until = np.pad((work + 2.0 * virtual * hop_s).cumsum(axis=1), ((0, 0), (1, 0)))
+    share = 1 if virtual == 1 else ranks
+    best = share * work.max(axis=1, initial=0.0)
+    for passed in range(1, ranks):
+        trips = until[:, passed + 1 :] - until[:, : ranks - passed] - 2.0 * virtual * hop_s[:, passed:]
+        best = np.maximum(best, share / (passed + 1 if virtual == 1 else 2 * passed + 1) * trips.max(axis=1))
+    if virtual > 1:
+        through = (ranks - 1) * (until[:, -1] - 2.0 * hop_s[:, -1])
+        through += forward_s[:, -ranks:].sum(axis=1) + backward_s.sum(axis=1)
+        through += (virtual + 1) * hop_s[:, :-1].sum(axis=1) + (virtual - 1) * hop_s[:, -1]
+        best = np.maximum(best, through / (2 * ranks - 1))
+    return np.asarray(best)
+
+
+def _trip(duration: Sequence[Sequence[Duration]], delay: Sequence[Sequence[Duration]]) -> Duration:
+    """One micro-batch through all chunks and back."""
+    pipeline, virtual = len(delay[0]), len(duration[0]) // len(delay[0])
+    parts = [(part, 1.0) for way in duration for part in way]
+    for way, closing in ((FORWARD, pipeline - 1), (BACKWARD, 0)):
+        parts += [(part, float(virtual - (s == closing))) for s, part in enumerate(delay[way])]
+    return _weighted(parts)
+
+
+def _least(first: Duration, second: Duration) -> Duration:
+    """An expression that neither exceeds: the lesser factor of each column."""
+    factors: list[dict[int, float]] = [{}, {}]
+    for kept, (_, terms) in zip(factors, (first, second), strict=True):
+        for column, factor in terms:
+            kept[column] = kept.get(column, 0.0) + factor
+    shared = sorted(factors[0].keys() & factors[1].keys())
+    return min(first[0], second[0]), [(column, min(kept[column] for kept in factors)) for column in shared]
+
+
+def _weighted(parts: Sequence[tuple[Duration, float]]) -> Duration:
+    constant = sum(part[0] * weight for part, weight in parts)
+    return constant, [(column, factor * weight) for part, weight in parts for column, factor in part[1]]
+
+
+def _add_waits(
+    builder: ModelBuilder,
+    waits: Waits,
+    period: int,
+    duration: Sequence[Sequence[Duration]],
+    delay: Sequence[Sequence[Duration]],
+) -> None:
+    """A start time for each event, and a row for each wait."""
+    start = builder.add_columns(waits.events)
+    columns = zip(
+        *(part.tolist() for part in (start[waits.later], start[waits.earlier], waits.periods)),
+        *(part.tolist() for part in (waits.way, waits.chunk, waits.hop)),
+        strict=True,
+    )
+    for later, earlier, periods, way, chunk, hop in columns:
+        seconds, terms = duration[way][chunk]
+        needed = [(later, 1.0), (earlier, -1.0), (period, float(periods)), *_times(terms, -1.0)]
+        if hop >= 0:
+            seconds += delay[way][hop][0]
+            needed += _times(delay[way][hop][1], -1.0)
+        builder.add_row(needed, lower=seconds)
+
+
+def _times(terms: Terms, factor: float) -> list[tuple[int, float]]:
+    return [(column, value * factor) for column, value in terms]

@@ -10,7 +10,7 @@ Letters: k slot, n node, r replica, s pipeline rank, c chunk, (a, b) a pair of s
     E[r,s]     >= every path found so far        paths of the event graph, added as they turn out critical
     sum w[a,b,n,m] over slow (n, m) and all hops >= hops - merges   hops form a forest on the slots, and links
                                                faster than a threshold join no more than ``merges`` pairs of parts
-    E[r,0]     >= one round trip + (M - P) L_r   L_r: the period program of ``solver.pipeline.period`` on these d
+    E[r,0]     >= one round trip + the periods L_r after it; L_r: the program of ``solver.pipeline.period``
     X[s]       >= sum_y ring_y[s] - hidden       ring_y[s] >= sum w ring[n,m] for every hop of the ring
     T >= E[r,s] + X[s],  U >= optimizer[s] + gather[s]
 
@@ -29,8 +29,9 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 
 from solver.candidates import FloatArray, IntArray
 from solver.ilp import LinearModel, ModelBuilder, Terms
-from solver.pipeline.period import Duration, add_period_rows
+from solver.pipeline.period import Duration, add_period_bound
 from solver.pipeline.simulation import critical_path, simulate
+from solver.placement.exhaustive import rotation_slots
 from solver.placement.problem import PlacementProblem
 
 Expression = Duration
@@ -121,9 +122,10 @@ def build_model(problem: PlacementProblem) -> PlacementModel:
         after = gather[0] + float(arrays.optimizer_s[s])
         builder.add_row([(finish[1], 1.0), *_negative(gather[1])], lower=after)
     model = PlacementModel(problem, builder, place, duration, delay, end, (int(finish[0]), int(finish[1])))
-    if problem.schedule.virtual == 1 and stages > 1 and problem.schedule.micro_batches >= stages:
-        for r in range(replicas):
-            _add_period(model, r)
+    for r in range(replicas):
+        add_period_bound(
+            builder, end=int(end[r, 0]), schedule=problem.schedule, duration=duration[r], delay=delay[r]
+        )
     _break_symmetry(model)
     _need_slow_hops(model, pairs)
     return model
@@ -242,31 +244,10 @@ def _beyond(builder: ModelBuilder, expression: Expression, hidden: float) -> Exp
     return 0.0, ((column, 1.0),)
 
 
-def _add_period(model: PlacementModel, r: int) -> None:
-    """A replica's period, and its end after one round trip and the periods of all further micro-batches."""
-    stages, micro_batches = model.problem.schedule.pipeline, model.problem.schedule.micro_batches
-    period = int(model.builder.add_columns(1)[0])
-    (forward, backward), (forward_hop, backward_hop) = model.duration[r], model.delay[r]
-    add_period_rows(
-        model.builder,
-        period=period,
-        forward=forward,
-        backward=backward,
-        forward_hop=forward_hop[: stages - 1],
-        backward_hop=backward_hop[1:],
-    )
-    trip = [*forward, *backward, *forward_hop[: stages - 1], *backward_hop[1:]]
-    constant, terms = _weighted([(part, 1.0) for part in trip])
-    periods = (period, -float(micro_batches - stages))
-    model.builder.add_row([(int(model.end[r, 0]), 1.0), periods, *_negative(terms)], lower=constant)
-
-
 def _break_symmetry(model: PlacementModel) -> None:
     """Where replicas are interchangeable by rotation, the first one takes the lowest node of the first rank."""
-    arrays = model.problem.arrays
-    first = arrays.cell_slots[:, 0, 0]
-    shared = len(np.unique(arrays.cell_slots)) < arrays.cell_slots.size
-    if shared or (arrays.cross_pairs[1] >= 0).any():
+    first = rotation_slots(model.problem)
+    if not len(first):
         return
     number = np.arange(model.problem.nodes, dtype=np.float64)
     for slot in first[1:]:
