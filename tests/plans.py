@@ -11,12 +11,15 @@ from cluster_models.plan import (
     Confidence,
     Configuration,
     Degrees,
+    Drifted,
     NoPlan,
     Placement,
     Plan,
     Provenance,
     RankOrder,
     RankPlace,
+    Rival,
+    Robustness,
     StageMemory,
     StageTime,
     StopReason,
@@ -160,6 +163,17 @@ def small_plan(*, layers: tuple[tuple[int, ...], ...] = ((2, 2),)) -> Plan:
         workload=small_workload(),
         confidence=Confidence(
             0.9 * STEP_S, 1.25 * STEP_S, 0.8, "nemo-25.02 on H100, dense models", 31, ("Micro-batch 9 is new.",)
+        ),
+        robustness=Robustness(
+            draws=400,
+            slow_link=0.05,
+            spread_from="18 repeated tests on links of the same class",
+            step=Drifted(0.49, 0.505, 0.58),
+            rivals=(Rival(0, Drifted(0.55, 0.553, 0.56), 0.85),),
+            mean_loss=0.01,
+            worst_loss=0.2,
+            safer=0,
+            summary="When links change the plan stays ahead of the runner-up in 85 %.",
         ),
     )
 

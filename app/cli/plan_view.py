@@ -12,8 +12,10 @@ from rich.text import Text
 
 from app.cli.terminal import bullets, section
 from app.presentation.figures import count, gib, interval, interval_name, percent, plural, seconds, tflops
+from app.presentation.robustness import drift_basis, drift_rows
 from cluster_models.plan import MEMORY_PARTS, TIME_PARTS, Plan, StageMemory, StopReason
 from cluster_models.units import GIB
+from cluster_models.workload import LinkBandwidth
 
 BAR_CELLS: Final = 40
 GRID_COLUMNS: Final = 6
@@ -46,10 +48,12 @@ def plan_view(plan: Plan) -> RenderableType:
         section("Proof", _proof(plan)),
         *([section("Warnings", bullets(plan.warnings))] if plan.warnings else []),
         *([section("What lost, and why", _alternatives(plan))] if plan.alternatives else []),
+        *([section("When links change", _drift(plan))] if plan.robustness else []),
         Text(
             f"\nMade from snapshot {plan.provenance.snapshot_id} of {plan.provenance.cluster_name}, "
             f"seed {plan.provenance.seed}, effort {plan.provenance.effort}, "
-            f"calibration {plan.provenance.calibration or 'as shipped'}.",
+            f"calibration {plan.provenance.calibration or 'as shipped'}, "
+            f"{plan.provenance.link_bandwidth} link bandwidth.",
             style="dim",
         ),
     )
@@ -57,6 +61,7 @@ def plan_view(plan: Plan) -> RenderableType:
 
 def _headline(plan: Plan) -> RenderableType:
     degrees = plan.configuration.degrees
+    careful = plan.provenance.link_bandwidth is LinkBandwidth.PESSIMISTIC
     text = Text.assemble(
         (f"{plan.model}  ", "bold"),
         (str(degrees), "bold green"),
@@ -65,6 +70,7 @@ def _headline(plan: Plan) -> RenderableType:
         f" ({interval_name(plan.confidence)} {interval(plan.confidence)})" if plan.confidence else "",
         f"   {count(plan.tokens_per_s)} tokens/s   {count(plan.tokens_per_s_per_gpu)} tokens/s/GPU\n",
         f"{tflops(plan.model_flops_per_s_per_gpu)} of model arithmetic per GPU   MFU {percent(plan.mfu)}",
+        "\non pessimistic links: each at its p10" if careful else "",
     )
     return Panel(text, box=box.ROUNDED, border_style="green", expand=False)
 
@@ -204,6 +210,17 @@ def _alternatives(plan: Plan) -> RenderableType:
         figures = (seconds(other.step_s), worse, gib(other.peak_memory_bytes))
         table.add_row(Text(name), *figures, Text(other.reason))
     return table
+
+
+def _drift(plan: Plan) -> RenderableType:
+    assert plan.robustness is not None
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    table.add_column("step of")
+    for name in ("p10", "median", "p90", "plan ahead"):
+        table.add_column(name, justify="right")
+    for row in drift_rows(plan):
+        table.add_row(row.name, row.p10, row.median, row.p90, row.plan_ahead)
+    return Group(Text(plan.robustness.summary), table, Text(drift_basis(plan), style="dim"))
 
 
 def _pairs(rows: list[tuple[str, str]]) -> RenderableType:

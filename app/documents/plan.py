@@ -21,6 +21,7 @@ from app.documents.plan_parts import (
     TimelineEventDocument,
 )
 from app.documents.reading import Document, parse_text, read_document
+from app.documents.robustness import RobustnessDocument
 from app.documents.workload import WorkloadDocument
 from cluster_models.errors import InvalidInput
 from cluster_models.plan import NoPlan, Placement, Plan
@@ -57,6 +58,7 @@ class PlanDocument(Document):
     architecture: ArchitectureDocument | None = Field(None, description="The model in full.")
     workload: WorkloadDocument | None = Field(None, description="The workload it was made for.")
     step_interval: StepIntervalDocument | None = Field(None, description="How sure the step time is.")
+    robustness: RobustnessDocument | None = Field(None, description="What drift of links leaves of its lead.")
     timeline: list[TimelineEventDocument] | None = Field(
         None, description="The predicted schedule of one step; absent where it was not asked for."
     )
@@ -87,6 +89,7 @@ class PlanDocument(Document):
             architecture=plan.architecture and ArchitectureDocument.from_architecture(plan.architecture),
             workload=plan.workload and WorkloadDocument.from_workload(plan.workload),
             step_interval=plan.confidence and StepIntervalDocument.from_confidence(plan.confidence),
+            robustness=plan.robustness and RobustnessDocument.from_robustness(plan.robustness),
             timeline=events,
         )
 
@@ -122,6 +125,7 @@ class PlanDocument(Document):
             architecture=self.architecture.to_architecture() if self.architecture else None,
             workload=self.workload.to_workload() if self.workload else None,
             confidence=self.step_interval.to_confidence() if self.step_interval else None,
+            robustness=self.robustness.to_robustness() if self.robustness else None,
         )
 
 

@@ -20,6 +20,7 @@ from cluster_models.plan import (
     TimelineEvent,
 )
 from cluster_models.units import GIB
+from cluster_models.workload import LinkBandwidth
 
 
 class TimeDocument(Document):
@@ -260,6 +261,9 @@ class ProvenanceDocument(Document):
         "",
         description="Name and content hash of the own calibration; empty: the shipped parameters.",
         examples=["our-h100 3f2a91c0d4e5b6a7"],
+    )
+    link_bandwidth: LinkBandwidth = Field(
+        LinkBandwidth.MEDIAN, description="What links counted as having.", examples=["median"]
     )
 
     def to_provenance(self) -> Provenance:

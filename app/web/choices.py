@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from app.documents.framework import GradientPrecision
 from cluster_models.frameworks import AttentionKernels, CudaGraphs, ExpertDispatch, frameworks
 from cluster_models.gpus import Precision
-from cluster_models.workload import Objective, Optimizer, Recompute, Sharding
+from cluster_models.workload import LinkBandwidth, Objective, Optimizer, Recompute, Sharding
 
 Options = tuple[tuple[str, str], ...]
 """Values with their words."""
@@ -61,6 +61,10 @@ class Choices:
         (Objective.STEP_TIME, "step time"),
         (Objective.GPU_TIME, "GPU time (step time times GPUs)"),
         (Objective.COST, "cost (at the price of the GPUs)"),
+    )
+    link_bandwidth: Options = (
+        (LinkBandwidth.MEDIAN, "median"),
+        (LinkBandwidth.PESSIMISTIC, "pessimistic (p10)"),
     )
     degrees: Options = (
         ("tensor", "Tensor (TP)"),

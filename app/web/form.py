@@ -26,7 +26,7 @@ _UPLOADS: Final = {
     f"{part}_file": f"{part}_text" for part in ("cluster", "model", "profile", "runs", "calibration")
 }
 _WORKLOAD: Final = ("sequence_length", "global_batch_sequences", "max_gpus")
-_WORDS: Final = ("precision", "framework", "optimizer", "objective")
+_WORDS: Final = ("precision", "framework", "optimizer", "objective", "link_bandwidth")
 _SETTINGS: Final = tuple(FrameworkSettings.model_fields)
 _OPTIONS: Final = ("time_limit_s", "effort")
 _NUMBER: Final = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?|[+-]?\.\d+([eE][+-]?\d+)?", re.ASCII)
@@ -65,6 +65,7 @@ def blank(*, time_limit_s: float) -> Typed:
         "sharding": tuple(map(str, default.sharding)),
         "memory_headroom_percent": f"{100 * default.memory_headroom:g}",
         "objective": str(default.objective),
+        "link_bandwidth": str(default.link_bandwidth),
         "max_gpus": "",
         "avoid_nodes": "",
         "time_limit_s": f"{time_limit_s:g}",

@@ -13,6 +13,7 @@ from solver.check.experts import expert_violations
 from solver.check.figures import figure_violations
 from solver.check.memory import memory_violations
 from solver.check.placement import placement_violations
+from solver.check.robustness import robustness_violations
 from solver.check.timeline import timeline_violations
 from solver.problem import PlanningProblem
 
@@ -29,5 +30,6 @@ def check_plan(plan: Plan, problem: PlanningProblem) -> tuple[str, ...]:
         *memory_violations(plan, problem),
         *figure_violations(plan, problem),
         *certificate_violations(plan, problem),
+        *robustness_violations(plan, problem),
         *timeline_violations(plan, problem),
     )

@@ -47,6 +47,31 @@ def test_given_hosts_are_kept_in_order(client: TestClient) -> None:
     assert [rank["node"] for rank in body["result"]["ranks"]] == ["c"] * 4 + ["a"] * 4
 
 
+def test_pessimistic_links_make_a_slower_step(client: TestClient) -> None:
+    """The prediction says what links it was made on, and that drift is around the medians either way."""
+    median, careful = (
+        client.post(f"{API}/predictions", json=_with_links(choice)).json()["result"]
+        for choice in ("median", "pessimistic")
+    )
+    assert careful["provenance"]["link_bandwidth"] == "pessimistic"
+    assert careful["time"]["step_time_s"] > median["time"]["step_time_s"]
+    assert careful["robustness"] == median["robustness"]
+    assert median["robustness"]["rivals"] == []
+
+
+def test_other_words_for_links_are_refused(client: TestClient) -> None:
+    """The problem names the field and what may stand there."""
+    answer = client.post(f"{API}/predictions", json=_with_links("optimistic"))
+    assert answer.status_code == 422
+    assert "workload.link_bandwidth" in answer.text
+    assert "pessimistic" in answer.text
+
+
+def _with_links(choice: str) -> dict[str, Any]:
+    body = _body()
+    return body | {"workload": body["workload"] | {"link_bandwidth": choice}}
+
+
 @pytest.mark.parametrize(
     ("configuration", "field"),
     [

@@ -20,7 +20,7 @@ from cluster_models.errors import InvalidConfiguration, InvalidInput
 from cluster_models.model_catalogue import catalogue_model, catalogue_models
 from cluster_models.plan import Degrees
 from cluster_models.units import GIB
-from cluster_models.workload import DEGREE_NAMES, Objective, Recompute, TrainingWorkload
+from cluster_models.workload import DEGREE_NAMES, LinkBandwidth, Objective, Recompute, TrainingWorkload
 from tests.plans import small_architecture, small_configuration, small_no_plan, small_plan
 
 CONFIG = {
@@ -112,6 +112,7 @@ def test_workload_defaults_are_the_domains() -> None:
         max_gpus=st.none() | st.integers(1, 4096),
         avoid_nodes=st.lists(st.sampled_from("abc"), unique=True).map(tuple),
         objective=st.sampled_from(Objective),
+        link_bandwidth=st.sampled_from(LinkBandwidth),
     )
 )
 def test_a_workload_survives_its_document(workload: TrainingWorkload) -> None:

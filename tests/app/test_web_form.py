@@ -12,7 +12,7 @@ from app.documents.workload import WorkloadDocument
 from app.web.form import at_fields, blank, degrees_in_use, filled, options_data, workload_data
 from cluster_models.errors import InvalidInput
 from cluster_models.frameworks import AttentionKernels, CudaGraphs, ExpertDispatch, frameworks
-from cluster_models.workload import TrainingWorkload
+from cluster_models.workload import LinkBandwidth, TrainingWorkload
 
 
 def _typed(**fields: object) -> dict[str, object]:
@@ -33,6 +33,7 @@ def test_a_workload_survives_the_form() -> None:
         pinned={"tensor": 8},
         forbidden={"context": (2, 4)},
         max_gpus=96,
+        link_bandwidth=LinkBandwidth.PESSIMISTIC,
         avoid_nodes=("n1", "n2"),
         memory_headroom=0.1,
         framework=replace(

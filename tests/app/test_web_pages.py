@@ -196,6 +196,7 @@ def test_a_finished_plan_is_shown_with_everything_it_carries(
         "Time of a step",
         "Schedule",
         "Next-best alternatives",
+        "When links change",
         "Provenance",
     ):
         assert f">{heading}</h2>" in text
@@ -208,6 +209,8 @@ def test_a_finished_plan_is_shown_with_everything_it_carries(
         "0123456789abcdef",
         f"/api/v1/plans/{plan_id}/exports/megatron",
         "l1: 2 nodes",
+        "the plan stays ahead of the runner-up in 85 %",
+        '<td class="number">580.0 ms</td>',
     ):
         assert words in text
     assert text.count("<caption>") >= 4

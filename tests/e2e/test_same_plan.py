@@ -1,4 +1,4 @@
-"""One question asked over HTTP, on the command line and in the form, with an own calibration: one plan."""
+"""One question asked over HTTP, on the command line and in the form, with own calibration and choice of links."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ def test_http_command_line_and_form_give_the_same_plan(tmp_path: Path, capsys: p
     """Everything but the timeline, which the service keeps at an address of its own, is equal to the last digit."""
     own = calibration_document().model_dump(mode="json")
     (tmp_path / "own.json").write_text(json.dumps(own))
-    files = ["--cluster", str(CLUSTER), "--model", MODEL, "--workload", str(WORKLOAD)]
+    workload = yaml.safe_load(WORKLOAD.read_text()) | {"link_bandwidth": "pessimistic"}
+    (tmp_path / "workload.yaml").write_text(yaml.safe_dump(workload))
+    files = ["--cluster", str(CLUSTER), "--model", MODEL, "--workload", str(tmp_path / "workload.yaml")]
     files += ["--calibration", str(tmp_path / "own.json")]
     assert main(["plan", *files, "--json"]) == 0
     by_hand = _without_timeline(json.loads(capsys.readouterr().out))
+    assert by_hand["provenance"]["link_bandwidth"] == "pessimistic"
+    assert by_hand["robustness"]["rivals"]
     environment = {"MESHWRIGHT_DATA_DIR": str(tmp_path / "data"), "PYTHONPATH": str(REPOSITORY)}
     shared = Deployment(environment, tmp_path / "ledger", tmp_path / "log")
-    workload = yaml.safe_load(WORKLOAD.read_text())
     with service(shared) as (_, client):
         cluster = yaml.safe_load(CLUSTER.read_text())
         body = json.loads(json.dumps({"cluster": cluster, "model": MODEL, "workload": workload}, default=str))

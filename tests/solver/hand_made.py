@@ -13,11 +13,14 @@ from cluster_models.plan import (
     Certificate,
     Configuration,
     Degrees,
+    Drifted,
     Placement,
     Plan,
     Provenance,
     RankOrder,
     RankPlace,
+    Rival,
+    Robustness,
     StageMemory,
     StageTime,
     StopReason,
@@ -129,6 +132,17 @@ def hand_made_plan() -> Plan:
         expert_map=(),
         unused_nodes=("spare",),
         provenance=Provenance("0", "0", "test", "snapshot-1", seed=0, effort=1, solver_versions={}),
+        robustness=Robustness(
+            draws=100,
+            slow_link=0.1,
+            spread_from="published",
+            step=Drifted(9.5, 10.0, 12.0),
+            rivals=(Rival(0, Drifted(10.9, 11.0, 11.2), plan_ahead=0.75),),
+            mean_loss=0.02,
+            worst_loss=0.2,
+            safer=0,
+            summary="In one sentence.",
+        ),
     )
 
 

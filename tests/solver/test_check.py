@@ -13,14 +13,25 @@ from hypothesis import strategies as st
 
 from cluster_models.architecture import Experts
 from cluster_models.gpus import Precision
-from cluster_models.plan import Confidence, Degrees, Plan, RankOrder, StageMemory, TimeBreakdown, TimelineEvent
+from cluster_models.plan import (
+    Confidence,
+    Degrees,
+    Drifted,
+    Plan,
+    RankOrder,
+    Rival,
+    StageMemory,
+    TimeBreakdown,
+    TimelineEvent,
+)
 from cluster_models.topology import NodeState
-from cluster_models.workload import Objective, Recompute, Sharding
+from cluster_models.workload import LinkBandwidth, Objective, Recompute, Sharding
 from solver.check import check_plan
 from solver.problem import PlanningProblem
 from tests.solver.hand_made import hand_made_plan, hand_made_problem
 
 PLAN, PROBLEM = hand_made_plan(), hand_made_problem()
+STEADY = Drifted(10.9, 11.0, 11.2)
 Spoil = Callable[[Plan], Plan]
 
 
@@ -67,6 +78,10 @@ def _memory(index: int, **changes: object) -> Spoil:
         return replace(plan, memory=tuple(stages))
 
     return spoil
+
+
+def _robustness(**changes: object) -> Spoil:
+    return lambda plan: replace(plan, robustness=replace(plan.robustness, **changes))  # type: ignore[arg-type, type-var]
 
 
 def _certificate(**changes: object) -> Spoil:
@@ -198,6 +213,23 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
         lambda plan: replace(plan, confidence=Confidence(9.0, 12.0, 80.0, "every measured run", 9, ())),
         "holds a share of 80.0",
     ),
+    "other links than asked for": (
+        lambda plan: replace(plan, provenance=replace(plan.provenance, link_bandwidth=LinkBandwidth.PESSIMISTIC)),
+        "made on pessimistic link bandwidth",
+    ),
+    "no draws": (_robustness(draws=0), "drawn 0 times"),
+    "links that lose all": (_robustness(slow_link=1.0), "lose a share of 1"),
+    "deciles that fall": (_robustness(step=Drifted(9.5, 9.0, 12.0)), "do not rise: 9.5, 9, 12 s"),
+    "an unknown rival": (_robustness(rivals=(Rival(3, STEADY, 0.75),)), "held to alternatives [3] of 1"),
+    "a rival twice": (_robustness(rivals=(Rival(0, STEADY, 0.75),) * 2), "held to alternatives [0, 0] of 1"),
+    "ahead in more than all": (_robustness(rivals=(Rival(0, STEADY, 75.0),)), "in a share of 75"),
+    "safer but not drawn": (_robustness(safer=4), "called safer but was not drawn"),
+    "safer but slower": (_robustness(step=Drifted(9.5, 10.0, 11.1)), "called safer but takes 11.2 s"),
+    "safer but not told": (_robustness(safer=None), "No alternative is called safer"),
+    "a mean above the worst": (_robustness(mean_loss=0.3), "0.3 on average under drift and 0.2 at worst"),
+    "a loss without being behind": (_robustness(rivals=(Rival(0, STEADY, 1.0),)), "behind in a share of 0"),
+    "a mean of too few draws": (_robustness(mean_loss=0.06), "too few for a mean loss of 0.06"),
+    "drift of links that do not change": (_robustness(slow_link=0.0), "step of 10 s cannot take 9.5 s"),
     "replica that is not there": (_event("F0", 0, replica=2), "replica 2 at data degree 2"),
 }
 
@@ -263,6 +295,7 @@ def _sparse_case() -> tuple[Plan, PlanningProblem]:
         model_flops_per_s_per_gpu=flops,
         mfu=flops / 1e9,
         alternatives=(),
+        robustness=None,
     )
     return plan, replace(PROBLEM, architecture=model)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.presentation.figures import gib, spans
+from app.presentation.robustness import DriftRow, drift_basis, drift_rows
 from app.web.views.drawing import Drawing
 from app.web.views.memory import MemoryRow, memory_bars, memory_table
 from app.web.views.proof import Proof, proof
@@ -37,6 +38,9 @@ class Result:
     time_rows: tuple[PartOfStep, ...]
     schedule: Schedule | None
     alternatives: tuple[OtherPlan, ...]
+    drift_summary: str
+    drift_basis: str
+    drift_rows: tuple[DriftRow, ...]
     expert_map: tuple[str, ...]
     provenance: Pairs
 
@@ -70,6 +74,9 @@ def result(plan: Plan, workload: TrainingWorkload, leaf_of: Mapping[str, str], w
         time_rows=time_table(plan.time),
         schedule=schedule(plan.timeline, window),
         alternatives=other_plans(plan.alternatives),
+        drift_summary=plan.robustness.summary if plan.robustness else "",
+        drift_basis=drift_basis(plan),
+        drift_rows=drift_rows(plan),
         expert_map=tuple(spans(experts) for experts in plan.expert_map),
         provenance=provenance(plan.provenance),
     )
@@ -95,6 +102,7 @@ def provenance(made_from: Provenance) -> Pairs:
         ("product", made_from.product_version),
         ("cost model", made_from.cost_model_version),
         ("calibration", made_from.calibration or "as shipped"),
+        ("link bandwidth", made_from.link_bandwidth),
         ("seed", str(made_from.seed)),
         ("effort", str(made_from.effort)),
         ("solvers", ", ".join(f"{name} {version}" for name, version in made_from.solver_versions.items())),

@@ -18,7 +18,7 @@ from app.presentation.figures import (
     tflops,
 )
 from cluster_models.plan import Alternative, Configuration, Degrees, Plan
-from cluster_models.workload import TrainingWorkload
+from cluster_models.workload import LinkBandwidth, TrainingWorkload
 
 _DEGREES: Final = (
     ("tensor", "TP", "tensor parallel"),
@@ -62,7 +62,7 @@ def degrees(values: Degrees) -> tuple[Degree, ...]:
 
 def headline(plan: Plan) -> tuple[tuple[str, str], ...]:
     """The figures a reader came for, each with its name."""
-    sure = plan.confidence
+    sure, careful = plan.confidence, plan.provenance.link_bandwidth is LinkBandwidth.PESSIMISTIC
     return (
         ("throughput", f"{count(plan.tokens_per_s)} tokens/s"),
         ("per GPU", f"{count(plan.tokens_per_s_per_gpu)} tokens/s"),
@@ -71,6 +71,7 @@ def headline(plan: Plan) -> tuple[tuple[str, str], ...]:
         ("MFU", percent(plan.mfu)),
         ("model arithmetic per GPU", tflops(plan.model_flops_per_s_per_gpu)),
         ("GPUs used", count(plan.configuration.degrees.gpus)),
+        *((("link bandwidth", "pessimistic (p10)"),) if careful else ()),
     )
 
 
