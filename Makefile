@@ -15,10 +15,10 @@ WARM_UP = $(BIN)/meshwright plan --cluster examples/clusters/two-nodes.yaml --mo
 	--workload examples/workloads/llama-3-8b-small.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test serve lint format benchmark lock browser clean
+.PHONY: help demo test serve lint format benchmark benchmark-placement lock browser clean
 
 help: ## list what can be made
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
 demo: $(INSTALLED) ## plan Llama 3 70B on the shipped 17-node H100 cluster and print the plan with its proof
 	$(BIN)/meshwright plan --cluster $(CLUSTER) --model $(MODEL) --workload $(WORKLOAD)
@@ -43,6 +43,9 @@ benchmark: $(INSTALLED_DEV) ## measure accuracy and speed, one benchmark after t
 	@set -e; for file in $$(grep -l '^if __name__ == "__main__"' benchmarks/*.py); do \
 	  name=$$(basename $$file .py); echo "== benchmarks.$$name"; $(BIN)/python -m benchmarks.$$name; \
 	done
+
+benchmark-placement: $(INSTALLED_DEV) ## compare placements on 8 to 256 nodes, about 15 minutes, and draw the curves
+	$(BIN)/python -m benchmarks.placement compare --figures docs/figures
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Meshwright needs Python 3.11 or newer, but $(PYTHON) is " + sys.version.split()[0] + "; name another one: make PYTHON=python3.12 ...")'

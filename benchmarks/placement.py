@@ -2,7 +2,7 @@
 
     python -m benchmarks.placement --bandwidth CSV --dp R --pp S --forward-s F --backward-s B --activation-bytes A
         --gradient-bytes G --micro-batches M [--seconds T] [--seed N] [--json]
-    python -m benchmarks.placement
+    python -m benchmarks.placement [compare [--help] ...]
 
 ``benchmarks.placement_grid`` says what a step is.  Bad input: one line on standard error, exit code 2.
 """
@@ -41,6 +41,7 @@ MARGIN_S: Final = 0.15
 ROUNDS: Final = 60
 """More than any time allows: the seconds end the search."""
 SHOWN_LINKS: Final = 5
+COMPARE: Final = "compare"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -179,6 +180,10 @@ def _training(asked: argparse.Namespace) -> Training:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line."""
     given = sys.argv[1:] if arguments is None else arguments
+    if not given or given[0] == COMPARE:
+        from benchmarks.placement_comparison import main as compare  # noqa: PLC0415 - slow, and only needed here
+
+        return compare(given[1:] if given else ["--quick"])
     try:
         asked = _parser().parse_args(given)
         answer = solve(asked.bandwidth, _training(asked), seconds=asked.seconds, seed=asked.seed)

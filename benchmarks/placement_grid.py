@@ -223,7 +223,7 @@ def grid_problem(bytes_per_s: FloatArray, training: Training) -> PlacementProble
 
 
 def rank_orders(training: Training) -> tuple[IntArray, IntArray]:
-    """Assignments (K,) that take the nodes as they come: stage after stage as in Megatron, replica after replica."""
+    """Assignments (K,) that take the nodes as they come: by stage as in Megatron, and by replica."""
     by_replica = np.arange(training.slots)
     by_stage = np.ascontiguousarray(by_replica.reshape(training.pp, training.dp).T.reshape(-1))
     return by_stage, by_replica

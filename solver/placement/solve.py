@@ -21,9 +21,9 @@ from solver.placement.exhaustive import Enumeration, can_enumerate
 from solver.placement.local_search import search_placement
 from solver.placement.problem import PlacementProblem
 
-FIRST_EVENTS: Final = 2e7
+FIRST_EVENTS: Final = 4e6
 """Simulated events of the first local search; each round doubles them."""
-ROUNDS: Final = 12
+ROUNDS: Final = 14
 """Rounds of one unit of effort."""
 ENUMERATED_SLOTS: Final = 9
 """Problems with at most this many slots are enumerated before anything slower is tried."""

@@ -1,0 +1,106 @@
+"""Compares placements: rank order, restarted descents, Pipette's annealer and the planner, on 8 to 256 nodes.
+
+Printed are the tables of docs/placement_benchmark.md; its curves are written where ``--figures`` says.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks.placement_clusters import SHAPES, made_up_links, made_up_training
+from benchmarks.placement_real import gain, measured_twice
+from benchmarks.placement_rivals import Course, annealed, planned, rank_order, restarted
+
+SECONDS: Final = {8: 2.0, 16: 20.0, 32: 30.0, 64: 40.0, 128: 80.0, 256: 120.0}
+"""Time the planner is given, by number of nodes."""
+AIMED_GAP: Final = {8: 0.0, 16: 0.001, 32: 0.005, 64: 0.01, 128: 0.02, 256: 0.02}
+SHARE: Final = 0.1
+"""Share of that time in which the planner's search, and the rivals, are compared; the annealer has ten shares."""
+REAL_SECONDS: Final = 3.0
+
+
+def courses_on(nodes: int, *, seed: int, full: bool, share: float) -> dict[str, Course]:
+    """Every method on one made-up cluster."""
+    links, training = made_up_links(nodes, seed), made_up_training(nodes)
+    short = SECONDS[nodes] * share
+    return {
+        "rank order": rank_order(links, training),
+        "restarts": restarted(links, training, seconds=short),
+        "annealer": annealed(links, training, seconds=10 * short),
+        "planner": planned(links, training, seconds=SECONDS[nodes] if full else short),
+    }
+
+
+def made_up(sizes: Sequence[int], *, seed: int, full: bool, share: float) -> dict[int, dict[str, Course]]:
+    """Courses by number of nodes; each line is printed as soon as it is known."""
+    print(
+        f"Made-up clusters, seed {seed}.  Step times in seconds; restarts had {share:g} and the annealer "
+        f"{10 * share:g} of the planner's time.\n"
+    )
+    print("| nodes | grid | rank order | restarts | annealer | planner | bound | gap | aim | found after | of |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    result = {}
+    for nodes in sizes:
+        courses = courses_on(nodes, seed=seed, full=full, share=share)
+        result[nodes] = courses
+        plan = courses["planner"]
+        steps = " | ".join(f"{courses[name].step_s:.4f}" for name in ("rank order", "restarts", "annealer"))
+        dp, pp = SHAPES[nodes]
+        print(
+            f"| {nodes} | {dp} x {pp} | {steps} | {plan.step_s:.4f} | {plan.bound_s:.4f} "
+            f"| {1 - plan.bound_s / plan.step_s:.2%} | {AIMED_GAP[nodes]:.1%} "
+            f"| {plan.found_s:.1f} s | {plan.seconds:.1f} s |",
+            flush=True,
+        )
+    return result
+
+
+def real(seconds: float) -> None:
+    """The table of real clusters."""
+    print("\nReal clusters, planned on one measurement and judged on another; shares of the step.\n")
+    print("| links | grid | promised | kept | noise | kept / noise | more than noise |")
+    print("|---|---|---|---|---|---|---|")
+    asked = 0
+    for twice in measured_twice():
+        for shape in twice.shapes:
+            found = gain(twice, shape, seconds=seconds)
+            asked += 1
+            print(
+                f"| {found.name} | {shape[0]} x {shape[1]} | {found.promised:.2%} | {found.kept:.2%} "
+                f"| {found.noise:.2%} | {found.kept / found.noise:.1f} "
+                f"| {'yes' if found.kept > found.noise else 'no'} |",
+                flush=True,
+            )
+    if not asked:
+        print("\nNo measurements of real clusters beside this checkout.")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Command line of the comparison."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.placement", description=__doc__)
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SHAPES), choices=list(SHAPES), metavar="N")
+    parser.add_argument("--seed", type=int, default=1, help="of the made-up clusters (default 1)")
+    parser.add_argument("--quick", action="store_true", help="give the planner a tenth of its time as well")
+    parser.add_argument("--share", type=float, default=SHARE, help=f"time of the rivals (default {SHARE})")
+    parser.add_argument("--figures", type=Path, help="folder to write the curves to")
+    asked = parser.parse_args(arguments)
+    _warm_up()
+    courses = made_up(asked.sizes, seed=asked.seed, full=not asked.quick, share=asked.share)
+    real(REAL_SECONDS)
+    if asked.figures:
+        from benchmarks.placement_charts import draw_courses, draw_gaps  # noqa: PLC0415 - a dependency of tests
+
+        draw_courses(courses, asked.figures / "placement_courses.svg")
+        draw_gaps(courses, asked.figures / "placement_gaps.svg")
+    return 0
+
+
+def _warm_up() -> None:
+    """Every method once, so that none is charged for being compiled."""
+    links, training = made_up_links(8, 0), made_up_training(8)
+    for method in (restarted, annealed, planned):
+        method(links, training, seconds=0.1)
+    planned(made_up_links(16, 0), made_up_training(16), seconds=1.0)
