@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from math import isqrt
 from typing import Final
 
@@ -19,7 +19,7 @@ import numpy as np
 from cluster_models.architecture import Architecture
 from cluster_models.plan import RankOrder
 from cluster_models.workload import Sharding, TrainingWorkload
-from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch
+from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch, IntArray
 from solver.pipeline.schedule import MOST_EVENTS
 
 MAX_MICRO_BATCH: Final = 16
@@ -61,12 +61,15 @@ def enumerate_candidates(
     limit = min(workload.max_gpus or gpus_per_node * nodes, gpus_per_node * nodes)
     worlds = [w for w in _divisors(gpus_per_node) if w < gpus_per_node]
     worlds += [count * gpus_per_node for count in range(1, nodes + 1)]
+    batches = cache(partial(_batches, architecture, workload))
     tables = [
-        _grid_rows(grid, architecture, workload, min(world, gpus_per_node), wider)
+        _crossed(grid, batches(grid.data, grid.pipeline), choices)
         for world in worlds
         if world <= limit
         for grid in _grids(architecture, workload, world, min(world, gpus_per_node))
-        if wanted(grid)
+        if wanted(grid) and len(batches(grid.data, grid.pipeline))
+        for choices in [_choices(grid, architecture, workload, min(world, gpus_per_node), wider)]
+        if choices
     ]
     rows = np.concatenate(tables) if tables else np.empty((0, len(fields(CandidateBatch))), dtype=np.int64)
     return CandidateBatch(*(np.ascontiguousarray(rows[:, column]) for column in range(rows.shape[1])))
@@ -85,7 +88,8 @@ def _grids(
                 continue
             for pipeline in _allowed(workload, "pipeline", _divisors(world // cell)):
                 data = world // cell // pipeline
-                if pipeline <= architecture.layers and _allowed(workload, "data", [data]):
+                legal = pipeline <= architecture.layers and workload.global_batch % data == 0
+                if legal and _allowed(workload, "data", [data]):
                     yield Grid(tensor, context, pipeline, data)
 
 
@@ -112,42 +116,48 @@ def context_legal(workload: TrainingWorkload, tensor: int, context: int) -> bool
     return workload.sequence_length % pieces == 0 and workload.sequence_length % (tensor * context) == 0
 
 
-def _grid_rows(
+def _batches(architecture: Architecture, workload: TrainingWorkload, data: int, pipeline: int) -> IntArray:
+    """(n, 2) virtual pipeline and micro-batch sizes."""
+    found = [
+        (virtual, micro_batch)
+        for micro_batch in _micro_batches(workload, data)
+        for rounds in [workload.global_batch // (micro_batch * data)]
+        for virtual in _virtuals(architecture, workload, pipeline, rounds)
+        if 2 * rounds * virtual * pipeline <= MOST_EVENTS
+    ]
+    return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+
+def _choices(
     grid: Grid,
     architecture: Architecture,
     workload: TrainingWorkload,
     gpus_per_node: int,
     wider: Sequence[tuple[int, int]],
-) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """Rows (in the field order of ``CandidateBatch``) of one grid over all its remaining choices."""
-    micro = [
-        (micro_batch, virtual)
-        for micro_batch in _micro_batches(workload, grid)
-        for rounds in [workload.global_batch // (micro_batch * grid.data)]
-        for virtual in _virtuals(architecture, workload, grid, rounds)
-        if 2 * rounds * virtual * grid.pipeline <= MOST_EVENTS
+) -> list[tuple[int, int, int, int]]:
+    """Expert size, recomputation, sharding and rank order of one grid."""
+    return [
+        (expert, recompute, sharding, order)
+        for expert in _allowed(workload, "expert", _expert_sizes(architecture, grid, gpus_per_node))
+        if not any(fills_units(grid, expert, gpus, units) for gpus, units in wider)
+        for recompute in map(RECOMPUTE_CODES.index, workload.recompute)
+        for sharding in _shardings(architecture, workload, grid, expert)
+        for order in _orders(grid, architecture, expert, gpus_per_node)
     ]
-    experts = [
-        size
-        for size in _allowed(workload, "expert", _expert_sizes(architecture, grid, gpus_per_node))
-        if not any(fills_units(grid, size, gpus, units) for gpus, units in wider)
-    ]
-    recompute = [RECOMPUTE_CODES.index(choice) for choice in workload.recompute]
-    rows = [
-        (grid.tensor, grid.pipeline, grid.data, grid.context, e, v, b, rc, sh, order)
-        for b, v in micro
-        for e in experts
-        for rc in recompute
-        for sh in _shardings(architecture, workload, grid, e)
-        for order in _orders(grid, architecture, e, gpus_per_node)
-    ]
-    return np.array(rows, dtype=np.int64).reshape(-1, len(fields(CandidateBatch)))
 
 
-def _micro_batches(workload: TrainingWorkload, grid: Grid) -> list[int]:
-    if workload.global_batch % grid.data:
-        return []
-    per_pipeline = workload.global_batch // grid.data
+def _crossed(grid: Grid, batches: IntArray, choices: list[tuple[int, int, int, int]]) -> IntArray:
+    """Rows (in the field order of ``CandidateBatch``) of one grid: each of ``batches`` with each of ``choices``."""
+    rows = np.empty((len(batches), len(choices), len(fields(CandidateBatch))), dtype=np.int64)
+    rows[:, :, :4] = grid.tensor, grid.pipeline, grid.data, grid.context
+    rows[:, :, 4] = [expert for expert, *_ in choices]
+    rows[:, :, 5:7] = batches[:, None]
+    rows[:, :, 7:] = [rest for _, *rest in choices]
+    return rows.reshape(-1, rows.shape[2])
+
+
+def _micro_batches(workload: TrainingWorkload, data: int) -> list[int]:
+    per_pipeline = workload.global_batch // data
     if "micro_batch" in workload.pinned:
         sizes = [workload.pinned["micro_batch"]]
     else:
@@ -155,10 +165,12 @@ def _micro_batches(workload: TrainingWorkload, grid: Grid) -> list[int]:
     return [size for size in _allowed(workload, "micro_batch", sizes) if per_pipeline % size == 0]
 
 
-def _virtuals(architecture: Architecture, workload: TrainingWorkload, grid: Grid, micro_batches: int) -> list[int]:
+def _virtuals(
+    architecture: Architecture, workload: TrainingWorkload, pipeline: int, micro_batches: int
+) -> list[int]:
     sizes = [1]
-    if grid.pipeline > 1 and micro_batches % grid.pipeline == 0:
-        most = architecture.layers // grid.pipeline
+    if pipeline > 1 and micro_batches % pipeline == 0:
+        most = architecture.layers // pipeline
         if "virtual_pipeline" not in workload.pinned:
             most = min(most, MAX_VIRTUAL)
         sizes = list(range(1, most + 1))

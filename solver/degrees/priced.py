@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cluster_models.gpus import GpuKind
-from solver.candidates import CandidateBatch, FloatArray, IntArray
+from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.degrees.enumeration import enumerate_candidates
 from solver.degrees.layout import chunk_layers
 from solver.degrees.mixing import can_mix, mixed_rows
@@ -36,7 +36,7 @@ class PricedCandidates:
     """``n`` candidates, one row each.
 
     ``fabric`` is the index of the fabric, ``staging`` that of what its stages hold and run on in ``stagings``,
-    ``bound_s`` a step time no placement can beat, ``excess_bytes`` the
+    ``bound_s`` a step time no placement can beat (infinite where memory does not hold it), ``excess_bytes`` the
     fullest GPU's need beyond its limit (negative = free) and ``weight`` what a second of step time counts in the
     objective.
     """
@@ -175,16 +175,33 @@ def _prices(
     staging: tuple[IntArray, list[Staging]],
 ) -> _Prices:
     """Prices of candidates that share their pipeline and virtual pipeline sizes."""
-    costs = costs_of(problem, fabric, batch, layers, kinds)
-    micro_batches = micro_batches_of(batch, problem.workload)
+    excess = excess_bytes(memory_of(problem, fabric.kinds, batch, layers, kinds)).max(axis=1)
     return _Prices(
         batch=batch,
         staging=staging[0],
         stagings=staging[1],
-        bound_s=optimistic_step_s(batch, costs, micro_batches, fabric, kinds),
-        excess_bytes=excess_bytes(memory_of(problem, fabric.kinds, batch, layers, kinds)).max(axis=1),
+        bound_s=_bounds_s(problem, fabric, batch, layers, kinds, excess <= 0),
+        excess_bytes=excess,
         weight=objective_weight(problem.workload.objective, fabric.kinds, batch, kinds),
     )
+
+
+def _bounds_s(
+    problem: PlanningProblem,
+    fabric: Fabric,
+    batch: CandidateBatch,
+    layers: IntArray,
+    kinds: IntArray,
+    fits: BoolArray,
+) -> FloatArray:
+    """(n,) a step time no placement can beat, infinite for candidates that do not fit into memory."""
+    bound_s = np.full(len(batch), np.inf)
+    if fits.any():
+        own = layers[fits] if layers.ndim > 2 else layers
+        costs = costs_of(problem, fabric, batch.take(fits), own, kinds[fits])
+        micro_batches = micro_batches_of(batch, problem.workload)[fits]
+        bound_s[fits] = optimistic_step_s(batch.take(fits), costs, micro_batches, fabric, kinds[fits])
+    return bound_s
 
 
 def _groups(batch: CandidateBatch) -> list[IntArray]:
