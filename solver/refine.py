@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from cluster_models.gpus import GpuKind
 from solver.candidates import CandidateBatch, IntArray
 from solver.compiled import step_seconds
 from solver.costs.memory import StageMemoryParts
@@ -22,9 +23,11 @@ from solver.ilp import IlpStatus, solve_integer, solve_relaxation
 from solver.placement.bounds import least_inputs, placement_bound_s
 from solver.placement.build import build_placement
 from solver.placement.fabric import Fabric
-from solver.placement.local_search import search_placement
+from solver.placement.local_search import Found, search_placement
 from solver.placement.model import PlacementModel, build_model
 from solver.placement.problem import PlacementProblem
+from solver.placement.rule_rows import first_assignment
+from solver.placement.site import on_site
 from solver.problem import PlanningProblem, SearchOptions
 
 LEVELS: Final = 3
@@ -51,12 +54,24 @@ class Candidate:
     memory: StageMemoryParts
     placement: PlacementProblem
 
+    @property
+    def stage_gpus(self) -> tuple[GpuKind, ...]:
+        """The GPU kind of each pipeline rank."""
+        kinds = self.stage_kinds or (0,) * int(self.batch.pipeline[0])
+        return tuple(self.fabric.kinds[kind] for kind in kinds)
+
+    @property
+    def gpu_kinds(self) -> tuple[GpuKind, ...]:
+        """The GPU kinds that the candidate uses, each once, in the order of the pipeline."""
+        return tuple({gpu.name: gpu for gpu in self.stage_gpus}.values())
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Refined:
     """Result of one refinement: the best assignment (K,) known with its step time, and the bound.
 
-    A candidate whose bound alone ruled it out has no assignment and an infinite step time.
+    A candidate whose bound alone ruled it out has no assignment and an infinite step time, and so has one for which
+    no assignment that keeps all rules is known.
     """
 
     assignment: IntArray | None
@@ -84,13 +99,24 @@ def prepare(
     micro_batches = int(micro_batches_of(batch, problem.workload)[0])
     blocking = problem.workload.framework.blocking_transfers
     placement = build_placement(batch, costs, micro_batches, fabric, blocking=blocking, stage_kinds=stage_kinds)
+    placement = on_site(placement, problem, fabric, batch, costs)
     return Candidate(fabric, batch, layout, stage_kinds, costs, memory, placement)
 
 
 def place(candidate: Candidate, options: SearchOptions, bound_s: float = 0.0) -> Refined:
-    """The candidate placed by a short local search."""
-    found = _search(candidate.placement, None, EVENTS[0], options.seed)
-    return Refined(*found, min(bound_s, found[1]))
+    """The candidate placed by a short local search.
+
+    Where that breaks a rule it starts again from an assignment that keeps them all; without one the candidate has no
+    placement, and where it is proven that there is none, an infinite bound.
+    """
+    placement = candidate.placement
+    found = _search(placement, None, EVENTS[0], options.seed)
+    if found.violations:
+        first = first_assignment(placement.arrays.rules)
+        if first.assignment is None:
+            return Refined(None, np.inf, np.inf if first.impossible else bound_s)
+        found = _search(placement, first.assignment, EVENTS[0], options.seed)
+    return Refined(found.assignment, found.step_s, min(bound_s, found.step_s))
 
 
 def refine(
@@ -116,20 +142,18 @@ def refine(
         best = known
         for round_ in range(options.effort):
             found = _search(placement, best.assignment, EVENTS[1], options.seed + round_)
-            if found[1] < best.step_s:
-                best = Refined(*found, known.bound_s)
+            if found.step_s < best.step_s:
+                best = Refined(found.assignment, found.step_s, known.bound_s)
             if remaining_s() <= 0:
                 break
         return _relaxed(placement, best, target_s, options, remaining_s)
     return _integer(placement, known, target_s, options, remaining_s)
 
 
-def _search(
-    placement: PlacementProblem, start: IntArray | None, events: float, seed: int
-) -> tuple[IntArray, float]:
+def _search(placement: PlacementProblem, start: IntArray | None, events: float, seed: int) -> Found:
     size = len(placement.schedule.rank) * placement.replicas
     moves = int(np.clip(events / size, 100, 100 * placement.nodes**2))
-    return search_placement(placement, moves=moves, seed=seed, start=start)[:2]
+    return search_placement(placement, moves=moves, seed=seed, start=start)
 
 
 def _solvable(placement: PlacementProblem, options: SearchOptions) -> bool:

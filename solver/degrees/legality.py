@@ -7,16 +7,21 @@ from collections.abc import Sequence
 from cluster_models.errors import InvalidWorkload
 from cluster_models.workload import Objective
 from solver.degrees.enumeration import context_legal, tensor_legal
+from solver.degrees.ruled import check_placement
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
 
 
-def check_workload(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None:
-    """Raise ``InvalidWorkload`` naming the first field that the model or the cluster contradicts."""
+def check_workload(problem: PlanningProblem, fabrics: Sequence[Fabric], mixed: Sequence[Fabric] = ()) -> None:
+    """Raise ``InvalidWorkload`` naming the first field that the model or the cluster contradicts.
+
+    ``fabrics`` have GPUs of one kind each, ``mixed`` of several.
+    """
     _check_cluster(problem, fabrics)
     _check_batch(problem)
     _check_model(problem)
-    _check_size(problem, fabrics)
+    _check_size(problem, fabrics if problem.workload.pinned.get("pipeline") == 1 else [*fabrics, *mixed])
+    check_placement(problem, fabrics)
 
 
 def _check_cluster(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None:
