@@ -106,8 +106,8 @@ def prepare(
 def place(candidate: Candidate, options: SearchOptions, bound_s: float = 0.0) -> Refined:
     """The candidate placed by a short local search.
 
-    Where that breaks a rule it starts again from an assignment that keeps them all; without one the candidate has no
-    placement, and where it is proven that there is none, an infinite bound.
+    Where that breaks a rule it starts again from an assignment that keeps them all.  Without one the candidate has
+    no placement, and where it is proven that there is none, an infinite bound.
     """
     placement = candidate.placement
     found = _search(placement, None, EVENTS[0], options.seed)
