@@ -3,7 +3,7 @@
 Letters: k slot, n node, r replica, s pipeline rank, c chunk, (a, b) a pair of slots that exchange data.
 
     min  T + U                                   end of the last reduction; optimizer and gather after it
-    sum_n y[k,n] = 1,  sum_k y[k,n] <= 1         one node per slot, y binary
+    sum_n y[k,n] = 1,  sum_k y[k,n] <= 1         one node per slot, y binary; rules: ``solver.placement.rule_rows``
     sum_m w[a,b,n,m] = y[a,n]                    w = 1 where a sits on n and b on m: one unit of flow per pair
     sum_n w[a,b,n,m] = y[b,m]
     d[r,way,s] >= sum w[a,b,n,m] hop[n,m]        a transfer waits for its slowest pair
@@ -33,6 +33,7 @@ from solver.pipeline.period import Duration, add_period_bound
 from solver.pipeline.simulation import critical_path, simulate
 from solver.placement.exhaustive import rotation_slots
 from solver.placement.problem import PlacementProblem
+from solver.placement.rule_rows import add_rule_rows
 
 Expression = Duration
 
@@ -109,6 +110,7 @@ def build_model(problem: PlacementProblem) -> PlacementModel:
         builder.add_row([(int(y), 1.0) for y in place[k]], lower=1.0, upper=1.0)
     for n in range(problem.nodes):
         builder.add_row([(int(y), 1.0) for y in place[:, n]], upper=1.0)
+    add_rule_rows(builder, place, problem.arrays.rules)
     pairs = _Pairs(builder, place)
     duration = [_durations(problem, pairs, r) for r in range(replicas)]
     delay = [_delays(problem, pairs, r) for r in range(replicas)]
