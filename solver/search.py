@@ -18,10 +18,12 @@ from cluster_models.links import effective_links
 from cluster_models.plan import NoPlan, Plan, StopReason
 from solver.answer.conclusion import conclude, describe, place_runners_up
 from solver.answer.remedies import no_plan
+from solver.answer.rules_unkept import no_plan_by_rules, none_found
 from solver.degrees.legality import check_workload
 from solver.degrees.priced import price_candidates
+from solver.degrees.ruled import kept_candidates, ruled_fabrics, taken
 from solver.ilp import OPTIMALITY_TOLERANCE
-from solver.placement.fabric import fabrics
+from solver.placement.fabric import fabrics, mixed_fabrics
 from solver.problem import IsCancelled, OnProgress, PlanningProblem, Progress, SearchOptions
 from solver.refine import LEVELS, refine
 from solver.search_state import SearchState
@@ -41,12 +43,19 @@ def plan(
     """
     started = time.monotonic()
     links = effective_links(problem.snapshot, bandwidth=problem.workload.link_bandwidth)
-    usable = fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
-    check_workload(problem, usable)
-    candidates = price_candidates(problem, usable)
+    alike = fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
+    mixed = mixed_fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
+    check_workload(problem, alike, mixed)
+    usable = (*alike, *mixed)
+    usable = ruled_fabrics(problem, usable)
+    priced = price_candidates(problem, usable)
+    if not (priced.excess_bytes <= 0).any():
+        return no_plan(problem, options, usable, priced)
+    kept = kept_candidates(problem, usable, priced)
+    candidates = taken(priced, kept.mask)
     fits = np.flatnonzero(candidates.excess_bytes <= 0)
     if len(fits) == 0:
-        return no_plan(problem, options, usable, candidates)
+        return no_plan_by_rules(problem, options, usable, priced, kept)
     objective_bound = candidates.bound_s * candidates.weight
     state = SearchState(candidates, usable, [(float(objective_bound[i]), 0, int(i)) for i in fits])
     heapq.heapify(state.fresh)
@@ -54,24 +63,34 @@ def plan(
     def remaining_s() -> float:
         return options.time_limit_s - (time.monotonic() - started)
 
-    stopped_by = StopReason.PROVEN
-    while (heap := state.next_heap(options)) is not None:
-        if state.best is not None and is_cancelled is not None and is_cancelled():
-            stopped_by = StopReason.CANCELLED
-            break
-        if state.best is not None and remaining_s() <= 0:
-            stopped_by = StopReason.TIME_LIMIT
-            break
-        _advance(problem, options, state, heap, remaining_s)
-        if on_progress is not None:
-            on_progress(_progress(state, time.monotonic() - started))
-    if stopped_by is StopReason.PROVEN and state.unresolved:
-        stopped_by = StopReason.WORK_LIMIT
+    stopped_by = _run(problem, options, state, remaining_s, on_progress, is_cancelled)
+    if state.best is None:
+        return none_found(problem, options, stopped_by, unresolved=state.unresolved > 0)
     if remaining_s() > 0:
         place_runners_up(problem, options, state, options.alternatives)
     elif stopped_by is not StopReason.CANCELLED:
         place_runners_up(problem, options, state, 1)
     return conclude(problem, options, state, stopped_by)
+
+
+def _run(
+    problem: PlanningProblem,
+    options: SearchOptions,
+    state: SearchState,
+    remaining_s: Callable[[], float],
+    on_progress: OnProgress | None,
+    is_cancelled: IsCancelled | None,
+) -> StopReason:
+    """Refine candidates until nothing can beat the best plan, or the budget is gone; at least one is looked at."""
+    while (heap := state.next_heap(options)) is not None:
+        if state.known and is_cancelled is not None and is_cancelled():
+            return StopReason.CANCELLED
+        if state.known and remaining_s() <= 0:
+            return StopReason.TIME_LIMIT
+        _advance(problem, options, state, heap, remaining_s)
+        if on_progress is not None and state.best is not None:
+            on_progress(_progress(state, options.time_limit_s - remaining_s()))
+    return StopReason.WORK_LIMIT if state.unresolved else StopReason.PROVEN
 
 
 def _advance(
