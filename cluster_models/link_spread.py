@@ -17,8 +17,8 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.link_classes import IntArray, LinkClass, Proximity, classify
-from cluster_models.link_tables import DECILE_SAMPLES, Recency, recent
+from cluster_models.link_classes import FloatArray, IntArray, LinkClass, Proximity, classify
+from cluster_models.link_tables import DECILE_SAMPLES, Recency, directions, recent
 from cluster_models.measurements import Sample
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.wire_flows import wire_flow
@@ -85,10 +85,24 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkSpread:
-    """The spread of each class (K,), and the class of each pair of nodes (N, N)."""
+    """The spread of each class (K,), and of each pair of nodes (N, N) the class and the samples behind its median.
+
+    Pairs that were never measured count one sample.
+    """
 
     by_class: tuple[Spread, ...]
     link_classes: IntArray
+    samples: IntArray
+
+    def deviation(self, pairs: IntArray) -> FloatArray:
+        """(u,) standard deviation of what ``pairs`` (u, 2) will have, around their medians.
+
+        A median of n samples is itself off, by a variance of about one nth of a single sample's.
+        """
+        of_class = np.array([spread.standard_deviation for spread in self.by_class])
+        a, b = pairs[:, 0], pairs[:, 1]
+        deviation: FloatArray = of_class[self.link_classes[a, b]] * np.sqrt(1 + 1 / self.samples[a, b])
+        return deviation
 
 
 def link_spread(snapshot: ClusterSnapshot, *, recency: Recency = Recency()) -> LinkSpread:  # noqa: B008 - frozen
@@ -99,7 +113,8 @@ def link_spread(snapshot: ClusterSnapshot, *, recency: Recency = Recency()) -> L
         (a, b): int(link_classes[position[a], position[b]])
         for a, b in {(sample.source, sample.destination) for sample in snapshot.samples}
     }
-    return LinkSpread(spreads(snapshot.samples, recency, classes, class_of), link_classes)
+    by_class = spreads(snapshot.samples, recency, classes, class_of)
+    return LinkSpread(by_class, link_classes, _sample_counts(snapshot.samples, recency, position))
 
 
 def spreads(
@@ -143,6 +158,22 @@ def slow_decile(tests: Sequence[Sequence[float]]) -> float:
         for value in values
     ]
     return float(np.quantile(deviations, 0.8))
+
+
+def _sample_counts(samples: Iterable[Sample], recency: Recency, position: Mapping[str, int]) -> IntArray:
+    """(N, N) recent samples of each pair's most sampled number of flows and message size, at least 1.
+
+    A direction without samples has the other one's.
+    """
+    groups: dict[tuple[str, str], dict[tuple[int, float], list[Sample]]] = defaultdict(lambda: defaultdict(list))
+    for sample in samples:
+        if (flow := wire_flow(sample)) is not None:
+            for pair in directions(sample):
+                groups[pair][flow.flows, flow.message_bytes].append(sample)
+    counts = np.zeros((len(position), len(position)), dtype=np.int64)
+    for (a, b), keys in groups.items():
+        counts[position[a], position[b]] = max(len(recent(members, recency)) for members in keys.values())
+    return np.maximum(1, np.where(counts > 0, counts, counts.T))
 
 
 def _repeats(tests: Sequence[Sequence[float]]) -> int:

@@ -77,12 +77,12 @@ class Drift:
         """
         nodes = len(self.spread.link_classes)
         classes = self.spread.link_classes[pairs[:, 0], pairs[:, 1]]
-        deviation = np.array([spread.standard_deviation for spread in self.spread.by_class])[classes]
         share = np.array([spread.node_share for spread in self.spread.by_class])[classes]
         ends, position = np.unique(pairs, return_inverse=True)
         of_node = self._normals(nodes * nodes + ends)[:, position.reshape(pairs.shape)].sum(axis=2)
         of_pair = self._normals(pairs[:, 0] * nodes + pairs[:, 1])
-        factors: FloatArray = np.exp(deviation * (np.sqrt(share / 2) * of_node + np.sqrt(1 - share) * of_pair))
+        strays = np.sqrt(share / 2) * of_node + np.sqrt(1 - share) * of_pair
+        factors: FloatArray = np.exp(self.spread.deviation(pairs) * strays)
         return factors
 
     def _normals(self, streams: IntArray) -> FloatArray:

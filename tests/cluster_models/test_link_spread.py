@@ -168,3 +168,12 @@ def test_every_spread_is_a_finite_share(drawn: list[Sample]) -> None:
         assert 0 <= spread.decile < math.inf
         assert 0 <= spread.node_share <= 1
         assert (spread.repeats > 0) is (spread.origin is not SpreadOrigin.PUBLISHED)
+
+
+def test_a_median_of_few_samples_is_itself_unsure() -> None:
+    """One sample of a link doubles the variance of the next, four add a quarter; other directions count too."""
+    drawn = [sample("a", "b"), *[sample("a", "c", direction=Direction.FORWARD)] * 4]
+    found = link_spread(snapshot(FIVE, drawn))
+    pairs = np.array([[0, 1], [0, 2], [2, 0], [3, 4]])
+    single = PUBLISHED_DECILE[Proximity.SAME_ZONE] / NORMAL_DECILE
+    assert found.deviation(pairs) == pytest.approx(single * np.sqrt([2, 1.25, 1.25, 2]))

@@ -46,7 +46,8 @@ def drift(asked: PlanningProblem, decile: float, *, node_share: float = 0.1, dra
     """The drift of a problem with one spread for all its links."""
     seen = link_spread(asked.snapshot)
     spread = Spread(decile, node_share, SpreadOrigin.CLASS, 20)
-    return Drift(asked, LinkSpread((spread,) * len(seen.by_class), seen.link_classes), None, draws, seed=7)
+    known_well = np.full_like(seen.samples, 10**9)
+    return Drift(asked, LinkSpread((spread,) * len(seen.by_class), seen.link_classes, known_well), None, draws, 7)
 
 
 def contender(name: str, *step_s: float, weight: float = 1.0) -> Contender:
