@@ -6,7 +6,8 @@ event graph of the schedule (docs/pipeline.md proves them):
 * a rank cannot begin before the first micro-batch has reached it, is busy for all its work, and every rank before
   it must still run one backward after it;
 * 1F1B only: rank ``s`` may be at most ``P - s`` micro-batches ahead, so every ``P - s`` micro-batches take at
-  least the round trip from ``s`` to the last rank and back.
+  least the round trip from ``s`` to the last rank and back;
+* a step takes a round trip and the periods after it, and no period is shorter than its cycles.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from cluster_models.plan import RankOrder
 from cluster_models.workload import Sharding
 from solver.candidates import ORDER_CODES, SHARDING_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.costs.step_costs import CrossTraffic, StepCosts
+from solver.pipeline.period import least_step_s
 from solver.placement.fabric import Fabric
 
 _PIPELINE_FIRST = ORDER_CODES.index(RankOrder.PIPELINE_BEFORE_DATA)
@@ -28,7 +30,7 @@ _PIPELINE_FIRST = ORDER_CODES.index(RankOrder.PIPELINE_BEFORE_DATA)
 class Spread:
     """How the groups of each candidate spread over nodes, or over units of nodes that NVLink joins.
 
-    ``hops_cross`` (n, P): whether replica 0's transfer from rank ``s`` to ``s + 1`` leaves its node;
+    ``hops_cross`` (n, P): whether replica 0's transfer from rank ``s`` to the next (the last to the first) leaves its node;
     ``rings_cross`` (n, P): whether the data parallel ring of rank ``s`` does.  ``ranks`` (n,) is the size of a data
     parallel group and ``members`` (n,) the most of its ranks that can share a node.
     """
@@ -54,6 +56,7 @@ def spread(batch: CandidateBatch, gpus_per_node: int) -> Spread:
     node = first // gpus_per_node
     hops_cross = np.zeros(first.shape, dtype=bool)
     hops_cross[:, :-1] = ((first + cell[:, None] - 1) // gpus_per_node)[:, :-1] < node[:, 1:]
+    hops_cross[:, -1] = (cell - 1) // gpus_per_node < node[:, -1]
     used = np.minimum(gpus_per_node, stage * stages)
     per_cell = np.maximum(1, np.minimum(batch.context, used // batch.tensor))
     cells = 1 + (used - 1) // replica_stride
@@ -84,7 +87,8 @@ def optimistic_step_s(
     if ranks > 1:
         between = fabric.best_s(costs.transfer_bytes)
         inside = fabric.best_inside_s(costs.transfer_bytes)
-        hop[:, :-1] = np.where(shape.hops_cross, between[:, None], inside[:, None])[:, :-1]
+        hop[:] = np.where(shape.hops_cross, between[:, None], inside[:, None])
+        hop[:, -1] *= batch.virtual_pipeline > 1
     reduce, gather = _rings(batch, costs, shape, fabric, stage_kind)
     reduce = np.maximum(0.0, reduce - costs.reduce_hidden_s)
     gather = np.maximum(0.0, gather - costs.gather_hidden_s)
@@ -95,8 +99,8 @@ def optimistic_step_s(
 def _rank_ends(forward: FloatArray, backward: FloatArray, hop: FloatArray, micro_batches: IntArray) -> FloatArray:
     """(n, P) earliest end of each rank's last backward.
 
-    ``forward`` and ``backward`` are (n, C); ``hop`` (n, P) leads from each rank to the next and back (0 after the
-    last).
+    ``forward`` and ``backward`` are (n, C); ``hop`` (n, P) leads from each rank to the next and back, from the
+    last to the first (0 where none does).
     """
     ranks = hop.shape[1]
     busy = (forward + backward).reshape(len(hop), -1, ranks).sum(axis=1) * micro_batches[:, None]
@@ -108,6 +112,7 @@ def _rank_ends(forward: FloatArray, backward: FloatArray, hop: FloatArray, micro
         trip = (forward + backward + 2.0 * hop)[:, ::-1].cumsum(axis=1)[:, ::-1]
         rounds = (micro_batches[:, None] - 1) // np.arange(ranks, 0, -1) + 1
         ends[:, 0] = np.maximum(ends[:, 0], (reach + rounds * trip + drain).max(axis=1))
+    ends[:, 0] = np.maximum(ends[:, 0], least_step_s(forward, backward, hop, micro_batches))
     return np.asarray(ends)
 
 

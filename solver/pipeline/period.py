@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, overload
 
 import numpy as np
 
@@ -102,7 +102,11 @@ def steady_warm_up(pipeline: int, virtual: int, rank: int) -> int:
     return ahead if virtual == 1 else 2 * ahead + (virtual - 1) * pipeline
 
 
-def steady_periods(pipeline: int, virtual: int, micro_batches: int) -> int:
+@overload
+def steady_periods(pipeline: int, virtual: int, micro_batches: int) -> int: ...
+@overload
+def steady_periods(pipeline: int, virtual: int, micro_batches: IntArray) -> IntArray: ...
+def steady_periods(pipeline: int, virtual: int, micro_batches: int | IntArray) -> int | IntArray:
     """Whole periods that a step surely has besides the round trip of one micro-batch; negative: none."""
     return micro_batches - pipeline if virtual == 1 else micro_batches // pipeline - 2
 
@@ -199,6 +203,24 @@ def least_period_s(forward_s: FloatArray, backward_s: FloatArray, hop_s: FloatAr
         through += (virtual + 1) * hop_s[:, :-1].sum(axis=1) + (virtual - 1) * hop_s[:, -1]
         best = np.maximum(best, through / (2 * ranks - 1))
     return np.asarray(best)
+
+
+def least_step_s(
+    forward_s: FloatArray, backward_s: FloatArray, hop_s: FloatArray, micro_batches: IntArray
+) -> FloatArray:
+    """(n,) seconds before which no last backward on rank 0 ends: ``add_period_bound`` for many pipelines at once.
+
+    Shapes as for ``least_period_s``; ``micro_batches`` is (n,).  0 where a step has no whole period.
+    """
+    ranks, chunks = hop_s.shape[1], forward_s.shape[1]
+    virtual = chunks // ranks
+    periods = steady_periods(ranks, virtual, micro_batches)
+    trip = (forward_s + backward_s).sum(axis=1) + 2.0 * virtual * hop_s.sum(axis=1) - 2.0 * hop_s[:, -1]
+    beside = (ranks - 1) * np.minimum(forward_s[:, 0], backward_s[:, 0])
+    if virtual > 1:
+        beside += ranks * np.minimum(forward_s[:, ::ranks].sum(axis=1), backward_s[:, ::ranks].sum(axis=1))
+    whole = trip + periods * least_period_s(forward_s, backward_s, hop_s) + beside
+    return np.where(periods >= 0, whole, 0.0)
 
 
 def _trip(duration: Sequence[Sequence[Duration]], delay: Sequence[Sequence[Duration]]) -> Duration:

@@ -16,6 +16,7 @@ from solver.pipeline.period import (
     Waits,
     add_period_bound,
     least_period_s,
+    least_step_s,
     period_waits,
     pipeline_period,
     slots_of_period,
@@ -206,6 +207,26 @@ def test_the_closed_form_never_exceeds_the_period(
         if shape[1] == 1:
             alike = np.stack([hop, np.roll(hop, 1)])
             assert bound == pytest.approx(pipeline_period(duration, alike), rel=1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SMALL_SHAPES, SEEDS, st.booleans(), st.booleans())
+def test_no_step_ends_before_the_closed_form(shape: tuple[int, int], seed: int, wild: bool, blocking: bool) -> None:
+    """One pipeline with different numbers of micro-batches at once; without a whole period it says nothing."""
+    duration, delay = stages_of(shape, seed, wild=wild)
+    delay[1] = np.roll(delay[0], 1)
+    micro_batches = np.array([micro_batches_of(shape, rounds) for rounds in (1, 2, 3, 5, 9, 20)])
+    every = len(micro_batches)
+    least = least_step_s(
+        np.tile(duration[0], (every, 1)),
+        np.tile(duration[1], (every, 1)),
+        np.tile(delay[0], (every, 1)),
+        micro_batches,
+    )
+    for count, bound in zip(micro_batches.tolist(), least, strict=True):
+        simulated = last_backward_s(build_schedule(*shape, count, blocking=blocking), duration, delay)
+        assert bound <= simulated * (1 + 1e-9)
+    assert (least > 0).tolist() == (steady_periods(*shape, micro_batches) >= 0).tolist()
 
 
 def test_a_lone_rank_repeats_its_own_work() -> None:
