@@ -166,12 +166,16 @@ MEMORY_PARTS: Final[Mapping[str, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class StageTime:
-    """Forward and backward seconds of one micro-batch on one pipeline rank (all its virtual stages)."""
+    """Forward and backward seconds of one micro-batch on one pipeline rank (all its virtual stages).
+
+    ``gpu_kind`` names the GPUs that it runs on; empty in plans made by hand.
+    """
 
     stage: int
     forward_s: float
     backward_s: float
     data_parallel_s: float
+    gpu_kind: str = ""
 
 
 class StopReason(StrEnum):
@@ -308,7 +312,10 @@ class Robustness:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A placed, priced and proven plan."""
+    """A placed, priced and proven plan.
+
+    ``mfu`` is what of the peak FLOP/s of all its GPUs together, each by its kind, the model's own FLOPs take.
+    """
 
     model: str
     configuration: Configuration

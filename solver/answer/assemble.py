@@ -22,12 +22,12 @@ from cluster_models.plan import (
 )
 from solver.answer.time_account import time_breakdown, timeline
 from solver.answer.warnings import plan_warnings
-from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, FloatArray, IntArray
-from solver.costs.confidence import Subject, confidence_of
+from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, IntArray
+from solver.costs.confidence import Subject, confidence_of_mix
 from solver.costs.memory import StageMemoryParts
 from solver.ilp import solver_versions
 from solver.placement.build import degrees_of
-from solver.placement.problem import placed_times
+from solver.placement.problem import PlacedTimes, placed_times
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import Candidate
 
@@ -65,19 +65,20 @@ def assemble_plan(
     flops = model_flops_per_token(architecture, workload.sequence_length, attention=AttentionCount.CAUSAL)
     hosts = fabric.hosts(assignment)
     used = set(hosts) | set(workload.avoid_nodes)
-    subject = Subject(fabric.gpu, architecture, workload, configuration)
-    confidence = confidence_of(subject, times.step_s, problem.fitted)
+    subjects = [Subject(gpu, architecture, workload, configuration) for gpu in candidate.gpu_kinds]
+    confidence = confidence_of_mix(subjects, times.step_s, problem.fitted)
+    peaks = [gpu.peak_flops[workload.precision] for gpu in candidate.stage_gpus]
     return Plan(
         model=architecture.name,
         configuration=configuration,
         placement=place_ranks(configuration, hosts, min(fabric.gpus_per_node, gpus)),
         time=time_breakdown(candidate, times),
-        stages=_stage_times(times.duration_s, times.reduce_s + times.gather_s),
+        stages=_stage_times(candidate, times),
         memory=stage_memories(candidate.memory),
         tokens_per_s=tokens_per_s,
         tokens_per_s_per_gpu=tokens_per_s / gpus,
         model_flops_per_s_per_gpu=tokens_per_s / gpus * flops,
-        mfu=tokens_per_s / gpus * flops / fabric.gpu.peak_flops[workload.precision],
+        mfu=tokens_per_s / gpus * flops / (sum(peaks) / len(peaks)),
         certificate=certificate,
         warnings=plan_warnings(problem, candidate, assignment, confidence),
         alternatives=(),
@@ -146,11 +147,11 @@ def stage_memories(memory: StageMemoryParts) -> tuple[StageMemory, ...]:
     )
 
 
-def _stage_times(duration_s: FloatArray, data_parallel_s: FloatArray) -> tuple[StageTime, ...]:
-    """Of each pipeline rank the slowest replica's times; ``duration_s`` is (R, 2, C)."""
-    ranks = len(data_parallel_s)
-    per_rank = duration_s.reshape(*duration_s.shape[:2], -1, ranks).sum(axis=2).max(axis=0)
+def _stage_times(candidate: Candidate, times: PlacedTimes) -> tuple[StageTime, ...]:
+    """Of each pipeline rank the slowest replica's times."""
+    rings_s = times.reduce_s + times.gather_s
+    per_rank = times.duration_s.reshape(*times.duration_s.shape[:2], -1, len(rings_s)).sum(axis=2).max(axis=0)
     return tuple(
-        StageTime(stage, float(per_rank[0, stage]), float(per_rank[1, stage]), float(data_parallel_s[stage]))
-        for stage in range(ranks)
+        StageTime(stage, float(per_rank[0, stage]), float(per_rank[1, stage]), float(rings_s[stage]), gpu.name)
+        for stage, gpu in enumerate(candidate.stage_gpus)
     )

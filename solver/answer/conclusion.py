@@ -23,6 +23,7 @@ from solver.search_state import SearchState
 NOTICEABLE: Final = 5e-5
 """Differences below this share of the step are not worth a word."""
 RUNNER_UP_ROUNDS: Final = 2
+_MIXES: Final = ", and mixes of GPU kinds whose faster GPUs take as many stages as they can"
 _ENDS: Final = {
     StopReason.PROVEN: "Every other candidate and placement is ruled out to within {percent:.2f} % of this plan.",
     StopReason.WORK_LIMIT: "The search used up its effort; what is left may be up to {percent:.2f} % better.",
@@ -80,9 +81,10 @@ def _certificate(state: SearchState, options: SearchOptions, stopped_by: StopRea
     placed = sum(_is_placed(state, index) for index in state.known)
     versions = solver_versions()
     solver = f"HiGHS {versions['highs']}" if options.backend is Backend.HIGHS else f"CBC (PuLP {versions['pulp']})"
+    mixes = _MIXES if any(fabric.is_mixed for fabric in state.fabrics) else ""
     explanation = _ENDS[stopped_by].format(percent=100 * gap) + (
-        " The proof covers all legal degrees and host orders under the cost model, with stage layers balanced by"
-        " rule; it says nothing about the error of the cost model itself."
+        f" The proof covers all legal degrees and host orders under the cost model{mixes}, with stage layers"
+        " balanced by rule; it says nothing about the error of the cost model itself."
     )
     return Certificate(
         objective=objective,

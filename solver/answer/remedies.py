@@ -11,8 +11,8 @@ from cluster_models.links import LinkModel
 from cluster_models.plan import Configuration, NoPlan
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.answer.assemble import configuration_of, provenance
-from solver.degrees.priced import PricedCandidates, fits_memory
-from solver.placement.fabric import Fabric
+from solver.degrees.priced import PricedCandidates, fits_memory, price_candidates
+from solver.placement.fabric import Fabric, mixed_fabrics
 from solver.placement.fabric import fabrics as fabrics_of
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import prepare
@@ -25,7 +25,7 @@ def no_plan(
     candidates: PricedCandidates,
 ) -> NoPlan:
     """The result when no candidate is legal or none fits into memory."""
-    remedies = tuple(_working_remedies(problem, fabrics))
+    remedies = tuple(_working_remedies(problem, [fabric for fabric in fabrics if not fabric.is_mixed]))
     origin = provenance(problem, options)
     if len(candidates) == 0:
         reason = (
@@ -91,10 +91,12 @@ def _relaxations(workload: TrainingWorkload) -> Iterator[tuple[str, TrainingWork
 
 
 def _fits(problem: PlanningProblem, links: LinkModel) -> bool:
-    return any(
+    alone = any(
         fits_memory(problem, fabric.gpu, gpus_per_node=fabric.gpus_per_unit, nodes=fabric.nodes)
         for fabric in fabrics_of(problem.snapshot, problem.workload, links)
     )
+    mixed = mixed_fabrics(problem.snapshot, problem.workload, links)
+    return alone or bool((price_candidates(problem, mixed).excess_bytes <= 0).any())
 
 
 def _nodes_needed(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> int | None:

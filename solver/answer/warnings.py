@@ -85,44 +85,44 @@ def _outside(confidence: Confidence) -> list[str]:
 
 def _calibration(problem: PlanningProblem, candidate: Candidate) -> list[str]:
     """An own calibration that says nothing of the GPU kind, nor of the framework, that the plan uses."""
-    own, gpu, framework = problem.fitted, candidate.fabric.gpu, problem.workload.framework
+    own, framework = problem.fitted, problem.workload.framework
     if own is None:
         return []
-    missing = [gpu.name] * (not has_kind(own, gpu)) + [framework.name] * (not has_framework(own, framework))
+    missing = [gpu.name for gpu in candidate.gpu_kinds if not has_kind(own, gpu)]
+    missing += [framework.name] * (not has_framework(own, framework))
     if not missing:
         return []
     return [f"The calibration {own.source} has no parameter of {' or '.join(missing)}: those are as shipped."]
 
 
 def _gpu_kind(candidate: Candidate) -> list[str]:
-    gpu = candidate.fabric.gpu
     sentences = []
-    if not gpu.verified:
-        sentences.append(f"The data sheet figures of {gpu.name} are not verified ({gpu.source}).")
-    if "estimated" in gpu.achievable_source:
-        sentences.append(f"What {gpu.name} reaches of its peak is estimated ({gpu.achievable_source}).")
+    for gpu in candidate.gpu_kinds:
+        if not gpu.verified:
+            sentences.append(f"The data sheet figures of {gpu.name} are not verified ({gpu.source}).")
+        if "estimated" in gpu.achievable_source:
+            sentences.append(f"What {gpu.name} reaches of its peak is estimated ({gpu.achievable_source}).")
     return sentences
 
 
 def _inside_nodes(candidate: Candidate) -> list[str]:
     """Tensor parallel groups whose all-gather and reduce-scatter nobody has published for this kind of GPU."""
-    gpu, ranks = candidate.fabric.gpu, int(candidate.batch.tensor[0])
+    ranks = int(candidate.batch.tensor[0])
     collectives = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
-    if ranks == 1 or not any(domain_is_estimated(gpu, collective, ranks) for collective in collectives):
-        return []
-    sentence = (
+    return [
         f"Tensor parallel communication of {ranks} {gpu.name} is estimated from measurements of other group sizes, "
         "collectives or GPU kinds."
-    )
-    return [sentence]
+        for gpu in candidate.gpu_kinds
+        if ranks > 1 and any(domain_is_estimated(gpu, collective, ranks) for collective in collectives)
+    ]
 
 
 def _other_kinds(problem: PlanningProblem, candidate: Candidate) -> list[str]:
-    used = candidate.fabric.gpu.name
-    kinds = sorted({node.gpu_kind for node in problem.snapshot.cluster.nodes if node.usable} - {used})
+    used = [gpu.name for gpu in candidate.gpu_kinds]
+    kinds = sorted({node.gpu_kind for node in problem.snapshot.cluster.nodes if node.usable} - set(used))
     if not kinds:
         return []
-    return [f"Nodes with {', '.join(kinds)} are left out: a plan uses GPUs of one kind, here {used}."]
+    return [f"Nodes with {', '.join(kinds)} are left out: the plan uses {' and '.join(used)}."]
 
 
 def _memory(candidate: Candidate) -> list[str]:

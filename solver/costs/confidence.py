@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any, Final
@@ -151,6 +151,27 @@ def confidence_of(subject: Subject, step_s: float, own: FittedParameters | None 
         family=name,
         runs=spread.runs,
         outside=outside_calibration(subject, own),
+    )
+
+
+def confidence_of_mix(
+    subjects: Sequence[Subject], step_s: float, own: FittedParameters | None = None
+) -> Confidence:
+    """The interval of a step on several GPU kinds, one subject each: the widest of both ends of each kind's own.
+
+    Errors on mixed nodes are known of too few runs to make a family (V100 and T4, AMP's paper).
+    """
+    each = [confidence_of(subject, step_s, own) for subject in subjects]
+    if len(each) == 1:
+        return each[0]
+    names = ", ".join(subject.gpu.name for subject in subjects)
+    mixed = f"Stages on several GPU kinds ({names}) were not calibrated, only each kind by itself."
+    widest = max(each, key=lambda sure: sure.step_high_s - sure.step_low_s)
+    return replace(
+        widest,
+        step_low_s=min(sure.step_low_s for sure in each),
+        step_high_s=max(sure.step_high_s for sure in each),
+        outside=tuple(dict.fromkeys([mixed, *(sentence for sure in each for sentence in sure.outside)])),
     )
 
 
