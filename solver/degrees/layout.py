@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final
@@ -48,8 +49,8 @@ def balanced_layout(architecture: Architecture, sequence_length: int, pipeline: 
     chunks = pipeline * virtual
     assert chunks <= architecture.layers
     weights, head = layer_flops(architecture, sequence_length)
-    ends = np.concatenate([[0.0], np.cumsum(weights)])
-    low, high = float(ends[-1] + head) / chunks, float(ends[-1] + head)
+    ends = [0.0, *np.cumsum(weights).tolist()]
+    low, high = (ends[-1] + head) / chunks, ends[-1] + head
     for _ in range(60):
         middle = (low + high) / 2
         if _split(ends, head, chunks, middle) is None:
@@ -66,7 +67,7 @@ def balanced_layout(architecture: Architecture, sequence_length: int, pipeline: 
     return tuple(tuple(counts[v * pipeline : (v + 1) * pipeline]) for v in range(virtual))
 
 
-def _split(ends: FloatArray, head: float, chunks: int, limit: float) -> list[int] | None:
+def _split(ends: list[float], head: float, chunks: int, limit: float) -> list[int] | None:
     """Layers per chunk with no chunk above ``limit``, or ``None``; fills from the last chunk backwards.
 
     ``ends`` (layers + 1,) is the running sum of the layers' weights.  A chunk takes its fair share of what is
@@ -75,12 +76,12 @@ def _split(ends: FloatArray, head: float, chunks: int, limit: float) -> list[int
     limit *= 1 + 1e-12
     carried = [0]
     for _ in range(chunks - 1):
-        carried.append(int(np.searchsorted(ends, ends[carried[-1]] + limit, side="right")) - 1)
+        carried.append(bisect_right(ends, ends[carried[-1]] + limit) - 1)
     counts: list[int] = []
     remaining = len(ends) - 1
     for chunk in range(chunks - 1, -1, -1):
         extra = head if chunk == chunks - 1 else 0.0
-        fits = remaining - int(np.searchsorted(ends[: remaining + 1], ends[remaining] + extra - limit))
+        fits = remaining - bisect_left(ends, ends[remaining] + extra - limit, hi=remaining + 1)
         most, least = min(fits, remaining - chunk), max(1, remaining - carried[chunk])
         if most < least:
             return None
