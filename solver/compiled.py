@@ -1,14 +1,13 @@
-"""All compiled code, in one file: numba's cache notices a change only in the file of the function it compiled.
+"""Compiled: the event graph of a schedule, its simulation, and the step time of an assignment of nodes.
 
-The kernels are the inner loops of the planner: the event graph of a schedule, its simulation, the step time of an
-assignment of nodes, and the annealing over assignments.  Letters: K slots, N nodes, R replicas (data ranks),
-P pipeline ranks, C chunks (virtual stages), X kinds of crossing traffic, Y kinds of data parallel ring; q, u and v
-count pairs of slots.  Compiled code knows only numpy's legacy random generator; every run seeds its own.
+Numba's cache notices a change only in the file of the function it compiled, so that no kernel calls one of another
+file.  Letters: K slots, N nodes, R replicas (data ranks), P pipeline ranks, C chunks (virtual stages), X kinds of
+crossing traffic, Y kinds of data parallel ring; q, u and v count pairs of slots.
 """
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -116,12 +115,6 @@ class Arrays(NamedTuple):
     uplinks: Uplinks
 
 
-TIE_WEIGHT: Final = 1e-3
-"""Weight of the mean step time beside the slowest: it leads the search over plateaus of the maximum."""
-PROBES: Final = 64
-"""Random moves that set the first temperature: the mean worsening they cause."""
-
-
 @numba.njit(cache=True)
 def topological_rows(orders: IntArray, chunks: int, micro_batches: int) -> IntArray:
     """Rows (rank, chunk, micro-batch, backward, previous, feed, hop) in an order that respects all waits."""
@@ -162,6 +155,18 @@ def topological_rows(orders: IntArray, chunks: int, micro_batches: int) -> IntAr
         if not progressed:
             return rows[:0]
     return rows
+
+
+@numba.njit(cache=True)
+def event_levels(previous: IntArray, feed: IntArray) -> IntArray:
+    """The longest chain of waits before each event; events of one level do not wait for each other."""
+    levels = np.zeros(len(previous), dtype=np.int64)
+    for event in range(len(previous)):
+        if previous[event] >= 0:
+            levels[event] = levels[previous[event]] + 1
+        if feed[event] >= 0:
+            levels[event] = max(levels[event], levels[feed[event]] + 1)
+    return levels
 
 
 @numba.njit(cache=True)
@@ -392,61 +397,3 @@ def step_seconds(assignment: IntArray, arrays: Arrays) -> tuple[float, float]:
     for s in range(ranks):
         tail = max(tail, arrays.optimizer_s[s] + gather_s[s])
     return worst + tail, total / (replicas * ranks) + tail
-
-
-@numba.njit(cache=True)
-def _propose(order: IntArray, slots: int, changed: IntArray) -> None:
-    """Write a neighbour of ``order`` to ``changed``: the first ``slots`` entries are in use."""
-    nodes = len(order)
-    changed[:] = order
-    i = np.random.randint(slots)  # noqa: NPY002
-    j = np.random.randint(nodes)  # noqa: NPY002
-    while j == i:
-        j = np.random.randint(nodes)  # noqa: NPY002
-    kind = np.random.randint(4)  # noqa: NPY002
-    if kind <= 1 or j >= slots:
-        changed[i], changed[j] = order[j], order[i]
-    elif kind == 2:
-        low, high = min(i, j), max(i, j)
-        changed[low : high + 1] = order[low : high + 1][::-1]
-    else:
-        node = order[i]
-        if i < j:
-            changed[i:j] = order[i + 1 : j + 1]
-        else:
-            changed[j + 1 : i + 1] = order[j:i]
-        changed[j] = node
-
-
-@numba.njit(cache=True)
-def anneal(start: IntArray, slots: int, arrays: Arrays, moves: int, seed: int) -> tuple[IntArray, float, int]:
-    """The best order (N,) of nodes in ``moves`` moves, its first ``slots`` in use; its step time and violations.
-
-    No move breaks more rules than are broken already; those that break fewer are taken whatever they cost.
-    """
-    np.random.seed(seed)  # noqa: NPY002
-    order, best, changed = start.copy(), start.copy(), start.copy()
-    step, tie = step_seconds(order[:slots], arrays)
-    score, broken = step + TIE_WEIGHT * tie, violations(order[:slots], arrays.rules)
-    best_step, best_score, best_broken = step, score, broken
-    scale = 0.0
-    for _ in range(PROBES):
-        _propose(order, slots, changed)
-        new_step, new_tie = step_seconds(changed[:slots], arrays)
-        scale += max(0.0, new_step + TIE_WEIGHT * new_tie - score) / PROBES
-    for move in range(moves):
-        _propose(order, slots, changed)
-        new_broken = violations(changed[:slots], arrays.rules)
-        if new_broken > broken:
-            continue
-        new_step, new_tie = step_seconds(changed[:slots], arrays)
-        new_score = new_step + TIE_WEIGHT * new_tie
-        temperature = scale * (1.0 - move / moves) ** 3 + 1e-12 * step
-        luck = np.random.random()  # noqa: NPY002
-        if new_broken < broken or new_score <= score or luck < np.exp((score - new_score) / temperature):
-            order[:] = changed
-            score, broken = new_score, new_broken
-            if (broken, new_step, score) < (best_broken, best_step, best_score):
-                best[:] = changed
-                best_step, best_score, best_broken = new_step, new_score, broken
-    return best, best_step, best_broken

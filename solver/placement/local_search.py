@@ -1,14 +1,39 @@
-"""Compiled annealing over host orders: swap, reverse and insert moves, the step time exact at every move."""
+"""Local search for assignments: annealing, again and again from the best found, exact at every move."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.compiled import anneal, step_seconds, violations
+from solver.compiled import step_seconds, violations
+from solver.compiled_search import anneal_round
 from solver.placement.problem import PlacementProblem
+from solver.placement.search_tables import search_state, search_tables
+
+PROBES: Final = 64
+"""Random moves that set the first temperature: what they change on average."""
+LEAST_SHARE: Final = 1e-6
+"""Of the step, what the first temperature is where they change nothing."""
+COLD: Final = 1e-3
+"""The last temperature, as a share of the first of its annealing."""
+REHEATED: Final = 0.3
+"""The first temperature of all annealings but the first, as a share of the very first."""
+FIRST_MOVES_PER_SLOT: Final = 500
+"""Moves of the first annealing; each one after it is longer by ``LONGER``."""
+LONGER: Final = 1.5
+ROUND_EVENTS: Final = 4e7
+"""Events that a round of moves simulates at most, were every move to change two replicas: 0.1 s or so."""
+
+
+class Found(NamedTuple):
+    """The best assignment (K,) found, its step time in seconds, and how often it breaks the rules."""
+
+    assignment: IntArray
+    step_s: float
+    violations: int
 
 
 def chain_order(hop_s: FloatArray, first: int) -> IntArray:
@@ -22,30 +47,75 @@ def chain_order(hop_s: FloatArray, first: int) -> IntArray:
     return np.array(order, dtype=np.int64)
 
 
-class Found(NamedTuple):
-    """The best assignment (K,) found, its step time in seconds, and how many slots break a rule in it."""
-
-    assignment: IntArray
-    step_s: float
-    violations: int
-
-
-def search_placement(problem: PlacementProblem, *, moves: int, seed: int, start: IntArray | None = None) -> Found:
+def search_placement(
+    problem: PlacementProblem,
+    *,
+    moves: int,
+    seed: int,
+    start: IntArray | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Found:
     """The best assignment found: fewest violations of the problem's rules first, then the shortest step.
 
     Tries the order as given and chains along fast links, then anneals from the best of them for ``moves`` moves.
-    The same problem, seed and moves give the same answer.
+    The same problem, seed and moves give the same answer, unless ``stopped``, asked every 0.1 s or so, says yes.
     """
     arrays, slots = problem.arrays, problem.slots
     starts = [np.arange(problem.nodes)] if start is None else [_complete(start, problem.nodes)]
     starts += [chain_order(arrays.hop_s, first) for first in range(0, problem.nodes, 4)][:8]
-    scored = [
-        (violations(order[:slots], arrays.rules), step_seconds(order[:slots], arrays), order) for order in starts
-    ]
-    broken, (step_s, _), order = min(scored, key=lambda entry: entry[:2])
+    order = min(starts, key=lambda entry: _judged(problem, entry))
     if problem.nodes > 1:
-        order, step_s, broken = anneal(order, slots, arrays, moves, seed)
-    return Found(order[:slots].copy(), float(step_s), int(broken))
+        order = _annealed(problem, order, moves, seed, stopped)
+    assignment = order[:slots].copy()
+    broken, step_s = _judged(problem, assignment)
+    return Found(assignment, step_s, broken)
+
+
+def _judged(problem: PlacementProblem, order: IntArray) -> tuple[int, float]:
+    """How often an order breaks the rules, and its step time."""
+    assignment = order[: problem.slots]
+    return int(violations(assignment, problem.arrays.rules)), float(step_seconds(assignment, problem.arrays)[0])
+
+
+def _annealed(
+    problem: PlacementProblem, order: IntArray, moves: int, seed: int, stopped: Callable[[], bool]
+) -> IntArray:
+    """The best order met; every annealing starts from the best of those before it."""
+    tables = search_tables(problem)
+    state = search_state(tables, order)
+    seeds = (int(number) for number in _numbers(seed))
+    anneal_round(tables, state, PROBES, next(seeds), 0.0, 0.0)
+    first_s = max(float(state.scores[2]), LEAST_SHARE * float(state.scores[4]))
+    for number, length in enumerate(_lengths(problem.slots, moves)):
+        if number > 0:
+            state = search_state(tables, state.best)
+        hot = first_s if number == 0 else first_s * REHEATED
+        rounds = -(-length // max(100, int(ROUND_EVENTS / (2 * len(problem.schedule.rank) + 1000))))
+        falls = COLD ** (1 / rounds)
+        for index in range(rounds):
+            if stopped():
+                return state.best
+            share = length * (index + 1) // rounds - length * index // rounds
+            anneal_round(tables, state, share, next(seeds), hot * falls**index, hot * falls ** (index + 1))
+    return state.best
+
+
+def _lengths(slots: int, moves: int) -> Iterator[int]:
+    """Moves of each annealing."""
+    length = float(FIRST_MOVES_PER_SLOT * slots)
+    while moves > 0:
+        # what is left after the next one would be too short to find anything
+        now = moves if moves < 2 * length else int(length)
+        yield now
+        moves -= now
+        length *= LONGER
+
+
+def _numbers(seed: int) -> Iterator[int]:
+    """Seeds of rounds."""
+    random = np.random.default_rng(seed)
+    while True:
+        yield int(random.integers(2**32))
 
 
 def _complete(assignment: IntArray, nodes: int) -> IntArray:

@@ -1,0 +1,83 @@
+"""The local search keeps its books right, whatever moves it makes, and finds what brute force finds."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from solver.compiled import step_seconds, violations
+from solver.compiled_search import anneal_round
+from solver.placement.local_search import search_placement
+from solver.placement.problem import PlacementProblem, placed_times
+from solver.placement.search_tables import search_state, search_tables
+from tests.solver.placement_cases import placement_problems
+
+
+@given(
+    placement_problems(), st.randoms(use_true_random=False), st.integers(0, 300), st.sampled_from([0.01, 0.3, 9.0])
+)
+@settings(max_examples=150, deadline=None)
+def test_after_any_moves_the_books_are_those_of_a_fresh_start(
+    problem: PlacementProblem, random: Random, moves: int, hot: float
+) -> None:
+    """Terms, ends, rings and violations that moves have renewed equal those worked out from the order alone."""
+    order = np.array(random.sample(range(problem.nodes), problem.nodes))
+    tables = search_tables(problem)
+    state = search_state(tables, order)
+    if problem.nodes > 1:
+        anneal_round(tables, state, moves, random.randrange(2**32), hot, hot / 10)
+    assert sorted(state.order.tolist()) == list(range(problem.nodes))
+    assignment = state.order[: problem.slots]
+    times = placed_times(problem, assignment)
+    assert state.ends == pytest.approx(times.end_s)
+    assert state.rings == pytest.approx(np.stack([times.reduce_s, times.gather_s]))
+    assert state.cost == pytest.approx((times.end_s + times.reduce_s).max(axis=1))
+    fresh = search_state(tables, state.order)
+    assert state.value == pytest.approx(fresh.value)
+    assert state.work == pytest.approx(fresh.work)
+    assert state.scores[0] == pytest.approx(fresh.scores[0])
+    assert state.scores[1] == violations(assignment, problem.arrays.rules)
+    best = state.best[: problem.slots]
+    assert state.scores[3] == violations(best, problem.arrays.rules)
+    assert state.scores[4] == pytest.approx(step_seconds(best, problem.arrays)[0])
+
+
+@given(placement_problems(), st.integers(0, 2**32 - 1))
+@settings(max_examples=40, deadline=None)
+def test_what_is_found_is_as_good_as_said_and_found_again(problem: PlacementProblem, seed: int) -> None:
+    """The step and the violations are those of the assignment; the same seed and moves find it again."""
+    found = search_placement(problem, moves=500, seed=seed)
+    assert len(set(found.assignment.tolist())) == problem.slots
+    assert found.step_s == step_seconds(found.assignment, problem.arrays)[0]
+    assert found.violations == violations(found.assignment, problem.arrays.rules)
+    again = search_placement(problem, moves=500, seed=seed)
+    assert again.assignment.tolist() == found.assignment.tolist()
+
+
+@given(placement_problems().filter(lambda problem: problem.nodes <= 6))
+@settings(max_examples=40, deadline=None)
+def test_small_problems_are_solved_as_by_brute_force(problem: PlacementProblem) -> None:
+    """No assignment breaks fewer rules, and none that breaks as few is faster."""
+    arrays = problem.arrays
+    best = min(
+        (violations(np.array(order), arrays.rules), step_seconds(np.array(order), arrays)[0])
+        for order in permutations(range(problem.nodes), problem.slots)
+    )
+    found = search_placement(problem, moves=20_000, seed=1)
+    assert (found.violations, found.step_s) == (best[0], pytest.approx(best[1]))
+
+
+@given(placement_problems(), st.integers(0, 2**32 - 1))
+@settings(max_examples=10, deadline=None)
+def test_a_start_is_never_lost(problem: PlacementProblem, seed: int) -> None:
+    """What is found is no worse than where the search started, also when it is stopped at once."""
+    start = np.random.default_rng(seed).permutation(problem.nodes)[: problem.slots]
+    before = violations(start, problem.arrays.rules), step_seconds(start, problem.arrays)[0]
+    for stopped in (True, False):
+        found = search_placement(problem, moves=50, seed=seed, start=start, stopped=lambda now=stopped: now)
+        assert (found.violations, found.step_s) <= before
