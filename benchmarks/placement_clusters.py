@@ -32,7 +32,7 @@ SHAPES: Final = {
 """Replicas and stages by number of nodes."""
 FORWARD_S: Final = 0.030
 BACKWARD_S: Final = 0.060
-COMMUNICATION: Final = 0.12
+COMMUNICATION: Final = 0.15
 """At nominal bandwidth; degraded nodes and the slowest links of rings make it a fifth."""
 
 
