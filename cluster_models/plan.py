@@ -342,6 +342,8 @@ class Plan:
     """``None`` in plans made by hand."""
     robustness: Robustness | None = None
     """``None`` in plans made by hand."""
+    spare_nodes: tuple[str, ...] = ()
+    """Free nodes that the workload asked to keep as spares; ``unused_nodes`` are the others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from solver.check.figures import figure_violations
 from solver.check.memory import memory_violations
 from solver.check.placement import placement_violations
 from solver.check.robustness import robustness_violations
+from solver.check.rules import rule_violations
 from solver.check.timeline import timeline_violations
 from solver.problem import PlanningProblem
 
@@ -26,6 +27,7 @@ def check_plan(plan: Plan, problem: PlanningProblem) -> tuple[str, ...]:
         *configuration_violations(plan.configuration, problem),
         *layer_violations(plan.configuration, problem),
         *placement_violations(plan, problem),
+        *rule_violations(plan, problem),
         *expert_violations(plan, problem),
         *memory_violations(plan, problem),
         *figure_violations(plan, problem),

@@ -51,14 +51,15 @@ def _host_rules(plan: Plan, nodes: dict[str, Node], avoided: tuple[str, ...]) ->
 
 
 def _unused_rules(plan: Plan, nodes: dict[str, Node], avoided: tuple[str, ...]) -> Iterator[str]:
-    hosts, unused = set(plan.placement.hosts), set(plan.unused_nodes)
+    hosts, spares = set(plan.placement.hosts), set(plan.spare_nodes)
+    unused = set(plan.unused_nodes)
     for name in sorted(unused & hosts):
         yield f"Node {name} is called unused although it is a host."
     for name in sorted(unused - set(nodes)):
         yield f"Node {name} is called unused but is not in the cluster."
     for name, node in nodes.items():
-        if node.usable and name not in avoided and name not in hosts | unused:
-            yield f"Node {name} is usable but is neither a host nor called unused."
+        if node.usable and name not in avoided and name not in hosts | unused | spares:
+            yield f"Node {name} is usable but is neither a host nor called unused or spare."
 
 
 def _rank_rules(plan: Plan) -> Iterator[str]:
