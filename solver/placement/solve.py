@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from time import perf_counter
 from typing import Final
 
 import numpy as np
@@ -21,8 +20,10 @@ from solver.placement.exhaustive import Enumeration, can_enumerate
 from solver.placement.local_search import search_placement
 from solver.placement.problem import PlacementProblem
 
-FIRST_EVENTS: Final = 4e6
-"""Simulated events of the first local search; each round doubles them."""
+FIRST_EVENTS: Final = 4e7
+"""Simulated events of the first local search, 0.1 s or so; each round doubles them."""
+MOVE_EVENTS: Final = 1000
+"""What a move costs beside simulating two replicas."""
 ROUNDS: Final = 14
 """Rounds of one unit of effort."""
 ENUMERATED_SLOTS: Final = 9
@@ -72,7 +73,6 @@ class _Solving:
     remaining_s: Callable[[], float]
     on_outcome: OnOutcome
     best: PlacementOutcome
-    seconds_per_move: float = 0.0
 
     def finished(self) -> bool:
         """Whether the proof is good enough, or no time remains."""
@@ -142,19 +142,16 @@ def _below(bound_s: float, best: PlacementOutcome) -> float:
 
 
 def _searched(solving: _Solving, round_: int) -> IntArray:
-    """What the local search finds in one round's work, or in as much of it as fits into the time."""
+    """What the local search finds from the best known, in one round's work."""
     problem = solving.problem
-    events = FIRST_EVENTS * 2**round_
-    size = max(1, len(problem.schedule.rank) * problem.replicas)
-    moves = max(200, int(events / size))
-    while moves > 400 and solving.seconds_per_move * moves > solving.remaining_s():
-        moves //= 2
-    began = perf_counter()
-    found = search_placement(
-        problem, moves=moves, seed=solving.options.seed + round_, start=solving.best.assignment
-    )
-    solving.seconds_per_move = (perf_counter() - began) / moves
-    return found.assignment
+    first = max(200, int(FIRST_EVENTS / (2 * len(problem.schedule.rank) + MOVE_EVENTS)))
+    return search_placement(
+        problem,
+        moves=first << round_,
+        seed=solving.options.seed + round_,
+        start=solving.best.assignment,
+        stopped=lambda: solving.remaining_s() <= 0,
+    ).assignment
 
 
 def _cheap_bound_s(problem: PlacementProblem) -> float:
