@@ -20,6 +20,7 @@ from cluster_models.plan import (
     StageMemory,
     StageTime,
 )
+from solver.answer.spares import spare_nodes
 from solver.answer.time_account import time_breakdown, timeline
 from solver.answer.warnings import plan_warnings
 from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, IntArray
@@ -64,7 +65,8 @@ def assemble_plan(
     tokens_per_s = workload.tokens_per_step / times.step_s
     flops = model_flops_per_token(architecture, workload.sequence_length, attention=AttentionCount.CAUSAL)
     hosts = fabric.hosts(assignment)
-    used = set(hosts) | set(workload.avoid_nodes)
+    spares = spare_nodes(problem, candidate, hosts)
+    used = {*hosts, *spares, *workload.avoid_nodes}
     subjects = [Subject(gpu, architecture, workload, configuration) for gpu in candidate.gpu_kinds]
     confidence = confidence_of_mix(subjects, times.step_s, problem.fitted)
     peaks = [gpu.peak_flops[workload.precision] for gpu in candidate.stage_gpus]
@@ -91,6 +93,7 @@ def assemble_plan(
         architecture=architecture,
         workload=workload,
         confidence=confidence,
+        spare_nodes=spares,
     )
 
 
