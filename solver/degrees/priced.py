@@ -141,14 +141,14 @@ def _mixed_prices(problem: PlanningProblem, fabric: Fabric) -> Iterator[_Prices]
     every, mixes = mixed_rows(legal, fabric, workload)
     for rows in _groups(every):
         batch, kinds = every.take(rows), np.array([mixes[row] for row in rows], dtype=np.int64)
-        counts = _mixed_layouts(problem, fabric, batch, kinds)
+        counts = mixed_layouts(problem, fabric, batch, kinds)
         shapes, staging = np.unique(np.concatenate([counts, kinds], axis=1), axis=0, return_inverse=True)
         stagings = [_staging(shape, kinds.shape[1]) for shape in shapes.tolist()]
         layers = chunk_types(architecture, counts)
         yield _prices(problem, fabric, batch, layers, kinds, (staging.ravel(), stagings))
 
 
-def _mixed_layouts(problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch, kinds: IntArray) -> IntArray:
+def mixed_layouts(problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch, kinds: IntArray) -> IntArray:
     """(n, C) layers of each chunk of candidates with stages on ``kinds`` (n, P)."""
     virtual, architecture = int(batch.virtual_pipeline[0]), problem.architecture
 

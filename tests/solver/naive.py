@@ -107,6 +107,7 @@ class NaiveStep:
         batch = candidate.batch
         self.costs, self.fabric = candidate.costs, candidate.fabric
         self.gpus = candidate.fabric.gpus_per_unit
+        self.kinds = candidate.stage_kinds or (0,) * int(batch.pipeline[0])
         self.data, self.pipeline = int(batch.data[0]), int(batch.pipeline[0])
         self.virtual = int(batch.virtual_pipeline[0])
         self.strides = int(batch.tensor[0]), int(batch.expert[0])
@@ -143,6 +144,14 @@ class NaiveStep:
         ends = [self._ends(d, assignment) for d in range(self.data)]
         finished = max(end + late for replica in ends for end, late in zip(replica, reduced, strict=True))
         return finished + max(float(c.optimizer_s[0, p]) + gathered[p] for p in ranks)
+
+    def keeps_kinds(self, assignment: Sequence[int]) -> bool:
+        """Whether the node of every rank has the GPU kind of the rank's stage."""
+        return all(
+            self.fabric.kind[assignment[rank // self.gpus]] == kind
+            for kind, stage in zip(self.kinds, self.stages, strict=True)
+            for rank in stage
+        )
 
     def _ends(self, d: int, assignment: Sequence[int]) -> list[float]:
         """End of the last work of every rank of one replica."""
@@ -217,23 +226,25 @@ class NaiveStep:
         for stride, payload in zip(self.strides, payloads, strict=True):
             groups = [self.stages[p][offset::stride] for offset in range(stride)]
             if len(groups[0]) > 1 and payload[0, p] > 0:
-                seconds += rounds * self._slowest_ring(groups, float(payload[0, p]), assignment)
+                seconds += rounds * self._slowest_ring(groups, float(payload[0, p]), assignment, self.kinds[p])
         return max(0.0, seconds - float(hidden_s[0, p]))
 
-    def _slowest_ring(self, groups: list[list[int]], payload: float, assignment: Sequence[int]) -> float:
+    def _slowest_ring(self, groups: list[list[int]], payload: float, assignment: Sequence[int], kind: int) -> float:
         members = min(min(Counter(rank // self.gpus for rank in group).values()) for group in groups)
         spread = max(len(_hosts(group, self.gpus)) for group in groups)
-        local = self.fabric.local_ring_s(payload, members)
+        local = self.fabric.local_ring_s(payload, members, kind)
         if spread == 1:
             return local
-        times = self.fabric.ring_s(payload, ranks=len(groups[0]), members=members, ring_nodes=spread)
+        times = self.fabric.ring_s(payload, ranks=len(groups[0]), members=members, ring_nodes=spread, kind=kind)
         hops = [hop for group in groups for hop in _ring(_hosts(group, self.gpus))]
         return max(local, *(float(times[assignment[a], assignment[b]]) for a, b in hops))
 
 
 def best_placement(candidate: Candidate) -> float:
-    """The shortest step over all ordered choices of hosts."""
-    return min(map(NaiveStep(candidate), permutations(range(candidate.fabric.nodes), candidate.placement.slots)))
+    """The shortest step over all ordered choices of hosts, each rank on a GPU of its stage's kind."""
+    step = NaiveStep(candidate)
+    orders = permutations(range(candidate.fabric.nodes), candidate.placement.slots)
+    return min(step(order) for order in orders if step.keeps_kinds(order))
 
 
 def legal_degrees(
