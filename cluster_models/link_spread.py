@@ -37,7 +37,7 @@ PUBLISHED_DECILE: Final[Mapping[Proximity, float]] = {
 """Slow decile where no test was repeated.
 
 In one zone: three clusters measured again within hours or days have 0.012 to 0.020, 0.022 and 0.02 to 0.45; between
-regions 0.23 over twelve days.  Copies over NVLink repeat to a thousandth.
+regions 0.23 over twelve days.  Copies over NVLink hardly differ (docs/robustness.md).
 """
 PUBLISHED_NODE_SHARE: Final[Mapping[Proximity, float]] = {
     Proximity.SAME_NODE: 0.0,

@@ -32,8 +32,8 @@ PASSES: Final = 3e8
 """Forwards and backwards simulated in all draws of all contenders together, about a second's."""
 ROUNDING: Final = 1e-9
 """Share of a step below which two are the same."""
-NOTICEABLE: Final = 5e-5
-"""Share of a step below which a difference is not worth a word."""
+NOTICEABLE: Final = 1e-3
+"""Share of a step by which an alternative must do better at p90 to be called safer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -225,6 +225,6 @@ def _seconds(value: float) -> str:
 
 
 def _percent(share: float) -> str:
-    """Two digits of small shares; a share just below all is not rounded to it."""
+    """Two digits; what is just below all is not rounded to it."""
     percent = 100 * share
-    return f"{percent:.0f} %" if 10 <= percent <= 99 or percent == 100 else f"{percent:.3g} %"
+    return f"{percent:.1f} %" if 99 < percent < 100 else f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
