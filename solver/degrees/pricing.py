@@ -30,7 +30,7 @@ _PIPELINE_FIRST = ORDER_CODES.index(RankOrder.PIPELINE_BEFORE_DATA)
 class Spread:
     """How the groups of each candidate spread over nodes, or over units of nodes that NVLink joins.
 
-    ``hops_cross`` (n, P): whether replica 0's transfer from rank ``s`` to the next (the last to the first) leaves its node;
+    ``hops_cross`` (n, P): whether replica 0's transfer from ``s`` to the next rank round the ring leaves its node;
     ``rings_cross`` (n, P): whether the data parallel ring of rank ``s`` does.  ``ranks`` (n,) is the size of a data
     parallel group and ``members`` (n,) the most of its ranks that can share a node.
     """
