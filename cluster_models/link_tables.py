@@ -92,6 +92,8 @@ def _levels(
 
 def _time_s(members: Sequence[tuple[WireFlow, Sample]], recency: Recency, slow_factor: float | None) -> float:
     """Seconds of one key: the median, or the slow decile where ``slow_factor`` is given."""
+    if len(members) == 1 and slow_factor is None:
+        return members[0][0].time_s
     middle = median(flow.time_s for flow in _recent_flows(members, recency))
     if slow_factor is None:
         return middle
@@ -196,13 +198,19 @@ def link_tables(
     for sample in samples:
         flow = wire_flow(sample)
         if flow is not None:
+            entry = (flow, sample)
             for pair in directions(sample):
-                by_pair.setdefault(pair, []).append((flow, sample))
-    pairs = tuple(sorted(by_pair))
-    levels = [
-        _levels(by_pair[pair], recency, None if slow_factors is None else slow_factors[pair]) for pair in pairs
-    ]
-    return _padded(pairs, levels)
+                by_pair.setdefault(pair, []).append(entry)
+    levels: dict[Pair, dict[int, Level]] = {}
+    for pair in sorted(by_pair):
+        back = pair[::-1]
+        slow_factor = None if slow_factors is None else slow_factors[pair]
+        as_back = back in levels and by_pair[back] == by_pair[pair]
+        if as_back and (slow_factors is None or slow_factors[back] == slow_factor):
+            levels[pair] = levels[back]
+        else:
+            levels[pair] = _levels(by_pair[pair], recency, slow_factor)
+    return _padded(tuple(levels), tuple(levels.values()))
 
 
 def _padded(pairs: tuple[Pair, ...], levels: Sequence[Mapping[int, Level]]) -> LinkTables:
@@ -211,10 +219,15 @@ def _padded(pairs: tuple[Pair, ...], levels: Sequence[Mapping[int, Level]]) -> L
     flows = np.full((len(pairs), most_flows), np.inf)
     sizes = np.full((len(pairs), most_flows, most_sizes), np.inf)
     times = np.full_like(sizes, np.inf)
+    places: list[tuple[int, int, int]] = []
+    entries: list[tuple[float, float]] = []
     for row, link in enumerate(levels):
         for column, count in enumerate(sorted(link)):
-            level = sorted(link[count].items())
             flows[row, column] = count
-            sizes[row, column, : len(level)] = [size for size, _ in level]
-            times[row, column, : len(level)] = [time for _, time in level]
+            level = sorted(link[count].items())
+            places += [(row, column, place) for place in range(len(level))]
+            entries += level
+    if entries:
+        where = tuple(np.array(places).T)
+        sizes[where], times[where] = np.array(entries).T
     return LinkTables(pairs, flows, sizes, times)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from statistics import median
 from typing import Final
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from cluster_models.errors import InvalidCluster
 from cluster_models.link_classes import LinkClass, classify
-from cluster_models.link_tables import Recency, link_tables
+from cluster_models.link_tables import LinkTables, Recency, link_tables
 from cluster_models.measurements import Sample, SampleStatus
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.units import GBYTE
@@ -33,9 +34,14 @@ NAMED_AT_MOST: Final = 5
 def reject_absurd(snapshot: ClusterSnapshot, classes: Sequence[LinkClass], link_classes: IntArray) -> None:
     """Raise ``InvalidCluster`` for the first sample over a hundred times its data sheet."""
     position = {node.name: index for index, node in enumerate(snapshot.cluster.nodes)}
+
+    @cache
+    def nominal_of(link_class: int, flows: int) -> float:
+        return classes[link_class].nominal_bytes_per_s(flows)
+
     for sample, flow in _flows(snapshot.samples):
-        found = classes[link_classes[position[sample.source], position[sample.destination]]]
-        nominal = found.nominal_bytes_per_s(flow.flows)
+        found = link_classes[position[sample.source], position[sample.destination]]
+        nominal = nominal_of(int(found), flow.flows)
         if flow.bytes_per_s > ABSURD_RATIO * nominal:
             raise InvalidCluster(
                 f"measurements.{sample.source}->{sample.destination}.bandwidth",
@@ -46,11 +52,14 @@ def reject_absurd(snapshot: ClusterSnapshot, classes: Sequence[LinkClass], link_
             )
 
 
-def suspicions(snapshot: ClusterSnapshot) -> tuple[str, ...]:
-    """One sentence for each thing about the measurements that a planner should not believe unseen."""
+def suspicions(snapshot: ClusterSnapshot, tables: LinkTables | None = None) -> tuple[str, ...]:
+    """One sentence for each thing about the measurements that a planner should not believe unseen.
+
+    ``tables`` are the medians of the snapshot's samples, where they are at hand.
+    """
     classes, link_classes = classify(snapshot.cluster)
     names = [node.name for node in snapshot.cluster.nodes]
-    rates = _rates(snapshot)
+    rates = _rates(link_tables(snapshot.samples, Recency()) if tables is None else tables)
     return (
         *_asymmetric(rates),
         *_above_nominal(snapshot, classes, link_classes),
@@ -67,15 +76,16 @@ Rates = dict[tuple[float, float], dict[tuple[str, str], float]]
 """Bytes/s of each directed pair of different nodes, by (flows, message bytes)."""
 
 
-def _rates(snapshot: ClusterSnapshot) -> Rates:
-    tables = link_tables(snapshot.samples, Recency())
+def _rates(tables: LinkTables) -> Rates:
     rates: Rates = {}
-    for row, level, column in zip(*np.nonzero(np.isfinite(tables.message_bytes)), strict=True):
+    found = np.nonzero(np.isfinite(tables.message_bytes))
+    rows, levels, _ = found
+    sizes, times = tables.message_bytes[found], tables.time_s[found]
+    values = (rows, tables.flows[rows, levels], sizes, sizes / times)
+    for row, flows, size, rate in zip(*(value.tolist() for value in values), strict=True):
         pair = tables.pairs[row]
         if pair[0] != pair[1]:
-            size = float(tables.message_bytes[row, level, column])
-            key = (float(tables.flows[row, level]), size)
-            rates.setdefault(key, {})[pair] = size / float(tables.time_s[row, level, column])
+            rates.setdefault((flows, size), {})[pair] = rate
     return rates
 
 
@@ -97,9 +107,14 @@ def _asymmetric(rates: Rates) -> list[str]:
 def _above_nominal(snapshot: ClusterSnapshot, classes: Sequence[LinkClass], link_classes: IntArray) -> list[str]:
     position = {node.name: index for index, node in enumerate(snapshot.cluster.nodes)}
     worst: dict[tuple[str, str], tuple[float, float, int]] = {}
+
+    @cache
+    def limit_of(link_class: int, flows: int) -> float:
+        return classes[link_class].limit_bytes_per_s(flows)
+
     for sample, flow in _flows(snapshot.samples):
-        found = classes[link_classes[position[sample.source], position[sample.destination]]]
-        limit = found.limit_bytes_per_s(flow.flows)
+        found = link_classes[position[sample.source], position[sample.destination]]
+        limit = limit_of(int(found), flow.flows)
         pair = (sample.source, sample.destination)
         if flow.bytes_per_s > ROUNDING * limit and flow.bytes_per_s > worst.get(pair, (0.0,))[0]:
             worst[pair] = (flow.bytes_per_s, limit, flow.flows)
@@ -158,7 +173,8 @@ def _coverage(snapshot: ClusterSnapshot, names: Sequence[str]) -> list[str]:
             f"{missing} of {pairs} node pairs ({100 * missing / pairs:.0f} %) were never measured: they are"
             " estimated from their class."
         )
-    silent = [name for name in names if not any(name in pair for pair in measured)]
+    heard = {name for pair in measured for name in pair}
+    silent = [name for name in names if name not in heard]
     lost = [f"Node {name} has no measurement at all: all its links are estimated." for name in silent]
     return [*sentences, *_shortened(lost, "more nodes have no measurement at all")]
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from cluster_models.collective_curves import domain_is_estimated
+from cluster_models.link_tables import LinkTables
 from cluster_models.measurements import Collective
 from cluster_models.plan import Confidence
 from cluster_models.suspicions import suspicions
+from cluster_models.workload import LinkBandwidth
 from solver.candidates import IntArray
 from solver.costs.calibration import has_framework, has_kind
 from solver.costs.confidence import NEW_FRAMEWORK, NEW_KIND, OWN_RUNS
@@ -29,8 +31,14 @@ def plan_warnings(
         *_inside_nodes(candidate),
         *_other_kinds(problem, candidate),
         *_memory(candidate),
-        *suspicions(problem.snapshot),
+        *suspicions(problem.snapshot, _medians(problem, candidate)),
     )
+
+
+def _medians(problem: PlanningProblem, candidate: Candidate) -> LinkTables | None:
+    """What the links were measured at, where the plan is made on it."""
+    usual = problem.workload.link_bandwidth is LinkBandwidth.MEDIAN
+    return candidate.fabric.links.tables if usual else None
 
 
 def used_links(placement: PlacementProblem, assignment: IntArray) -> IntArray:
