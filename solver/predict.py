@@ -18,10 +18,11 @@ from solver.answer.robustness import Contender, drift_of, robustness
 from solver.candidates import IntArray, batch_of
 from solver.check.configuration import configuration_violations, layer_violations
 from solver.compiled import step_seconds
-from solver.degrees.staging import kind_rows, objective_weight
+from solver.degrees.staging import StageKinds, kind_rows, objective_weight
 from solver.pipeline.schedule import MOST_EVENTS
 from solver.placement.bounds import placement_bound_s
-from solver.placement.fabric import Fabric, fabrics, regrouped
+from solver.placement.fabric import Fabric, fabrics, mixed_fabrics, regrouped
+from solver.placement.geometry import geometry
 from solver.placement.local_search import search_placement
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import Candidate, prepare
@@ -40,16 +41,17 @@ def predict(
 ) -> Plan:
     """The plan that ``configuration`` makes on ``hosts`` in rank order, or on hosts chosen by local search.
 
+    Hosts may have GPUs of several kinds, as long as all replicas of a stage run on one; chosen are hosts of one.
     What the workload pins or allows is not asked, and a configuration that misses the memory limit is predicted
     with a warning.  Raises ``InvalidConfiguration`` where it breaks a rule or the hosts cannot carry it.
     """
     options = options or SearchOptions()
     _check_rules(problem, configuration)
     fabric = _fabric(problem, configuration, hosts, gpus_per_node)
-    candidate = prepare(problem, fabric, batch_of(configuration), configuration.stage_layers)
-    if hosts is not None:
-        assignment = np.array([fabric.names.index(host) for host in hosts[:: fabric.nodes_per_unit]])
-    else:
+    assignment = None if hosts is None else _assignment(fabric, hosts)
+    kinds = () if assignment is None else _stage_kinds(fabric, configuration, assignment)
+    candidate = prepare(problem, fabric, batch_of(configuration), configuration.stage_layers, kinds)
+    if assignment is None:
         found = search_placement(candidate.placement, moves=MOVES * options.effort, seed=options.seed)
         assignment = found.assignment
     plan = assemble_plan(
@@ -110,6 +112,8 @@ def _fabric(
     links = effective_links(problem.snapshot, bandwidth=problem.workload.link_bandwidth)
     known = fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
     if hosts is not None:
+        mixed = mixed_fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
+        known = tuple(fabric for fabric in mixed if _has_kinds_of(fabric, hosts)) or known
         known = tuple(found for fabric in known for found in _of_hosts(fabric, hosts, problem.snapshot.cluster))
     for fabric in known:
         size = min(gpus, gpus_per_node or fabric.gpus_per_node)
@@ -150,11 +154,45 @@ def _of_hosts(fabric: Fabric, hosts: Sequence[str], cluster: Cluster) -> Iterato
     yield fabric
 
 
+def _assignment(fabric: Fabric, hosts: Sequence[str]) -> IntArray:
+    """(K,) the unit of each slot when ``hosts`` are taken in rank order."""
+    return np.array([fabric.names.index(host) for host in hosts[:: fabric.nodes_per_unit]], dtype=np.int64)
+
+
+def _has_kinds_of(fabric: Fabric, hosts: Sequence[str]) -> bool:
+    """Whether the units of ``fabric`` are nodes, ``hosts`` among them and of all its GPU kinds."""
+    if fabric.nodes_per_unit > 1 or not set(hosts) <= set(fabric.names):
+        return False
+    return len(np.unique(fabric.kind[_assignment(fabric, hosts)])) == len(fabric.kinds)
+
+
+def _stage_kinds(fabric: Fabric, configuration: Configuration, assignment: IntArray) -> StageKinds:
+    """The GPU kind of each pipeline rank on a mixed fabric.
+
+    Raises ``InvalidConfiguration`` where a stage is on several.
+    """
+    if not fabric.is_mixed:
+        return ()
+    shape = geometry(configuration.degrees, configuration.rank_order, fabric.gpus_per_unit)
+    found = []
+    for stage in range(configuration.degrees.pipeline):
+        kinds = np.unique(fabric.kind[assignment[shape.cell_slots[:, stage]]])
+        if len(kinds) > 1:
+            raise InvalidConfiguration(
+                "hosts",
+                list(fabric.hosts(assignment)),
+                f"stage {stage} would run on {' and '.join(fabric.kinds[kind].name for kind in kinds)}",
+                "order the hosts so that all replicas of a stage have GPUs of one kind",
+            )
+        found.append(int(kinds[0]))
+    return tuple(found)
+
+
 def _obstacle(configuration: Configuration, fabric: Fabric, size: int, hosts: Sequence[str] | None) -> str | None:
     """Why ``size`` GPUs on each of the fabric's nodes cannot carry the configuration, or ``None``."""
     degrees = configuration.degrees
     cell, slots = degrees.tensor * degrees.context, -(-degrees.gpus // size)
-    kind = f"{fabric.gpu.name} nodes with {fabric.gpus_per_node} GPUs"
+    kind = f"{' or '.join(gpu.name for gpu in fabric.kinds)} nodes with {fabric.gpus_per_node} GPUs"
     unit, joined = size * fabric.nodes_per_unit, fabric.nodes_per_unit > 1
     place = f"{fabric.nodes_per_unit} nodes of an NVLink domain with {size} GPUs each" if joined else ""
     uneven = [
