@@ -54,6 +54,11 @@ class PlanDocument(Document):
         examples=[[]],
     )
     unused_nodes: list[str] = Field(description="Usable nodes left free.", examples=[["cnode2-016"]])
+    spare_nodes: list[str] = Field(
+        default_factory=list,
+        description="Free nodes kept as the spares that the workload asks for; unused_nodes are the others.",
+        examples=[["cnode2-017"]],
+    )
     provenance: ProvenanceDocument = Field(description="What the plan was made from.")
     architecture: ArchitectureDocument | None = Field(None, description="The model in full.")
     workload: WorkloadDocument | None = Field(None, description="The workload it was made for.")
@@ -85,6 +90,7 @@ class PlanDocument(Document):
             alternatives=[AlternativeDocument.from_alternative(other) for other in plan.alternatives],
             expert_map=[list(experts) for experts in plan.expert_map],
             unused_nodes=list(plan.unused_nodes),
+            spare_nodes=list(plan.spare_nodes),
             provenance=ProvenanceDocument.from_provenance(plan.provenance),
             architecture=plan.architecture and ArchitectureDocument.from_architecture(plan.architecture),
             workload=plan.workload and WorkloadDocument.from_workload(plan.workload),
@@ -121,6 +127,7 @@ class PlanDocument(Document):
             timeline=tuple(event.to_event() for event in self.timeline or ()),
             expert_map=tuple(tuple(experts) for experts in self.expert_map),
             unused_nodes=tuple(self.unused_nodes),
+            spare_nodes=tuple(self.spare_nodes),
             provenance=self.provenance.to_provenance(),
             architecture=self.architecture.to_architecture() if self.architecture else None,
             workload=self.workload.to_workload() if self.workload else None,

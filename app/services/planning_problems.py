@@ -47,11 +47,12 @@ def search_options(options: OptionsDocument, *, default_limit_s: float, max_limi
 def check_problem(problem: PlanningProblem) -> None:
     """Raise ``InvalidInput`` where no search is needed to see that the problem contradicts itself."""
     names = [node.name for node in problem.snapshot.cluster.nodes]
+    workload = problem.workload
+    named = {"avoid_nodes": workload.avoid_nodes, "placement.require_nodes": workload.placement.require_nodes}
     unknown = [
-        FieldProblem(
-            f"workload.avoid_nodes[{index}]", name, "is not a node of the cluster", close_name(name, names)
-        )
-        for index, name in enumerate(problem.workload.avoid_nodes)
+        FieldProblem(f"workload.{field}[{index}]", name, "is not a node of the cluster", close_name(name, names))
+        for field, given in named.items()
+        for index, name in enumerate(given)
         if name not in names
     ]
     if unknown:

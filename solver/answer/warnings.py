@@ -10,6 +10,7 @@ from cluster_models.measurements import Collective
 from cluster_models.plan import Confidence
 from cluster_models.suspicions import suspicions
 from cluster_models.workload import LinkBandwidth
+from solver.answer.site_warnings import site_warnings
 from solver.candidates import IntArray
 from solver.costs.calibration import has_framework, has_kind
 from solver.costs.confidence import NEW_FRAMEWORK, NEW_KIND, OWN_RUNS
@@ -31,6 +32,7 @@ def plan_warnings(
         *_inside_nodes(candidate),
         *_other_kinds(problem, candidate),
         *_memory(candidate),
+        *site_warnings(problem, candidate, assignment),
         *suspicions(problem.snapshot, _medians(problem, candidate)),
     )
 

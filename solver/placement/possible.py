@@ -69,7 +69,7 @@ def unkept(ground: Ground, degrees: Degrees, order: RankOrder) -> Unkept | None:
         return max(asked.spares, key=lambda spares: spares.count)
     for rule in asked.neighbours:
         if rule.label == NODE:
-            kept = _kept_by_nodes(rule, degrees, order, terrain.gpus_per_node)
+            kept = kept_by_nodes(rule, degrees, order, terrain.gpus_per_node)
         else:
             kept = _may_keep(rule, ground.room[rule.label], degrees, order, terrain.gpus_per_unit)
         if not kept:
@@ -77,7 +77,7 @@ def unkept(ground: Ground, degrees: Degrees, order: RankOrder) -> Unkept | None:
     return None
 
 
-def _kept_by_nodes(rule: Spread | KeepTogether, degrees: Degrees, order: RankOrder, gpus_per_node: int) -> bool:
+def kept_by_nodes(rule: Spread | KeepTogether, degrees: Degrees, order: RankOrder, gpus_per_node: int) -> bool:
     """Whether a rule on nodes is kept: which ranks share a node does not depend on the placement."""
     found = groups_of(rule, degrees, order, gpus_per_node)
     if isinstance(rule, Spread):

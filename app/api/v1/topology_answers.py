@@ -21,7 +21,8 @@ class Edge(BaseModel):
     source: str = Field(description="One end.", examples=["cnode2-001/gpu0"])
     target: str = Field(description="The other end.", examples=["nvlink:cnode2-001"])
     nominal_bandwidth_gbytes_per_s: float | None = Field(
-        description="Data sheet figure of one direction, 10^9 bytes per second; null between switches.",
+        description="One direction, 10^9 bytes per second: data sheet figures, and of a switch's way up what the "
+        "cluster states, else null.",
         examples=[450.0],
     )
 

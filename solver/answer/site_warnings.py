@@ -1,0 +1,106 @@
+"""What a reader must know of a plan's failure domains and of the switches that it shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from cluster_models.placement_rules import PlacementRules, RankGroup
+from cluster_models.switches import Figure
+from cluster_models.topology import Cluster
+from cluster_models.workload import Sharding
+from solver.candidates import ORDER_CODES, SHARDING_CODES, IntArray
+from solver.compiled import step_seconds, violations
+from solver.placement.build import degrees_of
+from solver.placement.possible import kept_by_nodes
+from solver.placement.problem import no_uplinks
+from solver.placement.rules import NODE, compile_rules, terrain_of
+from solver.problem import PlanningProblem
+from solver.refine import Candidate
+
+NOTICEABLE = 0.002
+"""Shares of the step below which a shared switch is not worth a word."""
+
+
+def site_warnings(problem: PlanningProblem, candidate: Candidate, assignment: IntArray) -> Iterator[str]:
+    """One sentence for each rule not kept, each kind of state without a copy, and what switches cost."""
+    yield from _broken_rules(problem, candidate, assignment)
+    yield from _states_without_copy(problem, candidate)
+    yield from _switches(problem, candidate, assignment)
+
+
+def _broken_rules(problem: PlanningProblem, candidate: Candidate, assignment: IntArray) -> Iterator[str]:
+    """Only configurations given in full may break rules: what a search returns keeps them."""
+    asked = problem.workload.placement
+    if not asked:
+        return
+    terrain = terrain_of(problem.snapshot.cluster, problem.workload, candidate.fabric)
+    degrees, order = degrees_of(candidate.batch), ORDER_CODES[int(candidate.batch.rank_order[0])]
+    for rule in asked.neighbours:
+        if rule.label == NODE and not kept_by_nodes(rule, degrees, order, terrain.gpus_per_node):
+            yield f"It does not {rule}, as the workload asks."
+    eligible = np.ones_like(candidate.placement.arrays.rules.eligible)
+    for words, rules in _one_by_one(asked):
+        alone = compile_rules(replace(terrain, asked=rules), degrees, order, eligible)
+        if violations(assignment, alone):
+            yield f"It does not {words}, as the workload asks."
+
+
+def _one_by_one(asked: PlacementRules) -> Iterator[tuple[str, PlacementRules]]:
+    """Every rule in words and on its own."""
+    for spread in asked.spread:
+        yield str(spread), PlacementRules(spread=(spread,))
+    for together in asked.keep_together:
+        yield str(together), PlacementRules(keep_together=(together,))
+    for spares in asked.spares:
+        yield f"leave {spares}", PlacementRules(spares=(spares,))
+    if asked.require_nodes:
+        yield "use the nodes required", PlacementRules(require_nodes=asked.require_nodes)
+
+
+def _states_without_copy(problem: PlanningProblem, candidate: Candidate) -> Iterator[str]:
+    rules = [str(rule) for rule in problem.workload.placement.spread if rule.group is RankGroup.DATA]
+    sharding = SHARDING_CODES[int(candidate.batch.sharding[0])]
+    if not rules or int(candidate.batch.data[0]) == 1 or sharding is Sharding.NONE:
+        return
+    what = "weights, gradients and optimizer state" if sharding is Sharding.PARAMETERS else "optimizer state"
+    yield (
+        f"Sharding {sharding} leaves a single copy of the {what}: with {rules[0]} a lost place still takes "
+        f"{'them' if ',' in what else 'it'} along."
+    )
+
+
+def _switches(problem: PlanningProblem, candidate: Candidate, assignment: IntArray) -> Iterator[str]:
+    """What sharing switches costs, and which of their figures nobody measured."""
+    arrays, cluster = candidate.placement.arrays, problem.snapshot.cluster
+    if not len(arrays.uplinks.bytes_per_s):
+        return
+    used = np.unique(assignment)
+    crossed = {
+        label for label in cluster.uplinks() if len({_place(candidate, cluster, label, n) for n in used}) > 1
+    }
+    step_s = step_seconds(assignment, arrays)[0]
+    free = arrays._replace(
+        uplinks=no_uplinks(arrays.hop_pairs, arrays.cross_pairs, arrays.ring_pairs, candidate.placement.nodes)
+    )
+    lost = 1 - step_seconds(assignment, free)[0] / step_s
+    if lost > NOTICEABLE:
+        yield (
+            f"Sharing the uplinks of switches takes {100 * lost:.1f} % of the step; the bound of the proof leaves "
+            "them out, so that the gap may not close."
+        )
+    nominal = sorted(
+        f"{label} {place}"
+        for label in crossed
+        for place, uplink in cluster.uplinks()[label].items()
+        if uplink.figure is Figure.NOMINAL and place in {_place(candidate, cluster, label, n) for n in used}
+    )
+    if nominal:
+        names = ", ".join(nominal[:4]) + (f" and {len(nominal) - 4} more" if len(nominal) > 4 else "")
+        yield f"The uplinks of {names} are nominal figures: measured ones are usually lower."
+
+
+def _place(candidate: Candidate, cluster: Cluster, label: str, unit: int) -> str | None:
+    return cluster.nodes[int(candidate.fabric.index[unit])].place(label)
