@@ -172,7 +172,8 @@ def _sample_counts(samples: Iterable[Sample], recency: Recency, position: Mappin
                 groups[pair][flow.flows, flow.message_bytes].append(sample)
     counts = np.zeros((len(position), len(position)), dtype=np.int64)
     for (a, b), keys in groups.items():
-        counts[position[a], position[b]] = max(len(recent(members, recency)) for members in keys.values())
+        runs = [members for members in keys.values() if len(members) > 1]
+        counts[position[a], position[b]] = max((len(recent(run, recency)) for run in runs), default=1)
     return np.maximum(1, np.where(counts > 0, counts, counts.T))
 
 
@@ -194,9 +195,8 @@ def _most_repeated(samples: Iterable[Sample], recency: Recency) -> dict[tuple[st
     window = replace(recency, samples=DECILE_SAMPLES)
     repeated = {}
     for pair, tests in groups.items():
-        runs = max(
-            (recent(run, window) for run in tests.values()), key=lambda run: (len(run), run[0].message_bytes)
-        )
-        if len(runs) > 1:
-            repeated[pair] = [math.log(sample.bytes_per_s) for sample in runs if sample.bytes_per_s]
+        runs = [recent(run, window) for run in tests.values() if len(run) > 1]
+        most = max(runs, key=lambda run: (len(run), run[0].message_bytes), default=[])
+        if len(most) > 1:
+            repeated[pair] = [math.log(sample.bytes_per_s) for sample in most if sample.bytes_per_s]
     return repeated
