@@ -51,15 +51,17 @@ def enumerate_candidates(
     nodes: int,
     wanted: Callable[[Grid], bool] = lambda _: True,
     wider: Sequence[tuple[int, int]] = (),
+    parts: bool = True,
 ) -> CandidateBatch:
     """Every legal candidate on up to ``nodes`` nodes with ``gpus_per_node`` GPUs each, of the grids ``wanted``.
 
     A node may be a unit of nodes that NVLink joins.  ``wider`` has GPUs and number of wider units: candidates that
     fill units of one such size are left out, because there more of their traffic is on NVLink.
-    Worlds are whole nodes, or a divisor of one node.  Where memory decides, ``solver.costs.memory`` cuts later.
+    Worlds are whole nodes, or with ``parts`` a divisor of one node.  Where memory decides, ``solver.costs.memory``
+    cuts later.
     """
     limit = min(workload.max_gpus or gpus_per_node * nodes, gpus_per_node * nodes)
-    worlds = [w for w in _divisors(gpus_per_node) if w < gpus_per_node]
+    worlds = [w for w in _divisors(gpus_per_node) if parts and w < gpus_per_node]
     worlds += [count * gpus_per_node for count in range(1, nodes + 1)]
     batches = cache(partial(_batches, architecture, workload))
     tables = [

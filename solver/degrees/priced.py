@@ -119,6 +119,7 @@ def _single_prices(problem: PlanningProblem, fabric: Fabric) -> Iterator[_Prices
         gpus_per_node=fabric.gpus_per_unit,
         nodes=fabric.nodes,
         wider=fabric.wider,
+        parts=fabric.nodes_per_unit == 1,
     )
     for rows in _groups(every):
         batch = every.take(rows)

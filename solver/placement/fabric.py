@@ -328,5 +328,5 @@ def regrouped(fabric: Fabric, units: Sequence[Sequence[int]]) -> Fabric:
 def _by_health(fabric: Fabric) -> list[int]:
     """Nodes of a fabric, the healthiest first: by compute slowdown, then by their links to all others."""
     hop_s = fabric.hop_s(HEALTH_BYTES)
-    slow_links = np.median(np.maximum(hop_s, hop_s.T), axis=1)
+    slow_links = np.maximum(hop_s, hop_s.T).mean(axis=1)
     return [int(position) for position in np.lexsort((slow_links, fabric.slowdown))]

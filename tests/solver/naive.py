@@ -254,16 +254,18 @@ def legal_degrees(
     gpus_per_node: int,
     nodes: int,
     wider: Sequence[tuple[int, int]] = (),
+    parts: bool = True,
 ) -> Iterator[dict[str, int]]:
     """Every legal combination by trying all of them; rank orders that only rename hosts count once.
 
-    What fills units of some ``wider`` size, GPUs and number, is left out.
+    What fills units of some ``wider`` size, GPUs and number, is left out, and without ``parts`` what needs less
+    than a node.
     """
     most = min(gpus_per_node * nodes, workload.max_gpus or gpus_per_node * nodes)
     sizes = range(1, most + 1)
     for t, c, p, d in product(sizes, repeat=4):
         world, cell = t * c * p * d, t * c
-        if world > most or (world % gpus_per_node and gpus_per_node % world):
+        if world > most or (world % gpus_per_node and (gpus_per_node % world or not parts)):
             continue
         node = min(world, gpus_per_node)
         if node % t or (node % cell and cell % node) or p > model.layers:
@@ -332,6 +334,7 @@ def best_plan(asked: PlanningProblem) -> tuple[float, int]:
             gpus_per_node=fabric.gpus_per_unit,
             nodes=fabric.nodes,
             wider=fabric.wider,
+            parts=fabric.nodes_per_unit == 1,
         ):
             candidate = prepare(asked, fabric, candidates(degrees))
             if (candidate.memory.total_bytes > candidate.memory.limit_bytes).any():
