@@ -1,0 +1,232 @@
+"""Plans under placement rules and shared uplinks: what brute force over all placements finds, checked apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import permutations
+from random import Random
+
+import numpy as np
+import pytest
+
+from cluster_models.errors import InvalidWorkload
+from cluster_models.placement_rules import KeepTogether, PlacementRules, RankGroup, Spares, Spread
+from cluster_models.plan import NoPlan, Plan, StopReason
+from cluster_models.switches import Switch
+from cluster_models.topology import Node, NodeState
+from solver.answer.assemble import configuration_of, place_ranks
+from solver.answer.spares import spare_nodes
+from solver.check import check_plan
+from solver.check.rules import rule_violations
+from solver.compiled import step_seconds, violations
+from solver.placement.possible import ground_of, unkept
+from solver.placement.rule_rows import first_assignment
+from solver.placement.rules import terrain_of
+from solver.predict import predict
+from solver.problem import PlanningProblem, SearchOptions
+from solver.refine import Candidate
+from solver.search import plan
+from tests.solver.hand_made import hand_made_plan
+from tests.solver.problems import (
+    DENSE,
+    EXACT,
+    SPARSE,
+    candidate,
+    every_candidate,
+    nodes,
+    pair_samples,
+    planned,
+    problem,
+    rates_of,
+)
+
+LIMITED = SearchOptions(time_limit_s=10.0)
+"""Where shared switches keep a gap open."""
+DATA, PIPELINE, STAGE, JOB = RankGroup.DATA, RankGroup.PIPELINE, RankGroup.STAGE, RankGroup.JOB
+RULES = {
+    "copies under two leaves": PlacementRules(spread=(Spread(DATA, "leaf", 2),)),
+    "no two copies under one leaf": PlacementRules(spread=(Spread(DATA, "leaf"),)),
+    "replicas in a leaf each": PlacementRules(
+        spread=(Spread(DATA, "leaf", 2),), keep_together=(KeepTogether(PIPELINE, "leaf"),)
+    ),
+    "stages in a rack each": PlacementRules(keep_together=(KeepTogether(STAGE, "rack"),)),
+    "all in two racks": PlacementRules(keep_together=(KeepTogether(JOB, "rack", 2),)),
+    "a spare per leaf": PlacementRules(spares=(Spares(1, "leaf"),)),
+    "two spares, one host required": PlacementRules(spares=(Spares(2),), require_nodes=("n3",)),
+    "copies on two nodes": PlacementRules(spread=(Spread(DATA, "node", 2),)),
+}
+SHAPES = {
+    "pipeline and data": {"pipeline": 2, "data": 2, "tensor": 2},
+    "cells share nodes": {"pipeline": 2, "data": 4},
+    "pipeline inside nodes": {"pipeline": 2, "data": 3, "rank_order": 1},
+    "context over nodes": {"context": 4, "data": 2},
+    "experts over nodes": {"data": 8, "expert": 4},
+    "one pipeline": {"pipeline": 4, "tensor": 2},
+}
+
+
+def cluster_nodes(count: int = 5) -> tuple[Node, ...]:
+    """Two leaves in turn, racks of two; the last node is degraded."""
+    plain = [
+        replace(node, labels={"leaf": "ab"[index % 2], "rack": f"r{index // 2}"})
+        for index, node in enumerate(nodes(count))
+    ]
+    return (*plain[:-1], replace(plain[-1], state=NodeState.DEGRADED, compute_slowdown=1.1))
+
+
+def asked_for(
+    rules: PlacementRules, *, sparse: bool = False, seed: int = 0, uplink: float = 0.0
+) -> PlanningProblem:
+    """Five nodes on random links under ``rules``; leaves pass ``uplink`` bytes per second where it is not 0."""
+    random = Random(seed)  # noqa: S311 - reproducible, not secret
+    rates = rates_of(5, [random.choice([6.0, 12.0, 40.0]) for _ in range(10)])
+    found = problem(
+        cluster_nodes(), pair_samples(rates, flows=2), model=SPARSE if sparse else DENSE, placement=rules
+    )
+    if not uplink:
+        return found
+    cluster = replace(found.snapshot.cluster, switches=(Switch("leaf", None, uplink),))
+    return replace(found, snapshot=replace(found.snapshot, cluster=cluster))
+
+
+def answer_of(asked: PlanningProblem, made: Candidate, order: tuple[int, ...]) -> Plan:
+    """A plan that puts the ranks of a candidate on the hosts of an assignment, and says nothing else."""
+    hosts, configuration = made.fabric.hosts(np.array(order)), configuration_of(made)
+    return replace(
+        hand_made_plan(),
+        configuration=configuration,
+        placement=place_ranks(configuration, hosts, made.fabric.gpus_per_node),
+        spare_nodes=spare_nodes(asked, made, hosts),
+        timeline=(),
+    )
+
+
+def keeping(asked: PlanningProblem, made: Candidate) -> Iterator[tuple[int, ...]]:
+    """Assignments that keep all rules according to the checker, which shares nothing with the planner."""
+    for order in permutations(range(made.placement.nodes), made.placement.slots):
+        if not list(rule_violations(answer_of(asked, made, order), asked)):
+            yield order
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("rules", RULES)
+def test_slots_break_rules_where_ranks_do(rules: str, shape: str) -> None:
+    """The compiled count is 0 exactly where the checker finds nothing in ranks and labels."""
+    asked = asked_for(RULES[rules], sparse="expert" in SHAPES[shape])
+    made = candidate(asked, **SHAPES[shape])
+    right = set(keeping(asked, made))
+    configuration = configuration_of(made)
+    ground = ground_of(terrain_of(asked.snapshot.cluster, asked.workload, made.fabric))
+    if unkept(ground, configuration.degrees, configuration.rank_order) is not None:
+        assert not right
+        return
+    counted = {
+        order
+        for order in permutations(range(made.placement.nodes), made.placement.slots)
+        if violations(np.array(order), made.placement.arrays.rules) == 0
+    }
+    assert counted == right
+    first = first_assignment(made.placement.arrays.rules)
+    assert first.impossible == (not right)
+    assert first.assignment is None or tuple(first.assignment) in right
+
+
+@pytest.mark.parametrize("uplink", [0.0, 20e9])
+@pytest.mark.parametrize("rules", RULES)
+def test_a_plan_under_rules_is_the_best_of_all_that_keep_them(rules: str, uplink: float) -> None:
+    """No candidate has a faster placement among those in which the checker finds all rules kept."""
+    asked = asked_for(RULES[rules], seed=len(rules), uplink=uplink)
+    asked = replace(asked, workload=replace(asked.workload, pinned={"tensor": 2, "micro_batch": 1}))
+    best = min(
+        step_seconds(np.array(order), made.placement.arrays)[0]
+        for made in every_candidate(asked)
+        if (made.memory.total_bytes <= made.memory.limit_bytes).all()
+        for order in keeping(asked, made)
+    )
+    found = plan(asked, EXACT if not uplink else LIMITED)
+    assert isinstance(found, Plan)
+    assert check_plan(found, asked) == ()
+    assert found.time.step_s == pytest.approx(best, rel=1e-9)
+    assert found.certificate.bound <= best * (1 + 1e-9)
+    assert uplink or found.certificate.stopped_by is StopReason.PROVEN
+
+
+def test_shared_uplinks_move_rings_into_a_leaf() -> None:
+    """Where all links are alike but leaves pass little, the replicas of a stage share a leaf."""
+    even = rates_of(4, [40.0] * 6)
+    asked = problem(
+        cluster_nodes(5)[:4],
+        pair_samples(even, flows=2),
+        pinned={"tensor": 2, "pipeline": 2, "data": 2},
+    )
+    cluster = replace(asked.snapshot.cluster, switches=(Switch("leaf", None, 2e9),))
+    asked = replace(asked, snapshot=replace(asked.snapshot, cluster=cluster))
+    found = planned(asked, LIMITED)
+    leaf = {node.name: node.labels["leaf"] for node in cluster.nodes}
+    stages = {
+        stage: {leaf[place.node] for place in found.placement.ranks if place.pipeline == stage} for stage in (0, 1)
+    }
+    assert all(len(leaves) == 1 for leaves in stages.values()), stages
+    assert any("uplinks of leaf a, leaf b are nominal" in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("rules", "field"),
+    [
+        (PlacementRules(spread=(Spread(DATA, "row"),)), "workload.placement.spread[0].over"),
+        (PlacementRules(keep_together=(KeepTogether(JOB, "hall"),)), "workload.placement.keep_together[0].within"),
+        (PlacementRules(spares=(Spares(1, "row"),)), "workload.placement.spares[0].per"),
+        (PlacementRules(spread=(Spread(DATA, "leaf", 3),)), "workload.placement.spread[0].at_least"),
+        (PlacementRules(spares=(Spares(5),)), "workload.placement.spares"),
+        (PlacementRules(require_nodes=("n0", "nope")), "workload.placement.require_nodes[1]"),
+    ],
+)
+def test_rules_that_contradict_the_cluster_are_told_by_field(rules: PlacementRules, field: str) -> None:
+    """Labels nobody has, more places than there are, no node left, hosts that do not exist."""
+    with pytest.raises(InvalidWorkload) as raised:
+        plan(asked_for(rules), EXACT)
+    assert raised.value.field == field
+
+
+def test_pinned_ranks_that_outnumber_the_places_are_told() -> None:
+    """Three replicas cannot lie under two leaves with no two under one."""
+    asked = asked_for(PlacementRules(spread=(Spread(DATA, "leaf"),)))
+    asked = replace(asked, workload=replace(asked.workload, pinned={"data": 4}))
+    with pytest.raises(InvalidWorkload, match="pins data to 4"):
+        plan(asked, EXACT)
+
+
+def test_no_plan_names_the_rule_in_the_way_and_a_weaker_one_that_works() -> None:
+    """A context group over four nodes does not fit into one rack of two."""
+    asked = asked_for(PlacementRules(keep_together=(KeepTogether(RankGroup.CONTEXT, "rack"),)))
+    asked = replace(asked, workload=replace(asked.workload, pinned={"context": 8, "tensor": 1}))
+    found = plan(asked, EXACT)
+    assert isinstance(found, NoPlan)
+    assert "keep context together within rack" in found.reason
+    assert "Ask only to keep context together within rack (at most 2)." in found.remedies
+
+
+def test_rules_that_exclude_one_another_are_proven_to() -> None:
+    """Counting passes each of the two, an integer program proves that both together cannot be kept."""
+    rules = PlacementRules(spread=(Spread(DATA, "rack", 3),), keep_together=(KeepTogether(JOB, "rack", 2),))
+    found = plan(asked_for(rules), EXACT)
+    assert isinstance(found, NoPlan)
+    assert "proved that there is none" in found.reason
+
+
+def test_spares_are_named_and_healthy() -> None:
+    """The degraded node is no spare; those named are not called unused as well."""
+    found = planned(asked_for(PlacementRules(spares=(Spares(1), Spares(1, "leaf")))))
+    assert found.spare_nodes
+    assert "n4" not in found.spare_nodes
+    assert not set(found.spare_nodes) & {*found.unused_nodes, *found.placement.hosts}
+
+
+def test_a_given_configuration_that_breaks_a_rule_is_predicted_with_a_warning() -> None:
+    """What is given in full is priced as it is."""
+    asked = asked_for(PlacementRules(spread=(Spread(DATA, "leaf"),), spares=(Spares(3),)))
+    made = candidate(asked, tensor=2, data=2)
+    found = predict(asked, configuration_of(made), hosts=("n0", "n2"))
+    assert "It does not spread data over leaf, as the workload asks." in found.warnings
+    assert "It does not leave 3 spares, as the workload asks." in found.warnings
