@@ -11,6 +11,7 @@ from solver.check.certificate import certificate_violations
 from solver.check.configuration import configuration_violations, layer_violations
 from solver.check.experts import expert_violations
 from solver.check.figures import figure_violations
+from solver.check.kinds import kind_violations
 from solver.check.memory import memory_violations
 from solver.check.placement import placement_violations
 from solver.check.robustness import robustness_violations
@@ -27,6 +28,7 @@ def check_plan(plan: Plan, problem: PlanningProblem) -> tuple[str, ...]:
         *configuration_violations(plan.configuration, problem),
         *layer_violations(plan.configuration, problem),
         *placement_violations(plan, problem),
+        *kind_violations(plan, problem),
         *rule_violations(plan, problem),
         *expert_violations(plan, problem),
         *memory_violations(plan, problem),
