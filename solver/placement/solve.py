@@ -1,7 +1,7 @@
 """One placement problem from a first guess to a proof: an anytime search with a bound.
 
-Rounds of twice the work each: the local search looks for something better while the bound of the round before
-looks for a proof that there is nothing.  Few slots are enumerated instead.  What is found depends on the problem,
+Rounds of twice the work each: local searches look for something better while another thread looks for a proof that
+there is nothing.  Few slots are enumerated instead.  What is found depends on the problem,
 the seed and the work; time and cancelling only cut the rounds short.
 """
 
@@ -20,10 +20,9 @@ from solver.placement.exhaustive import Enumeration, can_enumerate
 from solver.placement.local_search import search_placement
 from solver.placement.problem import PlacementProblem
 
-FIRST_EVENTS: Final = 4e7
-"""Simulated events of the first local search, 0.1 s or so; each round doubles them."""
-MOVE_EVENTS: Final = 1000
-"""What a move costs beside simulating two replicas."""
+FIRST_MOVES_PER_SLOT: Final = 500
+"""Moves of the first local search."""
+SEEDS_PER_ROUND: Final = 10_000
 ROUNDS: Final = 14
 """Rounds of one unit of effort."""
 ENUMERATED_SLOTS: Final = 9
@@ -77,7 +76,11 @@ class _Solving:
     def finished(self) -> bool:
         """Whether the proof is good enough, or no time remains."""
         proved = self.best.violations == 0 and self.best.gap <= self.options.gap
-        return proved or self.remaining_s() <= 0
+        return proved or self.is_over()
+
+    def is_over(self) -> bool:
+        """Whether no time remains."""
+        return self.remaining_s() <= 0
 
     def take(self, assignment: IntArray) -> None:
         """Keep ``assignment`` where it is better than the best."""
@@ -142,16 +145,19 @@ def _below(bound_s: float, best: PlacementOutcome) -> float:
 
 
 def _searched(solving: _Solving, round_: int) -> IntArray:
-    """What the local search finds from the best known, in one round's work."""
-    problem = solving.problem
-    first = max(200, int(FIRST_EVENTS / (2 * len(problem.schedule.rank) + MOVE_EVENTS)))
-    return search_placement(
-        problem,
-        moves=first << round_,
-        seed=solving.options.seed + round_,
-        start=solving.best.assignment,
-        stopped=lambda: solving.remaining_s() <= 0,
-    ).assignment
+    """The best of one round's local searches, each of which starts anew.
+
+    Half of the doubling goes into their number and half into their length: several short ones find more than a long
+    one, as long as they are not too short.
+    """
+    problem, seed = solving.problem, solving.options.seed + round_ * SEEDS_PER_ROUND
+    moves = int(FIRST_MOVES_PER_SLOT * problem.slots * 2 ** (round_ / 2))
+    found = []
+    for index in range(max(1, round(2 ** (round_ / 2)))):
+        found.append(search_placement(problem, moves=moves, seed=seed + index, stopped=solving.is_over))
+        if solving.is_over():
+            break
+    return min(found, key=lambda each: (each.violations, each.step_s)).assignment
 
 
 def _cheap_bound_s(problem: PlacementProblem) -> float:
@@ -177,7 +183,7 @@ def _enumerate(solving: _Solving, enumeration: Enumeration, slices: int) -> None
         enumeration.know(solving.best.assignment, solving.best.step_s)
     for _ in range(slices):
         enumeration.advance()
-        if enumeration.complete or solving.remaining_s() <= 0:
+        if enumeration.complete or solving.is_over():
             break
     solving.take(enumeration.assignment)
     if enumeration.complete:
