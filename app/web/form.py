@@ -15,6 +15,7 @@ from starlette.datastructures import FormData, UploadFile
 
 from app.documents.framework import FrameworkSettings
 from app.documents.reading import FieldProblem, decode
+from app.web.placement_form import FIELDS, LABELS, placement_anchor, placement_data, placement_filled
 from cluster_models.errors import InvalidInput
 from cluster_models.workload import DEGREE_NAMES, TrainingWorkload
 
@@ -68,6 +69,7 @@ def blank(*, time_limit_s: float) -> Typed:
         "link_bandwidth": str(default.link_bandwidth),
         "max_gpus": "",
         "avoid_nodes": "",
+        **dict.fromkeys(FIELDS, ""),
         "time_limit_s": f"{time_limit_s:g}",
         "effort": "1",
     }
@@ -87,6 +89,7 @@ def filled(values: Typed, workload: Mapping[str, Any]) -> Typed:
     if "memory_headroom_fraction" in workload:
         filled_in["memory_headroom_percent"] = f"{100 * workload['memory_headroom_fraction']:g}"
     filled_in["avoid_nodes"] = ", ".join(workload.get("avoid_nodes", ()))
+    filled_in |= placement_filled(workload.get("placement", {}))
     for name, value in workload.get("pinned", {}).items():
         filled_in[f"pinned_{name}"] = str(value)
     for name, numbers in workload.get("forbidden", {}).items():
@@ -131,6 +134,8 @@ def workload_data(values: Typed) -> dict[str, Any]:
         for name in DEGREE_NAMES
         if values[f"forbidden_{name}"].strip()
     }
+    if placement := placement_data(values, _number):
+        data["placement"] = placement
     return data
 
 
@@ -154,6 +159,11 @@ def settings_in_use(values: Typed, found: Sequence[FormProblem]) -> bool:
     return _in_use(values, found, _SETTINGS)
 
 
+def placement_in_use(values: Typed, found: Sequence[FormProblem]) -> bool:
+    """Whether the part of the form about neighbours and spares has to be open."""
+    return _in_use(values, found, FIELDS)
+
+
 def _in_use(values: Typed, found: Sequence[FormProblem], starts: tuple[str, ...]) -> bool:
     return any(problem.anchor.startswith(starts) for problem in found) or any(
         values[name] for name in values if name.startswith(starts)
@@ -163,6 +173,10 @@ def _in_use(values: Typed, found: Sequence[FormProblem], starts: tuple[str, ...]
 def _at_field(problem: FieldProblem) -> FormProblem:
     path = re.sub(r"\[\d+\]", "", problem.field)
     top, _, rest = path.partition(".")
+    whole = problem.field.removeprefix("workload.")
+    if whole.partition(".")[0] == "placement":
+        anchor = placement_anchor(whole.removeprefix("placement."))
+        return FormProblem(anchor, label(anchor), str(problem))
     if top in ("cluster", "snapshot", "nodes", "measurements", "gpu_kinds"):
         return FormProblem("cluster_text", label("cluster_text"), str(problem))
     if top == "model":
@@ -213,4 +227,4 @@ def label(name: str) -> str:
         "cuda_graphs": "CUDA graphs",
         "avoid_nodes": "Nodes to avoid",
     }
-    return special.get(name, name.replace("_", " ").capitalize())
+    return (special | LABELS).get(name, name.replace("_", " ").capitalize())

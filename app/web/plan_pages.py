@@ -25,7 +25,17 @@ from app.web.asked import plan_request
 from app.web.choices import choices
 from app.web.examples import plan_examples
 from app.web.failures import PageRoute
-from app.web.form import FormProblem, Typed, at_fields, blank, degrees_in_use, filled, settings_in_use, typed
+from app.web.form import (
+    FormProblem,
+    Typed,
+    at_fields,
+    blank,
+    degrees_in_use,
+    filled,
+    placement_in_use,
+    settings_in_use,
+    typed,
+)
 from app.web.origin import require_same_origin, sent_form
 from app.web.rendering import page
 from app.web.views.cluster import leaves
@@ -164,6 +174,7 @@ def _form(request: Request, session: Session, values: Typed, found: tuple[FormPr
         ),
         examples=plan_examples(catalogue_models()),
         degrees_open=degrees_in_use(values, found),
+        placement_open=placement_in_use(values, found),
         settings_open=settings_in_use(values, found),
     )
 

@@ -31,6 +31,7 @@ class Result:
     settings: Pairs
     seats: SeatGrid
     unused_nodes: tuple[str, ...]
+    spare_nodes: tuple[str, ...]
     memory_bars: Drawing
     memory_parts: tuple[str, ...]
     memory_rows: tuple[MemoryRow, ...]
@@ -65,11 +66,12 @@ def result(plan: Plan, workload: TrainingWorkload, leaf_of: Mapping[str, str], w
         proof=proof(plan.certificate, workload.objective),
         warnings=plan.warnings,
         settings=settings(plan.configuration, workload),
-        seats=seat_grid(plan.configuration, plan.placement, leaf_of),
+        seats=seat_grid(plan.configuration, plan.placement, leaf_of, plan.mixed_kinds),
         unused_nodes=plan.unused_nodes,
+        spare_nodes=plan.spare_nodes,
         memory_bars=memory_bars(plan.memory),
         memory_parts=tuple(MEMORY_PARTS.values()),
-        memory_rows=memory_table(plan.memory),
+        memory_rows=memory_table(plan.memory, plan.mixed_kinds),
         time_bar=time_bar(plan.time),
         time_rows=time_table(plan.time),
         schedule=schedule(plan.timeline, window),
