@@ -342,6 +342,13 @@ class Plan:
     """``None`` in plans made by hand."""
     robustness: Robustness | None = None
     """``None`` in plans made by hand."""
+
+    @property
+    def mixed_kinds(self) -> tuple[str, ...]:
+        """The GPU kind of each pipeline rank where they differ; empty where they do not."""
+        kinds = tuple(stage.gpu_kind for stage in self.stages)
+        return kinds if len(set(kinds)) > 1 else ()
+
     spare_nodes: tuple[str, ...] = ()
     """Free nodes that the workload asked to keep as spares; ``unused_nodes`` are the others."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from rich import box
@@ -11,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.terminal import bullets, section
-from app.presentation.figures import count, gib, interval, interval_name, percent, plural, seconds, tflops
+from app.presentation.figures import count, gib, interval, interval_name, percent, plural, seconds, spans, tflops
 from app.presentation.robustness import drift_basis, drift_rows
 from cluster_models.plan import MEMORY_PARTS, TIME_PARTS, Plan, StageMemory, StopReason
 from cluster_models.units import GIB
@@ -88,7 +91,15 @@ def _configuration(plan: Plan) -> RenderableType:
     ]
     if degrees.virtual_pipeline > 1:
         rows.append(("interleaving", f"{degrees.virtual_pipeline} model chunks on each pipeline rank"))
+    rows += [("GPUs", f"{kind} under {stages}") for kind, stages in _stages_by_kind(plan)]
     return _pairs(rows)
+
+
+def _stages_by_kind(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Which stages run on which GPUs, where these differ."""
+    for kind, members in groupby(enumerate(plan.mixed_kinds), key=itemgetter(1)):
+        numbers = [stage for stage, _ in members]
+        yield kind, f"stage{'s' if len(numbers) > 1 else ''} {spans(numbers)}"
 
 
 def hosts_grid(plan: Plan) -> RenderableType:
@@ -128,7 +139,8 @@ def _memory(plan: Plan) -> RenderableType:
         share = memory.total_bytes / memory.limit_bytes
         style = "red" if share > 1 else "yellow" if share > 0.97 else ""
         figures = f"{memory.total_bytes / GIB:.1f} of {gib(memory.limit_bytes)}  {percent(share, places=0)}"
-        table.add_row(f"stage {memory.stage}", _memory_bar(memory), Text(figures, style=style))
+        kind = plan.mixed_kinds[memory.stage] if plan.mixed_kinds else ""
+        table.add_row(f"stage {memory.stage}  {kind}".rstrip(), _memory_bar(memory), Text(figures, style=style))
     parts = Table(box=box.SIMPLE, pad_edge=False)
     parts.add_column("GiB", justify="right")
     shown = [

@@ -55,6 +55,7 @@ class StageDocument(Document):
     forward_s: float = Field(description="Forward seconds.", examples=[0.031])
     backward_s: float = Field(description="Backward seconds.", examples=[0.064])
     data_parallel_s: float = Field(description="Gradient and parameter traffic of a step.", examples=[0.4])
+    gpu_kind: str = Field("", description="GPUs that the stage runs on.", examples=["H100-SXM5-80GB"])
 
     def to_stage(self) -> StageTime:
         """The domain value."""

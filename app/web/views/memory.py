@@ -13,13 +13,19 @@ from cluster_models.units import GIB
 
 _LEFT, _RIGHT, _TOP, _ROW, _BAR = 104.0, 24.0, 28.0, 30.0, 20.0
 _WIDTH: Final = 760.0
+_WORD: Final = 36.0
+"""Limits closer than this share one word."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryRow:
-    """One line of the table beside the bars; ``parts`` in the order of ``MEMORY_PARTS``."""
+    """One line of the table beside the bars; ``parts`` in the order of ``MEMORY_PARTS``.
+
+    ``gpu_kind`` is empty where all stages run on the same.
+    """
 
     stage: int
+    gpu_kind: str
     parts: tuple[str, ...]
     total: str
     limit: str
@@ -27,11 +33,15 @@ class MemoryRow:
     fits: bool
 
 
-def memory_table(stages: Sequence[StageMemory]) -> tuple[MemoryRow, ...]:
-    """Every part of every stage in GiB, and the share of the limit that the stage uses."""
+def memory_table(stages: Sequence[StageMemory], kinds: Sequence[str] = ()) -> tuple[MemoryRow, ...]:
+    """Every part of every stage in GiB, and the share of the limit that the stage uses.
+
+    ``kinds``: the GPU kind of each pipeline rank, to be told where they differ.
+    """
     return tuple(
         MemoryRow(
             stage=stage.stage,
+            gpu_kind=kinds[stage.stage] if kinds else "",
             parts=tuple(f"{getattr(stage, field) / GIB:.2f}" for field in MEMORY_PARTS),
             total=f"{stage.total_bytes / GIB:.2f}",
             limit=f"{stage.limit_bytes / GIB:.2f}",
@@ -43,7 +53,7 @@ def memory_table(stages: Sequence[StageMemory]) -> tuple[MemoryRow, ...]:
 
 
 def memory_bars(stages: Sequence[StageMemory]) -> Drawing:
-    """One stacked bar per stage, with a line at the limit."""
+    """One stacked bar per stage, with a line at the limit of its GPUs."""
     largest = max(max(stage.total_bytes, stage.limit_bytes) for stage in stages) * 1.04
     scale = (_WIDTH - _LEFT - _RIGHT) / largest
     bottom = _TOP + _ROW * len(stages)
@@ -60,7 +70,11 @@ def memory_bars(stages: Sequence[StageMemory]) -> Drawing:
         boxes += _bar(stage, y, scale)
         limit = _LEFT + stage.limit_bytes * scale
         lines.append(Line(limit, y - 5, limit, y + _BAR + 5, "limit-line"))
-    words.append(Words(_LEFT + stages[0].limit_bytes * scale, _TOP - 8, "limit", "tick strong", "middle"))
+    told = -_WIDTH
+    for x in sorted({_LEFT + stage.limit_bytes * scale for stage in stages}):
+        if x - told > _WORD:
+            words.append(Words(x, _TOP - 8, "limit", "tick strong", "middle"))
+            told = x
     words.append(Words(_LEFT, bottom + 34, "GiB on each GPU of the stage"))
     fullest = max(stages, key=lambda stage: stage.total_bytes / stage.limit_bytes)
     return Drawing(

@@ -27,10 +27,11 @@ class Seat:
 
 @dataclass(frozen=True, slots=True)
 class StageRow:
-    """One pipeline stage: its layers, and its cell in every replica."""
+    """One pipeline stage: its layers, its GPU kind where stages differ, and its cell in every replica."""
 
     stage: int
     layers: str
+    gpu_kind: str
     cells: tuple[tuple[Seat, ...], ...]
 
 
@@ -53,8 +54,13 @@ class SeatGrid:
     colour_means: str
 
 
-def seat_grid(configuration: Configuration, placement: Placement, leaf_of: Mapping[str, str]) -> SeatGrid:
-    """The grid of a placement, coloured by leaf switch where every host has one, else by node."""
+def seat_grid(
+    configuration: Configuration, placement: Placement, leaf_of: Mapping[str, str], kinds: Sequence[str] = ()
+) -> SeatGrid:
+    """The grid of a placement, coloured by leaf switch where every host has one, else by node.
+
+    ``kinds``: the GPU kind of each pipeline rank, to be told where they differ.
+    """
     by_leaf = bool(leaf_of) and all(host in leaf_of for host in placement.hosts)
     names = {host: leaf_of[host] if by_leaf else host for host in placement.hosts}
     order = {name: index for index, name in enumerate(dict.fromkeys(names.values()))}
@@ -67,7 +73,12 @@ def seat_grid(configuration: Configuration, placement: Placement, leaf_of: Mappi
     return SeatGrid(
         replicas=replicas,
         rows=tuple(
-            StageRow(stage, layers[stage], tuple(_seats(cells[stage, data], style) for data in replicas))
+            StageRow(
+                stage,
+                layers[stage],
+                kinds[stage] if kinds else "",
+                tuple(_seats(cells[stage, data], style) for data in replicas),
+            )
             for stage in range(configuration.degrees.pipeline)
         ),
         groups=_groups(names, order) if by_leaf else (),
