@@ -14,6 +14,7 @@ from rich.text import Text
 from app.cli.terminal import bullets, section
 from app.presentation.figures import count, gbytes_per_s, seconds
 from app.presentation.links import SHOWN_MESSAGE_BYTES, by_place, shown_flows, shown_load
+from app.presentation.switches import shared_uplinks
 from cluster_models.links import BoolArray, FloatArray, LinkModel, effective_links
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.suspicions import suspicions
@@ -36,6 +37,7 @@ def cluster_view(snapshot: ClusterSnapshot) -> RenderableType:
     bandwidth = links.bytes_per_s(SHOWN_MESSAGE_BYTES, flows)
     estimated = links.estimated(flows)
     doubts = suspicions(snapshot)
+    cluster = snapshot.cluster
     return Group(
         _headline(snapshot),
         section("Nodes", _nodes(snapshot.cluster.nodes)),
@@ -43,6 +45,7 @@ def cluster_view(snapshot: ClusterSnapshot) -> RenderableType:
             f"Links between nodes: {shown_load(flows)}",
             link_classes(links, bandwidth, estimated),
         ),
+        *([section("Shared uplinks, each direction", Text(shared))] if (shared := shared_uplinks(cluster)) else []),
         section("Not measured", _unmeasured(links, estimated)),
         *([section("What looks wrong", bullets(doubts))] if doubts else []),
         section(

@@ -46,6 +46,7 @@ def plan_view(plan: Plan) -> RenderableType:
         _headline(plan),
         section("Configuration", _configuration(plan)),
         section("Hosts: a row for each pipeline stage, a column for each replica", hosts_grid(plan)),
+        *([Text(f"Kept as spares: {', '.join(plan.spare_nodes)}")] if plan.spare_nodes else []),
         section("Memory of each GPU", _memory(plan)),
         section("Where a step's time goes", _time(plan)),
         section("Proof", _proof(plan)),

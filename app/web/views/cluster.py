@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from app.presentation.figures import count, plural
 from app.presentation.links import by_place, shown_flows
+from app.presentation.switches import shared_uplinks
 from app.web.views.bandwidth import HeatMap, heat_map
 from cluster_models.links import effective_links
 from cluster_models.snapshot import ClusterSnapshot
@@ -49,6 +50,7 @@ def cluster_page(snapshot: ClusterSnapshot, *, version: int) -> ClusterPage:
         ("nodes", f"{count(len(cluster.nodes))}, {count(len(usable))} of them usable"),
         ("GPUs", f"{count(cluster.gpu_count)}: {', '.join(sorted({node.gpu_kind for node in cluster.nodes}))}"),
         ("measurements", plural(len(snapshot.samples), "sample")),
+        *([("shared uplinks, each direction", uplinks)] if (uplinks := shared_uplinks(cluster)) else []),
         ("version", str(version)),
         ("snapshot", snapshot.id),
     ]

@@ -1,0 +1,26 @@
+"""What is known of switches that nodes share, in words."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.presentation.figures import gbytes_per_s
+from cluster_models.topology import Cluster
+
+_NAMED: Final = 8
+
+
+def shared_uplinks(cluster: Cluster) -> str:
+    """Every label with its switches, equal ones together; empty where no switch limits anything."""
+    return "; ".join(_of_label(label, cluster) for label in cluster.uplinks())
+
+
+def _of_label(label: str, cluster: Cluster) -> str:
+    alike: dict[str, list[str]] = {}
+    for place, uplink in cluster.uplinks()[label].items():
+        alike.setdefault(f"{gbytes_per_s(uplink.bytes_per_s)} ({uplink.figure})", []).append(place)
+    parts = []
+    for rate, places in alike.items():
+        more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
+        parts.append(f"{', '.join(places[:_NAMED])}{more}: {rate}")
+    return f"{label} {', '.join(parts)}"
