@@ -67,7 +67,8 @@ class LinearModel:
 class IlpOutcome:
     """Answer of one solve; ``values`` is ``None`` when there is no feasible point to read.
 
-    ``bound`` holds for every feasible point, ``-inf`` when the back end proved nothing.
+    ``bound`` holds for every feasible point, ``-inf`` when the back end proved nothing.  ``reduced`` of a
+    relaxation: by how much raising a column from its lower bound by 1 raises the objective at least.
     """
 
     status: IlpStatus
@@ -75,6 +76,7 @@ class IlpOutcome:
     objective: float
     bound: float
     seconds: float
+    reduced: FloatArray | None = None
 
 
 @dataclass(slots=True)
@@ -151,9 +153,10 @@ def solve_relaxation(
     seconds = time.perf_counter() - started
     status = solver.getModelStatus()
     if status == highspy.HighsModelStatus.kOptimal:
-        values = np.asarray(solver.getSolution().col_value)
+        solution = solver.getSolution()
         objective = float(solver.getInfo().objective_function_value)
-        return IlpOutcome(IlpStatus.OPTIMAL, values, objective, objective, seconds)
+        reduced = np.maximum(0.0, np.asarray(solution.col_dual))
+        return IlpOutcome(IlpStatus.OPTIMAL, np.asarray(solution.col_value), objective, objective, seconds, reduced)
     if status == highspy.HighsModelStatus.kInfeasible:
         return IlpOutcome(IlpStatus.INFEASIBLE, None, np.inf, np.inf, seconds)
     return IlpOutcome(IlpStatus.NO_SOLUTION, None, np.inf, -np.inf, seconds)

@@ -58,6 +58,7 @@ class PlacementModel:
     delay: list[list[list[Expression]]]
     end: IntArray
     finish: tuple[int, int]
+    pairs: _Pairs
 
     def program(self) -> LinearModel:
         """The program with all paths added so far."""
@@ -66,6 +67,10 @@ class PlacementModel:
     def add_cutoff(self, seconds: float) -> None:
         """Ask only for assignments whose step is at most ``seconds``."""
         self.builder.add_row([(column, 1.0) for column in self.finish], upper=seconds)
+
+    def choices(self) -> IntArray:
+        """The columns of y and w: 0 or 1 in every assignment."""
+        return np.concatenate([self.place.reshape(-1), self.pairs.columns()])
 
     def assignment(self, values: FloatArray) -> IntArray:
         """The node of each slot (K,) in an integer solution."""
@@ -123,13 +128,13 @@ def build_model(problem: PlacementProblem) -> PlacementModel:
             builder.add_row([(finish[0], 1.0), (int(end[r, s]), -1.0), *_negative(reduce[1])], lower=reduce[0])
         after = gather[0] + float(arrays.optimizer_s[s])
         builder.add_row([(finish[1], 1.0), *_negative(gather[1])], lower=after)
-    model = PlacementModel(problem, builder, place, duration, delay, end, (int(finish[0]), int(finish[1])))
+    model = PlacementModel(problem, builder, place, duration, delay, end, (int(finish[0]), int(finish[1])), pairs)
     for r in range(replicas):
         add_period_bound(
             builder, end=int(end[r, 0]), schedule=problem.schedule, duration=duration[r], delay=delay[r]
         )
     _break_symmetry(model)
-    _need_slow_hops(model, pairs)
+    _need_slow_hops(model)
     return model
 
 
@@ -163,6 +168,11 @@ class _Pairs:
             terms = [(int(w), -float(c)) for w, c in zip(flow[used], cost[used], strict=True)]
             self.builder.add_row([(column, 1.0), *terms], lower=0.0)
         return 0.0, ((column, 1.0),)
+
+    def columns(self) -> IntArray:
+        """All flow columns."""
+        flows = [flow[flow >= 0] for flow in self._flow.values()]
+        return np.concatenate(flows) if flows else np.empty(0, dtype=np.int64)
 
     def flow(self, a: int, b: int) -> IntArray:
         """Columns (N, N) of the flow between slots ``a < b``; -1 on the diagonal."""
@@ -258,7 +268,7 @@ def _break_symmetry(model: PlacementModel) -> None:
         model.builder.add_row([*later, *earlier], lower=0.0)
 
 
-def _need_slow_hops(model: PlacementModel, pairs: _Pairs) -> None:
+def _need_slow_hops(model: PlacementModel) -> None:
     """Rows for the slowest links that the hops cannot do without.
 
     The hops between different slots contain a forest with ``E`` edges; laid onto distinct nodes it stays one.  A
@@ -279,7 +289,7 @@ def _need_slow_hops(model: PlacementModel, pairs: _Pairs) -> None:
     for threshold in thresholds[thresholds > tree[0] * (1 + SLOW_HOP_STEP)][:SLOW_HOP_ROWS]:
         slow = cost >= threshold * (1 - 1e-12)
         np.fill_diagonal(slow, val=False)
-        terms = [(int(w), 1.0) for edge in forest for w in pairs.flow(*edge)[slow]]
+        terms = [(int(w), 1.0) for edge in forest for w in model.pairs.flow(*edge)[slow]]
         model.builder.add_row(terms, lower=float((tree >= threshold).sum()))
 
 

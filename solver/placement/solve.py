@@ -53,11 +53,15 @@ class PlacementOutcome:
 
 @dataclass(frozen=True, slots=True)
 class SolveOptions:
-    """``rounds`` is the work and decides the answer; a gap of at most ``gap`` ends it early, as does the time."""
+    """``rounds`` is the work and decides the answer.
+
+    It ends early once the gap is at most ``gap``, or nothing can be faster than ``target_s``, or no time remains.
+    """
 
     gap: float = 0.0
     seed: int = 0
     rounds: int = ROUNDS
+    target_s: float = np.inf
 
 
 OnOutcome = Callable[[PlacementOutcome], None]
@@ -76,7 +80,7 @@ class _Solving:
     def finished(self) -> bool:
         """Whether the proof is good enough, or no time remains."""
         proved = self.best.violations == 0 and self.best.gap <= self.options.gap
-        return proved or self.is_over()
+        return proved or self.best.bound_s >= self.options.target_s or self.is_over()
 
     def is_over(self) -> bool:
         """Whether no time remains."""
@@ -101,15 +105,16 @@ def solve_placement(
     *,
     remaining_s: Callable[[], float],
     options: SolveOptions | None = None,
+    known: PlacementOutcome | None = None,
     starts: Sequence[IntArray] = (),
     on_outcome: OnOutcome = lambda _: None,
 ) -> PlacementOutcome:
     """The best assignment found until the gap is small enough, the work is done or no time remains.
 
-    It is never slower than any of ``starts`` (K,), nor than the nodes in the order given.  ``remaining_s`` may
-    say 0 to cancel; ``on_outcome`` hears of every improvement.
+    It is never slower than what is ``known``, than any of ``starts`` (K,), nor than the nodes in the order given.
+    ``remaining_s`` may say 0 to cancel; ``on_outcome`` hears of every improvement.
     """
-    first = _outcome(problem, np.arange(problem.slots), 0.0)
+    first = _outcome(problem, np.arange(problem.slots), 0.0) if known is None else known
     solving = _Solving(problem, options or SolveOptions(), remaining_s, on_outcome, first)
     for start in starts:
         solving.take(start)
