@@ -14,6 +14,7 @@ from cluster_models.errors import InvalidCluster
 from cluster_models.link_classes import LinkClass, classify
 from cluster_models.link_tables import LinkTables, Recency, link_tables
 from cluster_models.measurements import Sample, SampleStatus
+from cluster_models.oversubscription import shared_uplinks
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.units import GBYTE
 from cluster_models.wire_flows import WireFlow, wire_flow
@@ -64,6 +65,7 @@ def suspicions(snapshot: ClusterSnapshot, tables: LinkTables | None = None) -> t
         *_asymmetric(rates),
         *_above_nominal(snapshot, classes, link_classes),
         *_far_below_class(rates, names, classes, link_classes),
+        *(found.sentence for found in shared_uplinks(snapshot.cluster, rates)),
         *_coverage(snapshot, names),
     )
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cluster_models.measurements import Collective, Direction
+from cluster_models.oversubscription import shared_uplinks
 from cluster_models.suspicions import suspicions
+from cluster_models.switches import Switch
 from tests.cluster_models.clusters import host, sample, snapshot
 
 NODES = tuple(host(name) for name in "abcd")
@@ -60,3 +64,32 @@ def test_long_lists_are_cut_short() -> None:
     nodes = [host(f"n{index}") for index in range(22)]
     sentences = suspicions(snapshot(nodes, [sample("n0", "n1")]))
     assert sentences[-1].startswith("15 more nodes")
+
+
+def _leaves(across_of_eight: float) -> tuple[str, ...]:
+    """Suspicions of two leaves, alike with one GPU per node; ``across_of_eight`` GB/s between them with all."""
+    nodes = [host(name, leaf=leaf) for name, leaf in zip("abcd", "xxyy", strict=True)]
+    samples = [sample(*pair, 24, collective=Collective.POINT_TO_POINT) for pair in ALL_PAIRS]
+    samples += [
+        sample(
+            *pair, 40 if pair in {"ab", "cd"} else across_of_eight, collective=Collective.POINT_TO_POINT, ranks=8
+        )
+        for pair in ALL_PAIRS
+    ]
+    return suspicions(snapshot(nodes, samples))
+
+
+def test_leaves_that_only_many_flows_slow_down_look_oversubscribed() -> None:
+    """40 GB/s per flow in a leaf and 8 across: one node alone gets 64 out of it."""
+    (sentence,) = _leaves(8)
+    assert "uplinks of a leaf are probably oversubscribed" in sentence
+    assert "estimated 64 GB/s" in sentence
+    assert _leaves(32) == ()
+
+
+def test_leaves_whose_uplinks_are_stated_raise_no_suspicion() -> None:
+    """What is known need not be suspected."""
+    nodes = [host(name, leaf=leaf) for name, leaf in zip("ab", "xy", strict=True)]
+    plain = snapshot(nodes, [sample("a", "b", 40)])
+    stated = replace(plain, cluster=replace(plain.cluster, switches=(Switch("leaf", None, 64e9),)))
+    assert not shared_uplinks(stated.cluster, {(1.0, 1.0): {("a", "b"): 1.0}})
