@@ -52,7 +52,8 @@ class Node:
 
     ``nvlink_domain`` names the scale-up domain the GPUs belong to; nodes with the same name share one domain
     (GB200 NVL72).  ``compute_slowdown`` is the measured ratio of this node's step compute time to that of a
-    healthy node of its kind (1 = healthy); a degraded node has more.
+    healthy node of its kind (1 = healthy); a degraded node has more.  ``gpus_in_use`` are the numbers of the GPUs
+    that other jobs hold, increasing.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Node:
     labels: dict[str, str] = field(default_factory=dict, hash=False)
     state: NodeState = NodeState.READY
     compute_slowdown: float = 1.0
+    gpus_in_use: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -76,11 +78,24 @@ class Node:
                 "must be at least 1",
                 "1 is a healthy node, 1.2 one whose compute takes 20 % longer",
             )
+        taken = self.gpus_in_use
+        if list(taken) != sorted(set(taken)) or not set(taken) <= set(range(self.gpu_count)):
+            raise InvalidCluster(
+                f"nodes.{self.name}.gpus_in_use",
+                list(taken),
+                f"must be different GPU numbers from 0 to {self.gpu_count - 1}",
+                "give the numbers that nvidia-smi shows, each once",
+            )
+
+    @property
+    def free_gpus(self) -> tuple[int, ...]:
+        """Numbers of the GPUs that no other job holds."""
+        return tuple(gpu for gpu in range(self.gpu_count) if gpu not in self.gpus_in_use)
 
     @property
     def usable(self) -> bool:
         """Whether new ranks may be placed here."""
-        return self.state in USABLE_STATES
+        return self.state in USABLE_STATES and len(self.gpus_in_use) < self.gpu_count
 
     def place(self, label: str) -> str | None:
         """The value of a label as a place; ``None`` without it.

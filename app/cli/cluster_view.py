@@ -78,6 +78,8 @@ def _nodes(nodes: tuple[Node, ...]) -> RenderableType:
         ]
         if node.compute_slowdown > 1:
             parts.append(f"computes {node.compute_slowdown:g} times as long")
+        if node.gpus_in_use:
+            parts.append(f"GPUs {', '.join(map(str, node.gpus_in_use))} in use by other jobs")
         groups.setdefault(", ".join(parts), []).append(node.name)
     blocks: list[RenderableType] = []
     for what, names in groups.items():

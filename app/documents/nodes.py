@@ -24,6 +24,7 @@ GREATEST_SLOWDOWN: Final = 1000.0
 _MOST_LABELS: Final = 100
 
 Slowdown = Annotated[Number, Field(ge=1, le=GREATEST_SLOWDOWN)]
+GpusInUse = Annotated[list[Annotated[int, Field(ge=0, lt=MOST_GPUS)]], Field(max_length=MOST_GPUS)]
 Labels = Annotated[dict[Text, Line], Field(max_length=_MOST_LABELS)]
 
 
@@ -83,6 +84,12 @@ class NodeDocument(Document):
         examples=[1.0],
     )
 
+    gpus_in_use: GpusInUse = Field(
+        default_factory=list,
+        description="Numbers of the GPUs that other jobs hold, from 0; plans use the others.",
+        examples=[[0, 1]],
+    )
+
     def to_node(self, own_kinds: dict[str, GpuKind], field: str) -> tuple[Node, GpuKind]:
         """The domain value and its GPU kind, looked up in ``own_kinds`` before the catalogue."""
         sold = node_kind(self.node_kind, field=f"{field}.node_kind") if self.node_kind else None
@@ -101,6 +108,7 @@ class NodeDocument(Document):
             labels=dict(self.labels),
             state=self.state,
             compute_slowdown=self.compute_slowdown,
+            gpus_in_use=tuple(sorted(self.gpus_in_use)),
         )
         return node, kind
 
@@ -116,6 +124,7 @@ class NodeDocument(Document):
             labels=dict(node.labels),
             state=node.state,
             compute_slowdown=node.compute_slowdown,
+            gpus_in_use=list(node.gpus_in_use),
         )
 
 

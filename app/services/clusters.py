@@ -54,6 +54,7 @@ class NodeChange:
     state: NodeState | None = None
     compute_slowdown: float | None = None
     labels: dict[str, str] | None = None
+    gpus_in_use: tuple[int, ...] | None = None
 
 
 def create_cluster(session: Session, *, document: ClusterDocument) -> StoredCluster:
@@ -103,6 +104,7 @@ def change_node(
         state=old.state if change.state is None else change.state,
         compute_slowdown=old.compute_slowdown if change.compute_slowdown is None else change.compute_slowdown,
         labels=old.labels if change.labels is None else change.labels,
+        gpus_in_use=old.gpus_in_use if change.gpus_in_use is None else change.gpus_in_use,
     )
     if new != old or new.labels != old.labels:
         raise_version(row)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from importlib.metadata import version
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -65,6 +67,7 @@ def assemble_plan(
     tokens_per_s = workload.tokens_per_step / times.step_s
     flops = model_flops_per_token(architecture, workload.sequence_length, attention=AttentionCount.CAUSAL)
     hosts = fabric.hosts(assignment)
+    free_gpus = {node.name: node.free_gpus for node in problem.snapshot.cluster.nodes}
     spares = spare_nodes(problem, candidate, hosts)
     used = {*hosts, *spares, *workload.avoid_nodes}
     subjects = [Subject(gpu, architecture, workload, configuration) for gpu in candidate.gpu_kinds]
@@ -73,7 +76,7 @@ def assemble_plan(
     return Plan(
         model=architecture.name,
         configuration=configuration,
-        placement=place_ranks(configuration, hosts, min(fabric.gpus_per_node, gpus)),
+        placement=place_ranks(configuration, hosts, min(fabric.gpus_per_node, gpus), free_gpus),
         time=time_breakdown(candidate, times),
         stages=_stage_times(candidate, times),
         memory=stage_memories(candidate.memory),
@@ -112,8 +115,16 @@ def provenance(problem: PlanningProblem, options: SearchOptions) -> Provenance:
     )
 
 
-def place_ranks(configuration: Configuration, hosts: tuple[str, ...], gpus_per_node: int) -> Placement:
-    """Every rank on its host and GPU: rank ``r`` sits on host ``r // gpus_per_node``."""
+def place_ranks(
+    configuration: Configuration,
+    hosts: tuple[str, ...],
+    gpus_per_node: int,
+    free_gpus: Mapping[str, Sequence[int]] = MappingProxyType({}),
+) -> Placement:
+    """Every rank on its host and GPU: rank ``r`` sits on host ``r // gpus_per_node``.
+
+    Of a host's ``free_gpus`` (all, where it is not named) the first are taken.
+    """
     degrees = configuration.degrees
     sizes = [degrees.tensor, degrees.context]
     if configuration.rank_order is RankOrder.DATA_BEFORE_PIPELINE:
@@ -126,9 +137,9 @@ def place_ranks(configuration: Configuration, hosts: tuple[str, ...], gpus_per_n
         data, pipeline = (third, fourth)
         if configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA:
             data, pipeline = fourth, third
-        ranks.append(
-            RankPlace(rank, hosts[rank // gpus_per_node], rank % gpus_per_node, tensor, context, data, pipeline)
-        )
+        host, local = hosts[rank // gpus_per_node], rank % gpus_per_node
+        gpu = free_gpus[host][local] if host in free_gpus else local
+        ranks.append(RankPlace(rank, host, gpu, tensor, context, data, pipeline))
     return Placement(hosts, gpus_per_node, tuple(ranks))
 
 

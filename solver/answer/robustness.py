@@ -55,7 +55,7 @@ class Drift:
         All links between two units of several nodes change together.
         """
         if self.median_links is not None:
-            times = LinkTimes(self.median_links, candidate.fabric.gpus_per_node)
+            times = LinkTimes(self.median_links, candidate.fabric.times.flows)
             fabric = replace(candidate.fabric, times=times)
             candidate = prepare(self.problem, fabric, candidate.batch, candidate.layout, candidate.stage_kinds)
         pairs = used_links(candidate.placement, assignment)

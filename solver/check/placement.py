@@ -95,6 +95,8 @@ def _gpu_rules(plan: Plan, nodes: dict[str, Node]) -> Iterator[str]:
                 f"Rank {place.rank} sits on GPU {place.gpu} of {place.node}, which has "
                 f"{nodes[place.node].gpu_count}."
             )
+        elif place.gpu in nodes[place.node].gpus_in_use:
+            yield f"Rank {place.rank} sits on GPU {place.gpu} of {place.node}, which another job holds."
     for (node, gpu), ranks in ranks_of.items():
         if len(ranks) > 1:
             yield f"GPU {gpu} of {node} carries {len(ranks)} ranks: {ranks}."

@@ -83,8 +83,8 @@ def _spare_rules(plan: Plan, problem: PlanningProblem, nodes: Mapping[str, Node]
             yield f"Spare {name} is not a free node of the cluster."
         elif node.state is not NodeState.READY:
             yield f"Spare {name} is in state {node.state}."
-        elif node.gpu_kind not in kinds or node.gpu_count < plan.placement.gpus_per_node:
-            yield f"Spare {name} cannot take a host's part: it has {node.gpu_count} x {node.gpu_kind}."
+        elif node.gpu_kind not in kinds or len(node.free_gpus) < plan.placement.gpus_per_node:
+            yield f"Spare {name} cannot take a host's part: it has {len(node.free_gpus)} x {node.gpu_kind} free."
     if spares and not problem.workload.placement.spares:
         yield f"The plan names spares that nobody asked for: {', '.join(spares)}."
     yield from _spare_counts(plan, problem, nodes)

@@ -1,7 +1,7 @@
 """The nodes a plan may use and how long messages take between them.
 
 Every GPU of a node is assumed to send at once: parallel groups work in step, so their flows leave a node together
-and share its network cards (docs/links.md).
+and share its network cards, with those of other jobs on it (docs/links.md).
 
 Where NVLink joins the GPUs of several nodes, ``u`` nodes of a domain are placed together as one *unit*
 (docs/placement.md); elsewhere a unit is a node.
@@ -27,7 +27,7 @@ from cluster_models.workload import TrainingWorkload
 from solver.candidates import FloatArray, IntArray
 from solver.costs.calibration import calibration_of
 from solver.costs.collectives import domain_collective_s
-from solver.placement.link_times import LinkTimes
+from solver.placement.link_times import LinkTimes, flow_levels
 
 GRID_SHARE: Final = 0.997
 """Latency plus size over bandwidth bends between powers: over steps of 2^(1/4) by less than 0.1 %."""
@@ -48,6 +48,7 @@ class Fabric:
     ``members`` (N, u) points into the cluster's nodes and the rows of ``links``; ``names`` (N,) and ``index`` (N,)
     are the first of each unit.  ``slowdown`` (N,) is each unit's measured compute slowdown, its slowest node's,
     against healthy ones of its kind, and ``kind`` (N,) the index of its kind.
+    ``in_use`` (N, u) counts the GPUs of each node that other jobs hold: they are taken to send whenever ours do.
     ``domain_shares``: by kind, what rings inside a unit reach of the curves of their links.
     ``wider``: GPUs and number of the wider units, whose fabrics take the candidates that fit them.
     """
@@ -58,6 +59,7 @@ class Fabric:
     kinds: tuple[GpuKind, ...]
     kind: IntArray
     gpus_per_node: int
+    in_use: IntArray
     times: LinkTimes
     domain_shares: tuple[float, ...]
     wider: tuple[tuple[int, int], ...] = ()
@@ -106,8 +108,9 @@ class Fabric:
         return len(self.kinds) > 1
 
     def with_gpus(self, gpus_per_node: int) -> Fabric:
-        """The same nodes with fewer of their GPUs in use."""
-        return replace(self, gpus_per_node=gpus_per_node, times=LinkTimes(self.links, gpus_per_node))
+        """The same nodes with fewer of their GPUs taken."""
+        times = LinkTimes(self.links, flow_levels(gpus_per_node, self.in_use))
+        return replace(self, gpus_per_node=gpus_per_node, times=times)
 
     def hop_s(self, message_bytes: float) -> FloatArray:
         """(N, N) seconds for one flow of ``message_bytes`` while all GPUs of its node send.
@@ -123,9 +126,12 @@ class Fabric:
         return self._hops[message_bytes]
 
     def _pair_kinds(self) -> IntArray:
-        """(N u, N u) kinds of the pairs of nodes, unit by unit."""
+        """(N u, N u) columns of ``times`` for the pairs of nodes, unit by unit: the end with more flows counts."""
         nodes = self.members.ravel()
-        return self.links.kinds.kind[np.ix_(nodes, nodes)]
+        level = np.searchsorted(self.times.flows, self.gpus_per_node + self.in_use.ravel())
+        first = len(self.links.kinds.row) * np.maximum.outer(level, level)
+        columns: IntArray = self.links.kinds.kind[np.ix_(nodes, nodes)] + first
+        return columns
 
     def _pooled(self, values: FloatArray) -> FloatArray:
         """(N, N) the greatest of ``values`` (N u, N u) between the nodes of two units."""
@@ -168,7 +174,7 @@ class Fabric:
         return self._curves
 
     def _distinct(self, kinds: IntArray) -> IntArray:
-        present = np.zeros(len(self.links.kinds.row), dtype=np.bool_)
+        present = np.zeros(len(self.links.kinds.row) * len(self.times.flows), dtype=np.bool_)
         present[kinds] = True
         return np.flatnonzero(present)
 
@@ -263,11 +269,11 @@ def _fabrics_of(
     for names in kind_sets:
         kinds = tuple(snapshot.cluster.gpu_kinds[name] for name in names)
         of_kinds = [(i, node) for i, node in nodes if node.gpu_kind in names]
-        for size in sorted({node.gpu_count for _, node in of_kinds}):
-            chosen = [(i, node) for i, node in of_kinds if node.gpu_count >= size]
+        for size in sorted({len(node.free_gpus) for _, node in of_kinds}):
+            chosen = [(i, node) for i, node in of_kinds if len(node.free_gpus) >= size]
             if {node.gpu_kind for _, node in chosen} != set(names):
                 continue
-            times = LinkTimes(links, size)
+            in_use = np.array([[len(node.gpus_in_use)] for _, node in chosen])
             fabric = Fabric(
                 names=tuple(node.name for _, node in chosen),
                 members=np.array([[i] for i, _ in chosen]),
@@ -275,7 +281,8 @@ def _fabrics_of(
                 kinds=kinds,
                 kind=np.array([names.index(node.gpu_kind) for _, node in chosen]),
                 gpus_per_node=size,
-                times=times,
+                in_use=in_use,
+                times=LinkTimes(links, flow_levels(size, in_use)),
                 domain_shares=tuple(
                     calibration_of(kind, workload.framework, fitted).domain_share for kind in kinds
                 ),
@@ -320,6 +327,7 @@ def regrouped(fabric: Fabric, units: Sequence[Sequence[int]]) -> Fabric:
         fabric,
         names=tuple(fabric.names[first] for first in joined[:, 0]),
         members=fabric.members[joined, 0],
+        in_use=fabric.in_use[joined, 0],
         slowdown=fabric.slowdown[joined].max(axis=1),
         kind=fabric.kind[joined[:, 0]],
     )

@@ -1,4 +1,4 @@
-"""Times of all kinds of node pairs at one number of flows, worked out once for every message size."""
+"""Times of all kinds of node pairs at a few numbers of flows, worked out once for every message size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.links import LinkModel
-from solver.candidates import FloatArray
+from solver.candidates import FloatArray, IntArray
 
 GRID_BYTES: Final = 2.0 ** np.arange(10, 37.01, 0.25)
 MOST_KEPT_BYTES: Final = 2**28
@@ -17,13 +17,13 @@ MOST_KEPT_BYTES: Final = 2**28
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkTimes:
-    """What ``flows_per_node`` flows at once take over ``links``.
+    """What flows take over ``links``; ``flows`` are numbers of them that leave a node at once, increasing.
 
     ``sizes``: message sizes of curves, increasing: a grid, and the measured sizes, where times may bend.
     """
 
     links: LinkModel
-    flows_per_node: int
+    flows: tuple[int, ...]
     sizes: FloatArray = field(init=False)
     _known: dict[float, FloatArray] = field(default_factory=dict, init=False)
 
@@ -32,10 +32,15 @@ class LinkTimes:
         object.__setattr__(self, "sizes", np.union1d(GRID_BYTES, measured[np.isfinite(measured)]))
 
     def at(self, message_bytes: float) -> FloatArray:
-        """Seconds of one flow of ``message_bytes`` by kind of pair, as ``links.kinds`` numbers them."""
+        """Seconds of one flow of ``message_bytes``: all kinds of ``links.kinds`` at each of ``flows`` in turn."""
         if message_bytes not in self._known:
-            times = self.links.kind_s(max(1.0, message_bytes), self.flows_per_node)
+            times = np.concatenate([self.links.kind_s(max(1.0, message_bytes), flows) for flows in self.flows])
             if len(self._known) * times.nbytes > MOST_KEPT_BYTES:
                 self._known.clear()
             self._known[message_bytes] = times
         return self._known[message_bytes]
+
+
+def flow_levels(gpus_per_node: int, in_use: IntArray) -> tuple[int, ...]:
+    """Numbers of flows that leave nodes at once when ``gpus_per_node`` GPUs join those ``in_use`` by other jobs."""
+    return tuple((gpus_per_node + np.unique(in_use)).tolist())

@@ -146,7 +146,7 @@ def terrain_of(cluster: Cluster, workload: TrainingWorkload, fabric: Fabric) -> 
             if node.usable
             and node.name not in workload.avoid_nodes
             and node.gpu_kind in kinds
-            and node.gpu_count >= fabric.gpus_per_node
+            and len(node.free_gpus) >= fabric.gpus_per_node
         ),
         gpus_per_node=fabric.gpus_per_node,
     )

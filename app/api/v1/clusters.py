@@ -12,7 +12,7 @@ from app.api.v1.parameters import ClusterPath, Cursor, ExpectedVersion, Limit, N
 from app.api.v1.topology_answers import TopologyAnswer
 from app.db.engine import transaction
 from app.documents.cluster import ClusterDocument
-from app.documents.nodes import Labels, NodeDocument, Slowdown
+from app.documents.nodes import GpusInUse, Labels, NodeDocument, Slowdown
 from app.documents.reading import Document
 from app.services import clusters
 from app.services.clusters import NodeChange
@@ -34,6 +34,9 @@ class NodePatch(Document):
     )
     labels: Labels | None = Field(
         None, description="All labels of the node from now on.", examples=[{"leaf": "a", "rack": "r12"}]
+    )
+    gpus_in_use: GpusInUse | None = Field(
+        None, description="Numbers of all GPUs that other jobs hold from now on.", examples=[[0, 1]]
     )
 
 
@@ -128,8 +131,9 @@ def change_node(
     response: Response,
     expected: ExpectedVersion,
 ) -> NodeDocument:
-    """Change a node's state, slowdown or labels; makes a new version of the cluster."""
-    change = NodeChange(patch.state, patch.compute_slowdown, patch.labels)
+    """Change a node's state, slowdown, labels or GPUs in use; makes a new version of the cluster."""
+    in_use = None if patch.gpus_in_use is None else tuple(sorted(patch.gpus_in_use))
+    change = NodeChange(patch.state, patch.compute_slowdown, patch.labels, in_use)
     with transaction(service.sessions) as session:
         record, changed = clusters.change_node(
             session, reference=cluster, node=node, change=change, expected_version=expected

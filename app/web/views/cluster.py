@@ -70,11 +70,12 @@ def leaves(cluster: Cluster) -> dict[str, str]:
 
 def _row(node: Node) -> NodeRow:
     slower = f", compute x{node.compute_slowdown:g}" if node.compute_slowdown > 1 else ""
+    taken = f", {len(node.gpus_in_use)} in use" if node.gpus_in_use else ""
     return NodeRow(
         name=node.name,
         state=f"{node.state}{slower}",
         mood=_MOODS.get(node.state, "warn"),
-        gpus=f"{node.gpu_count} x {node.gpu_kind}",
+        gpus=f"{node.gpu_count} x {node.gpu_kind}{taken}",
         nics=f"{node.nics.count} x {node.nics.bytes_per_s / GBIT:g} Gbit/s {node.nics.fabric}",
         labels=", ".join(f"{key}={value}" for key, value in sorted(node.labels.items())),
     )
