@@ -64,7 +64,7 @@ def render_slurm(plan: Plan) -> str:
             f"#SBATCH --nodelist={','.join(hosts)}",
             "#SBATCH --ntasks-per-node=1",
             f"#SBATCH --gpus-per-node={size}",
-            "#SBATCH --exclusive",
+            *_sharing(plan),
             "# sbatch slurm.sh pretrain_gpt.py MODEL_AND_DATA_ARGUMENTS",
             "set -euo pipefail",
             f'export HOSTS="{" ".join(hosts)}"  # rank order',
@@ -87,6 +87,14 @@ def render_slurm(plan: Plan) -> str:
             "",
         ]
     )
+
+
+def _sharing(plan: Plan) -> list[str]:
+    """Whole nodes, except where other jobs hold their first GPUs."""
+    size = plan.placement.gpus_per_node
+    if all(gpus_of_host(plan, slot) == list(range(size)) for slot in range(len(plan.placement.hosts))):
+        return ["#SBATCH --exclusive"]
+    return ["# Other jobs hold GPUs of these nodes: needs a partition that shares nodes and hides no GPU of them."]
 
 
 def _check(plan: Plan) -> None:

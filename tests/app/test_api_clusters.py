@@ -105,9 +105,9 @@ def test_a_put_does_not_rename(stored: TestClient) -> None:
 
 
 def test_a_node_changes_in_place(stored: TestClient) -> None:
-    """State, slowdown and labels change, the version counts up, and nothing else moves."""
+    """State, slowdown, labels and GPUs in use change, the version counts up, and nothing else moves."""
     before = stored.get(f"{CLUSTER}/nodes").json()
-    patch = {"state": "degraded", "compute_slowdown": 1.25, "labels": {"rack": "r1"}}
+    patch = {"state": "degraded", "compute_slowdown": 1.25, "labels": {"rack": "r1"}, "gpus_in_use": [1, 2]}
     answer = stored.patch(f"{CLUSTER}/nodes/b", json=patch)
     assert answer.json() == before[1] | patch
     assert answer.headers["ETag"] == '"2"'
@@ -115,7 +115,8 @@ def test_a_node_changes_in_place(stored: TestClient) -> None:
     assert stored.get(f"{CLUSTER}/nodes").json() == [before[0], answer.json(), before[2]]
     assert stored.patch(f"{CLUSTER}/nodes/b", json=patch).headers["ETag"] == '"2"'
     assert stored.patch(f"{CLUSTER}/nodes/z", json=patch).status_code == 404
-    assert stored.patch(f"{CLUSTER}/nodes/b", json={"compute_slowdown": 0.5}).status_code == 422
+    for wrong in ({"compute_slowdown": 0.5}, {"gpus_in_use": [64]}, {"gpus_in_use": [1, 1]}):
+        assert stored.patch(f"{CLUSTER}/nodes/b", json=wrong).status_code == 422
 
 
 @pytest.mark.parametrize(

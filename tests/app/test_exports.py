@@ -193,6 +193,19 @@ def test_slurm_takes_node_ranks_from_our_list(host: str, rank: str) -> None:
     assert first[first.index("--tensor-model-parallel-size") + 1] == "2"
 
 
+def test_ranks_are_bound_to_the_gpus_that_are_free() -> None:
+    """Beside other jobs every host gets its own list of GPUs, and Slurm is not asked for whole nodes."""
+    plan = small_plan()
+    ranks = tuple(
+        replace(place, gpu=place.gpu + 4) if place.node == "a" else place for place in plan.placement.ranks
+    )
+    beside = replace(plan, placement=replace(plan.placement, ranks=ranks))
+    assert "    a) NODE_RANK=1; GPUS=4,5,6,7 ;;\n" in rendered("torchrun", beside)
+    assert 'export GPUS="0,1,2,3 4,5,6,7"' in rendered("slurm", beside)
+    assert "--exclusive" not in rendered("slurm", beside)
+    assert "#SBATCH --exclusive" in rendered("slurm", plan)
+
+
 def test_csv_has_a_line_for_each_rank() -> None:
     """Ranks come with node, GPU and coordinates."""
     rows = list(csv.DictReader(io.StringIO(rendered("csv"))))

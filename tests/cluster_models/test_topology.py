@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import networkx as nx
 import pytest
 
@@ -15,6 +17,16 @@ def test_two_gpus_of_a_node_meet_in_their_nvlink_domain() -> None:
     """The path between GPUs of one node is one hop up and one down."""
     graph = cluster_of([host("a"), host("b")]).graph()
     assert nx.shortest_path(graph, "a/gpu0", "a/gpu7") == ["a/gpu0", "nvlink:a", "a/gpu7"]
+
+
+def test_gpus_in_use_are_not_free() -> None:
+    """The others are; a node that is full is not usable; numbers the node lacks are refused by name."""
+    node = replace(host("a", gpus=4), gpus_in_use=(1, 2))
+    assert (node.free_gpus, node.usable) == ((0, 3), True)
+    assert not replace(node, gpus_in_use=(0, 1, 2, 3)).usable
+    for wrong in ((4,), (-1,), (1, 1), (2, 1)):
+        with pytest.raises(InvalidCluster, match=r"nodes\.a\.gpus_in_use"):
+            replace(node, gpus_in_use=wrong)
 
 
 def test_nodes_meet_at_their_leaf_else_above_it() -> None:
