@@ -91,6 +91,18 @@ def test_a_case_in_a_thousand_is_not_rounded_away() -> None:
     assert "in 99.9 %" in found.summary
 
 
+@given(st.lists(st.lists(st.integers(50, 200), min_size=6, max_size=6), min_size=2, max_size=4), st.floats(0.1, 9))
+def test_lead_and_loss_hold_together(steps: list[list[int]], unit: float) -> None:
+    """Something is lost exactly where some rival is ahead; the mean stays below the worst; units do not count."""
+    contenders = [contender(str(index), *each) for index, each in enumerate(steps)]
+    scaled = [Contender(each.name, each.step_s * unit, 1.0) for each in contenders]
+    found, other = (robustness(each[0], each[1:], SEEN) for each in (contenders, scaled))
+    assert 0 <= found.mean_loss <= found.worst_loss
+    assert (found.worst_loss == 0) is all(rival.plan_ahead == 1 for rival in found.rivals)
+    assert [rival.plan_ahead for rival in other.rivals] == [rival.plan_ahead for rival in found.rivals]
+    assert other.worst_loss == pytest.approx(found.worst_loss)
+
+
 def test_draws_of_one_link_are_the_same_whoever_asks() -> None:
     """Plan and alternatives meet the same weather, and the same seed makes it again."""
     asked = four()
