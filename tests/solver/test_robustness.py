@@ -198,6 +198,23 @@ def test_pessimistic_links_never_promise_more() -> None:
     assert not check_plan(careful, four(link_bandwidth=LinkBandwidth.PESSIMISTIC))
 
 
+def test_pessimistic_links_lead_away_from_unsteady_ones() -> None:
+    """Two stages on two of three nodes: the fast link fell to a fifth in two of five runs, another never moves."""
+    rates = {("n0", "n1"): (40, 40, 40, 8, 8), ("n0", "n2"): (30,) * 5, ("n1", "n2"): (10,) * 5}
+    runs = [
+        sample(a, b, rate, collective=Collective.POINT_TO_POINT, ranks=2)
+        for (a, b), each in rates.items()
+        for rate in each
+    ]
+    pinned = {"tensor": 2, "pipeline": 2, "virtual_pipeline": 1, "micro_batch": 1}
+    usual, careful = (
+        planned(problem(nodes(3), runs, pinned=pinned, max_gpus=4, link_bandwidth=bandwidth))
+        for bandwidth in LinkBandwidth
+    )
+    assert set(usual.placement.hosts) == {"n0", "n1"}
+    assert set(careful.placement.hosts) == {"n0", "n2"}
+
+
 def test_drift_is_around_the_median_whatever_the_plan_is_made_on() -> None:
     """One configuration on the same hosts meets the same draws under either choice."""
     configuration = planned(four()).configuration
