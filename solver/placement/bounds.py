@@ -29,7 +29,7 @@ MOST_CHOICES: Final = 100
 def placement_bound_s(problem: PlacementProblem) -> float:
     """Seconds that no assignment of ``problem`` can beat."""
     arrays = problem.arrays
-    reduce, gather = _least_rings(problem)
+    reduce, gather = least_rings(problem)
     tail = float((arrays.optimizer_s + gather).max())
     duration_s, delay_s = least_inputs(problem)
     ends = np.max([_ends(problem, duration_s[r], delay_s[r]) for r in _distinct(delay_s)], axis=0)
@@ -72,7 +72,7 @@ def _ends(problem: PlacementProblem, duration_s: FloatArray, delay_s: FloatArray
     return simulate(problem.schedule, duration_s, delay_s)[problem.schedule.last]
 
 
-def _least_rings(problem: PlacementProblem) -> tuple[FloatArray, FloatArray]:
+def least_rings(problem: PlacementProblem) -> tuple[FloatArray, FloatArray]:
     """Exposed reduction and gather (P,) with each ring on the best links."""
     arrays = problem.arrays
     exposed = []

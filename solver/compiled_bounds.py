@@ -1,0 +1,187 @@
+"""Compiled walks over nodes: the pricing of the packing bound (docs/placement.md).
+
+A walk gives each of Q positions a node.  Its cost along each of K paths of the event graph adds up from position to
+position, so walks are built layer by layer as labels; at most W labels are kept for a node on a position.  What is
+merged keeps the least cost of each path and the visits that all have in common: no walk gets lost.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from solver.candidates import FloatArray, IntArray
+
+Labels = npt.NDArray[np.int16]
+
+UNREACHED: Final = 1e300
+"""Price of a walk that does not exist."""
+
+
+@numba.njit(cache=True)
+def least_rest(hop_s: FloatArray, node_s: FloatArray, there: IntArray, back: IntArray) -> FloatArray:
+    """(K, Q, N) least cost along each path of what follows a position, wherever the walk goes on.
+
+    ``hop_s`` (N, N); ``node_s`` (K, Q, N): cost of a node on a position; ``there`` and ``back`` (K, Q): how often
+    the path takes the hop to a position from the one before, and the hop back.
+    """
+    paths, positions, nodes = node_s.shape
+    rest = np.zeros((paths, positions, nodes))
+    for k in range(paths):
+        for q in range(positions - 2, -1, -1):
+            for n in range(nodes):
+                least = np.inf
+                for m in range(nodes):
+                    if m != n:
+                        hops = there[k, q + 1] * hop_s[n, m] + back[k, q + 1] * hop_s[m, n]
+                        least = min(least, hops + node_s[k, q + 1, m] + rest[k, q + 1, m])
+                rest[k, q, n] = least
+    return rest
+
+
+class Walking(NamedTuple):
+    """What walks cost: ``hop_s`` (N, N), and of each of K paths ``node_s``, ``there``, ``back`` and ``rest_s``.
+
+    As for ``least_rest``.  ``limit_s`` (K,): the most that each path may cost.  ``near`` (N, J): nodes whose visits
+    a walk remembers where it is, ``bit_of`` (N, N): the position of a node among them, -1 = none.
+    """
+
+    hop_s: FloatArray
+    node_s: FloatArray
+    there: IntArray
+    back: IntArray
+    rest_s: FloatArray
+    limit_s: FloatArray
+    near: IntArray
+    bit_of: IntArray
+
+
+@numba.njit(cache=True)
+def _remembered(memory: int, n: int, m: int, near: IntArray, bit_of: IntArray) -> int:
+    """Of the nodes near ``m``, as bits, those that a walk with ``memory`` at ``n`` has met on its way to ``m``."""
+    result = 0
+    for j in range(near.shape[1]):
+        x = near[m, j]
+        known = bit_of[n, x]
+        if x == n or (known >= 0 and (memory >> known) & 1):
+            result |= 1 << j
+    return result
+
+
+@numba.njit(cache=True)
+def _excess(walking: Walking, cost: FloatArray, q: int, n: int, m: int) -> float:
+    """By how much, at least, a walk of ``cost`` (K,) exceeds a limit that goes from ``n`` to ``m`` on position ``q``."""
+    hop_s, back_s, worst = walking.hop_s[n, m], walking.hop_s[m, n], -np.inf
+    for k in range(len(cost)):
+        total = cost[k] + walking.there[k, q] * hop_s + walking.back[k, q] * back_s
+        worst = max(worst, total + walking.node_s[k, q, m] + walking.rest_s[k, q, m] - walking.limit_s[k])
+        if worst > 0.0:
+            break
+    return worst
+
+
+@numba.njit(cache=True)
+def _arrivals(
+    walking: Walking,
+    count: IntArray,
+    cost: FloatArray,
+    memory: IntArray,
+    q: int,
+    m: int,
+    source: IntArray,
+    excess: FloatArray,
+) -> int:
+    """Number of labels that may go on to ``m`` on position ``q``; fills ``source`` and ``excess`` (N W,)."""
+    arrived, width = 0, cost.shape[1]
+    for n in range(len(count)):
+        known = walking.bit_of[n, m]
+        for i in range(count[n]):
+            if n == m or (known >= 0 and (memory[n, i] >> known) & 1):
+                continue
+            worst = _excess(walking, cost[n, i], q, n, m)
+            if worst <= 0.0:
+                source[arrived], excess[arrived] = n * width + i, worst
+                arrived += 1
+    return arrived
+
+
+@numba.njit(cache=True)
+def label_walks(walking: Walking, width: int) -> tuple[IntArray, Labels]:
+    """Labels per position and node (Q, N), and the label (Q, N, W, N) each reaches on the next position's nodes.
+
+    -1: no walk that keeps every path within its limit goes there.  Walks do not return to a node they remember.
+    """
+    paths, positions, nodes = walking.node_s.shape
+    count = np.zeros((positions, nodes), dtype=np.int64)
+    reached = np.full((positions, nodes, width, nodes), -1, dtype=np.int16)
+    cost, memory = np.full((nodes, width, paths), np.inf), np.zeros((nodes, width), dtype=np.int64)
+    for n in range(nodes):
+        if (walking.node_s[:, 0, n] + walking.rest_s[:, 0, n] <= walking.limit_s).all():
+            cost[n, 0] = walking.node_s[:, 0, n]
+            count[0, n] = 1
+    source, excess = np.empty(nodes * width, dtype=np.int64), np.empty(nodes * width)
+    for q in range(1, positions):
+        new_cost, new_memory = np.full((nodes, width, paths), np.inf), np.full((nodes, width), -1, dtype=np.int64)
+        for m in range(nodes):
+            arrived = _arrivals(walking, count[q - 1], cost, memory, q, m, source, excess)
+            count[q, m] = min(arrived, width)
+            order = np.argsort(excess[:arrived]) if arrived > width else np.arange(arrived)
+            for j in range(arrived):
+                group = j * count[q, m] // arrived
+                n, i = source[order[j]] // width, source[order[j]] % width
+                reached[q - 1, n, i, m] = group
+                new_memory[m, group] &= _remembered(memory[n, i], n, m, walking.near, walking.bit_of)
+                for k in range(paths):
+                    total = cost[n, i, k] + walking.node_s[k, q, m]
+                    total += walking.there[k, q] * walking.hop_s[n, m] + walking.back[k, q] * walking.hop_s[m, n]
+                    new_cost[m, group, k] = min(new_cost[m, group, k], total)
+        cost, memory = new_cost, new_memory
+    return count, reached
+
+
+@numba.njit(cache=True)
+def _values(count: IntArray, reached: Labels, price: FloatArray) -> tuple[FloatArray, IntArray]:
+    """(Q, N, W) price of the cheapest walk to each label, and the label before it as n W + i."""
+    positions, nodes, width, _ = reached.shape
+    value = np.full((positions, nodes, width), UNREACHED)
+    before = np.full((positions, nodes, width), -1, dtype=np.int64)
+    for n in range(nodes):
+        if count[0, n] > 0:
+            value[0, n, 0] = price[0, n]
+    for q in range(positions - 1):
+        for n in range(nodes):
+            for i in range(count[q, n]):
+                known = value[q, n, i]
+                for m in range(nodes):
+                    label = reached[q, n, i, m]
+                    if known < UNREACHED and label >= 0 and known + price[q + 1, m] < value[q + 1, m, label]:
+                        value[q + 1, m, label] = known + price[q + 1, m]
+                        before[q + 1, m, label] = n * width + i
+    return value, before
+
+
+@numba.njit(cache=True)
+def cheapest_walks(count: IntArray, reached: Labels, price: FloatArray) -> tuple[FloatArray, IntArray]:
+    """For each node the price of the cheapest walk that ends there (N,), and the walk (N, Q).
+
+    ``price`` (Q, N) is what a node costs on a position.  Where no walk ends its price is ``UNREACHED``.
+    """
+    positions, nodes, width, _ = reached.shape
+    value, before = _values(count, reached, price)
+    walks = np.full((nodes, positions), -1, dtype=np.int64)
+    ends = np.full(nodes, UNREACHED)
+    for end in range(nodes):
+        label = int(value[positions - 1, end].argmin())
+        ends[end] = value[positions - 1, end, label]
+        if ends[end] >= UNREACHED:
+            continue
+        n = end
+        for q in range(positions - 1, -1, -1):
+            walks[end, q] = n
+            code = before[q, n, label]
+            if code >= 0:
+                n, label = code // width, code % width
+    return ends, walks

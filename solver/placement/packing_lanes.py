@@ -1,0 +1,146 @@
+"""The chains of slots that a placement problem is made of, and what each node costs on each position.
+
+A lane is a chain of slots, one for each pipeline rank, between which the transfers of one replica go; cells of
+several slots give several lanes.  Where slots are shared between cells there are no lanes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from solver.candidates import BoolArray, FloatArray, IntArray
+from solver.placement.problem import PlacementProblem
+
+MOST_THRESHOLDS: Final = 256
+"""Links at which rings are looked at; between two of them the faster is assumed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lanes:
+    """``count`` lanes; ``ring_s`` (P, N): least exposed reduction of a rank one of whose slots sits on a node.
+
+    It is infinite where the node may take none of them.
+
+    ``extra_s`` (2, C): least exposed crossing traffic of each chunk; ``least_hop_s``: the fastest transfer.
+    """
+
+    count: int
+    ring_s: FloatArray
+    extra_s: FloatArray
+    least_hop_s: float
+
+
+def lanes(problem: PlacementProblem) -> Lanes | None:
+    """The lanes of ``problem``, or ``None`` where its slots are no disjoint chains."""
+    arrays, stages = problem.arrays, problem.schedule.pipeline
+    slots = arrays.cell_slots
+    off = ~np.eye(problem.nodes, dtype=bool)
+    if not np.isfinite(arrays.hop_s[off]).all():
+        return None
+    if (slots < 0).any() or len(np.unique(slots)) < slots.size or not _chained(problem):
+        return None
+    exposed = np.zeros_like(arrays.duration_s)
+    for x, pairs in enumerate(arrays.cross_pairs):
+        least = np.maximum(0.0, _least(arrays.cross_s[x]) - arrays.cross_hidden_s[x])
+        used = np.tile((pairs[..., 0] >= 0).any(axis=-1).all(axis=0), problem.schedule.virtual)
+        exposed += used[None, :] * least[:, None] * arrays.cross_count[x]
+    round_pairs = np.stack([arrays.hop_pairs[:, 0, -1], arrays.hop_pairs[:, 1, 0]])[..., 0]
+    least_hop_s = _least(arrays.hop_s) if (round_pairs >= 0).any(axis=-1).all() else 0.0
+    ring_s = np.stack([_ring_floor(problem, s) for s in range(stages)])
+    for s in range(stages):
+        ring_s[s, ~arrays.rules.eligible[slots[:, s].ravel()].any(axis=0)] = np.inf
+    return Lanes(slots.shape[0] * slots.shape[2], ring_s, exposed, least_hop_s)
+
+
+def _chained(problem: PlacementProblem) -> bool:
+    """Whether every slot of a cell sends to one slot of the next cell, and that one sends back to it."""
+    arrays, stages = problem.arrays, problem.schedule.pipeline
+    for replica in range(problem.replicas):
+        for s in range(stages - 1):
+            there, back = arrays.hop_pairs[replica, 0, s], arrays.hop_pairs[replica, 1, s + 1]
+            pairs = {(int(a), int(b)) for a, b in there if a >= 0}
+            returns = {(int(b), int(a)) for a, b in back if a >= 0}
+            ends = {a for a, _ in pairs}, {b for _, b in pairs}
+            cells = set(arrays.cell_slots[replica, s].tolist()), set(arrays.cell_slots[replica, s + 1].tolist())
+            if pairs != returns or ends != cells or len(pairs) != len(cells[0]):
+                return False
+    return True
+
+
+def _least(matrix: FloatArray) -> float:
+    off = ~np.eye(len(matrix), dtype=bool)
+    return float(matrix[off].min()) if len(matrix) > 1 else 0.0
+
+
+def _ring_floor(problem: PlacementProblem, stage: int) -> FloatArray:
+    """(N,) exposed reduction of a stage on whose rings a node is, at least."""
+    arrays = problem.arrays
+    total = np.full(problem.nodes, -float(arrays.reduce_hidden_s[stage]))
+    slots = arrays.cell_slots[:, stage].ravel()
+    for kind, pairs in enumerate(arrays.ring_pairs[:, stage]):
+        length = _shortest_cycle(pairs[(pairs[:, 0] >= 0) & (pairs[:, 0] != pairs[:, 1])], slots)
+        crossing = node_thresholds(arrays.reduce_s[arrays.ring_times[kind, stage]], length)
+        total += np.maximum(arrays.reduce_local_s[kind, stage], crossing)
+    return np.asarray(np.maximum(0.0, total))
+
+
+def _shortest_cycle(pairs: IntArray, slots: IntArray) -> int:
+    """Fewest slots on one of the closed rings that ``pairs`` form; 0 unless they hold every one of ``slots``."""
+    following = {int(a): int(b) for a, b in pairs}
+    members = set(slots.tolist())
+    if len(following) != len(pairs) or set(following) != members or set(following.values()) != members:
+        return 0
+    shortest = len(slots)
+    for slot, after in following.items():
+        length, at = 1, after
+        while at != slot:
+            length, at = length + 1, following[at]
+        shortest = min(shortest, length)
+    return shortest
+
+
+def node_thresholds(between_s: FloatArray, length: int) -> FloatArray:
+    """(N,) at most the slowest link of any ring of ``length`` different nodes or more that holds the node.
+
+    Such a ring lies in a connected part, of that many nodes, of the links up to its slowest one, each node with
+    two neighbours there; infinite where there is no such ring.
+    """
+    nodes = len(between_s)
+    if length < 2:
+        return np.zeros(nodes)
+    if length == 2:
+        both = np.maximum(between_s, between_s.T) + np.diag(np.full(nodes, np.inf))
+        return np.asarray(both.min(axis=1))
+    cost = np.minimum(between_s, between_s.T)
+    np.fill_diagonal(cost, np.inf)
+    links = np.unique(cost[np.isfinite(cost)])
+    tried = np.unique(np.linspace(0, len(links) - 1, MOST_THRESHOLDS).astype(np.int64))
+    result = np.full(nodes, np.inf)
+    following = 0
+    for position in tried:
+        inside = ring_nodes(cost <= links[position], length)
+        result[inside & np.isinf(result)] = links[following]
+        following = position + 1
+        if inside.all():
+            break
+    return result
+
+
+def ring_nodes(allowed: BoolArray, length: int) -> BoolArray:
+    """(N,) nodes that a ring of ``length`` nodes over the ``allowed`` (N, N) links may hold."""
+    kept = np.ones(len(allowed), dtype=bool)
+    while True:
+        degree = (allowed & kept[None, :] & kept[:, None]).sum(axis=1)
+        dropped = kept & (degree < 2)
+        if not dropped.any():
+            break
+        kept &= ~dropped
+    rows, columns = np.nonzero(allowed & kept[None, :] & kept[:, None])
+    graph = coo_array((np.ones(len(rows)), (rows, columns)), shape=allowed.shape)
+    part = connected_components(graph, directed=False)[1]
+    return np.asarray(kept & (np.bincount(part, weights=kept)[part] >= length))

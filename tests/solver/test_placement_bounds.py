@@ -1,0 +1,118 @@
+"""The packing bound never exceeds brute force, whatever the links, the schedule and the rings are."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from solver.compiled import Arrays, step_seconds
+from solver.pipeline.schedule import build_schedule
+from solver.placement.bounds import placement_bound_s
+from solver.placement.local_search import search_placement
+from solver.placement.packing import packing_bound_s
+from solver.placement.packing_lanes import lanes, node_thresholds
+from solver.placement.problem import NO_SLOT, PlacementProblem, no_rules, no_uplinks
+from tests.solver.placement_cases import placement_problems
+
+MOST_NODES = 7
+SHAPES = [(1, 1), (1, 2), (1, 4), (1, 6), (2, 1), (2, 2), (2, 3), (3, 1), (3, 2), (4, 1), (5, 1), (6, 1)]
+
+
+@st.composite
+def grids(draw: st.DrawFn) -> PlacementProblem:
+    """Lanes of up to ``MOST_NODES`` slots with links of their own each way, on as many nodes or one or two more."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    count, ranks = draw(st.sampled_from(SHAPES))
+    width = draw(st.sampled_from([w for w in (1, 2, 3) if count % w == 0]))
+    replicas, slots = count // width, count * ranks
+    nodes = slots + draw(st.integers(0, min(2, MOST_NODES - slots)))
+    virtual = draw(st.integers(1, 2)) if ranks > 1 else 1
+    micro_batches = ranks * draw(st.integers(1, 3)) if virtual > 1 else draw(st.integers(1, 9))
+    schedule = build_schedule(ranks, virtual, micro_batches, blocking=draw(st.booleans()))
+    cells = np.arange(slots).reshape(replicas, width, ranks).swapaxes(1, 2)
+    uneven = draw(st.integers(0, 1))
+
+    def times(*shape: int) -> np.ndarray:
+        levels = random.choice([0.5, 1.0, 1.25, 2.0, 4.0], shape)
+        return levels * (1.0 + 0.3 * uneven * random.random(shape))
+
+    hop_pairs = np.full((replicas, 2, ranks, width, 2), NO_SLOT)
+    if ranks > 1:
+        for way, offset in ((0, -1), (1, 1)):
+            hop_pairs[:, way] = np.stack([cells, np.roll(cells, offset, axis=1)], axis=-1)
+    if virtual == 1:
+        hop_pairs[:, 0, -1] = hop_pairs[:, 1, 0] = NO_SLOT
+    ring_pairs = np.full((1, ranks, count, 2), NO_SLOT)
+    if count > 1:
+        members = cells.swapaxes(0, 1).reshape(ranks, count)
+        ring_pairs[0] = np.stack([members, np.roll(members, -1, axis=1)], axis=-1)
+    cross_pairs = np.full((1, replicas, ranks, width, 2), NO_SLOT)
+    if width > 1:
+        cross_pairs[0] = np.stack([cells, np.roll(cells, -1, axis=2)], axis=-1)
+    arrays = Arrays(
+        events=schedule.events,
+        last=schedule.last,
+        duration_s=times(2, ranks * virtual),
+        local_hop_s=0.5,
+        slowdown=1.0 + draw(st.integers(0, 1)) * times(nodes),
+        hop_pairs=hop_pairs,
+        hop_s=times(nodes, nodes),
+        cross_pairs=cross_pairs,
+        cross_s=times(1, nodes, nodes),
+        cross_count=random.integers(0, 3, (1, 2, ranks * virtual)).astype(np.float64),
+        cross_hidden_s=0.25 * times(1, 2),
+        cell_slots=cells,
+        ring_pairs=ring_pairs,
+        ring_times=random.integers(0, 2, (1, ranks)),
+        reduce_s=times(2, nodes, nodes) * draw(st.integers(0, 4)),
+        gather_s=times(2, nodes, nodes) * draw(st.integers(0, 1)),
+        reduce_local_s=times(1, ranks),
+        gather_local_s=times(1, ranks),
+        reduce_hidden_s=times(ranks),
+        gather_hidden_s=times(ranks),
+        optimizer_s=times(ranks),
+        rules=no_rules(slots, nodes),
+        uplinks=no_uplinks(hop_pairs, cross_pairs, ring_pairs, nodes),
+    )
+    return PlacementProblem(slots, nodes, schedule, arrays)
+
+
+def best_step_s(problem: PlacementProblem) -> float:
+    """Brute force."""
+    orders = permutations(range(problem.nodes), problem.slots)
+    return min(step_seconds(np.array(order, dtype=np.int64), problem.arrays)[0] for order in orders)
+
+
+@settings(deadline=None, max_examples=60)
+@given(grids(), st.booleans())
+def test_no_assignment_beats_the_packing_bound(problem: PlacementProblem, informed: bool) -> None:
+    """Even where far worse assignments are all that is known, and whether or not one is shown to it."""
+    best = best_step_s(problem)
+    shown = search_placement(problem, moves=50, seed=0).assignment if informed else None
+    bound = packing_bound_s(problem, upper_s=2.0 * best, work=1e9, assignment=shown)
+    assert bound <= best * (1 + 1e-9)
+    assert bound >= min(placement_bound_s(problem), 2.0 * best)
+    assert lanes(problem) is not None
+
+
+@settings(deadline=None, max_examples=60)
+@given(placement_problems(ruled=False))
+def test_problems_without_lanes_keep_the_simple_bound(problem: PlacementProblem) -> None:
+    """Slots that cells share are no chains."""
+    assume(lanes(problem) is None)
+    assert packing_bound_s(problem, upper_s=np.inf, work=1e9) == placement_bound_s(problem)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 6))
+def test_every_ring_has_a_link_as_slow_as_its_nodes_thresholds(seed: int, nodes: int, length: int) -> None:
+    """On random links, each way on its own; where no ring is long enough the threshold is infinite."""
+    length = min(length, nodes)
+    links = np.random.default_rng(seed).choice([1.0, 2.0, 3.0, 5.0], (nodes, nodes))
+    threshold = node_thresholds(links, length)
+    for ring in permutations(range(nodes), length):
+        slowest = max((links[a, b] for a, b in zip(ring, ring[1:] + ring[:1], strict=True) if a != b), default=0.0)
+        assert (threshold[list(ring)] <= slowest).all()
