@@ -23,6 +23,8 @@ from solver.placement.problem import PlacementProblem
 FIRST_MOVES_PER_SLOT: Final = 500
 """Moves of the first local search."""
 SEEDS_PER_ROUND: Final = 10_000
+FIRST_BOUND_WORK: Final = 2e8
+"""Work on the first bound in the packing's unit, about a nanosecond; each round doubles it."""
 ROUNDS: Final = 14
 """Rounds of one unit of effort."""
 ENUMERATED_SLOTS: Final = 9
@@ -76,6 +78,7 @@ class _Solving:
     remaining_s: Callable[[], float]
     on_outcome: OnOutcome
     best: PlacementOutcome
+    stopped: bool = False
 
     def finished(self) -> bool:
         """Whether the proof is good enough, or no time remains."""
@@ -83,8 +86,8 @@ class _Solving:
         return proved or self.best.bound_s >= self.options.target_s or self.is_over()
 
     def is_over(self) -> bool:
-        """Whether no time remains."""
-        return self.remaining_s() <= 0
+        """Whether no time remains, or nothing is wanted any more."""
+        return self.stopped or self.remaining_s() <= 0
 
     def take(self, assignment: IntArray) -> None:
         """Keep ``assignment`` where it is better than the best."""
@@ -125,17 +128,40 @@ def solve_placement(
         solving.raise_bound(_cheap_bound_s(problem))
     else:
         _enumerate(solving, enumeration, ENUMERATION_SLICES)
-    with ThreadPoolExecutor(1) as pool:
-        for round_ in range(1, solving.options.rounds):
+    if not solving.finished():
+        _go_on(solving, enumeration)
+    return solving.best
+
+
+def _go_on(solving: _Solving, enumeration: Enumeration | None) -> None:
+    """Rounds of proof, and two rounds of search for each in another thread.
+
+    A round of proof uses what the searches up to its own have found and nothing later, though they run ahead: so
+    the answer does not depend on which thread is faster.
+    """
+    pool = ThreadPoolExecutor(1)
+    try:
+        searches = [pool.submit(_searched, solving, round_) for round_ in range(1, solving.options.rounds)]
+        rising = True
+        for round_ in range(1, len(searches) // 2 + 1):
+            for search in searches[2 * round_ - 2 : 2 * round_]:
+                solving.take(search.result())
             if solving.finished():
                 break
-            search = pool.submit(_searched, solving, round_)
-            if enumeration is None:
-                _bound(solving, round_)
-            else:
+            if enumeration is not None:
                 _enumerate(solving, enumeration, ENUMERATION_SLICES << round_)
-            solving.take(search.result())
-    return solving.best
+            elif rising and not solving.best.violations:
+                rising = _bound(solving, round_)
+            else:
+                solving.take(_searched(solving, 2 * round_, again=True))
+        if solving.is_over():
+            pool.shutdown(cancel_futures=True)
+            for search in searches:
+                if not search.cancelled():
+                    solving.take(search.result())
+    finally:
+        solving.stopped = True
+        pool.shutdown(cancel_futures=True)
 
 
 def _outcome(problem: PlacementProblem, assignment: IntArray, bound_s: float) -> PlacementOutcome:
@@ -149,17 +175,18 @@ def _below(bound_s: float, best: PlacementOutcome) -> float:
     return bound_s if best.violations else min(bound_s, best.step_s)
 
 
-def _searched(solving: _Solving, round_: int) -> IntArray:
+def _searched(solving: _Solving, round_: int, *, again: bool = False) -> IntArray:
     """The best of one round's local searches, each of which starts anew.
 
     Half of the doubling goes into their number and half into their length: several short ones find more than a long
     one, as long as they are not too short.
     """
-    problem, seed = solving.problem, solving.options.seed + round_ * SEEDS_PER_ROUND
+    problem = solving.problem
+    first = solving.options.seed + (2 * round_ + again) * SEEDS_PER_ROUND
     moves = int(FIRST_MOVES_PER_SLOT * problem.slots * 2 ** (round_ / 2))
     found = []
     for index in range(max(1, round(2 ** (round_ / 2)))):
-        found.append(search_placement(problem, moves=moves, seed=seed + index, stopped=solving.is_over))
+        found.append(search_placement(problem, moves=moves, seed=first + index, stopped=solving.is_over))
         if solving.is_over():
             break
     return min(found, key=lambda each: (each.violations, each.step_s)).assignment
@@ -171,8 +198,21 @@ def _cheap_bound_s(problem: PlacementProblem) -> float:
     return placement_bound_s(problem)
 
 
-def _bound(solving: _Solving, round_: int) -> None:
-    pass
+def _bound(solving: _Solving, round_: int) -> bool:
+    """One round's work on the bound, from the best known; whether it may rise further."""
+    from solver.placement.packing import packing_bound_s  # noqa: PLC0415 - slow to import, and often not needed
+
+    best = solving.best
+    bound_s = packing_bound_s(
+        solving.problem,
+        upper_s=best.step_s,
+        target_s=min(solving.options.target_s, best.step_s * (1 - solving.options.gap)),
+        work=FIRST_BOUND_WORK * 2**round_,
+        out_of_time=solving.is_over,
+        assignment=best.assignment,
+    )
+    solving.raise_bound(bound_s)
+    return bound_s > best.bound_s * (1 + 1e-9)
 
 
 def _enumeration(problem: PlacementProblem, best: PlacementOutcome) -> Enumeration | None:
