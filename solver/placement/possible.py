@@ -14,6 +14,7 @@ import numpy as np
 from cluster_models.placement_rules import KeepTogether, Spares, Spread
 from cluster_models.plan import Degrees, RankOrder
 from solver.candidates import IntArray
+from solver.placement.problem import NO_SLOT
 from solver.placement.rules import NODE, Quota, Terrain, groups_of, places_wanted, quotas
 
 REQUIRED: Final = "require_nodes"
@@ -81,8 +82,8 @@ def kept_by_nodes(rule: Spread | KeepTogether, degrees: Degrees, order: RankOrde
     """Whether a rule on nodes is kept: which ranks share a node does not depend on the placement."""
     found = groups_of(rule, degrees, order, gpus_per_node)
     if isinstance(rule, Spread):
-        return not found.crowded if rule.at_least is None else min(map(len, found.slots)) >= rule.at_least
-    return max(map(len, found.slots)) <= rule.at_most
+        return not found.crowded if rule.at_least is None else int(found.sizes.min()) >= rule.at_least
+    return int(found.sizes.max()) <= rule.at_most
 
 
 def _may_keep(
@@ -90,20 +91,19 @@ def _may_keep(
 ) -> bool:
     """Whether counting leaves a chance that every group keeps ``rule``; ``room``: units of each place."""
     found = groups_of(rule, degrees, order, gpus_per_unit)
-    groups = found.slots
-    taken = [slot for group in groups for slot in group]
-    apart = len(set(taken)) == len(taken)
-    largest, places = max(map(len, groups)), int((room > 0).sum())
+    sizes, taken = found.sizes, found.slots[found.slots != NO_SLOT]
+    apart = len(np.unique(taken)) == len(taken)
+    largest, places = int(sizes.max()), int((room > 0).sum())
     if isinstance(rule, Spread):
-        fewest = max(places_wanted(rule, len(group))[0] for group in groups)
+        fewest = places_wanted(rule, largest)[0]
         if rule.at_least is None and found.crowded:
             return False
-        if places < fewest or any(len(group) < places_wanted(rule, len(group))[0] for group in groups):
+        if places < fewest or (rule.at_least is not None and int(sizes.min()) < rule.at_least):
             return False
         # a place takes one slot of each group at most
-        return rule.at_least is not None or not apart or int(np.minimum(room, len(groups)).sum()) >= len(taken)
+        return rule.at_least is not None or not apart or int(np.minimum(room, len(sizes)).sum()) >= len(taken)
     if int(np.sort(room)[::-1][: rule.at_most].sum()) < largest:
         return False
     # groups of one size fill each place with whole groups
-    alike = apart and rule.at_most == 1 and all(len(group) == largest for group in groups)
-    return not alike or int((room // largest).sum()) >= len(groups)
+    alike = apart and rule.at_most == 1 and bool((sizes == largest).all())
+    return not alike or int((room // largest).sum()) >= len(sizes)

@@ -26,34 +26,45 @@ NODE: Final = "node"
 """The label whose places are the nodes themselves."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SlotGroups:
-    """The slots under the groups of one kind, each set once.
+    """The slots (G, g) under the groups of one kind, each set once, padded with ``NO_SLOT``.
 
     ``crowded``: whether some slot holds two ranks of one group, so that these can never sit apart.
     """
 
-    slots: tuple[tuple[int, ...], ...]
+    slots: IntArray
     crowded: bool
+
+    @property
+    def sizes(self) -> IntArray:
+        """(G,) slots of each group."""
+        return np.asarray((self.slots != NO_SLOT).sum(axis=1))
 
 
 @lru_cache(maxsize=65536)
 def slot_groups(
-    degrees: Degrees, order: RankOrder, gpus_per_node: int, group: RankGroup, *, by_expert: bool = False
+    degrees: Degrees, order: RankOrder, gpus_per_slot: int, group: RankGroup, *, by_expert: bool = False
 ) -> SlotGroups:
     """The slots of every group of a kind.
 
     ``by_expert``: of the data groups take those of equal experts, where experts lie over several cells.
+    Ranks of a cell that share a slot lie in groups of the same slots, so one of them stands for all.
     """
-    ranks = np.arange(degrees.gpus)
-    key = _group_of(degrees, order, group, by_expert=by_expert)
-    slot = ranks // min(gpus_per_node, degrees.gpus)
+    per_slot, cell = min(gpus_per_slot, degrees.gpus), degrees.tensor * degrees.context
+    inside = group in {RankGroup.TENSOR, RankGroup.CONTEXT, RankGroup.EXPERT}
+    block = 1 if inside or (per_slot % cell and cell % per_slot) else min(per_slot, cell)
+    ranks = np.arange(0, degrees.gpus, block)
+    key = _group_of(degrees, order, group, by_expert=by_expert)[ranks]
+    slot = ranks // per_slot
     hosts = int(slot[-1]) + 1
     pairs, members = np.unique(key * hosts + slot, return_counts=True)
-    found: dict[int, list[int]] = {}
-    for pair in pairs:
-        found.setdefault(int(pair) // hosts, []).append(int(pair) % hosts)
-    return SlotGroups(tuple(dict.fromkeys(map(tuple, found.values()))), bool((members > 1).any()))
+    crowded = bool((members > 1).any()) or (block > 1 and group is not RankGroup.DATA)
+    _, first, sizes = np.unique(pairs // hosts, return_index=True, return_counts=True)
+    padded = np.full((len(sizes), int(sizes.max())), NO_SLOT, dtype=np.int64)
+    row = np.repeat(np.arange(len(sizes)), sizes)
+    padded[row, np.arange(len(pairs)) - first[row]] = pairs % hosts
+    return SlotGroups(np.unique(padded, axis=0), crowded)
 
 
 def _group_of(degrees: Degrees, order: RankOrder, group: RankGroup, *, by_expert: bool) -> IntArray:
@@ -88,14 +99,14 @@ def _group_of(degrees: Degrees, order: RankOrder, group: RankGroup, *, by_expert
     return key
 
 
-def groups_of(rule: Spread | KeepTogether, degrees: Degrees, order: RankOrder, gpus_per_node: int) -> SlotGroups:
+def groups_of(rule: Spread | KeepTogether, degrees: Degrees, order: RankOrder, gpus_per_slot: int) -> SlotGroups:
     """The groups that a rule speaks of.
 
     For ranks to have copies in several places, those that hold the same experts must lie in several.
     """
     several = isinstance(rule, Spread) and rule.at_least is not None
     by_expert = several and rule.group is RankGroup.DATA and degrees.expert > degrees.tensor * degrees.context
-    return slot_groups(degrees, order, gpus_per_node, rule.group, by_expert=by_expert)
+    return slot_groups(degrees, order, gpus_per_slot, rule.group, by_expert=by_expert)
 
 
 def numbered_places(nodes: Sequence[Node], label: str) -> IntArray:
@@ -198,7 +209,8 @@ def compile_rules(terrain: Terrain, degrees: Degrees, order: RankOrder, eligible
         if rule.label == NODE:
             continue
         place = terrain.places(rule.label)
-        for group in groups_of(rule, degrees, order, terrain.gpus_per_unit).slots:
+        for padded in groups_of(rule, degrees, order, terrain.gpus_per_unit).slots.tolist():
+            group = tuple(slot for slot in padded if slot != NO_SLOT)
             fewest, most = places_wanted(rule, len(group))
             if fewest > 1 or most < len(group):
                 rows.append((group, fewest, most, place))
