@@ -12,7 +12,7 @@ import numpy as np
 
 from solver.candidates import FloatArray, IntArray
 
-BISECTIONS: Final = 60
+BISECTIONS: Final = 45
 ROUNDING: Final = 1e-12
 
 

@@ -47,7 +47,10 @@ def stagewise_memory(by_kind: Sequence[StageMemoryParts], stage_kind: IntArray) 
 def by_stage(parts: Sequence[FloatArray], stage_kind: IntArray) -> FloatArray:
     """(n, C) or (n, P): of ``parts``, one array a kind, each pipeline rank's columns from its own kind."""
     kinds = np.tile(stage_kind, (1, parts[0].shape[1] // stage_kind.shape[1]))
-    return np.asarray(np.choose(kinds, parts))
+    found = parts[0]
+    for kind, part in enumerate(parts[1:], start=1):
+        found = np.where(kinds == kind, part, found)
+    return found
 
 
 def _traffic(parts: Sequence[CrossTraffic], stage_kind: IntArray) -> CrossTraffic:

@@ -20,10 +20,9 @@ from solver.degrees.staging import (
     Staging,
     costs_by_kind,
     costs_of,
-    excess_bytes,
+    excess_bytes_of,
     kind_rows,
     layout_of,
-    memory_of,
     micro_batches_of,
     objective_weight,
 )
@@ -75,8 +74,8 @@ def fits_memory(problem: PlanningProblem, gpu: GpuKind, *, gpus_per_node: int, n
     for rows in _groups(every):
         batch = every.take(rows)
         layers = chunk_layers(problem.architecture, layout_of(problem, batch))
-        memory = memory_of(problem, [gpu], batch, layers, kind_rows(batch))
-        if (excess_bytes(memory) <= 0).all(axis=1).any():
+        excess = excess_bytes_of(problem, [gpu], batch, layers, kind_rows(batch))
+        if (excess <= 0).all(axis=1).any():
             return True
     return False
 
@@ -143,10 +142,8 @@ def _mixed_prices(problem: PlanningProblem, fabric: Fabric) -> Iterator[_Prices]
     for rows in _groups(every):
         batch, kinds = every.take(rows), np.array([mixes[row] for row in rows], dtype=np.int64)
         counts = mixed_layouts(problem, fabric, batch, kinds)
-        shapes, staging = np.unique(np.concatenate([counts, kinds], axis=1), axis=0, return_inverse=True)
-        stagings = [_staging(shape, kinds.shape[1]) for shape in shapes.tolist()]
         layers = chunk_types(architecture, counts)
-        yield _prices(problem, fabric, batch, layers, kinds, (staging.ravel(), stagings))
+        yield _prices(problem, fabric, batch, layers, kinds, _stagings(counts, kinds))
 
 
 def mixed_layouts(problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch, kinds: IntArray) -> IntArray:
@@ -154,17 +151,26 @@ def mixed_layouts(problem: PlanningProblem, fabric: Fabric, batch: CandidateBatc
     virtual, architecture = int(batch.virtual_pipeline[0]), problem.architecture
 
     def excess(rows: IntArray, layers: IntArray) -> FloatArray:
-        return excess_bytes(memory_of(problem, fabric.kinds, batch.take(rows), layers, kinds[rows]))
+        return excess_bytes_of(problem, fabric.kinds, batch.take(rows), layers, kinds[rows])
 
     probes = costs_by_kind(problem, fabric, batch, probe_layers(kinds.shape[1]))
     seconds = chunk_seconds(probes, kinds, virtual, architecture)
     return layouts_by_speed(seconds, virtual, architecture, excess)
 
 
-def _staging(shape: list[int], ranks: int) -> Staging:
-    """Layers of every chunk, then the kind of every rank, told apart."""
-    counts, kinds = shape[:-ranks], shape[-ranks:]
-    return Staging(tuple(tuple(counts[v : v + ranks]) for v in range(0, len(counts), ranks)), tuple(kinds))
+def _stagings(counts: IntArray, kinds: IntArray) -> tuple[IntArray, list[Staging]]:
+    """The distinct stagings of layers ``counts`` (n, C) on ``kinds`` (n, P), and (n,) which one each row has."""
+    ranks = kinds.shape[1]
+    known: dict[bytes, int] = {}
+    found: list[Staging] = []
+    which = np.empty(len(counts), dtype=np.int64)
+    for row, (held, on) in enumerate(zip(counts, kinds, strict=True)):
+        key = held.tobytes() + on.tobytes()
+        if key not in known:
+            known[key] = len(found)
+            found.append(Staging(tuple(map(tuple, held.reshape(-1, ranks).tolist())), tuple(on.tolist())))
+        which[row] = known[key]
+    return which, found
 
 
 def _prices(
@@ -176,7 +182,7 @@ def _prices(
     staging: tuple[IntArray, list[Staging]],
 ) -> _Prices:
     """Prices of candidates that share their pipeline and virtual pipeline sizes."""
-    excess = excess_bytes(memory_of(problem, fabric.kinds, batch, layers, kinds)).max(axis=1)
+    excess = excess_bytes_of(problem, fabric.kinds, batch, layers, kinds).max(axis=1)
     return _Prices(
         batch=batch,
         staging=staging[0],

@@ -67,6 +67,8 @@ def layouts_by_speed(
     )
     if len(full):
         most = np.tile(_most_layers(full, chunks // virtual, virtual, architecture, excess_bytes), (1, virtual))
+        enough = most.sum(axis=1) >= layers
+        full, most = full[enough], most[enough]
         fitting = lightest_layouts(dense, seconds[full], most, tolerance=EVEN_TOLERANCE)
         found = fitting.any(axis=1)
         counts[full[found]] = fitting[found]
@@ -86,18 +88,32 @@ def chunk_types(architecture: Architecture, counts: IntArray) -> IntArray:
 def _most_layers(
     rows: IntArray, ranks: int, virtual: int, architecture: Architecture, excess_bytes: MemoryExcess
 ) -> IntArray:
-    """(m, P): how many layers each virtual stage of a rank may hold, as many on each, by bisection.
+    """(m, P): how many layers each virtual stage of a rank may hold, as many on each; all 0 where one is too many.
 
-    Where a model has both types of layers, of the sparse type, which weighs more.
+    By interpolation, since memory grows almost evenly with layers.  Where a model has both types of layers, of the
+    sparse type, which weighs more.
     """
-    kind = int(any(architecture.sparse_pattern))
-    low = np.zeros((len(rows), ranks), dtype=np.int64)
-    high = np.full_like(low, architecture.layers)
-    while (low < high).any():
-        middle = (low + high + 1) // 2
-        types = np.zeros((len(rows), ranks * virtual, 2), dtype=np.int64)
-        types[:, :, kind] = np.tile(middle, (1, virtual))
+    shape = (len(rows), ranks)
+
+    def excess(picked: IntArray, counts: IntArray) -> FloatArray:
+        types = np.zeros((len(counts), ranks * virtual, 2), dtype=np.int64)
+        types[:, :, int(any(architecture.sparse_pattern))] = np.tile(counts, (1, virtual))
         types[:, -1, int(architecture.sparse_pattern[-1])] += architecture.prediction_layers
-        fits = excess_bytes(rows, types) <= 0
-        low, high = np.where(fits, middle, low), np.where(fits, high, middle - 1)
+        return excess_bytes(rows[picked], types)
+
+    low, high = np.ones(shape, dtype=np.int64), np.full(shape, architecture.layers + 1, dtype=np.int64)
+    below, above = excess(np.arange(len(rows)), low), excess(np.arange(len(rows)), high - 1)
+    low[(below > 0).any(axis=1)] = 0
+    high = np.where(above > 0, high - 1, high)
+    low = np.where((above <= 0) & (low > 0), high - 1, low)
+    while len(open_rows := np.flatnonzero(((high - low > 1) & (low > 0)).any(axis=1))):
+        a, b, under, over = low[open_rows], high[open_rows], below[open_rows], above[open_rows]
+        share = -under / np.maximum(over - under, 1.0)
+        middle = np.clip(a + (share * (b - a)).astype(np.int64), np.minimum(a + 1, b - 1), b - 1)
+        found = excess(open_rows, np.maximum(middle, 1))
+        fits, open_ = found <= 0, b - a > 1
+        low[open_rows] = np.where(fits & open_, middle, a)
+        below[open_rows] = np.where(fits & open_, found, under)
+        high[open_rows] = np.where(~fits & open_, middle, b)
+        above[open_rows] = np.where(~fits & open_, found, over)
     return low

@@ -12,7 +12,7 @@ from cluster_models.workload import Objective, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.calibration import calibration_of
 from solver.costs.memory import StageMemoryParts, stage_memory
-from solver.costs.stagewise import stagewise_costs, stagewise_memory
+from solver.costs.stagewise import by_stage, stagewise_costs, stagewise_memory
 from solver.costs.step_costs import StepCosts, step_costs
 from solver.degrees.layout import Layout, balanced_layout
 from solver.placement.fabric import Fabric
@@ -79,7 +79,25 @@ def memory_of(
     stage_kind: IntArray,
 ) -> StageMemoryParts:
     """Memory of candidates that share their pipeline and virtual pipeline sizes; see ``costs_of``."""
-    by_kind = [
+    return stagewise_memory(_memory_by_kind(problem, kinds, batch, layers), stage_kind)
+
+
+def excess_bytes_of(
+    problem: PlanningProblem,
+    kinds: Sequence[GpuKind],
+    batch: CandidateBatch,
+    layers: IntArray,
+    stage_kind: IntArray,
+) -> FloatArray:
+    """(n, P) what a GPU of each stage of the same candidates needs beyond its limit."""
+    by_kind = _memory_by_kind(problem, kinds, batch, layers)
+    return by_stage([memory.total_bytes - memory.limit_bytes for memory in by_kind], stage_kind)
+
+
+def _memory_by_kind(
+    problem: PlanningProblem, kinds: Sequence[GpuKind], batch: CandidateBatch, layers: IntArray
+) -> list[StageMemoryParts]:
+    return [
         stage_memory(
             batch,
             layers,
@@ -91,12 +109,6 @@ def memory_of(
         )
         for kind in kinds
     ]
-    return stagewise_memory(by_kind, stage_kind)
-
-
-def excess_bytes(memory: StageMemoryParts) -> FloatArray:
-    """(n, P) what a GPU of each stage needs beyond its limit."""
-    return np.asarray(memory.total_bytes - memory.limit_bytes)
 
 
 def kind_rows(batch: CandidateBatch, kinds: StageKinds = ()) -> IntArray:
