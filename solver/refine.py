@@ -22,10 +22,10 @@ from solver.degrees.staging import StageKinds, costs_of, kind_rows, layout_of, m
 from solver.placement.bounds import placement_bound_s
 from solver.placement.build import build_placement
 from solver.placement.fabric import Fabric
+from solver.placement.first_assignment import first_assignment
 from solver.placement.local_search import Found, search_placement
 from solver.placement.problem import PlacementProblem
 from solver.placement.program import branch, relax
-from solver.placement.rule_rows import first_assignment
 from solver.placement.site import on_site
 from solver.placement.solve import PlacementOutcome, SolveOptions, solve_placement
 from solver.problem import PlanningProblem, SearchOptions

@@ -1,4 +1,4 @@
-"""Rules as rows of a program, and an assignment that keeps them all, or the proof that there is none.
+"""Rules as rows of the placement program.
 
 ``y[k,n]`` is 1 where slot k sits on node n (docs/placement_rules.md):
 
@@ -12,21 +12,12 @@ With y whole, ``in`` and ``seen`` need not be: they cut off exactly the assignme
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
-
 import numpy as np
 
 from solver.candidates import IntArray
 from solver.compiled import Rules
-from solver.ilp import IlpStatus, ModelBuilder, solve_integer
+from solver.ilp import ModelBuilder
 from solver.placement.problem import NO_SLOT
-from solver.problem import Backend
-
-MOST_COLUMNS: Final = 50_000
-"""Programs for a first assignment with more columns are not solved."""
-BRANCH_NODES: Final = 2_000
-PROGRAM_TIME_S: Final = 6.0
 
 
 def add_rule_rows(builder: ModelBuilder, place: IntArray, rules: Rules) -> None:
@@ -77,47 +68,3 @@ def _at_most(builder: ModelBuilder, columns: list[IntArray], most: int) -> None:
 
 def _sum(columns: IntArray, factor: float = 1.0) -> list[tuple[int, float]]:
     return [(int(column), factor) for column in columns.ravel()]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FirstAssignment:
-    """An assignment (K,) that keeps all rules, if one was found; ``impossible``: proven that there is none."""
-
-    assignment: IntArray | None
-    impossible: bool
-
-
-def first_assignment(rules: Rules, *, remaining_s: float = np.inf) -> FirstAssignment:
-    """Look for an assignment that keeps all rules.
-
-    Nodes that no rule tells apart are one column with a number: the program stays small on large clusters.
-    """
-    slots, nodes = rules.eligible.shape
-    marks = np.vstack([rules.eligible, np.unique(rules.places, axis=0), rules.quota_of])
-    _, first, member = np.unique(marks, axis=1, return_index=True, return_inverse=True)
-    member = member.reshape(nodes)
-    if slots > nodes:
-        return FirstAssignment(None, impossible=True)
-    if slots * len(first) > MOST_COLUMNS:
-        return FirstAssignment(None, impossible=False)
-    builder = ModelBuilder()
-    place = builder.add_columns(slots * len(first), upper=1.0, integer=True).reshape(slots, len(first))
-    for k in range(slots):
-        builder.add_row(_sum(place[k]), lower=1.0, upper=1.0)
-    for c, size in enumerate(np.bincount(member)):
-        builder.add_row(_sum(place[:, c]), upper=float(size))
-    alike = rules._replace(
-        eligible=rules.eligible[:, first], places=rules.places[:, first], quota_of=rules.quota_of[:, first]
-    )
-    add_rule_rows(builder, place, alike)
-    outcome = solve_integer(
-        builder.build(),
-        backend=Backend.HIGHS,
-        time_limit_s=min(PROGRAM_TIME_S, remaining_s),
-        node_limit=BRANCH_NODES,
-    )
-    if outcome.values is None:
-        return FirstAssignment(None, impossible=outcome.status is IlpStatus.INFEASIBLE)
-    chosen = outcome.values[place].argmax(axis=1)
-    free = [list(np.flatnonzero(member == c)[::-1]) for c in range(len(first))]
-    return FirstAssignment(np.array([free[c].pop() for c in chosen], dtype=np.int64), impossible=False)

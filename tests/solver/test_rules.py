@@ -20,8 +20,8 @@ from solver.answer.spares import spare_nodes
 from solver.check import check_plan
 from solver.check.rules import rule_violations
 from solver.compiled import step_seconds, violations
+from solver.placement.first_assignment import first_assignment
 from solver.placement.possible import ground_of, unkept
-from solver.placement.rule_rows import first_assignment
 from solver.placement.rules import terrain_of
 from solver.predict import predict
 from solver.problem import PlanningProblem, SearchOptions
