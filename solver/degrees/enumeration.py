@@ -24,6 +24,7 @@ from solver.pipeline.schedule import MOST_EVENTS
 
 MAX_MICRO_BATCH: Final = 16
 MAX_VIRTUAL: Final = 8
+COLUMNS: Final = len(fields(CandidateBatch))
 _DATA_FIRST: Final = ORDER_CODES.index(RankOrder.DATA_BEFORE_PIPELINE)
 _PIPELINE_FIRST: Final = ORDER_CODES.index(RankOrder.PIPELINE_BEFORE_DATA)
 
@@ -73,7 +74,7 @@ def enumerate_candidates(
         for choices in [_choices(grid, architecture, workload, min(world, gpus_per_node), wider)]
         if choices
     ]
-    rows = np.concatenate(tables) if tables else np.empty((0, len(fields(CandidateBatch))), dtype=np.int64)
+    rows = np.concatenate(tables) if tables else np.empty((0, COLUMNS), dtype=np.int64)
     return CandidateBatch(*(np.ascontiguousarray(rows[:, column]) for column in range(rows.shape[1])))
 
 
@@ -85,8 +86,7 @@ def _grids(
             continue
         for context in _allowed(workload, "context", _divisors(world // tensor)):
             cell = tensor * context
-            fits = gpus_per_node % cell == 0 or cell % gpus_per_node == 0
-            if world % cell or not fits or not context_legal(workload, tensor, context):
+            if world % cell or not _even(gpus_per_node, cell) or not context_legal(workload, tensor, context):
                 continue
             for pipeline in _allowed(workload, "pipeline", _divisors(world // cell)):
                 data = world // cell // pipeline
@@ -95,11 +95,19 @@ def _grids(
                     yield Grid(tensor, context, pipeline, data)
 
 
-def fills_units(grid: Grid, expert: int, gpus: int, units: int) -> bool:
-    """Whether the groups of a candidate fill some of ``units`` units of ``gpus`` GPUs, each whole."""
+def _filled_units(grid: Grid, wider: Sequence[tuple[int, int]]) -> list[int]:
+    """GPUs of those units of ``wider`` that a grid fills some of, each whole, whatever its expert groups."""
     world = grid.cell * grid.data * grid.pipeline
-    even = all(gpus % size == 0 or size % gpus == 0 for size in (grid.cell, expert))
-    return world % gpus == 0 and world // gpus <= units and gpus % grid.tensor == 0 and even
+    return [
+        gpus
+        for gpus, units in wider
+        if world % gpus == 0 and world // gpus <= units and gpus % grid.tensor == 0 and _even(gpus, grid.cell)
+    ]
+
+
+def _even(gpus: int, group: int) -> bool:
+    """Whether groups divide units of ``gpus`` evenly or span whole ones."""
+    return gpus % group == 0 or group % gpus == 0
 
 
 def tensor_legal(architecture: Architecture, workload: TrainingWorkload, tensor: int) -> bool:
@@ -138,10 +146,11 @@ def _choices(
     wider: Sequence[tuple[int, int]],
 ) -> list[tuple[int, int, int, int]]:
     """Expert size, recomputation, sharding and rank order of one grid."""
+    taken = _filled_units(grid, wider)
     return [
         (expert, recompute, sharding, order)
         for expert in _allowed(workload, "expert", _expert_sizes(architecture, grid, gpus_per_node))
-        if not any(fills_units(grid, expert, gpus, units) for gpus, units in wider)
+        if not any(_even(gpus, expert) for gpus in taken)
         for recompute in map(RECOMPUTE_CODES.index, workload.recompute)
         for sharding in _shardings(architecture, workload, grid, expert)
         for order in _orders(grid, architecture, expert, gpus_per_node)
@@ -150,12 +159,12 @@ def _choices(
 
 def _crossed(grid: Grid, batches: IntArray, choices: list[tuple[int, int, int, int]]) -> IntArray:
     """Rows (in the field order of ``CandidateBatch``) of one grid: each of ``batches`` with each of ``choices``."""
-    rows = np.empty((len(batches), len(choices), len(fields(CandidateBatch))), dtype=np.int64)
+    rows = np.empty((len(batches), len(choices), COLUMNS), dtype=np.int64)
     rows[:, :, :4] = grid.tensor, grid.pipeline, grid.data, grid.context
     rows[:, :, 4] = [expert for expert, *_ in choices]
     rows[:, :, 5:7] = batches[:, None]
     rows[:, :, 7:] = [rest for _, *rest in choices]
-    return rows.reshape(-1, rows.shape[2])
+    return rows.reshape(-1, COLUMNS)
 
 
 def _micro_batches(workload: TrainingWorkload, data: int) -> list[int]:
@@ -184,9 +193,7 @@ def _expert_sizes(architecture: Architecture, grid: Grid, gpus_per_node: int) ->
         return [1]
     stage = grid.cell * grid.data
     return [
-        size
-        for size in _divisors(architecture.experts.count)
-        if stage % size == 0 and (gpus_per_node % size == 0 or size % gpus_per_node == 0)
+        size for size in _divisors(architecture.experts.count) if stage % size == 0 and _even(gpus_per_node, size)
     ]
 
 
