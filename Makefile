@@ -13,6 +13,10 @@ INSTALLED_DEV := $(VENV)/.installed-dev
 # A small plan leaves the compiled loops beside their source, so that no later command waits for the compiler.
 WARM_UP = $(BIN)/meshwright plan --cluster examples/clusters/two-nodes.yaml --model llama-3-8b \
 	--workload examples/workloads/llama-3-8b-small.yaml
+# Few slots are enumerated, more are searched and bounded: other loops.
+WARM_UP_PLACEMENT = for pp in 2 5; do $(BIN)/python -m benchmarks.placement --dp 2 --pp $$pp --seconds 5 \
+	--bandwidth examples/bandwidth/ten-nodes.csv --forward-s 0.03 --backward-s 0.06 --micro-batches 8 \
+	--activation-bytes 3e8 --gradient-bytes 8e9; done
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test serve lint format benchmark benchmark-placement lock browser clean
@@ -55,6 +59,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@echo "compiling the solver's inner loops ..."
 	@$(WARM_UP) >/dev/null
+	@$(WARM_UP_PLACEMENT) >/dev/null
 	@touch $@
 
 $(INSTALLED_DEV): requirements-dev.lock $(INSTALLED)

@@ -28,10 +28,12 @@ FIRST_BOUND_WORK: Final = 2e8
 ROUNDS: Final = 14
 """Rounds of one unit of effort."""
 ENUMERATED_SLOTS: Final = 9
-"""Problems with at most this many slots are enumerated before anything slower is tried."""
+"""Problems with at most this many slots are enumerated before anything else is tried to bound them."""
+MOST_ENUMERATED_SLOTS: Final = 12
+"""Those with at most this many beside other bounds: some take seconds, some hours."""
 ENUMERATED_NODES: Final = 64
 ENUMERATION_SLICES: Final = 100
-"""Slices of about 30 ms after which the rounds take over, and go on with the enumeration beside them."""
+"""Slices of about 30 ms of the first part of an enumeration; each round of proof does twice as many."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,7 +126,7 @@ def solve_placement(
     if problem.slots > 1:
         solving.take(_searched(solving, 0))
     enumeration = _enumeration(problem, solving.best)
-    if enumeration is None:
+    if enumeration is None or problem.slots > ENUMERATED_SLOTS:
         solving.raise_bound(_cheap_bound_s(problem))
     else:
         _enumerate(solving, enumeration, ENUMERATION_SLICES)
@@ -142,16 +144,16 @@ def _go_on(solving: _Solving, enumeration: Enumeration | None) -> None:
     pool = ThreadPoolExecutor(1)
     try:
         searches = [pool.submit(_searched, solving, round_) for round_ in range(1, solving.options.rounds)]
-        rising = True
+        rising = enumeration is None or solving.problem.slots > ENUMERATED_SLOTS
         for round_ in range(1, len(searches) // 2 + 1):
             for search in searches[2 * round_ - 2 : 2 * round_]:
                 solving.take(search.result())
             if solving.finished():
                 break
-            if enumeration is not None:
-                _enumerate(solving, enumeration, ENUMERATION_SLICES << round_)
-            elif rising and not solving.best.violations:
+            if rising and not solving.best.violations:
                 rising = _bound(solving, round_)
+            elif enumeration is not None:
+                _enumerate(solving, enumeration, ENUMERATION_SLICES << round_)
             else:
                 solving.take(_searched(solving, 2 * round_, again=True))
         if solving.is_over():
@@ -217,7 +219,7 @@ def _bound(solving: _Solving, round_: int) -> bool:
 
 def _enumeration(problem: PlacementProblem, best: PlacementOutcome) -> Enumeration | None:
     """The enumeration of a small problem, from the best that is known of it."""
-    if problem.slots > ENUMERATED_SLOTS or problem.nodes > ENUMERATED_NODES or not can_enumerate(problem):
+    if problem.slots > MOST_ENUMERATED_SLOTS or problem.nodes > ENUMERATED_NODES or not can_enumerate(problem):
         return None
     return Enumeration(problem, best.assignment, np.inf if best.violations else best.step_s)
 
