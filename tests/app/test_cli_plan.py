@@ -110,6 +110,23 @@ def test_plan_is_printed_for_an_engineer(
         assert words in out
 
 
+def test_a_plan_over_two_kinds_of_gpu_says_what_each_stage_runs_on(
+    files: list[str], found: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the configuration and beside each stage's memory, and in the document that is written."""
+    plan = small_plan()
+    kinds = ("H100-SXM5-80GB", "A100-SXM4-80GB")
+    stages = tuple(replace(stage, gpu_kind=kind) for stage, kind in zip(plan.stages, kinds, strict=True))
+    found["result"] = replace(plan, stages=stages)
+    assert main(["plan", *files, "--output", "plan.json"]) == 0
+    assert main(["plan", *files]) == 0
+    out = capsys.readouterr().out
+    assert "H100-SXM5-80GB under stage 0" in out
+    assert "stage 1  A100-SXM4-80GB" in out
+    written = plan_from_text(Path("plan.json").read_text("utf-8"))
+    assert written.mixed_kinds == kinds
+
+
 def test_plan_is_written_to_a_file(files: list[str], found: dict[str, Any], tmp_path: Path) -> None:
     """The file holds the document that export reads."""
     assert main(["plan", *files, "--output", "plan.json"]) == 0

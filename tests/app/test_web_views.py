@@ -118,6 +118,24 @@ def test_memory_table_tells_a_stage_that_does_not_fit() -> None:
     assert [row.fits for row in memory_table((tight, stages[1]))] == [False, True]
 
 
+def test_kinds_are_told_where_stages_run_on_different_gpus() -> None:
+    """Grid and memory table name each stage's kind and limit; a plan on one kind names none."""
+    plan = small_plan()
+    alike = tuple(replace(stage, gpu_kind="H100-SXM5-80GB") for stage in plan.stages)
+    assert replace(plan, stages=alike).mixed_kinds == ()
+    mixed = replace(plan, stages=(alike[0], replace(alike[1], gpu_kind="A100-SXM4-40GB")))
+    memory = (plan.memory[0], replace(plan.memory[1], limit_bytes=36 * GIB))
+    grid = seat_grid(mixed.configuration, mixed.placement, {}, mixed.mixed_kinds)
+    assert [row.gpu_kind for row in grid.rows] == ["H100-SXM5-80GB", "A100-SXM4-40GB"]
+    rows = memory_table(memory, mixed.mixed_kinds)
+    assert [(row.gpu_kind, row.limit) for row in rows] == [
+        ("H100-SXM5-80GB", "75.00"),
+        ("A100-SXM4-40GB", "36.00"),
+    ]
+    assert [word.text for word in memory_bars(memory).words].count("limit") == 2
+    assert [word.text for word in memory_bars(plan.memory).words].count("limit") == 1
+
+
 def test_parts_of_the_step_fill_the_bar_and_the_table() -> None:
     """Boxes touch one another; the shares add up to the whole."""
     time = small_plan().time
