@@ -11,7 +11,7 @@ from cluster_models.links import LinkModel
 from cluster_models.plan import Configuration, NoPlan
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.answer.assemble import configuration_of, provenance
-from solver.degrees.priced import PricedCandidates, fits_memory, price_candidates
+from solver.degrees.priced import PricedCandidates, fits_memory, mix_fits_memory
 from solver.placement.fabric import Fabric, mixed_fabrics
 from solver.placement.fabric import fabrics as fabrics_of
 from solver.problem import PlanningProblem, SearchOptions
@@ -96,7 +96,7 @@ def _fits(problem: PlanningProblem, links: LinkModel) -> bool:
         for fabric in fabrics_of(problem.snapshot, problem.workload, links)
     )
     mixed = mixed_fabrics(problem.snapshot, problem.workload, links)
-    return alone or bool((price_candidates(problem, mixed).excess_bytes <= 0).any())
+    return alone or any(mix_fits_memory(problem, fabric) for fabric in mixed)
 
 
 def _nodes_needed(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> int | None:

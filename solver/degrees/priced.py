@@ -80,6 +80,11 @@ def fits_memory(problem: PlanningProblem, gpu: GpuKind, *, gpus_per_node: int, n
     return False
 
 
+def mix_fits_memory(problem: PlanningProblem, fabric: Fabric) -> bool:
+    """Whether any mix of all kinds of ``fabric`` fits, whatever its time."""
+    return any((part.excess_bytes <= 0).any() for part in _mixed_prices(problem, fabric))
+
+
 def price_candidates(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> PricedCandidates:
     """All legal candidates with their prices; none at all where no rule leaves one."""
     parts: list[_Prices] = []
