@@ -57,8 +57,10 @@ def plan(
     if len(fits) == 0:
         return no_plan_by_rules(problem, options, usable, priced, kept)
     objective_bound = candidates.bound_s * candidates.weight
-    state = SearchState(candidates, usable, [(float(objective_bound[i]), 0, int(i)) for i in fits])
-    heapq.heapify(state.fresh)
+    fits = fits[np.argsort(objective_bound[fits], kind="stable")]
+    first_bounds = objective_bound[fits]
+    fresh = [(bound, 0, index) for bound, index in zip(first_bounds.tolist(), fits.tolist(), strict=True)]
+    state = SearchState(candidates, usable, fresh, first_bounds)
 
     def remaining_s() -> float:
         return options.time_limit_s - (time.monotonic() - started)
@@ -127,7 +129,7 @@ def _progress(state: SearchState, elapsed_s: float) -> Progress:
         elapsed_s=elapsed_s,
         phase="placing",
         candidates_total=len(state.candidates),
-        candidates_left=sum(bound < best for heap in (state.fresh, state.deeper) for bound, _, _ in heap),
+        candidates_left=state.left_below(best),
         incumbent_s=best / weight,
         bound_s=state.bound / weight,
         gap=(best - state.bound) / best,

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from solver.candidates import FloatArray
 from solver.degrees.priced import PricedCandidates
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem, SearchOptions
@@ -21,14 +22,15 @@ class SearchState:
     """The only mutable value of a search.
 
     ``fresh`` and ``deeper`` are heaps of (bound, level, candidate), bounds in units of the objective: candidates
-    not yet placed, and those to refine further.  ``known`` holds the placements found.  ``open_bound`` is the
-    lowest bound of what was set aside, pruned within the gap or refined to the end, and ``unresolved`` counts
-    those that could still have been better.
+    not yet placed, and those to refine further; ``first_bounds`` are those of all candidates, lowest first.
+    ``known`` holds the placements found.  ``open_bound`` is the lowest bound of what was set aside, pruned within
+    the gap or refined to the end, and ``unresolved`` counts those that could still have been better.
     """
 
     candidates: PricedCandidates
     fabrics: tuple[Fabric, ...]
     fresh: list[tuple[float, int, int]]
+    first_bounds: FloatArray
     deeper: list[tuple[float, int, int]] = field(default_factory=list)
     known: dict[int, Refined] = field(default_factory=dict)
     best: int | None = None
@@ -38,6 +40,12 @@ class SearchState:
     def objective(self, index: int) -> float:
         """Objective of the best placement known of a candidate."""
         return self.known[index].step_s * float(self.candidates.weight[index])
+
+    def left_below(self, objective: float) -> int:
+        """How many candidates that are not ruled out may still be better than ``objective``."""
+        gone = len(self.first_bounds) - len(self.fresh)
+        fresh = int(np.searchsorted(self.first_bounds, objective)) - gone
+        return max(0, fresh) + sum(bound < objective for bound, _, _ in self.deeper)
 
     @property
     def best_objective(self) -> float:
