@@ -49,7 +49,7 @@ benchmark: $(INSTALLED_DEV) ## measure accuracy and speed, one benchmark after t
 	done
 
 benchmark-placement: $(INSTALLED_DEV) ## compare placements on 8 to 256 nodes, about 15 minutes, and draw the curves
-	$(BIN)/python -m benchmarks.placement compare --figures docs/figures
+	$(BIN)/python -m benchmarks.placement compare --page docs/placement_benchmark.md --figures docs/figures
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Meshwright needs Python 3.11 or newer, but $(PYTHON) is " + sys.version.split()[0] + "; name another one: make PYTHON=python3.12 ...")'

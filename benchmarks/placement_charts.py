@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import matplotlib as mpl
 import numpy as np
 
 mpl.use("svg")
 from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 
 from benchmarks.placement_rivals import Course
 
 COLOURS: Final = {"planner": "#0b6e4f", "annealer": "#b5541c", "restarts": "#6a6a9e", "rank order": "#8a8a8a"}
 POINTS: Final = 40
-STYLE: Final = {
+STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "placement",
     "font.family": "sans-serif",
@@ -68,7 +69,7 @@ def draw_gaps(courses: dict[int, dict[str, Course]], path: Path) -> None:
         _save(figure, path)
 
 
-def _save(figure: plt.Figure, path: Path) -> None:
+def _save(figure: Figure, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, format="svg", metadata={"Date": None})
     plt.close(figure)

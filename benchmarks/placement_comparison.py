@@ -1,12 +1,12 @@
 """Compares placements: rank order, restarted descents, Pipette's annealer and the planner, on 8 to 256 nodes.
 
-Printed are the tables of docs/placement_benchmark.md; its curves are written where ``--figures`` says.
+Printed are the tables of docs/placement_benchmark.md; ``--page`` puts them into it, ``--figures`` draws its curves.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,10 @@ AIMED_GAP: Final = {8: 0.0, 16: 0.001, 32: 0.005, 64: 0.01, 128: 0.02, 256: 0.02
 SHARE: Final = 0.1
 """Share of that time in which the planner's search, and the rivals, are compared; the annealer has ten shares."""
 REAL_SECONDS: Final = 3.0
+MADE_UP_HEAD: Final = (
+    "| nodes | grid | rank order | restarts | annealer | planner | bound | gap | aim | found after | of | of CPUs |"
+)
+REAL_HEAD: Final = "| links | grid | promised | kept | noise | kept / noise | more than noise |"
 
 
 def courses_on(nodes: int, *, seed: int, full: bool, share: float) -> dict[str, Course]:
@@ -34,48 +38,45 @@ def courses_on(nodes: int, *, seed: int, full: bool, share: float) -> dict[str, 
     }
 
 
-def made_up(sizes: Sequence[int], *, seed: int, full: bool, share: float) -> dict[int, dict[str, Course]]:
-    """Courses by number of nodes; each line is printed as soon as it is known."""
-    print(
-        f"Made-up clusters, seed {seed}.  Step times in seconds; restarts had {share:g} and the annealer "
-        f"{10 * share:g} of the planner's time.\n"
+def made_up_row(nodes: int, courses: dict[str, Course]) -> str:
+    """One row of the first table."""
+    plan = courses["planner"]
+    steps = " | ".join(f"{courses[name].step_s:.4f}" for name in ("rank order", "restarts", "annealer", "planner"))
+    dp, pp = SHAPES[nodes]
+    return (
+        f"| {nodes} | {dp} x {pp} | {steps} | {plan.bound_s:.4f} | {1 - plan.bound_s / plan.step_s:.2%} "
+        f"| {AIMED_GAP[nodes]:.1%} | {plan.found_s:.1f} s | {plan.seconds:.1f} s | {plan.cpu_s:.1f} s |"
     )
-    print("| nodes | grid | rank order | restarts | annealer | planner | bound | gap | aim | found after | of |")
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
-    result = {}
-    for nodes in sizes:
-        courses = courses_on(nodes, seed=seed, full=full, share=share)
-        result[nodes] = courses
-        plan = courses["planner"]
-        steps = " | ".join(f"{courses[name].step_s:.4f}" for name in ("rank order", "restarts", "annealer"))
-        dp, pp = SHAPES[nodes]
-        print(
-            f"| {nodes} | {dp} x {pp} | {steps} | {plan.step_s:.4f} | {plan.bound_s:.4f} "
-            f"| {1 - plan.bound_s / plan.step_s:.2%} | {AIMED_GAP[nodes]:.1%} "
-            f"| {plan.found_s:.1f} s | {plan.seconds:.1f} s |",
-            flush=True,
-        )
-    return result
 
 
-def real(seconds: float) -> None:
-    """The table of real clusters."""
-    print("\nReal clusters, planned on one measurement and judged on another; shares of the step.\n")
-    print("| links | grid | promised | kept | noise | kept / noise | more than noise |")
-    print("|---|---|---|---|---|---|---|")
-    asked = 0
+def real_rows(seconds: float) -> Iterator[str]:
+    """The rows of the table of real clusters."""
     for twice in measured_twice():
         for shape in twice.shapes:
             found = gain(twice, shape, seconds=seconds)
-            asked += 1
-            print(
+            yield (
                 f"| {found.name} | {shape[0]} x {shape[1]} | {found.promised:.2%} | {found.kept:.2%} "
                 f"| {found.noise:.2%} | {found.kept / found.noise:.1f} "
-                f"| {'yes' if found.kept > found.noise else 'no'} |",
-                flush=True,
+                f"| {'yes' if found.kept > found.noise else 'no'} |"
             )
-    if not asked:
-        print("\nNo measurements of real clusters beside this checkout.")
+
+
+def shown(head: str, rows: Iterable[str]) -> str:
+    """A table, each row printed as soon as it is known."""
+    lines = [head, "|---" * (head.count("|") - 1) + "|"]
+    print("\n".join(["", *lines]))
+    for row in rows:
+        print(row, flush=True)
+        lines.append(row)
+    return "\n".join(lines)
+
+
+def put_into(page: Path, name: str, text: str) -> None:
+    """Replace what stands between the page's marks of that name."""
+    first, last = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+    before, _, rest = page.read_text("utf-8").partition(first)
+    after = rest.partition(last)[2]
+    page.write_text(f"{before}{first}{text}{last}{after}", "utf-8")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -85,11 +86,24 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the made-up clusters (default 1)")
     parser.add_argument("--quick", action="store_true", help="give the planner a tenth of its time as well")
     parser.add_argument("--share", type=float, default=SHARE, help=f"time of the rivals (default {SHARE})")
+    parser.add_argument("--no-real", action="store_true", help="leave the real clusters out")
+    parser.add_argument("--page", type=Path, help="page whose tables to renew")
     parser.add_argument("--figures", type=Path, help="folder to write the curves to")
     asked = parser.parse_args(arguments)
     _warm_up()
-    courses = made_up(asked.sizes, seed=asked.seed, full=not asked.quick, share=asked.share)
-    real(REAL_SECONDS)
+    courses: dict[int, dict[str, Course]] = {}
+
+    def rows() -> Iterator[str]:
+        for nodes in asked.sizes:
+            courses[nodes] = courses_on(nodes, seed=asked.seed, full=not asked.quick, share=asked.share)
+            yield made_up_row(nodes, courses[nodes])
+
+    tables = {"made-up clusters": shown(MADE_UP_HEAD, rows())}
+    if not asked.no_real:
+        tables["real clusters"] = shown(REAL_HEAD, real_rows(REAL_SECONDS))
+    if asked.page:
+        for name, table in tables.items():
+            put_into(asked.page, name, table)
     if asked.figures:
         from benchmarks.placement_charts import draw_courses, draw_gaps  # noqa: PLC0415 - a dependency of tests
 

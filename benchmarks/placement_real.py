@@ -15,9 +15,10 @@ from typing import Final
 
 import numpy as np
 
+from benchmarks.compiled_annealer import step_time
 from benchmarks.placement_clusters import training_on
 from benchmarks.placement_grid import Bandwidth, Training, known_links, rank_orders, read_bandwidth
-from benchmarks.placement_rivals import planned, step_of, step_time
+from benchmarks.placement_rivals import planned, step_of
 from cluster_models.units import GBIT, GBYTE
 from solver.candidates import FloatArray
 
@@ -78,7 +79,8 @@ def measured_twice() -> Iterator[Twice]:
             yield Twice(f"{nodes} H100 nodes, another pattern", send, exchange, shapes)
     days = [DATA / f"skyplane_iperf3_{day}.csv" for day in WAN_DAYS]
     if all(day.exists() for day in days):
-        yield Twice("27 cloud regions, ten months apart", *_regions(*days), ((3, 9), (9, 3)))
+        first, second = _regions(*days)
+        yield Twice("27 cloud regions, ten months apart", first, second, ((3, 9), (9, 3)))
 
 
 def _square(path: Path) -> Bandwidth:
@@ -128,7 +130,8 @@ def gain(twice: Twice, shape: tuple[int, int], *, seconds: float) -> Gain:
     slots = shape[0] * shape[1]
     links = [known_links(bandwidth, slots).bytes_per_s for bandwidth in (twice.first, twice.second)]
     training = training_on(shape, float(np.median(links[0])))
-    promised, kept = [], []
+    promised: list[float] = []
+    kept: list[float] = []
     for here, there in (links, links[::-1]):
         plan = planned(here, training, seconds=seconds).assignment
         for judged, result in ((here, promised), (there, kept)):

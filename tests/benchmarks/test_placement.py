@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from benchmarks.compiled_annealer import step_time
 from benchmarks.placement import document, main, solve, summary
 from benchmarks.placement_clusters import DEGRADED_TO, made_up_links, made_up_training
+from benchmarks.placement_comparison import put_into
 from benchmarks.placement_grid import (
     InvalidQuestion,
     Training,
@@ -296,3 +297,25 @@ def test_links_measured_twice_have_the_same_nodes() -> None:
     for twice in measured_twice():
         assert twice.first.names == twice.second.names
         assert all(dp * pp <= len(twice.first.names) for dp, pp in twice.shapes)
+
+
+def test_tables_are_put_between_the_marks_of_a_page(tmp_path: Path) -> None:
+    """Again and again, and nothing else of the page changes."""
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- a -->\n\n<!-- end of a -->\nafter\n")
+    for text in ("| 1 |", "| 2 |\n| 3 |"):
+        put_into(page, "a", text)
+        assert page.read_text() == f"before\n<!-- a -->\n{text}\n<!-- end of a -->\nafter\n"
+
+
+def test_the_comparison_prints_every_method(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A row for each number of nodes asked for, with the proven step, and the curves as files."""
+    arguments = ["compare", "--quick", "--sizes", "8", "--no-real", "--figures", str(tmp_path)]
+    assert main(arguments) == 0
+    row = [cell.strip() for cell in capsys.readouterr().out.splitlines()[-1].split("|")]
+    assert row[1:3] == ["8", "2 x 4"]
+    rank_order_s, restarts_s, annealer_s, planner_s, bound_s = map(float, row[3:8])
+    assert planner_s <= min(rank_order_s, restarts_s, annealer_s)
+    assert 0 < bound_s <= planner_s
+    for name in ("placement_courses.svg", "placement_gaps.svg"):
+        assert "</svg>" in (tmp_path / name).read_text()
