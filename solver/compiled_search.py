@@ -32,6 +32,15 @@ TIE_WEIGHT: Final = 1e-3
 """Weight of the means over replicas and rings beside the slowest: they lead the search over plateaus."""
 BUFFERS: Final = 4
 """Replicas whose events are kept while a move is judged; where it changes more, those are simulated once more."""
+BREAKING: Final = 0.3
+"""Share of the moves that break rules that are looked at, at the first temperature; fewer as it falls."""
+SHORT: Final = 4
+"""Most columns of a short stretch."""
+AIMED_MOVES: Final = 4
+LINE_MOVES: Final = 6
+STRETCH_MOVES: Final = 2
+ALL_MOVES: Final = AIMED_MOVES + 2 * LINE_MOVES + STRETCH_MOVES + 4
+"""Shares of moves: aimed at what sets the pace, along a replica or a rank, of stretches, of columns, of any two."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -64,17 +73,6 @@ def _walk_back(
 
 
 @numba.njit(cache=True, nogil=True)
-def _term(t: int, order: IntArray, terms: Terms) -> float:
-    """The slowest pair of a term."""
-    worst: float = terms.floor[t]
-    between = terms.seconds[terms.matrix[t]]
-    for p in range(terms.first[t], terms.first[t + 1]):
-        pair = between[order[terms.pairs[p, 0]], order[terms.pairs[p, 1]]]
-        worst = max(worst, pair)
-    return worst
-
-
-@numba.njit(cache=True, nogil=True)
 def _share(order: IntArray, terms: Terms, sharing: Sharing, shared: FloatArray) -> None:
     """Fill the seconds (phases, 2, W) in which each switch passes what each phase sends up and down."""
     above, bytes_per_s, sent_bytes, phase = sharing
@@ -90,7 +88,7 @@ def _share(order: IntArray, terms: Terms, sharing: Sharing, shared: FloatArray) 
 
 
 @numba.njit(cache=True, nogil=True)
-def _shared_term(t: int, order: IntArray, terms: Terms, above: IntArray, shared: FloatArray) -> float:
+def _term(t: int, order: IntArray, terms: Terms, above: IntArray, shared: FloatArray) -> float:
     """The slowest pair of a term, or the slowest switch (2, W) on the way of a pair that sends anything."""
     worst: float = terms.floor[t]
     between = terms.seconds[terms.matrix[t]]
@@ -181,33 +179,6 @@ def _violations(assignment: IntArray, rules: Rules) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def refresh(tables: Tables, state: State) -> None:
-    """Work out everything in ``state`` from its order, which is the best known then."""
-    layout, pipeline, sharing = tables.layout, tables.pipeline, tables.sharing
-    shared = np.zeros((sharing.phase.max() + 1, 2, len(sharing.bytes_per_s)))
-    _share(state.order, tables.terms, sharing, shared)
-    for t in range(len(state.value)):
-        state.value[t] = _shared_term(t, state.order, tables.terms, sharing.above, shared[sharing.phase[t]])
-    _expose(state.value, layout, tables.exposure, state.rings)
-    ends = np.empty(len(pipeline.rows) + 1)
-    for r in range(layout.replicas):
-        for s in range(layout.ranks):
-            cell = layout.cells + (r * layout.ranks + s) * layout.kinds
-            values = state.value[cell : cell + layout.kinds]
-            _cell_work(s, layout.ranks, values, tables.compute, state.work[r])
-        delay = state.value[r * layout.delays : (r + 1) * layout.delays]
-        _simulate(pipeline.rows, state.work[r], delay, ends)
-        for s in range(layout.ranks):
-            state.ends[r, s] = ends[pipeline.last[s]]
-        state.cost[r] = _latest(state.ends[r], state.rings[0])
-        _note_path(r, pipeline, ends, delay, state.paths, (state.ends[r] + state.rings[0]).argmax())
-    state.scores[0], step = _score(state.cost, state.rings, tables.exposure.optimizer_s)
-    state.scores[1] = _violations(state.order[: tables.slots], tables.rules) if tables.ruled else 0
-    state.best[:] = state.order
-    state.scores[3], state.scores[4], state.scores[5] = state.scores[1], step, state.scores[0]
-
-
-@numba.njit(cache=True, nogil=True)
 def _note_path(
     r: int, pipeline: Pipeline, ends: FloatArray, delay: FloatArray, paths: Paths, rank: np.int64
 ) -> None:
@@ -217,48 +188,164 @@ def _note_path(
 
 
 @numba.njit(cache=True, nogil=True)
-def _propose(order: IntArray, slots: int, moved: IntArray, nodes: IntArray) -> int:
-    """Write which slots a move gives which nodes; how many."""
-    size = len(order)
-    i = np.random.randint(slots)  # noqa: NPY002
-    j = np.random.randint(size)  # noqa: NPY002
-    while j == i:
-        j = np.random.randint(size)  # noqa: NPY002
-    kind = np.random.randint(4)  # noqa: NPY002
-    if kind <= 1 or j >= slots:
-        moved[0], moved[1] = i, j
-        nodes[0], nodes[1] = order[j], order[i]
-        return 2
-    low, high = min(i, j), max(i, j)
-    for k in range(high - low + 1):
-        moved[k] = low + k
-        if kind == 2:
-            nodes[k] = order[high - k]
-        elif i < j:
-            nodes[k] = order[low + k + 1] if low + k < high else order[low]
-        else:
-            nodes[k] = order[low + k - 1] if k > 0 else order[high]
-    return high - low + 1
+def _below(number: int) -> int:
+    """A random number from 0 and below ``number``."""
+    return int(np.random.random() * number)  # noqa: NPY002
 
 
 @numba.njit(cache=True, nogil=True)
-def _exchange(order: IntArray, moved: IntArray, nodes: IntArray, count: int) -> None:
+def _give(target: IntArray, source: IntArray, order: IntArray, draft: Draft, count: int) -> int:
+    """Give the nodes of the slots ``source`` (q,) to those of ``target``; how many slots move by now."""
+    for k in range(len(target)):
+        draft.moved[count + k] = target[k]
+        draft.nodes[count + k] = order[source[k]]
+    return count + len(target)
+
+
+@numba.njit(cache=True, nogil=True)
+def _change_line(kind: int, line: IntArray, order: IntArray, draft: Draft) -> int:
+    """Exchange two cells of a line (n, q), reverse a stretch or put one cell elsewhere; how many slots move."""
+    if len(line) < 2:
+        return 0
+    i, j = _below(len(line)), _below(len(line) - 1)
+    j += j >= i
+    if kind == 0:
+        count = _give(line[i], line[j], order, draft, 0)
+        return _give(line[j], line[i], order, draft, count)
+    low, high, count = min(i, j), max(i, j), 0
+    for k in range(low, high + 1):
+        if kind == 1:
+            source = low + high - k
+        elif i < j:
+            source = k + 1 if k < high else low
+        else:
+            source = k - 1 if k > low else high
+        count = _give(line[k], line[source], order, draft, count)
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _exchange_stretches(grid: IntArray, order: IntArray, draft: Draft) -> int:
+    """Exchange two rows of the grid from the start, to the end, or over a few columns; how many slots move."""
+    rows, columns = grid.shape[0], grid.shape[1]
+    if rows < 2:
+        return 0
+    a, b = _below(rows), _below(rows - 1)
+    b += b >= a
+    low, high, kind, count = _below(columns), columns, _below(3), 0
+    if kind == 0:
+        low, high = 0, low + 1
+    elif kind == 1:
+        high = min(columns, low + 1 + _below(SHORT))
+    for s in range(low, high):
+        count = _give(grid[a, s], grid[b, s], order, draft, count)
+        count = _give(grid[b, s], grid[a, s], order, draft, count)
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _change_columns(grid: IntArray, order: IntArray, draft: Draft) -> int:
+    """Exchange two columns of the grid, or reverse the order of some rows; how many slots move."""
+    rows, columns = grid.shape[0], grid.shape[1]
+    by_row, count = _below(2) == 0, 0
+    i, j = _below(rows if by_row else columns), _below(rows if by_row else columns)
+    if not by_row and i != j:
+        for r in range(rows):
+            count = _give(grid[r, i], grid[r, j], order, draft, count)
+            count = _give(grid[r, j], grid[r, i], order, draft, count)
+    if by_row and i != j:
+        low, high = min(i, j), max(i, j)
+        for r in range(low, high + 1):
+            for s in range(columns if 2 * r != low + high else 0):
+                count = _give(grid[r, s], grid[low + high - r, s], order, draft, count)
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _slow_term(layout: Layout, terms: Terms, state: State) -> int:
+    """Of what sets the pace, the slowest replica or the ring after it, a term with a pair of slots; or -1."""
+    r = int(state.cost.argmax())
+    if _below(3) == 0:
+        kinds = (layout.gathers - layout.reduces) // layout.ranks
+        t = layout.reduces + state.paths.rank[r] * kinds + _below(kinds)
+        return t if terms.first[t] < terms.first[t + 1] else -1
+    chosen, slowest = -1, -1.0
+    for _ in range(3):
+        s = _below(layout.delays - 1)
+        t = r * layout.delays + s
+        weight = state.value[t] * (1.0 + state.paths.hops[r, s])
+        if weight > slowest and terms.first[t] < terms.first[t + 1]:
+            chosen, slowest = t, weight
+    return chosen
+
+
+@numba.njit(cache=True, nogil=True)
+def _aim(tables: Tables, state: State, draft: Draft) -> int:
+    """Exchange a node of the slowest pair of what sets the pace, mostly for one near its other node."""
+    t, terms, order = _slow_term(tables.layout, tables.terms, state), tables.terms, state.order
+    if t < 0:
+        return 0
+    between, pair, slowest = terms.seconds[terms.matrix[t]], 0, -1.0
+    for p in range(terms.first[t], terms.first[t + 1]):
+        seconds = between[order[terms.pairs[p, 0]], order[terms.pairs[p, 1]]]
+        if seconds > slowest:
+            pair, slowest = p, seconds
+    side = _below(2)
+    slot, other = terms.pairs[pair, side], terms.pairs[pair, 1 - side]
+    node = tables.near[order[other], _below(tables.near.shape[1])]
+    if _below(4) == 0:
+        node = _below(len(order))
+    if node == order[slot] or node == order[other]:
+        return 0
+    draft.moved[0], draft.moved[1] = slot, state.position[node]
+    draft.nodes[0], draft.nodes[1] = node, order[slot]
+    return 2
+
+
+@numba.njit(cache=True, nogil=True)
+def _propose(tables: Tables, state: State, draft: Draft) -> int:
+    """Write which slots a move gives which nodes; how many, 0 where the move drawn does not exist."""
+    order, grid = state.order, tables.grid
+    rows, columns = grid.shape[0], grid.shape[1]
+    kind = _below(ALL_MOVES)
+    if kind < AIMED_MOVES:
+        return _aim(tables, state, draft)
+    kind -= AIMED_MOVES
+    if kind < LINE_MOVES:
+        return _change_line(kind % 3, grid[_below(rows)], order, draft)
+    kind -= LINE_MOVES
+    if kind < LINE_MOVES:
+        return _change_line(kind % 3, grid[:, _below(columns)], order, draft)
+    kind -= LINE_MOVES
+    if kind < STRETCH_MOVES:
+        return _exchange_stretches(grid, order, draft)
+    if kind == STRETCH_MOVES:
+        return _change_columns(grid, order, draft)
+    i, j = _below(tables.slots), _below(len(order))
+    draft.moved[0], draft.moved[1] = i, j
+    draft.nodes[0], draft.nodes[1] = order[j], order[i]
+    return 0 if i == j else 2
+
+
+@numba.njit(cache=True, nogil=True)
+def _exchange(order: IntArray, position: IntArray, moved: IntArray, nodes: IntArray, count: int) -> None:
     """Make a move, or take it back: what stands in ``order`` and in ``nodes`` change places."""
     for k in range(count):
         order[moved[k]], nodes[k] = nodes[k], order[moved[k]]
+        position[order[moved[k]]] = moved[k]
 
 
 @numba.njit(cache=True, nogil=True)
 def _change_terms(count: int, move: int, order: IntArray, value: FloatArray, terms: Terms, draft: Draft) -> int:
-    """Renew the terms of all slots moved; how many are different now."""
-    changed = 0
+    """Renew the terms of all slots moved where no switch is shared; how many are different now."""
+    changed, alone, shared = 0, np.empty((0, 0), dtype=np.int64), np.empty((2, 0))
     stamp, moved, before, changes = draft.term_stamp, draft.moved, draft.before, draft.terms
     for k in range(count):
         for index in range(terms.slot_first[moved[k]], terms.slot_first[moved[k] + 1]):
             t = terms.slot_terms[index]
             if stamp[t] != move:
                 stamp[t] = move
-                renewed = _term(t, order, terms)
+                renewed = _term(t, order, terms, alone, shared)
                 if renewed != value[t]:
                     changes[changed], before[changed] = t, value[t]
                     value[t] = renewed
@@ -269,10 +356,10 @@ def _change_terms(count: int, move: int, order: IntArray, value: FloatArray, ter
 @numba.njit(cache=True, nogil=True)
 def _change_all(order: IntArray, value: FloatArray, terms: Terms, sharing: Sharing, draft: Draft) -> int:
     """Renew all terms, as a move may load any switch; how many are different now."""
-    changed = 0
+    changed, phase = 0, sharing.phase
     _share(order, terms, sharing, draft.shared)
     for t in range(len(value)):
-        renewed = _shared_term(t, order, terms, sharing.above, draft.shared[sharing.phase[t]])
+        renewed = _term(t, order, terms, sharing.above, draft.shared[phase[t]])
         if renewed != value[t]:
             draft.terms[changed], draft.before[changed] = t, value[t]
             value[t] = renewed
@@ -365,7 +452,7 @@ def _accept(cells: int, replicas: int, tables: Tables, state: State, draft: Draf
 @numba.njit(cache=True, nogil=True)
 def _take_back(changed: int, cells: int, count: int, layout: Layout, state: State, draft: Draft) -> None:
     """Make the state what it was before the move."""
-    _exchange(state.order, draft.moved, draft.nodes, count)
+    _exchange(state.order, state.position, draft.moved, draft.nodes, count)
     for index in range(changed):
         state.value[draft.terms[index]] = draft.before[index]
     for index in range(cells):
@@ -399,6 +486,21 @@ def _new_draft(tables: Tables, state: State) -> Draft:
 
 
 @numba.njit(cache=True, nogil=True)
+def refresh(tables: Tables, state: State) -> None:
+    """Work out everything in ``state`` from its order, which is the best known then."""
+    draft = _new_draft(tables, state)
+    state.value[:] = np.nan
+    changed = _change_all(state.order, state.value, tables.terms, tables.sharing, draft)
+    cells, replicas = _bound_replicas(changed, 0, tables, state, draft)
+    score, step = _simulate_replicas(replicas, np.inf, tables, state, draft)
+    _accept(cells, replicas, tables, state, draft)
+    broken = _violations(state.order[: tables.slots], tables.rules)
+    state.best[:] = state.order
+    state.position[state.order] = np.arange(len(state.order))
+    state.scores[:] = np.array([score, broken, 0.0, broken, step, score])
+
+
+@numba.njit(cache=True, nogil=True)
 def anneal_round(tables: Tables, state: State, moves: int, seed: int, hot: float, cold: float) -> None:
     """Try ``moves`` moves, the temperature falling from ``hot`` to ``cold`` seconds in equal ratios.
 
@@ -407,14 +509,18 @@ def anneal_round(tables: Tables, state: State, moves: int, seed: int, hot: float
     np.random.seed(seed)  # noqa: NPY002
     layout, draft, scores = tables.layout, _new_draft(tables, state), state.scores
     ratio = (cold / hot) ** (1.0 / max(1, moves)) if hot > 0.0 else 1.0
-    temperature, difference = hot, 0.0
+    temperature = hot
+    if hot == 0.0:
+        scores[2] = 0.0
     for move in range(moves):
         temperature *= ratio
-        count = _propose(state.order, tables.slots, draft.moved, draft.nodes)
-        _exchange(state.order, draft.moved, draft.nodes, count)
+        count = 0
+        while count == 0:
+            count = _propose(tables, state, draft)
+        _exchange(state.order, state.position, draft.moved, draft.nodes, count)
         broken = _violations(state.order[: tables.slots], tables.rules) if tables.ruled else 0
-        if broken > scores[1]:
-            _exchange(state.order, draft.moved, draft.nodes, count)
+        if broken > scores[1] and np.random.random() * scores[2] > BREAKING * temperature:  # noqa: NPY002
+            _exchange(state.order, state.position, draft.moved, draft.nodes, count)
             continue
         if len(tables.sharing.bytes_per_s) > 0:
             changed = _change_all(state.order, state.value, tables.terms, tables.sharing, draft)
@@ -426,7 +532,7 @@ def anneal_round(tables: Tables, state: State, moves: int, seed: int, hot: float
             limit = np.inf
         score, step = _simulate_replicas(replicas, limit, tables, state, draft)
         if hot == 0.0:
-            difference += abs(score - scores[0]) / moves
+            scores[2] += abs(score - scores[0]) / moves
         if hot == 0.0 or score > limit:
             _take_back(changed, cells, count, layout, state, draft)
             continue
@@ -435,4 +541,3 @@ def anneal_round(tables: Tables, state: State, moves: int, seed: int, hot: float
         if (broken, step, score) < (scores[3], scores[4], scores[5]):
             state.best[:] = state.order
             scores[3], scores[4], scores[5] = broken, step, score
-    scores[2] = difference

@@ -90,7 +90,12 @@ class Sharing(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """What a search reads; ``ruled``: whether there are any rules."""
+    """What a search reads; ``ruled``: whether there are any rules.
+
+    ``grid`` (rows, columns, q): slots that moves shift along rows and columns, each at most once: those of the
+    cells (r, s), or all in a single row where cells share slots.  ``near`` (N, n): nodes with the fastest links to
+    each.
+    """
 
     slots: int
     ruled: bool
@@ -101,6 +106,8 @@ class Tables(NamedTuple):
     compute: Compute
     exposure: Exposure
     sharing: Sharing
+    grid: IntArray
+    near: IntArray
 
 
 class Paths(NamedTuple):
@@ -114,13 +121,15 @@ class Paths(NamedTuple):
 class State(NamedTuple):
     """Where a search stands; all but ``order``, ``best`` and ``scores`` follow from ``order``.
 
-    ``order`` (N,): the node of each slot, then nodes that are not used; ``best``: the best order met.
+    ``order`` (N,): the node of each slot, then nodes that are not used; ``position``: where each node stands in
+    it; ``best``: the best order met.
     ``value`` (T,): the terms; ``work`` (R, 2 C): durations; ``ends`` (R, P): last backwards; ``cost`` (R,): the
     slowest of them with the reduction after it; ``rings`` (2, P): exposed reductions and gathers.
     ``scores``: score, violations, mean difference, and violations, step and score of the best.
     """
 
     order: IntArray
+    position: IntArray
     best: IntArray
     value: FloatArray
     work: FloatArray

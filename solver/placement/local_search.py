@@ -19,9 +19,9 @@ LEAST_SHARE: Final = 1e-6
 """Of the step, what the first temperature is where they change nothing."""
 COLD: Final = 1e-3
 """The last temperature, as a share of the first of its annealing."""
-REHEATED: Final = 0.3
-"""The first temperature of all annealings but the first, as a share of the very first."""
-FIRST_MOVES_PER_SLOT: Final = 500
+HEATS: Final = (1.0, 0.3, 0.3, 3.0, 0.3)
+"""First temperatures of the annealings, in turn, as shares of the very first: most stay near the best found."""
+FIRST_MOVES_PER_SLOT: Final = 100
 """Moves of the first annealing; each one after it is longer by ``LONGER``."""
 LONGER: Final = 1.5
 ROUND_EVENTS: Final = 4e7
@@ -85,11 +85,12 @@ def _annealed(
     state = search_state(tables, order)
     seeds = (int(number) for number in _numbers(seed))
     anneal_round(tables, state, PROBES, next(seeds), 0.0, 0.0)
-    first_s = max(float(state.scores[2]), LEAST_SHARE * float(state.scores[4]))
+    first_s = state.scores[2] = max(state.scores[2], LEAST_SHARE * state.scores[4])
     for number, length in enumerate(_lengths(problem.slots, moves)):
         if number > 0:
             state = search_state(tables, state.best)
-        hot = first_s if number == 0 else first_s * REHEATED
+            state.scores[2] = first_s
+        hot = first_s * HEATS[number % len(HEATS)]
         rounds = -(-length // max(100, int(ROUND_EVENTS / (2 * len(problem.schedule.rank) + 1000))))
         falls = COLD ** (1 / rounds)
         for index in range(rounds):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
@@ -10,6 +12,9 @@ from solver.compiled_search import refresh
 from solver.pipeline.schedule import Schedule
 from solver.placement.problem import PlacementProblem
 from solver.search_types import Compute, Exposure, Layout, Paths, Pipeline, Sharing, State, Tables, Terms
+
+NEAR: Final = 12
+"""Nodes that aimed moves choose from."""
 
 
 def search_tables(problem: PlacementProblem) -> Tables:
@@ -39,6 +44,8 @@ def search_tables(problem: PlacementProblem) -> Tables:
         ),
         exposure=Exposure(arrays.reduce_hidden_s, arrays.gather_hidden_s, arrays.optimizer_s),
         sharing=sharing,
+        grid=_grid(problem),
+        near=_near(arrays.hop_s),
     )
 
 
@@ -49,19 +56,35 @@ def search_state(tables: Tables, order: IntArray) -> State:
     replicas = layout.replicas
     state = State(
         order=order.astype(np.int64),
+        position=np.zeros(len(order), dtype=np.int64),
         best=order.astype(np.int64),
         value=np.empty(terms),
-        work=np.empty((replicas, chunks)),
-        ends=np.empty((replicas, layout.ranks)),
-        cost=np.empty(replicas),
-        rings=np.empty((2, layout.ranks)),
+        work=np.zeros((replicas, chunks)),
+        ends=np.zeros((replicas, layout.ranks)),
+        cost=np.zeros(replicas),
+        rings=np.zeros((2, layout.ranks)),
         paths=Paths(
-            np.empty(replicas, dtype=np.int64), np.empty((replicas, chunks)), np.empty((replicas, layout.delays))
+            np.zeros(replicas, dtype=np.int64), np.zeros((replicas, chunks)), np.zeros((replicas, layout.delays))
         ),
         scores=np.zeros(6),
     )
     refresh(tables, state)
     return state
+
+
+def _grid(problem: PlacementProblem) -> IntArray:
+    """The slots of each cell (R, P, q), or all slots (1, K, 1) where cells share some."""
+    cells = problem.arrays.cell_slots
+    if (cells >= 0).all() and len(np.unique(cells)) == cells.size:
+        return np.ascontiguousarray(cells)
+    return np.arange(problem.slots).reshape(1, -1, 1)
+
+
+def _near(hop_s: FloatArray) -> IntArray:
+    """(N, n) nodes with the fastest links to each node, both ways together; itself where there is no other."""
+    both_s = hop_s + hop_s.T
+    np.fill_diagonal(both_s, np.inf)
+    return np.ascontiguousarray(np.argsort(both_s, axis=1, kind="stable")[:, : max(1, min(NEAR, len(hop_s) - 1))])
 
 
 def _pipeline(schedule: Schedule) -> Pipeline:
