@@ -57,7 +57,7 @@ def conclude(problem: PlanningProblem, options: SearchOptions, state: SearchStat
     assert state.best is not None
     assignment = state.known[state.best].assignment
     assert assignment is not None
-    certificate = _certificate(state, options, stopped_by)
+    certificate = _certificate(state, options, stopped_by, ruled=bool(problem.workload.placement))
     candidate = state.prepared(problem, state.best)
     rivals = _next_best(state, options.alternatives, placed_only=True)
     plan = assemble_plan(problem, options, candidate, assignment, certificate=certificate)
@@ -74,7 +74,7 @@ def conclude(problem: PlanningProblem, options: SearchOptions, state: SearchStat
     return replace(plan, alternatives=tuple(others), robustness=robustness(contender, contenders, spread))
 
 
-def _certificate(state: SearchState, options: SearchOptions, stopped_by: StopReason) -> Certificate:
+def _certificate(state: SearchState, options: SearchOptions, stopped_by: StopReason, *, ruled: bool) -> Certificate:
     objective, bound = state.best_objective, max(0.0, state.bound)
     gap = (objective - bound) / objective
     infeasible = int((state.candidates.excess_bytes > 0).sum())
@@ -82,8 +82,9 @@ def _certificate(state: SearchState, options: SearchOptions, stopped_by: StopRea
     versions = solver_versions()
     solver = f"HiGHS {versions['highs']}" if options.backend is Backend.HIGHS else f"CBC (PuLP {versions['pulp']})"
     mixes = _MIXES if any(fabric.is_mixed for fabric in state.fabrics) else ""
+    kept = " that keep the rules of workload.placement" if ruled else ""
     explanation = _ENDS[stopped_by].format(percent=100 * gap) + (
-        f" The proof covers all legal degrees and host orders under the cost model{mixes}, with stage layers"
+        f" The proof covers all legal degrees and host orders{kept} under the cost model{mixes}, with stage layers"
         " balanced by rule; it says nothing about the error of the cost model itself."
     )
     return Certificate(

@@ -22,8 +22,8 @@ def rule_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
     """Rules on neighbours, spares, required nodes and shared switches that ``plan`` breaks."""
     nodes = {node.name: node for node in problem.snapshot.cluster.nodes}
     asked = problem.workload.placement
-    if any(place.node not in nodes for place in plan.placement.ranks):  # reported by the placement rules
-        return
+    if not {place.node for place in plan.placement.ranks} | set(plan.placement.hosts) <= set(nodes):
+        return  # reported by the placement rules
     for rule in asked.neighbours:
         several = isinstance(rule, Spread) and rule.at_least is not None
         for key, members in _groups(plan, rule.group, several=several).items():

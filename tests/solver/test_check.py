@@ -124,6 +124,15 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     "unused host": (lambda plan: replace(plan, unused_nodes=("a", "spare")), "Node a is called unused"),
     "forgotten node": (lambda plan: replace(plan, unused_nodes=()), "Node spare is usable"),
     "invented node": (lambda plan: replace(plan, unused_nodes=("spare", "x")), "x is called unused"),
+    "spare that works": (lambda plan: replace(plan, spare_nodes=("a",)), "Spare a is not a free node"),
+    "spare that is broken": (
+        lambda plan: replace(plan, spare_nodes=("broken",)),
+        "Spare broken is in state failed",
+    ),
+    "spare nobody asked for": (
+        lambda plan: replace(plan, spare_nodes=("spare",), unused_nodes=()),
+        "names spares that nobody asked for",
+    ),
     "tensor and heads": (_degrees(tensor=3), "does not divide the 4 attention heads"),
     "tensor and kv heads": (_degrees(tensor=3), "nor a divisor of 2 kv heads"),
     "experts of a dense model": (_degrees(expert=2), "has no experts"),
