@@ -50,13 +50,9 @@ def balanced_layout(architecture: Architecture, sequence_length: int, pipeline: 
     assert chunks <= architecture.layers
     weights, head = layer_flops(architecture, sequence_length)
     ends = [0.0, *np.cumsum(weights).tolist()]
-    low, high = (ends[-1] + head) / chunks, ends[-1] + head
-    for _ in range(60):
-        middle = (low + high) / 2
-        if _split(ends, head, chunks, middle) is None:
-            low = middle
-        else:
-            high = middle
+    loads = _chunk_loads(tuple(ends), head)
+    least = bisect_left(loads, True, key=lambda load: _split(ends, head, chunks, load) is not None)
+    high = loads[least]
     counts = _split(ends, head, chunks, high)
     assert counts is not None
     if architecture.layers % chunks == 0:
@@ -65,6 +61,14 @@ def balanced_layout(architecture: Architecture, sequence_length: int, pipeline: 
         if even.max() <= high * (1 + EVEN_TOLERANCE):
             counts = [architecture.layers // chunks] * chunks
     return tuple(tuple(counts[v * pipeline : (v + 1) * pipeline]) for v in range(virtual))
+
+
+@lru_cache(maxsize=64)
+def _chunk_loads(ends: tuple[float, ...], head: float) -> list[float]:
+    """Every weight that a chunk of consecutive layers can have, increasing; the lightest limit is one of them."""
+    bounds = np.array(ends)
+    inner = (bounds[None, :] - bounds[:, None])[np.triu_indices(len(bounds), 1)]
+    return np.unique(np.concatenate([inner, bounds[-1] - bounds[:-1] + head])).tolist()  # type: ignore[no-any-return]
 
 
 def _split(ends: list[float], head: float, chunks: int, limit: float) -> list[int] | None:
