@@ -34,7 +34,7 @@ from tests.cluster_models.clusters import host
 from tests.solver.cost_cases import H100
 from tests.solver.naive import best_placement, best_plan
 from tests.solver.naive_mixed import best_mix, mixes_of
-from tests.solver.problems import EXACT, planned, problem, row
+from tests.solver.problems import DENSE, EXACT, planned, problem, row
 from tests.solver.test_same_formula import RATE, WORKLOAD, a_cluster
 
 A100, SMALL_A100 = "A100-SXM4-80GB", "A100-SXM4-40GB"
@@ -131,6 +131,25 @@ def test_layers_follow_memory_where_it_is_the_tighter_limit() -> None:
     fuller = replace(found.configuration, stage_layers=(tuple(held),))
     memory = predict(asked, fuller, hosts=found.placement.hosts).memory[small]
     assert memory.total_bytes > memory.limit_bytes
+
+
+@pytest.mark.parametrize("headroom", [0.7, 0.8, 0.82, 0.84, 0.85, 0.86, 0.9])
+def test_a_mix_fits_exactly_where_some_layout_fits(headroom: float) -> None:
+    """Against every split of the layers over two stages, on GPUs of 80 and 40 GB with little of it left."""
+    pinned = {"pipeline": 2, **PLAIN}
+    asked = fast_and_slow(1, 1, slow_kind=SMALL_A100, global_batch=4, memory_headroom=headroom, pinned=pinned)
+    fabrics = mixes_of(asked)
+    priced = price_candidates(asked, fabrics)
+    assert len(priced) > 0
+    for index in range(len(priced)):
+        kinds = priced.staging_of(index).kinds
+        batch = row(priced.batch, index)
+        possible = [
+            prepare(asked, fabrics[0], batch, ((first, DENSE.layers - first),), kinds).memory
+            for first in range(1, DENSE.layers)
+        ]
+        fits = any((memory.total_bytes <= memory.limit_bytes).all() for memory in possible)
+        assert fits == (priced.excess_bytes[index] <= 0)
 
 
 def layers_on(found: Plan, kind: str) -> int:
