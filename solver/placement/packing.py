@@ -23,15 +23,23 @@ from solver.placement.problem import PlacementProblem
 
 NEAR: Final = 10
 """Nodes whose visits a walk remembers while it is close to them."""
-MOST_ARCS: Final = 3e7
-"""Steps between labels that are held at a time, two bytes each; fewer labels where nodes are many."""
+MOST_STEPS: Final = 2e8
+"""Steps between labels, times paths, that one question may take (about 1 ns each); fewer labels for more nodes."""
+MOST_ARCS: Final = 6e7
+"""Steps between labels that are held at a time, two bytes each."""
+MOST_WALKS: Final = 64
+"""Cheapest walks that each round of prices makes known to the program."""
 MOST_WIDTH: Final = 64
-MOST_PRICES: Final = 80
+MOST_PRICES: Final = 40
 """Rounds of prices for one step time."""
 MOST_PATHS: Final = 96
-PATH_ROUNDS: Final = 6
+PATH_ROUNDS: Final = 4
+SHARE: Final = 0.35
+"""Of what is between the bound and the best step, where the next question lies: no takes longer than yes."""
 RESOLUTION: Final = 1e-4
 """Share of the step time at which the bisection ends."""
+NS_PER_STEP: Final = 8.0
+"""What a step between labels takes along one path, or in a round of prices."""
 TOLERANCE: Final = 1e-9
 PROOF: Final = 1e-6
 """What the walks must cost beyond the nodes; prices lie between -1 and 1."""
@@ -77,8 +85,6 @@ class Packing:
         self._near = np.argsort(away, axis=1, kind="stable")[:, : min(NEAR, problem.nodes - 1)].astype(np.int64)
         self._index = np.full((problem.nodes, problem.nodes), -1, dtype=np.int64)
         np.put_along_axis(self._index, self._near, np.arange(self._near.shape[1]), axis=1)
-        layer = problem.nodes**2 * problem.schedule.pipeline
-        self._width = int(np.clip(MOST_ARCS // layer, 1, MOST_WIDTH))
         self._prices = np.zeros(problem.nodes)
         self.work = 0.0
         duration_s, delay_s = least_inputs(problem)
@@ -87,8 +93,7 @@ class Packing:
     def learn(self, assignment: IntArray) -> None:
         """Take over the paths that are critical under an assignment (K,)."""
         slots = self._problem.arrays.cell_slots
-        for cells in slots.swapaxes(1, 2).reshape(-1, slots.shape[1]):
-            self._paths.add(*self._inputs(assignment[cells]), self._all)
+        self._add_violated(assignment[slots.swapaxes(1, 2).reshape(-1, slots.shape[1])], 0.0)
 
     def impossible(self, step_s: float, out_of_time: Callable[[], bool]) -> bool:
         """Whether it is proven that no assignment reaches ``step_s``."""
@@ -106,19 +111,22 @@ class Packing:
         node_s, there, back, limit_s = self._costs(step_s)
         rest_s = least_rest(problem.arrays.hop_s, node_s, there, back)
         walking = Walking(problem.arrays.hop_s, node_s, there, back, rest_s, limit_s, self._near, self._index)
-        labels, reached = label_walks(walking, self._width)
+        layers = problem.nodes**2 * len(self._all)
+        width = int(np.clip(min(MOST_ARCS, MOST_STEPS / len(limit_s)) // layers, 1, MOST_WIDTH))
+        labels, reached = label_walks(walking, width)
         arcs = float(labels.sum()) * problem.nodes
-        self.work += arcs * len(limit_s)
+        self.work += NS_PER_STEP * arcs * len(limit_s)
         master, prices = _Master(problem.nodes, count, spare=problem.nodes > problem.slots), self._prices
         cheapest = np.empty((0, len(self._all)), dtype=np.int64)
         for round_ in range(MOST_PRICES):
-            self.work += arcs
+            self.work += NS_PER_STEP * arcs
             ends, walks = cheapest_walks(labels, reached, np.tile(prices, (len(self._all), 1)))
             first = np.argsort(ends, kind="stable")[:count]
             if ends[first[-1]] >= UNREACHED or ends[first].sum() - prices.sum() > PROOF:
                 self._prices = prices
                 return True, cheapest
-            cheapest = walks[ends < UNREACHED]
+            cheapest = walks[np.argsort(ends, kind="stable")[: max(count, MOST_WALKS)]]
+            cheapest = cheapest[cheapest[:, 0] >= 0]
             new = master.add(cheapest)
             if out_of_time() or (not new and round_ % 2 == 1):
                 break
@@ -207,8 +215,8 @@ def packing_bound_s(
 ) -> float:
     """Seconds that no assignment of ``problem`` can beat, at least ``placement_bound_s`` and at most ``upper_s``.
 
-    Bisects between the bound known and ``upper_s``, the step time of the best assignment known, until the bound
-    reaches ``target_s``, they are close, or ``work`` (about as many nanoseconds) is spent.  ``assignment`` (K,)
+    Narrows down between the bound known and ``upper_s``, the step time of the best assignment known, until the
+    bound reaches ``target_s``, they are close, or ``work`` (about as many nanoseconds) is spent.  ``assignment`` (K,)
     helps to find critical paths; ``known_s`` is a bound known from before.
     """
     bound_s = max(known_s, placement_bound_s(problem))
@@ -220,7 +228,7 @@ def packing_bound_s(
         packing.learn(assignment)
     high_s = upper_s
     while high_s - bound_s > RESOLUTION * upper_s and packing.work < work and not out_of_time():
-        step_s = 0.5 * (bound_s + high_s)
+        step_s = bound_s + SHARE * (high_s - bound_s)
         if packing.impossible(step_s, out_of_time):
             bound_s = step_s
         else:

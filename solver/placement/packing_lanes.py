@@ -90,18 +90,22 @@ def _ring_floor(problem: PlacementProblem, stage: int) -> FloatArray:
 
 
 def _shortest_cycle(pairs: IntArray, slots: IntArray) -> int:
-    """Fewest slots on one of the closed rings that ``pairs`` form; 0 unless they hold every one of ``slots``."""
+    """Fewest slots on one of the closed rings that ``pairs`` form.
+
+    0 unless they hold every one of ``slots``, and where some but not all rings have two.
+    """
     following = {int(a): int(b) for a, b in pairs}
     members = set(slots.tolist())
     if len(following) != len(pairs) or set(following) != members or set(following.values()) != members:
         return 0
-    shortest = len(slots)
+    lengths = set()
     for slot, after in following.items():
         length, at = 1, after
         while at != slot:
             length, at = length + 1, following[at]
-        shortest = min(shortest, length)
-    return shortest
+        lengths.add(length)
+    # a ring of two uses both directions of its link, a longer one does not
+    return 0 if len(lengths) > 1 and 2 in lengths else min(lengths, default=0)
 
 
 def node_thresholds(between_s: FloatArray, length: int) -> FloatArray:
