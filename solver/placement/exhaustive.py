@@ -20,6 +20,9 @@ from solver.placement.problem import PlacementProblem
 SLICE_EVENTS: Final = 1e7
 """Simulated events between two looks at the clock, about 30 ms."""
 
+MOST_COMPARED: Final = 128
+"""Among more nodes than this, none are taken for interchangeable: to compare all pairs would take seconds."""
+
 
 class Enumeration:
     """An enumeration under way; ``assignment`` and ``step_s`` are the best known, ``complete`` says it is proved.
@@ -146,7 +149,7 @@ def _tree(problem: PlacementProblem) -> Tree:
         order=order,
         replicas=replicas,
         stages=stages,
-        twin=interchangeable_nodes(arrays),
+        twin=interchangeable_nodes(arrays) if problem.nodes <= MOST_COMPARED else np.arange(problem.nodes),
         first=rotation_slots(problem),
         depth=np.zeros(1, dtype=np.int64),
         choice=np.zeros(slots, dtype=np.int64),

@@ -32,7 +32,9 @@ ENUMERATED_SLOTS: Final = 9
 MOST_ENUMERATED_SLOTS: Final = 12
 """Those with at most this many beside other bounds: some take seconds, some hours."""
 ENUMERATED_NODES: Final = 64
-ENUMERATION_SLICES: Final = 100
+ENUMERATED_ORDERS: Final = 10**8
+"""However many the nodes, where these are all the ways to choose them."""
+ENUMERATION_SLICES: Final = 40
 """Slices of about 30 ms of the first part of an enumeration; each round of proof does twice as many."""
 
 
@@ -144,7 +146,7 @@ def _go_on(solving: _Solving, enumeration: Enumeration | None) -> None:
     pool = ThreadPoolExecutor(1)
     try:
         searches = [pool.submit(_searched, solving, round_) for round_ in range(1, solving.options.rounds)]
-        rising = enumeration is None or solving.problem.slots > ENUMERATED_SLOTS
+        rising = True
         for round_ in range(1, len(searches) // 2 + 1):
             for search in searches[2 * round_ - 2 : 2 * round_]:
                 solving.take(search.result())
@@ -219,7 +221,9 @@ def _bound(solving: _Solving, round_: int) -> bool:
 
 def _enumeration(problem: PlacementProblem, best: PlacementOutcome) -> Enumeration | None:
     """The enumeration of a small problem, from the best that is known of it."""
-    if problem.slots > MOST_ENUMERATED_SLOTS or problem.nodes > ENUMERATED_NODES or not can_enumerate(problem):
+    small = problem.slots <= MOST_ENUMERATED_SLOTS and problem.nodes <= ENUMERATED_NODES
+    few = problem.nodes**problem.slots <= ENUMERATED_ORDERS
+    if not (small or few) or not can_enumerate(problem):
         return None
     return Enumeration(problem, best.assignment, np.inf if best.violations else best.step_s)
 
