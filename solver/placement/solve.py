@@ -22,6 +22,8 @@ from solver.placement.problem import PlacementProblem
 
 FIRST_MOVES_PER_SLOT: Final = 500
 """Moves of the first local search."""
+IDLE_ROUNDS: Final = 2
+"""Rounds of proof in a row that raise nothing, each with twice the work, before other things are tried."""
 SEEDS_PER_ROUND: Final = 10_000
 FIRST_BOUND_WORK: Final = 2e8
 """Work on the first bound in the packing's unit, about a nanosecond; each round doubles it."""
@@ -146,14 +148,14 @@ def _go_on(solving: _Solving, enumeration: Enumeration | None) -> None:
     pool = ThreadPoolExecutor(1)
     try:
         searches = [pool.submit(_searched, solving, round_) for round_ in range(1, solving.options.rounds)]
-        rising = True
+        idle = 0
         for round_ in range(1, len(searches) // 2 + 1):
             for search in searches[2 * round_ - 2 : 2 * round_]:
                 solving.take(search.result())
             if solving.finished():
                 break
-            if rising and not solving.best.violations:
-                rising = _bound(solving, round_)
+            if idle < IDLE_ROUNDS and not solving.best.violations:
+                idle = 0 if _bound(solving, round_) else idle + 1
             elif enumeration is not None:
                 _enumerate(solving, enumeration, ENUMERATION_SLICES << round_)
             else:
@@ -203,7 +205,7 @@ def _cheap_bound_s(problem: PlacementProblem) -> float:
 
 
 def _bound(solving: _Solving, round_: int) -> bool:
-    """One round's work on the bound, from the best known; whether it may rise further."""
+    """One round's work on the bound, from the best known; whether it rose."""
     from solver.placement.packing import packing_bound_s  # noqa: PLC0415 - slow to import, and often not needed
 
     best = solving.best
