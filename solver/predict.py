@@ -18,6 +18,8 @@ from solver.answer.robustness import Contender, drift_of, robustness
 from solver.candidates import IntArray, batch_of
 from solver.check.configuration import configuration_violations, layer_violations
 from solver.compiled import step_seconds
+from solver.degrees.enumeration import Grid
+from solver.degrees.mixing import stage_kinds
 from solver.degrees.staging import StageKinds, kind_rows, objective_weight
 from solver.pipeline.schedule import MOST_EVENTS
 from solver.placement.bounds import placement_bound_s
@@ -41,19 +43,20 @@ def predict(
 ) -> Plan:
     """The plan that ``configuration`` makes on ``hosts`` in rank order, or on hosts chosen by local search.
 
-    Hosts may have GPUs of several kinds, as long as all replicas of a stage run on one; chosen are hosts of one.
+    Hosts may have GPUs of several kinds, as long as all replicas of a stage run on one; where they are chosen, they
+    are of one kind if its nodes can carry the configuration.
     What the workload pins or allows is not asked, and a configuration that misses the memory limit is predicted
     with a warning.  Raises ``InvalidConfiguration`` where it breaks a rule or the hosts cannot carry it.
     """
     options = options or SearchOptions()
     _check_rules(problem, configuration)
     fabric = _fabric(problem, configuration, hosts, gpus_per_node)
-    assignment = None if hosts is None else _assignment(fabric, hosts)
-    kinds = () if assignment is None else _stage_kinds(fabric, configuration, assignment)
-    candidate = prepare(problem, fabric, batch_of(configuration), configuration.stage_layers, kinds)
-    if assignment is None:
-        found = search_placement(candidate.placement, moves=MOVES * options.effort, seed=options.seed)
-        assignment = found.assignment
+    if hosts is None:
+        candidate, assignment = _placed(problem, configuration, fabric, options)
+    else:
+        assignment = _assignment(fabric, hosts)
+        kinds = _stage_kinds(fabric, configuration, assignment)
+        candidate = prepare(problem, fabric, batch_of(configuration), configuration.stage_layers, kinds)
     plan = assemble_plan(
         problem, options, candidate, assignment, certificate=_certificate(problem, candidate, assignment)
     )
@@ -111,15 +114,20 @@ def _fabric(
     problems = []
     links = effective_links(problem.snapshot, bandwidth=problem.workload.link_bandwidth)
     known = fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
-    if hosts is not None:
-        mixed = mixed_fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
+    mixed = mixed_fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
+    if hosts is None:
+        known += mixed
+    else:
         known = tuple(fabric for fabric in mixed if _has_kinds_of(fabric, hosts)) or known
         known = tuple(found for fabric in known for found in _of_hosts(fabric, hosts, problem.snapshot.cluster))
     for fabric in known:
         size = min(gpus, gpus_per_node or fabric.gpus_per_node)
         reason = _obstacle(configuration, fabric, size, hosts)
         if reason is None:
-            return fabric.with_gpus(size)
+            cut = fabric.with_gpus(size)
+            if hosts is not None or _ways(problem, configuration, cut):
+                return cut
+            continue
         problems.append(reason)
     raise InvalidConfiguration(
         "configuration" if hosts is None else "hosts",
@@ -152,6 +160,31 @@ def _of_hosts(fabric: Fabric, hosts: Sequence[str], cluster: Cluster) -> Iterato
             if len(hosts) % width == 0 and all(len(set(domains[chunk])) == 1 for chunk in chunks):
                 yield regrouped(fabric, [positions[chunk] for chunk in chunks])
     yield fabric
+
+
+def _placed(
+    problem: PlanningProblem, configuration: Configuration, fabric: Fabric, options: SearchOptions
+) -> tuple[Candidate, IntArray]:
+    """The configuration placed by local search; of the ways to lay stages onto kinds one that fits, the fastest."""
+    found = []
+    for kinds in _ways(problem, configuration, fabric):
+        candidate = prepare(problem, fabric, batch_of(configuration), configuration.stage_layers, kinds)
+        moves = MOVES * options.effort
+        assignment = search_placement(candidate.placement, moves=moves, seed=options.seed).assignment
+        misfit = bool((candidate.memory.total_bytes > candidate.memory.limit_bytes).any())
+        step_s = float(step_seconds(assignment, candidate.placement.arrays)[0])
+        found.append((misfit, step_s, candidate, assignment))
+    _, _, candidate, assignment = min(found, key=lambda each: each[:2])
+    return candidate, assignment
+
+
+def _ways(problem: PlanningProblem, configuration: Configuration, fabric: Fabric) -> list[StageKinds]:
+    """The stage kinds to choose from: the mixes that plans choose from, none on a fabric of one kind."""
+    if not fabric.is_mixed:
+        return [()]
+    degrees = configuration.degrees
+    grid = Grid(degrees.tensor, degrees.context, degrees.pipeline, degrees.data)
+    return stage_kinds(grid, configuration.rank_order, fabric, problem.workload)
 
 
 def _assignment(fabric: Fabric, hosts: Sequence[str]) -> IntArray:

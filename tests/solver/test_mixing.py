@@ -262,6 +262,22 @@ def test_a_mixed_plan_takes_what_the_scored_formula_says(
     assert found.time.step_s == pytest.approx(predict_run(run).step_s, rel=0.01)
 
 
+def test_hosts_of_several_kinds_are_chosen_where_one_kind_has_too_few() -> None:
+    """The many layers come to lie on the H100, whichever stage holds them."""
+    asked = PlanningProblem(make_snapshot(mixed_cluster(1, 1), ()), catalogue_models()["llama-3-8b"], WORKLOAD)
+    for layers, kinds in (((23, 9), [H100.name, A100]), ((9, 23), [A100, H100.name])):
+        configuration = Configuration(
+            Degrees(tensor=8, pipeline=2),
+            1,
+            Recompute.NONE,
+            Sharding.OPTIMIZER,
+            RankOrder.DATA_BEFORE_PIPELINE,
+            (layers,),
+        )
+        found = predict(asked, configuration)
+        assert [stage.gpu_kind for stage in found.stages] == kinds
+
+
 def test_replicas_of_a_stage_on_two_kinds_are_refused() -> None:
     """The message names the stage and both kinds."""
     asked = PlanningProblem(make_snapshot(mixed_cluster(1, 1), ()), catalogue_models()["llama-3-8b"], WORKLOAD)
