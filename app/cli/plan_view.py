@@ -130,8 +130,8 @@ def hosts_grid(plan: Plan) -> RenderableType:
 def _seat(host: str, gpus: list[int], whole: int) -> str:
     if len(gpus) == whole:
         return host
-    first, last = min(gpus), max(gpus)
-    return f"{host}:{first}" if first == last else f"{host}:{first}-{last}"
+    numbers = spans(gpus).replace("\N{EN DASH}", "-").replace(", ", ",")
+    return f"{host}:{numbers}"
 
 
 def _memory(plan: Plan) -> RenderableType:
