@@ -73,7 +73,7 @@ def _remembered(memory: int, n: int, m: int, near: IntArray, bit_of: IntArray) -
 
 @numba.njit(cache=True)
 def _excess(walking: Walking, cost: FloatArray, q: int, n: int, m: int) -> float:
-    """By how much a walk of ``cost`` (K,) at ``n`` exceeds a limit at least when it goes to ``m`` on position ``q``."""
+    """By how much a walk of ``cost`` (K,) at ``n`` must exceed a limit when it goes to ``m`` on position ``q``."""
     hop_s, back_s, worst = walking.hop_s[n, m], walking.hop_s[m, n], -np.inf
     for k in range(len(cost)):
         total = cost[k] + walking.there[k, q] * hop_s + walking.back[k, q] * back_s

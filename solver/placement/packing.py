@@ -216,8 +216,8 @@ def packing_bound_s(
     """Seconds that no assignment of ``problem`` can beat, at least ``placement_bound_s`` and at most ``upper_s``.
 
     Narrows down between the bound known and ``upper_s``, the step time of the best assignment known, until the
-    bound reaches ``target_s``, they are close, or ``work`` (about as many nanoseconds) is spent.  ``assignment`` (K,)
-    helps to find critical paths; ``known_s`` is a bound known from before.
+    bound reaches ``target_s``, they are close, or ``work`` (about as many nanoseconds) is spent.  ``assignment``
+    (K,) helps to find critical paths; ``known_s`` is a bound known from before.
     """
     bound_s = max(known_s, placement_bound_s(problem))
     found = lanes(problem)
