@@ -8,7 +8,6 @@ more achievable FLOP/s together than all GPUs of any one of its kinds alone (as 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import permutations
 from math import gcd
 
@@ -89,12 +88,3 @@ def _pays(counts: tuple[int, ...], grid: Grid, fabric: Fabric, workload: Trainin
 def can_mix(grid: Grid, fabric: Fabric, workload: TrainingWorkload) -> bool:
     """Whether any rank order of ``grid`` allows a mix of all kinds of ``fabric``."""
     return grid.pipeline > 1 and any(stage_kinds(grid, order, fabric, workload) for order in RankOrder)
-
-
-def blocks(found: StageKinds) -> Iterator[tuple[int, int]]:
-    """(kind, ranks) of each run of consecutive pipeline ranks of one kind."""
-    start = 0
-    for stop in range(1, len(found) + 1):
-        if stop == len(found) or found[stop] != found[start]:
-            yield found[start], stop - start
-            start = stop
