@@ -1,0 +1,105 @@
+"""One integer program over degrees and placement together, of its own making, finds what the planner finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from cluster_models.frameworks import framework
+from cluster_models.workload import Objective, Sharding
+from solver.degrees.staging import kind_rows, objective_weight
+from solver.problem import PlanningProblem
+from solver.refine import Candidate, prepare
+from tests.solver.cost_cases import candidates
+from tests.solver.joint_program import joint_optimum
+from tests.solver.naive import NaiveStep, legal_degrees
+from tests.solver.problems import EXACT, SPARSE, fabrics_of, nodes, planned, problem
+from tests.solver.test_search import ONE_EACH, measured
+
+CASES: Mapping[str, PlanningProblem] = {
+    "two nodes of two": problem(nodes(2, gpus=2), measured(2, "5", 2), global_batch=2, forbidden=ONE_EACH),
+    "three nodes, one slow": problem(
+        nodes(3, gpus=1, slowdown={"n1": 1.3}), measured(3, "5 40 20", 1), global_batch=6, forbidden=ONE_EACH
+    ),
+    "three nodes of two": problem(
+        nodes(3, gpus=2), measured(3, "3 20 40", 2), global_batch=3, forbidden=ONE_EACH, pinned={"tensor": 1}
+    ),
+    "four nodes": problem(
+        nodes(4, gpus=1),
+        measured(4, "5 40 20 10 8 20", 1),
+        global_batch=2,
+        forbidden=ONE_EACH,
+        pinned={"tensor": 1},
+    ),
+    "four nodes, interleaved": problem(
+        nodes(4, gpus=1),
+        measured(4, "5 40 20 10 8 20", 1),
+        global_batch=4,
+        pinned={"virtual_pipeline": 2, "tensor": 1},
+    ),
+    "waiting for sends": problem(
+        nodes(3, gpus=1),
+        measured(3, "5 8 3", 1),
+        global_batch=4,
+        forbidden=ONE_EACH,
+        framework=framework("megatron-lm-3"),
+    ),
+    "experts over nodes": problem(
+        nodes(3, gpus=2, slowdown={"n0": 1.2}),
+        measured(3, "4 20 40", 2),
+        model=SPARSE,
+        global_batch=6,
+        forbidden=ONE_EACH,
+        pinned={"tensor": 1},
+    ),
+    "context over nodes": problem(
+        nodes(4, gpus=1), measured(4, "5 40 20 10 8 20", 1), global_batch=2, pinned={"context": 2}
+    ),
+    "parameters sharded": problem(
+        nodes(3, gpus=2), measured(3, "4 20 40", 2), global_batch=6, sharding=(Sharding.PARAMETERS,)
+    ),
+    "least GPU time": problem(
+        nodes(3, gpus=2),
+        measured(3, "4 20 40", 2),
+        objective=Objective.GPU_TIME,
+        global_batch=6,
+        forbidden=ONE_EACH,
+        pinned={"tensor": 1},
+    ),
+}
+
+
+def fitting(asked: PlanningProblem) -> tuple[list[Candidate], list[float]]:
+    """All candidates that fit, and what their steps weigh in the objective."""
+    made, weights = [], []
+    for fabric in fabrics_of(asked):
+        for degrees in legal_degrees(
+            asked.architecture,
+            asked.workload,
+            gpus_per_node=fabric.gpus_per_unit,
+            nodes=fabric.nodes,
+            wider=fabric.wider,
+            parts=fabric.nodes_per_unit == 1,
+        ):
+            candidate = prepare(asked, fabric, candidates(degrees))
+            if (candidate.memory.total_bytes <= candidate.memory.limit_bytes).all():
+                kinds = kind_rows(candidate.batch)
+                made.append(candidate)
+                weights.append(
+                    float(objective_weight(asked.workload.objective, fabric.kinds, candidate.batch, kinds)[0])
+                )
+    return made, weights
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_program_for_all_finds_the_plan(case: str) -> None:
+    """Its optimum is the plan's objective, and so is the step of the hosts that it chose, told plainly."""
+    asked = CASES[case]
+    made, weights = fitting(asked)
+    best = joint_optimum(made, weights, time_limit_s=60.0)
+    told = NaiveStep(made[best.chosen])(best.assignment) * weights[best.chosen]
+    found = planned(asked, EXACT)
+    assert best.objective == pytest.approx(told, rel=1e-6)
+    assert found.certificate.objective == pytest.approx(told, rel=1e-9)
+    assert found.certificate.bound == pytest.approx(told, rel=1e-6)
