@@ -229,6 +229,23 @@ def test_no_step_ends_before_the_closed_form(shape: tuple[int, int], seed: int, 
     assert (least > 0).tolist() == (steady_periods(*shape, micro_batches) >= 0).tolist()
 
 
+@pytest.mark.parametrize(("closing_only", "least", "mean"), [(False, 0.71, 0.95), (True, 0.33, 0.5)])
+def test_how_near_the_closed_form_comes(closing_only: bool, least: float, mean: float) -> None:
+    """Interleaved, transfers of up to four forwards; or a single slow link, from the last rank to the first."""
+    shares = []
+    for shape in ((2, 2), (2, 3), (2, 4), (3, 2), (3, 3), (4, 2), (4, 3), (5, 2), (5, 5)):
+        for seed in range(6):
+            duration, _ = stages_of(shape, seed)
+            hop = np.random.default_rng(seed).uniform(0.0, 4.0, shape[0])
+            if closing_only:
+                hop = np.append(hop[:-1] / 8, 20.0)
+            period_s = pipeline_period(duration, np.stack([hop, np.roll(hop, 1)]))
+            shares.append(least_period_s(duration[:1], duration[1:], hop[None])[0] / period_s)
+    assert min(shares) >= least
+    assert np.mean(shares) >= mean
+    assert max(shares) <= 1 + 1e-7
+
+
 def test_a_lone_rank_repeats_its_own_work() -> None:
     """Without a pipeline the period is forward plus backward."""
     assert pipeline_period(np.array([[1.0], [2.0]]), np.zeros((2, 1))) == pytest.approx(3.0)
