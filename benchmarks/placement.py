@@ -36,7 +36,7 @@ from solver.compiled import step_seconds
 from solver.placement.solve import PlacementOutcome, SolveOptions, solve_placement
 
 MARGIN: Final = 0.02
-MARGIN_S: Final = 0.15
+MARGIN_S: Final = 0.25
 """Kept back from the seconds asked for: the last slice of work, printing, and the interpreter's end."""
 ROUNDS: Final = 60
 """More than any time allows: the seconds end the search."""
