@@ -37,6 +37,8 @@ MOST_ENUMERATED_SLOTS: Final = 12
 ENUMERATED_NODES: Final = 64
 ENUMERATED_ORDERS: Final = 10**8
 """However many the nodes, where these are all the ways to choose them."""
+FIRST_SLICES: Final = 12
+"""Slices of an enumeration that knows only the starts: often it ends here, and nothing else need be loaded."""
 ENUMERATION_SLICES: Final = 40
 """Slices of about 30 ms of the first part of an enumeration; each round of proof does twice as many."""
 
@@ -129,13 +131,14 @@ def solve_placement(
     solving = _Solving(problem, options or SolveOptions(), remaining_s, on_outcome, first)
     for start in starts:
         solving.take(start)
-    if problem.slots > 1:
-        solving.take(_searched(solving, 0))
     enumeration = _enumeration(problem, solving.best)
-    if enumeration is None or problem.slots > ENUMERATED_SLOTS:
+    if enumeration is not None and problem.slots <= ENUMERATED_SLOTS:
+        _enumerate(solving, enumeration, FIRST_SLICES)
+    if enumeration is None or not enumeration.complete:
+        solving.take(_searched(solving, 0))
         solving.raise_bound(_cheap_bound_s(problem))
-    else:
-        _enumerate(solving, enumeration, ENUMERATION_SLICES)
+        if enumeration is not None and problem.slots <= ENUMERATED_SLOTS:
+            _enumerate(solving, enumeration, ENUMERATION_SLICES)
     if not solving.finished():
         _go_on(solving, enumeration)
     return solving.best
