@@ -102,7 +102,7 @@ def _rules(random: np.random.Generator, shape: tuple[int, int], nodes: int) -> R
         group_slots=groups,
         fewest_places=np.array([min(2, replicas), 1]),
         most_places=np.array([width, 2]),
-        places=random.integers(0, 3, (2, nodes)),
+        places=random.integers(0, min(3, nodes), (2, nodes)),
         quota_of=random.integers(-1, 2, (1, nodes)),
         fewest_used=np.array([0, 1]),
         most_used=np.array([nodes - 1, nodes]),

@@ -22,7 +22,7 @@ from tests.solver.grid_cases import FEATURES, MOST_NODES, SHAPES, Case, grid_of,
 from tests.solver.naive import legal_degrees
 from tests.solver.problems import EXACT, candidate, names, nodes, pair_samples, planned, problem
 
-ROUNDS_WITH_SWITCHES = 3
+ROUNDS_WITH_SWITCHES = 4
 """Shared switches are beyond enumeration, so that a gap may stay open however long the search takes."""
 SPARED = [(shape, nodes) for shape in SHAPES for nodes in range(shape[0] * shape[1], MOST_NODES + 1)]
 
@@ -78,7 +78,7 @@ def test_every_mix_of_features_is_solved(
 
 
 @given(
-    st.sampled_from([(shape, count) for shape, count in SPARED if shape[0] * shape[1] <= 6 and count <= 6]),
+    st.sampled_from([(shape, count) for shape, count in SPARED if count <= 5]),
     st.sets(st.sampled_from(FEATURES[:-1])),
     st.integers(0, 2**32 - 1),
 )
