@@ -32,10 +32,10 @@ def placement_bound_s(problem: PlacementProblem) -> float:
     reduce, gather = least_rings(problem)
     tail = float((arrays.optimizer_s + gather).max())
     duration_s, delay_s = least_inputs(problem)
-    ends = np.max([_ends(problem, duration_s[r], delay_s[r]) for r in _distinct(delay_s)], axis=0)
+    ends = np.max([_ends(problem, duration_s[r], delay_s[r]) for r in _distinct(duration_s, delay_s)], axis=0)
     bound = float((ends + reduce).max())
     slowest = float(np.sort(arrays.slowdown)[problem.slots - 1])
-    if slowest > 1.0:
+    if slowest > 1.0 and len(np.unique(arrays.cell_slots[arrays.cell_slots >= 0])) == problem.slots:
         bound = max(bound, _with_one_slow_rank(problem, duration_s, delay_s, slowest))
     return max(bound, _with_parts(problem, duration_s, delay_s, ends, reduce)) + tail
 
@@ -44,17 +44,22 @@ def least_inputs(problem: PlacementProblem) -> tuple[FloatArray, FloatArray]:
     """Durations (R, 2, C) and delays (R, 2, P) with every link and node at its best."""
     arrays = problem.arrays
     hop = _least(arrays.hop_s)
-    crossing = (arrays.hop_pairs[..., 0] >= 0) & (arrays.hop_pairs[..., 0] != arrays.hop_pairs[..., 1])
+    crossing = between_slots(arrays.hop_pairs)
     inside = (arrays.hop_pairs[..., 0] >= 0) & ~crossing
     delay = np.maximum(crossing.any(axis=-1) * hop, inside.any(axis=-1) * arrays.local_hop_s)
     duration = np.repeat(arrays.duration_s[None], problem.replicas, axis=0) * arrays.slowdown.min()
     stages = delay.shape[-1]
     for x, pairs in enumerate(arrays.cross_pairs):
         exposed = np.maximum(0.0, _least(arrays.cross_s[x]) - arrays.cross_hidden_s[x])
-        used = np.tile((pairs[..., 0] >= 0).any(axis=-1), (1, problem.schedule.virtual))
+        used = np.tile(between_slots(pairs).any(axis=-1), (1, problem.schedule.virtual))
         assert used.shape[1] == stages * problem.schedule.virtual
         duration += used[:, None, :] * exposed[None, :, None] * arrays.cross_count[x][None]
     return duration, delay
+
+
+def between_slots(pairs: IntArray) -> BoolArray:
+    """Which slot pairs (..., 2) leave a node: one that joins a slot to itself takes no link."""
+    return np.asarray((pairs[..., 0] >= 0) & (pairs[..., 0] != pairs[..., 1]))
 
 
 def _least(matrix: FloatArray) -> float:
@@ -63,9 +68,10 @@ def _least(matrix: FloatArray) -> float:
     return float(matrix[off].min()) if len(matrix) > 1 else 0.0
 
 
-def _distinct(delay_s: FloatArray) -> IntArray:
-    """Indices of replicas whose delays differ."""
-    return np.unique(delay_s.reshape(len(delay_s), -1), axis=0, return_index=True)[1]
+def _distinct(duration_s: FloatArray, delay_s: FloatArray) -> IntArray:
+    """Indices of replicas whose durations or delays differ."""
+    inputs = np.concatenate([each.reshape(len(each), -1) for each in (duration_s, delay_s)], axis=1)
+    return np.unique(inputs, axis=0, return_index=True)[1]
 
 
 def _ends(problem: PlacementProblem, duration_s: FloatArray, delay_s: FloatArray) -> FloatArray:
@@ -80,7 +86,7 @@ def least_rings(problem: PlacementProblem) -> tuple[FloatArray, FloatArray]:
         (arrays.reduce_s, arrays.reduce_local_s, arrays.reduce_hidden_s),
         (arrays.gather_s, arrays.gather_local_s, arrays.gather_hidden_s),
     ):
-        used = (arrays.ring_pairs[..., 0] >= 0).any(axis=-1)
+        used = between_slots(arrays.ring_pairs).any(axis=-1)
         least = np.array([_least(matrix) for matrix in crossing])[arrays.ring_times]
         exposed.append(np.maximum(0.0, np.maximum(local, used * least).sum(axis=0) - hidden))
     return exposed[0], exposed[1]
@@ -96,7 +102,7 @@ def _with_one_slow_rank(
     arrays, stages = problem.arrays, delay_s.shape[-1]
     longer_s = arrays.duration_s * (slowdown - arrays.slowdown.min())
     least = np.inf
-    for replica in _distinct(delay_s):
+    for replica in _distinct(duration_s, delay_s):
         for stage in range(stages):
             slowed = duration_s[replica].copy()
             slowed[:, stage::stages] += longer_s[:, stage::stages]
@@ -113,13 +119,15 @@ def _with_parts(
 ) -> float:
     """The better of the two ways to lay stages onto parts of the cluster, for the partition that hurts most.
 
-    Only where every stage has slots of its own and equally many.
+    Only where every stage has slots of its own and equally many, which its first kind of ring joins.
     """
     arrays = problem.arrays
     stages = [np.unique(pairs[pairs >= 0]) for pairs in arrays.cell_slots.swapaxes(0, 1)]
     size = len(stages[0])
     shared = len(np.unique(arrays.cell_slots)) < sum(map(len, stages))
     if shared or any(len(slots) != size for slots in stages):
+        return 0.0
+    if not all(_joined(pairs, slots) for pairs, slots in zip(arrays.ring_pairs[0], stages, strict=True)):
         return 0.0
     best = 0.0
     for part in _partitions(arrays.hop_s):
@@ -131,6 +139,25 @@ def _with_parts(
     return best
 
 
+def _joined(pairs: IntArray, slots: IntArray) -> bool:
+    """Whether slot pairs (u, 2) connect all ``slots``: then some pair joins two parts where they lie in both."""
+    inside = pairs[np.isin(pairs, slots).all(axis=-1)]
+    ends = np.searchsorted(slots, inside)
+    graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(len(slots), len(slots)))
+    return int(connected_components(graph, directed=False)[0]) == 1
+
+
+def _linked(problem: PlacementProblem, replica: int, stage: int) -> bool:
+    """Whether a replica's transfers between a stage and the next go from one's slots to the other's, both ways."""
+    arrays = problem.arrays
+    after = (stage + 1) % problem.schedule.pipeline
+    own, its = (arrays.cell_slots[:, s].ravel() for s in (stage, after))
+    there, back = arrays.hop_pairs[replica, 0, stage], arrays.hop_pairs[replica, 1, after]
+    forward = np.isin(there[:, 0], own) & np.isin(there[:, 1], its) & between_slots(there)
+    backward = np.isin(back[:, 0], its) & np.isin(back[:, 1], own) & between_slots(back)
+    return bool(forward.any() and backward.any())
+
+
 def _crossing_rings(problem: PlacementProblem, across: BoolArray) -> FloatArray:
     """(P,) least reduction when a stage's nodes lie on both sides of ``across`` (N, N).
 
@@ -140,7 +167,7 @@ def _crossing_rings(problem: PlacementProblem, across: BoolArray) -> FloatArray:
     total = np.zeros(problem.schedule.pipeline)
     for kind, pairs in enumerate(arrays.ring_pairs):
         links = across if np.array_equal(pairs, arrays.ring_pairs[0]) else ~np.eye(len(across), dtype=bool)
-        used = (pairs[..., 0] >= 0).any(axis=-1)
+        used = between_slots(pairs).any(axis=-1)
         least = arrays.reduce_s[:, links].min(axis=-1)[arrays.ring_times[kind]]
         total += np.maximum(arrays.reduce_local_s[kind], used * least)
     return total
@@ -183,7 +210,9 @@ def _with_stages_across(
     if comb(len(boundaries), crossed) > MOST_CHOICES:
         crossed = 1
     slow = float(hop_s[part[:, None] != part[None, :]].min())
-    replica = int(_distinct(delay_s)[0])
+    replica = int(_distinct(duration_s, delay_s)[0])
+    if not all(_linked(problem, replica, boundary) for boundary in boundaries):
+        return 0.0
     least = np.inf
     for chosen in combinations(boundaries, crossed):
         delays = delay_s[replica].copy()

@@ -14,6 +14,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from solver.candidates import BoolArray, FloatArray, IntArray
+from solver.placement.bounds import between_slots
 from solver.placement.problem import PlacementProblem
 
 MOST_THRESHOLDS: Final = 256
@@ -47,10 +48,10 @@ def lanes(problem: PlacementProblem) -> Lanes | None:
     exposed = np.zeros_like(arrays.duration_s)
     for x, pairs in enumerate(arrays.cross_pairs):
         least = np.maximum(0.0, _least(arrays.cross_s[x]) - arrays.cross_hidden_s[x])
-        used = np.tile((pairs[..., 0] >= 0).any(axis=-1).all(axis=0), problem.schedule.virtual)
+        used = np.tile(between_slots(pairs).any(axis=-1).all(axis=0), problem.schedule.virtual)
         exposed += used[None, :] * least[:, None] * arrays.cross_count[x]
-    round_pairs = np.stack([arrays.hop_pairs[:, 0, -1], arrays.hop_pairs[:, 1, 0]])[..., 0]
-    least_hop_s = _least(arrays.hop_s) if (round_pairs >= 0).any(axis=-1).all() else 0.0
+    round_pairs = np.stack([arrays.hop_pairs[:, 0, -1], arrays.hop_pairs[:, 1, 0]])
+    least_hop_s = _least(arrays.hop_s) if between_slots(round_pairs).any(axis=-1).all() else 0.0
     ring_s = np.stack([_ring_floor(problem, s) for s in range(stages)])
     for s in range(stages):
         ring_s[s, ~arrays.rules.eligible[slots[:, s].ravel()].any(axis=0)] = np.inf

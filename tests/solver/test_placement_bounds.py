@@ -98,6 +98,14 @@ def test_no_assignment_beats_the_packing_bound(problem: PlacementProblem, inform
     assert lanes(problem) is not None
 
 
+@settings(deadline=None, max_examples=100)
+@given(placement_problems(ruled=False))
+def test_the_simple_bound_holds_whatever_the_pairs_join(problem: PlacementProblem) -> None:
+    """Pairs of any two slots, or of one with itself, which takes no link."""
+    assume(problem.nodes <= MOST_NODES - 1)
+    assert placement_bound_s(problem) <= best_step_s(problem) * (1 + 1e-9)
+
+
 @settings(deadline=None, max_examples=60)
 @given(placement_problems(ruled=False))
 def test_problems_without_lanes_keep_the_simple_bound(problem: PlacementProblem) -> None:
