@@ -223,6 +223,7 @@ def _bound(solving: _Solving, round_: int) -> bool:
             work=FIRST_BOUND_WORK * 2**round_,
             out_of_time=solving.is_over,
             assignment=best.assignment,
+            known_s=best.bound_s,
         ),
     )
     solving.raise_bound(bound_s)
