@@ -16,6 +16,10 @@ from solver.compiled import Arrays, Events, Rules
 
 PATHS: Final = 48
 """Critical paths remembered: the longest of them often rules out an assignment without a simulation."""
+COMPLETE: Final = 0
+"""Every assignment was looked at or ruled out."""
+PAUSED: Final = 1
+TO_PRICE: Final = 2
 
 
 class LeastTimes(NamedTuple):
@@ -304,11 +308,13 @@ def _keeps_rules(tree: Tree, rules: Rules, complete: bool) -> bool:
 @numba.njit(cache=True, nogil=True)
 def enumerate_slice(
     tree: Tree, arrays: Arrays, least: LeastTimes, best: IntArray, cutoff_s: float, work: int
-) -> tuple[float, bool]:
-    """Go on enumerating for ``work`` simulations; the new cutoff, and whether everything has been seen.
+) -> tuple[float, int, int]:
+    """Go on enumerating for ``work`` simulations; the new cutoff, what is left of the work, and how it stands.
 
-    ``best`` (K,) is overwritten with every assignment that beats the cutoff.
+    ``best`` (K,) is overwritten with every assignment that beats the cutoff.  Where switches are shared, the step
+    without their limits is only a bound: the loop stops at each such assignment for the caller to price it.
     """
+    shared = len(arrays.uplinks.bytes_per_s) > 0
     slots, nodes = len(tree.order), len(tree.twin)
     duration_s, delay_s = np.empty(arrays.duration_s.shape), np.empty((2, arrays.hop_pairs.shape[2]))
     event_s = np.empty(len(arrays.events.chunk))
@@ -316,7 +322,7 @@ def enumerate_slice(
     while spent < work:
         depth = tree.depth[0]
         if depth < 0:
-            return cutoff_s, True
+            return cutoff_s, work - spent, COMPLETE
         slot = tree.order[depth]
         if tree.node_of[slot] >= 0:
             tree.used[tree.node_of[slot]] = False
@@ -340,7 +346,9 @@ def enumerate_slice(
             continue
         if depth + 1 < slots:
             tree.depth[0] = depth + 1
-        else:
-            cutoff_s = step_s
-            best[:] = tree.node_of
-    return cutoff_s, False
+            continue
+        best[:] = tree.node_of
+        if shared:
+            return cutoff_s, work - spent, TO_PRICE
+        cutoff_s = step_s
+    return cutoff_s, 0, PAUSED

@@ -1,9 +1,10 @@
 """Proof by enumeration, for few slots: every assignment is looked at or ruled out by a bound of its branch.
 
 A branch fixes the nodes of some slots.  Transfers, rings and crossing traffic between fixed slots take what they
-take, all others the least that is possible; simulating that bounds every completion of the branch.  Of
-interchangeable nodes only the lowest unused one is tried, and where replicas may be rotated the first of them
-holds the lowest class of nodes (docs/placement.md).
+take, all others the least that is possible; simulating that bounds every completion of the branch.  Shared
+switches only delay: their limits count once an assignment is complete.  Of interchangeable nodes only the lowest
+unused one is tried, and where replicas may be rotated the first of them holds the lowest class of nodes
+(docs/placement.md).
 """
 
 from __future__ import annotations
@@ -13,8 +14,16 @@ from typing import Final
 import numpy as np
 
 from solver.candidates import BoolArray, FloatArray, IntArray
-from solver.compiled import Arrays
-from solver.compiled_exhaustive import PATHS, LeastTimes, Tree, enumerate_slice, root_bounds
+from solver.compiled import Arrays, step_seconds
+from solver.compiled_exhaustive import (
+    COMPLETE,
+    PATHS,
+    TO_PRICE,
+    LeastTimes,
+    Tree,
+    enumerate_slice,
+    root_bounds,
+)
 from solver.placement.problem import PlacementProblem
 
 SLICE_EVENTS: Final = 1e7
@@ -50,16 +59,16 @@ class Enumeration:
         """One slice further; raises nothing and changes nothing once ``complete``."""
         if self.complete:
             return
-        found = self.assignment.copy()
-        self.step_s, self.complete = enumerate_slice(
-            self._tree, self._problem.arrays, self._least, found, self.step_s, self._slice
-        )
-        self.assignment = found
-
-
-def can_enumerate(problem: PlacementProblem) -> bool:
-    """Whether the enumeration knows every part of the problem's step time (shared uplinks it does not)."""
-    return len(problem.arrays.uplinks.bytes_per_s) == 0
+        work = self._slice
+        while work > 0 and not self.complete:
+            found = self.assignment.copy()
+            step_s, work, status = enumerate_slice(
+                self._tree, self._problem.arrays, self._least, found, self.step_s, work
+            )
+            if status == TO_PRICE:
+                step_s = float(step_seconds(found, self._problem.arrays)[0])
+            self.know(found, step_s)
+            self.complete = status == COMPLETE
 
 
 def interchangeable_nodes(arrays: Arrays) -> IntArray:

@@ -17,7 +17,7 @@ import numpy as np
 
 from solver.candidates import IntArray
 from solver.compiled import step_seconds, violations
-from solver.placement.exhaustive import Enumeration, can_enumerate
+from solver.placement.exhaustive import Enumeration
 from solver.placement.local_search import search_placement
 from solver.placement.problem import PlacementProblem
 
@@ -255,7 +255,7 @@ def _enumeration(problem: PlacementProblem, best: PlacementOutcome) -> Enumerati
     """The enumeration of a small problem, from the best that is known of it."""
     small = problem.slots <= MOST_ENUMERATED_SLOTS and problem.nodes <= ENUMERATED_NODES
     few = problem.nodes**problem.slots <= ENUMERATED_ORDERS
-    if not (small or few) or not can_enumerate(problem):
+    if not (small or few):
         return None
     return Enumeration(problem, best.assignment, np.inf if best.violations else best.step_s)
 
