@@ -334,23 +334,23 @@ def replica_inputs(
     duration_s: FloatArray,
     delay_s: FloatArray,
 ) -> None:
-    """Fill ``duration_s`` (2, C) and ``delay_s`` (2, P) of one replica under ``assignment``.
-
-    ``shared_s`` is what ``shared_seconds`` says of the assignment.
-    """
-    ranks, above = arrays.hop_pairs.shape[2], arrays.uplinks.above
+    """Fill ``duration_s`` (2, C) and ``delay_s`` (2, P) of one replica; ``shared_s`` is from ``shared_seconds``."""
+    # chunk by chunk: slices made for every cell cost more than the simulation
+    ranks, above, hop_s = arrays.hop_pairs.shape[2], arrays.uplinks.above, arrays.hop_s
     for s in range(ranks):
         slowdown = _slowdown(assignment, arrays.cell_slots[replica, s], arrays.slowdown)
         for way in range(2):
             pairs, shared = arrays.hop_pairs[replica, way, s], shared_s[0][way, s]
-            delay_s[way, s] = slowest_pair(assignment, pairs, arrays.hop_s, arrays.local_hop_s, above, shared)
-            duration_s[way, s::ranks] = arrays.duration_s[way, s::ranks] * slowdown
+            delay_s[way, s] = slowest_pair(assignment, pairs, hop_s, arrays.local_hop_s, above, shared)
+            for c in range(s, duration_s.shape[1], ranks):
+                duration_s[way, c] = arrays.duration_s[way, c] * slowdown
         for x in range(len(arrays.cross_pairs)):
             pairs, shared = arrays.cross_pairs[x, replica, s], shared_s[1][x]
             hop = slowest_pair(assignment, pairs, arrays.cross_s[x], 0.0, above, shared)
             for way in range(2):
                 exposed = max(0.0, hop - arrays.cross_hidden_s[x, way])
-                duration_s[way, s::ranks] += arrays.cross_count[x, way, s::ranks] * exposed
+                for c in range(s, duration_s.shape[1], ranks):
+                    duration_s[way, c] += arrays.cross_count[x, way, c] * exposed
 
 
 @numba.njit(cache=True)

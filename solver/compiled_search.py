@@ -504,14 +504,12 @@ def refresh(tables: Tables, state: State) -> None:
 def anneal_round(tables: Tables, state: State, moves: int, seed: int, hot: float, cold: float) -> None:
     """Try ``moves`` moves, the temperature falling from ``hot`` to ``cold`` seconds in equal ratios.
 
-    With ``hot`` 0 every move is judged and none is taken; what they change on average is noted.
+    With ``hot`` 0 every move is judged and none is taken; what those that change anything do on average is noted.
     """
     np.random.seed(seed)  # noqa: NPY002
     layout, draft, scores = tables.layout, _new_draft(tables, state), state.scores
     ratio = (cold / hot) ** (1.0 / max(1, moves)) if hot > 0.0 else 1.0
-    temperature = hot
-    if hot == 0.0:
-        scores[2] = 0.0
+    temperature, differences, different = hot, 0.0, 0
     for move in range(moves):
         temperature *= ratio
         count = 0
@@ -531,8 +529,9 @@ def anneal_round(tables: Tables, state: State, moves: int, seed: int, hot: float
         if hot == 0.0 or broken < scores[1]:
             limit = np.inf
         score, step = _simulate_replicas(replicas, limit, tables, state, draft)
-        if hot == 0.0:
-            scores[2] += abs(score - scores[0]) / moves
+        if hot == 0.0 and score != scores[0]:
+            differences += abs(score - scores[0])
+            different += 1
         if hot == 0.0 or score > limit:
             _take_back(changed, cells, count, layout, state, draft)
             continue
@@ -541,3 +540,5 @@ def anneal_round(tables: Tables, state: State, moves: int, seed: int, hot: float
         if (broken, step, score) < (scores[3], scores[4], scores[5]):
             state.best[:] = state.order
             scores[3], scores[4], scores[5] = broken, step, score
+    if hot == 0.0:
+        scores[2] = differences / max(1, different)

@@ -33,6 +33,8 @@ from solver.problem import PlanningProblem, SearchOptions
 LEVELS: Final = 3
 EVENTS: Final = 1e7
 """Simulated events of the short local search, about 3 ns each."""
+EVENTS_PER_MOVE: Final = 500
+"""What a move costs beside two simulations, in events."""
 ROUNDS: Final = 5
 """Rounds of search and bound of the long one; every doubling of the effort adds one."""
 
@@ -157,6 +159,6 @@ def refine(
 
 
 def _search(placement: PlacementProblem, start: IntArray | None, events: float, seed: int) -> Found:
-    size = len(placement.schedule.rank) * placement.replicas
+    size = 2 * len(placement.schedule.rank) + EVENTS_PER_MOVE
     moves = int(np.clip(events / size, 100, 100 * placement.nodes**2))
     return search_placement(placement, moves=moves, seed=seed, start=start)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
+from itertools import cycle
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from solver.candidates import FloatArray, IntArray
+from solver.candidates import IntArray
 from solver.compiled import step_seconds, violations
+from solver.compiled_chains import chain_orders
 from solver.compiled_search import anneal_round
 from solver.placement.problem import PlacementProblem
-from solver.placement.search_tables import search_state, search_tables
+from solver.placement.search_tables import both_ways_s, search_state, search_tables
+from solver.search_types import Tables
 
+CHAINS: Final = 8
+"""Chains along fast links that are tried as starts."""
 PROBES: Final = 64
 """Random moves that set the first temperature: what they change on average."""
 LEAST_SHARE: Final = 1e-6
@@ -24,6 +30,9 @@ HEATS: Final = (1.0, 0.3, 0.3, 3.0, 0.3)
 FIRST_MOVES_PER_SLOT: Final = 100
 """Moves of the first annealing; each one after it is longer by ``LONGER``."""
 LONGER: Final = 1.5
+DESCENT_PER_SLOT: Final = 10
+"""Moves of the descent before the first annealing: from a start that is good already it finds most of all."""
+DESCENT_HEAT: Final = 1e-5
 ROUND_EVENTS: Final = 4e7
 """Events that a round of moves simulates at most, were every move to change two replicas: 0.1 s or so."""
 
@@ -36,15 +45,12 @@ class Found(NamedTuple):
     violations: int
 
 
-def chain_order(hop_s: FloatArray, first: int) -> IntArray:
-    """Nodes in a nearest-neighbour chain from ``first``: close nodes stand side by side."""
-    cost = hop_s + hop_s.T
-    order = [first]
-    taken = np.zeros(len(cost), dtype=bool)
-    for _ in range(len(cost) - 1):
-        taken[order[-1]] = True
-        order.append(int(np.where(taken, np.inf, cost[order[-1]]).argmin()))
-    return np.array(order, dtype=np.int64)
+class _Known(NamedTuple):
+    """What every search of a problem needs: tables, the best chain, and the better of it and the order as given."""
+
+    tables: Tables
+    order: IntArray
+    chain: IntArray
 
 
 def search_placement(
@@ -60,13 +66,13 @@ def search_placement(
     Tries the order as given and chains along fast links, then anneals from the best of them for ``moves`` moves.
     The same problem, seed and moves give the same answer, unless ``stopped``, asked every 0.1 s or so, says yes.
     """
-    arrays, slots = problem.arrays, problem.slots
-    starts = [np.arange(problem.nodes)] if start is None else [_complete(start, problem.nodes)]
-    starts += [chain_order(arrays.hop_s, first) for first in range(0, problem.nodes, 4)][:8]
-    order = min(starts, key=lambda entry: _judged(problem, entry))
+    known = _known(problem)
+    order = known.order
+    if start is not None:
+        order = min((_complete(start, problem.nodes), known.chain), key=lambda entry: _judged(problem, entry))
     if problem.nodes > 1:
-        order = _annealed(problem, order, moves, seed, stopped)
-    assignment = order[:slots].copy()
+        order = _annealed(problem, known.tables, order, moves, seed, stopped)
+    assignment = order[: problem.slots].copy()
     broken, step_s = _judged(problem, assignment)
     return Found(assignment, step_s, broken)
 
@@ -77,37 +83,61 @@ def _judged(problem: PlacementProblem, order: IntArray) -> tuple[int, float]:
     return int(violations(assignment, problem.arrays.rules)), float(step_seconds(assignment, problem.arrays)[0])
 
 
+@lru_cache(maxsize=1)
+def _known(problem: PlacementProblem) -> _Known:
+    """The last problem's is kept, for one problem is searched several times."""
+    both_s = both_ways_s(problem)
+    chains = chain_orders(both_s, np.arange(0, problem.nodes, 4)[:CHAINS])
+    chain = min(chains, key=lambda entry: _judged(problem, entry))
+    order = min((np.arange(problem.nodes), chain), key=lambda entry: _judged(problem, entry))
+    return _Known(search_tables(problem, both_s), order, chain)
+
+
 def _annealed(
-    problem: PlacementProblem, order: IntArray, moves: int, seed: int, stopped: Callable[[], bool]
+    problem: PlacementProblem, tables: Tables, order: IntArray, moves: int, seed: int, stopped: Callable[[], bool]
 ) -> IntArray:
-    """The best order met; every annealing starts from the best of those before it."""
-    tables = search_tables(problem)
+    """The best order met, by a descent and annealings, most of them from the best of those before."""
+    seeds = _numbers(seed)
     state = search_state(tables, order)
-    seeds = (int(number) for number in _numbers(seed))
     anneal_round(tables, state, PROBES, next(seeds), 0.0, 0.0)
-    first_s = state.scores[2] = max(state.scores[2], LEAST_SHARE * state.scores[4])
-    for number, length in enumerate(_lengths(problem.slots, moves)):
-        if number > 0:
-            state = search_state(tables, state.best)
-            state.scores[2] = first_s
-        hot = first_s * HEATS[number % len(HEATS)]
-        rounds = -(-length // max(100, int(ROUND_EVENTS / (2 * len(problem.schedule.rank) + 1000))))
+    first_s = max(state.scores[2], LEAST_SHARE * state.scores[4])
+    best, best_scores = order, (np.inf, np.inf, np.inf)
+    for number, (length, heat) in enumerate(_annealings(problem.slots, moves)):
+        # what the descent found may lie in a deep valley, and the annealing after it should look for another
+        anew = number == 1 and heat == HEATS[0]
+        state = search_state(tables, order if anew else best)
+        state.scores[2] = first_s
+        hot = first_s * heat
+        rounds = max(1, -(-length // max(100, int(ROUND_EVENTS / (2 * len(problem.schedule.rank) + 1000)))))
         falls = COLD ** (1 / rounds)
         for index in range(rounds):
             if stopped():
-                return state.best
+                break
             share = length * (index + 1) // rounds - length * index // rounds
             anneal_round(tables, state, share, next(seeds), hot * falls**index, hot * falls ** (index + 1))
-    return state.best
+        scores = tuple(state.scores[3:])
+        if scores < best_scores:
+            best, best_scores = state.best, scores
+        if stopped():
+            break
+    return best
 
 
-def _lengths(slots: int, moves: int) -> Iterator[int]:
-    """Moves of each annealing."""
+def _annealings(slots: int, moves: int) -> Iterator[tuple[int, float]]:
+    """Moves of each annealing, and its first temperature as a share of the very first.
+
+    Annealings too short for what they heat up would only lose what the descent has found, so they are cooler.
+    """
+    descent = min(moves, DESCENT_PER_SLOT * slots)
+    yield descent, DESCENT_HEAT
+    moves -= descent
     length = float(FIRST_MOVES_PER_SLOT * slots)
-    while moves > 0:
+    for heat in cycle(HEATS):
+        if moves <= 0:
+            return
         # what is left after the next one would be too short to find anything
         now = moves if moves < 2 * length else int(length)
-        yield now
+        yield now, max(DESCENT_HEAT, heat * min(1.0, (now / length) ** 2))
         moves -= now
         length *= LONGER
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
 from solver.compiled import event_levels
+from solver.compiled_chains import nearest_nodes
 from solver.compiled_search import refresh
 from solver.pipeline.schedule import Schedule
-from solver.placement.problem import PlacementProblem
+from solver.placement.problem import NO_SLOT, PlacementProblem
 from solver.search_types import Compute, Exposure, Layout, Paths, Pipeline, Sharing, State, Tables, Terms
 
 NEAR: Final = 12
 """Nodes that aimed moves choose from."""
 
 
-def search_tables(problem: PlacementProblem) -> Tables:
-    """The tables of a problem."""
+def search_tables(problem: PlacementProblem, both_s: FloatArray | None = None) -> Tables:
+    """The tables of a problem; ``both_s`` is ``both_ways_s`` of it where that is at hand."""
     arrays = problem.arrays
     counting = np.flatnonzero(
         arrays.cross_count.any(axis=(1, 2)) & (arrays.cross_pairs[..., 0] >= 0).any(axis=(1, 2, 3))
@@ -28,7 +29,7 @@ def search_tables(problem: PlacementProblem) -> Tables:
     cells = replicas * delays
     reduces = cells + replicas * ranks * kinds
     layout = Layout(replicas, ranks, delays, kinds, cells, reduces, reduces + ranks * len(arrays.ring_pairs))
-    terms, sharing = _terms(problem, counting)
+    terms, sharing = _terms(problem, layout, counting)
     rules = arrays.rules
     return Tables(
         slots=problem.slots,
@@ -45,7 +46,7 @@ def search_tables(problem: PlacementProblem) -> Tables:
         exposure=Exposure(arrays.reduce_hidden_s, arrays.gather_hidden_s, arrays.optimizer_s),
         sharing=sharing,
         grid=_grid(problem),
-        near=_near(arrays.hop_s),
+        near=_near(both_ways_s(problem) if both_s is None else both_s),
     )
 
 
@@ -72,19 +73,24 @@ def search_state(tables: Tables, order: IntArray) -> State:
     return state
 
 
+def both_ways_s(problem: PlacementProblem) -> FloatArray:
+    """(N, N) what a transfer between two nodes takes, both ways together."""
+    return np.ascontiguousarray(problem.arrays.hop_s + problem.arrays.hop_s.T)
+
+
+def _near(both_s: FloatArray) -> IntArray:
+    """(N, n) nodes with the fastest links to each node; itself where there is no other."""
+    if len(both_s) < 2:
+        return np.zeros((len(both_s), 1), dtype=np.int64)
+    return nearest_nodes(both_s, min(NEAR, len(both_s) - 1))
+
+
 def _grid(problem: PlacementProblem) -> IntArray:
     """The slots of each cell (R, P, q), or all slots (1, K, 1) where cells share some."""
     cells = problem.arrays.cell_slots
     if (cells >= 0).all() and len(np.unique(cells)) == cells.size:
         return np.ascontiguousarray(cells)
     return np.arange(problem.slots).reshape(1, -1, 1)
-
-
-def _near(hop_s: FloatArray) -> IntArray:
-    """(N, n) nodes with the fastest links to each node, both ways together; itself where there is no other."""
-    both_s = hop_s + hop_s.T
-    np.fill_diagonal(both_s, np.inf)
-    return np.ascontiguousarray(np.argsort(both_s, axis=1, kind="stable")[:, : max(1, min(NEAR, len(hop_s) - 1))])
 
 
 def _pipeline(schedule: Schedule) -> Pipeline:
@@ -110,98 +116,125 @@ def _pipeline(schedule: Schedule) -> Pipeline:
     return Pipeline(rows[order].astype(np.uint32), number[schedule.last].astype(np.uint32))
 
 
-class _Entries:
-    """Terms in the order of ``Layout``, as they are listed."""
+class _Pairs:
+    """Pairs of slots of all terms, as they are listed."""
 
     def __init__(self) -> None:
+        self.term: list[IntArray] = []
         self.pairs: list[IntArray] = []
         self.sent_bytes: list[FloatArray] = []
-        self.matrix: list[int] = []
-        self.floor: list[float] = []
-        self.phase: list[int] = []
 
-    def add(self, pairs: IntArray, sent_bytes: FloatArray | float, matrix: int, floor: float, phase: int) -> None:
-        """A term over slot pairs (u, 2), ``NO_SLOT`` and pairs on one slot among them."""
-        between = (pairs[:, 0] >= 0) & (pairs[:, 0] != pairs[:, 1])
-        found, index = np.unique(pairs[between], axis=0, return_inverse=True)
-        sizes = np.broadcast_to(sent_bytes, len(pairs))[between]
-        self.pairs.append(found)
-        self.sent_bytes.append(
-            np.bincount(index.reshape(-1), weights=sizes, minlength=len(found)).astype(np.float64)
-        )
-        self.matrix.append(matrix)
-        self.floor.append(floor)
-        self.phase.append(phase)
+    def add(self, term: IntArray, pairs: IntArray, sent_bytes: FloatArray) -> None:
+        """Slot pairs (..., u, 2) of the terms (...), ``NO_SLOT`` among them; ``sent_bytes`` fits (..., u)."""
+        shape = pairs.shape[:-1]
+        there = pairs[..., 0] >= 0
+        self.term.append(np.broadcast_to(term[..., None], shape)[there])
+        self.pairs.append(pairs[there])
+        self.sent_bytes.append(np.broadcast_to(sent_bytes, shape)[there])
 
-    def add_cell(self, slots: IntArray, matrix: int, floor: float) -> None:
-        """The slowdown of a cell: on the diagonal of its matrix."""
-        taken = np.unique(slots[slots >= 0])
-        self.pairs.append(np.stack([taken, taken], axis=1))
-        self.sent_bytes.append(np.zeros(len(taken)))
-        self.matrix.append(matrix)
-        self.floor.append(floor)
-        self.phase.append(0)
+    def merged(self, slots: int) -> tuple[IntArray, IntArray, FloatArray]:
+        """Term (p,), pair (p, 2) and bytes (p,), each pair once in a term, in ascending order."""
+        pairs = np.concatenate(self.pairs)
+        key = (np.concatenate(self.term) * slots + pairs[:, 0]) * slots + pairs[:, 1]
+        key, index = np.unique(key, return_inverse=True)
+        sent_bytes = np.bincount(index.reshape(-1), weights=np.concatenate(self.sent_bytes), minlength=len(key))
+        pair = np.stack([key // slots % slots, key % slots], axis=1)
+        return key // slots**2, pair, sent_bytes.astype(np.float64)
 
 
-def _terms(problem: PlacementProblem, counting: IntArray) -> tuple[Terms, Sharing]:
+class _Entries(NamedTuple):
+    """Pairs of all terms (see ``_Pairs.merged``), and of each term its matrix, floor and phase."""
+
+    term: IntArray
+    pair: IntArray
+    sent_bytes: FloatArray
+    matrix: IntArray
+    floor: FloatArray
+    phase: IntArray
+
+
+def _terms(problem: PlacementProblem, layout: Layout, counting: IntArray) -> tuple[Terms, Sharing]:
     """All terms in the order of ``Layout``; ``counting`` are the kinds of crossing traffic that there are."""
-    arrays, uplinks, ranks = problem.arrays, problem.arrays.uplinks, problem.schedule.pipeline
-    replicas, kinds = problem.replicas, len(arrays.ring_pairs)
-    seconds = [
-        arrays.hop_s,
-        np.diag(arrays.slowdown),
-        *arrays.cross_s[counting],
-        *arrays.reduce_s,
-        *arrays.gather_s,
-    ]
-    entries = _Entries()
-    for r, way, s in np.ndindex(replicas, 2, ranks):
-        pairs = arrays.hop_pairs[r, way, s]
-        inside = ((pairs[:, 0] >= 0) & (pairs[:, 0] == pairs[:, 1])).any()
-        floor = float(arrays.local_hop_s) if inside else 0.0
-        entries.add(pairs, uplinks.hop_bytes[r, way, s], 0, floor, way * ranks + s)
-        if (way, s) == (1, ranks - 1):
-            entries.add(pairs[:0], 0.0, 0, 0.0, 0)
-    for r, s in np.ndindex(replicas, ranks):
-        entries.add_cell(arrays.cell_slots[r, s], 1, 1.0)
-        for i, x in enumerate(counting):
-            entries.add(arrays.cross_pairs[x, r, s], uplinks.cross_bytes[x], 2 + i, 0.0, 2 * ranks + i)
-    after, phase = 2 + len(counting), 2 * ranks + len(counting)
-    for kind, local_s in enumerate((arrays.reduce_local_s, arrays.gather_local_s)):
-        for s, y in np.ndindex(ranks, kinds):
-            matrix = after + kind * len(arrays.reduce_s) + int(arrays.ring_times[y, s])
-            sent_bytes = uplinks.ring_bytes[kind, y, s]
-            entries.add(arrays.ring_pairs[y, s], sent_bytes, matrix, float(local_s[y, s]), phase + kind * kinds + y)
-    return _packed(entries, seconds, problem)
+    arrays = problem.arrays
+    seconds = [arrays.hop_s, arrays.hop_s, *arrays.cross_s[counting], *arrays.reduce_s, *arrays.gather_s]
+    return _packed(_entries(problem, layout, counting), seconds, problem)
+
+
+def _entries(problem: PlacementProblem, layout: Layout, counting: IntArray) -> _Entries:
+    """The terms over matrices: transfers, slowdowns, crossing traffic by kind, reductions and gathers."""
+    arrays, uplinks, ranks, kinds = (
+        problem.arrays,
+        problem.arrays.uplinks,
+        layout.ranks,
+        len(problem.arrays.ring_pairs),
+    )
+    terms, pairs = layout.gathers + ranks * kinds, _Pairs()
+    matrix, phase, floor = np.zeros(terms, dtype=np.int64), np.zeros(terms, dtype=np.int64), np.zeros(terms)
+    by_replica = np.arange(layout.cells).reshape(layout.replicas, layout.delays)
+    delays = by_replica[:, :-1].reshape(layout.replicas, 2, ranks)
+    pairs.add(delays, _between(arrays.hop_pairs), uplinks.hop_bytes)
+    inside = ((arrays.hop_pairs[..., 0] >= 0) & (arrays.hop_pairs[..., 0] == arrays.hop_pairs[..., 1])).any(axis=-1)
+    floor[delays] = np.where(inside, arrays.local_hop_s, 0.0)
+    phase[delays] = np.arange(2 * ranks).reshape(2, ranks)
+    cells = np.arange(layout.cells, layout.reduces).reshape(layout.replicas, ranks, layout.kinds)
+    pairs.add(cells[..., 0], np.repeat(arrays.cell_slots[..., None], 2, axis=-1), np.zeros(1))
+    matrix[cells], floor[cells[..., 0]] = 1 + np.arange(layout.kinds), 1.0
+    phase[cells[..., 1:]] = 2 * ranks + np.arange(layout.kinds - 1)
+    for i, x in enumerate(counting):
+        pairs.add(cells[..., 1 + i], _between(arrays.cross_pairs[x]), uplinks.cross_bytes[x])
+    local_s = np.stack([arrays.reduce_local_s, arrays.gather_local_s])
+    rings = np.arange(layout.reduces, terms).reshape(2, ranks, kinds).swapaxes(1, 2)
+    for kind in range(2):
+        pairs.add(rings[kind], _between(arrays.ring_pairs), uplinks.ring_bytes[kind][..., None])
+        matrix[rings[kind]] = 1 + layout.kinds + kind * len(arrays.reduce_s) + arrays.ring_times
+        phase[rings[kind]] = 2 * ranks + layout.kinds - 1 + kind * kinds + np.arange(kinds)[:, None]
+    floor[rings] = local_s
+    return _Entries(*pairs.merged(problem.nodes), matrix, floor, phase)
+
+
+def _between(pairs: IntArray) -> IntArray:
+    """``pairs`` (..., 2) with ``NO_SLOT`` for those on one slot."""
+    return np.where(pairs[..., :1] != pairs[..., 1:], pairs, NO_SLOT)
 
 
 def _packed(entries: _Entries, seconds: list[FloatArray], problem: PlacementProblem) -> tuple[Terms, Sharing]:
-    """Terms one after the other; without switches to share, those that all nodes serve alike need no pairs."""
-    uplinks, nodes = problem.arrays.uplinks, problem.nodes
+    """Terms one after the other; without switches to share, those that all nodes serve alike need no pairs.
+
+    The slowdowns stand on the diagonal of the transfers, where no pair of two slots looks.
+    """
+    uplinks, slowdown, terms = problem.arrays.uplinks, problem.arrays.slowdown, len(entries.matrix)
     shared = len(uplinks.bytes_per_s) > 0
-    off = ~np.eye(nodes, dtype=bool)
-    least = np.array([0.0 if nodes < 2 else matrix[off].min() for matrix in seconds])
-    even = np.array([not shared and (matrix[off] == low).all() for matrix, low in zip(seconds, least, strict=True)])
-    slowdown = problem.arrays.slowdown
-    least[1], even[1] = slowdown.min(), bool((slowdown == slowdown[0]).all())
-    kept = np.flatnonzero(~even)
+    ranges = [_range(matrix) for matrix in seconds]
+    ranges[1] = float(slowdown.min()), float(slowdown.max())
+    least = np.array([low for low, _ in ranges])
+    even = np.array([not shared and low == high for low, high in ranges])
+    even[1] = slowdown.min() == slowdown.max()
+    kept = [m for m in range(len(seconds)) if m != 1 and not (even[m] and (m > 0 or even[1]))]
     place = np.zeros(len(seconds), dtype=np.int64)
     place[kept] = np.arange(len(kept))
-    matrix = np.array(entries.matrix)
-    paired = np.array([len(pairs) > 0 for pairs in entries.pairs])
-    floor = np.maximum(entries.floor, np.where(paired & even[matrix], least[matrix], 0.0))
-    pairs = [found[:0] if even[m] else found for found, m in zip(entries.pairs, matrix, strict=True)]
-    sent_bytes = [sizes[:0] if even[m] else sizes for sizes, m in zip(entries.sent_bytes, matrix, strict=True)]
-    slots = [np.unique(found) for found in pairs]
-    users = np.concatenate(slots)
-    by_slot = np.argsort(users, kind="stable")
-    terms = Terms(
-        first=np.concatenate([[0], np.cumsum([len(found) for found in pairs])]),
-        pairs=np.concatenate(pairs),
-        matrix=place[matrix],
+    table = np.stack([seconds[m] for m in kept]) if kept else np.zeros((1, problem.nodes, problem.nodes))
+    np.fill_diagonal(table[0], slowdown)
+    paired = np.bincount(entries.term, minlength=terms) > 0
+    floor = np.maximum(entries.floor, np.where(paired & even[entries.matrix], least[entries.matrix], 0.0))
+    uneven = ~even[entries.matrix[entries.term]]
+    term, pair = entries.term[uneven], entries.pair[uneven]
+    users = np.unique((pair * terms + term[:, None]).reshape(-1))
+    packed = Terms(
+        first=np.searchsorted(term, np.arange(terms + 1)),
+        pairs=pair,
+        matrix=place[entries.matrix],
         floor=floor,
-        seconds=np.stack([seconds[m] for m in kept]) if len(kept) else np.zeros((1, nodes, nodes)),
-        slot_first=np.searchsorted(users[by_slot], np.arange(nodes + 1)),
-        slot_terms=np.repeat(np.arange(len(pairs)), [len(found) for found in slots])[by_slot],
+        seconds=table,
+        slot_first=np.searchsorted(users // terms, np.arange(problem.nodes + 1)),
+        slot_terms=users % terms,
     )
-    return terms, Sharing(uplinks.above, uplinks.bytes_per_s, np.concatenate(sent_bytes), np.array(entries.phase))
+    return packed, Sharing(uplinks.above, uplinks.bytes_per_s, entries.sent_bytes[uneven], entries.phase)
+
+
+def _range(matrix: FloatArray) -> tuple[float, float]:
+    """The least and the largest entry (N, N) between two different nodes; 0 where there is one node."""
+    if len(matrix) < 2:
+        return 0.0, 0.0
+    # without the last entry and the first of each row that is left, one longer than before, the diagonal is gone
+    others = matrix.reshape(-1)[:-1].reshape(len(matrix) - 1, -1)[:, 1:]
+    return float(others.min()), float(others.max())
