@@ -18,13 +18,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 import numpy as np
 
 from benchmarks.placement_grid import (
     InvalidQuestion,
     KnownLinks,
+    QuestionParser,
     Training,
     grid_problem,
     known_links,
@@ -137,15 +138,8 @@ def summary(answer: Answer) -> str:
     return "\n".join(lines)
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        raise InvalidQuestion(message)
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m benchmarks.placement", description=__doc__.split("\n", maxsplit=1)[0])
+    parser = QuestionParser(prog="python -m benchmarks.placement", description=__doc__.split("\n", maxsplit=1)[0])
     add = parser.add_argument
     add("--bandwidth", type=Path, required=True, metavar="CSV", help="square matrix of GB/s with node names")
     add("--dp", type=int, required=True, metavar="R", help="replicas: rows of the grid")
@@ -180,11 +174,11 @@ def _training(asked: argparse.Namespace) -> Training:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line."""
     given = sys.argv[1:] if arguments is None else arguments
-    if not given or given[0] == COMPARE:
-        from benchmarks.placement_comparison import main as compare  # noqa: PLC0415 - slow, and only needed here
-
-        return compare(given[1:] if given else ["--quick"])
     try:
+        if not given or given[0] == COMPARE:
+            from benchmarks.placement_comparison import main as compare  # noqa: PLC0415 - slow, only needed here
+
+            return compare(given[1:] if given else ["--quick"])
         asked = _parser().parse_args(given)
         answer = solve(asked.bandwidth, _training(asked), seconds=asked.seconds, seed=asked.seed)
     except InvalidQuestion as error:

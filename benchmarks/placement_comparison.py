@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.placement_clusters import SHAPES, made_up_links, made_up_training
+from benchmarks.placement_grid import LARGEST, InvalidQuestion, QuestionParser
 from benchmarks.placement_real import gain, measured_twice
 from benchmarks.placement_rivals import Course, annealed, planned, rank_order, restarted
 
@@ -20,6 +21,8 @@ AIMED_GAP: Final = {8: 0.0, 16: 0.001, 32: 0.005, 64: 0.01, 128: 0.02, 256: 0.02
 SHARE: Final = 0.1
 """Share of that time in which the planner's search, and the rivals, are compared; the annealer has ten shares."""
 REAL_SECONDS: Final = 3.0
+MADE_UP: Final = "made-up clusters"
+REAL: Final = "real clusters"
 MADE_UP_HEAD: Final = (
     "| nodes | grid | rank order | restarts | annealer | planner | bound | gap | aim | found after | of | of CPUs |"
 )
@@ -73,15 +76,34 @@ def shown(head: str, rows: Iterable[str]) -> str:
 
 def put_into(page: Path, name: str, text: str) -> None:
     """Replace what stands between the page's marks of that name."""
-    first, last = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+    first, last = _marks(name)
     before, _, rest = page.read_text("utf-8").partition(first)
     after = rest.partition(last)[2]
     page.write_text(f"{before}{first}{text}{last}{after}", "utf-8")
 
 
+def _check(asked: argparse.Namespace) -> None:
+    """Raise ``InvalidQuestion`` for what would end a long run without its results."""
+    if not 0 < asked.share <= LARGEST:
+        raise InvalidQuestion(f"--share must be positive, got {asked.share}")
+    if asked.seed < 0:
+        raise InvalidQuestion(f"--seed must not be negative, got {asked.seed}")
+    if asked.page is not None:
+        text = asked.page.read_text("utf-8") if asked.page.is_file() else ""
+        if any(_marks(name)[0] not in text for name in (MADE_UP, REAL)):
+            raise InvalidQuestion(f"--page {asked.page} is no page with the marks of the two tables")
+    if asked.figures is not None and asked.figures.exists() and not asked.figures.is_dir():
+        raise InvalidQuestion(f"--figures {asked.figures} is no folder")
+
+
+def _marks(name: str) -> tuple[str, str]:
+    """What stands before and after the table of that name on the page."""
+    return f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+
+
 def main(arguments: Sequence[str]) -> int:
     """Command line of the comparison."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.placement", description=__doc__)
+    parser = QuestionParser(prog="python -m benchmarks.placement compare", description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SHAPES), choices=list(SHAPES), metavar="N")
     parser.add_argument("--seed", type=int, default=1, help="of the made-up clusters (default 1)")
     parser.add_argument("--quick", action="store_true", help="give the planner a tenth of its time as well")
@@ -90,6 +112,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--page", type=Path, help="page whose tables to renew")
     parser.add_argument("--figures", type=Path, help="folder to write the curves to")
     asked = parser.parse_args(arguments)
+    _check(asked)
     _warm_up()
     courses: dict[int, dict[str, Course]] = {}
 
@@ -98,9 +121,9 @@ def main(arguments: Sequence[str]) -> int:
             courses[nodes] = courses_on(nodes, seed=asked.seed, full=not asked.quick, share=asked.share)
             yield made_up_row(nodes, courses[nodes])
 
-    tables = {"made-up clusters": shown(MADE_UP_HEAD, rows())}
-    if not asked.no_real:
-        tables["real clusters"] = shown(REAL_HEAD, real_rows(REAL_SECONDS))
+    tables = {MADE_UP: shown(MADE_UP_HEAD, rows())}
+    if not asked.no_real and any(measured_twice()):
+        tables[REAL] = shown(REAL_HEAD, real_rows(REAL_SECONDS))
     if asked.page:
         for name, table in tables.items():
             put_into(asked.page, name, table)

@@ -9,10 +9,12 @@ its direction; the all-reduce of a stage runs round its replicas in the grid's o
 
 from __future__ import annotations
 
+import argparse
 import csv
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final, NoReturn
 
 import numpy as np
 
@@ -23,9 +25,22 @@ from solver.compiled import Arrays
 from solver.pipeline.schedule import MOST_EVENTS, build_schedule
 from solver.placement.problem import NO_SLOT, PlacementProblem, no_rules, no_uplinks
 
+SLOWEST_GBYTES_PER_S: Final = 1e-6
+FASTEST_GBYTES_PER_S: Final = 1e6
+LARGEST: Final = 1e18
+"""Bytes and seconds beyond it are slips; sums of them might be no numbers any more."""
+
 
 class InvalidQuestion(MeshwrightError):
     """What was asked cannot be answered; the message says what to change."""
+
+
+class QuestionParser(argparse.ArgumentParser):
+    """Raises ``InvalidQuestion`` in place of printing its usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong with the flags."""
+        raise InvalidQuestion(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +60,10 @@ class Training:
             if getattr(self, name) < 1:
                 raise InvalidQuestion(f"{_flag(name)} must be at least 1, got {getattr(self, name)}")
         for name in ("forward_s", "backward_s", "activation_bytes", "gradient_bytes"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
-                raise InvalidQuestion(f"{_flag(name)} must be finite and not negative, got {getattr(self, name)}")
+            if not 0 <= getattr(self, name) <= LARGEST:
+                raise InvalidQuestion(
+                    f"{_flag(name)} must lie between 0 and {LARGEST:g}, got {getattr(self, name)}"
+                )
         if self.forward_s + self.backward_s <= 0:
             raise InvalidQuestion("--forward-s and --backward-s are both 0: a step without work takes no time")
         events = 2 * self.pp * self.micro_batches
@@ -99,7 +116,10 @@ def read_bandwidth(path: Path) -> Bandwidth:
     except csv.Error as error:
         raise InvalidQuestion(f"--bandwidth {path} is no CSV file: {error}") from error
     if not rows or len(rows[0]) < 2:
-        raise InvalidQuestion(f"--bandwidth {path} holds no matrix: names are wanted in the first row and column")
+        raise InvalidQuestion(
+            f"--bandwidth {path} holds no matrix: names are wanted in the first row and column, "
+            "commas between the cells"
+        )
     columns, names = rows[0][1:], [row[0] for row in rows[1:]]
     _check_names(path, columns, names)
     table = np.full((len(names), len(columns)), np.nan)
@@ -136,10 +156,11 @@ def _bandwidth(path: Path, sender: str, receiver: str, cell: str) -> float:
         value = float(cell)
     except ValueError:
         value = math.nan
-    if not (math.isfinite(value) and value > 0):
+    if not SLOWEST_GBYTES_PER_S <= value <= FASTEST_GBYTES_PER_S:
         raise InvalidQuestion(
             f"--bandwidth {path}: {sender} to {receiver} is {cell!r}; "
-            "a bandwidth is a positive number of GB/s, empty where it is unknown"
+            f"a bandwidth lies between {SLOWEST_GBYTES_PER_S:g} and {FASTEST_GBYTES_PER_S:g} GB/s, "
+            "and is left empty where it is unknown"
         )
     return value
 

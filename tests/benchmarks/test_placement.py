@@ -203,6 +203,9 @@ def test_columns_may_come_in_another_order(tmp_path: Path) -> None:
         ("n,a,b\na,,nan\nb,1,\n", "a to b is 'nan'"),
         ("n,a,b\na,,inf\nb,1,\n", "a to b is 'inf'"),
         ("n,a,b\na,,fast\nb,1,\n", "a to b is 'fast'"),
+        ("n,a,b\na,,1e300\nb,1,\n", "a to b is '1e300'"),
+        ("n,a,b\na,,1e-310\nb,1,\n", "a to b is '1e-310'"),
+        ("n;a;b\na;;1\nb;1;\n", "commas between the cells"),
         ("n,a,b,c\na,,1,1\nb,1,,1\n", "not square"),
         ("n,a,a\na,,1\na,1,\n", "'a' stands twice"),
         ("n,a,b\na,,1\nc,1,\n", "has a row or a column, but not both"),
@@ -233,6 +236,7 @@ def test_a_bad_matrix_is_refused_in_one_line(
         ("--forward-s", "-1"),
         ("--backward-s", "nan"),
         ("--activation-bytes", "inf"),
+        ("--forward-s", "1e300"),
         ("--gradient-bytes", "-5"),
         ("--micro-batches", "0"),
         ("--micro-batches", "10000000"),
@@ -250,6 +254,28 @@ def test_a_bad_flag_is_refused_in_one_line(
     error = capsys.readouterr().err
     assert flag in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--sizes", "9"),
+        ("--share", "0"),
+        ("--share", "nan"),
+        ("--seed", "-1"),
+        ("--page", "no-such-page.md"),
+        ("--bogus", "1"),
+    ],
+)
+def test_a_bad_flag_of_the_comparison_is_refused_before_it_runs(
+    flag: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2 and one line, not a table that cannot be put into its page in the end."""
+    assert main(["compare", flag, value]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert flag in said.err
+    assert said.err.count("\n") == 1
 
 
 def test_a_missing_flag_is_named(capsys: pytest.CaptureFixture[str]) -> None:
