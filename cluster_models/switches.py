@@ -46,8 +46,8 @@ class Switch:
         if len(stated) != 1:
             raise InvalidCluster(
                 where,
-                stated or None,
-                "needs either its uplink or its oversubscription",
+                " and ".join(stated) or None,
+                "needs either its uplink or its oversubscription" + (", not both" if stated else ""),
                 "give one of the two: from the ratio and the cards of its nodes follows the uplink",
             )
         for name, value in stated.items():

@@ -24,7 +24,7 @@ GREATEST_SLOWDOWN: Final = 1000.0
 _MOST_LABELS: Final = 100
 
 Slowdown = Annotated[Number, Field(ge=1, le=GREATEST_SLOWDOWN)]
-GpusInUse = Annotated[list[Annotated[int, Field(ge=0, lt=MOST_GPUS)]], Field(max_length=MOST_GPUS)]
+GpusInUse = Annotated[list[Annotated[int, Field(strict=True, ge=0, lt=MOST_GPUS)]], Field(max_length=MOST_GPUS)]
 Labels = Annotated[dict[Text, Line], Field(max_length=_MOST_LABELS)]
 
 

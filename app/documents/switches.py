@@ -11,6 +11,7 @@ from cluster_models.switches import Figure, Switch
 from cluster_models.units import GBYTE
 
 MOST_SWITCHES: Final = 4096
+_SLOWEST_GBYTES_PER_S: Final = 1e-6
 _FASTEST_GBYTES_PER_S: Final = 1e6
 _WORST_RATIO: Final = 1e4
 
@@ -24,6 +25,7 @@ class SwitchDocument(Document):
     )
     uplink_gbytes_per_s: Positive | None = Field(
         None,
+        ge=_SLOWEST_GBYTES_PER_S,
         le=_FASTEST_GBYTES_PER_S,
         description="Rate of all its uplinks together, each direction.",
         examples=[400.0],

@@ -31,10 +31,10 @@ def no_plan_by_rules(
     """The result when candidates fit into memory but counting tells that none of these keeps every rule."""
     fits = candidates.excess_bytes <= 0
     worst = sorted(kept.ruled_out.items(), key=lambda entry: -entry[1])
-    parts = "; ".join(f"{_words(rule)!r} rules out {count}" for rule, count in worst)
+    parts = "; ".join(f"{_words(rule)!r} rules out {count:,}" for rule, count in worst)
     reason = (
-        f"No placement keeps every rule: {int(fits.sum())} of {len(candidates)} legal candidates fit into memory, "
-        f"and none of them can keep what workload.placement asks ({parts} candidates, by counting places)."
+        f"No placement keeps every rule: {int(fits.sum()):,} of {len(candidates):,} legal candidates fit into "
+        f"memory, and none of them can keep what workload.placement asks ({parts} candidates, by counting places)."
     )
     remedies = tuple(_working(problem, fabrics, candidates))
     return NoPlan(reason, None, None, remedies or _NOTHING_SIMPLE, provenance(problem, options))

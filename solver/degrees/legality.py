@@ -29,7 +29,10 @@ def _check_cluster(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None:
     if not fabrics and not workload.avoid_nodes:
         states = sorted({str(node.state) for node in problem.snapshot.cluster.nodes})
         raise InvalidWorkload(
-            "cluster.nodes", states, "no node is usable", "set the state of nodes that work to ready"
+            "cluster.nodes",
+            states,
+            "no node is usable",
+            "set the state of nodes that work to ready, and take free GPUs out of gpus_in_use",
         )
     if not fabrics:
         raise InvalidWorkload(

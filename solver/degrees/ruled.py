@@ -79,19 +79,22 @@ def check_placement(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None
     usable = [nodes[position] for position in positions]
     _check_required(problem, {node.name for node in usable})
     _check_labels(problem, usable)
+    _check_contradictions(problem)
     _check_units(problem, fabrics)
     _check_places(problem, usable)
     _check_spares(problem, fabrics)
 
 
 def _check_required(problem: PlanningProblem, usable: set[str]) -> None:
-    states = {node.name: str(node.state) for node in problem.snapshot.cluster.nodes}
+    nodes = {node.name: node for node in problem.snapshot.cluster.nodes}
     for index, name in enumerate(problem.workload.placement.require_nodes):
         field = f"workload.placement.require_nodes[{index}]"
-        if name not in states:
+        if name not in nodes:
             raise InvalidWorkload(field, name, "is not a node of the cluster")
         if name not in usable:
-            raise InvalidWorkload(field, name, f"cannot be a host: its state is {states[name]}")
+            node = nodes[name]
+            why = f"its state is {node.state}" if node.free_gpus else "other jobs hold all its GPUs (gpus_in_use)"
+            raise InvalidWorkload(field, name, f"cannot be a host: {why}")
 
 
 def _check_labels(problem: PlanningProblem, usable: Sequence[Node]) -> None:
@@ -106,6 +109,21 @@ def _check_labels(problem: PlanningProblem, usable: Sequence[Node]) -> None:
                 f"{len(without)} of {len(usable)} usable nodes have no such label: {names}",
                 f"label them, avoid them, or use one of {', '.join(known)}",
             )
+
+
+def _check_contradictions(problem: PlanningProblem) -> None:
+    """No group sits in at least so many places and in fewer at once."""
+    asked = problem.workload.placement
+    for i, rule in enumerate(asked.spread):
+        for j, other in enumerate(asked.keep_together):
+            alike = (rule.group, rule.over) == (other.group, other.within)
+            if alike and rule.at_least is not None and rule.at_least > other.at_most:
+                raise InvalidWorkload(
+                    f"workload.placement.spread[{i}].at_least",
+                    rule.at_least,
+                    f"contradicts keep_together[{j}]: {other.group} within {other.at_most} of {other.within}",
+                    f"drop one of the two, or allow at_most: {rule.at_least}",
+                )
 
 
 def _labels(problem: PlanningProblem) -> list[tuple[str, str]]:

@@ -130,7 +130,8 @@ def test_switches_are_part_of_a_snapshot_and_of_the_graph() -> None:
     ("switches", "words"),
     [
         ([{"label": "leaf"}], "switches[0]: needs either its uplink or its oversubscription"),
-        ([{"label": "leaf", "uplink_gbytes_per_s": 1, "oversubscription": 1}], "needs either"),
+        ([{"label": "leaf", "uplink_gbytes_per_s": 1, "oversubscription": 1}], "not both"),
+        ([{"label": "leaf", "uplink_gbytes_per_s": 1e-30}], "at least 1e-06"),
         ([{"label": "rack", "oversubscription": 2}], "no node has that label"),
         ([{"label": "leaf", "name": "z", "oversubscription": 2}], "known are a, b"),
         ([{"label": "leaf", "oversubscription": 2}] * 2, "listed twice"),

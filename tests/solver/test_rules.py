@@ -189,6 +189,14 @@ def test_rules_that_contradict_the_cluster_are_told_by_field(rules: PlacementRul
     assert raised.value.field == field
 
 
+def test_rules_that_contradict_one_another_are_told_by_field() -> None:
+    """At least two places and at most one, of the same ranks."""
+    rules = PlacementRules(spread=(Spread(DATA, "leaf", 2),), keep_together=(KeepTogether(DATA, "leaf"),))
+    with pytest.raises(InvalidWorkload, match=r"contradicts keep_together\[0\]") as raised:
+        plan(asked_for(rules), EXACT)
+    assert raised.value.field == "workload.placement.spread[0].at_least"
+
+
 def test_pinned_ranks_that_outnumber_the_places_are_told() -> None:
     """Three replicas cannot lie under two leaves with no two under one."""
     asked = asked_for(PlacementRules(spread=(Spread(DATA, "leaf"),)))
