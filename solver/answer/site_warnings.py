@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from cluster_models.placement_rules import PlacementRules, RankGroup
+from cluster_models.placement_rules import PlacementRules, RankGroup, Spread
+from cluster_models.plan import Degrees, RankOrder
 from cluster_models.switches import Figure
 from cluster_models.topology import Cluster
 from cluster_models.workload import Sharding
@@ -16,7 +17,7 @@ from solver.compiled import step_seconds, violations
 from solver.placement.build import degrees_of
 from solver.placement.possible import kept_by_nodes
 from solver.placement.problem import no_uplinks
-from solver.placement.rules import NODE, compile_rules, terrain_of
+from solver.placement.rules import NODE, Terrain, compile_rules, terrain_of
 from solver.problem import PlanningProblem
 from solver.refine import Candidate
 
@@ -38,14 +39,21 @@ def _broken_rules(problem: PlanningProblem, candidate: Candidate, assignment: In
         return
     terrain = terrain_of(problem.snapshot.cluster, problem.workload, candidate.fabric)
     degrees, order = degrees_of(candidate.batch), ORDER_CODES[int(candidate.batch.rank_order[0])]
-    for rule in asked.neighbours:
-        if rule.label == NODE and not kept_by_nodes(rule, degrees, order, terrain.gpus_per_node):
-            yield f"It does not {rule}, as the workload asks."
     eligible = np.ones_like(candidate.placement.arrays.rules.eligible)
     for words, rules in _one_by_one(asked):
         alone = compile_rules(replace(terrain, asked=rules), degrees, order, eligible)
-        if violations(assignment, alone):
+        if violations(assignment, alone) or not _kept_by_degrees(rules, terrain, degrees, order):
             yield f"It does not {words}, as the workload asks."
+
+
+def _kept_by_degrees(rules: PlacementRules, terrain: Terrain, degrees: Degrees, order: RankOrder) -> bool:
+    """Whether the ranks that share a node, or a slot, keep the rules: no rule on slots tells them apart."""
+    for rule in rules.neighbours:
+        strict = isinstance(rule, Spread) and rule.at_least is None
+        together = terrain.gpus_per_node if rule.label == NODE else terrain.gpus_per_unit
+        if (strict or rule.label == NODE) and not kept_by_nodes(rule, degrees, order, together):
+            return False
+    return True
 
 
 def _one_by_one(asked: PlacementRules) -> Iterator[tuple[str, PlacementRules]]:

@@ -238,3 +238,11 @@ def test_a_given_configuration_that_breaks_a_rule_is_predicted_with_a_warning() 
     found = predict(asked, configuration_of(made), hosts=("n0", "n2"))
     assert "It does not spread data over leaf, as the workload asks." in found.warnings
     assert "It does not leave 3 spares, as the workload asks." in found.warnings
+
+
+def test_copies_that_share_a_node_are_warned_of() -> None:
+    """Both replicas of a node lie under its leaf, though no two of their nodes do."""
+    asked = asked_for(PlacementRules(spread=(Spread(DATA, "leaf"),)))
+    found = predict(asked, configuration_of(candidate(asked, data=4)), hosts=("n0", "n1"))
+    assert any(sentence.startswith("The data group") for sentence in check_plan(found, asked))
+    assert found.warnings.count("It does not spread data over leaf, as the workload asks.") == 1
