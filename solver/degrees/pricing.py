@@ -164,5 +164,6 @@ def _ring(
         seconds[own] = fabric.local_rings_s(payload_bytes[own], wide[own], kind)
     if crosses.any():
         crossing = (payload_bytes * ((ranks - 1) / ranks)[:, None] / wide)[crosses]
-        seconds[crosses] = fabric.best_s(crossing)
+        units = np.broadcast_to(-(-ranks // members)[:, None], crosses.shape)[crosses]
+        seconds[crosses] = fabric.joining_s(crossing, units)
     return np.where((ranks > 1)[:, None] & (payload_bytes > 0), seconds, 0.0)

@@ -18,6 +18,7 @@ from scipy.sparse.csgraph import connected_components, minimum_spanning_tree
 
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.pipeline.simulation import simulate
+from solver.placement.joining import across, merges, parts_below
 from solver.placement.problem import PlacementProblem
 
 MOST_CUTS: Final = 3
@@ -79,17 +80,42 @@ def _ends(problem: PlacementProblem, duration_s: FloatArray, delay_s: FloatArray
 
 
 def least_rings(problem: PlacementProblem) -> tuple[FloatArray, FloatArray]:
-    """Exposed reduction and gather (P,) with each ring on the best links."""
+    """Exposed reduction and gather (P,), no ring without the slow link that joining so many nodes takes."""
     arrays = problem.arrays
+    lengths = _ring_lengths(problem)
+    crossed = _crossed(problem, lengths)
     exposed = []
     for crossing, local, hidden in (
         (arrays.reduce_s, arrays.reduce_local_s, arrays.reduce_hidden_s),
         (arrays.gather_s, arrays.gather_local_s, arrays.gather_hidden_s),
     ):
-        used = between_slots(arrays.ring_pairs).any(axis=-1)
-        least = np.array([_least(matrix) for matrix in crossing])[arrays.ring_times]
-        exposed.append(np.maximum(0.0, np.maximum(local, used * least).sum(axis=0) - hidden))
+        slowest = np.zeros(lengths.shape)
+        for at, length in np.ndenumerate(lengths):
+            if length > 1:
+                slowest[at] = crossing[arrays.ring_times[at]][crossed[int(length)]].min()
+        exposed.append(np.maximum(0.0, np.maximum(local, slowest).sum(axis=0) - hidden))
     return exposed[0], exposed[1]
+
+
+def _ring_lengths(problem: PlacementProblem) -> IntArray:
+    """(Y, P) slots that the hops of the longest ring of a kind and rank join; 1 where none leaves its node."""
+    pairs = problem.arrays.ring_pairs
+    leaving = between_slots(pairs)
+    lengths = np.ones(pairs.shape[:2], dtype=np.int64)
+    for kind, stage in np.argwhere(leaving.any(axis=-1)):
+        a, b = pairs[kind, stage][leaving[kind, stage]].T
+        graph = coo_array((np.ones(len(a)), (a, b)), shape=(problem.slots, problem.slots))
+        lengths[kind, stage] = np.bincount(connected_components(graph, directed=False)[1]).max()
+    return lengths
+
+
+def _crossed(problem: PlacementProblem, lengths: IntArray) -> dict[int, BoolArray]:
+    """By length, links (N, N) of which every ring of that length uses at least one."""
+    wanted = sorted({int(length) for length in lengths.flat if length > 1})
+    if not wanted:
+        return {}
+    merged = merges(problem.arrays.hop_s)
+    return {length: across(parts_below(merged, length)) for length in wanted}
 
 
 def _with_one_slow_rank(

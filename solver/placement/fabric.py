@@ -27,6 +27,7 @@ from cluster_models.workload import TrainingWorkload
 from solver.candidates import FloatArray, IntArray
 from solver.costs.calibration import calibration_of
 from solver.costs.collectives import domain_collective_s
+from solver.placement.joining import across, merges, parts_below
 from solver.placement.link_times import LinkTimes, flow_levels
 
 GRID_SHARE: Final = 0.997
@@ -66,6 +67,8 @@ class Fabric:
     _pairs: list[IntArray] = field(default_factory=list, init=False)
     _hops: dict[float, FloatArray] = field(default_factory=dict, init=False)
     _curves: list[FloatArray] = field(default_factory=list, init=False)
+    _merges: list[FloatArray] = field(default_factory=list, init=False)
+    _joins: dict[int, FloatArray] = field(default_factory=dict, init=False)
 
     @property
     def nodes(self) -> int:
@@ -153,6 +156,30 @@ class Fabric:
         if self.nodes < 2:
             return np.zeros_like(message_bytes)
         return GRID_SHARE * _interpolated(message_bytes, self.times.sizes, self._best_curves()[0])
+
+    def joining_s(self, message_bytes: FloatArray, units: IntArray) -> FloatArray:
+        """(n,) at most the slowest transfer of each message on any ring that joins so many units.
+
+        Every such ring leads across the parts of ``joining``; the fastest link between parts is read off a curve.
+        """
+        result = np.zeros_like(message_bytes)
+        if self.nodes < 2:
+            return result
+        for count in np.unique(units):
+            own = units == count
+            result[own] = _interpolated(message_bytes[own], self.times.sizes, self._joining_curve(int(count)))
+        return GRID_SHARE * result
+
+    def _joining_curve(self, units: int) -> FloatArray:
+        """Over the sizes: the fastest transfer between nodes of two parts, none of which holds so many units."""
+        if units not in self._joins:
+            if not self._merges:
+                self._merges.append(merges(self.hop_s(HEALTH_BYTES)))
+            unit_part = parts_below(self._merges[0], min(units, self.nodes))
+            crossing = self._distinct(self._pair_kinds()[across(np.repeat(unit_part, self.nodes_per_unit))])
+            rows = (self.times.at(float(size)) for size in self.times.sizes)
+            self._joins[units] = np.array([row[crossing].min(initial=np.inf) for row in rows])
+        return self._joins[units]
 
     def best_inside_s(self, message_bytes: FloatArray) -> FloatArray:
         """(n,) at most ``local_hop_s`` of each message, read off the same kind of curve."""
