@@ -23,13 +23,13 @@ from solver.candidates import IntArray
 from solver.compiled import Rules
 from solver.ilp import IlpStatus, ModelBuilder, solve_integer
 from solver.placement.problem import NO_SLOT
+from solver.placement.rule_rows import at_least, total
 from solver.problem import Backend
 
 MOST_COLUMNS: Final = 60_000
 """Programs with more columns are not solved."""
 BRANCH_NODES: Final = 2_000
 PROGRAM_TIME_S: Final = 6.0
-Terms = list[tuple[int, float]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,9 +62,9 @@ def first_assignment(rules: Rules, *, remaining_s: float = np.inf) -> FirstAssig
     builder = ModelBuilder()
     count = builder.add_columns(shape[0] * shape[1], integer=True).reshape(shape)
     for a, size in enumerate(np.bincount(kinds.slot)):
-        builder.add_row(_sum(count[a]), lower=float(size), upper=float(size))
+        builder.add_row(total(count[a]), lower=float(size), upper=float(size))
     for c, size in enumerate(np.bincount(kinds.node)):
-        builder.add_row(_sum(count[:, c]), upper=float(size))
+        builder.add_row(total(count[:, c]), upper=float(size))
     _add_rules(builder, count, rules, kinds)
     outcome = solve_integer(
         builder.build(),
@@ -92,30 +92,19 @@ def _kinds(rules: Rules) -> _Kinds:
 def _add_rules(builder: ModelBuilder, count: IntArray, rules: Rules, kinds: _Kinds) -> None:
     forbidden = count[~rules.eligible[np.ix_(kinds.first_slot, kinds.first_node)]]
     if len(forbidden):
-        builder.add_row(_sum(forbidden), lower=0.0, upper=0.0)
+        builder.add_row(total(forbidden), lower=0.0, upper=0.0)
     for group, members in enumerate(rules.group_slots):
         own = np.unique(kinds.slot[members[members != NO_SLOT]])
         at = rules.places[group][kinds.first_node]
         columns = [count[np.ix_(own, np.flatnonzero(at == place))] for place in np.unique(at)]
         sizes = np.bincount(kinds.slot)[own]
-        _at_least(builder, columns, int(rules.fewest_places[group]), int(sizes.sum()))
+        at_least(builder, columns, int(rules.fewest_places[group]), int(sizes.sum()))
         _at_most(builder, columns, int(rules.most_places[group]), sizes)
     for quota in range(len(rules.most_used)):
         inside = (rules.quota_of[:, kinds.first_node] == quota).any(axis=0)
         fewest, most = float(rules.fewest_used[quota]), float(rules.most_used[quota])
-        terms = _sum(count[:, inside]) or [(int(count[0, 0]), 0.0)]
+        terms = total(count[:, inside]) or [(int(count[0, 0]), 0.0)]
         builder.add_row(terms, lower=fewest, upper=most)
-
-
-def _at_least(builder: ModelBuilder, columns: list[IntArray], fewest: int, size: int) -> None:
-    if fewest == size:  # no two in one place
-        for inside in columns:
-            builder.add_row(_sum(inside), upper=1.0)
-    elif fewest > 1:
-        seen = builder.add_columns(len(columns), upper=1.0)
-        for one, inside in zip(seen, columns, strict=True):
-            builder.add_row([*_sum(inside), (int(one), -1.0)], lower=0.0)
-        builder.add_row(_sum(seen), lower=float(fewest))
 
 
 def _at_most(builder: ModelBuilder, columns: list[IntArray], most: int, sizes: IntArray) -> None:
@@ -124,8 +113,8 @@ def _at_most(builder: ModelBuilder, columns: list[IntArray], most: int, sizes: I
     used = builder.add_columns(len(columns), upper=1.0, integer=True)
     for one, inside in zip(used, columns, strict=True):
         for a, size in enumerate(sizes):
-            builder.add_row([*_sum(inside[a]), (int(one), -float(size))], upper=0.0)
-    builder.add_row(_sum(used), upper=float(most))
+            builder.add_row([*total(inside[a]), (int(one), -float(size))], upper=0.0)
+    builder.add_row(total(used), upper=float(most))
 
 
 def _handed_out(count: IntArray, kinds: _Kinds) -> IntArray:
@@ -136,7 +125,3 @@ def _handed_out(count: IntArray, kinds: _Kinds) -> IntArray:
         chosen = np.repeat(np.arange(count.shape[1]), count[a])
         assignment[kinds.slot == a] = [free[c].pop() for c in chosen]
     return assignment
-
-
-def _sum(columns: IntArray) -> Terms:
-    return [(int(column), 1.0) for column in columns.ravel()]
