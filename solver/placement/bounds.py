@@ -145,14 +145,14 @@ def _with_parts(
 ) -> float:
     """The better of the two ways to lay stages onto parts of the cluster, for the partition that hurts most.
 
-    Only where every stage has slots of its own and equally many, which its first kind of ring joins.
+    Only where each stage's first kind of ring joins all its slots.  Stages that share slots, or have unequally
+    many, are only asked whether those that hang together fit into one part.
     """
     arrays = problem.arrays
     stages = [np.unique(pairs[pairs >= 0]) for pairs in arrays.cell_slots.swapaxes(0, 1)]
     size = len(stages[0])
     shared = len(np.unique(arrays.cell_slots)) < sum(map(len, stages))
-    if shared or any(len(slots) != size for slots in stages):
-        return 0.0
+    alike = not shared and all(len(slots) == size for slots in stages)
     if not all(_joined(pairs, slots) for pairs, slots in zip(arrays.ring_pairs[0], stages, strict=True)):
         return 0.0
     best = 0.0
@@ -160,9 +160,19 @@ def _with_parts(
         across = part[:, None] != part[None, :]
         exposed = _crossing_rings(problem, across) - arrays.reduce_hidden_s
         crossing_ring = max(float((ends + reduce).max()), float((ends + np.maximum(0.0, exposed)).min()))
-        whole_stages = _with_stages_across(problem, duration_s, delay_s, reduce, part, size)
-        best = max(best, whole_stages if size == 1 else min(crossing_ring, whole_stages))
+        if alike:
+            whole_stages = _with_stages_across(problem, duration_s, delay_s, reduce, part, size)
+        else:
+            whole_stages = np.inf if _largest_union(problem.slots, stages) > np.bincount(part).max() else 0.0
+        best = max(best, whole_stages if alike and size == 1 else min(crossing_ring, whole_stages))
     return best
+
+
+def _largest_union(slots: int, stages: list[IntArray]) -> int:
+    """Slots of the stages that hang together by slots they share, of the largest such group."""
+    pairs = np.concatenate([np.stack([own[:-1], own[1:]]) for own in stages], axis=1)
+    graph = coo_array((np.ones(pairs.shape[1]), (pairs[0], pairs[1])), shape=(slots, slots))
+    return int(np.bincount(connected_components(graph, directed=False)[1]).max())
 
 
 def _joined(pairs: IntArray, slots: IntArray) -> bool:
