@@ -13,6 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 TOOLS = Path(sys.executable).parent
 MOST_LINES = 400
+MOST_LINES_OF_ONE_KERNEL = {"solver/compiled_search.py": 560}
+"""A kernel may call none of another file (docs/decisions/0003-compiled-search.md)."""
 FORBIDDEN = (
     (r"(?i)\b(pypi|files\.pythonhosted|registry\.npmjs|registry-1\.docker)\.(org|io)\b", "a package registry"),
     (r"(?i)\bindex[-]url\b", "a package index"),
@@ -81,13 +83,13 @@ def test_inner_layers_import_only_their_libraries(package: str, foreign: set[str
 
 
 def test_files_stay_small() -> None:
-    """A Python file beyond 400 lines has more than one reason to change."""
-    long = {
-        str(path.relative_to(ROOT)): lines
+    """A Python file beyond 400 lines has more than one reason to change, unless one kernel needs them."""
+    lines = {
+        path.relative_to(ROOT).as_posix(): len(path.read_text("utf-8").splitlines())
         for path in _tracked_files()
-        if path.suffix == ".py" and (lines := len(path.read_text("utf-8").splitlines())) > MOST_LINES
+        if path.suffix == ".py"
     }
-    assert long == {}
+    assert {name: n for name, n in lines.items() if n > MOST_LINES_OF_ONE_KERNEL.get(name, MOST_LINES)} == {}
 
 
 @pytest.mark.parametrize(("pattern", "what"), FORBIDDEN)
