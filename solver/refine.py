@@ -100,16 +100,22 @@ def prepare(
     return Candidate(fabric, batch, layout, stage_kinds, costs, memory, placement)
 
 
-def place(candidate: Candidate, options: SearchOptions, bound_s: float = 0.0) -> Refined:
+def place(
+    candidate: Candidate,
+    options: SearchOptions,
+    bound_s: float = 0.0,
+    *,
+    remaining_s: Callable[[], float] = lambda: np.inf,
+) -> Refined:
     """The candidate placed by a short local search.
 
-    Where that breaks a rule it starts again from an assignment that keeps them all.  Without one the candidate has
-    no placement, and where it is proven that there is none, an infinite bound.
+    Where that breaks a rule it starts again from an assignment that keeps them all, looked for while time remains.
+    Without one the candidate has no placement, and where it is proven that there is none, an infinite bound.
     """
     placement = candidate.placement
     found = _search(placement, None, EVENTS, options.seed)
     if found.violations:
-        first = first_assignment(placement.arrays.rules)
+        first = first_assignment(placement.arrays.rules, remaining_s=remaining_s())
         if first.assignment is None:
             return Refined(None, np.inf, np.inf if first.impossible else bound_s)
         found = _search(placement, first.assignment, EVENTS, options.seed)
@@ -130,11 +136,13 @@ def refine(
     ``target_s`` is the step time below which the candidate would matter; the integer program looks no further.
     """
     placement = candidate.placement
-    if known is None or known.assignment is None:
+    if known is None:
         bound_s = placement_bound_s(placement)
         if bound_s >= target_s:
             return Refined(None, np.inf, bound_s)
-        return place(candidate, options, bound_s)
+        return place(candidate, options, bound_s, remaining_s=remaining_s)
+    if known.assignment is None:
+        return known  # the same search would end without a placement once more
     best = PlacementOutcome(known.assignment, known.step_s, known.bound_s)
     if level == 2:
         rounds = ROUNDS + int(np.log2(options.effort))

@@ -69,9 +69,9 @@ def plan(
     if state.best is None:
         return none_found(problem, options, stopped_by, unresolved=state.unresolved > 0)
     if remaining_s() > 0:
-        place_runners_up(problem, options, state, options.alternatives)
+        place_runners_up(problem, options, state, options.alternatives, remaining_s)
     elif stopped_by is not StopReason.CANCELLED:
-        place_runners_up(problem, options, state, 1)
+        place_runners_up(problem, options, state, 1, remaining_s)
     return conclude(problem, options, state, stopped_by)
 
 

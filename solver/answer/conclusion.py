@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -39,13 +39,19 @@ def describe(batch: CandidateBatch, index: int) -> str:
     return f"{degrees_of(row)} mbs{int(row.micro_batch[0])} recompute {recompute} sharding {sharding}"
 
 
-def place_runners_up(problem: PlanningProblem, options: SearchOptions, state: SearchState, count: int) -> None:
+def place_runners_up(
+    problem: PlanningProblem,
+    options: SearchOptions,
+    state: SearchState,
+    count: int,
+    remaining_s: Callable[[], float],
+) -> None:
     """Place the ``count`` next-best sets of degrees that pruning left unplaced; one may turn out best."""
     for _ in range(RUNNER_UP_ROUNDS):
         for index in _next_best(state, count):
             if not _is_placed(state, index):
                 candidate = state.prepared(problem, index)
-                state.placed(index, place(candidate, options))
+                state.placed(index, place(candidate, options, remaining_s=remaining_s))
 
 
 def _is_placed(state: SearchState, index: int) -> bool:

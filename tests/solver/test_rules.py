@@ -15,17 +15,18 @@ from cluster_models.placement_rules import KeepTogether, PlacementRules, RankGro
 from cluster_models.plan import NoPlan, Plan, StopReason
 from cluster_models.switches import Switch
 from cluster_models.topology import Node, NodeState
+from solver import refine as refining
 from solver.answer.assemble import configuration_of, place_ranks
 from solver.answer.spares import spare_nodes
 from solver.check import check_plan
 from solver.check.rules import rule_violations
-from solver.compiled import step_seconds, violations
-from solver.placement.first_assignment import first_assignment
+from solver.compiled import Rules, step_seconds, violations
+from solver.placement.first_assignment import FirstAssignment, first_assignment
 from solver.placement.possible import ground_of, unkept
 from solver.placement.rules import terrain_of
 from solver.predict import predict
 from solver.problem import PlanningProblem, SearchOptions
-from solver.refine import Candidate
+from solver.refine import Candidate, refine
 from solver.search import plan
 from tests.solver.hand_made import hand_made_plan
 from tests.solver.problems import (
@@ -246,3 +247,22 @@ def test_copies_that_share_a_node_are_warned_of() -> None:
     found = predict(asked, configuration_of(candidate(asked, data=4)), hosts=("n0", "n1"))
     assert any(sentence.startswith("The data group") for sentence in check_plan(found, asked))
     assert found.warnings.count("It does not spread data over leaf, as the workload asks.") == 1
+
+
+def test_what_was_not_found_is_not_searched_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program that looks for a first assignment has what is left of the time, and runs once a candidate."""
+    left: list[float] = []
+
+    def not_found(_: Rules, *, remaining_s: float) -> FirstAssignment:
+        left.append(remaining_s)
+        return FirstAssignment(None, impossible=False)
+
+    monkeypatch.setattr(refining, "first_assignment", not_found)
+    exclusive = PlacementRules(spread=(Spread(DATA, "rack", 3),), keep_together=(KeepTogether(JOB, "rack", 2),))
+    made, known = candidate(asked_for(exclusive), tensor=2, data=3), None
+    for level in (1, 2, 3):
+        known = refine(made, known, level=level, target_s=np.inf, options=EXACT, remaining_s=lambda: 2.5)
+    assert left == [2.5]
+    assert known is not None
+    assert known.assignment is None
+    assert 0 < known.bound_s < np.inf
