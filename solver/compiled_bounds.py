@@ -21,7 +21,7 @@ UNREACHED: Final = 1e300
 """Price of a walk that does not exist."""
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def least_rest(hop_s: FloatArray, node_s: FloatArray, there: IntArray, back: IntArray) -> FloatArray:
     """(K, Q, N) least cost along each path of what follows a position, wherever the walk goes on.
 
@@ -108,7 +108,7 @@ def _arrivals(
     return arrived
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def label_walks(walking: Walking, width: int) -> tuple[IntArray, Labels]:
     """Labels per position and node (Q, N), and the label (Q, N, W, N) each reaches on the next position's nodes.
 
@@ -163,7 +163,7 @@ def _values(count: IntArray, reached: Labels, price: FloatArray) -> tuple[FloatA
     return value, before
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def cheapest_walks(count: IntArray, reached: Labels, price: FloatArray) -> tuple[FloatArray, IntArray]:
     """For each node the price of the cheapest walk that ends there (N,), and the walk (N, Q).
 
@@ -185,3 +185,27 @@ def cheapest_walks(count: IntArray, reached: Labels, price: FloatArray) -> tuple
             if code >= 0:
                 n, label = code // width, code % width
     return ends, walks
+
+
+@numba.njit(cache=True, nogil=True)
+def cheapest_through(count: IntArray, reached: Labels, price: FloatArray) -> FloatArray:
+    """(Q, N) price of the cheapest walk that has a node on a position, otherwise as for ``cheapest_walks``."""
+    positions, nodes, width, _ = reached.shape
+    value, _ = _values(count, reached, price)
+    through = np.full((positions, nodes), UNREACHED)
+    rest = np.zeros((nodes, width))
+    for q in range(positions - 1, -1, -1):
+        before = np.full((nodes, width), UNREACHED)
+        for n in range(nodes):
+            for i in range(count[q, n]):
+                if q < positions - 1:
+                    for m in range(nodes):
+                        label = reached[q, n, i, m]
+                        if label >= 0:
+                            before[n, i] = min(before[n, i], price[q + 1, m] + rest[m, label])
+                else:
+                    before[n, i] = 0.0
+                if value[q, n, i] < UNREACHED and before[n, i] < UNREACHED:
+                    through[q, n] = min(through[q, n], value[q, n, i] + before[n, i])
+        rest = before
+    return through

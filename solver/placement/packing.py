@@ -13,11 +13,12 @@ from typing import Final
 
 import numpy as np
 
-from solver.candidates import FloatArray, IntArray
-from solver.compiled_bounds import UNREACHED, Walking, cheapest_walks, label_walks, least_rest
+from solver.candidates import BoolArray, FloatArray, IntArray
+from solver.compiled_bounds import UNREACHED, Walking, cheapest_through, cheapest_walks, label_walks, least_rest
 from solver.ilp import ModelBuilder, solve_relaxation
 from solver.pipeline.simulation import critical_path, simulate
 from solver.placement.bounds import least_inputs, least_rings, placement_bound_s
+from solver.placement.packing_cases import SEEN, Case, Mixture, every_case, split
 from solver.placement.packing_lanes import Lanes, lanes
 from solver.placement.problem import PlacementProblem
 
@@ -38,6 +39,12 @@ SHARE: Final = 0.35
 """Of what is between the bound and the best step, where the next question lies: no takes longer than yes."""
 RESOLUTION: Final = 1e-4
 """Share of the step time at which the bisection ends."""
+WAVE: Final = 0.12
+"""Of what is between the bound and the best step, by how much more all cases are asked for at a time."""
+MOST_KNOWN: Final = 256
+"""Walks met before with which the program begins."""
+NS_PER_ROW: Final = 5e4
+"""What a walk adds to the time that the program takes."""
 NS_PER_STEP: Final = 8.0
 """What a step between labels takes along one path, or in a round of prices."""
 TOLERANCE: Final = 1e-9
@@ -86,29 +93,106 @@ class Packing:
         self._index = np.full((problem.nodes, problem.nodes), -1, dtype=np.int64)
         np.put_along_axis(self._index, self._near, np.arange(self._near.shape[1]), axis=1)
         self._prices = np.zeros(problem.nodes)
+        self._known = np.empty((0, len(self._all)), dtype=np.int64)
         self.work = 0.0
+        self._asked_s, self._open_s = 0.0, np.inf
+        self._pending = list[Case]()
         duration_s, delay_s = least_inputs(problem)
         self._paths.add(duration_s[0], delay_s[0], self._all)
 
     def learn(self, assignment: IntArray) -> None:
         """Take over the paths that are critical under an assignment (K,)."""
         slots = self._problem.arrays.cell_slots
-        self._add_violated(assignment[slots.swapaxes(1, 2).reshape(-1, slots.shape[1])], 0.0)
+        walks = assignment[slots.swapaxes(1, 2).reshape(-1, slots.shape[1])]
+        self._add_violated(walks, 0.0, self._lanes.ring_s)
 
-    def impossible(self, step_s: float, out_of_time: Callable[[], bool]) -> bool:
-        """Whether it is proven that no assignment reaches ``step_s``."""
-        for _ in range(PATH_ROUNDS):
-            proven, walks = self._proven(step_s, out_of_time)
-            if proven:
-                return True
-            if out_of_time() or not self._add_violated(walks, step_s):
+    @property
+    def is_asking(self) -> bool:
+        """Whether a question has been left unanswered."""
+        return bool(self._pending)
+
+    def raised(
+        self, bound_s: float, upper_s: float, target_s: float, work: float, out_of_time: Callable[[], bool]
+    ) -> float:
+        """The bound after some more ``work``, between ``bound_s`` and ``upper_s``; goes on where it was left."""
+        limit = self.work + work
+        upper_s = min(upper_s, self._open_s)
+        if self._asked_s == 0.0:
+            bound_s, upper_s = self._without_cases(bound_s, upper_s, target_s, limit, out_of_time)
+        while upper_s - bound_s > RESOLUTION * upper_s and bound_s < target_s:
+            if not self._pending or not bound_s < self._asked_s < upper_s:
+                self._asked_s = bound_s + WAVE * (min(upper_s, target_s) - bound_s)
+                self._pending = [every_case(self._lanes.ring_s)]
+            answer = self._answer(limit, out_of_time)
+            if answer is None:
+                break
+            if answer:
+                bound_s = self._asked_s
+            else:
+                upper_s = self._open_s = self._asked_s
+        return bound_s
+
+    def _without_cases(
+        self, bound_s: float, upper_s: float, target_s: float, limit: float, out_of_time: Callable[[], bool]
+    ) -> tuple[float, float]:
+        """What is proven by prices alone, and the least step asked for that is not."""
+        while upper_s - bound_s > RESOLUTION * upper_s and bound_s < target_s:
+            if self.work > limit or out_of_time():
+                return bound_s, upper_s
+            step_s = bound_s + SHARE * (upper_s - bound_s)
+            if self._opened(every_case(self._lanes.ring_s), step_s, out_of_time)[1] is None:
+                bound_s = step_s
+            else:
+                upper_s = step_s
+        self._asked_s = bound_s
+        return bound_s, self._open_s
+
+    def _answer(self, limit: float, out_of_time: Callable[[], bool]) -> bool | None:
+        """Whether the step asked for is impossible in all cases pending; ``None``: time was too short."""
+        while self._pending:
+            if self.work > limit or out_of_time():
+                return None
+            known = self._pending.pop()
+            case, mixture = self._opened(known, self._asked_s, out_of_time)
+            if mixture is None:
+                continue
+            lanes_, step_s = self._lanes, self._asked_s * (1.0 + TOLERANCE)
+            parts = split(case, mixture, lanes_.ring_s, lanes_.link_s, lanes_.count, step_s)
+            if out_of_time():
+                self._pending.append(known)
+                return None
+            if not parts:
+                self._pending.clear()
                 return False
-        return False
+            self._pending += parts[::-1]
+        return True
 
-    def _proven(self, step_s: float, out_of_time: Callable[[], bool]) -> tuple[bool, IntArray]:
-        """Whether prices prove it with the paths known, and the last walks (n, P) that were cheapest."""
+    def _opened(self, case: Case, step_s: float, out_of_time: Callable[[], bool]) -> tuple[Case, Mixture | None]:
+        """The case with less in it, and a mixture of walks that it leaves open: ``None`` where it is impossible."""
+        for _ in range(PATH_ROUNDS):
+            floor_s = case.floors(self._lanes.ring_s, step_s)
+            if case.is_empty(floor_s, self._lanes.count):
+                return case, None
+            proven, walks, ruled_out = self._proven(step_s, floor_s, out_of_time)
+            if proven:
+                return case, None
+            case = case.without(ruled_out, step_s)
+            shares = _shares(walks, self._problem.nodes, self._lanes.count)
+            walks, shares = walks[shares > SEEN], shares[shares > SEEN]
+            if out_of_time() or not self._add_violated(walks, step_s, floor_s):
+                break
+        end_s = np.array([self._end_s(walk) for walk in walks]).reshape(-1, len(self._all)) + self._tail_s
+        return case, Mixture(walks, shares, end_s)
+
+    def _proven(
+        self, step_s: float, floor_s: FloatArray, out_of_time: Callable[[], bool]
+    ) -> tuple[bool, IntArray, BoolArray]:
+        """Whether prices prove it with the paths known, walks (n, P) met, and nodes (P, N) that are ruled out.
+
+        ``floor_s`` (P, N): least reduction of a rank on a node.
+        """
         problem, count = self._problem, self._lanes.count
-        node_s, there, back, limit_s = self._costs(step_s)
+        node_s, there, back, limit_s = self._costs(step_s, floor_s)
         rest_s = least_rest(problem.arrays.hop_s, node_s, there, back)
         walking = Walking(problem.arrays.hop_s, node_s, there, back, rest_s, limit_s, self._near, self._index)
         layers = problem.nodes**2 * len(self._all)
@@ -117,34 +201,43 @@ class Packing:
         arcs = float(labels.sum()) * problem.nodes
         self.work += NS_PER_STEP * arcs * len(limit_s)
         master, prices = _Master(problem.nodes, count, spare=problem.nodes > problem.slots), self._prices
-        cheapest = np.empty((0, len(self._all)), dtype=np.int64)
+        known = self._known[_within(self._known, walking)]
+        known = known[np.argsort(prices[known].sum(axis=1), kind="stable")[:MOST_KNOWN]]
+        met = [known]
+        master.add(known)
+        none = np.zeros_like(floor_s, dtype=np.bool_)
         for round_ in range(MOST_PRICES):
             self.work += NS_PER_STEP * arcs
             ends, walks = cheapest_walks(labels, reached, np.tile(prices, (len(self._all), 1)))
             first = np.argsort(ends, kind="stable")[:count]
             if ends[first[-1]] >= UNREACHED or ends[first].sum() - prices.sum() > PROOF:
                 self._prices = prices
-                return True, cheapest
-            cheapest = walks[np.argsort(ends, kind="stable")[: max(count, MOST_WALKS)]]
-            cheapest = cheapest[cheapest[:, 0] >= 0]
-            new = master.add(cheapest)
+                return True, known, none
+            met.append(walks[np.argsort(ends, kind="stable")[: max(count, MOST_WALKS)]])
+            met[-1] = met[-1][met[-1][:, 0] >= 0]
+            new = master.add(met[-1])
             if out_of_time() or (not new and round_ % 2 == 1):
                 break
             best, value = master.solve()
+            self.work += NS_PER_ROW * master.rows
             if value < PROOF:
                 break
             # every second time half way, for prices jump; the other times exact, so that the end is seen
             prices = best if round_ % 2 == 0 or not new else 0.5 * (prices + best)
-        return False, cheapest
+        self._known = np.unique(np.concatenate([self._known, *met]), axis=0)
+        ends, _ = cheapest_walks(labels, reached, np.tile(prices, (len(self._all), 1)))
+        through = cheapest_through(labels, reached, np.tile(prices, (len(self._all), 1)))
+        others = np.sort(ends)[: count - 1].sum()
+        return False, np.unique(np.concatenate(met), axis=0), through + others - prices.sum() > PROOF
 
-    def _costs(self, step_s: float) -> tuple[FloatArray, IntArray, IntArray, FloatArray]:
+    def _costs(self, step_s: float, floor_s: FloatArray) -> tuple[FloatArray, IntArray, IntArray, FloatArray]:
         """Node costs (K, P, N), hops there and back (K, P), limits (K,) of the paths for a step of ``step_s``."""
         arrays, stages = self._problem.arrays, len(self._all)
         work, hops, rank = np.array(self._paths.work), np.array(self._paths.hops), np.array(self._paths.rank)
         chunks = (work * arrays.duration_s).sum(axis=1).reshape(len(rank), -1, stages).sum(axis=1)
         node_s = chunks[:, :, None] * self._slowdown
-        node_s += np.where(np.isfinite(self._lanes.ring_s), 0.0, np.inf)[None]
-        node_s[np.arange(len(rank)), rank] += self._lanes.ring_s[rank]
+        node_s += np.where(np.isfinite(floor_s), 0.0, np.inf)[None]
+        node_s[np.arange(len(rank)), rank] += floor_s[rank]
         there, back = np.zeros_like(hops[:, 0]), np.zeros_like(hops[:, 0])
         there[:, 1:], back[:, 1:] = hops[:, 0, :-1], hops[:, 1, 1:]
         round_hops = hops[:, 0, -1] + hops[:, 1, 0]
@@ -163,16 +256,19 @@ class Packing:
             delay_s[0, -1] = delay_s[1, 0] = lanes_.least_hop_s
         return arrays.duration_s * slow + lanes_.extra_s, delay_s
 
-    def _add_violated(self, walks: IntArray, step_s: float) -> bool:
+    def _end_s(self, walk: IntArray) -> FloatArray:
+        """(P,) last backwards of a walk (P,)."""
+        schedule = self._problem.schedule
+        return np.asarray(simulate(schedule, *self._inputs(walk))[schedule.last])
+
+    def _add_violated(self, walks: IntArray, step_s: float, floor_s: FloatArray) -> bool:
         """Add the worst path of each walk that is slower than thought; whether there was any new one."""
         new = False
         for walk in walks:
-            inputs = self._inputs(walk)
-            ends = simulate(self._problem.schedule, *inputs)[self._problem.schedule.last]
-            ends += self._lanes.ring_s[self._all, walk]
+            ends = self._end_s(walk) + floor_s[self._all, walk]
             worst = int(ends.argmax())
             if ends[worst] + self._tail_s > step_s * (1.0 + TOLERANCE):
-                new |= self._paths.add(*inputs, np.array([worst]))
+                new |= self._paths.add(*self._inputs(walk), np.array([worst]))
         return new
 
 
@@ -195,12 +291,48 @@ class _Master:
                 self._builder.add_row([(self._walk, 1.0), *terms], upper=0.0)
         return len(self._seen) > before
 
+    @property
+    def rows(self) -> int:
+        """Walks known."""
+        return len(self._seen)
+
     def solve(self) -> tuple[FloatArray, float]:
         """The prices (N,), and what the walks then cost beyond all nodes."""
         outcome = solve_relaxation(self._builder.build())
         if outcome.values is None:
             return np.zeros(len(self._price)), 0.0
         return outcome.values[self._price], -outcome.objective
+
+
+def _within(walks: IntArray, walking: Walking) -> BoolArray:
+    """(n,) which of the walks (n, P) keep the limits."""
+    cost_s = np.zeros((len(walking.limit_s), len(walks)))
+    for q in range(walks.shape[1]):
+        cost_s += walking.node_s[:, q, walks[:, q]]
+        if q > 0:
+            before, at = walks[:, q - 1], walks[:, q]
+            cost_s += walking.there[:, q, None] * walking.hop_s[before, at]
+            cost_s += walking.back[:, q, None] * walking.hop_s[at, before]
+    return np.asarray((cost_s <= walking.limit_s[:, None]).all(axis=0))
+
+
+def _shares(walks: IntArray, nodes: int, count: int) -> FloatArray:
+    """(n,) how much of each walk (n, P) makes ``count`` of them that meet on as few nodes as possible."""
+    builder = ModelBuilder()
+    share = builder.add_columns(len(walks), lower=0.0, upper=float(count), cost=0.0)
+    beyond = builder.add_columns(nodes, lower=0.0, upper=float(count), cost=1.0)
+    for node in range(nodes):
+        terms = [(int(column), 1.0) for column in share[(walks == node).any(axis=1)]]
+        builder.add_row([*terms, (int(beyond[node]), -1.0)], upper=1.0)
+    builder.add_row([(int(column), 1.0) for column in share], lower=count, upper=count)
+    outcome = solve_relaxation(builder.build())
+    return np.zeros(len(walks)) if outcome.values is None else outcome.values[share]
+
+
+def packing_of(problem: PlacementProblem) -> Packing | None:
+    """What ``packing_bound_s`` goes on with from call to call; ``None`` where slots are no lanes."""
+    found = lanes(problem)
+    return None if found is None else Packing(problem, found, tail_bound_s(problem))
 
 
 def packing_bound_s(
@@ -212,30 +344,23 @@ def packing_bound_s(
     out_of_time: Callable[[], bool] = lambda: False,
     assignment: IntArray | None = None,
     known_s: float = 0.0,
+    packing: Packing | None = None,
 ) -> float:
     """Seconds that no assignment of ``problem`` can beat, at least ``placement_bound_s`` and at most ``upper_s``.
 
     Narrows down between the bound known and ``upper_s``, the step time of the best assignment known, until the
     bound reaches ``target_s``, they are close, or ``work`` (about as many nanoseconds) is spent.  ``assignment``
-    (K,) helps to find critical paths; ``known_s`` is a bound known from before.
+    (K,) helps to find critical paths; ``known_s`` is a bound known from before, ``packing`` what
+    was tried before.
     """
     bound_s = max(known_s, placement_bound_s(problem))
-    found = lanes(problem)
-    if found is None or bound_s >= upper_s:
+    packing = packing or packing_of(problem)
+    if packing is None or bound_s >= upper_s:
         return min(bound_s, upper_s)
-    packing = Packing(problem, found, tail_bound_s(problem))
     if assignment is not None:
         packing.learn(assignment)
-    high_s = upper_s
-    while high_s - bound_s > RESOLUTION * upper_s and packing.work < work and not out_of_time():
-        step_s = bound_s + SHARE * (high_s - bound_s)
-        if packing.impossible(step_s, out_of_time):
-            bound_s = step_s
-        else:
-            high_s = step_s
-        if target_s is not None and bound_s >= target_s:
-            break
-    return min(bound_s, upper_s)
+    raised_s = packing.raised(bound_s, upper_s, np.inf if target_s is None else target_s, work, out_of_time)
+    return min(raised_s, upper_s)
 
 
 def tail_bound_s(problem: PlacementProblem) -> float:

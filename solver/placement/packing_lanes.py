@@ -16,6 +16,7 @@ from scipy.sparse.csgraph import connected_components
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.placement.bounds import between_slots
 from solver.placement.problem import PlacementProblem
+from solver.placement.ring_floors import in_and_out
 
 MOST_THRESHOLDS: Final = 256
 """Links at which rings are looked at; between two of them the faster is assumed."""
@@ -25,13 +26,15 @@ MOST_THRESHOLDS: Final = 256
 class Lanes:
     """``count`` lanes; ``ring_s`` (P, N): least exposed reduction of a rank one of whose slots sits on a node.
 
-    It is infinite where the node may take none of them.
+    It is infinite where the node may take none of them.  ``link_s`` (P, N, N): least exposed reduction of a rank
+    whose ring goes from a node to another.
 
     ``extra_s`` (2, C): least exposed crossing traffic of each chunk; ``least_hop_s``: the fastest transfer.
     """
 
     count: int
     ring_s: FloatArray
+    link_s: FloatArray
     extra_s: FloatArray
     least_hop_s: float
 
@@ -55,7 +58,8 @@ def lanes(problem: PlacementProblem) -> Lanes | None:
     ring_s = np.stack([_ring_floor(problem, s) for s in range(stages)])
     for s in range(stages):
         ring_s[s, ~arrays.rules.eligible[slots[:, s].ravel()].any(axis=0)] = np.inf
-    return Lanes(slots.shape[0] * slots.shape[2], ring_s, exposed, least_hop_s)
+    link_s = np.stack([_link_floor(problem, s) for s in range(stages)])
+    return Lanes(slots.shape[0] * slots.shape[2], ring_s, link_s, exposed, least_hop_s)
 
 
 def _chained(problem: PlacementProblem) -> bool:
@@ -87,6 +91,24 @@ def _ring_floor(problem: PlacementProblem, stage: int) -> FloatArray:
         length = _shortest_cycle(pairs[(pairs[:, 0] >= 0) & (pairs[:, 0] != pairs[:, 1])], slots)
         crossing = node_thresholds(arrays.reduce_s[arrays.ring_times[kind, stage]], length)
         total += np.maximum(arrays.reduce_local_s[kind, stage], crossing)
+    return np.asarray(np.maximum(0.0, total))
+
+
+def _link_floor(problem: PlacementProblem, stage: int) -> FloatArray:
+    """(N, N) least exposed reduction of a stage whose rings take a link, where one goes through all its slots."""
+    arrays = problem.arrays
+    slots = arrays.cell_slots[:, stage].ravel()
+    total = np.full((problem.nodes, problem.nodes), -float(arrays.reduce_hidden_s[stage]))
+    orders = [pairs[between_slots(pairs)] for pairs in arrays.ring_pairs[:, stage]]
+    whole = [_shortest_cycle(pairs, slots) == len(slots) for pairs in orders]
+    order = {(int(a), int(b)) for a, b in orders[whole.index(True)]} if any(whole) else set()
+    for kind, pairs in enumerate(orders):
+        between_s, local_s = arrays.reduce_s[arrays.ring_times[kind, stage]], arrays.reduce_local_s[kind, stage]
+        if not whole[kind] or {(int(a), int(b)) for a, b in pairs} != order:
+            between_s = np.full_like(total, _least(between_s) if len(pairs) else 0.0)
+        elif len(slots) == 2:
+            between_s = np.maximum(between_s, between_s.T)
+        total += np.maximum(local_s, between_s)
     return np.asarray(np.maximum(0.0, total))
 
 
@@ -133,7 +155,7 @@ def node_thresholds(between_s: FloatArray, length: int) -> FloatArray:
         following = position + 1
         if inside.all():
             break
-    return result
+    return np.asarray(np.maximum(result, in_and_out(between_s)))
 
 
 def ring_nodes(allowed: BoolArray, length: int) -> BoolArray:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from threading import Thread
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from solver.compiled import step_seconds, violations
 from solver.placement.exhaustive import Enumeration
 from solver.placement.local_search import search_placement
 from solver.placement.problem import PlacementProblem
+
+if TYPE_CHECKING:
+    from solver.placement.packing import Packing
 
 FIRST_MOVES_PER_SLOT: Final = 500
 """Moves of the first local search."""
@@ -89,6 +92,7 @@ class _Solving:
     on_outcome: OnOutcome
     best: PlacementOutcome
     stopped: bool = False
+    packing: Packing | None = None
 
     def finished(self) -> bool:
         """Whether the proof is good enough, or no time remains."""
@@ -210,10 +214,11 @@ def _cheap_bound_s(problem: PlacementProblem) -> float:
 
 
 def _bound(solving: _Solving, round_: int) -> bool:
-    """One round's work on the bound, from the best known; whether it rose."""
-    from solver.placement.packing import packing_bound_s  # noqa: PLC0415 - slow to import, and often not needed
+    """One round's work on the bound, from the best known; whether it rose or is about to."""
+    from solver.placement.packing import packing_bound_s, packing_of  # noqa: PLC0415 - slow, and often not needed
 
     best, options = solving.best, solving.options
+    solving.packing = packing = solving.packing or packing_of(solving.problem)
     bound_s = _unless_over(
         solving,
         lambda: packing_bound_s(
@@ -224,10 +229,12 @@ def _bound(solving: _Solving, round_: int) -> bool:
             out_of_time=solving.is_over,
             assignment=best.assignment,
             known_s=best.bound_s,
+            packing=packing,
         ),
     )
     solving.raise_bound(bound_s)
-    return bound_s > best.bound_s * (1 + 1e-9)
+    asking = packing is not None and packing.is_asking and solving.problem.slots > MOST_ENUMERATED_SLOTS
+    return asking or bound_s > best.bound_s * (1 + 1e-9)
 
 
 def _unless_over(solving: _Solving, work: Callable[[], float]) -> float:
