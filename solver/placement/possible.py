@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.placement_rules import KeepTogether, Spares, Spread
+from cluster_models.placement_rules import KeepTogether, RankGroup, Spares, Spread
 from cluster_models.plan import Degrees, RankOrder
 from solver.candidates import IntArray
 from solver.placement.problem import NO_SLOT
@@ -20,16 +20,22 @@ from solver.placement.rules import NODE, Quota, Terrain, groups_of, places_wante
 REQUIRED: Final = "require_nodes"
 Unkept = Spread | KeepTogether | Spares | str
 """A rule, or ``REQUIRED``."""
+_OVER_STAGES: Final = (RankGroup.PIPELINE, RankGroup.JOB)
+"""Groups whose ranks may sit on several kinds of GPU: stages are whole on one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ground:
-    """What rules leave of a terrain: how many units may be used in all, and in each place of each label."""
+    """What rules leave of a terrain: how many units may be used in all, and in each place of each label.
+
+    ``reach``: by label, the most places in use in which one kind of GPU has units.
+    """
 
     terrain: Terrain
     missing: tuple[str, ...]
     most_units: int
     room: dict[str, IntArray]
+    reach: dict[str, int]
 
 
 def ground_of(terrain: Terrain) -> Ground:
@@ -38,12 +44,22 @@ def ground_of(terrain: Terrain) -> Ground:
     levels = quotas(terrain)[: len(asked.spares)]
     kept_out = [sum(max(0, len(quota.members) - quota.most) for quota in level) for level in levels]
     names = {node.name for unit in terrain.units for node in unit}
+    labels = {rule.label for rule in asked.neighbours} - {NODE}
+    room = {label: _room(terrain, levels, label) for label in labels}
     return Ground(
         terrain=terrain,
         missing=tuple(name for name in asked.require_nodes if name not in names),
         most_units=len(terrain.units) - max(kept_out, default=0),
-        room={rule.label: _room(terrain, levels, rule.label) for rule in asked.neighbours if rule.label != NODE},
+        room=room,
+        reach={label: _reach(terrain, room[label], label) for label in labels},
     )
+
+
+def _reach(terrain: Terrain, room: IntArray, label: str) -> int:
+    """The most places with room in which one kind of GPU has units."""
+    kinds = np.array([unit[0].gpu_kind for unit in terrain.units])
+    place = terrain.places(label)
+    return max(int((room[np.unique(place[kinds == kind])] > 0).sum()) for kind in set(kinds.tolist()))
 
 
 def _room(terrain: Terrain, levels: Sequence[Sequence[Quota]], label: str) -> IntArray:
@@ -72,7 +88,9 @@ def unkept(ground: Ground, degrees: Degrees, order: RankOrder) -> Unkept | None:
         if rule.label == NODE:
             kept = kept_by_nodes(rule, degrees, order, terrain.gpus_per_node)
         else:
-            kept = _may_keep(rule, ground.room[rule.label], degrees, order, terrain.gpus_per_unit)
+            room, reach = ground.room[rule.label], ground.reach[rule.label]
+            places = int((room > 0).sum()) if rule.group in _OVER_STAGES else reach
+            kept = _may_keep(rule, room, places, degrees, order, terrain.gpus_per_unit)
         if not kept:
             return rule
     return None
@@ -87,13 +105,16 @@ def kept_by_nodes(rule: Spread | KeepTogether, degrees: Degrees, order: RankOrde
 
 
 def _may_keep(
-    rule: Spread | KeepTogether, room: IntArray, degrees: Degrees, order: RankOrder, gpus_per_unit: int
+    rule: Spread | KeepTogether, room: IntArray, places: int, degrees: Degrees, order: RankOrder, gpus_per_unit: int
 ) -> bool:
-    """Whether counting leaves a chance that every group keeps ``rule``; ``room``: units of each place."""
+    """Whether counting leaves a chance that every group keeps ``rule``.
+
+    ``room``: units of each place.  ``places``: how many a group can reach.
+    """
     found = groups_of(rule, degrees, order, gpus_per_unit)
     sizes, taken = found.sizes, found.slots[found.slots != NO_SLOT]
     apart = len(np.unique(taken)) == len(taken)
-    largest, places = int(sizes.max()), int((room > 0).sum())
+    largest = int(sizes.max())
     if isinstance(rule, Spread):
         fewest = places_wanted(rule, largest)[0]
         if rule.at_least is None and found.crowded:

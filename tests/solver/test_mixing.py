@@ -17,7 +17,8 @@ from app.serialization import make_snapshot
 from cluster_models.catalogue import gpu_kind
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.model_catalogue import catalogue_models
-from cluster_models.plan import Configuration, Degrees, Plan, RankOrder
+from cluster_models.placement_rules import PlacementRules, RankGroup, Spread
+from cluster_models.plan import Configuration, Degrees, NoPlan, Plan, RankOrder
 from cluster_models.topology import Cluster
 from cluster_models.training_run import NodeGroup, TrainingRun
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
@@ -299,3 +300,18 @@ def test_kinds_that_cannot_compute_in_the_precision_are_not_mixed_in() -> None:
     assert mixes_of(asked) == ()
     found = planned(asked, EXACT)
     assert {stage.gpu_kind for stage in found.stages} == {H100.name}
+
+
+@pytest.mark.parametrize(("group", "kept"), [(RankGroup.DATA, False), (RankGroup.PIPELINE, True)])
+def test_no_stage_reaches_two_leaves_that_hold_a_kind_each(*, group: RankGroup, kept: bool) -> None:
+    """Told by counting: replicas of a stage stay on one kind, and so under one leaf; a pipeline does not."""
+    cluster = ClusterDocument.model_validate(yaml.safe_load(EXAMPLE.read_text("utf-8"))).to_cluster()
+    workload = replace(
+        WORKLOAD,
+        pinned={"tensor": 8, "context": 1, "micro_batch": 1, "virtual_pipeline": 1},
+        placement=PlacementRules(spread=(Spread(group, "leaf", 2),)),
+    )
+    asked = PlanningProblem(make_snapshot(cluster, ()), catalogue_models()["llama-3-8b"], workload)
+    found = plan(asked, SearchOptions(time_limit_s=60))
+    assert isinstance(found, Plan if kept else NoPlan)
+    assert isinstance(found, Plan) or "by counting places" in found.reason
