@@ -23,6 +23,7 @@ from solver.search_state import SearchState
 NOTICEABLE: Final = 5e-5
 """Differences below this share of the step are not worth a word."""
 RUNNER_UP_ROUNDS: Final = 2
+_UNITS: Final = ", each candidate in the widest units of an NVLink domain that it fills"
 _MIXES: Final = ", and mixes of GPU kinds whose faster GPUs take as many stages as they can"
 _ENDS: Final = {
     StopReason.PROVEN: "Every other candidate and placement is ruled out to within {percent:.2f} % of this plan.",
@@ -88,10 +89,11 @@ def _certificate(state: SearchState, options: SearchOptions, stopped_by: StopRea
     versions = solver_versions()
     solver = f"HiGHS {versions['highs']}" if options.backend is Backend.HIGHS else f"CBC (PuLP {versions['pulp']})"
     mixes = _MIXES if any(fabric.is_mixed for fabric in state.fabrics) else ""
+    units = _UNITS if any(fabric.wider for fabric in state.fabrics) else ""
     kept = " that keep the rules of workload.placement" if ruled else ""
     explanation = _ENDS[stopped_by].format(percent=100 * gap) + (
-        f" The proof covers all legal degrees and host orders{kept} under the cost model{mixes}, with stage layers"
-        " balanced by rule; it says nothing about the error of the cost model itself."
+        f" The proof covers all legal degrees and host orders{kept} under the cost model{units}{mixes}, with stage"
+        " layers balanced by rule; it says nothing about the error of the cost model itself."
     )
     return Certificate(
         objective=objective,

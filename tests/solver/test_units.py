@@ -136,6 +136,7 @@ def test_the_plan_on_two_domains_is_the_best_of_all() -> None:
     asked = problem(in_domains([2, 2], gpus=1), pair_samples(rates, flows=1))
     plan = planned(asked)
     assert plan.time.step_s == pytest.approx(best_plan(asked)[0], rel=1e-9)
+    assert "in the widest units of an NVLink domain" in plan.certificate.explanation
     assert check_plan(plan, asked) == ()
 
 
