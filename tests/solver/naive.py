@@ -324,9 +324,8 @@ def _useful_sharding(
     return allowed if shares else allowed[:1]
 
 
-def best_plan(asked: PlanningProblem) -> tuple[float, int]:
-    """The least objective over all candidates that fit and all their placements, and how many candidates fit."""
-    best, fitting = float("inf"), 0
+def fitting_candidates(asked: PlanningProblem) -> Iterator[tuple[Candidate, float]]:
+    """Every legal candidate that fits into memory, and what a second of its step counts in the objective."""
     for fabric in fabrics_of(asked):
         for degrees in legal_degrees(
             asked.architecture,
@@ -337,10 +336,13 @@ def best_plan(asked: PlanningProblem) -> tuple[float, int]:
             parts=fabric.nodes_per_unit == 1,
         ):
             candidate = prepare(asked, fabric, candidates(degrees))
-            if (candidate.memory.total_bytes > candidate.memory.limit_bytes).any():
-                continue
-            fitting += 1
-            kinds = kind_rows(candidate.batch)
-            weight = objective_weight(asked.workload.objective, fabric.kinds, candidate.batch, kinds)[0]
-            best = min(best, best_placement(candidate) * float(weight))
-    return best, fitting
+            if (candidate.memory.total_bytes <= candidate.memory.limit_bytes).all():
+                kinds = kind_rows(candidate.batch)
+                weight = objective_weight(asked.workload.objective, fabric.kinds, candidate.batch, kinds)[0]
+                yield candidate, float(weight)
+
+
+def best_plan(asked: PlanningProblem) -> tuple[float, int]:
+    """The least objective over all candidates that fit and all their placements, and how many candidates fit."""
+    objectives = [best_placement(candidate) * weight for candidate, weight in fitting_candidates(asked)]
+    return min(objectives, default=float("inf")), len(objectives)

@@ -8,13 +8,10 @@ import pytest
 
 from cluster_models.frameworks import framework
 from cluster_models.workload import Objective, Sharding
-from solver.degrees.staging import kind_rows, objective_weight
 from solver.problem import PlanningProblem
-from solver.refine import Candidate, prepare
-from tests.solver.cost_cases import candidates
 from tests.solver.joint_program import joint_optimum
-from tests.solver.naive import NaiveStep, legal_degrees
-from tests.solver.problems import EXACT, SPARSE, fabrics_of, nodes, planned, problem
+from tests.solver.naive import NaiveStep, fitting_candidates
+from tests.solver.problems import EXACT, SPARSE, nodes, planned, problem
 from tests.solver.test_search import ONE_EACH, measured
 
 CASES: Mapping[str, PlanningProblem] = {
@@ -70,33 +67,11 @@ CASES: Mapping[str, PlanningProblem] = {
 }
 
 
-def fitting(asked: PlanningProblem) -> tuple[list[Candidate], list[float]]:
-    """All candidates that fit, and what their steps weigh in the objective."""
-    made, weights = [], []
-    for fabric in fabrics_of(asked):
-        for degrees in legal_degrees(
-            asked.architecture,
-            asked.workload,
-            gpus_per_node=fabric.gpus_per_unit,
-            nodes=fabric.nodes,
-            wider=fabric.wider,
-            parts=fabric.nodes_per_unit == 1,
-        ):
-            candidate = prepare(asked, fabric, candidates(degrees))
-            if (candidate.memory.total_bytes <= candidate.memory.limit_bytes).all():
-                kinds = kind_rows(candidate.batch)
-                made.append(candidate)
-                weights.append(
-                    float(objective_weight(asked.workload.objective, fabric.kinds, candidate.batch, kinds)[0])
-                )
-    return made, weights
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_one_program_for_all_finds_the_plan(case: str) -> None:
     """Its optimum is the plan's objective, and so is the step of the hosts that it chose, told plainly."""
     asked = CASES[case]
-    made, weights = fitting(asked)
+    made, weights = zip(*fitting_candidates(asked), strict=True)
     best = joint_optimum(made, weights, time_limit_s=60.0)
     told = NaiveStep(made[best.chosen])(best.assignment) * weights[best.chosen]
     found = planned(asked, EXACT)
