@@ -12,8 +12,6 @@ import heapq
 import time
 from collections.abc import Callable
 
-import numpy as np
-
 from cluster_models.links import effective_links
 from cluster_models.plan import NoPlan, Plan, StopReason
 from solver.answer.conclusion import conclude, describe, place_runners_up
@@ -26,7 +24,7 @@ from solver.ilp import OPTIMALITY_TOLERANCE
 from solver.placement.fabric import fabrics, mixed_fabrics
 from solver.problem import IsCancelled, OnProgress, PlanningProblem, Progress, SearchOptions
 from solver.refine import LEVELS, refine
-from solver.search_state import SearchState
+from solver.search_state import SearchState, first_state
 
 
 def plan(
@@ -46,21 +44,15 @@ def plan(
     alike = fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
     mixed = mixed_fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
     check_workload(problem, alike, mixed)
-    usable = (*alike, *mixed)
-    usable = ruled_fabrics(problem, usable)
+    usable = ruled_fabrics(problem, (*alike, *mixed))
     priced = price_candidates(problem, usable)
     if not (priced.excess_bytes <= 0).any():
         return no_plan(problem, options, usable, priced)
     kept = kept_candidates(problem, usable, priced)
     candidates = taken(priced, kept.mask)
-    fits = np.flatnonzero(candidates.excess_bytes <= 0)
-    if len(fits) == 0:
+    if not (candidates.excess_bytes <= 0).any():
         return no_plan_by_rules(problem, options, usable, priced, kept)
-    objective_bound = candidates.bound_s * candidates.weight
-    fits = fits[np.argsort(objective_bound[fits], kind="stable")]
-    first_bounds = objective_bound[fits]
-    fresh = [(bound, 0, index) for bound, index in zip(first_bounds.tolist(), fits.tolist(), strict=True)]
-    state = SearchState(candidates, usable, fresh, first_bounds)
+    state = first_state(candidates, usable)
 
     def remaining_s() -> float:
         return options.time_limit_s - (time.monotonic() - started)

@@ -87,3 +87,13 @@ class SearchState:
         return prepare(
             problem, fabric, self.candidates.batch.take(np.array([index])), *self.candidates.staging_of(index)
         )
+
+
+def first_state(candidates: PricedCandidates, fabrics: tuple[Fabric, ...]) -> SearchState:
+    """Nothing placed yet: all candidates that fit into memory, by their bounds."""
+    fits = np.flatnonzero(candidates.excess_bytes <= 0)
+    bounds = (candidates.bound_s * candidates.weight)[fits]
+    order = np.argsort(bounds, kind="stable")
+    first_bounds = bounds[order]
+    fresh = [(bound, 0, index) for bound, index in zip(first_bounds.tolist(), fits[order].tolist(), strict=True)]
+    return SearchState(candidates, fabrics, fresh, first_bounds)
