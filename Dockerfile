@@ -13,7 +13,7 @@ RUN /opt/meshwright/bin/pip install --no-deps .
 # Compile the solver's inner loops for containers to start from.  The compiler knows its source by the time of its last
 # change, and image layers keep whole seconds only.
 COPY examples examples
-RUN find /opt/meshwright/lib -path '*/site-packages/solver/compiled.py' \
+RUN find /opt/meshwright/lib -path '*/site-packages/solver/compiled*.py' \
       -exec touch --date="$(date --iso-8601=seconds)" {} + \
  && cd examples \
  && NUMBA_CACHE_DIR=/compiled PYTHONDONTWRITEBYTECODE=1 /opt/meshwright/bin/meshwright plan \
