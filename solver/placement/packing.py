@@ -14,7 +14,15 @@ from typing import Final
 import numpy as np
 
 from solver.candidates import BoolArray, FloatArray, IntArray
-from solver.compiled_bounds import UNREACHED, Walking, cheapest_through, cheapest_walks, label_walks, least_rest
+from solver.compiled_bounds import (
+    UNREACHED,
+    Labels,
+    Walking,
+    cheapest_through,
+    cheapest_walks,
+    label_walks,
+    least_rest,
+)
 from solver.ilp import ModelBuilder, solve_relaxation
 from solver.pipeline.simulation import critical_path, simulate
 from solver.placement.bounds import least_inputs, least_rings, placement_bound_s
@@ -157,7 +165,7 @@ class Packing:
             if mixture is None:
                 continue
             lanes_, step_s = self._lanes, self._asked_s * (1.0 + TOLERANCE)
-            parts = split(case, mixture, lanes_.ring_s, lanes_.link_s, lanes_.count, step_s)
+            parts = split(case, mixture, lanes_.ring_s, lanes_.count, step_s)
             if out_of_time():
                 self._pending.append(known)
                 return None
@@ -170,13 +178,17 @@ class Packing:
     def _opened(self, case: Case, step_s: float, out_of_time: Callable[[], bool]) -> tuple[Case, Mixture | None]:
         """The case with less in it, and a mixture of walks that it leaves open: ``None`` where it is impossible."""
         for _ in range(PATH_ROUNDS):
-            floor_s = case.floors(self._lanes.ring_s, step_s)
-            if case.is_empty(floor_s, self._lanes.count):
+            spare = self._problem.nodes > self._problem.slots
+            latest = case.until(self._latest(case, step_s))
+            settled = latest.settled(self._lanes.ring_s, self._lanes.link_s, self._lanes.count, spare=spare)
+            if settled is None:
                 return case, None
-            proven, walks, ruled_out = self._proven(step_s, floor_s, out_of_time)
+            case = settled
+            floor_s = case.floors(self._lanes.ring_s)
+            proven, walks, ruled_out = self._proven(step_s, case, floor_s, out_of_time)
             if proven:
                 return case, None
-            case = case.without(ruled_out, step_s)
+            case = case.without(ruled_out)
             shares = _shares(walks, self._problem.nodes, self._lanes.count)
             walks, shares = walks[shares > SEEN], shares[shares > SEEN]
             if out_of_time() or not self._add_violated(walks, step_s, floor_s):
@@ -185,7 +197,7 @@ class Packing:
         return case, Mixture(walks, shares, end_s)
 
     def _proven(
-        self, step_s: float, floor_s: FloatArray, out_of_time: Callable[[], bool]
+        self, step_s: float, case: Case, floor_s: FloatArray, out_of_time: Callable[[], bool]
     ) -> tuple[bool, IntArray, BoolArray]:
         """Whether prices prove it with the paths known, walks (n, P) met, and nodes (P, N) that are ruled out.
 
@@ -225,10 +237,42 @@ class Packing:
             # every second time half way, for prices jump; the other times exact, so that the end is seen
             prices = best if round_ % 2 == 0 or not new else 0.5 * (prices + best)
         self._known = np.unique(np.concatenate([self._known, *met]), axis=0)
-        ends, _ = cheapest_walks(labels, reached, np.tile(prices, (len(self._all), 1)))
-        through = cheapest_through(labels, reached, np.tile(prices, (len(self._all), 1)))
-        others = np.sort(ends)[: count - 1].sum()
-        return False, np.unique(np.concatenate(met), axis=0), through + others - prices.sum() > PROOF
+        ruled_out = self._ruled_out(labels, reached, prices, case, out_of_time)
+        return False, np.unique(np.concatenate(met), axis=0), ruled_out
+
+    def _ruled_out(
+        self, labels: IntArray, reached: Labels, prices: FloatArray, case: Case, out_of_time: Callable[[], bool]
+    ) -> BoolArray:
+        """(P, N) nodes that a rank cannot be on, by the prices, in this case."""
+        count, work = self._lanes.count, NS_PER_STEP * float(labels.sum()) * len(prices)
+        most = prices.sum() + PROOF
+        price = np.tile(prices, (len(self._all), 1))
+        through = cheapest_through(labels, reached, price)
+        result = through + np.sort(through[-1])[: count - 1].sum() > most
+        for s in range(len(self._all)):
+            together = case.partners(s, self._lanes.link_s, count)
+            for node in np.flatnonzero(~result[s] & ~case.chosen[s]):
+                absent = ~together[node] & ~result[s]
+                if not absent.any() or out_of_time():
+                    continue
+                self.work += work
+                with_node = price.copy()
+                with_node[:, node] = with_node[s, absent] = UNREACHED
+                with_node[s, node] = prices[node]
+                through = cheapest_through(labels, reached, with_node)
+                ends = np.sort(through[-1])[:count]
+                result[s, node] = max(ends.sum(), through[s, node] + ends[:-1].sum()) > most
+        return np.asarray(result, dtype=np.bool_)
+
+    def _latest(self, case: Case, step_s: float) -> FloatArray:
+        """(P,) the most that the reduction of each rank may take, for its walks take the least at least."""
+        node_s, there, back, limit_s = self._costs(
+            step_s, np.where(np.isfinite(case.floors(self._lanes.ring_s)), 0.0, np.inf)
+        )
+        rest_s = least_rest(self._problem.arrays.hop_s, node_s, there, back)
+        latest_s = np.full(len(self._all), np.inf)
+        np.minimum.at(latest_s, self._paths.rank, limit_s - (node_s[:, 0] + rest_s[:, 0]).min(axis=1))
+        return latest_s
 
     def _costs(self, step_s: float, floor_s: FloatArray) -> tuple[FloatArray, IntArray, IntArray, FloatArray]:
         """Node costs (K, P, N), hops there and back (K, P), limits (K,) of the paths for a step of ``step_s``."""

@@ -28,32 +28,56 @@ ROUNDED: Final = 1.0 + 1e-9
 class Case:
     """``low_s``, ``high_s`` (P,): between them lies the exposed reduction of each rank.
 
-    ``may`` (P, N): nodes that a rank may be on; ``chosen`` (P, N): nodes that it is on.  ``proven_s``: the step
-    time up to which ``ruled_out`` (P, N) are no choice either.
+    ``may`` (P, N): nodes that a rank may be on; ``chosen`` (P, N): nodes that it is on.
     """
 
     low_s: FloatArray
     high_s: FloatArray
     may: BoolArray
     chosen: BoolArray
-    ruled_out: BoolArray
-    proven_s: float = 0.0
 
-    def floors(self, ring_s: FloatArray, step_s: float) -> FloatArray:
+    def floors(self, ring_s: FloatArray) -> FloatArray:
         """``ring_s`` (P, N), the least reduction of a rank on a node, in this case; infinite: not on this node."""
-        may = self.may & ~self.ruled_out if step_s <= self.proven_s else self.may
         least_s = np.maximum(ring_s, self.low_s[:, None])
-        return np.where(may & (least_s <= self.high_s[:, None] * ROUNDED), least_s, np.inf)
+        return np.where(self.may & (least_s <= self.high_s[:, None] * ROUNDED), least_s, np.inf)
 
-    def is_empty(self, floor_s: FloatArray, count: int) -> bool:
-        """Whether some rank finds fewer than ``count`` nodes, or not those chosen, among its ``floors`` (P, N)."""
-        possible = np.isfinite(floor_s)
-        return bool((possible.sum(axis=1) < count).any() or (self.chosen & ~possible).any())
+    def settled(self, ring_s: FloatArray, link_s: FloatArray, count: int, *, spare: bool) -> Case | None:
+        """The case with what follows from ``count`` nodes for each rank; ``None`` where it holds nothing.
 
-    def without(self, impossible: BoolArray, step_s: float) -> Case:
-        """The same, of which some nodes (P, N) are known to take longer than ``step_s``."""
-        before = self.ruled_out if step_s <= self.proven_s else np.zeros_like(impossible)
-        return replace(self, ruled_out=before | impossible, proven_s=step_s)
+        A rank with no choice takes what there is, and without ``spare`` nodes each is on some rank.
+        """
+        case = self
+        while True:
+            possible = np.isfinite(case.floors(ring_s))
+            chosen = case.chosen | (possible & (possible.sum(axis=1, keepdims=True) == count))
+            if not spare:
+                chosen |= possible & (possible.sum(axis=0) == 1)
+            few = (possible.sum(axis=1) < count) | (chosen.sum(axis=1) > count)
+            if few.any() or (chosen & ~possible).any() or not (spare or possible.any(axis=0).all()):
+                return None
+            may, low_s = possible & (chosen | ~chosen.any(axis=0)), case.low_s.copy()
+            for s in np.flatnonzero(chosen.any(axis=1)).tolist():
+                nodes = np.flatnonzero(chosen[s])
+                may[s] &= case.partners(s, link_s, count)[nodes].all(axis=0) | chosen[s]
+                if len(nodes) == count:
+                    may[s] &= chosen[s]
+                    low_s[s] = max(low_s[s], least_ring(link_s[s][np.ix_(nodes, nodes)]))
+            settled = replace(case, may=may, chosen=chosen, low_s=low_s)
+            if np.array_equal(may, case.may) and np.array_equal(low_s, case.low_s):
+                return settled
+            case = settled
+
+    def without(self, impossible: BoolArray) -> Case:
+        """The same with some nodes (P, N) ruled out."""
+        return replace(self, may=self.may & ~impossible)
+
+    def until(self, latest_s: FloatArray) -> Case:
+        """The same with reductions of ``latest_s`` (P,) at most."""
+        return replace(self, high_s=np.minimum(self.high_s, latest_s))
+
+    def partners(self, stage: int, link_s: FloatArray, count: int) -> BoolArray:
+        """(N, N) which nodes may be on one ring of ``count`` nodes of a rank (``link_s`` as in ``Lanes``)."""
+        return on_one_ring(link_s[stage] <= self.high_s[stage] * ROUNDED, count)
 
 
 class Mixture(NamedTuple):
@@ -67,20 +91,17 @@ class Mixture(NamedTuple):
 def every_case(ring_s: FloatArray) -> Case:
     """Nothing is known."""
     none = np.zeros(ring_s.shape, dtype=np.bool_)
-    return Case(np.zeros(len(ring_s)), np.full(len(ring_s), np.inf), np.isfinite(ring_s), none, none)
+    return Case(np.zeros(len(ring_s)), np.full(len(ring_s), np.inf), np.isfinite(ring_s), none)
 
 
-def split(
-    case: Case, mixture: Mixture, ring_s: FloatArray, link_s: FloatArray, count: int, step_s: float
-) -> list[Case]:
+def split(case: Case, mixture: Mixture, ring_s: FloatArray, count: int, step_s: float) -> list[Case]:
     """Cases that together make up ``case`` and leave less of ``mixture``; none: no more to tell.
 
-    ``ring_s`` as for ``Case.floors``; ``link_s`` (P, N, N): least reduction of a rank whose ring takes a link;
-    ``count`` nodes for each rank.
+    ``ring_s`` as for ``Case.floors``; ``count`` nodes for each rank.
     """
     if not len(mixture.walks):
         return []
-    return _by_reduction(case, mixture, ring_s, step_s) or _by_node(case, mixture, ring_s, link_s, count, step_s)
+    return _by_reduction(case, mixture, ring_s, step_s) or _by_node(case, mixture, ring_s, count, step_s)
 
 
 def _by_reduction(case: Case, mixture: Mixture, ring_s: FloatArray, step_s: float) -> list[Case]:
@@ -102,9 +123,7 @@ def _by_reduction(case: Case, mixture: Mixture, ring_s: FloatArray, step_s: floa
     return [replace(case, high_s=high_s), replace(case, low_s=low_s)]
 
 
-def _by_node(
-    case: Case, mixture: Mixture, ring_s: FloatArray, link_s: FloatArray, count: int, step_s: float
-) -> list[Case]:
+def _by_node(case: Case, mixture: Mixture, ring_s: FloatArray, count: int, step_s: float) -> list[Case]:
     """The rank with the least choice takes the node it has most of, or it does not."""
     late_s = step_s - mixture.end_s.min(axis=0)
     best, found = np.inf, None
@@ -116,36 +135,26 @@ def _by_node(
             best, found = choice.sum(), (s, int(share.argmax()))
     if found is None:
         return []
-    may = case.may.copy()
-    may[found] = False
-    return [_with_node(case, *found, link_s, count), replace(case, may=may)]
+    s, node = found
+    absent, present, chosen = case.may.copy(), case.may.copy(), case.chosen.copy()
+    absent[s, node] = False
+    present[np.arange(len(present)) != s, node] = False
+    chosen[s, node] = True
+    return [replace(case, may=present, chosen=chosen), replace(case, may=absent)]
 
 
-def _with_node(case: Case, stage: int, node: int, link_s: FloatArray, count: int) -> Case:
-    """``case`` where ``stage`` is on ``node``: only nodes on a ring with it, within the time allowed, remain."""
-    may, chosen, low_s = case.may.copy(), case.chosen.copy(), case.low_s.copy()
-    may[:, node] = False
-    chosen[stage, node] = True
-    may[stage] &= on_rings_with(link_s[stage] <= case.high_s[stage] * ROUNDED, node, count)
-    may[stage, node] = True
-    nodes = np.flatnonzero(chosen[stage])
-    if len(nodes) == count:
-        may[stage] = chosen[stage]
-        low_s[stage] = max(low_s[stage], least_ring(link_s[stage][np.ix_(nodes, nodes)]))
-    return replace(case, low_s=low_s, may=may, chosen=chosen)
-
-
-def on_rings_with(allowed: BoolArray, node: int, length: int) -> BoolArray:
-    """(N,) nodes that may share a ring of ``length`` nodes over ``allowed`` (N, N) links with ``node``.
+def on_one_ring(allowed: BoolArray, length: int) -> BoolArray:
+    """(N, N) which nodes may share a ring of ``length`` nodes over ``allowed`` (N, N) links.
 
     There and back along the fewest links must not be longer than the ring.
     """
     if length < 2:
-        return np.asarray(np.arange(len(allowed)) == node, dtype=np.bool_)
-    links = (allowed & ~np.eye(len(allowed), dtype=bool)).astype(float)
-    there = shortest_path(links, unweighted=True, indices=node)
-    back = shortest_path(links.T, unweighted=True, indices=node)
-    return np.asarray(there + back <= length, dtype=np.bool_)
+        return np.eye(len(allowed), dtype=bool)
+    away = ~np.eye(len(allowed), dtype=bool)
+    if allowed[away].all():
+        return np.ones_like(allowed)
+    hops = shortest_path((allowed & away).astype(float), unweighted=True)
+    return np.asarray(hops + hops.T <= length, dtype=np.bool_)
 
 
 def least_ring(link_s: FloatArray) -> float:
