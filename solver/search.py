@@ -95,7 +95,7 @@ def _advance(
     remaining_s: Callable[[], float],
 ) -> None:
     """Refine the candidate with the lowest bound of ``heap`` by one level."""
-    _, level, index = heapq.heappop(heap)
+    known_bound, level, index = heapq.heappop(heap)
     weight = float(state.candidates.weight[index])
     refined = refine(
         state.prepared(problem, index),
@@ -106,7 +106,7 @@ def _advance(
         remaining_s=remaining_s,
     )
     state.placed(index, refined)
-    bound = refined.bound_s * weight
+    bound = max(known_bound, refined.bound_s * weight)
     if bound < state.target(options) and level + 1 < LEVELS:
         heapq.heappush(state.deeper, (bound, level + 1, index))
         return

@@ -15,8 +15,11 @@ from cluster_models.measurements import Sample
 from cluster_models.plan import Plan, RankOrder, StopReason
 from cluster_models.topology import NodeState
 from cluster_models.workload import Objective, Recompute, Sharding
+from solver import search
 from solver.check import check_plan
+from solver.degrees.priced import price_candidates
 from solver.problem import Backend, PlanningProblem, Progress, SearchOptions
+from solver.refine import refine
 from solver.search import plan
 from tests.cluster_models.clusters import host, sample
 from tests.solver.naive import best_plan
@@ -25,6 +28,7 @@ from tests.solver.problems import (
     DENSE,
     EXACT,
     SPARSE,
+    fabrics_of,
     nodes,
     pair_samples,
     planned,
@@ -261,3 +265,11 @@ def test_estimated_links_are_named() -> None:
     known = planned(problem(nodes(2, gpus=1), samples, pinned={"pipeline": 2}))
     assert any("were not measured" in warning for warning in partly.warnings)
     assert not any("were not measured" in warning for warning in known.warnings)
+
+
+def test_a_refinement_that_proves_less_leaves_the_bound_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The certificate is never below the least of the prices, though refinements prove nothing."""
+    asked = CASES["a slow node"]
+    monkeypatch.setattr(search, "refine", lambda *args, **options: replace(refine(*args, **options), bound_s=0.0))
+    priced = price_candidates(asked, fabrics_of(asked))
+    assert planned(asked).certificate.bound >= priced.bound_s.min() * (1 - 1e-9) > 0
