@@ -23,11 +23,11 @@ from solver.compiled_bounds import (
     label_walks,
     least_rest,
 )
-from solver.ilp import ModelBuilder, solve_relaxation
 from solver.pipeline.simulation import critical_path, simulate
 from solver.placement.bounds import least_inputs, least_rings, placement_bound_s
 from solver.placement.packing_cases import SEEN, Case, Mixture, every_case, split
 from solver.placement.packing_lanes import Lanes, lanes
+from solver.placement.packing_prices import Master, shares_of
 from solver.placement.problem import PlacementProblem
 
 NEAR: Final = 10
@@ -189,7 +189,7 @@ class Packing:
             if proven:
                 return case, None
             case = case.without(ruled_out)
-            shares = _shares(walks, self._problem.nodes, self._lanes.count)
+            shares = shares_of(walks, self._problem.nodes, self._lanes.count)
             walks, shares = walks[shares > SEEN], shares[shares > SEEN]
             if out_of_time() or not self._add_violated(walks, step_s, floor_s):
                 break
@@ -212,7 +212,7 @@ class Packing:
         labels, reached = label_walks(walking, width)
         arcs = float(labels.sum()) * problem.nodes
         self.work += NS_PER_STEP * arcs * len(limit_s)
-        master, prices = _Master(problem.nodes, count, spare=problem.nodes > problem.slots), self._prices
+        master, prices = Master(problem.nodes, count, spare=problem.nodes > problem.slots), self._prices
         known = self._known[_within(self._known, walking)]
         known = known[np.argsort(prices[known].sum(axis=1), kind="stable")[:MOST_KNOWN]]
         met = [known]
@@ -316,38 +316,6 @@ class Packing:
         return new
 
 
-class _Master:
-    """Prices that make the cheapest of all walks known cost as much as possible beyond their share of the nodes."""
-
-    def __init__(self, nodes: int, count: int, *, spare: bool) -> None:
-        self._builder, self._count, self._seen = ModelBuilder(), count, set[bytes]()
-        self._price = self._builder.add_columns(nodes, lower=0.0 if spare else -1.0, upper=1.0, cost=1.0)
-        self._walk = int(self._builder.add_columns(1, lower=-nodes, upper=nodes, cost=-count)[0])
-
-    def add(self, walks: IntArray) -> bool:
-        """Add walks (n, Q); whether any is new."""
-        before = len(self._seen)
-        for walk in walks:
-            key = np.sort(walk).tobytes()
-            if key not in self._seen:
-                self._seen.add(key)
-                terms = [(int(self._price[n]), -1.0) for n in walk]
-                self._builder.add_row([(self._walk, 1.0), *terms], upper=0.0)
-        return len(self._seen) > before
-
-    @property
-    def rows(self) -> int:
-        """Walks known."""
-        return len(self._seen)
-
-    def solve(self) -> tuple[FloatArray, float]:
-        """The prices (N,), and what the walks then cost beyond all nodes."""
-        outcome = solve_relaxation(self._builder.build())
-        if outcome.values is None:
-            return np.zeros(len(self._price)), 0.0
-        return outcome.values[self._price], -outcome.objective
-
-
 def _within(walks: IntArray, walking: Walking) -> BoolArray:
     """(n,) which of the walks (n, P) keep the limits."""
     cost_s = np.zeros((len(walking.limit_s), len(walks)))
@@ -358,19 +326,6 @@ def _within(walks: IntArray, walking: Walking) -> BoolArray:
             cost_s += walking.there[:, q, None] * walking.hop_s[before, at]
             cost_s += walking.back[:, q, None] * walking.hop_s[at, before]
     return np.asarray((cost_s <= walking.limit_s[:, None]).all(axis=0))
-
-
-def _shares(walks: IntArray, nodes: int, count: int) -> FloatArray:
-    """(n,) how much of each walk (n, P) makes ``count`` of them that meet on as few nodes as possible."""
-    builder = ModelBuilder()
-    share = builder.add_columns(len(walks), lower=0.0, upper=float(count), cost=0.0)
-    beyond = builder.add_columns(nodes, lower=0.0, upper=float(count), cost=1.0)
-    for node in range(nodes):
-        terms = [(int(column), 1.0) for column in share[(walks == node).any(axis=1)]]
-        builder.add_row([*terms, (int(beyond[node]), -1.0)], upper=1.0)
-    builder.add_row([(int(column), 1.0) for column in share], lower=count, upper=count)
-    outcome = solve_relaxation(builder.build())
-    return np.zeros(len(walks)) if outcome.values is None else outcome.values[share]
 
 
 def packing_of(problem: PlacementProblem) -> Packing | None:

@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import shortest_path
 
 from solver.candidates import BoolArray, FloatArray, IntArray
 
-MOST_ORDERED: Final = 7
+MOST_ORDERED: Final = 8
 """The rings of at most this many nodes are all looked at once their nodes are known."""
 LEAST_SHARE: Final = 0.1
 """Of a walk, that both sides of a reduction time must rule out for it to be worth a split."""
@@ -158,9 +158,15 @@ def on_one_ring(allowed: BoolArray, length: int) -> BoolArray:
 
 
 def least_ring(link_s: FloatArray) -> float:
-    """The slowest link (n, n) of the ring through all n nodes where that is fastest; 0 where nodes are many."""
+    """The slowest link (n, n) of the ring through all n nodes where that is fastest; at most that where n is large.
+
+    A link leads to each node, and one from it.
+    """
     nodes = len(link_s)
-    if not 1 < nodes <= MOST_ORDERED:
+    if nodes < 2:
         return 0.0
+    if nodes > MOST_ORDERED:
+        others = np.where(np.eye(nodes, dtype=bool), np.inf, link_s)
+        return float(max(others.min(axis=0).max(), others.min(axis=1).max()))
     orders = np.array([(0, *order) for order in permutations(range(1, nodes))])
     return float(link_s[orders, np.roll(orders, -1, axis=1)].max(axis=1).min())
