@@ -31,6 +31,10 @@ IDLE_ROUNDS: Final = 2
 SEEDS_PER_ROUND: Final = 10_000
 FIRST_BOUND_WORK: Final = 2e8
 """Work on the first bound in the packing's unit, about a nanosecond; each round doubles it."""
+PERIOD_WORK: Final = 2e10
+"""Most work on the bound by periods, in the same unit."""
+PERIOD_ROUNDS: Final = 3
+"""The bound by periods is tried again every so many rounds, since the best step has changed."""
 ROUNDS: Final = 14
 """Rounds of one unit of effort."""
 ENUMERATED_SLOTS: Final = 9
@@ -217,6 +221,11 @@ def _bound(solving: _Solving, round_: int) -> bool:
     """One round's work on the bound, from the best known; whether it rose or is about to."""
     from solver.placement.packing import packing_bound_s, packing_of  # noqa: PLC0415 - slow, and often not needed
 
+    before_s = solving.best.bound_s
+    if round_ % PERIOD_ROUNDS == 1 and solving.problem.slots > MOST_ENUMERATED_SLOTS:
+        _bound_by_periods(solving)
+        if solving.finished():
+            return True
     best, options = solving.best, solving.options
     solving.packing = packing = solving.packing or packing_of(solving.problem)
     bound_s = _unless_over(
@@ -234,7 +243,26 @@ def _bound(solving: _Solving, round_: int) -> bool:
     )
     solving.raise_bound(bound_s)
     asking = packing is not None and packing.is_asking and solving.problem.slots > MOST_ENUMERATED_SLOTS
-    return asking or bound_s > best.bound_s * (1 + 1e-9)
+    return asking or bound_s > before_s * (1 + 1e-9)
+
+
+def _bound_by_periods(solving: _Solving) -> None:
+    """The fast bound for many nodes, between the bound known and the best."""
+    from solver.placement.period_packing import period_bound_s  # noqa: PLC0415 - slow, and often not needed
+
+    best, options = solving.best, solving.options
+    bound_s = _unless_over(
+        solving,
+        lambda: period_bound_s(
+            solving.problem,
+            upper_s=best.step_s,
+            target_s=min(options.target_s, best.step_s * (1 - options.gap)),
+            work=PERIOD_WORK,
+            out_of_time=solving.is_over,
+            known_s=best.bound_s,
+        ),
+    )
+    solving.raise_bound(bound_s)
 
 
 def _unless_over(solving: _Solving, work: Callable[[], float]) -> float:

@@ -1,0 +1,91 @@
+"""The period bound never exceeds brute force, and what it is made of holds for every assignment."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from benchmarks.placement_clusters import made_up_links, made_up_training
+from benchmarks.placement_grid import grid_problem
+from solver.compiled import violations
+from solver.placement.bounds import placement_bound_s
+from solver.placement.local_search import search_placement
+from solver.placement.packing import tail_bound_s
+from solver.placement.packing_lanes import lanes
+from solver.placement.period_limits import bucket, period_limits
+from solver.placement.period_packing import period_bound_s
+from solver.placement.problem import PlacementProblem, placed_times
+from solver.placement.ring_floors import forced_floors, in_and_out
+from tests.solver.test_placement_bounds import best_step_s, grids
+
+
+@settings(deadline=None, max_examples=40)
+@given(grids())
+def test_no_assignment_is_faster(problem: PlacementProblem) -> None:
+    best = best_step_s(problem)
+    assume(np.isfinite(best))
+    bound = period_bound_s(problem, upper_s=2.0 * best, work=1e9)
+    assert bound <= best * (1 + 1e-9)
+    assert bound >= placement_bound_s(problem) * (1 - 1e-9)
+    known = period_bound_s(problem, upper_s=2.0 * best, work=1e9, known_s=best)
+    assert known == pytest.approx(best)
+
+
+@settings(deadline=None, max_examples=40)
+@given(grids(), st.integers(0, 2**32 - 1))
+def test_every_assignment_keeps_the_limits_of_its_step(problem: PlacementProblem, seed: int) -> None:
+    found = lanes(problem)
+    assume(problem.nodes > 1)
+    assert found is not None
+    order = np.random.default_rng(seed).permutation(problem.nodes)[: problem.slots]
+    assume(not violations(order, problem.arrays.rules))
+    times, tail_s = placed_times(problem, order), tail_bound_s(problem)
+    forced_s = forced_floors(found.ring_s, found.count, problem.nodes - problem.slots)
+    assert (times.end_s.max(axis=0) + forced_s + tail_s <= times.step_s * (1 + 1e-9)).all()
+    after_s = np.maximum(found.ring_s.min(axis=1), forced_s) + tail_s
+    limits = period_limits(problem, found, after_s, lambda: False)
+    assert limits is not None
+    limit_s = limits.at(times.step_s)
+    rows = bucket(limit_s)
+    assert rows is not None
+    slots = problem.arrays.cell_slots
+    hop_s, slow = problem.arrays.hop_s + problem.arrays.hop_s.T, problem.arrays.slowdown
+    for walk in order[slots.swapaxes(1, 2).reshape(-1, slots.shape[1])]:
+        for a in range(len(walk)):
+            for b in range(a, len(walk)):
+                stretch = float((limits.unit_s[a : b + 1] * slow[walk[a : b + 1]]).sum())
+                stretch += float(hop_s[walk[a:b], walk[a + 1 : b + 1]].sum())
+                assert stretch <= limit_s[a, b] * (1 + 1e-9)
+                formed = rows.rate_s * (b - a + 1) + rows.start_s[a] + rows.end_s[b]
+                assert formed >= limit_s[a, b] - 1e-9 * abs(limit_s[a, b])
+
+
+@settings(deadline=None)
+@given(st.integers(3, 7), st.integers(0, 2**32 - 1))
+def test_a_node_hears_from_one_and_sends_to_another(nodes: int, seed: int) -> None:
+    between_s = np.random.default_rng(seed).random((nodes, nodes))
+    expected = [
+        min(max(between_s[a, n], between_s[n, b]) for a, b in permutations([m for m in range(nodes) if m != n], 2))
+        for n in range(nodes)
+    ]
+    assert in_and_out(between_s) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("nodes", [64, 256])
+def test_hundreds_of_nodes_are_bounded_well(nodes: int) -> None:
+    problem = grid_problem(made_up_links(nodes, 0), made_up_training(nodes))
+    step_s = search_placement(problem, moves=20_000, seed=0).step_s
+    before_s = placement_bound_s(problem)
+    bound_s = period_bound_s(problem, upper_s=step_s, work=2e9)
+    assert before_s * 1.01 < bound_s <= step_s
+    assert period_bound_s(problem, upper_s=step_s, work=2e9) == bound_s
+
+
+def test_nothing_is_claimed_once_time_is_over() -> None:
+    problem = grid_problem(made_up_links(64, 0), made_up_training(64))
+    bound_s = period_bound_s(problem, upper_s=10.0, work=1e9, out_of_time=lambda: True)
+    assert bound_s == placement_bound_s(problem)
