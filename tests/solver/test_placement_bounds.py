@@ -13,6 +13,7 @@ from solver.pipeline.schedule import build_schedule
 from solver.placement.bounds import placement_bound_s
 from solver.placement.local_search import search_placement
 from solver.placement.packing import packing_bound_s
+from solver.placement.packing_cases import least_ring, on_one_ring
 from solver.placement.packing_lanes import lanes, node_thresholds
 from solver.placement.problem import NO_SLOT, PlacementProblem, no_rules, no_uplinks
 from tests.solver.placement_cases import placement_problems
@@ -128,3 +129,16 @@ def test_every_ring_has_a_link_as_slow_as_its_nodes_thresholds(seed: int, nodes:
     for ring in permutations(range(nodes), length):
         slowest = max((links[a, b] for a, b in zip(ring, ring[1:] + ring[:1], strict=True) if a != b), default=0.0)
         assert (threshold[list(ring)] <= slowest).all()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 10))
+def test_no_ring_is_faster_than_the_least_one(seed: int, nodes: int) -> None:
+    """However its nodes are ordered; and all its nodes may share a ring over the links that it takes."""
+    random = np.random.default_rng(seed)
+    links = random.choice([1.0, 2.0, 3.0, 5.0], (nodes, nodes))
+    for _ in range(20):
+        order = random.permutation(nodes)
+        slowest = links[order, np.roll(order, -1)].max()
+        assert least_ring(links) <= slowest
+        assert on_one_ring(links <= slowest, nodes).all()
