@@ -27,7 +27,7 @@ from cluster_models.training_run import TrainingRun
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.degrees.layout import balanced_layout
 from solver.degrees.priced import price_candidates
-from solver.placement.fabric import fabrics
+from solver.placement.cluster_fabrics import fabrics
 from solver.problem import PlanningProblem, SearchOptions
 from solver.runs import predict_runs
 from solver.search import plan

@@ -23,7 +23,8 @@ from solver.degrees.mixing import stage_kinds
 from solver.degrees.staging import StageKinds, kind_rows, objective_weight
 from solver.pipeline.schedule import MOST_EVENTS
 from solver.placement.bounds import placement_bound_s
-from solver.placement.fabric import Fabric, fabrics, mixed_fabrics, regrouped
+from solver.placement.cluster_fabrics import fabrics, mixed_fabrics, regrouped
+from solver.placement.fabric import Fabric
 from solver.placement.geometry import geometry
 from solver.placement.local_search import search_placement
 from solver.problem import PlanningProblem, SearchOptions

@@ -21,7 +21,7 @@ from solver.degrees.legality import check_workload
 from solver.degrees.priced import price_candidates
 from solver.degrees.ruled import kept_candidates, ruled_fabrics, taken
 from solver.ilp import OPTIMALITY_TOLERANCE
-from solver.placement.fabric import fabrics, mixed_fabrics
+from solver.placement.cluster_fabrics import fabrics, mixed_fabrics
 from solver.problem import IsCancelled, OnProgress, PlanningProblem, Progress, SearchOptions
 from solver.refine import LEVELS, refine
 from solver.search_state import SearchState, first_state

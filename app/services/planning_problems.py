@@ -13,7 +13,7 @@ from cluster_models.fitted import FittedParameters
 from cluster_models.links import effective_links
 from cluster_models.snapshot import ClusterSnapshot
 from solver.degrees.legality import check_workload
-from solver.placement.fabric import fabrics
+from solver.placement.cluster_fabrics import fabrics
 from solver.problem import PlanningProblem, SearchOptions
 
 

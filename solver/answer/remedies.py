@@ -12,8 +12,9 @@ from cluster_models.plan import Configuration, NoPlan
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.answer.assemble import configuration_of, provenance
 from solver.degrees.priced import PricedCandidates, fits_memory, mix_fits_memory
-from solver.placement.fabric import Fabric, mixed_fabrics
-from solver.placement.fabric import fabrics as fabrics_of
+from solver.placement.cluster_fabrics import fabrics as fabrics_of
+from solver.placement.cluster_fabrics import mixed_fabrics
+from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import prepare
 

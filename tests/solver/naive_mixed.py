@@ -10,7 +10,8 @@ from cluster_models.plan import RankOrder
 from solver.candidates import ORDER_CODES
 from solver.degrees.priced import mixed_layouts
 from solver.degrees.staging import StageKinds, kind_rows, objective_weight
-from solver.placement.fabric import Fabric, mixed_fabrics
+from solver.placement.cluster_fabrics import mixed_fabrics
+from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
 from solver.refine import prepare
 from tests.solver.cost_cases import candidates

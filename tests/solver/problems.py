@@ -18,7 +18,8 @@ from cluster_models.topology import Node
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import CandidateBatch
 from solver.degrees.priced import price_candidates
-from solver.placement.fabric import Fabric, fabrics
+from solver.placement.cluster_fabrics import fabrics
+from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import Candidate, prepare
 from solver.search import plan

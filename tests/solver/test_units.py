@@ -17,7 +17,8 @@ from cluster_models.topology import Node
 from solver.check import check_plan
 from solver.degrees.enumeration import enumerate_candidates
 from solver.degrees.priced import price_candidates
-from solver.placement.fabric import Fabric, unit_widths
+from solver.placement.cluster_fabrics import unit_widths
+from solver.placement.fabric import Fabric
 from solver.predict import predict
 from solver.refine import prepare
 from tests.solver.cost_cases import candidates
