@@ -21,6 +21,7 @@ from app.web.views.seats import layer_spans, seat_grid
 from app.web.views.step_time import time_bar, time_table
 from app.web.views.summary import degrees, headline, other_plans, settings
 from cluster_models.links import effective_links
+from cluster_models.placement_rules import PlacementRules, RankGroup, Spares, Spread
 from cluster_models.plan import Degrees, StopReason, TimelineEvent
 from cluster_models.units import GIB
 from cluster_models.workload import Objective
@@ -173,6 +174,10 @@ def test_summary_of_the_small_plan() -> None:
     assert dict(headline(plan))["throughput"] == "32,768 tokens/s"
     assert dict(settings(plan.configuration, small_workload()))["micro-batches per replica and step"] == "4"
     assert dict(settings(plan.configuration, small_workload()))["layers of each stage"] == "2 in each of 2 stages"
+    rules = PlacementRules(spread=(Spread(RankGroup.DATA, "leaf", 2),), spares=(Spares(1),), require_nodes=("n0",))
+    ruled = replace(small_workload(), placement=rules)
+    told = dict(settings(plan.configuration, ruled))["placement rules"]
+    assert told == "spread data over leaf (at least 2); 1 spare; with n0"
     too_large = replace(plan.alternatives[0], slower_by=-0.2)
     assert other_plans([too_large])[0].slower == "\N{EN DASH}"
     assert other_plans(plan.alternatives)[0].slower == "10.0 %"

@@ -17,6 +17,7 @@ from app.presentation.figures import (
     seconds,
     tflops,
 )
+from cluster_models.placement_rules import PlacementRules
 from cluster_models.plan import Alternative, Configuration, Degrees, Plan
 from cluster_models.workload import LinkBandwidth, TrainingWorkload
 
@@ -86,7 +87,13 @@ def settings(configuration: Configuration, workload: TrainingWorkload) -> tuple[
         ("sharding over data ranks", str(configuration.sharding)),
         ("rank order", str(configuration.rank_order)),
         ("layers of each stage", _layers(configuration)),
+        *([("placement rules", _asked(workload.placement))] if workload.placement else []),
     )
+
+
+def _asked(rules: PlacementRules) -> str:
+    required = [f"with {', '.join(rules.require_nodes)}"] if rules.require_nodes else []
+    return "; ".join([*map(str, rules.neighbours), *map(str, rules.spares), *required])
 
 
 def one_line(configuration: Configuration) -> str:
