@@ -47,8 +47,10 @@ SHARE: Final = 0.35
 """Of what is between the bound and the best step, where the next question lies: no takes longer than yes."""
 RESOLUTION: Final = 1e-4
 """Share of the step time at which the bisection ends."""
-WAVE: Final = 0.12
+WAVE: Final = 0.35
 """Of what is between the bound and the best step, by how much more all cases are asked for at a time."""
+PATIENCE: Final = 2e9
+"""Work on one question before less is asked for; more and more when all have been given up."""
 MOST_KNOWN: Final = 256
 """Walks met before with which the program begins."""
 NS_PER_ROW: Final = 5e4
@@ -105,6 +107,7 @@ class Packing:
         self.work = 0.0
         self._asked_s, self._open_s = 0.0, np.inf
         self._pending = list[Case]()
+        self._patience, self._since, self._given_up = PATIENCE, 0.0, False
         duration_s, delay_s = least_inputs(problem)
         self._paths.add(duration_s[0], delay_s[0], self._all)
 
@@ -124,13 +127,16 @@ class Packing:
     ) -> float:
         """The bound after some more ``work``, between ``bound_s`` and ``upper_s``; goes on where it was left."""
         limit = self.work + work
-        upper_s = min(upper_s, self._open_s)
+        best_s, upper_s = upper_s, min(upper_s, self._open_s)
         if self._asked_s == 0.0:
             bound_s, upper_s = self._without_cases(bound_s, upper_s, target_s, limit, out_of_time)
         while upper_s - bound_s > RESOLUTION * upper_s and bound_s < target_s:
+            if self._given_up and upper_s - bound_s < WAVE**2 * (best_s - bound_s):
+                self._given_up, self._patience = False, 4.0 * self._patience
+                self._open_s, upper_s = np.inf, best_s
             if not self._pending or not bound_s < self._asked_s < upper_s:
                 self._asked_s = bound_s + WAVE * (min(upper_s, target_s) - bound_s)
-                self._pending = [every_case(self._lanes.ring_s)]
+                self._pending, self._since = [every_case(self._lanes.ring_s)], self.work
             answer = self._answer(limit, out_of_time)
             if answer is None:
                 break
@@ -169,7 +175,8 @@ class Packing:
             if out_of_time():
                 self._pending.append(known)
                 return None
-            if not parts:
+            self._given_up |= self.work - self._since > self._patience
+            if not parts or self.work - self._since > self._patience:
                 self._pending.clear()
                 return False
             self._pending += parts[::-1]
