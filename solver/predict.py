@@ -20,6 +20,7 @@ from solver.check.configuration import configuration_violations, layer_violation
 from solver.compiled import step_seconds
 from solver.degrees.enumeration import Grid
 from solver.degrees.mixing import stage_kinds
+from solver.degrees.ruled import check_units
 from solver.degrees.staging import StageKinds, kind_rows, objective_weight
 from solver.pipeline.schedule import MOST_EVENTS
 from solver.placement.bounds import placement_bound_s
@@ -47,11 +48,13 @@ def predict(
     Hosts may have GPUs of several kinds, as long as all replicas of a stage run on one; where they are chosen, they
     are of one kind if its nodes can carry the configuration.
     What the workload pins or allows is not asked, and a configuration that misses the memory limit is predicted
-    with a warning.  Raises ``InvalidConfiguration`` where it breaks a rule or the hosts cannot carry it.
+    with a warning.  Raises ``InvalidConfiguration`` where it breaks a rule or the hosts cannot carry it, and
+    ``InvalidWorkload`` where nodes that are placed together stand in several places of a label that counts.
     """
     options = options or SearchOptions()
     _check_rules(problem, configuration)
     fabric = _fabric(problem, configuration, hosts, gpus_per_node)
+    check_units(problem, [fabric])
     if hosts is None:
         candidate, assignment = _placed(problem, configuration, fabric, options)
     else:

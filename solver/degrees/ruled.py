@@ -80,7 +80,7 @@ def check_placement(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None
     _check_required(problem, {node.name for node in usable})
     _check_labels(problem, usable)
     _check_contradictions(problem)
-    _check_units(problem, fabrics)
+    check_units(problem, fabrics)
     _check_places(problem, usable)
     _check_spares(problem, fabrics)
 
@@ -134,8 +134,11 @@ def _labels(problem: PlanningProblem) -> list[tuple[str, str]]:
     return found + [(f"spares[{i}].per", spares.per) for i, spares in enumerate(asked.spares) if spares.per]
 
 
-def _check_units(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None:
-    """Nodes that are placed together must stand in one place of every label that counts."""
+def check_units(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None:
+    """Nodes that are placed together must stand in one place of every label that counts.
+
+    Raises ``InvalidWorkload`` where they do not.
+    """
     nodes = problem.snapshot.cluster.nodes
     labels = {label: f"workload.placement.{field}" for field, label in _labels(problem) if label != "node"}
     labels |= {switch.label: "cluster.switches" for switch in problem.snapshot.cluster.switches}

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.errors import InvalidConfiguration
+from cluster_models.errors import InvalidConfiguration, InvalidWorkload
 from cluster_models.measurements import Direction
+from cluster_models.switches import Switch
 from cluster_models.topology import Node
+from solver.answer.assemble import configuration_of
 from solver.check import check_plan
 from solver.degrees.enumeration import enumerate_candidates
 from solver.degrees.priced import price_candidates
@@ -175,3 +177,14 @@ def test_a_tensor_group_wider_than_its_domain_is_refused() -> None:
         InvalidConfiguration, match="does not fit into 2 nodes of an NVLink domain with 2 GPUs each"
     ):
         predict(asked, plan.configuration)
+
+
+def test_a_domain_under_several_switches_is_refused_in_predictions_too() -> None:
+    """Nothing tells which of the two uplinks a unit shares."""
+    joined = [replace(node, labels={"leaf": leaf}) for node, leaf in zip(in_domains([2]), "ab", strict=True)]
+    asked = problem(joined)
+    made = configuration_of(prepare(asked, fabrics_of(asked)[0], candidates({"data": 4})))
+    cluster = replace(asked.snapshot.cluster, switches=(Switch("leaf", None, 1e9),))
+    asked = replace(asked, snapshot=replace(asked.snapshot, cluster=cluster))
+    with pytest.raises(InvalidWorkload, match="NVLink domain rack0"):
+        predict(asked, made, hosts=("n0", "n1"))
