@@ -42,7 +42,7 @@ class SlotGroups:
         return np.asarray((self.slots != NO_SLOT).sum(axis=1))
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=4096)
 def slot_groups(
     degrees: Degrees, order: RankOrder, gpus_per_slot: int, group: RankGroup, *, by_expert: bool = False
 ) -> SlotGroups:
