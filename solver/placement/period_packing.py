@@ -27,7 +27,7 @@ LEVELS: Final = 32
 MOST_STAGES: Final = 64
 MOST_PRICES: Final = 24
 """Rounds of prices for one step time."""
-RESOLUTION: Final = 5e-4
+RESOLUTION: Final = 1e-3
 """Share of the step time at which the bisection ends."""
 NS_PER_LEVEL: Final = 1.0
 """What a step between two nodes takes for each level."""
