@@ -44,14 +44,14 @@ def placement_bound_s(problem: PlacementProblem) -> float:
 def least_inputs(problem: PlacementProblem) -> tuple[FloatArray, FloatArray]:
     """Durations (R, 2, C) and delays (R, 2, P) with every link and node at its best."""
     arrays = problem.arrays
-    hop = _least(arrays.hop_s)
+    hop = fastest_between(arrays.hop_s)
     crossing = between_slots(arrays.hop_pairs)
     inside = (arrays.hop_pairs[..., 0] >= 0) & ~crossing
     delay = np.maximum(crossing.any(axis=-1) * hop, inside.any(axis=-1) * arrays.local_hop_s)
     duration = np.repeat(arrays.duration_s[None], problem.replicas, axis=0) * arrays.slowdown.min()
     stages = delay.shape[-1]
     for x, pairs in enumerate(arrays.cross_pairs):
-        exposed = np.maximum(0.0, _least(arrays.cross_s[x]) - arrays.cross_hidden_s[x])
+        exposed = np.maximum(0.0, fastest_between(arrays.cross_s[x]) - arrays.cross_hidden_s[x])
         used = np.tile(between_slots(pairs).any(axis=-1), (1, problem.schedule.virtual))
         assert used.shape[1] == stages * problem.schedule.virtual
         duration += used[:, None, :] * exposed[None, :, None] * arrays.cross_count[x][None]
@@ -63,8 +63,8 @@ def between_slots(pairs: IntArray) -> BoolArray:
     return np.asarray((pairs[..., 0] >= 0) & (pairs[..., 0] != pairs[..., 1]))
 
 
-def _least(matrix: FloatArray) -> float:
-    """The least off-diagonal entry; 0 for a single node."""
+def fastest_between(matrix: FloatArray) -> float:
+    """The least entry of (N, N) off the diagonal; 0 for a single node."""
     off = ~np.eye(len(matrix), dtype=bool)
     return float(matrix[off].min()) if len(matrix) > 1 else 0.0
 
@@ -103,9 +103,9 @@ def _ring_lengths(problem: PlacementProblem) -> IntArray:
     leaving = between_slots(pairs)
     lengths = np.ones(pairs.shape[:2], dtype=np.int64)
     for kind, stage in np.argwhere(leaving.any(axis=-1)):
-        a, b = pairs[kind, stage][leaving[kind, stage]].T
-        graph = coo_array((np.ones(len(a)), (a, b)), shape=(problem.slots, problem.slots))
-        lengths[kind, stage] = np.bincount(connected_components(graph, directed=False)[1]).max()
+        lengths[kind, stage] = np.bincount(
+            _joined_by(pairs[kind, stage][leaving[kind, stage]], problem.slots)
+        ).max()
     return lengths
 
 
@@ -157,8 +157,7 @@ def _with_parts(
         return 0.0
     best = 0.0
     for part in _partitions(arrays.hop_s):
-        across = part[:, None] != part[None, :]
-        exposed = _crossing_rings(problem, across) - arrays.reduce_hidden_s
+        exposed = _crossing_rings(problem, across(part)) - arrays.reduce_hidden_s
         crossing_ring = max(float((ends + reduce).max()), float((ends + np.maximum(0.0, exposed)).min()))
         if alike:
             whole_stages = _with_stages_across(problem, duration_s, delay_s, reduce, part, size)
@@ -170,17 +169,20 @@ def _with_parts(
 
 def _largest_union(slots: int, stages: list[IntArray]) -> int:
     """Slots of the stages that hang together by slots they share, of the largest such group."""
-    pairs = np.concatenate([np.stack([own[:-1], own[1:]]) for own in stages], axis=1)
-    graph = coo_array((np.ones(pairs.shape[1]), (pairs[0], pairs[1])), shape=(slots, slots))
-    return int(np.bincount(connected_components(graph, directed=False)[1]).max())
+    pairs = np.concatenate([np.stack([own[:-1], own[1:]], axis=1) for own in stages])
+    return int(np.bincount(_joined_by(pairs, slots)).max())
 
 
 def _joined(pairs: IntArray, slots: IntArray) -> bool:
     """Whether slot pairs (u, 2) connect all ``slots``: then some pair joins two parts where they lie in both."""
     inside = pairs[np.isin(pairs, slots).all(axis=-1)]
-    ends = np.searchsorted(slots, inside)
-    graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(len(slots), len(slots)))
-    return int(connected_components(graph, directed=False)[0]) == 1
+    return not _joined_by(np.searchsorted(slots, inside), len(slots)).any()
+
+
+def _joined_by(pairs: IntArray, slots: int) -> IntArray:
+    """(slots,) the number, from 0, of the group of each slot: those that pairs (u, 2) join one after the other."""
+    graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(slots, slots))
+    return connected_components(graph, directed=False)[1].astype(np.int64)
 
 
 def _linked(problem: PlacementProblem, replica: int, stage: int) -> bool:
@@ -194,15 +196,15 @@ def _linked(problem: PlacementProblem, replica: int, stage: int) -> bool:
     return bool(forward.any() and backward.any())
 
 
-def _crossing_rings(problem: PlacementProblem, across: BoolArray) -> FloatArray:
-    """(P,) least reduction when a stage's nodes lie on both sides of ``across`` (N, N).
+def _crossing_rings(problem: PlacementProblem, crossing: BoolArray) -> FloatArray:
+    """(P,) least reduction when a stage's nodes lie in several parts, joined by the ``crossing`` (N, N) links.
 
     Rings over some of a stage's nodes only (experts over many nodes) may still stay on one side.
     """
     arrays = problem.arrays
     total = np.zeros(problem.schedule.pipeline)
     for kind, pairs in enumerate(arrays.ring_pairs):
-        links = across if np.array_equal(pairs, arrays.ring_pairs[0]) else ~np.eye(len(across), dtype=bool)
+        links = crossing if np.array_equal(pairs, arrays.ring_pairs[0]) else ~np.eye(len(crossing), dtype=bool)
         used = between_slots(pairs).any(axis=-1)
         least = arrays.reduce_s[:, links].min(axis=-1)[arrays.ring_times[kind]]
         total += np.maximum(arrays.reduce_local_s[kind], used * least)
@@ -245,7 +247,7 @@ def _with_stages_across(
     crossed = 0 if parts == 1 else parts - (not closed)
     if comb(len(boundaries), crossed) > MOST_CHOICES:
         crossed = 1
-    slow = float(hop_s[part[:, None] != part[None, :]].min())
+    slow = float(hop_s[across(part)].min())
     replica = int(_distinct(duration_s, delay_s)[0])
     if not all(_linked(problem, replica, boundary) for boundary in boundaries):
         return 0.0

@@ -14,7 +14,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from solver.candidates import BoolArray, FloatArray, IntArray
-from solver.placement.bounds import between_slots
+from solver.placement.bounds import between_slots, fastest_between
 from solver.placement.problem import PlacementProblem
 from solver.placement.ring_floors import in_and_out
 
@@ -50,11 +50,11 @@ def lanes(problem: PlacementProblem) -> Lanes | None:
         return None
     exposed = np.zeros_like(arrays.duration_s)
     for x, pairs in enumerate(arrays.cross_pairs):
-        least = np.maximum(0.0, _least(arrays.cross_s[x]) - arrays.cross_hidden_s[x])
+        least = np.maximum(0.0, fastest_between(arrays.cross_s[x]) - arrays.cross_hidden_s[x])
         used = np.tile(between_slots(pairs).any(axis=-1).all(axis=0), problem.schedule.virtual)
         exposed += used[None, :] * least[:, None] * arrays.cross_count[x]
     round_pairs = np.stack([arrays.hop_pairs[:, 0, -1], arrays.hop_pairs[:, 1, 0]])
-    least_hop_s = _least(arrays.hop_s) if between_slots(round_pairs).any(axis=-1).all() else 0.0
+    least_hop_s = fastest_between(arrays.hop_s) if between_slots(round_pairs).any(axis=-1).all() else 0.0
     ring_s = np.stack([_ring_floor(problem, s) for s in range(stages)])
     for s in range(stages):
         ring_s[s, ~arrays.rules.eligible[slots[:, s].ravel()].any(axis=0)] = np.inf
@@ -77,18 +77,13 @@ def _chained(problem: PlacementProblem) -> bool:
     return True
 
 
-def _least(matrix: FloatArray) -> float:
-    off = ~np.eye(len(matrix), dtype=bool)
-    return float(matrix[off].min()) if len(matrix) > 1 else 0.0
-
-
 def _ring_floor(problem: PlacementProblem, stage: int) -> FloatArray:
     """(N,) exposed reduction of a stage on whose rings a node is, at least."""
     arrays = problem.arrays
     total = np.full(problem.nodes, -float(arrays.reduce_hidden_s[stage]))
     slots = arrays.cell_slots[:, stage].ravel()
     for kind, pairs in enumerate(arrays.ring_pairs[:, stage]):
-        length = _shortest_cycle(pairs[(pairs[:, 0] >= 0) & (pairs[:, 0] != pairs[:, 1])], slots)
+        length = _shortest_cycle(pairs[between_slots(pairs)], slots)
         crossing = node_thresholds(arrays.reduce_s[arrays.ring_times[kind, stage]], length)
         total += np.maximum(arrays.reduce_local_s[kind, stage], crossing)
     return np.asarray(np.maximum(0.0, total))
@@ -105,7 +100,7 @@ def _link_floor(problem: PlacementProblem, stage: int) -> FloatArray:
     for kind, pairs in enumerate(orders):
         between_s, local_s = arrays.reduce_s[arrays.ring_times[kind, stage]], arrays.reduce_local_s[kind, stage]
         if not whole[kind] or {(int(a), int(b)) for a, b in pairs} != order:
-            between_s = np.full_like(total, _least(between_s) if len(pairs) else 0.0)
+            between_s = np.full_like(total, fastest_between(between_s) if len(pairs) else 0.0)
         elif len(slots) == 2:
             between_s = np.maximum(between_s, between_s.T)
         total += np.maximum(local_s, between_s)

@@ -16,7 +16,7 @@ import numpy as np
 from solver.candidates import IntArray
 from solver.compiled import step_seconds, violations
 from solver.ilp import IlpOutcome, IlpStatus, LinearModel, solve_integer, solve_relaxation
-from solver.placement.bounds import least_inputs
+from solver.placement.bounds import between_slots, least_inputs
 from solver.placement.model import PlacementModel, build_model
 from solver.placement.problem import PlacementProblem
 from solver.placement.solve import PlacementOutcome
@@ -98,7 +98,7 @@ def _solvable(problem: PlacementProblem, effort: int) -> bool:
     """Whether the program is small enough to be worth solving."""
     arrays = problem.arrays
     pairs = np.concatenate([p.reshape(-1, 2) for p in (arrays.hop_pairs, arrays.cross_pairs, arrays.ring_pairs)])
-    crossing = np.sort(pairs[(pairs[:, 0] >= 0) & (pairs[:, 0] != pairs[:, 1])], axis=1)
+    crossing = np.sort(pairs[between_slots(pairs)], axis=1)
     columns = len(np.unique(crossing, axis=0)) * problem.nodes * (problem.nodes - 1)
     return columns <= FLOW_COLUMNS_PER_EFFORT * effort
 
