@@ -76,3 +76,10 @@ def cluster_of(nodes: Sequence[Node]) -> Cluster:
 def snapshot(nodes: Sequence[Node], samples: Sequence[Sample] = ()) -> ClusterSnapshot:
     """A snapshot of ``nodes`` and ``samples``."""
     return ClusterSnapshot("test", cluster_of(nodes), tuple(samples))
+
+
+BIG = 256 * MIB
+"""A message whose time is all bandwidth."""
+NAMES = ("a", "b", "c", "d", "e")
+FIVE = tuple(host(name, leaf=leaf) for name, leaf in zip(NAMES, "xxyyy", strict=True))
+"""Two nodes under one leaf and three under another."""

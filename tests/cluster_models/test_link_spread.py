@@ -25,11 +25,8 @@ from cluster_models.measurements import Collective, Direction, Sample
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.units import MIB
 from cluster_models.workload import LinkBandwidth
-from tests.cluster_models.clusters import host, sample, snapshot
+from tests.cluster_models.clusters import BIG, FIVE, NAMES, host, sample, snapshot
 
-BIG = 256 * MIB
-NAMES = ("a", "b", "c", "d", "e")
-FIVE = tuple(host(name, leaf=leaf) for name, leaf in zip(NAMES, "xxyyy", strict=True))
 SAMPLES = st.lists(
     st.builds(
         sample,

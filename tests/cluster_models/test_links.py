@@ -15,11 +15,7 @@ from cluster_models.links import LinkModel, effective_links
 from cluster_models.measurements import Collective, Direction, Sample
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.units import MIB
-from tests.cluster_models.clusters import host, sample, snapshot
-
-BIG = 256 * MIB
-NAMES = ("a", "b", "c", "d", "e")
-FIVE = tuple(host(name, leaf=leaf) for name, leaf in zip(NAMES, "xxyyy", strict=True))
+from tests.cluster_models.clusters import BIG, FIVE, NAMES, host, sample, snapshot
 
 SAMPLES = st.lists(
     st.builds(
