@@ -27,7 +27,7 @@ from solver.pipeline.simulation import critical_path, simulate
 from solver.placement.bounds import least_inputs, least_rings, placement_bound_s
 from solver.placement.packing_cases import SEEN, Case, Mixture, every_case, split
 from solver.placement.packing_lanes import Lanes, lanes
-from solver.placement.packing_prices import Master, shares_of
+from solver.placement.packing_prices import Master, Prices, half_way, shares_of
 from solver.placement.problem import PlacementProblem
 
 NEAR: Final = 10
@@ -36,21 +36,23 @@ MOST_STEPS: Final = 2e8
 """Steps between labels, times paths, that one question may take (about 1 ns each); fewer labels for more nodes."""
 MOST_ARCS: Final = 6e7
 """Steps between labels that are held at a time, two bytes each."""
-MOST_WALKS: Final = 64
-"""Cheapest walks that each round of prices makes known to the program."""
-MOST_WIDTH: Final = 64
+ALIKE: Final = 4
+"""Cheapest walks that become known at a time, before ..."""
+AWAY: Final = 0.5
+"""... is added to the price of their nodes, so that the next ones differ."""
+EXACT: Final = 5
+"""Every so many rounds prices are those of the program."""
+MOST_WIDTH: Final = 8
 MOST_PRICES: Final = 40
 """Rounds of prices for one step time."""
 MOST_PATHS: Final = 96
 PATH_ROUNDS: Final = 4
-SHARE: Final = 0.35
-"""Of what is between the bound and the best step, where the next question lies: no takes longer than yes."""
 RESOLUTION: Final = 1e-4
 """Share of the step time at which the bisection ends."""
-WAVE: Final = 0.35
-"""Of what is between the bound and the best step, by how much more all cases are asked for at a time."""
-PATIENCE: Final = 2e9
-"""Work on one question before less is asked for; more and more when all have been given up."""
+WAVE: Final = 0.5
+"""Of what is between the bound and the best step, where the next question lies."""
+PATIENCE: Final = 8
+"""Cases of one question before less is asked for; more and more when all have been given up."""
 MOST_KNOWN: Final = 256
 """Walks met before with which the program begins."""
 NS_PER_ROW: Final = 5e4
@@ -102,12 +104,12 @@ class Packing:
         self._near = np.argsort(away, axis=1, kind="stable")[:, : min(NEAR, problem.nodes - 1)].astype(np.int64)
         self._index = np.full((problem.nodes, problem.nodes), -1, dtype=np.int64)
         np.put_along_axis(self._index, self._near, np.arange(self._near.shape[1]), axis=1)
-        self._prices = np.zeros(problem.nodes)
+        self._prices = Prices(np.zeros(problem.nodes), np.zeros((len(self._all), problem.nodes)))
         self._known = np.empty((0, len(self._all)), dtype=np.int64)
         self.work = 0.0
         self._asked_s, self._open_s = 0.0, np.inf
         self._pending = list[Case]()
-        self._patience, self._since, self._given_up = PATIENCE, 0.0, False
+        self._patience, self._cases, self._given_up = PATIENCE, 0, False
         duration_s, delay_s = least_inputs(problem)
         self._paths.add(duration_s[0], delay_s[0], self._all)
 
@@ -128,15 +130,13 @@ class Packing:
         """The bound after some more ``work``, between ``bound_s`` and ``upper_s``; goes on where it was left."""
         limit = self.work + work
         best_s, upper_s = upper_s, min(upper_s, self._open_s)
-        if self._asked_s == 0.0:
-            bound_s, upper_s = self._without_cases(bound_s, upper_s, target_s, limit, out_of_time)
         while upper_s - bound_s > RESOLUTION * upper_s and bound_s < target_s:
             if self._given_up and upper_s - bound_s < WAVE**2 * (best_s - bound_s):
-                self._given_up, self._patience = False, 4.0 * self._patience
+                self._given_up, self._patience = False, 4 * self._patience
                 self._open_s, upper_s = np.inf, best_s
             if not self._pending or not bound_s < self._asked_s < upper_s:
                 self._asked_s = bound_s + WAVE * (min(upper_s, target_s) - bound_s)
-                self._pending, self._since = [every_case(self._lanes.ring_s)], self.work
+                self._pending, self._cases = [every_case(self._lanes.ring_s)], 0
             answer = self._answer(limit, out_of_time)
             if answer is None:
                 break
@@ -145,21 +145,6 @@ class Packing:
             else:
                 upper_s = self._open_s = self._asked_s
         return bound_s
-
-    def _without_cases(
-        self, bound_s: float, upper_s: float, target_s: float, limit: float, out_of_time: Callable[[], bool]
-    ) -> tuple[float, float]:
-        """What is proven by prices alone, and the least step asked for that is not."""
-        while upper_s - bound_s > RESOLUTION * upper_s and bound_s < target_s:
-            if self.work > limit or out_of_time():
-                return bound_s, upper_s
-            step_s = bound_s + SHARE * (upper_s - bound_s)
-            if self._opened(every_case(self._lanes.ring_s), step_s, out_of_time)[1] is None:
-                bound_s = step_s
-            else:
-                upper_s = step_s
-        self._asked_s = bound_s
-        return bound_s, self._open_s
 
     def _answer(self, limit: float, out_of_time: Callable[[], bool]) -> bool | None:
         """Whether the step asked for is impossible in all cases pending; ``None``: time was too short."""
@@ -171,12 +156,13 @@ class Packing:
             if mixture is None:
                 continue
             lanes_, step_s = self._lanes, self._asked_s * (1.0 + TOLERANCE)
-            parts = split(case, mixture, lanes_.ring_s, lanes_.count, step_s)
+            parts = split(case, mixture, lanes_.ring_s, lanes_.link_s, lanes_.count, step_s)
             if out_of_time():
                 self._pending.append(known)
                 return None
-            self._given_up |= self.work - self._since > self._patience
-            if not parts or self.work - self._since > self._patience:
+            self._cases += 1
+            if not parts or self._cases > self._patience:
+                self._given_up |= bool(parts)
                 self._pending.clear()
                 return False
             self._pending += parts[::-1]
@@ -219,41 +205,57 @@ class Packing:
         labels, reached = label_walks(walking, width)
         arcs = float(labels.sum()) * problem.nodes
         self.work += NS_PER_STEP * arcs * len(limit_s)
-        master, prices = Master(problem.nodes, count, spare=problem.nodes > problem.slots), self._prices
+        rows = case.neighbour_rows(self._lanes.ring_s, self._lanes.link_s, count)
+        master = Master(problem.nodes, count, rows, spare=problem.nodes > problem.slots)
+        prices = self._prices.without_rows()
         known = self._known[_within(self._known, walking)]
-        known = known[np.argsort(prices[known].sum(axis=1), kind="stable")[:MOST_KNOWN]]
+        known = known[np.argsort(prices.price[self._all, known].sum(axis=1), kind="stable")[:MOST_KNOWN]]
         met = [known]
         master.add(known)
         none = np.zeros_like(floor_s, dtype=np.bool_)
+        best, highest = prices, -np.inf
         for round_ in range(MOST_PRICES):
-            self.work += NS_PER_STEP * arcs
-            ends, walks = cheapest_walks(labels, reached, np.tile(prices, (len(self._all), 1)))
-            first = np.argsort(ends, kind="stable")[:count]
-            if ends[first[-1]] >= UNREACHED or ends[first].sum() - prices.sum() > PROOF:
+            beyond, walks = self._cheapest(labels, reached, prices)
+            self.work += NS_PER_STEP * arcs * count
+            if beyond > PROOF:
                 self._prices = prices
                 return True, known, none
-            met.append(walks[np.argsort(ends, kind="stable")[: max(count, MOST_WALKS)]])
-            met[-1] = met[-1][met[-1][:, 0] >= 0]
-            new = master.add(met[-1])
-            if out_of_time() or (not new and round_ % 2 == 1):
+            if beyond > highest:
+                best, highest = prices, beyond
+            met.append(walks)
+            new = master.add(walks)
+            if out_of_time():
                 break
-            best, value = master.solve()
+            exact, value = master.solve()
             self.work += NS_PER_ROW * master.rows
             if value < PROOF:
                 break
-            # every second time half way, for prices jump; the other times exact, so that the end is seen
-            prices = best if round_ % 2 == 0 or not new else 0.5 * (prices + best)
+            # mostly half way to the best so far, for prices jump; at times exact, so that the end is seen
+            prices = exact if round_ % EXACT == EXACT - 1 or not new else half_way(best, exact)
         self._known = np.unique(np.concatenate([self._known, *met]), axis=0)
         ruled_out = self._ruled_out(labels, reached, prices, case, out_of_time)
         return False, np.unique(np.concatenate(met), axis=0), ruled_out
 
+    def _cheapest(self, labels: IntArray, reached: Labels, prices: Prices) -> tuple[float, IntArray]:
+        """What walks cost beyond the budget at least, and cheap walks (n, P) that keep to different nodes."""
+        ends, walks = cheapest_walks(labels, reached, prices.price)
+        first = np.sort(ends)[: self._lanes.count]
+        if first[-1] >= UNREACHED:
+            return np.inf, walks[:0]
+        met, price = list[IntArray](), prices.price.copy()
+        for _ in range(self._lanes.count):
+            cheap = np.argsort(ends, kind="stable")[:ALIKE]
+            met.append(walks[cheap[ends[cheap] < UNREACHED]])
+            price[:, np.unique(met[-1])] += AWAY
+            ends, walks = cheapest_walks(labels, reached, price)
+        return float(first.sum() - prices.budget), np.unique(np.concatenate(met), axis=0)
+
     def _ruled_out(
-        self, labels: IntArray, reached: Labels, prices: FloatArray, case: Case, out_of_time: Callable[[], bool]
+        self, labels: IntArray, reached: Labels, prices: Prices, case: Case, out_of_time: Callable[[], bool]
     ) -> BoolArray:
         """(P, N) nodes that a rank cannot be on, by the prices, in this case."""
-        count, work = self._lanes.count, NS_PER_STEP * float(labels.sum()) * len(prices)
-        most = prices.sum() + PROOF
-        price = np.tile(prices, (len(self._all), 1))
+        count, work = self._lanes.count, NS_PER_STEP * float(labels.sum()) * self._problem.nodes
+        price, most = prices.price, prices.budget + PROOF
         through = cheapest_through(labels, reached, price)
         result = through + np.sort(through[-1])[: count - 1].sum() > most
         for s in range(len(self._all)):
@@ -265,7 +267,7 @@ class Packing:
                 self.work += work
                 with_node = price.copy()
                 with_node[:, node] = with_node[s, absent] = UNREACHED
-                with_node[s, node] = prices[node]
+                with_node[s, node] = price[s, node]
                 through = cheapest_through(labels, reached, with_node)
                 ends = np.sort(through[-1])[:count]
                 result[s, node] = max(ends.sum(), through[s, node] + ends[:-1].sum()) > most
