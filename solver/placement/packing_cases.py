@@ -259,7 +259,7 @@ def least_ring(link_s: FloatArray, through: IntArray, may: BoolArray, count: int
     """
     if len(through) < RING_OF_TWO or count < RING_OF_TWO:
         return 0.0
-    asked = worst[np.isin(worst, through)][:MOST_ORDERED]
+    asked = worst[np.isin(worst, through)][: min(MOST_ORDERED, count)]
     free = may.copy()
     free[asked] = False
     return float(ring_through(link_s, asked, np.flatnonzero(free), count))
