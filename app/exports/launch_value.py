@@ -1,0 +1,98 @@
+"""A plan that may leave the product: a value that exists only where every sum of a launcher holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.exports.arithmetic import check_divisions, check_host_names, check_layers, check_world, gpus_of_host
+from cluster_models.architecture import Architecture
+from cluster_models.errors import InvalidConfiguration
+from cluster_models.plan import Configuration, Degrees, Plan
+from cluster_models.workload import TrainingWorkload
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What a launcher is told.  Making one raises ``InvalidConfiguration`` where a sum of the plan is broken.
+
+    World size, hosts, ranks and GPUs agree; the layers of all stages are the model's; batch, heads and experts
+    divide by the degrees that share them (``app.exports.arithmetic``).
+    """
+
+    plan: Plan
+
+    def __post_init__(self) -> None:
+        check_world(self.plan)
+        check_layers(self.plan)
+        check_divisions(self.plan)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Hosts in rank order; raises ``InvalidConfiguration`` on a name that could carry a command."""
+        check_host_names(self.plan)
+        return self.plan.placement.hosts
+
+    @property
+    def gpus_per_host(self) -> int:
+        """GPUs that the plan uses on each host, which may be fewer than it has."""
+        return self.plan.placement.gpus_per_node
+
+    @property
+    def gpus(self) -> tuple[tuple[int, ...], ...]:
+        """For each host, the numbers of its GPUs in the order of its ranks."""
+        return tuple(tuple(gpus_of_host(self.plan, slot)) for slot in range(len(self.plan.placement.hosts)))
+
+    @property
+    def whole_hosts(self) -> bool:
+        """Whether every host gives the GPUs 0, 1, ... in this order, so that launchers need not be told which."""
+        return all(gpus == tuple(range(self.gpus_per_host)) for gpus in self.gpus)
+
+    @property
+    def world(self) -> int:
+        """Ranks in all."""
+        return self.degrees.gpus
+
+    @property
+    def configuration(self) -> Configuration:
+        """What the framework is told, besides the hosts."""
+        return self.plan.configuration
+
+    @property
+    def degrees(self) -> Degrees:
+        """Sizes of the parallel groups."""
+        return self.plan.configuration.degrees
+
+    @property
+    def layers(self) -> int:
+        """Decoder layers of all stages."""
+        return sum(map(sum, self.configuration.stage_layers))
+
+    @property
+    def architecture(self) -> Architecture:
+        """The model; raises ``InvalidConfiguration`` on a plan made by hand that does not say it."""
+        if self.plan.architecture is None:
+            raise _unsaid()
+        return self.plan.architecture
+
+    @property
+    def workload(self) -> TrainingWorkload:
+        """What is trained; raises ``InvalidConfiguration`` on a plan made by hand that does not say it."""
+        if self.plan.workload is None:
+            raise _unsaid()
+        return self.plan.workload
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches that each pipeline runs a step."""
+        return self.configuration.micro_batches(self.workload.global_batch)
+
+
+def launch_of(plan: Plan) -> Launch:
+    """The launch of a plan; raises ``InvalidConfiguration`` where a sum is broken."""
+    return Launch(plan)
+
+
+def _unsaid() -> InvalidConfiguration:
+    return InvalidConfiguration(
+        "workload", None, "the plan does not say its model and workload", "export a plan that does"
+    )

@@ -1,0 +1,1 @@
+"""Exports: what every format says, and that a changed figure never leaves."""
