@@ -3,43 +3,80 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from cluster_models.readers.reading import Line
 
-_ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]")
-_TELLERS: Final = (
-    re.compile(r"^\[(\d+,\d+)\]<(?:stdout|stderr)>: ?"),
-    re.compile(r"^\[(pod/[^\]\s]+)\] ?"),
-    re.compile(r"^ *(\d{1,6}): "),
+_ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[@-Z\\-_]")
+LONGEST_LINE: Final = 65_536
+"""Characters of a line that are looked at: a row of 4,096 figures, and patterns stay fast."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefix:
+    """What a launcher puts before each line; ``starts`` are the characters that it can begin with."""
+
+    pattern: re.Pattern[str]
+    starts: str
+    is_moment: bool = False
+
+
+_DIGITS: Final = "0123456789"
+_PREFIXES: Final = (
+    _Prefix(re.compile(r"\[(?:[\w.@-]{1,80}@)?(\d{1,9},\d{1,9})\]<(?:stdout|stderr)>: ?", re.ASCII), "["),
+    _Prefix(re.compile(r"\[(pod/[^\]\s]{1,400})\](?: |$)"), "["),
+    _Prefix(re.compile(r" {0,6}(\d{1,6}):(?: |$)", re.ASCII), _DIGITS + " "),
+    _Prefix(
+        re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d))(?: |$)", re.ASCII),
+        _DIGITS,
+        is_moment=True,
+    ),
 )
-"""Of ``mpirun --tag-output``, ``kubectl logs --prefix`` and ``srun --label``."""
-_MOMENT: Final = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d) ")
-LONGEST_LINE: Final = 10_000
-"""Characters of a line that are looked at: no tool prints longer ones, and patterns stay fast."""
+"""Of ``mpirun --tag-output``, ``kubectl logs --prefix``, ``srun --label`` and ``kubectl logs --timestamps``."""
 
 
 def clean_lines(text: str) -> tuple[Line, ...]:
-    """The lines of a file, numbered from 1; a carriage return inside a line restarts it, as on a terminal."""
-    text = text.removeprefix("\ufeff")
-    raw = text.replace("\r\n", "\n").split("\n")
-    if raw and not raw[-1]:
-        raw.pop()
-    return tuple(_clean(number, line) for number, line in enumerate(raw, start=1))
+    """The lines of a file, numbered from 1; a carriage return inside a line restarts it, as on a terminal.
+
+    A launcher's prefix goes only where most lines of the file carry the same kind: a lone "1: eth0" is the tool's
+    own text.  Launchers nest, so the kinds go one after the other, whichever most lines begin with.
+    """
+    texts = _printed(text)
+    tellers: list[str] = [""] * len(texts)
+    stamps: list[str] = [""] * len(texts)
+    left = list(_PREFIXES)
+    while (prefix := next((prefix for prefix in left if _is_usual(prefix, texts)), None)) is not None:
+        left.remove(prefix)
+        _strip(prefix, texts, stamps if prefix.is_moment else tellers)
+    return tuple(map(Line, range(1, len(texts) + 1), texts, tellers, stamps))
 
 
-def _clean(number: int, raw: str) -> Line:
-    line = raw[:LONGEST_LINE]
-    if "\x1b" in line:
-        line = _ESCAPES.sub("", line)
-    if "\r" in line:
-        line = line.rstrip("\r").rpartition("\r")[2]
-    teller = ""
-    if line[:1] in "[0123456789 ":
-        line = _MOMENT.sub("", line, count=1)
-        for pattern in _TELLERS:
-            found = pattern.match(line)
-            if found is not None:
-                teller, line = found.group(1), line[found.end() :]
-                break
-    return Line(number, line.rstrip(), teller)
+def _printed(text: str) -> list[str]:
+    """What a terminal would show, line by line, without blanks at the ends."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    if "\x1b" in text:
+        text = _ESCAPES.sub("", text)
+    rows = text.split("\n")
+    if not rows[-1]:
+        rows.pop()
+    if "\r" in text:
+        rows = [row.rstrip("\r").rpartition("\r")[2] if "\r" in row else row for row in rows]
+    return [row[:LONGEST_LINE].rstrip() for row in rows]
+
+
+def _is_usual(prefix: _Prefix, texts: Sequence[str]) -> bool:
+    """Whether more than half of the lines that are not blank begin so."""
+    filled = [text for text in texts if text]
+    match, starts = prefix.pattern.match, prefix.starts
+    begin = sum(1 for text in filled if text[0] in starts and match(text) is not None)
+    return 2 * begin > len(filled)
+
+
+def _strip(prefix: _Prefix, texts: list[str], said: list[str]) -> None:
+    match, starts = prefix.pattern.match, prefix.starts
+    for index, text in enumerate(texts):
+        if text and text[0] in starts and (found := match(text)) is not None:
+            said[index] = found[1]
+            texts[index] = text[found.end() :]
