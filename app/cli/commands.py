@@ -111,11 +111,18 @@ def export(
     target: Annotated[
         str,
         typer.Option(
-            "--format", metavar="FORMAT", help="megatron, torchrun, slurm, hostfile, perfetto, csv or json."
+            "--format",
+            metavar="FORMAT",
+            help="megatron, torchrun, slurm, hostfile, json and others; a wrong one lists them all.",
         ),
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Write to a file instead of printing.")
+        Path | None,
+        typer.Option(
+            "--output",
+            metavar="FILE",
+            help="Write to a file instead of printing; a folder for a format of several files.",
+        ),
     ] = None,
 ) -> None:
     """Write a plan for a launcher, a trace viewer or a spreadsheet."""

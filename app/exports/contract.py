@@ -86,6 +86,9 @@ class Options:
             raise InvalidInput("options.command", self.command, "must be one line of at least one word")
 
 
+DEFAULTS: Final = Options()
+
+
 def options_of(given: Mapping[str, str]) -> Options:
     """Options from texts (``--set image=...``); raises ``InvalidInput`` naming the option."""
     known = [field.name for field in fields(Options)]
@@ -176,7 +179,12 @@ class Export:
     family: Family = Family.TRAINING
     expected: Callable[[Launch], Claims] = claims_of
 
-    def files(self, plan: Plan, options: Options) -> Files:
+    @property
+    def is_folder(self) -> bool:
+        """Whether it makes several files."""
+        return self.media_type == ZIP
+
+    def files(self, plan: Plan, options: Options = DEFAULTS) -> Files:
         """The files of a plan, read back; raises ``InvalidConfiguration`` on broken sums."""
         return render_checked(self, launch_of(plan), options)
 
@@ -192,7 +200,12 @@ class View:
     render: Callable[[Plan], str]
     family: Family = Family.DATA
 
-    def files(self, plan: Plan, options: Options) -> Files:  # noqa: ARG002 - as Export.files
+    @property
+    def is_folder(self) -> bool:
+        """No: it is one file."""
+        return False
+
+    def files(self, plan: Plan, options: Options = DEFAULTS) -> Files:  # noqa: ARG002 - as Export.files
         """The one file of a plan; raises ``InvalidConfiguration`` on broken sums."""
         return (ExportFile(self.file_name, self.render(plan)),)
 

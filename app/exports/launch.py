@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-from app.exports.arithmetic import check_divisions, check_host_names, check_layers, check_world, gpus_of_host
+from typing import Final
+
+from app.exports.contract import SHELL, TEXT, Export, ExportFile, Files, Options
+from app.exports.launch_value import Launch
 from app.exports.megatron import megatron_arguments
-from cluster_models.plan import Plan
+from app.exports.readback.shell import (
+    HOSTS_SAY,
+    SLURM_SAYS,
+    TORCHRUN_SAYS,
+    read_hostfile,
+    read_slurm,
+    read_torchrun,
+)
 
-_PORT = 29500
+_PORT: Final = 29500
 
 
-def render_hostfile(plan: Plan) -> str:
+def render_hostfile(launch: Launch) -> str:
     """One ``host slots=n`` a line in rank order (Open MPI, DeepSpeed)."""
-    _check(plan)
-    size = plan.placement.gpus_per_node
-    return "".join(f"{host} slots={size}\n" for host in plan.placement.hosts)
+    return "".join(f"{host} slots={launch.gpus_per_host}\n" for host in launch.hosts)
 
 
-def render_torchrun(plan: Plan) -> str:
+def render_torchrun(launch: Launch) -> str:
     """A script to run on every node: it finds its own node rank and starts torchrun in static mode.
 
     Rendezvous through c10d would number the nodes as they come, and lose the order.
     """
-    _check(plan)
-    placement = plan.placement
+    hosts, size = launch.hosts, launch.gpus_per_host
     cases = [
-        f"    {host}) NODE_RANK={slot}; GPUS={','.join(map(str, gpus_of_host(plan, slot)))} ;;"
-        for slot, host in enumerate(placement.hosts)
+        f"    {host}) NODE_RANK={slot}; GPUS={_listed(gpus)} ;;"
+        for slot, (host, gpus) in enumerate(zip(hosts, launch.gpus, strict=True))
     ]
     return "\n".join(
         [
             "#!/usr/bin/env bash",
-            f"# Run on each of {len(placement.hosts)} nodes: bash torchrun.sh pretrain_gpt.py ARGUMENTS",
+            f"# Run on each of {len(hosts)} nodes: bash torchrun.sh pretrain_gpt.py ARGUMENTS",
             "set -euo pipefail",
             'case "${MESHWRIGHT_HOST:-$(hostname)}" in',
             *cases,
@@ -38,24 +45,22 @@ def render_torchrun(plan: Plan) -> str:
             "esac",
             'export CUDA_VISIBLE_DEVICES="$GPUS"',
             "exec torchrun \\",
-            f"    --nnodes {len(placement.hosts)} --nproc-per-node {placement.gpus_per_node} \\",
+            f"    --nnodes {len(hosts)} --nproc-per-node {size} \\",
             '    --node-rank "$NODE_RANK" \\',
-            f'    --master-addr {placement.hosts[0]} --master-port "${{MASTER_PORT:-{_PORT}}}" \\',
+            f'    --master-addr {hosts[0]} --master-port "${{MASTER_PORT:-{_PORT}}}" \\',
             '    "$@"',
             "",
         ]
     )
 
 
-def render_slurm(plan: Plan) -> str:
+def render_slurm(launch: Launch) -> str:
     """A batch script: one torchrun a node, its node rank from our list instead of SLURM_NODEID.
 
     Slurm sorts the node list, so it cannot carry an order.
     """
-    _check(plan)
-    placement = plan.placement
-    hosts, size = placement.hosts, placement.gpus_per_node
-    visible = " ".join(",".join(map(str, gpus_of_host(plan, slot))) for slot in range(len(hosts)))
+    hosts, size = launch.hosts, launch.gpus_per_host
+    visible = " ".join(map(_listed, launch.gpus))
     return "\n".join(
         [
             "#!/usr/bin/env bash",
@@ -64,14 +69,14 @@ def render_slurm(plan: Plan) -> str:
             f"#SBATCH --nodelist={','.join(hosts)}",
             "#SBATCH --ntasks-per-node=1",
             f"#SBATCH --gpus-per-node={size}",
-            *_sharing(plan),
+            *_sharing(launch),
             "# sbatch slurm.sh pretrain_gpt.py MODEL_AND_DATA_ARGUMENTS",
             "set -euo pipefail",
             f'export HOSTS="{" ".join(hosts)}"  # rank order',
             f'export GPUS="{visible}"',
             f'export MASTER_ADDR={hosts[0]} MASTER_PORT="${{MASTER_PORT:-{_PORT}}}"',
             "MEGATRON_ARGS=(",
-            *(f"    {argument}" for argument in megatron_arguments(plan)),
+            *(f"    {argument}" for argument in megatron_arguments(launch)),
             ")",
             "srun --ntasks-per-node=1 --kill-on-bad-exit=1 bash -c '",
             "    hosts=($HOSTS); gpus=($GPUS)",
@@ -89,16 +94,55 @@ def render_slurm(plan: Plan) -> str:
     )
 
 
-def _sharing(plan: Plan) -> list[str]:
+def _sharing(launch: Launch) -> list[str]:
     """Whole nodes, except where other jobs hold their first GPUs."""
-    size = plan.placement.gpus_per_node
-    if all(gpus_of_host(plan, slot) == list(range(size)) for slot in range(len(plan.placement.hosts))):
+    if launch.whole_hosts:
         return ["#SBATCH --exclusive"]
     return ["# Other jobs hold GPUs of these nodes: needs a partition that shares nodes and hides no GPU of them."]
 
 
-def _check(plan: Plan) -> None:
-    check_world(plan)
-    check_layers(plan)
-    check_divisions(plan)
-    check_host_names(plan)
+def _listed(gpus: tuple[int, ...]) -> str:
+    return ",".join(map(str, gpus))
+
+
+def _hostfile(launch: Launch, options: Options) -> Files:  # noqa: ARG001 - the shape of every renderer
+    return (ExportFile("hostfile", render_hostfile(launch)),)
+
+
+def _torchrun(launch: Launch, options: Options) -> Files:  # noqa: ARG001
+    return (ExportFile("torchrun.sh", render_torchrun(launch), executable=True),)
+
+
+def _slurm(launch: Launch, options: Options) -> Files:  # noqa: ARG001
+    return (ExportFile("slurm.sh", render_slurm(launch), executable=True),)
+
+
+EXPORTS_HERE: Final = (
+    Export(
+        "torchrun",
+        "torchrun.sh",
+        SHELL,
+        "Script for every node: torchrun with static node ranks",
+        _torchrun,
+        read_torchrun,
+        TORCHRUN_SAYS,
+    ),
+    Export(
+        "slurm",
+        "slurm.sh",
+        SHELL,
+        "Slurm batch script that keeps the host order",
+        _slurm,
+        read_slurm,
+        SLURM_SAYS,
+    ),
+    Export(
+        "hostfile",
+        "hostfile",
+        TEXT,
+        "Hosts with slots in rank order",
+        _hostfile,
+        read_hostfile,
+        HOSTS_SAY,
+    ),
+)

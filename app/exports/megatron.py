@@ -6,8 +6,11 @@ Flags as in ``megatron/training/arguments.py`` of Megatron-LM (main, 2026); the 
 
 from __future__ import annotations
 
-from app.exports.arithmetic import check_divisions, check_layers, check_world
-from cluster_models.errors import InvalidConfiguration
+from typing import Final
+
+from app.exports.contract import SHELL, Export, ExportFile, Files, Options
+from app.exports.launch_value import Launch
+from app.exports.readback.megatron import MEGATRON_SAYS, read_megatron
 from cluster_models.frameworks import AttentionKernels, CudaGraphs, ExpertDispatch, Framework
 from cluster_models.gpus import Precision
 from cluster_models.plan import Configuration, Plan, RankOrder
@@ -48,19 +51,12 @@ _SHARDING = {
 }
 
 
-def megatron_arguments(plan: Plan) -> list[str]:
-    """The arguments, one flag with its value an entry; raises ``InvalidConfiguration`` on broken sums."""
-    check_world(plan)
-    check_layers(plan)
-    check_divisions(plan)
-    if plan.architecture is None or plan.workload is None:
-        raise InvalidConfiguration(
-            "workload", None, "the plan does not say its model and workload", "export a plan that does"
-        )
-    configuration, workload = plan.configuration, plan.workload
-    degrees = configuration.degrees
+def megatron_arguments(launch: Launch) -> list[str]:
+    """The arguments, one flag with its value an entry."""
+    model, workload = launch.architecture, launch.workload
+    configuration, degrees = launch.configuration, launch.degrees
     arguments = [
-        f"--num-layers {plan.architecture.layers}",
+        f"--num-layers {model.layers}",
         f"--seq-length {workload.sequence_length}",
         f"--micro-batch-size {configuration.micro_batch}",
         f"--global-batch-size {workload.global_batch}",
@@ -75,10 +71,10 @@ def megatron_arguments(plan: Plan) -> list[str]:
     if workload.framework.gradient_bytes < 4.0:
         arguments.append("--grad-reduce-in-bf16")
     arguments += _overlap_arguments(workload, configuration)
-    arguments += _cuda_graph_arguments(workload.framework, sparse=plan.architecture.experts is not None)
-    if plan.architecture.experts is not None:
+    arguments += _cuda_graph_arguments(workload.framework, sparse=model.experts is not None)
+    if model.experts is not None:
         arguments += [
-            f"--num-experts {plan.architecture.experts.count}",
+            f"--num-experts {model.experts.count}",
             f"--expert-model-parallel-size {degrees.expert}",
             "--expert-tensor-parallel-size 1",
             *_DISPATCH[workload.framework.expert_dispatch],
@@ -87,9 +83,9 @@ def megatron_arguments(plan: Plan) -> list[str]:
             arguments.append("--overlap-moe-expert-parallel-comm")
     if configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA:
         arguments.append("--use-tp-pp-dp-mapping")
-    if plan.architecture.prediction_layers:
-        arguments.append(f"--mtp-num-layers {plan.architecture.prediction_layers}")
-    arguments += _pipeline_arguments(configuration, plan.architecture.prediction_layers)
+    if model.prediction_layers:
+        arguments.append(f"--mtp-num-layers {model.prediction_layers}")
+    arguments += _pipeline_arguments(configuration, model.prediction_layers)
     return arguments + _RECOMPUTE[configuration.recompute] + _SHARDING[configuration.sharding]
 
 
@@ -106,8 +102,9 @@ def pipeline_layout(configuration: Configuration, prediction_layers: int = 0) ->
     return "|".join(stages)
 
 
-def render_megatron(plan: Plan) -> str:
+def render_megatron(launch: Launch) -> str:
     """A bash array to source: parallelism only, the rest of the model stays with its owner."""
+    plan = launch.plan
     provenance = plan.provenance
     cluster = f"{_one_line(provenance.cluster_name)}, snapshot {_one_line(provenance.snapshot_id)}"
     lines = [
@@ -116,7 +113,7 @@ def render_megatron(plan: Plan) -> str:
         "# Add the model's widths, data and learning rate; start with CUDA_DEVICE_MAX_CONNECTIONS=1"
         + (" unset." if plan.configuration.sharding is Sharding.PARAMETERS else "."),
         "MEGATRON_ARGS=(",
-        *(f"    {argument}" for argument in megatron_arguments(plan)),
+        *(f"    {argument}" for argument in megatron_arguments(launch)),
         ")",
     ]
     return "\n".join([*lines, *_expert_comment(plan)]) + "\n"
@@ -177,3 +174,20 @@ def _expert_comment(plan: Plan) -> list[str]:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+def _files(launch: Launch, options: Options) -> Files:  # noqa: ARG001 - the shape of every renderer
+    return (ExportFile("megatron_args.sh", render_megatron(launch)),)
+
+
+EXPORTS_HERE: Final = (
+    Export(
+        "megatron",
+        "megatron_args.sh",
+        SHELL,
+        "Megatron-LM arguments as a bash array",
+        _files,
+        read_megatron,
+        MEGATRON_SAYS,
+    ),
+)

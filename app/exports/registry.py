@@ -2,63 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Final
 
-from app.exports.launch import render_hostfile, render_slurm, render_torchrun
-from app.exports.megatron import render_megatron
-from app.exports.tables import render_csv, render_json, render_perfetto
-from cluster_models.plan import Plan
+from app.exports.contract import Export, View
 
-
-@dataclass(frozen=True, slots=True)
-class Export:
-    """One format: ``render`` gives its text, or raises ``InvalidConfiguration`` on broken sums."""
-
-    name: str
-    file_name: str
-    media_type: str
-    description: str
-    render: Callable[[Plan], str]
-
-
-EXPORTS: Final[Mapping[str, Export]] = MappingProxyType(
-    {
-        export.name: export
-        for export in (
-            Export(
-                "megatron",
-                "megatron_args.sh",
-                "text/x-shellscript",
-                "Megatron-LM arguments as a bash array",
-                render_megatron,
-            ),
-            Export(
-                "torchrun",
-                "torchrun.sh",
-                "text/x-shellscript",
-                "Script for every node: torchrun with static node ranks",
-                render_torchrun,
-            ),
-            Export(
-                "slurm",
-                "slurm.sh",
-                "text/x-shellscript",
-                "Slurm batch script that keeps the host order",
-                render_slurm,
-            ),
-            Export("hostfile", "hostfile", "text/plain", "Hosts with slots in rank order", render_hostfile),
-            Export(
-                "perfetto",
-                "timeline.json",
-                "application/json",
-                "Timeline for the Perfetto viewer",
-                render_perfetto,
-            ),
-            Export("csv", "ranks.csv", "text/csv", "Place and coordinates of every rank", render_csv),
-            Export("json", "plan.json", "application/json", "The whole plan", render_json),
-        )
-    }
+_MODULES: Final = (
+    "megatron",
+    "launch",
+    "tables",
+    "nemo",
+    "deepspeed",
+    "torchtitan",
+    "torchrun_nodes",
+    "openmpi",
+    "slurm_hostfile",
+    "ray",
+    "report_html",
+    "jobset",
+    "kueue",
+    "volcano",
+    "lws",
+    "trainjob",
+    "vllm",
+    "sglang",
+    "trtllm",
+    "expert_maps",
 )
+
+
+def _collected() -> Mapping[str, Export | View]:
+    names = (f"app.exports.{name}" for name in _MODULES)
+    modules = [import_module(name) for name in names if find_spec(name)]
+    exports: list[Export | View] = [export for module in modules for export in module.EXPORTS_HERE]
+    return MappingProxyType({export.name: export for export in exports})
+
+
+EXPORTS: Final = _collected()

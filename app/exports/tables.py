@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+from typing import Final
 
 from app.documents.plan import PlanDocument
 from app.exports.arithmetic import check_layers, check_world, expert_rank
+from app.exports.contract import JSON, View
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.plan import Plan
 from cluster_models.units import MICROSECOND
@@ -73,3 +75,10 @@ def render_perfetto(plan: Plan) -> str:
         for event in plan.timeline
     ]
     return json.dumps({"traceEvents": [*names, *threads, *boxes], "displayTimeUnit": "ms"}) + "\n"
+
+
+EXPORTS_HERE: Final = (
+    View("perfetto", "timeline.json", JSON, "Timeline for the Perfetto viewer", render_perfetto),
+    View("csv", "ranks.csv", "text/csv", "Place and coordinates of every rank", render_csv),
+    View("json", "plan.json", JSON, "The whole plan", render_json),
+)

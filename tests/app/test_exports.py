@@ -27,7 +27,7 @@ from tests.solver.problems import nodes, planned, problem
 
 def rendered(name: str, plan: Plan | None = None) -> str:
     """The text of one export."""
-    return EXPORTS[name].render(plan or small_plan())
+    return EXPORTS[name].files(plan or small_plan())[0].text
 
 
 def with_configuration(**changes: object) -> Plan:

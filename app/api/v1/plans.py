@@ -20,6 +20,7 @@ from app.db.engine import transaction
 from app.db.status import PlanStatus
 from app.documents.plan import result_document
 from app.documents.plan_parts import TimelineEventDocument
+from app.exports.packing import packed
 from app.exports.registry import EXPORTS
 from app.services import plans
 from app.services.errors import NotFound
@@ -156,14 +157,17 @@ def get_export(
     ],
     service: ServiceDep,
 ) -> Response:
-    """A plan as another program reads it; the formats are listed under exports."""
+    """A plan as another program reads it; the formats are listed under exports.
+
+    A format of several files comes as a ZIP archive.  422 where the target cannot do what the plan asks.
+    """
     export = EXPORTS.get(export_format)
     if export is None:
         raise NotFound("export format", export_format)
     with service.read_sessions() as session:
-        text = export.render(plans.get_finished_plan(session, plan_id=plan))
+        content = packed(export, export.files(plans.get_finished_plan(session, plan_id=plan)))
     disposition = f'attachment; filename="{export.file_name}"'
-    return Response(text, media_type=export.media_type, headers={"Content-Disposition": disposition})
+    return Response(content, media_type=export.media_type, headers={"Content-Disposition": disposition})
 
 
 def _known_plan(plan: PlanPath, service: ServiceDep) -> str:

@@ -1,0 +1,93 @@
+"""What host lists and launch scripts say, read from their text alone."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from app.exports.contract import Claims, Files, unreadable
+from app.exports.readback.megatron import MEGATRON_SAYS, claims_of_arguments
+from app.exports.readback.words import file_named, flags, number, numbers, one, same, value, words
+
+HOSTS_SAY: Final = frozenset({"world", "hosts", "gpus_per_host"})
+TORCHRUN_SAYS: Final = HOSTS_SAY | {"gpus", "first_host"}
+SLURM_SAYS: Final = TORCHRUN_SAYS | MEGATRON_SAYS
+
+
+def read_hostfile(files: Files) -> Claims:
+    """Hosts in the order of the lines, and the slots of each."""
+    return claims_of_hostfile(file_named(files, "hostfile"))
+
+
+def claims_of_hostfile(text: str) -> Claims:
+    """Hosts, slots and ranks of ``host slots=n`` lines."""
+    rows = []
+    for line in text.splitlines():
+        match = re.fullmatch(r"(\S+) slots=(\d+)", line)
+        if match is None:
+            raise unreadable("exports.hostfile", line, "is not a host with its slots")
+        rows.append((match[1], int(match[2])))
+    return Claims(
+        world=sum(slots for _, slots in rows),
+        hosts=tuple(host for host, _ in rows),
+        gpus_per_host=same((slots for _, slots in rows), "slots"),
+    )
+
+
+def read_torchrun(files: Files) -> Claims:
+    """The cases of the script, and what its torchrun line multiplies to."""
+    text = file_named(files, "torchrun.sh")
+    cases = re.findall(r"^    (\S+)\) NODE_RANK=(\d+); GPUS=([\d,]+) ;;$", text, re.MULTILINE)
+    if [int(slot) for _, slot, _ in cases] != list(range(len(cases))):
+        raise unreadable("exports.NODE_RANK", [slot for _, slot, _ in cases], "must count up from 0")
+    hosts = tuple(host for host, _, _ in cases)
+    gpus = tuple(numbers(listed, "GPUS") for _, _, listed in cases)
+    return checked_start(text, hosts, gpus)
+
+
+def read_slurm(files: Files) -> Claims:
+    """The batch script: its header, the host list it puts ranks by, torchrun's line and Megatron's arguments."""
+    text = file_named(files, "slurm.sh")
+    hosts = tuple(one(r'^export HOSTS="([^"]*)"', text, "HOSTS")[0].split())
+    gpus = tuple(numbers(part, "GPUS") for part in one(r'^export GPUS="([^"]*)"', text, "GPUS")[0].split())
+    claims = checked_start(text.replace("MASTER_ADDR=", "--master-addr "), hosts, gpus)
+    check_header(text, claims)
+    arguments = claims_of_arguments(text)
+    return replace(
+        arguments,
+        world=claims.world,
+        hosts=hosts,
+        gpus=gpus,
+        first_host=claims.first_host,
+        gpus_per_host=claims.gpus_per_host,
+    )
+
+
+def checked_start(text: str, hosts: tuple[str, ...], gpus: tuple[tuple[int, ...], ...]) -> Claims:
+    """The claims of a script with one torchrun for all hosts; refuses counts that are not those of the lists."""
+    nodes, size = one(r"--nnodes (\d+) --nproc-per-node (\d+) ", text, "torchrun")
+    first = one(r"--master-addr ([^\"\s]+)", text, "--master-addr")[0]
+    return start_claims(hosts, gpus, nodes=int(nodes), size=int(size), first=first)
+
+
+def start_claims(
+    hosts: tuple[str, ...], gpus: tuple[tuple[int, ...], ...], *, nodes: int, size: int, first: str
+) -> Claims:
+    """The claims of hosts with their GPUs; refuses where the counts given beside them differ."""
+    if len(hosts) != nodes or len(gpus) != nodes or len(set(hosts)) != nodes:
+        raise unreadable("exports.nodes", nodes, f"stands beside {len(hosts)} hosts with {len(gpus)} lists of GPUs")
+    if any(len(set(listed)) != size or len(listed) != size for listed in gpus):
+        raise unreadable("exports.gpus", gpus, f"are not {size} different ones on each host")
+    return Claims(world=nodes * size, hosts=hosts, first_host=first, gpus_per_host=size, gpus=gpus)
+
+
+def check_header(text: str, claims: Claims) -> None:
+    """Refuse a batch script whose ``#SBATCH`` lines ask for other nodes or GPUs than ``claims`` has."""
+    lines = re.findall(r"^#SBATCH (.*)$", text, re.MULTILINE)
+    header = flags(word for line in lines for word in words(line))
+    listed = tuple(value(header, "--nodelist").split(","))
+    if number(value(header, "--nodes"), "--nodes") != len(listed) or listed != claims.hosts:
+        raise unreadable("exports.--nodelist", listed, "is not the host list of the script")
+    if number(value(header, "--gpus-per-node"), "--gpus-per-node") != claims.gpus_per_host:
+        raise unreadable("exports.--gpus-per-node", header["--gpus-per-node"], "is not what ranks are placed on")
