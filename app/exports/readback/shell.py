@@ -12,7 +12,8 @@ from app.exports.readback.words import file_named, flags, number, numbers, one, 
 
 HOSTS_SAY: Final = frozenset({"world", "hosts", "gpus_per_host"})
 TORCHRUN_SAYS: Final = HOSTS_SAY | {"gpus", "first_host"}
-SLURM_SAYS: Final = TORCHRUN_SAYS | MEGATRON_SAYS
+SLURM_SAYS: Final = TORCHRUN_SAYS | MEGATRON_SAYS - {"expert_map"}
+"""The order of experts is the checkpoint's, not the launch script's."""
 
 
 def read_hostfile(files: Files) -> Claims:
@@ -61,6 +62,7 @@ def read_slurm(files: Files) -> Claims:
         gpus=gpus,
         first_host=claims.first_host,
         gpus_per_host=claims.gpus_per_host,
+        expert_map=None,
     )
 
 
