@@ -25,7 +25,7 @@ class _Prefix:
 
 _DIGITS: Final = "0123456789"
 _PREFIXES: Final = (
-    _Prefix(re.compile(r"\[(?:[\w.@-]{1,80}@)?(\d{1,9},\d{1,9})\]<(?:stdout|stderr)>: ?", re.ASCII), "["),
+    _Prefix(re.compile(r" {0,8}\[(?:[\w.@-]{1,80}@)?(\d{1,9},\d{1,9})\]<(?:stdout|stderr)>: ?", re.ASCII), "[ "),
     _Prefix(re.compile(r"\[(pod/[^\]\s]{1,400})\](?: |$)"), "["),
     _Prefix(re.compile(r" {0,6}(\d{1,6}):(?: |$)", re.ASCII), _DIGITS + " "),
     _Prefix(
