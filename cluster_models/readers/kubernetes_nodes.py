@@ -1,0 +1,323 @@
+"""Nodes of Kubernetes: lists as JSON or YAML, and the topology that the clouds dump beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cluster_models.readers.facts import HealthFact, HostFact, Name, NameKind, Nics, Origin
+from cluster_models.readers.kubernetes_labels import LabelsSay, read_labels, telling
+from cluster_models.readers.reading import Doubt, Line, Refusal, Source, Trust, Understood
+from cluster_models.topology import NodeState
+
+_NAME_LINE: Final = re.compile(r'^\s*(?:-\s+)?"?(?:name|Name|InstanceId)"?\s*:\s*"?([^",\s]+)')
+_ADDRESSES: Final = {
+    "Hostname": NameKind.HOST,
+    "InternalDNS": NameKind.FQDN,
+    "InternalIP": NameKind.ADDRESS,
+}
+_GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu")
+_NIC_RESOURCES: Final = {"vpc.amazonaws.com/efa": "efa"}
+"""Resources that count cards; the count of an RDMA device plugin is of places in a queue, not of cards."""
+_READY_LAYERS: Final = re.compile(r"\w+Ready")
+_AWAY_TAINTS: Final = {
+    "node.kubernetes.io/unreachable": NodeState.UNKNOWN,
+    "node.kubernetes.io/not-ready": NodeState.FAILED,
+    "node.kubernetes.io/unschedulable": NodeState.DRAINING,
+}
+_SEND_NODES: Final = "send the output of: kubectl get nodes -o json"
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    path: str
+    value: Mapping[str, Any]
+    line: int
+
+
+def read_nodes(source: Source, lines: tuple[Line, ...]) -> Understood:
+    """A fact for each node that has GPUs, or whose place is told."""
+    found: dict[str, int] = {}
+    for line in lines:
+        name = _NAME_LINE.match(line.text)
+        if name is not None:
+            found.setdefault(name[1], line.number)
+    said = _Said(source, lines[0].number if lines else 1, lines[-1].number if lines else 1)
+    for path, value in _records(source.tree):
+        said.take(path, value, found)
+    return Understood(tuple(said.facts), tuple(said.refusals), tuple(said.doubts))
+
+
+class _Said:
+    """What was understood so far of one file."""
+
+    def __init__(self, source: Source, first: int, last: int) -> None:
+        self.source, self.first, self.last = source, first, last
+        self.facts: list[HostFact | HealthFact] = []
+        self.refusals: list[Refusal] = []
+        self.doubts: list[Doubt] = []
+
+    def take(self, path: str, value: object, found: Mapping[str, int]) -> None:
+        """One element of the file: a node, or something that is none."""
+        record = _mapping(value)
+        line = found.get(_name_of(record), self.first)
+        kind = _text(record.get("kind"))
+        if kind not in {"", "Node"}:
+            return self._refuse(line, path, f"{path or 'the file'} is a {kind}, not a node")
+        if "Topology" in record or "NetworkNodes" in record:
+            return self._add(_Record(path, _of_aws(record), line))
+        if "metadata" not in record and "labels" not in record and not telling(_texts(record)):
+            return self._refuse(line, path, f"{path or 'the file'} is not a node")
+        if "metadata" not in record:
+            labels = _texts(record["labels"]) if "labels" in record else _texts(record)
+            record = {"metadata": {"name": record.get("name"), "labels": labels}}
+        return self._add(_Record(path, record, line))
+
+    def _refuse(self, line: int, path: str, reason: str) -> None:
+        self.refusals.append(Refusal(line, line, reason, _SEND_NODES, path))
+
+    def _add(self, record: _Record) -> None:
+        origin = Origin(self.source.name, record.line, record.line, record.path)
+        fact, doubts, refused = host_of(record.value, origin, self.source.host)
+        if refused:
+            self._refuse(record.line, record.path, refused)
+            return
+        self.facts.append(fact)
+        self.facts += _troubles(record.value, fact)
+        self.doubts += doubts
+
+
+def host_of(node: Mapping[str, Any], origin: Origin, sender: str | None) -> tuple[HostFact, list[Doubt], str]:
+    """The fact of one node object, what is doubtful in it, and why it is none (empty where it is one)."""
+    labels = read_labels(_texts(_mapping(node.get("metadata")).get("labels")))
+    status = _mapping(node.get("status"))
+    capacity = _mapping(status.get("capacity"))
+    names = _names(node, labels) or ((Name(NameKind.HOST, sender),) if sender else ())
+    announced = _first_number(capacity, _GPU_RESOURCES)
+    sliced = labels.in_slices or any(str(key).startswith("nvidia.com/mig-") for key in capacity)
+    notes = [(note.code, note.sentence, note.remedy) for note in labels.notes]
+    if sliced and not labels.in_slices:
+        notes.append(_SLICES)
+    count = None if sliced else labels.count
+    if count is None and announced and not sliced:
+        count = announced // labels.replicas
+    notes += _count_notes(count, announced, labels, status)
+    if not names:
+        notes.append(_NAMELESS)
+    state, reason = _state(node)
+    fact = HostFact(
+        origin,
+        names,
+        gpu_product=labels.product,
+        gpu_count=count,
+        gpu_memory_bytes=None if sliced else labels.memory_bytes,
+        gpu_in_slices=sliced,
+        nics=_nics(capacity),
+        scale_up_domain=labels.domain,
+        labels={**labels.place, **_slurm_place(node)},
+        state=state,
+        state_reason=reason,
+        instance_type=labels.instance_type,
+    )
+    doubts = [_doubt(code, origin.first_line, sentence, remedy, names) for code, sentence, remedy in notes]
+    no_gpu = bool(capacity) and not labels.gpus and not announced and not sliced
+    return fact, doubts, "it has no GPU: not taken as a node of the cluster" if no_gpu else ""
+
+
+_NAMELESS: Final = (
+    "no-node-name",
+    "the labels are of a node that the file does not name",
+    "say which node sent the file",
+)
+_SLICES: Final = (
+    "mig",
+    "the node offers slices of GPUs (MIG): the count of GPUs is not taken",
+    "give the number of whole GPUs in the cluster document",
+)
+_TRUSTS: Final = {"unknown-place": Trust.NOTE}
+
+
+def _doubt(code: str, line: int, sentence: str, remedy: str, names: tuple[Name, ...]) -> Doubt:
+    whose = f"{names[0].text}: {sentence}" if names else sentence
+    return Doubt(code, _TRUSTS.get(code, Trust.DOUBT), line, whose, remedy)
+
+
+def _count_notes(
+    count: int | None, announced: int | None, labels: LabelsSay, status: Mapping[str, Any]
+) -> list[tuple[str, str, str]]:
+    """Where the counts of labels, capacity and allocatable GPUs differ."""
+    notes = []
+    expected = None if count is None else count * labels.replicas
+    if expected is not None and announced is not None and announced != expected:
+        notes.append(
+            (
+                "gpu-count-differs",
+                f"labels tell of {expected} GPUs, the node announces {announced}",
+                "look whether the device plugin runs, and whether GPUs fell off the bus",
+            )
+        )
+    free = _first_number(_mapping(status.get("allocatable")), _GPU_RESOURCES)
+    if announced and free is not None and free < announced:
+        notes.append(
+            (
+                "gpus-in-use",
+                f"{announced - free} of {announced} GPUs are not allocatable: held, or taken for broken",
+                "list the GPUs that are held or broken as gpus_in_use of the node",
+            )
+        )
+    return notes
+
+
+def _names(node: Mapping[str, Any], labels: LabelsSay) -> tuple[Name, ...]:
+    """All names of a node, each once; its name in Kubernetes first."""
+    named = _text(_mapping(node.get("metadata")).get("name"))
+    names = [Name(NameKind.KUBERNETES, named)] if named else []
+    names += labels.names
+    for address in _list(_mapping(node.get("status")).get("addresses")):
+        kind = _ADDRESSES.get(_text(_mapping(address).get("type")))
+        text = _text(_mapping(address).get("address"))
+        if kind is not None and text:
+            names.append(Name(kind, text))
+    instance = _text(_mapping(node.get("spec")).get("providerID")).rpartition("/")[2]
+    if instance and not instance.isdecimal():
+        names.append(Name(NameKind.INSTANCE, instance))
+    return tuple(dict.fromkeys(names))
+
+
+def _nics(capacity: Mapping[str, Any]) -> tuple[Nics, ...]:
+    counts = ((_number(capacity.get(resource)), fabric) for resource, fabric in _NIC_RESOURCES.items())
+    return tuple(Nics(count, None, fabric) for count, fabric in counts if count)
+
+
+def _state(node: Mapping[str, Any]) -> tuple[NodeState | None, str]:
+    """What the node may be used for; ``None`` where the file has no conditions."""
+    spec = _mapping(node.get("spec"))
+    state, reason = None, ""
+    for condition in _conditions(node):
+        if _text(condition.get("type")) == "Ready":
+            said = _text(condition.get("status")).casefold()
+            state = {"true": NodeState.READY, "false": NodeState.FAILED}.get(said, NodeState.UNKNOWN)
+            words = (_text(condition.get("reason")), _text(condition.get("message")))
+            reason = "" if state is NodeState.READY else ": ".join(word for word in words if word)
+    if state in {NodeState.FAILED, NodeState.UNKNOWN}:
+        return state, reason
+    for taint in _list(spec.get("taints")):
+        key = _text(_mapping(taint).get("key"))
+        if key in _AWAY_TAINTS:
+            return _AWAY_TAINTS[key], f"taint {key}"
+    if spec.get("unschedulable") is True:
+        return NodeState.DRAINING, "cordoned: unschedulable"
+    return state, reason
+
+
+def _troubles(node: Mapping[str, Any], fact: HostFact) -> list[HealthFact]:
+    """Conditions such as AcceleratedHardwareReady that are False: the node runs, but something of it is broken."""
+    host = fact.names[0].text if fact.names else None
+    troubles = []
+    for condition in _conditions(node):
+        kind = _text(condition.get("type"))
+        if _READY_LAYERS.fullmatch(kind) and kind != "Ready" and _text(condition.get("status")) == "False":
+            words = (kind, _text(condition.get("reason")), _text(condition.get("message")))
+            text = ": ".join(word for word in words if word)
+            troubles.append(HealthFact(fact.origin, host, "node", NodeState.DEGRADED, text))
+    return troubles
+
+
+def _conditions(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [_mapping(item) for item in _list(_mapping(node.get("status")).get("conditions"))]
+
+
+def _slurm_place(node: Mapping[str, Any]) -> dict[str, str]:
+    """The Slurm topology that Slinky annotates: ``tree:root:leaf3,block:b07``."""
+    annotations = _texts(_mapping(node.get("metadata")).get("annotations"))
+    place: dict[str, str] = {}
+    for spec in annotations.get("topology.slinky.slurm.net/spec", "").split(","):
+        kind, _, path = spec.strip().partition(":")
+        steps = [step for step in path.split(":") if step]
+        if kind == "tree" and steps:
+            place |= {f"level{number}": step for number, step in enumerate(reversed(steps[-9:]), start=1)}
+            place["leaf"] = steps[-1]
+        if kind == "block" and steps:
+            place["block"] = steps[-1]
+    return place
+
+
+def _of_aws(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A node object of the same content: the label dump of EKS, or one of ``describe-instance-topology``."""
+    labels = _texts(record.get("Topology"))
+    layers = [_text(layer) for layer in _list(record.get("NetworkNodes"))]
+    for number, layer in enumerate(layers, start=1):
+        labels[f"topology.k8s.aws/network-node-layer-{number}"] = layer
+    if zone := _text(record.get("AvailabilityZone")):
+        labels["topology.kubernetes.io/zone"] = zone
+    if kind := _text(record.get("InstanceType")):
+        labels["node.kubernetes.io/instance-type"] = kind
+    return {
+        "metadata": {"name": _text(record.get("Name")), "labels": labels},
+        "spec": {"providerID": _text(record.get("InstanceId"))},
+    }
+
+
+def _records(tree: object) -> Iterator[tuple[str, object]]:
+    """Every element that may be a node, with its path: of a list, of documents in a row, or the only one."""
+    documents = tree if isinstance(tree, list) else [tree]
+    for index, document in enumerate(documents):
+        path = f"[{index}]" if isinstance(tree, list) else ""
+        for key in ("items", "Nodes", "Instances"):
+            items = _mapping(document).get(key)
+            if isinstance(items, list):
+                dotted = f"{path}.{key}" if path else key
+                yield from ((f"{dotted}[{number}]", item) for number, item in enumerate(items))
+                break
+        else:
+            yield path, document
+
+
+def holds_nodes(tree: object) -> bool:
+    """Whether an early element is a node, or labels of one."""
+    for number, (_, value) in enumerate(_records(tree)):
+        record = _mapping(value)
+        labels = _texts(_mapping(record.get("metadata")).get("labels")) | _texts(record.get("labels"))
+        told = _text(record.get("kind")) == "Node" or telling(labels) or telling(_texts(record))
+        if told or telling(_texts(record.get("Topology"))) or ("NetworkNodes" in record and "InstanceId" in record):
+            return True
+        if number == 50:
+            break
+    return False
+
+
+def _name_of(record: Mapping[str, Any]) -> str:
+    metadata = _mapping(record.get("metadata"))
+    return _text(metadata.get("name") or record.get("name") or record.get("Name") or record.get("InstanceId"))
+
+
+def _first_number(quantities: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
+    return next((number for key in keys if (number := _number(quantities.get(key))) is not None), None)
+
+
+def _number(value: object) -> int | None:
+    text = _text(value)
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return value.strip() if isinstance(value, str) else str(value) if isinstance(value, int) else ""
+
+
+def _texts(value: object) -> dict[str, str]:
+    """The entries whose values are plain: labels as a tree; a YAML reader may have made numbers of them."""
+    return {
+        str(key): _text(item)
+        for key, item in _mapping(value).items()
+        if item is None or isinstance(item, str | int)
+    }

@@ -1,0 +1,175 @@
+"""Nodes of Kubernetes as text: fragments of labels, ``kubectl get nodes --show-labels``, ``kubectl describe``.
+
+A fragment is a run of ``key=value``, ``key: value`` or ``"key": "value",``; a key that comes again begins the next
+node.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cluster_models.readers.facts import HostFact, Origin
+from cluster_models.readers.kubernetes_labels import telling
+from cluster_models.readers.kubernetes_nodes import host_of
+from cluster_models.readers.reading import Doubt, Line, Refusal, Source, Understood
+
+_KEY: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+FRAGMENT: Final = re.compile(
+    r"^\s*(?:labels:)?[\s{]*\"?"
+    r"(?:(?:beta\.)?(?:nvidia|amd|kubernetes)\.(?:com|io)/|oci\.oraclecloud\.com/rdma|topology\.k(?:8s|ubernetes)\."
+    r"|cloud\.google\.com/gce-topology-|network\.topology\.nvidia\.com/|(?:fabric|accelerator)\.topograph\.run/"
+    r"|(?:backend|ib)\.coreweave\.cloud/)[\w./-]{2,80}\"?\s*[:=]",
+    re.IGNORECASE,
+)
+TABLE: Final = re.compile(r"^NAME\s+STATUS\s+ROLES\s+AGE\s+VERSION\s.*\bLABELS\s*$")
+DESCRIBED: Final = re.compile(r"^Name:\s+[A-Za-z0-9][\w.-]*$")
+_QUIET: Final = frozenset({"", "{", "}", "},", "...", "labels:", '"labels": {', "```", "---"})
+_LABEL_REMEDY: Final = "send the output of: kubectl get nodes -o json"
+
+
+@dataclass(slots=True)
+class _Draft:
+    """One node being read."""
+
+    first: int
+    last: int
+    labels: dict[str, str] = field(default_factory=dict)
+    name: str = ""
+    status: dict[str, Any] = field(default_factory=dict)
+    spec: dict[str, Any] = field(default_factory=dict)
+
+    def node(self) -> dict[str, Any]:
+        """As a node object."""
+        metadata = {"name": self.name, "labels": self.labels}
+        return {"metadata": metadata, "status": self.status, "spec": self.spec}
+
+
+def read_label_lines(source: Source, lines: tuple[Line, ...]) -> Understood:
+    """A fact for each run of labels without a repeated key."""
+    drafts: list[_Draft] = []
+    refused: list[tuple[Line, Line]] = []
+    for line in lines:
+        pairs = _pairs(line.text)
+        if not pairs:
+            _refuse(refused, line)
+            continue
+        if not drafts or drafts[-1].labels.keys() & pairs.keys():
+            drafts.append(_Draft(line.number, line.number))
+        drafts[-1].labels |= pairs
+        drafts[-1].last = line.number
+    return _understood(source, drafts, refused)
+
+
+def read_show_labels(source: Source, lines: tuple[Line, ...]) -> Understood:
+    """A fact for each row of ``kubectl get nodes --show-labels``."""
+    drafts: list[_Draft] = []
+    refused: list[tuple[Line, Line]] = []
+    for line in lines:
+        if TABLE.match(line.text):
+            continue
+        cells = line.text.split()
+        if len(cells) < 6 or "=" not in cells[-1]:
+            _refuse(refused, line)
+            continue
+        words = cells[1].split(",")
+        ready = "True" if words[0] == "Ready" else "False" if words[0] == "NotReady" else "Unknown"
+        condition = {"type": "Ready", "status": ready, "reason": "" if ready == "True" else cells[1]}
+        drafts.append(
+            _Draft(
+                line.number,
+                line.number,
+                _pairs(cells[-1], every=True),
+                cells[0],
+                {"conditions": [condition]},
+                {"unschedulable": "SchedulingDisabled" in words},
+            )
+        )
+    return _understood(source, drafts, refused)
+
+
+def read_described(source: Source, lines: tuple[Line, ...]) -> Understood:
+    """A fact for each node of ``kubectl describe nodes``: labels, capacity, conditions, addresses."""
+    drafts: list[_Draft] = []
+    heading = ""
+    for line in lines:
+        text = line.text
+        if DESCRIBED.match(text):
+            drafts.append(_Draft(line.number, line.number, name=text.split()[1]))
+        if not drafts or not text.strip():
+            continue
+        drafts[-1].last = line.number
+        rest = text
+        if not text[0].isspace():
+            heading, _, rest = text.partition(":")
+        _describe(drafts[-1], heading, rest.strip())
+    return _understood(source, drafts, [])
+
+
+def _describe(draft: _Draft, heading: str, rest: str) -> None:
+    """One line below (or beside) a heading of ``kubectl describe``."""
+    if not rest:
+        return
+    if heading == "Labels":
+        draft.labels |= _pairs(rest, every=True)
+    elif heading in {"Capacity", "Allocatable"}:
+        key, _, value = rest.partition(":")
+        draft.status.setdefault(heading.lower(), {})[key.strip()] = value.strip()
+    elif heading == "Addresses":
+        kind, _, address = rest.partition(":")
+        draft.status.setdefault("addresses", []).append({"type": kind.strip(), "address": address.strip()})
+    elif heading == "Conditions":
+        cells = rest.split()
+        if len(cells) > 1:
+            draft.status.setdefault("conditions", []).append({"type": cells[0], "status": cells[1]})
+    elif heading == "Taints":
+        draft.spec.setdefault("taints", []).append({"key": re.split("[=:]", rest, maxsplit=1)[0]})
+    elif heading == "Unschedulable":
+        draft.spec["unschedulable"] = rest == "true"
+    elif heading == "ProviderID":
+        draft.spec["providerID"] = rest
+
+
+def _pairs(text: str, *, every: bool = False) -> dict[str, str]:
+    """The labels on one line; only keys with a prefix, unless ``every`` line is known to be of labels."""
+    pairs = {}
+    text = text.strip().removeprefix("labels:").strip("{} \t")
+    parts = text.split(",") if text.count("=") > 1 or text.count('":') > 1 else [text]
+    for part in parts:
+        word = part.strip().rstrip(",")
+        mark = "=" if "=" in word and not word.startswith('"') else ":"
+        key, found, value = word.partition(mark)
+        key = key.strip().strip('"')
+        if found and (_KEY.fullmatch(key) or (every and key)):
+            pairs[key] = value.strip().strip("\"'")
+    return pairs
+
+
+def _refuse(refused: list[tuple[Line, Line]], line: Line) -> None:
+    if line.text.strip() in _QUIET:
+        return
+    if refused and refused[-1][1].number == line.number - 1:
+        refused[-1] = (refused[-1][0], line)
+    else:
+        refused.append((line, line))
+
+
+def _understood(source: Source, drafts: list[_Draft], refused: list[tuple[Line, Line]]) -> Understood:
+    facts: list[HostFact] = []
+    doubts: list[Doubt] = []
+    refusals = [
+        Refusal(first.number, last.number, "holds no label of a node", _LABEL_REMEDY, first.text[:120])
+        for first, last in refused
+    ]
+    for draft in drafts:
+        origin = Origin(source.name, draft.first, draft.last)
+        fact, odd, reason = host_of(draft.node(), origin, source.host)
+        if not reason and not draft.name and not telling(draft.labels):
+            reason = "the labels say nothing of GPUs or of the place of a node"
+        if reason:
+            refusals.append(Refusal(draft.first, draft.last, reason, _LABEL_REMEDY, draft.name))
+        else:
+            facts.append(fact)
+            doubts += odd
+    return Understood(tuple(facts), tuple(refusals), tuple(doubts))

@@ -1,0 +1,403 @@
+"""What nodes of Kubernetes say of themselves, in every form that people send."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster_models.readers.facts import HealthFact, HostFact, NameKind
+from cluster_models.readers.kubernetes import FORMATS
+from cluster_models.readers.kubernetes_labels import read_labels
+from cluster_models.readers.reading import Format, Source, Understood
+from cluster_models.topology import NodeState
+from cluster_models.units import MIB
+from tests.readers.real_files import real, source_of, understood
+
+BY_NAME: Final = {form.name: form for form in FORMATS}
+NODES: Final = BY_NAME["kubernetes-nodes"]
+LABELS: Final = BY_NAME["kubernetes-labels"]
+GPU_LABELS: Final = {
+    "kubernetes.io/hostname": "gpu-17",
+    "nvidia.com/gpu.clique": "7c1f2a30-55aa-4b1e-9e0c-3f6a11d20b6e.12",
+    "nvidia.com/gpu.count": "8",
+    "nvidia.com/gpu.memory": "81559",
+    "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
+    "nvidia.com/gpu.replicas": "1",
+    "nvidia.com/mig.capable": "true",
+    "nvidia.com/mig.config": "all-disabled",
+    "topology.kubernetes.io/zone": "hall-2",
+    "example.com/rack": "r07",
+}
+
+
+def node(name: str = "gpu-17", labels: dict[str, str] | None = None, **status: Any) -> dict[str, Any]:
+    """A node object with eight GPUs, ready."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": GPU_LABELS | (labels or {})},
+        "spec": {"providerID": "aws:///eu-north-9b/i-00a1b2c3d4e5f6071"},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": "10.7.0.17"}, {"type": "Hostname", "address": name}],
+            "allocatable": {"nvidia.com/gpu": "8"},
+            "capacity": {"nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32"},
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+        }
+        | status,
+    }
+
+
+def read_tree(tree: Any) -> Understood:
+    """What is understood of a list of nodes as JSON."""
+    text = json.dumps(tree, indent=2)
+    return understood(NODES, Source("nodes.json", text, tree))
+
+
+def hosts(read: Understood) -> list[HostFact]:
+    """The facts on hosts."""
+    return [fact for fact in read.facts if isinstance(fact, HostFact)]
+
+
+def codes(read: Understood) -> list[str]:
+    """The codes of the doubts."""
+    return [doubt.code for doubt in read.doubts]
+
+
+@pytest.mark.parametrize(
+    ("file", "form", "count", "spot", "expected_codes"),
+    [
+        (
+            "aws_eks_topology_labels_dump.json",
+            NODES,
+            3,
+            {"labels": {"level1": "nn-6666666666example", "level3": "nn-4444444444example", "zone": "us-west-2b"}},
+            [],
+        ),
+        ("gfd_labels_h100_nvl_vm.json", LABELS, 1, {"gpu_memory_bytes": 95830 * MIB}, ["no-node-name"]),
+        ("mig_labels_partial.json", LABELS, 1, {"gpu_count": None, "gpu_in_slices": True}, ["mig", "no-node-name"]),
+        (
+            "oke_gb300_four_workers_labels.txt",
+            LABELS,
+            1,
+            {"scale_up_domain": "a2221497-dbce-4964-8826-684c3694fd45.2478"},
+            ["no-node-name"],
+        ),
+    ],
+)
+def test_real_files(file: str, form: Format, count: int, spot: dict[str, Any], expected_codes: list[str]) -> None:
+    """Every real file gives its nodes, one figure of them, and the doubts that it deserves."""
+    source = real(f"topology/kubernetes/{file}")
+    read = understood(form, source)
+    assert len(read.facts) == count
+    assert read.refusals == ()
+    assert codes(read) == expected_codes
+    fact = hosts(read)[min(1, count - 1)]
+    for name, value in spot.items():
+        said = getattr(fact, name)
+        assert (dict(said) | value == said) if isinstance(value, dict) else said == value
+
+
+def test_nodes_of_a_real_dump_share_only_the_upper_layer() -> None:
+    """Layer 1 of AWS is the top: two nodes that share it alone are on different leaves."""
+    second, third = hosts(understood(NODES, real("topology/kubernetes/aws_eks_topology_labels_dump.json")))[1:]
+    assert second.labels["level3"] == third.labels["level3"]
+    assert second.labels["leaf"] != third.labels["leaf"]
+    assert second.origin.first_line == 16
+    assert third.names[1].kind is NameKind.INSTANCE
+
+
+def test_a_node_object_is_read_whole() -> None:
+    """Names of every kind, GPUs, memory in MiB, domain, place, cards and state."""
+    (host,) = hosts(read_tree({"kind": "List", "items": [node()]}))
+    assert [(name.kind, name.text) for name in host.names] == [
+        (NameKind.KUBERNETES, "gpu-17"),
+        (NameKind.HOST, "gpu-17"),
+        (NameKind.ADDRESS, "10.7.0.17"),
+        (NameKind.INSTANCE, "i-00a1b2c3d4e5f6071"),
+    ]
+    assert (host.gpu_product, host.gpu_count) == ("NVIDIA-H100-80GB-HBM3", 8)
+    assert host.gpu_memory_bytes == 81559 * MIB
+    assert host.scale_up_domain == GPU_LABELS["nvidia.com/gpu.clique"]
+    assert dict(host.labels) == {"rack": "r07", "zone": "hall-2"}
+    assert (host.nics[0].count, host.nics[0].fabric, host.nics[0].bytes_per_s) == (32, "efa", None)
+    assert host.state is NodeState.READY
+    assert host.origin.path == "items[0]"
+
+
+@pytest.mark.parametrize("shape", [lambda n: n, lambda n: [n], lambda n: {"kind": "NodeList", "items": [n]}])
+def test_one_node_several_documents_and_lists_are_the_same(shape: Any) -> None:
+    """``kubectl get node x``, documents in a row, and a list."""
+    read = read_tree(shape(node()))
+    assert NODES.fits is not None
+    assert NODES.fits(shape(node()))
+    assert [host.gpu_count for host in hosts(read)] == [8]
+
+
+@pytest.mark.parametrize(
+    ("labels", "capacity"),
+    [
+        ({"nvidia.com/mig.config": "all-1g.10gb", "nvidia.com/mig.config.state": "pending"}, {}),
+        ({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "nvidia.com/gpu.count": "56"}, {}),
+        ({"nvidia.com/mig-1g.10gb.count": "7"}, {}),
+        ({}, {"nvidia.com/mig-3g.40gb": "16"}),
+    ],
+)
+def test_slices_are_never_counted_as_gpus(labels: dict[str, str], capacity: dict[str, str]) -> None:
+    """Whatever tells of MIG, the count is unknown and a doubt says so."""
+    read = read_tree(node(labels=labels, capacity={"nvidia.com/gpu": "56"} | capacity))
+    (host,) = hosts(read)
+    assert host.gpu_in_slices
+    assert host.gpu_count is None
+    assert "mig" in codes(read)
+    assert "MIG" not in (host.gpu_product or "")
+
+
+def test_time_slices_are_not_gpus_either() -> None:
+    """Four replicas of each GPU announce 32 of them; the node has eight."""
+    labels = {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.product": "NVIDIA-L4-SHARED"}
+    counts = {"nvidia.com/gpu": "32"}
+    read = read_tree(node(labels=labels, capacity=counts, allocatable=counts))
+    (host,) = hosts(read)
+    assert (host.gpu_product, host.gpu_count) == ("NVIDIA-L4", 8)
+    assert codes(read) == []
+    bare = node(capacity=counts, allocatable=counts)
+    bare["metadata"]["labels"] = {"nvidia.com/gpu.replicas": "4"}
+    assert hosts(read_tree(bare))[0].gpu_count == 8
+
+
+def test_gpus_that_are_held_or_missing_are_doubted() -> None:
+    """Allocatable below capacity, and an announced count that is not the label's."""
+    assert codes(read_tree(node(allocatable={"nvidia.com/gpu": "6"}))) == ["gpus-in-use"]
+    missing = {"nvidia.com/gpu": "7"}
+    assert codes(read_tree(node(capacity=missing, allocatable=missing))) == ["gpu-count-differs"]
+
+
+@pytest.mark.parametrize(
+    ("ready", "spec", "state"),
+    [
+        ("True", {}, NodeState.READY),
+        ("False", {}, NodeState.FAILED),
+        ("Unknown", {"unschedulable": True}, NodeState.UNKNOWN),
+        ("True", {"unschedulable": True}, NodeState.DRAINING),
+        ("True", {"taints": [{"key": "node.kubernetes.io/not-ready"}]}, NodeState.FAILED),
+    ],
+)
+def test_state_follows_conditions_cordon_and_taints(ready: str, spec: dict[str, Any], state: NodeState) -> None:
+    """A cordon alone drains; a node that answers no more is unknown."""
+    given_node = node(conditions=[{"type": "Ready", "status": ready, "message": "kubelet stopped"}])
+    given_node["spec"] |= spec
+    (host,) = hosts(read_tree(given_node))
+    assert host.state is state
+    assert bool(host.state_reason) == (state is not NodeState.READY)
+
+
+def test_a_broken_accelerator_is_a_health_fact() -> None:
+    """The node is Ready, but its agent says that its GPUs are not."""
+    conditions = [
+        {"type": "Ready", "status": "True"},
+        {"type": "AcceleratedHardwareReady", "status": "False", "reason": "XID79"},
+        {"type": "MemoryPressure", "status": "False"},
+    ]
+    troubles = [fact for fact in read_tree(node(conditions=conditions)).facts if isinstance(fact, HealthFact)]
+    assert [(trouble.host, trouble.state) for trouble in troubles] == [("gpu-17", NodeState.DEGRADED)]
+    assert "XID79" in troubles[0].text
+
+
+def test_what_is_no_gpu_node_is_refused_with_its_place() -> None:
+    """A control plane node and a pod say why they are not taken."""
+    plain = node("cp-1", capacity={"cpu": "16", "memory": "64Gi"}, allocatable={})
+    plain["metadata"]["labels"] = {"kubernetes.io/hostname": "cp-1"}
+    read = read_tree({"items": [plain, {"kind": "Pod", "metadata": {"name": "p"}}, 7]})
+    assert read.facts == ()
+    assert [refusal.shown for refusal in read.refusals] == ["items[0]", "items[1]", "items[2]"]
+    assert "no GPU" in read.refusals[0].reason
+    assert "Pod" in read.refusals[1].reason
+
+
+@pytest.mark.parametrize(
+    ("labels", "place"),
+    [
+        (
+            {
+                "oci.oraclecloud.com/rdma.host_id": "h9",
+                "oci.oraclecloud.com/rdma.local_block_id": "lb",
+                "oci.oraclecloud.com/rdma.network_block_id": "nb",
+                "oci.oraclecloud.com/rdma.hpc_island_id": "is",
+            },
+            {"level1": "lb", "level2": "nb", "level3": "is", "leaf": "lb"},
+        ),
+        (
+            {f"topology.k8s.aws/network-node-layer-{n}": f"nn{n}" for n in (1, 2, 3)},
+            {"level1": "nn3", "level2": "nn2", "level3": "nn1", "leaf": "nn3"},
+        ),
+        (
+            {
+                "cloud.google.com/gce-topology-block": "b",
+                "cloud.google.com/gce-topology-subblock": "s",
+                "cloud.google.com/gce-topology-host": "h",
+            },
+            {"level1": "s", "level2": "b", "leaf": "s"},
+        ),
+        (
+            {"fabric.topograph.run/tier-0": "t0", "fabric.topograph.run/tier-1": "t1"},
+            {"level1": "t0", "level2": "t1", "leaf": "t0"},
+        ),
+        (
+            {"network.topology.nvidia.com/leaf": "l", "network.topology.nvidia.com/spine": "s"},
+            {"level1": "l", "level2": "s", "leaf": "l"},
+        ),
+    ],
+)
+def test_levels_count_from_the_host_up(labels: dict[str, str], place: dict[str, str]) -> None:
+    """Every provider counts its own way; ours begins below."""
+    assert dict(read_labels(labels).place) == place
+
+
+@pytest.mark.parametrize("nothing", ["no-imds-data", "", "unknown", " "])
+def test_unknown_places_make_no_neighbours(nothing: str) -> None:
+    """All nodes without metadata would else share one block."""
+    labels = {f"oci.oraclecloud.com/rdma.{part}_id": nothing for part in ("local_block", "network_block")}
+    said = read_labels(labels)
+    assert said.place == {}
+    assert [note.code for note in said.notes] == ["unknown-place"]
+
+
+@pytest.mark.parametrize("clique", ["", ".", ".0", "00000000-0000-0000-0000-000000000000.0", "abc", "abc.x"])
+def test_a_clique_without_cluster_is_no_domain(clique: str) -> None:
+    """Nodes whose NVLink ends in the node have an empty clique."""
+    assert read_labels({"nvidia.com/gpu.clique": clique}).domain is None
+
+
+STYLES: Final = {
+    "equals": "{key}={value}",
+    "yaml": "  {key}: {value}",
+    "quoted": '      "{key}": "{value}",',
+}
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_fragments_of_labels_are_read_in_any_style(style: str) -> None:
+    """Equal signs, YAML or JSON without its braces say the same; a key that comes again is the next node."""
+    second = GPU_LABELS | {"kubernetes.io/hostname": "gpu-18", "nvidia.com/gpu.count": "4"}
+    text = "\n".join(
+        STYLES[style].format(key=key, value=value)
+        for labels in (GPU_LABELS, second)
+        for key, value in labels.items()
+    )
+    first, other = hosts(understood(LABELS, source_of(text)))
+    assert (first.names[0].text, first.gpu_count, first.gpu_memory_bytes) == ("gpu-17", 8, 81559 * MIB)
+    assert (other.names[0].text, other.gpu_count) == ("gpu-18", 4)
+    assert other.origin.first_line == len(GPU_LABELS) + 1
+    assert any(LABELS.begins[0].match(line) for line in text.split("\n"))
+
+
+def test_a_fragment_takes_its_name_from_the_sender() -> None:
+    """A file of one node need not name it; what is no label is refused by line."""
+    text = "$ kubectl get node\nnvidia.com/gpu.count=8\nhello\nworld\n"
+    read = understood(LABELS, source_of(text, host="gpu-3"))
+    assert [name.text for name in hosts(read)[0].names] == ["gpu-3"]
+    assert [(refusal.first_line, refusal.last_line) for refusal in read.refusals] == [(1, 1), (3, 4)]
+
+
+def test_show_labels_table() -> None:
+    """A row a node: status, cordon and labels."""
+    labels = ",".join(f"{key}={value}" for key, value in GPU_LABELS.items())
+    text = (
+        "NAME     STATUS                     ROLES    AGE   VERSION   LABELS\n"
+        f"gpu-17   Ready                      <none>   91d   v1.33.2   {labels}\n"
+        f"gpu-18   Ready,SchedulingDisabled   <none>   91d   v1.33.2   {labels}\n"
+        f"gpu-19   NotReady                   <none>   91d   v1.33.2   {labels}\n"
+        "Error from server\n"
+    )
+    read = understood(BY_NAME["kubernetes-show-labels"], source_of(text))
+    assert [(host.names[0].text, host.state) for host in hosts(read)] == [
+        ("gpu-17", NodeState.READY),
+        ("gpu-18", NodeState.DRAINING),
+        ("gpu-19", NodeState.FAILED),
+    ]
+    assert hosts(read)[0].gpu_count == 8
+    assert [refusal.first_line for refusal in read.refusals] == [5]
+
+
+def test_described_nodes() -> None:
+    """Sections of ``kubectl describe nodes`` become the same node."""
+    text = (
+        "Name:               gpu-17\n"
+        "Roles:              <none>\n"
+        "Labels:             nvidia.com/gpu.count=8\n"
+        "                    nvidia.com/gpu.product=NVIDIA-H200\n"
+        "Taints:             node.kubernetes.io/unschedulable:NoSchedule\n"
+        "Unschedulable:      true\n"
+        "Conditions:\n"
+        "  Type             Status  Reason\n"
+        "  Ready            True    KubeletReady\n"
+        "Addresses:\n"
+        "  InternalIP:  10.7.0.17\n"
+        "Capacity:\n"
+        "  cpu:             192\n"
+        "  nvidia.com/gpu:  8\n"
+        "Allocatable:\n"
+        "  nvidia.com/gpu:  7\n"
+        "\n"
+        "Name:               cp-1\n"
+        "Capacity:\n"
+        "  cpu:             8\n"
+    )
+    read = understood(BY_NAME["kubernetes-describe"], source_of(text))
+    (host,) = hosts(read)
+    assert (host.gpu_product, host.gpu_count, host.state) == ("NVIDIA-H200", 8, NodeState.DRAINING)
+    assert host.names[1].kind is NameKind.ADDRESS
+    assert codes(read) == ["gpus-in-use"]
+    assert [refusal.shown for refusal in read.refusals] == ["cp-1"]
+
+
+KEYS: Final = [
+    "items",
+    "Nodes",
+    "metadata",
+    "labels",
+    "status",
+    "spec",
+    "capacity",
+    "conditions",
+    "taints",
+    "kind",
+    "name",
+    "Topology",
+    "NetworkNodes",
+    "addresses",
+    "nvidia.com/gpu",
+    "nvidia.com/gpu.count",
+]
+JSON_VALUES: Final = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=12),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=8), inner, max_size=5)
+    ),
+    max_leaves=30,
+)
+
+
+@given(JSON_VALUES)
+def test_no_tree_breaks_the_reader(tree: Any) -> None:
+    """Any value is read or refused, and every line named exists."""
+    read = read_tree(tree)
+    lines = json.dumps(tree, indent=2).count("\n") + 1
+    assert all(1 <= fact.origin.first_line <= lines for fact in read.facts)
+    if not read.facts:
+        assert read.refusals or not tree
+
+
+@given(st.sampled_from(FORMATS), st.text(max_size=400), st.integers(0, 3000), st.integers(0, 3000))
+def test_no_text_breaks_a_reader(form: Format, noise: str, cut: int, at: int) -> None:
+    """Damaged labels, tables and descriptions are read or refused."""
+    whole = "\n".join(f'"{key}": "{value}",' for key, value in GPU_LABELS.items()) + "\nName:  n\nLabels:  a=b\n"
+    text = whole[:at] + noise + whole[cut:]
+    read = understood(form, source_of(text))
+    lines = text.count("\n") + 1
+    assert all(1 <= fact.origin.first_line <= fact.origin.last_line <= lines for fact in read.facts)
