@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from cluster_models.readers.kubernetes_nodes import holds_nodes, read_nodes
-from cluster_models.readers.kubernetes_text import (
-    DESCRIBED,
-    FRAGMENT,
-    TABLE,
-    read_described,
-    read_label_lines,
-    read_show_labels,
-)
+from cluster_models.readers.kubernetes_text import DESCRIBED, FRAGMENT, TABLE, read_text
 from cluster_models.readers.reading import Format
 
 FORMATS: Final = (
@@ -25,23 +18,9 @@ FORMATS: Final = (
     ),
     Format(
         name="kubernetes-labels",
-        known_as="labels of a Kubernetes node, a key and a value a line",
+        known_as="labels of Kubernetes nodes (a key and value a line, kubectl describe nodes, --show-labels)",
         family="Kubernetes",
-        read=read_label_lines,
-        begins=(FRAGMENT,),
-    ),
-    Format(
-        name="kubernetes-show-labels",
-        known_as="kubectl get nodes --show-labels",
-        family="Kubernetes",
-        read=read_show_labels,
-        begins=(TABLE,),
-    ),
-    Format(
-        name="kubernetes-describe",
-        known_as="kubectl describe nodes",
-        family="Kubernetes",
-        read=read_described,
-        begins=(DESCRIBED,),
+        read=read_text,
+        begins=(TABLE, DESCRIBED, FRAGMENT),
     ),
 )

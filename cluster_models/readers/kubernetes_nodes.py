@@ -21,6 +21,8 @@ _ADDRESSES: Final = {
 _GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu")
 _NIC_RESOURCES: Final = {"vpc.amazonaws.com/efa": "efa"}
 """Resources that count cards; the count of an RDMA device plugin is of places in a queue, not of cards."""
+RESOURCES: Final = frozenset({*_GPU_RESOURCES, *_NIC_RESOURCES})
+"""Keys of capacities; they are no labels."""
 _READY_LAYERS: Final = re.compile(r"\w+Ready")
 _AWAY_TAINTS: Final = {
     "node.kubernetes.io/unreachable": NodeState.UNKNOWN,

@@ -6,14 +6,15 @@ node.
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cluster_models.readers.facts import HostFact, Origin
 from cluster_models.readers.kubernetes_labels import telling
-from cluster_models.readers.kubernetes_nodes import host_of
-from cluster_models.readers.reading import Doubt, Line, Refusal, Source, Understood
+from cluster_models.readers.kubernetes_nodes import RESOURCES, host_of
+from cluster_models.readers.reading import Doubt, Line, Reader, Refusal, Source, Understood
 
 _KEY: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 FRAGMENT: Final = re.compile(
@@ -24,7 +25,7 @@ FRAGMENT: Final = re.compile(
     re.IGNORECASE,
 )
 TABLE: Final = re.compile(r"^NAME\s+STATUS\s+ROLES\s+AGE\s+VERSION\s.*\bLABELS\s*$")
-DESCRIBED: Final = re.compile(r"^Name:\s+[A-Za-z0-9][\w.-]*$")
+DESCRIBED: Final = re.compile(r"^Name:\s{3,}[A-Za-z0-9][\w.-]*$")
 _QUIET: Final = frozenset({"", "{", "}", "},", "...", "labels:", '"labels": {', "```", "---"})
 _LABEL_REMEDY: Final = "send the output of: kubectl get nodes -o json"
 
@@ -46,12 +47,37 @@ class _Draft:
         return {"metadata": metadata, "status": self.status, "spec": self.spec}
 
 
+def read_text(source: Source, lines: tuple[Line, ...]) -> Understood:
+    """Everything that the text holds: a table or a description begins where its heading stands."""
+    starts = [index for index, line in enumerate(lines) if TABLE.match(line.text) or _begins(lines, index)]
+    bounds = [0, *starts, len(lines)]
+    parts = [lines[first:last] for first, last in itertools.pairwise(bounds) if first < last]
+    read = [_reader_of(part[0])(source, part) for part in parts]
+    return Understood(
+        tuple(fact for part in read for fact in part.facts),
+        tuple(refusal for part in read for refusal in part.refusals),
+        tuple(doubt for part in read for doubt in part.doubts),
+    )
+
+
+def _begins(lines: tuple[Line, ...], index: int) -> bool:
+    return lines[index].text.startswith("Name:") and DESCRIBED.match(lines[index].text) is not None
+
+
+def _reader_of(heading: Line) -> Reader:
+    if TABLE.match(heading.text):
+        return read_show_labels
+    return read_described if DESCRIBED.match(heading.text) else read_label_lines
+
+
 def read_label_lines(source: Source, lines: tuple[Line, ...]) -> Understood:
     """A fact for each run of labels without a repeated key."""
     drafts: list[_Draft] = []
     refused: list[tuple[Line, Line]] = []
     for line in lines:
         pairs = _pairs(line.text)
+        if pairs and not pairs.keys() - RESOURCES:
+            continue  # of capacity and allocatable, in a list of nodes that was cut
         if not pairs:
             _refuse(refused, line)
             continue

@@ -13,6 +13,7 @@ from cluster_models.readers.facts import HealthFact, HostFact, NameKind
 from cluster_models.readers.kubernetes import FORMATS
 from cluster_models.readers.kubernetes_labels import read_labels
 from cluster_models.readers.reading import Format, Source, Understood
+from cluster_models.readers.registry import read as read_file
 from cluster_models.topology import NodeState
 from cluster_models.units import MIB
 from tests.readers.real_files import real, source_of, understood
@@ -292,7 +293,7 @@ def test_fragments_of_labels_are_read_in_any_style(style: str) -> None:
     assert (first.names[0].text, first.gpu_count, first.gpu_memory_bytes) == ("gpu-17", 8, 81559 * MIB)
     assert (other.names[0].text, other.gpu_count) == ("gpu-18", 4)
     assert other.origin.first_line == len(GPU_LABELS) + 1
-    assert any(LABELS.begins[0].match(line) for line in text.split("\n"))
+    assert any(LABELS.begins[-1].match(line) for line in text.split("\n"))
 
 
 def test_a_fragment_takes_its_name_from_the_sender() -> None:
@@ -313,7 +314,7 @@ def test_show_labels_table() -> None:
         f"gpu-19   NotReady                   <none>   91d   v1.33.2   {labels}\n"
         "Error from server\n"
     )
-    read = understood(BY_NAME["kubernetes-show-labels"], source_of(text))
+    read = understood(LABELS, source_of(text))
     assert [(host.names[0].text, host.state) for host in hosts(read)] == [
         ("gpu-17", NodeState.READY),
         ("gpu-18", NodeState.DRAINING),
@@ -347,7 +348,7 @@ def test_described_nodes() -> None:
         "Capacity:\n"
         "  cpu:             8\n"
     )
-    read = understood(BY_NAME["kubernetes-describe"], source_of(text))
+    read = understood(LABELS, source_of(text))
     (host,) = hosts(read)
     assert (host.gpu_product, host.gpu_count, host.state) == ("NVIDIA-H200", 8, NodeState.DRAINING)
     assert host.names[1].kind is NameKind.ADDRESS
@@ -356,23 +357,23 @@ def test_described_nodes() -> None:
 
 
 KEYS: Final = [
-    "items",
-    "Nodes",
-    "metadata",
-    "labels",
-    "status",
-    "spec",
-    "capacity",
-    "conditions",
-    "taints",
-    "kind",
-    "name",
-    "Topology",
-    "NetworkNodes",
-    "addresses",
-    "nvidia.com/gpu",
-    "nvidia.com/gpu.count",
+    *("items", "Nodes", "metadata", "labels", "status", "spec", "capacity", "conditions", "taints", "kind", "name"),
+    *("Topology", "NetworkNodes", "addresses", "nvidia.com/gpu", "nvidia.com/gpu.count"),
 ]
+
+
+def test_a_paste_of_all_forms_is_cut_where_each_begins() -> None:
+    """The registry gives all of it to one reader, which takes the parts apart; a cut list keeps what it told."""
+    cut = json.dumps({"items": [node("gpu-1"), node("gpu-2")]}, indent=1)[:-400]
+    table = "NAME  STATUS  ROLES  AGE  VERSION  LABELS\ngpu-3  Ready  <none>  9d  v1.33  nvidia.com/gpu.count=4\n"
+    described = "Name:               gpu-4\nLabels:             nvidia.com/gpu.count=2\n"
+    source = source_of(f"{cut}\n{table}{described}{described.replace('gpu-4', 'gpu-5')}")
+    ((section, read),) = read_file(source).sections
+    assert section.format == "kubernetes-labels"
+    assert [host.gpu_count for host in hosts(read)] == [8, 8, 4, 2, 2]
+    assert [host.names[0].text for host in hosts(read)[2:]] == ["gpu-3", "gpu-4", "gpu-5"]
+
+
 JSON_VALUES: Final = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=12),
     lambda inner: (
