@@ -47,6 +47,7 @@ class _Device:
     bridges: tuple[str, ...]
     device_class: str = ""
     product: str = ""
+    vendor: str = ""
     gpu: Mapping[str, str] | None = None
     nets: list[Mapping[str, str]] = field(default_factory=list)
     links: list[tuple[JointKind, str, int, str]] = field(default_factory=list)
@@ -107,6 +108,7 @@ class _Tree:
             bridges,
             _hex(attributes.get("class", ""))[:4],
             PRODUCTS.get(key, ""),
+            key[0],
         )
         self.hosts.setdefault(self._host, []).append(device)
         return device
@@ -192,6 +194,12 @@ class _Card:
     doubt: str
     shown: str
 
+    @property
+    def fabric(self) -> str:
+        """InfiniBand by its PCIe class, EFA by Amazon's number of vendor; Ethernet may be RoCE or not."""
+        efa = self.device.vendor == "1d0f" or self.name.startswith("rdmap")
+        return "efa" if efa else NIC_CLASSES.get(self.device.device_class, "")
+
 
 def _cards(devices: list[_Device]) -> list[_Card]:
     cards: list[_Card] = []
@@ -209,7 +217,7 @@ def _cards(devices: list[_Device]) -> list[_Card]:
 
 
 def _to_itself(gpu: _Device) -> int:
-    """NVLinks whose far end is said to be the GPU itself, as in a template that was filled in for all GPUs alike."""
+    """NVLinks whose far end is said to be the GPU itself, as in a template filled in for all GPUs alike."""
     return sum(count for kind, target, count, _ in gpu.links if kind is JointKind.NVLINK and target == gpu.bus_id)
 
 
