@@ -92,8 +92,8 @@ class _Reader:
             return
         process = _PROCESS.match(text)
         if process is not None:
-            processes = {**self.machine.processes, process[1]: process[2]}
-            self.machine = replace(self.machine, devices=len(processes), processes=processes)
+            self.machine.processes[process[1]] = process[2]
+            self.machine = replace(self.machine, devices=len(self.machine.processes))
         elif _DEVICE.match(text):
             self.machine = replace(self.machine, devices=self.machine.devices + 1)
 

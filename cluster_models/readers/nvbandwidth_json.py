@@ -110,9 +110,11 @@ class _Reader:
     def _find(self, name: str) -> None:
         """Moves on to the line where the test's name stands."""
         at = self.source.text.find(f'"{name}"', self.searched)
-        if at >= 0:
-            self.line = min(self.last_line, self.line + self.source.text.count("\n", self.searched, at))
-            self.searched = at
+        if at < 0:
+            self.searched = len(self.source.text)  # one search through the text for all tests, not one for each
+            return
+        self.line = min(self.last_line, self.line + self.source.text.count("\n", self.searched, at))
+        self.searched = at + 1
 
     def refuse(self, path: str, reason: str, remedy: str) -> None:
         """A test that is not used."""

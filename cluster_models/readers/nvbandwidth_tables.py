@@ -3,8 +3,8 @@
 The arrow of a title says which way the bytes went, as the tool means it: "GPU(row) <- GPU(column)" is turned, so
 that ``values[i][j]`` is always from ``rows[i]``.
 
-Of two-way tests, Read1, Write2 and the like are one stream of the two, and Total is their sum.  Without such a word,
-copy engines time one stream (one way, with the other way busy) and kernels add up both.
+Of two-way tests, Read1, Write2 and the like are one stream of the two, and Total is their sum.  Without such a
+word, copy engines time one stream (one way, with the other way busy) and kernels add up both.
 """
 
 from __future__ import annotations
