@@ -167,5 +167,5 @@ FORMAT: Final = Format(
     "iblinkinfo (InfiniBand links)",
     "fabric",
     read,
-    (re.compile(r"(?:CA|Switch|RT): "), re.compile(r'(?:0x[0-9a-fA-F]+ "[^"]*"\s+)?\d+\s+\d+\[[^\]]*\] ==\(')),
+    (re.compile(r"^(?:CA|Switch|RT): "), re.compile(r'^\s*(?:0x[0-9a-fA-F]+ "[^"]*"\s+)?\d+\s+\d+\[[^\]]*\] ==\(')),
 )

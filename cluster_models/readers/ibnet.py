@@ -128,10 +128,10 @@ FORMATS: Final = (
         "fabric",
         read_topology,
         (
-            re.compile(r"# Topology file: generated on"),
-            re.compile(r"# Faked topology file"),
-            re.compile(r"vendid=0x[0-9a-f]+"),
-            re.compile(r'(?:Switch|Ca)\s+\d+\s+"[SH]-[0-9a-f]+"'),
+            re.compile(r"^# Topology file: generated on"),
+            re.compile(r"^# Faked topology file"),
+            re.compile(r"^vendid=0x[0-9a-f]+"),
+            re.compile(r'^(?:Switch|Ca)\s+\d+\s+"[SH]-[0-9a-f]+"'),
         ),
     ),
     Format(
@@ -139,6 +139,6 @@ FORMATS: Final = (
         "ibnetdiscover -p (list of ports)",
         "fabric",
         read_ports,
-        (re.compile(r"(?:CA|SW|RT)\s+\d+\s+\d+\s+0x[0-9a-fA-F]+\s+\d{1,2}x\s"),),
+        (re.compile(r"^(?:CA|SW|RT)\s+\d+\s+\d+\s+0x[0-9a-fA-F]+\s+\d{1,2}x\s"),),
     ),
 )

@@ -15,6 +15,7 @@ from typing import Any, Final
 from cluster_models.readers.fabric import FABRIC, guid_of
 from cluster_models.readers.facts import Fact, HostFact, Name, NameKind, PortFact, SwitchFact
 from cluster_models.readers.host_lists import expand
+from cluster_models.readers.lines import LONGEST_LINE
 from cluster_models.readers.notices import origin_of, refused, refused_runs
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
@@ -60,6 +61,8 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
     domain: str | None = None
     for line in _joined(lines):
         text = line.text.strip()
+        if len(text) >= LONGEST_LINE:
+            text = text.rpartition(",")[0]  # the last name is cut
         if (commented := _COMMENTED.fullmatch(text)) is not None:
             told.refusals.append(_commented(line, commented[1]))
         elif text.startswith("#"):
@@ -291,7 +294,7 @@ def _places(told: _Told, records: Iterable[Record], code: str, what: str) -> dic
                         code,
                         Trust.DOUBT,
                         record.line.number,
-                        f"{host} is under {first.name} (line {first.line.number}) and {record.name}: no {what} taken",
+                        f"{host} is under {first.name} (line {first.line.number}) and {record.name}: it gets none",
                         f"list the host under one {what}",
                     )
                 )
@@ -370,7 +373,7 @@ FORMATS: Final = (
         "Slurm topology.conf or scontrol show topology",
         "slurm",
         read,
-        (re.compile(r"#*\s*(?:SwitchName|BlockName)=", re.IGNORECASE), re.compile(r"# Number of Nodes in ")),
+        (re.compile(r"^#*\s*(?:SwitchName|BlockName)=", re.IGNORECASE), re.compile(r"^# Number of Nodes in ")),
     ),
     Format("slurm-topology-yaml", "Slurm topology.yaml", "slurm", read_yaml, (), is_topology_yaml),
 )
