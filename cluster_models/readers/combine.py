@@ -1,0 +1,103 @@
+"""What several files together say of a cluster: names resolved, facts merged, samples made, questions asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cluster_models.readers.aliases import AliasTable, alias_table, is_host
+from cluster_models.readers.doubts import doubts_across
+from cluster_models.readers.facts import Fact, HealthFact, HostFact, Name, NameKind, SwitchFact
+from cluster_models.readers.host_names import Hosts, hosts_said, name_groups, shows_a_node
+from cluster_models.readers.proposal import Answers, Notes, Proposal
+from cluster_models.readers.propose_nodes import propose_nodes
+from cluster_models.readers.propose_samples import propose_samples, rejected_places
+from cluster_models.readers.propose_switches import propose_switches, switch_claims
+from cluster_models.readers.reading import Doubt, Reading
+from cluster_models.topology import Cluster
+
+_NO_NODE = frozenset({NameKind.POD, NameKind.ADDRESS, NameKind.PORT_GUID})
+
+
+def combine(
+    readings: Sequence[Reading], *, aliases: AliasTable, known: Cluster | None, answers: Answers
+) -> Proposal:
+    """The proposal of all files together; their order does not matter.
+
+    ``aliases`` are names that are stored or that the sender gives, ``known`` the cluster as it is.
+    """
+    readings = sorted(readings, key=lambda reading: reading.file)
+    understood = [(reading.file, found) for reading in readings for _, found in reading.sections]
+    facts = [fact for _, found in understood for fact in found.facts]
+    doubts: list[tuple[str, Doubt]] = [(file, doubt) for file, found in understood for doubt in found.doubts]
+    stored = () if known is None else tuple(node.name for node in known.nodes)
+    table = alias_table(_groups(facts, answers), given=aliases, known=stored)
+    notes = Notes()
+    hosts = Hosts(table, _nodes(facts, table, stored, answers), answers)
+    _note_strangers(facts, hosts, notes)
+    nodes = propose_nodes(facts, switch_claims(facts, hosts, notes), hosts, known=known, notes=notes)
+    samples = propose_samples(facts, hosts, rejected_places(facts, doubts, answers.accepted), notes)
+    across, samples = doubts_across(facts, nodes, samples, answers.accepted)
+    return Proposal(
+        nodes=nodes,
+        switches=propose_switches(facts, nodes),
+        samples=samples,
+        kept_aside=tuple(notes.kept_aside),
+        health=tuple(fact for fact in facts if isinstance(fact, HealthFact)),
+        conflicts=tuple(notes.conflicts),
+        questions=tuple(notes.waiting[key] for key in sorted(notes.waiting)),
+        doubts=(*doubts, *notes.doubts, *across),
+    )
+
+
+def _groups(facts: Sequence[Fact], answers: Answers) -> list[Sequence[Name]]:
+    """Names that belong together, those of answers included."""
+    said = [node for nodes in answers.nodes.values() for node in nodes]
+    return [*name_groups(facts), *([Name(NameKind.HOST, node)] for node in said)]
+
+
+def _nodes(facts: Sequence[Fact], table: AliasTable, stored: Sequence[str], answers: Answers) -> tuple[str, ...]:
+    """The nodes there are: those stored, and hosts that some fact shows to have GPUs.
+
+    Where no fact shows any, as of a tree of switches alone, all hosts named are taken for nodes.
+    """
+    strong: set[str] = set()
+    weak: set[str] = set()
+    for fact in facts:
+        names = _host_names(fact)
+        found = {node for name in names if is_host(name) and (node := table.node(name))}
+        (strong if shows_a_node(fact) else weak).update(found)
+        if isinstance(fact, HostFact) and fact.gpu_count == 0:
+            weak -= found
+    strong |= {node for names in answers.nodes.values() for name in names if (node := table.node(name))}
+    new = strong if strong or stored else weak
+    return (*stored, *sorted(new - set(stored), key=_natural))
+
+
+def _natural(name: str) -> tuple[str, int, str]:
+    """n2 before n10, as people list nodes."""
+    stem = name.rstrip("0123456789")
+    return stem, int(name[len(stem) :][:18] or 0), name
+
+
+def _host_names(fact: Fact) -> tuple[str, ...]:
+    match fact:
+        case HostFact():
+            return tuple(name.text for name in fact.names if name.kind not in _NO_NODE)
+        case SwitchFact():
+            return fact.hosts
+        case _:
+            return hosts_said(fact)
+
+
+def _note_strangers(facts: Sequence[Fact], hosts: Hosts, notes: Notes) -> None:
+    """Keep aside what files say of hosts that are no nodes: storage, login, hosts without GPUs."""
+    for fact in facts:
+        if isinstance(fact, SwitchFact):
+            strangers = tuple(host for host in fact.hosts if hosts.named(host) is None)
+            if strangers and hosts.nodes:
+                shown = ", ".join(strangers[:5]) + (" ..." if len(strangers) > 5 else "")
+                count = f"{len(strangers)} of {len(fact.hosts)} hosts under {fact.name} are no nodes here: {shown}"
+                notes.aside(replace(fact, hosts=strangers), count)
+        elif isinstance(fact, HostFact) and fact.names and not hosts.of_record(fact) and fact.gpu_count != 0:
+            notes.aside(fact, "no other file shows that host to have GPUs")

@@ -1,0 +1,202 @@
+"""Which kind of file a text is, and what all its parts say.
+
+A file may hold several sections, as a paste of three commands does.  A section begins at a line that a format knows
+and ends before the first line of another format.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Final
+
+from cluster_models.readers.lines import LONGEST_LINE, clean_lines
+from cluster_models.readers.reading import Format, Line, Reading, Refusal, Section, Source, Understood
+
+_MODULES: Final = (
+    "own_tables",
+    "nccl_sweeps",
+    "nccl_tests",
+    "p2p_test",
+    "nvbandwidth",
+    "gpu_copy",
+    "osu",
+    "perftest",
+    "mpigraph",
+    "iperf3",
+    "gpcnet",
+    "smi_topo",
+    "smi_nvlink",
+    "rocm_topo",
+    "nccl_graph",
+    "nccl_xml",
+    "lspci",
+    "taccl",
+    "ibnet",
+    "iblinkinfo",
+    "ibstat",
+    "health",
+    "netq",
+    "slurm_topology",
+    "slurm_nodes",
+    "kubernetes",
+    "topograph",
+)
+"""In the order of precedence: where two formats know a line, the first has it."""
+_MOST_REFUSALS: Final = 200
+_NEAREST: Final = 3
+_SHOWN: Final = 120
+_PROMPT: Final = re.compile(r"(?:\S{1,80}@\S{1,80}[$#>]|\[\S{1,80}@[^\]]{1,80}\][$#]|\$|root#) +\S")
+_WORD: Final = re.compile(r"[a-z][a-z0-9]{2,}")
+_FEW: Final = frozenset(
+    {"the", "and", "with", "from", "output", "file", "log", "text", "test", "show", "node", "list"}
+)
+_SCOPED: Final = ((re.IGNORECASE, "i"), (re.DOTALL, "s"), (re.VERBOSE, "x"), (re.ASCII, "a"))
+
+
+def _formats() -> Iterator[Format]:
+    for name in _MODULES:
+        path = f"cluster_models.readers.{name}"
+        if find_spec(path) is None:
+            continue
+        module = import_module(path)
+        yield from getattr(module, "FORMATS", None) or (module.FORMAT,)
+
+
+FORMATS: Final[tuple[Format, ...]] = tuple(_formats())
+
+
+def recognise(source: Source, formats: Sequence[Format] = FORMATS) -> tuple[Section, ...]:
+    """The sections of a file, in its order; none where nothing is known."""
+    return _recognise(source, clean_lines(source.text), formats)
+
+
+def _recognise(source: Source, lines: Sequence[Line], formats: Sequence[Format]) -> tuple[Section, ...]:
+    if source.tree is not None:
+        for form in formats:
+            if form.fits is not None and form.fits(source.tree):
+                return (Section(form.name, 1, max(1, len(lines))),)
+    sections: list[Section] = []
+    for index, form in _beginnings(lines, formats):
+        if sections and sections[-1].format == form.name:
+            continue
+        first = index
+        while sections and first > 0 and _PROMPT.match(lines[first - 1].text):
+            first -= 1  # the command belongs to what it printed
+        if sections:
+            sections[-1] = replace(sections[-1], last_line=lines[first - 1].number)
+        sections.append(Section(form.name, lines[first].number if sections else 1, lines[-1].number))
+    return tuple(sections)
+
+
+def _beginnings(lines: Sequence[Line], formats: Sequence[Format]) -> Iterator[tuple[int, Format]]:
+    """Indices of lines that begin a section, with the first format that knows each."""
+    patterns = [(pattern, form) for form in formats for pattern in form.begins]
+    if not patterns:
+        return
+    may_begin = _any_of([pattern for pattern, _ in patterns])
+    for index, line in enumerate(lines):
+        if line.text and may_begin(line.text):
+            for pattern, form in patterns:
+                if pattern.search(line.text) is not None:
+                    yield index, form
+                    break
+
+
+def _any_of(patterns: Sequence[re.Pattern[str]]) -> Callable[[str], object]:
+    """Whether any pattern is found in a text: one search in place of many, as most lines hold none."""
+    anchored = [pattern for pattern in patterns if pattern.pattern.startswith("^") and "|^" not in pattern.pattern]
+    loose = [pattern for pattern in patterns if pattern not in anchored]
+    at_start = re.compile("|".join(map(_scoped, anchored)) or r"(?!)").match
+    if not loose:
+        return at_start
+    anywhere = re.compile("|".join(map(_scoped, loose))).search
+    return lambda text: at_start(text) or anywhere(text)
+
+
+def _scoped(pattern: re.Pattern[str]) -> str:
+    """The pattern with its flags, as a part of a larger one."""
+    flags = "".join(letter for flag, letter in _SCOPED if pattern.flags & flag)
+    return f"(?{flags}:{pattern.pattern})"
+
+
+def read(source: Source, formats: Sequence[Format] = FORMATS) -> Reading:
+    """Everything that the known formats make of a file; where none fits, a refusal that names the nearest."""
+    lines = clean_lines(source.text)
+    refusal = _not_readable(source)
+    sections = () if refusal else _recognise(source, lines, formats)
+    if not sections:
+        return Reading(source.name, len(lines), (), (refusal or _unknown(source, lines, formats),))
+    by_name = {form.name: form for form in formats}
+    numbers = [line.number for line in lines]
+    understood: list[tuple[Section, Understood]] = []
+    for section in sections:
+        first, after = bisect_left(numbers, section.first_line), bisect_left(numbers, section.last_line + 1)
+        form = by_name[section.format]
+        understood.append((section, _checked(form, section, form.read(source, lines[first:after]))))
+    return Reading(source.name, len(lines), tuple(understood), tuple(_cut_lines(source)))
+
+
+def _checked(form: Format, section: Section, found: Understood) -> Understood:
+    """``found`` with the refusal of a kind that is known only to be refused, and no more refusals than are read."""
+    refusals = found.refusals
+    if form.refused_because and not refusals and not found.facts:
+        refusals = (Refusal(section.first_line, section.last_line, form.refused_because, "send another file"),)
+    if (more := len(refusals) - _MOST_REFUSALS) > 0:
+        last = refusals[-1]
+        rest = Refusal(
+            refusals[_MOST_REFUSALS].first_line,
+            last.last_line,
+            f"{more} more places were not taken",
+            "see the reasons above",
+        )
+        refusals = (*refusals[:_MOST_REFUSALS], rest)
+    return replace(found, refusals=refusals)
+
+
+def _not_readable(source: Source) -> Refusal | None:
+    if not source.text.strip():
+        return Refusal(1, 1, "the file is empty", "save the tool's output again: it may have gone to stderr")
+    if "\0" in source.text:
+        return Refusal(1, 1, "is not text: it holds NUL characters", "save the tool's output as text in UTF-8")
+    return None
+
+
+def _cut_lines(source: Source) -> Iterator[Refusal]:
+    if source.tree is not None or len(source.text) <= LONGEST_LINE:
+        return
+    for number, text in enumerate(source.text.split("\n"), start=1):
+        if len(text) > LONGEST_LINE:
+            reason = (
+                f"the line has {len(text):,} characters; what is behind the first {LONGEST_LINE:,} was not read"
+            )
+            yield Refusal(number, number, reason, "break the line, or send fewer columns", text[:_SHOWN])
+
+
+def _unknown(source: Source, lines: Sequence[Line], formats: Sequence[Format]) -> Refusal:
+    """The refusal of a file that no format knows, with those whose words it shares most."""
+    head = " ".join([source.name, *(line.text for line in lines[:200])]).casefold()
+    words = set(_WORD.findall(head.replace("_", " ")))
+    rated = sorted(
+        ((len(words & _words(form)), -place) for place, form in enumerate(formats) if not form.refused_because),
+        reverse=True,
+    )
+    near = [formats[-place].known_as for shared, place in rated[:_NEAREST] if shared]
+    families = ", ".join(sorted({form.known_as for form in formats if not form.refused_because}))
+    shown = next((line.text for line in lines if line.text), "")[:_SHOWN]
+    kinds = f"the nearest that are known: {'; '.join(near)}" if near else f"known are {families}"
+    return Refusal(
+        1,
+        max(1, len(lines)),
+        "nothing in the file is the output of a tool that is known",
+        f"{kinds}. Send the whole output with its first lines",
+        shown,
+    )
+
+
+def _words(form: Format) -> set[str]:
+    return set(_WORD.findall(f"{form.name} {form.known_as}".casefold().replace("_", " "))) - _FEW
