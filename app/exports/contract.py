@@ -49,10 +49,11 @@ class ExportFile:
 class Options:
     """What a plan cannot know and a launcher asks for; everything has a default that is easy to find and replace.
 
-    ``job`` names the job (a DNS label), ``image`` is the container image, ``command`` what every rank runs, word
-    by word, ``port`` the rendezvous port of the first host.  ``namespace``, ``queue``: of Kubernetes and Kueue;
-    ``topology_label``: the node label whose one value must hold the whole job (empty = none is asked);
-    ``gpu_resource``: what the device plug-in calls a GPU.  ``model_path``: the weights that an engine serves.
+    ``job`` names the job (a DNS label), ``image`` is the container image, ``command`` the Python script that every
+    rank runs and its arguments, word by word, ``port`` the rendezvous port of the first host.  ``namespace``,
+    ``queue``: of Kubernetes and Kueue; ``topology_label``: the node label whose one value must hold the whole job
+    (empty = none is asked); ``gpu_resource``: what the device plug-in calls a GPU.  ``model_path``: the weights that
+    an engine serves.
     """
 
     job: str = "meshwright"
@@ -219,7 +220,13 @@ def render_checked(export: Export, launch: Launch, options: Options) -> Files:
 
 def check_files(export: Export, files: Files, launch: Launch) -> None:
     """Raise ``InvalidConfiguration`` where files say anything else than the launch, or leave out what they must."""
-    found, expected = export.read_back(files), export.expected(launch)
+    expected = export.expected(launch)
+    try:
+        found = export.read_back(files)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise unreadable(
+            f"exports.{export.name}", [file.name for file in files], f"not read back: {error}"
+        ) from error
     for name in (field.name for field in fields(Claims)):
         said, meant = getattr(found, name), getattr(expected, name)
         if said is None and (name not in export.says or meant is None):

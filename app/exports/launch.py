@@ -31,8 +31,8 @@ def render_torchrun(launch: Launch) -> str:
     """
     hosts, size = launch.hosts, launch.gpus_per_host
     cases = [
-        f"    {host}) NODE_RANK={slot}; GPUS={_listed(gpus)} ;;"
-        for slot, (host, gpus) in enumerate(zip(hosts, launch.gpus, strict=True))
+        f"    {host}) NODE_RANK={slot}; GPUS={gpus} ;;"
+        for slot, (host, gpus) in enumerate(zip(hosts, launch.gpu_lists, strict=True))
     ]
     return "\n".join(
         [
@@ -60,7 +60,7 @@ def render_slurm(launch: Launch) -> str:
     Slurm sorts the node list, so it cannot carry an order.
     """
     hosts, size = launch.hosts, launch.gpus_per_host
-    visible = " ".join(map(_listed, launch.gpus))
+    visible = " ".join(launch.gpu_lists)
     return "\n".join(
         [
             "#!/usr/bin/env bash",
@@ -69,7 +69,7 @@ def render_slurm(launch: Launch) -> str:
             f"#SBATCH --nodelist={','.join(hosts)}",
             "#SBATCH --ntasks-per-node=1",
             f"#SBATCH --gpus-per-node={size}",
-            *_sharing(launch),
+            *sharing(launch),
             "# sbatch slurm.sh pretrain_gpt.py MODEL_AND_DATA_ARGUMENTS",
             "set -euo pipefail",
             f'export HOSTS="{" ".join(hosts)}"  # rank order',
@@ -94,15 +94,11 @@ def render_slurm(launch: Launch) -> str:
     )
 
 
-def _sharing(launch: Launch) -> list[str]:
+def sharing(launch: Launch) -> list[str]:
     """Whole nodes, except where other jobs hold their first GPUs."""
     if launch.whole_hosts:
         return ["#SBATCH --exclusive"]
     return ["# Other jobs hold GPUs of these nodes: needs a partition that shares nodes and hides no GPU of them."]
-
-
-def _listed(gpus: tuple[int, ...]) -> str:
-    return ",".join(map(str, gpus))
 
 
 def _hostfile(launch: Launch, options: Options) -> Files:  # noqa: ARG001 - the shape of every renderer

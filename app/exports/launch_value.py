@@ -43,6 +43,11 @@ class Launch:
         return tuple(tuple(gpus_of_host(self.plan, slot)) for slot in range(len(self.plan.placement.hosts)))
 
     @property
+    def gpu_lists(self) -> tuple[str, ...]:
+        """For each host its GPUs as ``CUDA_VISIBLE_DEVICES`` wants them."""
+        return tuple(",".join(map(str, gpus)) for gpus in self.gpus)
+
+    @property
     def whole_hosts(self) -> bool:
         """Whether every host gives the GPUs 0, 1, ... in this order, so that launchers need not be told which."""
         return all(gpus == tuple(range(self.gpus_per_host)) for gpus in self.gpus)

@@ -116,7 +116,7 @@ def render_megatron(launch: Launch) -> str:
         *(f"    {argument}" for argument in megatron_arguments(launch)),
         ")",
     ]
-    return "\n".join([*lines, *_expert_comment(plan)]) + "\n"
+    return "\n".join([*lines, *expert_order(plan)]) + "\n"
 
 
 def _overlap_arguments(workload: TrainingWorkload, configuration: Configuration) -> list[str]:
@@ -160,7 +160,7 @@ def _pipeline_arguments(configuration: Configuration, prediction_layers: int) ->
     return []
 
 
-def _expert_comment(plan: Plan) -> list[str]:
+def expert_order(plan: Plan) -> list[str]:
     """How to permute the experts of a checkpoint where the map is not Megatron's contiguous one."""
     order = [expert for experts in plan.expert_map for expert in experts]
     if order == list(range(len(order))):

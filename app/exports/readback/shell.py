@@ -8,7 +8,7 @@ from typing import Final
 
 from app.exports.contract import Claims, Files, unreadable
 from app.exports.readback.megatron import MEGATRON_SAYS, claims_of_arguments
-from app.exports.readback.words import file_named, flags, number, numbers, one, same, value, words
+from app.exports.readback.words import array, file_named, flags, number, numbers, one, same, value, words
 
 HOSTS_SAY: Final = frozenset({"world", "hosts", "gpus_per_host"})
 TORCHRUN_SAYS: Final = HOSTS_SAY | {"gpus", "first_host"}
@@ -93,3 +93,65 @@ def check_header(text: str, claims: Claims) -> None:
         raise unreadable("exports.--nodelist", listed, "is not the host list of the script")
     if number(value(header, "--gpus-per-node"), "--gpus-per-node") != claims.gpus_per_host:
         raise unreadable("exports.--gpus-per-node", header["--gpus-per-node"], "is not what ranks are placed on")
+
+
+def read_torchrun_nodes(files: Files) -> Claims:
+    """Each node's command: node ranks must count up, all else must be the same on every line."""
+    lines = file_named(files, "torchrun_nodes.sh").splitlines()
+    hosts = tuple(line.removeprefix("# node ") for line in lines if line.startswith("# node "))
+    commands = [words(line) for line in lines if not line.startswith("#")]
+    given = [flags(command[2:]) for command in commands]
+    gpus = tuple(numbers(command[0].removeprefix("CUDA_VISIBLE_DEVICES="), "GPUS") for command in commands)
+    ranks = [number(value(each, "--node-rank"), "--node-rank") for each in given]
+    if ranks != list(range(len(hosts))):
+        raise unreadable("exports.--node-rank", ranks, f"do not count {len(hosts)} nodes")
+    firsts = {value(each, "--master-addr") for each in given}
+    if len(firsts) != 1:
+        raise unreadable("exports.--master-addr", sorted(firsts), "must be the same everywhere")
+    nodes, size = (
+        same((number(value(each, flag), flag) for each in given), flag) for flag in ("--nnodes", "--nproc-per-node")
+    )
+    return start_claims(hosts, gpus, nodes=nodes, size=size, first=firsts.pop())
+
+
+def read_openmpi(files: Files) -> Claims:
+    """The four files: host list, rank file and both scripts must say the same."""
+    listed = claims_of_hostfile(file_named(files, "hostfile"))
+    script = file_named(files, "rank.sh")
+    gpus = tuple(numbers(word, "GPUS") for word in array(script, "GPUS"))
+    size = int(one(r"^GPUS_PER_HOST=(\d+)$", script, "GPUS_PER_HOST")[0])
+    first = one(r"^export MASTER_ADDR=(\S+) ", script, "MASTER_ADDR")[0]
+    hosts = tuple(array(script, "HOSTS"))
+    claims = start_claims(hosts, gpus, nodes=len(listed.hosts or ()), size=size, first=first)
+    worlds = {
+        int(one(r"^export WORLD_SIZE=(\d+) ", script, "WORLD_SIZE")[0]),
+        int(one(r"mpirun -np (\d+) ", file_named(files, "mpirun.sh"), "-np")[0]),
+    }
+    rows = [
+        re.fullmatch(r"rank (\d+)=(\S+) slot=(\d+)", line) for line in file_named(files, "rankfile").splitlines()
+    ]
+    said = [(int(row[1]), row[2], int(row[3])) for row in rows if row]
+    meant = [(rank, hosts[rank // size], rank % size) for rank in range(len(hosts) * size)]
+    if worlds != {claims.world} or len(said) != len(rows) or said != meant:
+        raise unreadable("exports.rankfile", said, f"is not one rank for each of {claims.world} GPUs")
+    if listed.hosts != hosts or listed.gpus_per_host != size:
+        raise unreadable("exports.hostfile", listed.hosts, "is not the host list of rank.sh")
+    return claims
+
+
+def read_slurm_hostfile(files: Files) -> Claims:
+    """The batch script and the task list that orders its ranks."""
+    text = file_named(files, "slurm_hostfile.sh")
+    tasks = file_named(files, "tasks.hosts").splitlines()
+    size = int(one(r" LOCAL_WORLD_SIZE=(\d+)$", text, "LOCAL_WORLD_SIZE")[0])
+    hosts = tuple(tasks[::size])
+    if tasks != [host for host in hosts for _ in range(size)]:
+        raise unreadable("exports.tasks.hosts", tasks, f"does not name each host {size} times in a row")
+    gpus = tuple(numbers(part, "GPUS") for part in one(r'^export GPUS="([^"]*)"$', text, "GPUS")[0].split())
+    first = one(r"^export MASTER_ADDR=(\S+) ", text, "MASTER_ADDR")[0]
+    claims = start_claims(hosts, gpus, nodes=len(hosts), size=size, first=first)
+    check_header(text, claims)
+    worlds = {int(found) for found in re.findall(r"(?:--ntasks=|WORLD_SIZE=(?<!LOCAL_WORLD_SIZE=))(\d+)", text)}
+    if worlds != {claims.world} or "--distribution=arbitrary" not in text:
+        raise unreadable("exports.--ntasks", sorted(worlds), f"is not one task for each of {claims.world} GPUs")
+    return claims

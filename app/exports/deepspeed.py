@@ -1,0 +1,111 @@
+"""DeepSpeed: its JSON, host list and start script.
+
+Keys as in ``deepspeed/runtime`` 0.19 (``config.py``, ``zero/config.py``, ``tensor_parallel/config.py``), launcher
+options as in ``deepspeed/launcher/runner.py``, which keeps the order of the host list and of the GPUs named.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any, Final
+
+from app.exports.contract import ZIP, Export, ExportFile, Files, Options, unsupported
+from app.exports.launch_value import Launch
+from app.exports.readback.deepspeed import DEEPSPEED_SAYS, read_deepspeed
+from cluster_models.gpus import Precision
+from cluster_models.workload import Recompute, Sharding
+
+_STAGE: Final = {Sharding.NONE: 0, Sharding.OPTIMIZER: 1, Sharding.PARAMETERS: 3}
+
+
+def render_deepspeed(launch: Launch, options: Options) -> Files:
+    """``ds_config.json``, ``hostfile`` and ``deepspeed.sh``; refuses what DeepSpeed's configuration cannot say."""
+    _refuse(launch)
+    slots = "".join(f"{host} slots={max(gpus) + 1}\n" for host, gpus in zip(launch.hosts, launch.gpus, strict=True))
+    return (
+        ExportFile("ds_config.json", json.dumps(_settings(launch), indent=2) + "\n"),
+        ExportFile("hostfile", slots),
+        ExportFile("deepspeed.sh", _script(launch, options), executable=True),
+    )
+
+
+def _refuse(launch: Launch) -> None:
+    degrees = launch.degrees
+    reasons = {
+        "pipeline": "it takes pipeline stages from the model's own code (PipelineModule)",
+        "context": "it splits sequences by its own scheme (Ulysses), which is not planned here",
+        "expert": "it takes expert groups from the model's own code",
+    }
+    for degree, reason in reasons.items():
+        if getattr(degrees, degree) > 1:
+            raise unsupported(
+                "DeepSpeed",
+                f"degrees.{degree}",
+                getattr(degrees, degree),
+                reason,
+                f"plan with {degree} pinned to 1, or export megatron",
+            )
+    precision = launch.workload.precision
+    if precision not in {Precision.BF16, Precision.FP16, Precision.FP32}:
+        raise unsupported(
+            "DeepSpeed",
+            "precision",
+            str(precision),
+            "its configuration knows fp32, fp16 and bf16",
+            "plan with bf16",
+        )
+
+
+def _settings(launch: Launch) -> dict[str, Any]:
+    configuration, workload = launch.configuration, launch.workload
+    settings: dict[str, Any] = {
+        "train_batch_size": workload.global_batch,
+        "train_micro_batch_size_per_gpu": configuration.micro_batch,
+        "gradient_accumulation_steps": launch.micro_batches,
+        "zero_optimization": {
+            "stage": _STAGE[configuration.sharding],
+            "overlap_comm": workload.framework.overlap_gradients,
+        },
+        "bf16": {"enabled": workload.precision is Precision.BF16},
+        "fp16": {"enabled": workload.precision is Precision.FP16},
+    }
+    if launch.degrees.tensor > 1:
+        settings["tensor_parallel"] = {"autotp_size": launch.degrees.tensor}
+    return settings
+
+
+def _script(launch: Launch, options: Options) -> str:
+    include = "@".join(f"{host}:{gpus}" for host, gpus in zip(launch.hosts, launch.gpu_lists, strict=True))
+    recompute = launch.configuration.recompute
+    return "\n".join(
+        [
+            "#!/usr/bin/env bash",
+            f"# Run on {launch.hosts[0]}: bash deepspeed.sh ARGUMENTS",
+            *(
+                [f"# The plan recomputes activations ({recompute}): switch it on in the model's own code."]
+                if recompute is not Recompute.NONE
+                else []
+            ),
+            "set -euo pipefail",
+            'here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"',
+            'exec deepspeed --hostfile "$here/hostfile" \\',
+            f"    --include {include} \\",
+            f"    --master_addr {launch.hosts[0]} --master_port {options.port} \\",
+            f'    {shlex.join(options.command)} --deepspeed_config "$here/ds_config.json" "$@"',
+            "",
+        ]
+    )
+
+
+EXPORTS_HERE: Final = (
+    Export(
+        "deepspeed",
+        "deepspeed.zip",
+        ZIP,
+        "DeepSpeed configuration, host list and start script",
+        render_deepspeed,
+        read_deepspeed,
+        DEEPSPEED_SAYS,
+    ),
+)

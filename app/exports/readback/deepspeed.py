@@ -1,0 +1,70 @@
+"""What DeepSpeed's launcher and configuration would make of the files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from app.exports.contract import Claims, Files, unreadable
+from app.exports.readback.shell import HOSTS_SAY
+from app.exports.readback.words import file_named, numbers, one, same
+
+DEEPSPEED_SAYS: Final = HOSTS_SAY | {
+    "gpus",
+    "first_host",
+    "tensor",
+    "pipeline",
+    "data",
+    "context",
+    "expert",
+    "micro_batch",
+    "global_batch",
+}
+
+
+def read_deepspeed(files: Files) -> Claims:
+    """Hosts and GPUs by the launcher's filter, batch sizes by the configuration's product rule."""
+    script = file_named(files, "deepspeed.sh")
+    slots = {}
+    for line in file_named(files, "hostfile").splitlines():
+        host, count = one(r"^(\S+) slots=(\d+)$", line, "hostfile")
+        slots[host] = int(count)
+    parts = [part.partition(":") for part in one(r"--include (\S+) ", script, "--include")[0].split("@")]
+    gpus = {host: numbers(listed, "--include") for host, _, listed in parts}
+    for host, listed in gpus.items():
+        if host not in slots or max(listed) >= slots[host] or len(set(listed)) < len(listed):
+            raise unreadable("exports.--include", (host, listed), "names GPUs that the host list does not have")
+    size = same((len(listed) for listed in gpus.values()), "--include")
+    if len(parts) != len(gpus) or set(slots) != set(gpus):
+        raise unreadable("exports.hostfile", list(slots), "is not the list of hosts included")
+    world = size * len(gpus)
+    settings = json.loads(file_named(files, "ds_config.json"))
+    tensor = _whole(settings.get("tensor_parallel", {"autotp_size": 1}), "autotp_size")
+    micro, steps = (
+        _whole(settings, name) for name in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    )
+    batch = _whole(settings, "train_batch_size")
+    if world % tensor or batch != micro * steps * (world // tensor):
+        raise unreadable("exports.train_batch_size", batch, f"is not {micro} x {steps} x {world} / {tensor}")
+    return Claims(
+        world=world,
+        hosts=tuple(slots),
+        first_host=one(r"--master_addr (\S+) ", script, "--master_addr")[0],
+        gpus_per_host=size,
+        gpus=tuple(gpus[host] for host in slots),
+        tensor=tensor,
+        pipeline=1,
+        data=world // tensor,
+        context=1,
+        expert=1,
+        micro_batch=micro,
+        global_batch=batch,
+    )
+
+
+def _whole(settings: Mapping[str, Any], name: str) -> int:
+    value = settings.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise unreadable(f"exports.{name}", value, "is not a whole number above 0")
+    return value

@@ -1,0 +1,58 @@
+"""What Megatron-Bridge would make of a list of dotted overrides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from app.exports.contract import Claims, Files, unreadable
+from app.exports.readback.megatron import MEGATRON_SAYS, even_rows, rows_of_layout, shares
+from app.exports.readback.words import array, file_named, number
+from cluster_models.plan import RankOrder
+
+NEMO_SAYS: Final = MEGATRON_SAYS
+
+
+def read_nemo(files: Files) -> Claims:
+    """What ``nemo_overrides.sh`` says."""
+    text = file_named(files, "nemo_overrides.sh")
+    given: dict[str, str] = {}
+    for word in array(text, "NEMO_OVERRIDES"):
+        name, equals, value = word.partition("=")
+        if not equals or name in given:
+            raise unreadable("exports.NEMO_OVERRIDES", word, "is no override, or is given twice")
+        given[name] = value.strip("'")
+    pipeline, layers = _number(given, "model.pipeline_model_parallel_size"), _number(given, "model.num_layers")
+    virtual = int(given.get("model.virtual_pipeline_model_parallel_size", "1"))
+    layout = given.get("model.pipeline_model_parallel_layout")
+    rows = rows_of_layout(layout, pipeline) if layout else even_rows(layers, pipeline, virtual)
+    if sum(map(sum, rows)) != layers or len(rows) != virtual:
+        raise unreadable(
+            "exports.model.pipeline_model_parallel_layout", layout, f"is not {virtual} x {layers} layers"
+        )
+    experts = _number(given, "model.num_moe_experts") if "model.num_moe_experts" in given else None
+    expert = _number(given, "model.expert_model_parallel_size") if experts else 1
+    order = list(range(experts or 0))
+    if re.search(r"^EXPERT_ORDER=", text, re.MULTILINE):
+        order = [number(word, "EXPERT_ORDER") for word in array(text, "EXPERT_ORDER")]
+    return Claims(
+        tensor=_number(given, "model.tensor_model_parallel_size"),
+        pipeline=pipeline,
+        context=_number(given, "model.context_parallel_size"),
+        expert=expert,
+        virtual_pipeline=virtual,
+        rank_order=RankOrder.PIPELINE_BEFORE_DATA
+        if given.get("dist.use_tp_pp_dp_mapping") == "true"
+        else RankOrder.DATA_BEFORE_PIPELINE,
+        layers=layers,
+        stage_layers=rows,
+        micro_batch=_number(given, "train.micro_batch_size"),
+        global_batch=_number(given, "train.global_batch_size"),
+        experts=experts,
+        expert_map=shares(order, expert) if experts else None,
+    )
+
+
+def _number(given: Mapping[str, str], name: str) -> int:
+    return number(given.get(name, ""), name)

@@ -1,0 +1,50 @@
+"""What a Python module of constants says, without running it."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any, Final
+
+from app.exports.contract import Claims, Files, unreadable
+from app.exports.readback.shell import TORCHRUN_SAYS, start_claims
+from app.exports.readback.words import file_named
+from cluster_models.plan import RankOrder
+
+RAY_SAYS: Final = TORCHRUN_SAYS - {"first_host"} | {
+    "tensor",
+    "context",
+    "data",
+    "pipeline",
+    "expert",
+    "rank_order",
+}
+
+
+def read_ray(files: Files) -> Claims:
+    """The constants of ``placement_group.py``, which must multiply to its world size."""
+    said = _constants(file_named(files, "placement_group.py"))
+    degrees, hosts = said["DEGREES"], said["HOSTS"]
+    claims = start_claims(hosts, said["GPUS"], nodes=len(hosts), size=said["GPUS_PER_HOST"], first="")
+    product = degrees["tensor"] * degrees["context"] * degrees["data"] * degrees["pipeline"]
+    if not said["WORLD_SIZE"] == product == claims.world:
+        raise unreadable("exports.WORLD_SIZE", said["WORLD_SIZE"], f"is not {product} of the degrees")
+    return Claims(
+        world=claims.world,
+        hosts=hosts,
+        gpus_per_host=claims.gpus_per_host,
+        gpus=claims.gpus,
+        rank_order=RankOrder(said["RANK_ORDER"]),
+        **degrees,
+    )
+
+
+def _constants(text: str) -> dict[str, Any]:
+    """Names in capitals that the module assigns once."""
+    try:
+        return {
+            node.targets[0].id: ast.literal_eval(node.value)
+            for node in ast.parse(text).body
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        }
+    except (SyntaxError, ValueError) as error:
+        raise unreadable("exports.placement_group.py", text, f"is no module of constants: {error}") from error

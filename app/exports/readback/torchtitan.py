@@ -1,0 +1,116 @@
+"""What torchtitan would make of its arguments, and that its TOML says the same."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from typing import Final
+
+from app.exports.contract import Claims, Files, unreadable
+from app.exports.readback.words import array, file_named, flags, number, one, value
+
+TORCHTITAN_SAYS: Final = frozenset(
+    {
+        "world",
+        "tensor",
+        "pipeline",
+        "data",
+        "context",
+        "expert",
+        "virtual_pipeline",
+        "layers",
+        "stage_layers",
+        "micro_batch",
+        "global_batch",
+    }
+)
+
+_PIPELINE: Final = "parallelism.pipeline_parallel_"
+
+
+def read_torchtitan(files: Files) -> Claims:
+    """What ``torchtitan_args.sh`` says; refuses a TOML beside it that says anything else."""
+    text = file_named(files, "torchtitan_args.sh")
+    given = flags(array(text, "TORCHTITAN_ARGS"))
+    settings = {flag.removeprefix("--"): value(given, flag) for flag in given}
+    claims = _claims(settings, text)
+    for file in files:
+        if file.name.endswith(".toml") and _claims(_flat(file.text), file.text) != claims:
+            raise unreadable("exports.torchtitan.toml", file.text, "does not say what the arguments say")
+    return claims
+
+
+def split_layers(layers: int, stages: int, first: int, last: int) -> tuple[int, ...]:
+    """Decoder layers of each stage as torchtitan cuts them; empty where it would refuse.
+
+    The first stage counts as ``first`` layers more, the last as ``last`` more, and ``layers + first + last`` are
+    shared out evenly, the rest one each to the first stages.
+    """
+    if stages == 1:
+        return (layers,)
+    each, rest = divmod(layers + first + last, stages)
+    if not each or first > each or last > each:
+        return ()
+    counts = [each + (stage < rest) for stage in range(stages)]
+    counts[0] -= first
+    counts[-1] -= last
+    return tuple(counts)
+
+
+def _claims(settings: Mapping[str, str], text: str) -> Claims:
+    degrees = {
+        name: _number(settings, f"parallelism.{name}_degree")
+        for name in (
+            "data_parallel_replicate",
+            "data_parallel_shard",
+            "tensor_parallel",
+            "context_parallel",
+            "expert_parallel",
+            "pipeline_parallel",
+        )
+    }
+    data = degrees["data_parallel_replicate"] * degrees["data_parallel_shard"]
+    tensor, context = degrees["tensor_parallel"], degrees["context_parallel"]
+    pipeline = degrees["pipeline_parallel"]
+    layers = int(one(r"^# For a model of (\d+) decoder layers;", text, "layers")[0])
+    stages = pipeline if pipeline == 1 else _stages(settings, layers)
+    first, last = (int(settings.get(f"{_PIPELINE}{end}_stage_less_layers", "0")) for end in ("first", "last"))
+    counts = split_layers(layers, stages, first, last)
+    if not counts or stages % pipeline:
+        raise unreadable("exports.parallelism", dict(settings), f"would not cut {layers} layers")
+    local, batch = (_number(settings, f"training.{name}_batch_size") for name in ("local", "global"))
+    if pipeline > 1 and local * data != batch:
+        raise unreadable("exports.training.local_batch_size", local, f"on {data} data ranks is not {batch}")
+    return Claims(
+        world=data * tensor * context * pipeline,
+        tensor=tensor,
+        pipeline=pipeline,
+        data=data,
+        context=context,
+        expert=degrees["expert_parallel"],
+        virtual_pipeline=stages // pipeline,
+        layers=layers,
+        stage_layers=tuple(counts[start : start + pipeline] for start in range(0, stages, pipeline)),
+        micro_batch=_number(settings, f"{_PIPELINE}microbatch_size") if pipeline > 1 else local,
+        global_batch=batch,
+    )
+
+
+def _stages(settings: Mapping[str, str], layers: int) -> int:
+    """Stages of all ranks, by the schedule and the layers of each."""
+    pipeline = _number(settings, f"{_PIPELINE}degree")
+    schedule = settings.get(f"{_PIPELINE}schedule")
+    if schedule == "1F1B":
+        return pipeline
+    if schedule != "Interleaved1F1B":
+        raise unreadable("exports.pipeline_parallel_schedule", schedule, "is not a schedule that is planned")
+    extra = sum(_number(settings, f"{_PIPELINE}{end}_stage_less_layers") for end in ("first", "last"))
+    return -(-(layers + extra) // _number(settings, f"{_PIPELINE}layers_per_stage"))
+
+
+def _flat(toml: str) -> dict[str, str]:
+    return {f"{table}.{name}": str(v) for table, rows in tomllib.loads(toml).items() for name, v in rows.items()}
+
+
+def _number(settings: Mapping[str, str], name: str) -> int:
+    return number(settings.get(name, ""), name)

@@ -1,0 +1,156 @@
+"""torchtitan: command line of 0.3 (``--parallelism.*``, no TOML any more) and the TOML of the releases before.
+
+Fields as in ``torchtitan/config/configs.py`` 0.3; ranks as ``torchtitan/distributed/parallel_dims.py`` numbers them
+(pipeline slowest, then data, context, tensor; expert groups over consecutive ranks of a stage); stages as
+``_generate_llm_fqn_per_model_part`` of ``torchtitan/distributed/pipeline_parallel.py`` cuts them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.exports.contract import ZIP, Export, ExportFile, Files, Options, unsupported
+from app.exports.launch_value import Launch
+from app.exports.megatron import expert_order
+from app.exports.readback.torchtitan import TORCHTITAN_SAYS, read_torchtitan, split_layers
+from cluster_models.gpus import Precision
+from cluster_models.plan import RankOrder
+from cluster_models.workload import Sharding
+
+Settings = dict[str, dict[str, int | str]]
+
+
+def render_torchtitan(launch: Launch, options: Options) -> Files:  # noqa: ARG001 - the shape of every renderer
+    """``torchtitan_args.sh`` and, where releases before 0.3 can run it, ``torchtitan.toml``."""
+    _refuse(launch)
+    settings = _settings(launch)
+    rows = launch.configuration.stage_layers
+    listed = "; ".join(" ".join(map(str, row)) for row in rows)
+    about = [
+        f"# For a model of {launch.layers} decoder layers; by pipeline rank: {listed}",
+        "# Ranks follow the order of the host list; start with the torchrun or slurm export.",
+        f"# The plan recomputes activations: {launch.configuration.recompute}.",
+    ]
+    if launch.configuration.sharding is Sharding.OPTIMIZER:
+        about.append(
+            "# Nearest to a sharded optimizer: FSDP that gathers weights once a step (gradients sharded too)."
+        )
+    if launch.workload.precision not in {Precision.BF16, Precision.FP32}:
+        about.append(f"# {launch.workload.precision} products: choose the model's converter for them.")
+    arguments = [
+        f"    --{table}.{name} {value}" for table, rows in settings.items() for name, value in rows.items()
+    ]
+    script = [*about, "TORCHTITAN_ARGS=(", *arguments, ")", *expert_order(launch.plan)]
+    files = [ExportFile("torchtitan_args.sh", "\n".join(script) + "\n")]
+    fold = launch.degrees.tensor * launch.degrees.context
+    if launch.degrees.expert == 1 or launch.degrees.expert % fold == 0:
+        files.append(ExportFile("torchtitan.toml", _toml(about, settings, str(launch.configuration.recompute))))
+    return tuple(files)
+
+
+def _refuse(launch: Launch) -> None:
+    configuration, degrees = launch.configuration, launch.degrees
+    if configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA and degrees.pipeline > 1 and degrees.data > 1:
+        raise unsupported(
+            "torchtitan", "rank_order", str(configuration.rank_order), "its mesh puts pipeline ranks last"
+        )
+    shared = degrees.context * degrees.tensor
+    shared *= degrees.data if configuration.sharding is not Sharding.NONE else 1
+    if shared % degrees.expert:
+        raise unsupported(
+            "torchtitan",
+            "degrees.expert",
+            degrees.expert,
+            f"expert groups share out {shared} ranks (sharded data x context x tensor)",
+            "plan with sharded parameters or another expert degree",
+        )
+    if launch.workload.precision is Precision.FP16:
+        raise unsupported("torchtitan", "precision", "fp16", "its mixed precision is bfloat16 or float32")
+
+
+def _settings(launch: Launch) -> Settings:
+    configuration, degrees, workload = launch.configuration, launch.degrees, launch.workload
+    sharded = configuration.sharding is not Sharding.NONE
+    # A pipeline is fed the whole share of its data rank at once; without one, micro-batches are accumulated.
+    local = workload.global_batch // degrees.data if degrees.pipeline > 1 else configuration.micro_batch
+    parallelism: dict[str, int | str] = {
+        "data_parallel_replicate_degree": 1 if sharded else degrees.data,
+        "data_parallel_shard_degree": degrees.data if sharded else 1,
+        "fsdp_reshard_after_forward": "always" if configuration.sharding is Sharding.PARAMETERS else "never",
+        "tensor_parallel_degree": degrees.tensor,
+        "context_parallel_degree": degrees.context,
+        "expert_parallel_degree": degrees.expert,
+        "pipeline_parallel_degree": degrees.pipeline,
+    }
+    return {
+        "training": {
+            "local_batch_size": local,
+            "global_batch_size": workload.global_batch,
+            "seq_len": workload.sequence_length,
+            "mixed_precision_param": "float32" if workload.precision is Precision.FP32 else "bfloat16",
+        },
+        "parallelism": parallelism | (_pipeline(launch) if degrees.pipeline > 1 else {}),
+    }
+
+
+def _pipeline(launch: Launch) -> dict[str, int | str]:
+    first, last = _less_layers(launch)
+    virtual = launch.degrees.virtual_pipeline
+    found: dict[str, int | str] = {
+        "pipeline_parallel_schedule": "Interleaved1F1B" if virtual > 1 else "1F1B",
+        "pipeline_parallel_microbatch_size": launch.configuration.micro_batch,
+        "pipeline_parallel_first_stage_less_layers": first,
+        "pipeline_parallel_last_stage_less_layers": last,
+    }
+    if virtual > 1:
+        found["pipeline_parallel_layers_per_stage"] = _layers_per_stage(launch, first + last)
+    return found
+
+
+def _layers_per_stage(launch: Launch, extra: int) -> int:
+    """What makes torchtitan cut as many stages as the plan has: stages = ceil((layers + extra) / this)."""
+    stages = launch.degrees.pipeline * launch.degrees.virtual_pipeline
+    return -(-(launch.layers + extra) // stages)
+
+
+def _less_layers(launch: Launch) -> tuple[int, int]:
+    """By how many layers the first and the last stage are shorter, so that torchtitan cuts the plan's stages."""
+    counts = tuple(count for row in launch.configuration.stage_layers for count in row)
+    most = max(counts) + 1
+    for size in (most - 1, most):
+        for first in {max(0, size - counts[0] + step) for step in (-1, 0, 1)}:
+            for last in {max(0, size - counts[-1] + step) for step in (-1, 0, 1)}:
+                each = _layers_per_stage(launch, first + last)
+                as_many = -(-(launch.layers + first + last) // each) == len(counts)
+                if as_many and split_layers(launch.layers, len(counts), first, last) == counts:
+                    return first, last
+    raise unsupported(
+        "torchtitan",
+        "stage_layers",
+        launch.configuration.stage_layers,
+        "all stages but the first and the last are cut alike, the longer ones before the shorter",
+        "write module_fqns_per_model_part by hand, or export megatron",
+    )
+
+
+def _toml(about: list[str], settings: Settings, recompute: str) -> str:
+    lines = [*about, "# For releases before 0.3."]
+    for table, rows in (settings | {"activation_checkpoint": {"mode": recompute}}).items():
+        lines += ["", f"[{table}]"]
+        lines += [
+            f'{name} = "{value}"' if isinstance(value, str) else f"{name} = {value}" for name, value in rows.items()
+        ]
+    return "\n".join(lines) + "\n"
+
+
+EXPORTS_HERE: Final = (
+    Export(
+        "torchtitan",
+        "torchtitan.zip",
+        ZIP,
+        "torchtitan arguments and TOML",
+        render_torchtitan,
+        read_torchtitan,
+        TORCHTITAN_SAYS,
+    ),
+)
