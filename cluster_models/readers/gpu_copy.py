@@ -18,10 +18,10 @@ from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source,
 
 TOOL: Final = "gpu_copy_bw"
 _COPY: Final = re.compile(
-    r"\s*(?:gpu[-_]copy[-_]bw[\w:-]{0,40}/)?(cpu|gpu\d{1,4})_to_(cpu|gpu\d{1,4})(?:_(read|write))?_by_(sm|dma)"
+    r"^\s*(?:gpu[-_]copy[-_]bw[\w:-]{0,40}/)?(cpu|gpu\d{1,4})_to_(cpu|gpu\d{1,4})(?:_(read|write))?_by_(sm|dma)"
     r"(?:_under_numa(\d{1,3}))?(?:_(uni|bi))?\b(?::\d{1,3})?[\s:,]{1,8}(\S{1,40})\s*$"
 )
-_MANY: Final = re.compile(r"\s*gpu_all_to_gpu_all_|\s*gpu\d{1,4}_to_gpu_all_|\s*gpu_all_to_gpu\d{1,4}_")
+_MANY: Final = re.compile(r"^\s*gpu_all_to_gpu_all_|\s*gpu\d{1,4}_to_gpu_all_|\s*gpu_all_to_gpu\d{1,4}_")
 _SHOWN: Final = 120
 
 

@@ -17,9 +17,9 @@ from cluster_models.readers.facts import MatrixFact, Memory, Origin, Quantity
 from cluster_models.readers.numbers import finite
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
-_START: Final = re.compile(r"\s*START mpiGraph(?: v(\S{1,20}))?")
-_SETTING: Final = re.compile(r"\s*(MsgSize|Times|Window|Procs)\s{1,8}(\d{1,15})\s*$")
-_HEADER: Final = re.compile(r"\s*(Send|Recv)\s{1,8}(\S{1,253}:\d{1,6}(?:\s.*)?)$")
+_START: Final = re.compile(r"^\s*START mpiGraph(?: v(\S{1,20}))?")
+_SETTING: Final = re.compile(r"^\s*(MsgSize|Times|Window|Procs)\s{1,8}(\d{1,15})\s*$")
+_HEADER: Final = re.compile(r"^\s*(Send|Recv)\s{1,8}(\S{1,253}:\d{1,6}(?:\s.*)?)$")
 _MEBI: Final = 2.0**20
 MOST_RANKS: Final = 4_096
 _SHOWN: Final = 120

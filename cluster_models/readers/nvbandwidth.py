@@ -25,13 +25,13 @@ from cluster_models.readers.nvbandwidth_tables import (
 )
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
-_VERSION: Final = re.compile(r"\s*nvbandwidth Version: v?(\S{1,40})")
-_RUNNING: Final = re.compile(r"\s*Running (?:testcase |benchmark )?(\w{1,120})\.?\s*$")
-_DEVICE: Final = re.compile(r"\s*Device (\d{1,4}): (\S.{0,200})$")
-_PROCESS: Final = re.compile(r"\s*Process (\d{1,5}) \(([^\s()]{1,253})\): device (\d{1,4}): (\S.{0,200})$")
-_SUM: Final = re.compile(r"\s*SUM (\w{1,120}) (\S{1,40})\s*$")
-_WAIVED: Final = re.compile(r"\s*Waived:?\s*\S{0,120}\s*$")
-_ERROR: Final = re.compile(r"\s*(?:ERROR\b|Error:|\[?CUDA_ERROR|NVML_ERROR|Invalid value when)")
+_VERSION: Final = re.compile(r"^\s*nvbandwidth Version: v?(\S{1,40})")
+_RUNNING: Final = re.compile(r"^\s*Running (?:testcase |benchmark )?(\w{1,120})\.?\s*$")
+_DEVICE: Final = re.compile(r"^\s*Device (\d{1,4}): (\S.{0,200})$")
+_PROCESS: Final = re.compile(r"^\s*Process (\d{1,5}) \(([^\s()]{1,253})\): device (\d{1,4}): (\S.{0,200})$")
+_SUM: Final = re.compile(r"^\s*SUM (\w{1,120}) (\S{1,40})\s*$")
+_WAIVED: Final = re.compile(r"^\s*Waived:?\s*\S{0,120}\s*$")
+_ERROR: Final = re.compile(r"^\s*(?:ERROR\b|Error:|\[?CUDA_ERROR|NVML_ERROR|Invalid value when)")
 _BLANKS: Final = 2
 _SHOWN: Final = 120
 
@@ -150,8 +150,8 @@ FORMATS: Final = (
         begins=(
             _VERSION,
             _PROCESS,
-            re.compile(r"\s*Running \w{0,100}(?:memcpy|latency|local_copy|multicast)\w{0,100}\.?\s*$"),
-            re.compile(r"\s*(?:memcpy|memory latency) .{0,40}(?:GPU|CPU)\((?:row|column)"),
+            re.compile(r"^\s*Running \w{0,100}(?:memcpy|latency|local_copy|multicast)\w{0,100}\.?\s*$"),
+            re.compile(r"^\s*(?:memcpy|memory latency) .{0,40}(?:GPU|CPU)\((?:row|column)"),
         ),
     ),
     Format(

@@ -18,14 +18,14 @@ from cluster_models.readers.numbers import finite
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
 _TITLE: Final = re.compile(
-    r"\s*(?:#\s*)?OSU (MPI|NCCL|RCCL|XCCL|UCC)(-CUDA|-ROCM|-SYCL|-OPENACC)?[ _]"
+    r"^\s*(?:#\s*)?OSU (MPI|NCCL|RCCL|XCCL|UCC)(-CUDA|-ROCM|-SYCL|-OPENACC)?[ _]"
     r"(\S.{0,80}?)(?: v(\d[\w.]{0,12}))?\s*$"
 )
 _COMMAND: Final = re.compile(
-    r".{0,600}?\bosu_(?:bw|bibw|latency|mbw_mr|multi_lat|i?all|i?reduce|i?bcast|i?gather|i?scatter)\w{0,20}(?=\s|$)"
+    r"^.{0,600}?\bosu_(?:bw|bibw|latency|mbw_mr|multi_lat|i?all|i?reduce|i?bcast|i?gather|i?scatter)\w{0,20}(?=\s|$)"
 )
-_BUFFERS: Final = re.compile(r"\s*#? *Send Buffer on (\w{4,12}) .{0,8} and Receive Buffer on (\w{4,12}) ")
-_HEADER: Final = re.compile(r"\s*(?:# ?)?Size\s+(\S.*)$")
+_BUFFERS: Final = re.compile(r"^\s*#? *Send Buffer on (\w{4,12}) .{0,8} and Receive Buffer on (\w{4,12}) ")
+_HEADER: Final = re.compile(r"^\s*(?:# ?)?Size\s+(\S.*)$")
 _OPERATIONS: Final = (
     ("all-to-all", Operation.ALL_TO_ALL),
     ("alltoall", Operation.ALL_TO_ALL),

@@ -27,13 +27,13 @@ from cluster_models.readers.gpu_matrices import (
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
 TOOL: Final = "p2pBandwidthLatencyTest"
-_ACCESS: Final = re.compile(r"\s*P2P Connectivity Matrix\s*$")
+_ACCESS: Final = re.compile(r"^\s*P2P Connectivity Matrix\s*$")
 _BANDWIDTH: Final = re.compile(
-    r"\s*(Unidirectional|Bidirectional) P2P=(Enabled|Disabled) Bandwidth(?: \(P2P (Writes|Reads)\))? Matrix"
+    r"^\s*(Unidirectional|Bidirectional) P2P=(Enabled|Disabled) Bandwidth(?: \(P2P (Writes|Reads)\))? Matrix"
     r" \(GB/s\)"
 )
-_LATENCY: Final = re.compile(r"\s*P2P=(Enabled|Disabled) Latency(?: \(P2P (Writes|Reads)\))? Matrix \(us\)")
-_PEERS: Final = re.compile(r"\s*Device ?= ?(\d{1,4}) (CAN|CANNOT) Access Peer Device ?= ?(\d{1,4})\s*$")
+_LATENCY: Final = re.compile(r"^\s*P2P=(Enabled|Disabled) Latency(?: \(P2P (Writes|Reads)\))? Matrix \(us\)")
+_PEERS: Final = re.compile(r"^\s*Device ?= ?(\d{1,4}) (CAN|CANNOT) Access Peer Device ?= ?(\d{1,4})\s*$")
 _TITLE_LOOK: Final = ("P2P", "Dev", "Uni", "Bid")
 _MICRO: Final = 1e-6
 _BLANKS: Final = 3
@@ -228,7 +228,7 @@ FORMAT: Final = Format(
     family="gpu",
     read=read_p2p_test,
     begins=(
-        re.compile(r"\s*\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]"),
+        re.compile(r"^\s*\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]"),
         _ACCESS,
         _BANDWIDTH,
         _LATENCY,

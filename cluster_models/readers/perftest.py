@@ -18,20 +18,22 @@ from cluster_models.readers.numbers import finite
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
 _TITLE: Final = re.compile(
-    r"\s*(RDMA_Write|RDMA_Read|Send|Raw Ethernet Send|Raw Ethernet|Atomic \w{1,20})\b.{0,40}\b(BW|Latency)"
+    r"^\s*(RDMA_Write|RDMA_Read|Send|Raw Ethernet Send|Raw Ethernet|Atomic \w{1,20})\b.{0,40}\b(BW|Latency)"
     r"(?: - Infinite)? Test\s*$"
 )
 _VERBS: Final = {"RDMA_Write": "ib_write", "RDMA_Read": "ib_read", "Send": "ib_send"}
-_ADDRESS: Final = re.compile(r"\s*(local|remote) address: LID (0x[0-9a-fA-F]{1,8}|0{1,8}) QPN (0x[0-9a-fA-F]{1,8})")
-_GID: Final = re.compile(r"\s*GID: ([0-9a-fA-F:]{3,60})\s*$")
-_QUEUES: Final = re.compile(r"\s*Number of qps\s{0,8}: (\d{1,6})\b")
-_HEADER: Final = re.compile(r"\s*#bytes\s{1,12}#iterations\s")
+_ADDRESS: Final = re.compile(
+    r"^\s*(local|remote) address: LID (0x[0-9a-fA-F]{1,8}|0{1,8}) QPN (0x[0-9a-fA-F]{1,8})"
+)
+_GID: Final = re.compile(r"^\s*GID: ([0-9a-fA-F:]{3,60})\s*$")
+_QUEUES: Final = re.compile(r"^\s*Number of qps\s{0,8}: (\d{1,6})\b")
+_HEADER: Final = re.compile(r"^\s*#bytes\s{1,12}#iterations\s")
 _COLUMN: Final = re.compile(
     r"#bytes|#iterations|(?:BW |99(?:\.9{1,2})?% )?[A-Za-z_]{1,20}\[[^\]\s]{1,12}\]|tps \w{1,10}", re.ASCII
 )
 _UNITS: Final = {"MB/sec": 2.0**20, "MiB/sec": 2.0**20, "Gb/sec": 1e9 / 8}
 _FAILED: Final = re.compile(
-    r"\s*(?:Couldn't connect|Unable to|Failed to|Completion with error|Did not detect devices|ethernet_read_keys"
+    r"^\s*(?:Couldn't connect|Unable to|Failed to|Completion with error|Did not detect devices|ethernet_read_keys"
     r"|IB device .{1,80} not found|.{0,40}scnt=)"
 )
 _GPU: Final = re.compile(r".{0,40}(?:allocated .{0,40}GPU buffer|initializing CUDA|creating CUDA Ctx|hipMalloc)")
