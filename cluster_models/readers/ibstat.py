@@ -1,4 +1,4 @@
-"""``ibstat`` of one host, lists of port GUIDs, lists of NVLink cluster UUIDs, and ``perfquery``, which is refused."""
+"""``ibstat`` of one host, lists of port GUIDs and of NVLink cluster UUIDs, and ``perfquery``, which is refused."""
 
 from __future__ import annotations
 
@@ -127,40 +127,38 @@ def _doubts(blocks: Sequence[_Block], ports: Sequence[PortFact]) -> Iterator[Dou
         key = (block.values.get("ca type", ""), port.fabric)
         best[key] = max(best.get(key, 0.0), port.bytes_per_s or 0.0)
         times[port.fabric] += port.up
+    remedy = "check its cable and transceiver"
     for block, port in zip(blocks, ports, strict=True):
-        top = best[block.values.get("ca type", ""), port.fabric]
-        if port.fabric == FABRIC and top and not port.up:
-            sentence = f"{port.device} is {port.state or 'down'} while cards of its type run at {top * 8e-9:g} Gb/s"
-            yield Doubt(
-                "port-down", Trust.DOUBT, port.origin.first_line, sentence, "check its cable and transceiver"
-            )
-        elif port.fabric == FABRIC and port.up and (port.bytes_per_s or 0.0) < top:
-            sentence = (
-                f"{port.device} runs at {(port.bytes_per_s or 0.0) * 8e-9:g} Gb/s, its like at {top * 8e-9:g}"
-            )
-            yield Doubt(
-                "slow-port", Trust.DOUBT, port.origin.first_line, sentence, "check its cable and transceiver"
-            )
+        top, rate = best[block.values.get("ca type", ""), port.fabric], port.bytes_per_s or 0.0
+        if port.fabric != FABRIC or rate >= top:
+            continue
+        like = f"while cards of its type run at {top * 8e-9:g} Gb/s"
+        if port.up:
+            sentence = f"{port.device} runs at {rate * 8e-9:g} Gb/s {like}"
+            yield Doubt("slow-port", Trust.DOUBT, port.origin.first_line, sentence, remedy)
+        else:
+            sentence = f"{port.device} is {port.state or 'down'} {like}"
+            yield Doubt("port-down", Trust.DOUBT, port.origin.first_line, sentence, remedy)
     if ports and not times[FABRIC] and any(port.up for port in ports):
         sentence = "no InfiniBand port is in service: the fastest Ethernet ports are taken as the cards"
         yield Doubt("ethernet-cards", Trust.NOTE, ports[0].origin.first_line, sentence, "say which cards jobs use")
 
 
 _VM: Final = re.compile(r"VM_hostname\s+(\S+)", re.IGNORECASE)
-_GUID: Final = re.compile(r"(?:0x)?[0-9a-fA-F]{14,16}")
-_PAIR: Final = re.compile(
-    r"([A-Za-z0-9][\w.\-]*)\s*[:,\s]\s*((?:0x)?[0-9a-fA-F]{14,16}(?:[\s,]+(?:0x)?[0-9a-fA-F]{14,16})*)"
-)
-_TURNED: Final = re.compile(r"((?:0x)?[0-9a-fA-F]{14,16})\s*[:,\s]\s*([A-Za-z][\w.\-]*)")
-_UUID: Final = re.compile(
-    r"([A-Za-z0-9][\w.\-]*)\s*[:,\s]\s*([0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?:\.\d{1,10})?)"
-)
+_NAME: Final = r"[A-Za-z0-9][\w.\-]*"
+_BETWEEN: Final = r"(?:\s*[:,]\s*|\s+)"
+_DIGITS: Final = r"(?:0x)?[0-9a-fA-F]{14,16}"
+_CLUSTER: Final = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?:\.\d{1,10})?"
+_GUID: Final = re.compile(_DIGITS)
+_PAIR: Final = re.compile(rf"({_NAME}){_BETWEEN}({_DIGITS}(?:[\s,]+{_DIGITS})*)")
+_TURNED: Final = re.compile(rf"({_DIGITS}){_BETWEEN}([A-Za-z][\w.\-]*)")
+_UUID: Final = re.compile(rf"({_NAME}){_BETWEEN}({_CLUSTER})")
 
 
 def read_guids(source: Source, lines: tuple[Line, ...]) -> Understood:
     """Host names with the GUIDs of their ports: a heading above its GUIDs, or both on one line."""
     guids: dict[str, dict[str, None]] = defaultdict(dict)
-    where: dict[str, list[int]] = {}
+    where: dict[str, tuple[int, int]] = {}
     odd: list[Line] = []
     host = ""
     for line in lines:
@@ -179,10 +177,10 @@ def read_guids(source: Source, lines: tuple[Line, ...]) -> Understood:
             continue
         if host and text:
             guids[host].update(dict.fromkeys(map(guid_of, found)))
-            where.setdefault(host, [line.number, line.number])[1] = line.number
+            where[host] = (where.get(host, (line.number, 0))[0], line.number)
     facts = tuple(
         HostFact(
-            origin_of(source, *where[name]),
+            origin_of(source, where[name][0], where[name][1]),
             (Name(NameKind.HOST, name), *(Name(NameKind.PORT_GUID, guid) for guid in mine)),
         )
         for name, mine in guids.items()
@@ -213,7 +211,7 @@ _COUNTERS: Final = "port counters say what was sent and what went wrong, not wha
 
 def refuse_perfquery(source: Source, lines: tuple[Line, ...]) -> Understood:
     """Nothing: counters are no measurement of a link."""
-    first, last = (lines[0], lines[-1].number) if lines else (Line(1, ""), 1)
+    first, last = (lines[0], lines[-1].number) if lines else (Line(1, source.text[:120]), 1)
     return Understood((), (refused(first, _COUNTERS, "send ib_write_bw or nccl-tests between two hosts", last),))
 
 
@@ -232,10 +230,8 @@ FORMATS: Final = (
         read_guids,
         (
             re.compile(r"^VM_hostname\s+\S"),
-            re.compile(
-                r"^[A-Za-z0-9][\w.\-]*\s*[:,\s]\s*(?:0x)?[0-9a-fA-F]{14,16}(?:[\s,]+(?:0x)?[0-9a-fA-F]{14,16})*$"
-            ),
-            re.compile(r"^0x[0-9a-fA-F]{14,16}\s*[:,\s]\s*[A-Za-z][\w.\-]*$"),
+            re.compile(rf"^{_NAME}{_BETWEEN}{_DIGITS}(?:[\s,]+{_DIGITS})*$"),
+            re.compile(rf"^0x[0-9a-fA-F]{{14,16}}{_BETWEEN}[A-Za-z][\w.\-]*$"),
         ),
     ),
     Format(
@@ -243,11 +239,7 @@ FORMATS: Final = (
         "list of host names and NVLink cluster UUIDs",
         "fabric",
         read_uuids,
-        (
-            re.compile(
-                r"^[A-Za-z0-9][\w.\-]*\s*[:,\s]\s*[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?:\.\d{1,10})?$"
-            ),
-        ),
+        (re.compile(rf"^{_NAME}{_BETWEEN}{_CLUSTER}$"),),
     ),
     Format(
         "perfquery",
