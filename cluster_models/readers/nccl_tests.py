@@ -61,7 +61,7 @@ class _Reader:
         if ROW.match(text) is not None or (self.draft.columns is not None and text.lstrip()[:1].isdigit()):
             self._row(line)
         else:
-            self._said(line)
+            self._said(text.lstrip("# "))
         if self.draft.begun or self.draft.program or self.draft.ours or self.draft.tool:
             self.draft.first = self.draft.first or line.number
             self.draft.last = line.number
@@ -96,8 +96,8 @@ class _Reader:
         else:
             self.draft.rows.append(row)
 
-    def _said(self, line: Line) -> None:
-        text, draft = line.text, self.draft
+    def _said(self, text: str) -> None:
+        draft = self.draft
         if _RANK.match(text) is not None:
             self._rank(text)
         elif (columns := columns_of(text)) is not None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -39,6 +39,8 @@ _TIME: Final = re.compile(r"(?:^|[_ (])(ns|us|ms|s)(?![A-Za-z/])")
 _TIMES: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _FLOWS: Final = re.compile(r"(?:^|[_\W])G(\d{1,3})(?=[_\W]|$)")
 _NO_UNIT: Final = "name the unit in the corner or the name of the file: node_GBps, node_Gbps, node_MBps, gpu_us"
+_KINDS: Final = ("gpus_per_node", "collective", "pairs_active", "measured_at", "tool")
+"""Columns that tell runs apart."""
 _NEVER_ZERO: Final = "leave the cell empty: what was not measured is unknown, never 0"
 
 
@@ -100,18 +102,21 @@ def _tables(lines: Sequence[Line]) -> list[_Table]:
     separator = ","
     for line in lines:
         text = line.text
-        if (note := _NOTE.match(text)) is not None:
-            notes[note[1]] = note[2].strip()
+        if text.startswith("#"):
+            if (note := _NOTE.match(text)) is not None:
+                notes[note[1]] = note[2].strip()
         elif _SQUARE.match(text) is not None or _LONG.match(text) is not None:
             separator = max(",;\t", key=text.count)
             tables.append(_Table(line, _cells(text, separator), notes=notes))
             notes = {}
-        elif tables and text.strip() and not text.startswith("#"):
+        elif tables and text.strip():
             tables[-1].rows.append((line, _cells(text, separator)))
     return tables
 
 
 def _cells(text: str, separator: str) -> list[str]:
+    if '"' not in text:
+        return [cell.strip() for cell in text.split(separator)]
     try:
         return [cell.strip() for cell in next(csv.reader([text], delimiter=separator), [])]
     except csv.Error:
@@ -221,41 +226,41 @@ def _long(source: Source, table: _Table) -> Understood:
         remedy = "name the column with its unit: busbw_GBps, bandwidth_Gbps, latency_us"
         return Understood((), (_refusal(table.header, reason, remedy, table.last),))
     refusals: list[Refusal] = []
-    groups: dict[tuple[str, ...], list[tuple[Line, dict[str, str]]]] = {}
+    groups: dict[tuple[str, ...], list[tuple[Line, list[str]]]] = {}
+    kinds = [(names.index(kind) if kind in names else None, table.notes.get(kind, "")) for kind in _KINDS]
     for line, cells in table.rows:
         if len(cells) != len(names):
             reason = f"the row has {len(cells)} cells where the header names {len(names)}"
             refusals.append(_refusal(line, reason, "write one cell for each column, empty where unknown"))
             continue
-        row = dict(zip(names, cells, strict=True))
-        kinds = ("gpus_per_node", "collective", "pairs_active", "measured_at", "tool")
-        key = (*cells[:2], *(row.get(kind, table.notes.get(kind, "")) for kind in kinds))
-        groups.setdefault(key, []).append((line, row))
-    time_name = names[latency] if latency is not None else ""
-    figure_name = names[figure] if figure is not None and unit is not None else ""
+        key = (cells[0], cells[1], *(noted if at is None else cells[at] for at, noted in kinds))
+        groups.setdefault(key, []).append((line, cells))
+    status, error, size = (
+        names.index(name) if name in names else None for name in ("status", "error", "size_bytes")
+    )
     facts = []
     for key, rows in groups.items():
         points: list[Point] = []
         failures: list[str] = []
-        for line, row in rows:
-            if row.get("status", "ok").lower() not in {"", "ok"}:
-                failures.append(row.get("error") or row["status"])
+        for line, cells in rows:
+            if status is not None and cells[status].lower() not in {"", "ok"}:
+                failures.append((cells[error] if error is not None else "") or cells[status])
                 continue
             where = f"{key[0]} to {key[1]}"
-            rate = _figure(line, row[figure_name], unit, where, refusals) if figure_name and unit else None
-            time = _figure(line, row[time_name], time_unit, where, refusals) if time_name and time_unit else None
+            rate = _figure(line, cells[figure], unit, where, refusals) if figure is not None and unit else None
+            time = _figure(line, cells[latency], time_unit, where, refusals) if latency and time_unit else None
             if rate is not None or time is not None:
-                points.append(Point(line.number, bytes_of(row.get("size_bytes", "")), rate, time))
+                bytes_sent = None if size is None else bytes_of(cells[size])
+                points.append(Point(line.number, bytes_sent, rate, time))
         if points or failures:
-            fact = _run(source, key, rows, points, failures)
-            facts.append(fact)
+            facts.append(_run(source, key, (rows[0][0].number, rows[-1][0].number), points, failures))
     return Understood(tuple(facts), tuple(refusals))
 
 
 def _run(
     source: Source,
     key: tuple[str, ...],
-    rows: Sequence[tuple[Line, Mapping[str, str]]],
+    span: tuple[int, int],
     points: Sequence[Point],
     failures: Sequence[str],
 ) -> RunFact:
@@ -265,7 +270,7 @@ def _run(
     hosts = tuple(dict.fromkeys((first, second)))
     moment = moment_of(measured_at)
     return RunFact(
-        origin=Origin(source.name, rows[0][0].number, rows[-1][0].number),
+        origin=Origin(source.name, *span),
         tool=tool or "table",
         operation=operation,
         members=(),
