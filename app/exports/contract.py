@@ -52,8 +52,8 @@ class Options:
     ``job`` names the job (a DNS label), ``image`` is the container image, ``command`` the Python script that every
     rank runs and its arguments, word by word, ``port`` the rendezvous port of the first host.  ``namespace``,
     ``queue``: of Kubernetes and Kueue; ``topology_label``: the node label whose one value must hold the whole job
-    (empty = none is asked); ``gpu_resource``: what the device plug-in calls a GPU.  ``model_path``: the weights that
-    an engine serves.
+    (empty = none is asked); ``gpu_resource``: what the device plug-in calls a GPU.  ``model_path``: the weights
+    that an engine serves.
     """
 
     job: str = "meshwright"
