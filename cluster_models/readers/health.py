@@ -1,0 +1,45 @@
+"""Signs of trouble that readers know: node health checks, kernel logs, the fabric manager's log."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from cluster_models.readers.health_checks import read_nhc
+from cluster_models.readers.health_logs import read_fabric_manager, read_kernel_log
+from cluster_models.readers.reading import Format
+
+FORMATS: Final = (
+    Format(
+        "nhc",
+        "node health check (NHC)",
+        "health",
+        read_nhc,
+        (
+            re.compile(r"^(?:SUCCESS|ERROR|WARNING|FAILURE):\s+nhc:"),
+            re.compile(r"^.{0,80}\bnhc:\s+Health check \w+:"),
+        ),
+    ),
+    Format(
+        "fabric-manager",
+        "log of NVIDIA fabric manager",
+        "health",
+        read_fabric_manager,
+        (re.compile(r"^\[\w{3} \d\d \d{4} \d\d:\d\d:\d\d\] \[\w+\] \[tid \d+\]"),),
+    ),
+    Format(
+        "kernel-log",
+        "kernel or system log (dmesg, syslog)",
+        "health",
+        read_kernel_log,
+        (
+            re.compile(r"^\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\] "),
+            re.compile(r"^\[ {0,6}\d{1,9}\.\d{6}\] "),
+            re.compile(r"^\d{1,3},\d+,\d+,[\-\w,=]+;"),
+            re.compile(r"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.\-]+ [\w.\-/]+(?:\[\d+\])?: "),
+            re.compile(r"^(?:kern\s*:\w+\s*: )?\[?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}"),
+            re.compile(r"^[\w.\-]+ kernel: "),
+            re.compile(r"^.{0,120}NVRM: (?:GPU\d+ )?Xid \("),
+        ),
+    ),
+)
