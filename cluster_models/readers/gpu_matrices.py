@@ -53,8 +53,11 @@ def header_of(text: str) -> tuple[str, ...] | None:
     return tuple(words)
 
 
-def read_table(lines: Sequence[Line], start: int) -> Table | None:
-    """The table whose header is the line at index ``start``; ``None`` where that line is no header."""
+def read_table(lines: Sequence[Line], start: int, *, square: bool = True) -> Table | None:
+    """The table whose header is the line at index ``start``; ``None`` where that line is no header.
+
+    A square table that has fewer rows than columns is cut.
+    """
     columns = header_of(lines[start].text) if start < len(lines) else None
     if columns is None:
         return None
@@ -69,7 +72,7 @@ def read_table(lines: Sequence[Line], start: int) -> Table | None:
         tuple(table.numbers),
         lines[start].number,
         after,
-        table.cut or len(table.labels) + table.refused < (len(columns) if table.is_square else 1),
+        table.cut or len(table.labels) + table.refused < (len(columns) if square else 1),
         tuple(table.refusals),
     )
 
@@ -85,7 +88,6 @@ class _Rows:
         self.refusals: list[Refusal] = []
         self.refused = 0
         self.cut = False
-        self.is_square = True
 
     def take(self, line: Line, *, is_last: bool) -> bool:
         """Takes a line if it is the next row; says whether it was a row."""

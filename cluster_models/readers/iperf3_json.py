@@ -72,7 +72,7 @@ def _run(
     if rate is None:
         return None
     options = _part(start, "test_start")
-    inward = (options.get("reverse") in {1}) != reverse
+    inward = bool(options.get("reverse")) != reverse
     hosts = _hosts(start)
     version = str(start.get("version") or "").removeprefix("iperf").strip()[:20]
     seconds = _number(_part(start, "timestamp").get("timesecs"))

@@ -99,9 +99,10 @@ class _Reader:
 
     def _table(self, lines: Sequence[Line], at: int) -> int:
         title = title_of(lines[at].text, self.test)
+        square = title is not None and "CPU" not in title.ends
         table = None
         for start in range(at + 1, min(at + 1 + _BLANKS, len(lines))):
-            table = table or read_table(lines, start)
+            table = table or read_table(lines, start, square=square)
         if title is None or table is None:
             reason = "a title without its table" if title else "a table of another kind than between two devices"
             last = lines[table.after - 1] if table else lines[at]

@@ -1,7 +1,7 @@
 """OSU micro-benchmarks: bandwidth and latency between two ranks, and latencies of collectives.
 
-A megabyte is 10^6 bytes, as the benchmarks count.  ``osu_bibw`` gives the sum of both ways.  The output names no
-host: how many there were is read off the command where it was pasted along.
+A megabyte is 10^6 bytes, as the benchmarks count.  ``osu_bibw`` prints the sum of both ways, of which half is
+taken.  The output names no host: how many there were is read off the command where it was pasted along.
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ class _Test:
             remedy = "repeat the test; wrong data make its figures worthless"
             return [Refusal(line.number, line.number, reason, remedy, line.text[:_SHOWN])]
         if size and value:
-            rate = value * _MEGA if unit == "MB/s" else None
+            ways = 2 if "bi-directional" in self.title[3].lower() else 1
+            rate = value * _MEGA / ways if unit == "MB/s" else None
             self.points.append(Point(line.number, size, rate, value * _MICRO if unit == "us" else None))
         return []
 
@@ -176,7 +177,7 @@ def _doubts(fact: RunFact) -> Sequence[Doubt]:
     doubts: list[Doubt] = []
     line = fact.origin.first_line
     if fact.direction is Direction.BOTH:
-        sentence = "bidirectional figures are the sum of both ways: one way has half"
+        sentence = "the benchmark prints the sum of both ways: half of it is taken for one way"
         doubts.append(Doubt("both-directions", Trust.NOTE, line, sentence))
     if _drops(rates) >= _UNSTABLE_ROWS:
         sentence = f"{_drops(rates)} of {len(rates)} sizes are more than 30 % below a smaller one"

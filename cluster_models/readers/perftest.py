@@ -1,15 +1,16 @@
 """perftest (ib_write_bw, ib_send_bw, ib_read_bw and their latency tests): one card to another.
 
-"MB/sec" is 2^20 bytes a second and "Gb/sec" 10^9 bits: the message rate times the size proves it row by row.  The
-bytes lie in host memory unless the tool says that it took memory of a GPU.  Server and client often print into one
-file, mixed: the same test is then told apart by its queue pairs, and kept once.
+"MB/sec" is 2^20 bytes a second and "Gb/sec" 10^9 bits: the message rate times the size proves it row by row.
+Bidirectional tests print the sum of both ways, of which half is taken.  The bytes lie in host memory unless the tool
+says that it took memory of a GPU.  Server and client often print into one file, mixed: the same test is then told
+apart by its queue pairs, and kept once.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cluster_models.measurements import Direction
@@ -114,7 +115,7 @@ class _Test:
             sentence = "both ends are the same port: this is the rate of the card, not of a link to another node"
             doubts.append(Doubt("loopback", Trust.NOTE, self.line, sentence, "run it between two nodes for a link"))
         if self.both and not self.name.endswith("_lat"):
-            sentence = "bidirectional figures are the sum of both ways: one way has half"
+            sentence = "the test prints the sum of both ways: half of it is taken for one way"
             doubts.append(Doubt("both-directions", Trust.NOTE, self.line, sentence))
         if self.mismatch is not None:
             sentence = "bandwidth is not message rate times size: the unit of the header is not that of the rows"
@@ -189,7 +190,8 @@ class _Reader:
             self.refusals.append(Refusal(line.number, line.number, reason, remedy, line.text[:_SHOWN]))
             return
         test.sizes.add(size)
-        test.points.append(point)
+        half = test.both and point.bytes_per_s is not None
+        test.points.append(replace(point, bytes_per_s=(point.bytes_per_s or 0.0) / 2) if half else point)
         messages = figures.get("MsgRate[Mpps]")
         if messages and messages >= _FEWEST_DIGITS and point.bytes_per_s and test.mismatch is None:
             carried = messages * 1e6 * size
