@@ -271,9 +271,7 @@ def _host(source: Source, devices: list[_Device], last: int, *, partial: bool) -
     kinds: dict[tuple[float | None, str], list[str]] = {}
     for card in cards:
         if card.doubt != "slow-nic":
-            kinds.setdefault((card.bytes_per_s, NIC_CLASSES.get(card.device.device_class, "")), []).append(
-                card.name
-            )
+            kinds.setdefault((card.bytes_per_s, card.fabric), []).append(card.name)
     products = set(wiring.gpu_products)
     host = HostFact(
         origin,

@@ -71,9 +71,9 @@ def _take(run: _Run, grid: _Grid | None, line: Line) -> None:
     elif "low-power state" in line.text:
         run.low_power = line.number
     elif grid is not None and _GPU.fullmatch(words[0]):
-        if not grid.columns:
-            grid.columns = tuple(words)
-        else:
+        if all(map(_GPU.fullmatch, words)) and not grid.rows:
+            grid.columns = tuple(dict.fromkeys(words))
+        elif grid.columns:
             grid.rows.setdefault(words[0], tuple(words[1:]))
         run.last = line.number
 
@@ -91,7 +91,7 @@ def _cells(grid: _Grid) -> dict[tuple[str, str], str]:
 def _joints(grid: _Grid, refusals: list[Refusal]) -> tuple[list[Joint], list[tuple[str, str]]]:
     """One joint a pair; and the pairs that the two halves of the table call differently (PCIe is taken)."""
     cells = _cells(grid)
-    place = {name: index for index, name in enumerate([*grid.columns, *grid.rows])}
+    place = {name: index for index, name in enumerate(dict.fromkeys([*grid.columns, *grid.rows]))}
     joints: list[Joint] = []
     differing: list[tuple[str, str]] = []
     unknown = sorted({word for word in cells.values() if word.upper() not in _KINDS})

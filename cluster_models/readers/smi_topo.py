@@ -132,7 +132,7 @@ def _without_cut_end(table: _Table) -> None:
 
 def _joints(table: _Table) -> tuple[list[Joint], list[tuple[Joint, Joint]]]:
     """One joint a pair, in the order of the header; and the pairs whose two cells differ (the worse is taken)."""
-    place = {name: index for index, name in enumerate([*table.devices, *table.rows])}
+    place = {name: index for index, name in enumerate(dict.fromkeys([*table.devices, *table.rows]))}
     joints: list[Joint] = []
     differing: list[tuple[Joint, Joint]] = []
     for (name, other), joint in table.cells.items():
