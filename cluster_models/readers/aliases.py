@@ -88,7 +88,7 @@ def alias_table(groups: Iterable[Sequence[Name]], *, given: AliasTable, known: S
     nodes: dict[str, set[str]] = {}
     for names in hosts:
         already = sorted({node for name in names if (node := fixed.node(name.text)) is not None})
-        owners = already or [_node_name(names)]
+        owners = already or [node for node in [_node_name(names)] if node]
         for name in names:
             own = fixed.node(name.text)
             for spelling in spellings(name.text):
@@ -98,8 +98,7 @@ def alias_table(groups: Iterable[Sequence[Name]], *, given: AliasTable, known: S
     for node in [*known, *sorted(set(given.nodes.values()))]:
         for spelling in spellings(node):
             nodes.setdefault(spelling, set()).add(node)
-    nodes.pop("", None)
-    single = {spelling: next(iter(owners)) for spelling, owners in nodes.items() if len(owners) == 1}
+    single = {spelling: next(iter(owners)) for spelling, owners in nodes.items() if len(owners) == 1 and spelling}
     several = {spelling: tuple(sorted(owners)) for spelling, owners in nodes.items() if len(owners) > 1}
     return AliasTable(single, {**several, **given.ambiguous})
 

@@ -9,9 +9,9 @@ from cluster_models.readers.aliases import AliasTable, alias_table, is_host
 from cluster_models.readers.doubts import doubts_across
 from cluster_models.readers.facts import Fact, HealthFact, HostFact, Name, NameKind, SwitchFact
 from cluster_models.readers.host_names import Hosts, hosts_said, name_groups, shows_a_node
-from cluster_models.readers.proposal import Answers, Notes, Proposal
+from cluster_models.readers.proposal import EVERY_NODE, Answers, Notes, Proposal
 from cluster_models.readers.propose_nodes import propose_nodes
-from cluster_models.readers.propose_samples import propose_samples, rejected_places
+from cluster_models.readers.propose_samples import merged, propose_samples, rejected_places
 from cluster_models.readers.propose_switches import propose_switches, switch_claims
 from cluster_models.readers.reading import Doubt, Reading
 from cluster_models.topology import Cluster
@@ -38,6 +38,7 @@ def combine(
     nodes = propose_nodes(facts, switch_claims(facts, hosts, notes), hosts, known=known, notes=notes)
     samples = propose_samples(facts, hosts, rejected_places(facts, doubts, answers.accepted), notes)
     across, samples = doubts_across(facts, nodes, samples, answers.accepted)
+    samples = merged(samples)
     return Proposal(
         nodes=nodes,
         switches=propose_switches(facts, nodes),
@@ -53,6 +54,7 @@ def combine(
 def _groups(facts: Sequence[Fact], answers: Answers) -> list[Sequence[Name]]:
     """Names that belong together, those of answers included."""
     said = [node for nodes in answers.nodes.values() for node in nodes]
+    said += [node for node in answers.hosts.values() if node != EVERY_NODE]
     return [*name_groups(facts), *([Name(NameKind.HOST, node)] for node in said)]
 
 
@@ -69,6 +71,9 @@ def _nodes(facts: Sequence[Fact], table: AliasTable, stored: Sequence[str], answ
         (strong if shows_a_node(fact) else weak).update(found)
         if isinstance(fact, HostFact) and fact.gpu_count == 0:
             weak -= found
+    told = {fact.origin.file for fact in facts if shows_a_node(fact)}
+    named = [node for file, node in answers.hosts.items() if file in told and node != EVERY_NODE]
+    strong |= {node for name in named if (node := table.node(name))}
     strong |= {node for names in answers.nodes.values() for name in names if (node := table.node(name))}
     new = strong if strong or stored else weak
     return (*stored, *sorted(new - set(stored), key=_natural))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from cluster_models.readers.aliases import AliasTable, is_host
 from cluster_models.readers.facts import (
@@ -19,7 +21,8 @@ from cluster_models.readers.facts import (
 )
 from cluster_models.readers.proposal import EVERY_NODE, Answers, Notes
 
-_MOST_CHOICES = 20
+_MOST_CHOICES: Final = 20
+_GUID: Final = re.compile(r"0x[0-9a-fA-F]{12,16}")
 
 
 def name_groups(facts: Sequence[Fact]) -> Iterator[Sequence[Name]]:
@@ -50,6 +53,8 @@ def hosts_said(fact: Fact) -> tuple[str, ...]:
 
 
 def _named(host: str) -> Name:
+    if _GUID.fullmatch(host):
+        return Name(NameKind.PORT_GUID, host)
     return Name(NameKind.FQDN if "." in host else NameKind.HOST, host)
 
 

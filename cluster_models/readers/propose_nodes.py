@@ -9,10 +9,22 @@ from typing import Any, Final
 
 from cluster_models.catalogue import gpu_kind
 from cluster_models.errors import InvalidCluster
-from cluster_models.readers.facts import Fact, HostFact, Name, NameKind, Nics, Origin, PortFact, RunFact, WiringFact
+from cluster_models.readers.facts import (
+    Fact,
+    HostFact,
+    Name,
+    NameKind,
+    Nics,
+    Origin,
+    PortFact,
+    RunFact,
+    SwitchFact,
+    WiringFact,
+)
 from cluster_models.readers.host_names import Hosts
 from cluster_models.readers.numbers import finite
 from cluster_models.readers.proposal import EVERY_NODE, Answers, Conflict, Notes, ProposedNode, Said
+from cluster_models.readers.reading import Doubt, Trust
 from cluster_models.topology import Cluster, NicGroup, Node
 from cluster_models.units import GBIT
 
@@ -50,6 +62,7 @@ def propose_nodes(
             for field, value in _stored_fields(node):
                 origin = Origin(f"cluster {known.name}", 0, 0)
                 fields.setdefault(field, []).append(Claim(name, field, value, origin, _KNOWN))
+        _note_seen(fields, hosts.answers, notes)
         taken = {field: _taken(said, hosts.answers, notes) for field, said in sorted(fields.items())}
         taken |= _filled(name, taken, hosts.answers)
         proposed.append(ProposedNode(name, aliases.get(name, ()), taken, node is None))
@@ -59,6 +72,7 @@ def propose_nodes(
 
 def _claims(facts: Sequence[Fact], hosts: Hosts, notes: Notes) -> Iterator[Claim]:
     ports: dict[tuple[str, str], list[PortFact]] = {}
+    fabrics = {fact.origin.file for fact in facts if isinstance(fact, SwitchFact)}
     for fact in facts:
         match fact:
             case HostFact():
@@ -67,7 +81,7 @@ def _claims(facts: Sequence[Fact], hosts: Hosts, notes: Notes) -> Iterator[Claim
                 yield from _of_wiring(fact, hosts, notes)
             case RunFact():
                 yield from _of_run(fact, hosts, notes)
-            case PortFact():
+            case PortFact() if fact.host is not None or fact.origin.file not in fabrics:
                 for node in hosts.of_fact(fact.host, fact.origin.file, notes):
                     ports.setdefault((node, fact.origin.file), []).append(fact)
             case _:
@@ -86,8 +100,10 @@ def _of_host(fact: HostFact, hosts: Hosts, notes: Notes) -> Iterator[Claim]:
         notes.aside(fact, "the host has no GPU: not taken as a node")
     for node in nodes:
         said: dict[str, Any] = {f"labels.{label}": value for label, value in fact.labels.items() if value}
+        if fact.labels.get("level1") == fact.labels.get("leaf"):
+            said.pop("labels.level1", None)
         said |= {"nvlink_domain": fact.scale_up_domain, "state": fact.state, "nics": _nics(fact.nics)}
-        said["gpu_kind"] = None if fact.gpu_product is None else _kind(fact.gpu_product, notes)
+        said["gpu_kind"] = None if fact.gpu_product is None else _kind(fact.gpu_product, hosts.answers, notes)
         said["gpu_count"] = None if fact.gpu_in_slices else fact.gpu_count or None
         for field, value in said.items():
             if value is not None:
@@ -96,7 +112,7 @@ def _of_host(fact: HostFact, hosts: Hosts, notes: Notes) -> Iterator[Claim]:
 
 def _of_wiring(fact: WiringFact, hosts: Hosts, notes: Notes) -> Iterator[Claim]:
     weight = _TEMPLATE if fact.hides_nvlink else _TOOL
-    products = {kind for product in fact.gpu_products if (kind := _kind(product, notes)) is not None}
+    products = {kind for product in fact.gpu_products if (kind := _kind(product, hosts.answers, notes)) is not None}
     for node in hosts.of_fact(fact.host, fact.origin.file, notes):
         if fact.expected_gpus:
             yield Claim(node, "gpu_count", fact.expected_gpus, fact.origin, weight)
@@ -112,17 +128,20 @@ def _of_run(fact: RunFact, hosts: Hosts, notes: Notes) -> Iterator[Claim]:
             by_node.setdefault(node, []).append(member.product)
     for node, products in by_node.items():
         yield Claim(node, "gpu_count", len(products), fact.origin, _SEEN)
-        kinds = {_kind(product, notes) for product in products if product}
+        kinds = {_kind(product, hosts.answers, notes) for product in products if product}
         if len(kinds) == 1 and (kind := next(iter(kinds))) is not None:
             yield Claim(node, "gpu_kind", kind, fact.origin, _SEEN)
 
 
-def _kind(product: str, notes: Notes) -> str | None:
+def _kind(product: str, answers: Answers, notes: Notes) -> str | None:
     """The catalogue's name of a product; asks where the catalogue has none."""
+    key = f"gpu_kind:{product}"
+    if (answer := answers.chosen.get(key)) is not None:
+        return answer
     try:
         return gpu_kind(product).name
     except InvalidCluster as error:
-        notes.ask(f"gpu_kind:{product}", f"which GPU kind is {product!r}? {error.remedy}")
+        notes.ask(key, f"which GPU kind is {product!r}? {error.remedy}")
         return None
 
 
@@ -177,6 +196,20 @@ def _taken(claims: Sequence[Claim], answers: Answers, notes: Notes) -> Said:
     if len(said) > 1:
         notes.conflicts.append(Conflict(f"{node}.{field}", said, said[0]))
     return said[0]
+
+
+def _note_seen(fields: dict[str, list[Claim]], answers: Answers, notes: Notes) -> None:
+    """Say that a node's GPUs are only those of a test; a node kind that the sender names knows better."""
+    counts = fields.get("gpu_count", [])
+    if not counts or any(claim.weight != _SEEN for claim in counts):
+        return
+    if answers.node_kind:
+        del fields["gpu_count"]
+        return
+    most = max(counts, key=lambda claim: claim.value)
+    sentence = f"{most.node} is taken to have {most.value} GPUs, as many as took part in a test"
+    doubt = Doubt("gpus-seen", Trust.NOTE, most.origin.first_line, sentence, "name its node kind, or its gpu_count")
+    notes.doubts.append((most.origin.file, doubt))
 
 
 def _place(origin: Origin) -> tuple[str, int, int, str]:

@@ -22,10 +22,9 @@ _FAILED_SIZE: Final = 1.0
 def propose_samples(
     facts: Sequence[Fact], hosts: Hosts, rejected: Collection[str], notes: Notes
 ) -> tuple[ProposedSample, ...]:
-    """Samples of all runs and matrices.
+    """Samples of all runs and matrices, repeats included.
 
-    ``rejected`` are the places ("file:line") of facts that readers doubt and the sender did not accept.  Figures
-    for the same pair, size and run become their median.
+    ``rejected`` are the places ("file:line") of facts that readers doubt and the sender did not accept.
     """
     found: list[ProposedSample] = []
     matrices: dict[tuple[str, ...], list[tuple[MatrixFact, list[ProposedSample]]]] = {}
@@ -45,7 +44,7 @@ def propose_samples(
                 notes.aside(fact, "another matrix of the same run tells more of the links")
             elif fact is not best[0]:
                 found.extend(made for other, mades in same if other is fact for made in mades)
-    return _merged(found)
+    return tuple(found)
 
 
 def _preference(fact: MatrixFact) -> tuple[bool, bool]:
@@ -255,7 +254,7 @@ def _sample(
     return ProposedSample(made, Origin(fact.origin.file, line, line))
 
 
-def _merged(samples: Sequence[ProposedSample]) -> tuple[ProposedSample, ...]:
+def merged(samples: Sequence[ProposedSample]) -> tuple[ProposedSample, ...]:
     """One sample for each pair, size and run: the median of repeats; a failure only where nothing succeeded."""
     groups: dict[tuple[object, ...], list[ProposedSample]] = {}
     for one in samples:

@@ -8,7 +8,7 @@ from typing import Final
 
 import networkx as nx
 
-from cluster_models.readers.facts import Fact, Origin, SwitchFact
+from cluster_models.readers.facts import Fact, HostFact, Origin, SwitchFact
 from cluster_models.readers.host_lists import compress
 from cluster_models.readers.host_names import Hosts
 from cluster_models.readers.proposal import Notes, ProposedNode
@@ -29,10 +29,14 @@ def switch_claims(facts: Sequence[Fact], hosts: Hosts, notes: Notes) -> tuple[Cl
     for fact in facts:
         if isinstance(fact, SwitchFact):
             by_file.setdefault(fact.origin.file, []).append(fact)
+    placed = {fact.origin.file for fact in facts if isinstance(fact, HostFact) and fact.labels.get("leaf")}
+    """Files whose reader has put the hosts under leaves already."""
     found: list[Claim] = []
     for switches in by_file.values():
         found.extend(_domains(switches, hosts))
-        found.extend(_places([switch for switch in switches if not switch.domain], hosts, notes))
+        tree = [switch for switch in switches if not switch.domain]
+        if switches[0].origin.file not in placed:
+            found.extend(_places(tree, hosts, notes))
     return tuple(found)
 
 

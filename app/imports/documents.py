@@ -1,0 +1,86 @@
+"""A proposal as the documents that users write: what stores those checks and stores it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from app.documents.cluster import ClusterDocument
+from app.documents.measurements import MeasurementDocument, MeasurementsDocument
+from app.documents.nodes import NicsDocument, NodeDocument
+from app.documents.reading import read_document
+from app.documents.switches import SwitchDocument
+from cluster_models.readers.proposal import Proposal, ProposedNode
+from cluster_models.topology import Cluster, NicGroup
+
+_LABEL: Final = "labels."
+
+
+def cluster_document(proposal: Proposal, *, name: str, known: Cluster | None = None) -> ClusterDocument:
+    """The cluster with what the proposal adds and changes; what it does not speak of stays as ``known`` has it.
+
+    Raises ``InvalidDocument`` with everything that no document can hold.
+    """
+    stored = {} if known is None else {node.name: NodeDocument.from_node(node) for node in known.nodes}
+    before = None if known is None else ClusterDocument.from_cluster(known)
+    nodes = [_node(node, stored.get(node.name)) for node in proposal.nodes]
+    switches = [] if before is None else [switch.model_dump() for switch in before.switches]
+    named = {(switch["label"], switch["name"]) for switch in switches}
+    switches += [
+        SwitchDocument.from_switch(switch).model_dump()
+        for switch, _ in proposal.switches
+        if (switch.label, switch.name) not in named
+    ]
+    content = {
+        "name": name,
+        "source": "" if before is None else before.source,
+        "nodes": nodes,
+        "gpu_kinds": [] if before is None else [kind.model_dump() for kind in before.gpu_kinds],
+        "switches": switches,
+    }
+    return read_document(ClusterDocument, content, what="cluster")
+
+
+def _node(node: ProposedNode, stored: NodeDocument | None) -> dict[str, Any]:
+    content: dict[str, Any] = {"name": node.name} if stored is None else stored.model_dump()
+    labels: dict[str, str] = dict(content.get("labels", {}))
+    for field, said in node.fields.items():
+        if field.startswith(_LABEL):
+            labels[field.removeprefix(_LABEL)] = said.value
+        elif isinstance(said.value, NicGroup):
+            content[field] = NicsDocument.from_nics(said.value).model_dump()
+        else:
+            content[field] = said.value
+    return {**content, "labels": labels}
+
+
+def measurements_document(proposal: Proposal) -> MeasurementsDocument:
+    """All samples of the proposal."""
+    return MeasurementsDocument(samples=[MeasurementDocument.from_sample(one.sample) for one in proposal.samples])
+
+
+def node_changes(proposal: Proposal, known: Cluster | None) -> tuple[str, ...]:
+    """One sentence for each thing about the nodes that storing would change."""
+    stored = {} if known is None else {node.name: node for node in known.nodes}
+    sentences = []
+    for node in proposal.nodes:
+        before = stored.get(node.name)
+        if before is None:
+            sentences.append(f"Node {node.name} is new.")
+            continue
+        for field, said in node.fields.items():
+            old = _old(before.labels, field) if field.startswith(_LABEL) else getattr(before, field, None)
+            if old != said.value:
+                sentences.append(f"{node.name}.{field}: {_shown(old)} becomes {_shown(said.value)}.")
+    return tuple(sentences)
+
+
+def _old(labels: Mapping[str, str], field: str) -> str | None:
+    return labels.get(field.removeprefix(_LABEL))
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, NicGroup):
+        nics = NicsDocument.from_nics(value)
+        return f"{nics.count} x {nics.rate_gbits_per_s:g} Gb/s {nics.fabric}"
+    return "nothing" if value is None else str(value)

@@ -1,0 +1,127 @@
+"""What would come of an upload: read, combined and checked as storing would check it, and nothing is stored."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Final
+
+from app.documents.cluster import ClusterDocument, samples_of
+from app.documents.measurements import MeasurementsDocument
+from app.documents.reading import FieldProblem, problems_of
+from app.imports.documents import cluster_document, measurements_document, node_changes
+from app.imports.sources import SentFile, open_files
+from app.serialization import jsonable
+from cluster_models.errors import InvalidInput
+from cluster_models.link_classes import classify
+from cluster_models.measurements import Sample
+from cluster_models.readers.aliases import AliasTable
+from cluster_models.readers.combine import combine
+from cluster_models.readers.proposal import Answers, Proposal
+from cluster_models.readers.reading import Reading
+from cluster_models.readers.registry import read
+from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.suspicions import reject_absurd, suspicions
+from cluster_models.topology import Cluster
+
+_DIGEST_LENGTH: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an upload says and would do.
+
+    ``cluster`` is ``None`` where something is missing or wrong (``problems``, or questions of the proposal), or
+    where no file speaks of a node.  ``digest`` names all that went in: storing asks for the one that was seen.
+    """
+
+    readings: tuple[Reading, ...]
+    proposal: Proposal
+    cluster: ClusterDocument | None
+    measurements: MeasurementsDocument
+    problems: tuple[FieldProblem, ...]
+    suspicions: tuple[str, ...]
+    changes: tuple[str, ...]
+    digest: str
+
+
+def dry_run(
+    files: Sequence[SentFile],
+    *,
+    name: str,
+    known: Cluster | None,
+    known_samples: Sequence[Sample],
+    aliases: AliasTable,
+    answers: Answers,
+) -> Report:
+    """The report of an upload to the cluster ``name``, of which ``known`` and ``known_samples`` are stored."""
+    opened = open_files(files)
+    readings = (*opened.refused, *(read(source) for source in opened.sources))
+    hosts = {source.name: source.host for source in opened.sources if source.host is not None}
+    answers = replace(answers, hosts={**hosts, **answers.hosts})
+    proposal = combine(readings, aliases=aliases, known=known, answers=answers)
+    measurements = measurements_document(proposal)
+    problems: list[FieldProblem] = []
+    found: tuple[str, ...] = ()
+    document: ClusterDocument | None = None
+    if proposal.nodes:
+        try:
+            document = cluster_document(proposal, name=name, known=known)
+            cluster = document.to_cluster()
+            found = _suspicions(cluster, samples_of(measurements, cluster), known_samples)
+        except InvalidInput as error:
+            problems.extend(problems_of(error))
+    return Report(
+        readings=readings,
+        proposal=proposal,
+        cluster=None if problems else document,
+        measurements=measurements,
+        problems=tuple(problems),
+        suspicions=found,
+        changes=_changes(proposal, known, known_samples),
+        digest=_digest(files, name, known, aliases, answers),
+    )
+
+
+def _suspicions(cluster: Cluster, samples: Sequence[Sample], before: Sequence[Sample]) -> tuple[str, ...]:
+    """What looks wrong about all samples together; raises ``InvalidCluster`` of absurd ones."""
+    snapshot = ClusterSnapshot("", cluster, tuple(dict.fromkeys((*before, *samples))))
+    reject_absurd(snapshot, *classify(cluster))
+    return suspicions(snapshot)
+
+
+def _changes(proposal: Proposal, known: Cluster | None, known_samples: Sequence[Sample]) -> tuple[str, ...]:
+    stored = set(known_samples)
+    new = sum(1 for one in proposal.samples if one.sample not in stored)
+    repeated = len(proposal.samples) - new
+    sentences = list(node_changes(proposal, known))
+    if new:
+        sentences.append(f"{new} measurements are new.")
+    if repeated:
+        sentences.append(f"{repeated} measurements are stored already.")
+    return tuple(sentences)
+
+
+def _digest(
+    files: Sequence[SentFile], name: str, known: Cluster | None, aliases: AliasTable, answers: Answers
+) -> str:
+    """A name for the files, in any order, and for all else that the report follows from."""
+    contents = sorted((file.name, file.host or "", hashlib.sha256(file.data).hexdigest()) for file in files)
+    said: Mapping[str, object] = {
+        "files": contents,
+        "name": name,
+        "cluster": jsonable(known),
+        "aliases": [dict(aliases.nodes), {key: list(names) for key, names in aliases.ambiguous.items()}],
+        "answers": [_plain(answers)],
+        "version": version("meshwright"),
+    }
+    text = json.dumps(said, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
+
+
+def _plain(answers: Answers) -> dict[str, object]:
+    plain: dict[str, object] = jsonable(replace(answers, accepted=frozenset()))
+    return {**plain, "accepted": sorted(answers.accepted)}

@@ -1,0 +1,134 @@
+"""Which kind of file a text is."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster_models.readers.reading import Format, Line, Refusal, Source, Understood
+from cluster_models.readers.registry import FORMATS, read, recognise
+from tests.readers.real_files import source_of
+
+seen: list[tuple[str, list[int]]] = []
+
+
+def made(name: str, begins: str, *, flags: int = 0, refused: str = "") -> Format:
+    def reader(source: Source, lines: tuple[Line, ...]) -> Understood:
+        seen.append((name, [line.number for line in lines]))
+        return Understood()
+
+    return Format(name, f"the tool {name}", "made", reader, (re.compile(begins, flags),), refused_because=refused)
+
+
+KNOWN = (made("apple", r"^apple\b"), made("pear", r"\bpear", flags=re.IGNORECASE), made("apples", r"^app"))
+
+
+def sections(text: str) -> list[tuple[str, int, int]]:
+    return [(part.format, part.first_line, part.last_line) for part in recognise(source_of(text), KNOWN)]
+
+
+def test_a_paste_of_several_tools_is_cut_into_sections() -> None:
+    """Lines in front belong to the first section, a prompt to what it printed, and the first format wins."""
+    text = "login banner\napple 1\n7\napple 2\n\nme@host:~$ run PEARS\nmany Pears\n8\n"
+    assert sections(text) == [("apple", 1, 5), ("pear", 6, 8)]
+    assert sections("apples 3") == [("apples", 1, 1)]
+    assert sections("nothing\n") == []
+
+
+def test_every_line_of_a_section_reaches_its_reader_once() -> None:
+    seen.clear()
+    read(source_of("x\napple\n1\n2\na pear\n3\n"), KNOWN)
+    assert seen == [("apple", [1, 2, 3, 4]), ("pear", [5, 6])]
+
+
+@given(st.lists(st.sampled_from(["apple", "a pear", "noise", "", "$ pear"]), max_size=30))
+def test_sections_cover_the_file_without_overlap(rows: list[str]) -> None:
+    text = "\n".join(rows)
+    found = sections(text)
+    if found:
+        assert found[0][1] == 1
+        assert found[-1][2] == len(text.removesuffix("\n").split("\n"))
+        assert all(before[2] + 1 == after[1] for before, after in pairwise(found))
+        assert all(before[0] != after[0] for before, after in pairwise(found))
+
+
+def test_a_tree_goes_to_the_format_that_it_fits() -> None:
+    """Its lines are not looked at: "apple" inside JSON begins no section."""
+    tree = Format("tree", "a tree", "made", lambda _, __: Understood(), fits=lambda value: "kind" in value)
+    found = recognise(Source("a.json", 'apple\n{"kind": 1}\n', {"kind": 1}), (*KNOWN, tree))
+    assert [(part.format, part.first_line, part.last_line) for part in found] == [("tree", 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "empty"),
+        (" \n\n", "empty"),
+        ("a\0b", "NUL"),
+        ("dear all,\nthe tool apple says 3\n", "nothing in the file"),
+    ],
+)
+def test_what_is_not_known_is_refused_with_the_nearest_kinds(text: str, reason: str) -> None:
+    found = read(source_of(text), KNOWN)
+    assert found.sections == ()
+    assert reason in found.refusals[0].reason
+    if "apple" in text:
+        assert "the tool apple" in found.refusals[0].remedy
+
+
+def test_a_kind_known_to_be_refused_says_why() -> None:
+    found = read(source_of("counters\n1\n"), (made("counters", "^counters", refused="counters are no rates"),))
+    assert found.sections[0][1].refusals[0].reason == "counters are no rates"
+
+
+def test_refusals_are_not_listed_without_end() -> None:
+    many = tuple(Refusal(number, number, "odd", "") for number in range(1, 1001))
+    form = Format("odd", "odd", "made", lambda _, __: Understood(refusals=many), (re.compile("^odd"),))
+    refusals = read(source_of("odd\n" * 1000), (form,)).sections[0][1].refusals
+    assert len(refusals) == 201
+    assert (refusals[-1].last_line, refusals[-1].reason[:3]) == (1000, "800")
+
+
+def test_names_of_formats_differ() -> None:
+    """A section names its format, so two may not be called alike; every one can be recognised."""
+    assert len({form.name for form in FORMATS}) == len(FORMATS)
+    assert all(form.begins or form.fits for form in FORMATS)
+
+
+WORDS = [
+    "GPU0\tGPU1\tCPU Affinity",
+    "# nThread 1 nGpus 1 minBytes 8 maxBytes 64",
+    "#  Rank  0 Group  0 Pid 1 on n1 device  0 [0x1b] NVIDIA H100",
+    "  1048576  262144  float  sum  -1  12.0  8.7  16.4  0  12.0  8.7  16.4  0",
+    "SwitchName=s0 Nodes=n[1-4",
+    "NodeName=n1 Gres=gpu:h100:8 State=IDLE",
+    "CA 'mlx5_0'",
+    "memcpy CE CPU(row) <- GPU(column) bandwidth (GB/s)",
+    "Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)",
+    "   D\\D     0      1",
+    "     0 2000.1  nan",
+    "# OSU MPI Bandwidth Test v7.1",
+    "node_a,node_b,size_bytes,busbw_gbs",
+    "n1,n2,x,",
+    '<system version="1"><cpu',
+    "vendid=0x2c9",
+    'Switch  41 "S-1" # "leaf" base port 0',
+    "nvidia.com/gpu.product=H100",
+    "\x1b[4m",
+]
+
+
+@given(st.lists(st.sampled_from(WORDS) | st.text(max_size=30), max_size=15))
+def test_any_mixture_of_lines_is_read_without_an_escape(rows: list[str]) -> None:
+    """There are sections or a refusal, and every fact and doubt has lines of the file."""
+    found = read(source_of("\n".join(rows)))
+    assert found.sections or found.refusals
+    for _, understood in found.sections:
+        for fact in understood.facts:
+            assert 1 <= fact.origin.first_line <= fact.origin.last_line <= max(1, found.lines)
+        for doubt in understood.doubts:
+            assert 0 <= doubt.first_line <= max(1, found.lines)
