@@ -15,6 +15,7 @@ from typing import Any, Final
 from app.exports.launch_value import Launch, launch_of
 from cluster_models.errors import InvalidConfiguration, InvalidInput
 from cluster_models.plan import Plan, RankOrder
+from cluster_models.workload import Sharding
 
 ZIP: Final = "application/zip"
 SHELL: Final = "text/x-shellscript"
@@ -128,6 +129,8 @@ class Claims:
     stage_layers: tuple[tuple[int, ...], ...] | None = None
     micro_batch: int | None = None
     global_batch: int | None = None
+    sequence_length: int | None = None
+    sharding: Sharding | None = None
     experts: int | None = None
     expert_map: tuple[tuple[int, ...], ...] | None = None
 
@@ -153,6 +156,8 @@ def claims_of(launch: Launch) -> Claims:
         stage_layers=launch.configuration.stage_layers,
         micro_batch=launch.configuration.micro_batch,
         global_batch=plan.workload.global_batch if plan.workload else None,
+        sequence_length=plan.workload.sequence_length if plan.workload else None,
+        sharding=launch.configuration.sharding,
         experts=model.experts.count if model and model.experts else None,
         expert_map=plan.expert_map or None,
     )

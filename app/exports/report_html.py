@@ -92,7 +92,7 @@ def _figures(launch: Launch) -> Iterable[tuple[str, str, object]]:
     )
     if plan.workload is not None:
         yield ("global batch", "global_batch", plan.workload.global_batch)
-        yield ("sequence length", "", plan.workload.sequence_length)
+        yield ("sequence length", "sequence_length", plan.workload.sequence_length)
         yield ("precision", "", plan.workload.precision)
     if plan.architecture is not None and plan.architecture.experts is not None:
         yield ("experts of a layer", "experts", plan.architecture.experts.count)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from app.exports.contract import Claims, Files, unreadable
 from app.exports.readback.shell import HOSTS_SAY
 from app.exports.readback.words import file_named, numbers, one, same
+from cluster_models.workload import Sharding
 
 DEEPSPEED_SAYS: Final = HOSTS_SAY | {
     "gpus",
@@ -20,7 +21,9 @@ DEEPSPEED_SAYS: Final = HOSTS_SAY | {
     "expert",
     "micro_batch",
     "global_batch",
+    "sharding",
 }
+_STAGES: Final = {0: Sharding.NONE, 1: Sharding.OPTIMIZER, 3: Sharding.PARAMETERS}
 
 
 def read_deepspeed(files: Files) -> Claims:
@@ -33,7 +36,7 @@ def read_deepspeed(files: Files) -> Claims:
     parts = [part.partition(":") for part in one(r"--include (\S+) ", script, "--include")[0].split("@")]
     gpus = {host: numbers(listed, "--include") for host, _, listed in parts}
     for host, listed in gpus.items():
-        if host not in slots or max(listed) >= slots[host] or len(set(listed)) < len(listed):
+        if host not in slots or max(listed) + 1 != slots[host] or len(set(listed)) < len(listed):
             raise unreadable("exports.--include", (host, listed), "names GPUs that the host list does not have")
     size = same((len(listed) for listed in gpus.values()), "--include")
     if len(parts) != len(gpus) or set(slots) != set(gpus):
@@ -60,6 +63,7 @@ def read_deepspeed(files: Files) -> Claims:
         expert=1,
         micro_batch=micro,
         global_batch=batch,
+        sharding=_STAGES[settings["zero_optimization"]["stage"]],
     )
 
 

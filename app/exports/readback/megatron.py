@@ -9,6 +9,7 @@ from typing import Final
 from app.exports.contract import Claims, Files, unreadable
 from app.exports.readback.words import array, file_named, flags, number, value
 from cluster_models.plan import RankOrder
+from cluster_models.workload import Sharding
 
 MEGATRON_SAYS: Final = frozenset(
     {
@@ -22,6 +23,8 @@ MEGATRON_SAYS: Final = frozenset(
         "stage_layers",
         "micro_batch",
         "global_batch",
+        "sequence_length",
+        "sharding",
         "experts",
         "expert_map",
     }
@@ -43,6 +46,8 @@ def claims_of_arguments(text: str) -> Claims:
     stage_layers = _stage_layers(given, layers, pipeline)
     experts = _number(given, "--num-experts") if "--num-experts" in given else None
     expert = _number(given, "--expert-model-parallel-size") if experts else 1
+    if experts and value(given, "--expert-tensor-parallel-size") != "1":
+        raise unreadable("exports.--expert-tensor-parallel-size", given, "must be 1")
     order = list(range(experts)) if experts else []
     if re.search(r"^EXPERT_ORDER=", text, re.MULTILINE):
         order = [number(word, "EXPERT_ORDER") for word in array(text, "EXPERT_ORDER")]
@@ -59,9 +64,20 @@ def claims_of_arguments(text: str) -> Claims:
         stage_layers=stage_layers,
         micro_batch=_number(given, "--micro-batch-size"),
         global_batch=_number(given, "--global-batch-size"),
+        sequence_length=_number(given, "--seq-length"),
+        sharding=sharding_of(
+            parameters="--use-megatron-fsdp" in given, optimizer="--use-distributed-optimizer" in given
+        ),
         experts=experts,
         expert_map=shares(order, expert) if experts else None,
     )
+
+
+def sharding_of(*, parameters: bool, optimizer: bool) -> Sharding:
+    """What Megatron shares out; sharded parameters need its sharded optimizer."""
+    if parameters and not optimizer:
+        raise unreadable("exports.sharding", parameters, "shards parameters and not the optimizer")
+    return Sharding.PARAMETERS if parameters else Sharding.OPTIMIZER if optimizer else Sharding.NONE
 
 
 def shares(order: Sequence[int], ranks: int) -> Rows:

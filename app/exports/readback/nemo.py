@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from app.exports.contract import Claims, Files, unreadable
-from app.exports.readback.megatron import MEGATRON_SAYS, even_rows, rows_of_layout, shares
+from app.exports.readback.megatron import MEGATRON_SAYS, even_rows, rows_of_layout, sharding_of, shares
 from app.exports.readback.words import array, file_named, number
 from cluster_models.plan import RankOrder
 
@@ -33,6 +33,8 @@ def read_nemo(files: Files) -> Claims:
         )
     experts = _number(given, "model.num_moe_experts") if "model.num_moe_experts" in given else None
     expert = _number(given, "model.expert_model_parallel_size") if experts else 1
+    if experts and given.get("model.expert_tensor_parallel_size") != "1":
+        raise unreadable("exports.model.expert_tensor_parallel_size", given, "must be 1")
     order = list(range(experts or 0))
     if re.search(r"^EXPERT_ORDER=", text, re.MULTILINE):
         order = [number(word, "EXPERT_ORDER") for word in array(text, "EXPERT_ORDER")]
@@ -49,6 +51,11 @@ def read_nemo(files: Files) -> Claims:
         stage_layers=rows,
         micro_batch=_number(given, "train.micro_batch_size"),
         global_batch=_number(given, "train.global_batch_size"),
+        sequence_length=_number(given, "model.seq_length"),
+        sharding=sharding_of(
+            parameters=given.get("ddp.use_megatron_fsdp") == "true",
+            optimizer=given.get("ddp.use_distributed_optimizer") == "true",
+        ),
         experts=experts,
         expert_map=shares(order, expert) if experts else None,
     )

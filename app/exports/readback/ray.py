@@ -39,12 +39,17 @@ def read_ray(files: Files) -> Claims:
 
 
 def _constants(text: str) -> dict[str, Any]:
-    """Names in capitals that the module assigns once."""
+    """What the module assigns; refuses one without its two functions."""
     try:
-        return {
+        body = ast.parse(text).body
+        found = {
             node.targets[0].id: ast.literal_eval(node.value)
-            for node in ast.parse(text).body
+            for node in body
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
         }
     except (SyntaxError, ValueError) as error:
         raise unreadable("exports.placement_group.py", text, f"is no module of constants: {error}") from error
+    functions = [node.name for node in body if isinstance(node, ast.FunctionDef)]
+    if functions != ["launch_group", "place"]:
+        raise unreadable("exports.placement_group.py", functions, "must define launch_group and place")
+    return found

@@ -28,6 +28,7 @@ REPORT_SAYS: Final = frozenset(
         "stage_layers",
         "micro_batch",
         "global_batch",
+        "sequence_length",
         "experts",
     }
 )

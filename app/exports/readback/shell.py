@@ -53,7 +53,9 @@ def read_slurm(files: Files) -> Claims:
     hosts = tuple(one(r'^export HOSTS="([^"]*)"', text, "HOSTS")[0].split())
     gpus = tuple(numbers(part, "GPUS") for part in one(r'^export GPUS="([^"]*)"', text, "GPUS")[0].split())
     claims = checked_start(text.replace("MASTER_ADDR=", "--master-addr "), hosts, gpus)
-    check_header(text, claims)
+    check_header(text, claims, tasks=1)
+    if one(r"^srun --ntasks-per-node=(\d+) ", text, "srun") != ("1",):
+        raise unreadable("exports.srun", text, "must start one torchrun a node")
     arguments = claims_of_arguments(text)
     return replace(
         arguments,
@@ -84,8 +86,11 @@ def start_claims(
     return Claims(world=nodes * size, hosts=hosts, first_host=first, gpus_per_host=size, gpus=gpus)
 
 
-def check_header(text: str, claims: Claims) -> None:
-    """Refuse a batch script whose ``#SBATCH`` lines ask for other nodes or GPUs than ``claims`` has."""
+def check_header(text: str, claims: Claims, *, tasks: int) -> None:
+    """Refuse a batch script whose ``#SBATCH`` lines ask for other nodes or GPUs than ``claims`` has.
+
+    ``tasks`` is how many each node must start.
+    """
     lines = re.findall(r"^#SBATCH (.*)$", text, re.MULTILINE)
     header = flags(word for line in lines for word in words(line))
     listed = tuple(value(header, "--nodelist").split(","))
@@ -93,6 +98,8 @@ def check_header(text: str, claims: Claims) -> None:
         raise unreadable("exports.--nodelist", listed, "is not the host list of the script")
     if number(value(header, "--gpus-per-node"), "--gpus-per-node") != claims.gpus_per_host:
         raise unreadable("exports.--gpus-per-node", header["--gpus-per-node"], "is not what ranks are placed on")
+    if number(value(header, "--ntasks-per-node"), "--ntasks-per-node") != tasks:
+        raise unreadable("exports.--ntasks-per-node", header["--ntasks-per-node"], f"must be {tasks}")
 
 
 def read_torchrun_nodes(files: Files) -> Claims:
@@ -150,7 +157,7 @@ def read_slurm_hostfile(files: Files) -> Claims:
     gpus = tuple(numbers(part, "GPUS") for part in one(r'^export GPUS="([^"]*)"$', text, "GPUS")[0].split())
     first = one(r"^export MASTER_ADDR=(\S+) ", text, "MASTER_ADDR")[0]
     claims = start_claims(hosts, gpus, nodes=len(hosts), size=size, first=first)
-    check_header(text, claims)
+    check_header(text, claims, tasks=size)
     worlds = {int(found) for found in re.findall(r"(?:--ntasks=|WORLD_SIZE=(?<!LOCAL_WORLD_SIZE=))(\d+)", text)}
     if worlds != {claims.world} or "--distribution=arbitrary" not in text:
         raise unreadable("exports.--ntasks", sorted(worlds), f"is not one task for each of {claims.world} GPUs")

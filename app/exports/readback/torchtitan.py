@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from app.exports.contract import Claims, Files, unreadable
+from app.exports.readback.megatron import shares
 from app.exports.readback.words import array, file_named, flags, number, one, value
 
 TORCHTITAN_SAYS: Final = frozenset(
@@ -22,6 +25,7 @@ TORCHTITAN_SAYS: Final = frozenset(
         "stage_layers",
         "micro_batch",
         "global_batch",
+        "sequence_length",
     }
 )
 
@@ -34,8 +38,11 @@ def read_torchtitan(files: Files) -> Claims:
     given = flags(array(text, "TORCHTITAN_ARGS"))
     settings = {flag.removeprefix("--"): value(given, flag) for flag in given}
     claims = _claims(settings, text)
+    if re.search(r"^EXPERT_ORDER=", text, re.MULTILINE):
+        order = [number(word, "EXPERT_ORDER") for word in array(text, "EXPERT_ORDER")]
+        claims = replace(claims, expert_map=shares(order, claims.expert or 1))
     for file in files:
-        if file.name.endswith(".toml") and _claims(_flat(file.text), file.text) != claims:
+        if file.name.endswith(".toml") and _claims(_flat(file.text), file.text) != replace(claims, expert_map=None):
             raise unreadable("exports.torchtitan.toml", file.text, "does not say what the arguments say")
     return claims
 
@@ -72,12 +79,13 @@ def _claims(settings: Mapping[str, str], text: str) -> Claims:
     data = degrees["data_parallel_replicate"] * degrees["data_parallel_shard"]
     tensor, context = degrees["tensor_parallel"], degrees["context_parallel"]
     pipeline = degrees["pipeline_parallel"]
-    layers = int(one(r"^# For a model of (\d+) decoder layers;", text, "layers")[0])
+    total, listed = one(r"^# For a model of (\d+) decoder layers; by pipeline rank: (.*)$", text, "layers")
+    layers = int(total)
     stages = pipeline if pipeline == 1 else _stages(settings, layers)
     first, last = (int(settings.get(f"{_PIPELINE}{end}_stage_less_layers", "0")) for end in ("first", "last"))
     counts = split_layers(layers, stages, first, last)
-    if not counts or stages % pipeline:
-        raise unreadable("exports.parallelism", dict(settings), f"would not cut {layers} layers")
+    if not counts or stages % pipeline or list(counts) != [int(n) for n in listed.replace(";", "").split()]:
+        raise unreadable("exports.parallelism", dict(settings), f"would not cut {layers} layers into {listed}")
     local, batch = (_number(settings, f"training.{name}_batch_size") for name in ("local", "global"))
     if pipeline > 1 and local * data != batch:
         raise unreadable("exports.training.local_batch_size", local, f"on {data} data ranks is not {batch}")
@@ -93,6 +101,7 @@ def _claims(settings: Mapping[str, str], text: str) -> Claims:
         stage_layers=tuple(counts[start : start + pipeline] for start in range(0, stages, pipeline)),
         micro_batch=_number(settings, f"{_PIPELINE}microbatch_size") if pipeline > 1 else local,
         global_batch=batch,
+        sequence_length=_number(settings, "training.seq_len"),
     )
 
 

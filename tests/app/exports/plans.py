@@ -1,0 +1,87 @@
+"""Plans of every shape that exports meet, by name, each with sums that hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from app.exports.contract import Export
+from app.exports.registry import EXPORTS
+from cluster_models.architecture import Experts
+from cluster_models.plan import Configuration, Degrees, Placement, Plan, RankOrder, RankPlace
+from cluster_models.workload import Recompute, Sharding
+from solver.check.placement import coordinates
+from tests.plans import small_plan
+
+TRAINING: Final = (
+    "megatron",
+    "torchrun",
+    "slurm",
+    "hostfile",
+    "nemo",
+    "deepspeed",
+    "torchtitan",
+    "torchrun-nodes",
+    "openmpi",
+    "slurm-hostfile",
+    "ray",
+    "report",
+)
+
+
+def export(name: str) -> Export:
+    """One format of a launch."""
+    found = EXPORTS[name]
+    assert isinstance(found, Export)
+    return found
+
+
+def shaped(
+    degrees: Degrees,
+    layers: tuple[tuple[int, ...], ...],
+    *,
+    size: int = 4,
+    first_gpu: int = 0,
+    experts: int = 0,
+    order: RankOrder = RankOrder.DATA_BEFORE_PIPELINE,
+    sharding: Sharding = Sharding.OPTIMIZER,
+) -> Plan:
+    """A plan on hosts that are not in alphabetical order, with ``size`` GPUs of each from ``first_gpu``."""
+    plan = small_plan()
+    assert plan.architecture is not None
+    configuration = Configuration(degrees, 1, Recompute.FULL, sharding, order, layers)
+    hosts = ("gpu-7.rack2", "gpu-01", "gpu-5", "gpu-02")[: degrees.gpus // size]
+    ranks = []
+    for rank in range(degrees.gpus):
+        tensor, context, data, pipeline = coordinates(rank, configuration)
+        gpu = first_gpu + rank % size
+        ranks.append(RankPlace(rank, hosts[rank // size], gpu, tensor, context, data, pipeline))
+    count = sum(map(sum, layers))
+    model = replace(plan.architecture, layers=count, experts=Experts(experts, 2, 512) if experts else None)
+    shares = experts // degrees.expert
+    # From the last expert down: no rank holds what Megatron would give it.
+    held = tuple(tuple(experts - 1 - rank * shares - i for i in range(shares)) for rank in range(degrees.expert))
+    return replace(
+        plan,
+        architecture=model,
+        configuration=configuration,
+        placement=Placement(hosts, size, tuple(ranks)),
+        expert_map=held if experts else (),
+    )
+
+
+PLANS: Final = {
+    "dense": shaped(Degrees(tensor=2, pipeline=2, data=2), ((3, 3),)),
+    "uneven": shaped(Degrees(tensor=2, pipeline=4, data=2), ((2, 3, 3, 2),)),
+    "virtual": shaped(Degrees(tensor=2, pipeline=2, data=2, virtual_pipeline=3), ((2, 2), (2, 2), (2, 2))),
+    "uneven virtual": shaped(Degrees(tensor=2, pipeline=2, data=2, virtual_pipeline=2), ((1, 2), (2, 1))),
+    "empty stage": shaped(Degrees(tensor=2, pipeline=4, data=2), ((5, 0, 6, 7),)),
+    "experts": shaped(Degrees(tensor=2, data=4, expert=4), ((6,),), experts=8),
+    "few experts": shaped(Degrees(tensor=4, data=4, expert=2), ((6,),), experts=8),
+    "context": shaped(Degrees(tensor=2, context=2, data=2), ((6,),)),
+    "pipeline first": shaped(Degrees(pipeline=2, data=4), ((3, 3),), order=RankOrder.PIPELINE_BEFORE_DATA),
+    "beside others": shaped(Degrees(tensor=2, data=2), ((6,),), size=2, first_gpu=6),
+    "one GPU": shaped(Degrees(), ((6,),), size=1),
+    "replicas": shaped(Degrees(data=8), ((6,),), sharding=Sharding.NONE),
+    "shards": shaped(Degrees(tensor=2, data=8), ((6,),), sharding=Sharding.PARAMETERS),
+}

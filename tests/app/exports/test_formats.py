@@ -1,0 +1,198 @@
+"""Every training format on plans of every shape: what it says, and what a target cannot take."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import zipfile
+from dataclasses import replace
+
+import pytest
+
+from app.exports.contract import Claims, check_files, claims_of, options_of
+from app.exports.launch_value import launch_of
+from app.exports.packing import packed
+from app.exports.registry import EXPORTS
+from cluster_models.errors import InvalidConfiguration, InvalidInput
+from cluster_models.gpus import Precision
+from cluster_models.plan import Placement
+from tests.app.exports.plans import PLANS, TRAINING, export
+
+REFUSED = {
+    ("deepspeed", "dense"): "PipelineModule",
+    ("deepspeed", "uneven"): "PipelineModule",
+    ("deepspeed", "virtual"): "PipelineModule",
+    ("deepspeed", "uneven virtual"): "PipelineModule",
+    ("deepspeed", "empty stage"): "PipelineModule",
+    ("deepspeed", "pipeline first"): "PipelineModule",
+    ("deepspeed", "experts"): "expert groups",
+    ("deepspeed", "few experts"): "expert groups",
+    ("deepspeed", "context"): "Ulysses",
+    ("torchtitan", "empty stage"): "cut alike",
+    ("torchtitan", "pipeline first"): "pipeline ranks last",
+}
+
+
+@pytest.mark.parametrize("shape", PLANS)
+@pytest.mark.parametrize("name", TRAINING)
+def test_every_format_says_what_the_plan_does(name: str, shape: str) -> None:
+    """Files come out and are read back as the launch, or the target is said not to do it, and why."""
+    reason = REFUSED.get((name, shape))
+    if reason:
+        with pytest.raises(InvalidConfiguration, match=f"cannot take it: .*{reason}"):
+            export(name).files(PLANS[shape])
+        return
+    files = export(name).files(PLANS[shape])
+    found, meant = export(name).read_back(files), claims_of(launch_of(PLANS[shape]))
+    said = {field for field in Claims.__slots__ if getattr(found, field) is not None}
+    assert said >= {field for field in export(name).says if getattr(meant, field) is not None}
+    assert files == export(name).files(PLANS[shape])
+    assert len({file.name for file in files}) == len(files)
+
+
+@pytest.mark.parametrize("shape", PLANS)
+@pytest.mark.parametrize("name", TRAINING)
+def test_scripts_are_scripts(name: str, shape: str) -> None:
+    """Bash finds nothing wrong with any shell file."""
+    if (name, shape) in REFUSED:
+        return
+    for file in export(name).files(PLANS[shape]):
+        if file.name.endswith(".sh"):
+            done = subprocess.run(["bash", "-n"], input=file.text, capture_output=True, text=True, check=False)
+            assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("host", ["b; rm -rf x", "$(id)", "b\nc", "-b", "b c", "", "b: {}", "b'", 'b"', "`id`"])
+@pytest.mark.parametrize("name", ["deepspeed", "torchrun-nodes", "openmpi", "slurm-hostfile", "ray"])
+def test_host_names_cannot_carry_commands(name: str, host: str) -> None:
+    """Names come from a file somebody uploaded."""
+    plan = PLANS["replicas"]
+    old = plan.placement.hosts[0]
+    ranks = tuple(replace(place, node=host if place.node == old else place.node) for place in plan.placement.ranks)
+    hostile = replace(plan, placement=Placement((host, *plan.placement.hosts[1:]), 4, ranks))
+    with pytest.raises(InvalidConfiguration, match="not a host name"):
+        export(name).files(hostile)
+
+
+def test_the_page_shows_any_name_as_text() -> None:
+    """A report launches nothing: names may be anything, and stay text."""
+    plan = PLANS["replicas"]
+    name = "<script>alert(1)</script> & 'b'"
+    ranks = tuple(
+        replace(place, node=name if place.node == plan.placement.hosts[0] else place.node)
+        for place in plan.placement.ranks
+    )
+    odd = replace(
+        plan, model=name, placement=Placement((name, *plan.placement.hosts[1:]), 4, ranks), warnings=(name,)
+    )
+    page = export("report").files(odd)[0].text
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;") >= 3
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("job", "Job 1"),
+        ("image", "a b"),
+        ("image", "$(id)"),
+        ("image", ""),
+        ("port", "0"),
+        ("port", "http"),
+        ("command", ""),
+        ("command", "train.py 'x"),
+        ("queue", "q\nr"),
+        ("topology_label", "a: b"),
+        ("colour", "red"),
+    ],
+)
+def test_options_are_checked(option: str, value: str) -> None:
+    """An option that could break out of a file is refused by its name."""
+    with pytest.raises(InvalidInput, match=f"options.{option}"):
+        options_of({option: value})
+
+
+def test_options_reach_the_files() -> None:
+    """Words of the command stay words, whatever stands in them."""
+    options = options_of({"command": "train.py --note 'a b; $(id)'", "port": "12345", "job": "run-7"})
+    assert options.command == ("train.py", "--note", "a b; $(id)")
+    for name in ("torchrun-nodes", "openmpi", "slurm-hostfile", "deepspeed"):
+        text = "".join(file.text for file in export(name).files(PLANS["replicas"], options))
+        assert "train.py --note 'a b; $(id)'" in text
+        assert "12345" in text
+    assert "#SBATCH --job-name=run-7\n" in export("slurm-hostfile").files(PLANS["replicas"], options)[0].text
+
+
+def test_a_folder_is_packed_the_same_way_every_time() -> None:
+    """An archive holds the files as they are, and depends on nothing but them."""
+    found = export("openmpi")
+    files = found.files(PLANS["dense"])
+    assert packed(found, files) == packed(found, files)
+    with zipfile.ZipFile(io.BytesIO(packed(found, files))) as archive:
+        assert {name: archive.read(name).decode() for name in archive.namelist()} == {
+            file.name: file.text for file in files
+        }
+        assert archive.getinfo("rank.sh").external_attr >> 16 == 0o755
+        assert archive.getinfo("hostfile").external_attr >> 16 == 0o644
+
+
+def test_names_and_families_are_in_order() -> None:
+    """Each format has its own name, and a file name that goes with its type."""
+    for name, found in EXPORTS.items():
+        assert found.name == name
+        assert found.is_folder == found.file_name.endswith(".zip")
+    assert list(EXPORTS)[:7] == ["megatron", "torchrun", "slurm", "hostfile", "perfetto", "csv", "json"]
+
+
+def test_a_format_that_forgets_a_figure_is_found_out() -> None:
+    """What a format must say is missed where its files do not say it."""
+    found, plan = export("hostfile"), PLANS["dense"]
+    greedy = replace(found, says=found.says | {"tensor"})
+    with pytest.raises(InvalidConfiguration, match=r"exports.hostfile.tensor"):
+        greedy.files(plan)
+
+
+def test_a_renderer_of_another_plan_is_found_out() -> None:
+    """Files for 16 ranks never leave for a plan of 8."""
+    found = export("torchrun-nodes")
+    with pytest.raises(InvalidConfiguration, match=r"exports.torchrun-nodes.world.* 8"):
+        check_files(found, found.files(PLANS["shards"]), launch_of(PLANS["replicas"]))
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_plans_made_by_hand_are_refused_or_launched(name: str) -> None:
+    """Without a model and a workload there are no flags, but hosts have an order all the same."""
+    bare = replace(PLANS["replicas"], workload=None, architecture=None)
+    if name in {"megatron", "slurm", "nemo", "deepspeed", "torchtitan"}:
+        with pytest.raises(InvalidConfiguration, match="model and workload"):
+            export(name).files(bare)
+    else:
+        assert export(name).files(bare)
+
+
+def test_half_precision_is_refused_where_there_is_none() -> None:
+    """A target that trains in other numbers would train something else."""
+    for name, precision in (("deepspeed", Precision.FP8), ("torchtitan", Precision.FP16)):
+        plan = PLANS["replicas"]
+        assert plan.workload is not None
+        other = replace(plan, workload=replace(plan.workload, precision=precision))
+        with pytest.raises(InvalidConfiguration, match="precision"):
+            export(name).files(other)
+
+
+def test_expert_groups_need_sharded_ranks_in_torchtitan() -> None:
+    """Replicas do not lend their ranks to experts there."""
+    plan = PLANS["experts"]
+    replicas = replace(
+        plan, configuration=replace(plan.configuration, sharding=PLANS["replicas"].configuration.sharding)
+    )
+    with pytest.raises(InvalidConfiguration, match="expert groups share out 2 ranks"):
+        export("torchtitan").files(replicas)
+    assert [file.name for file in export("torchtitan").files(PLANS["few experts"])] == ["torchtitan_args.sh"]
+
+
+def test_launches_are_values_with_sums_that_hold() -> None:
+    """There is no launch of a plan with a broken sum."""
+    plan = PLANS["dense"]
+    with pytest.raises(InvalidConfiguration, match="are not 8 ranks"):
+        launch_of(replace(plan, placement=replace(plan.placement, hosts=plan.placement.hosts[:1])))
