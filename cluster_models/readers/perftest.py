@@ -1,9 +1,9 @@
 """perftest (ib_write_bw, ib_send_bw, ib_read_bw and their latency tests): one card to another.
 
 "MB/sec" is 2^20 bytes a second and "Gb/sec" 10^9 bits: the message rate times the size proves it row by row.
-Bidirectional tests print the sum of both ways, of which half is taken.  The bytes lie in host memory unless the tool
-says that it took memory of a GPU.  Server and client often print into one file, mixed: the same test is then told
-apart by its queue pairs, and kept once.
+Bidirectional tests print the sum of both ways, of which half is taken.  The bytes lie in host memory unless the
+tool says that it took memory of a GPU.  Server and client often print into one file, mixed: the same test is then
+told apart by its queue pairs, and kept once.
 """
 
 from __future__ import annotations
