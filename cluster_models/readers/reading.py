@@ -82,7 +82,7 @@ Reader = Callable[[Source, tuple[Line, ...]], Understood]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """``begins`` find a section's first line (log formats); ``fits`` judges a tree (JSON, YAML, XML).
+    """``begins`` match a section's first line from its start (log formats); ``fits`` judges a tree (JSON, YAML).
 
     ``known_as`` for people.
     """

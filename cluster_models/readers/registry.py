@@ -81,11 +81,13 @@ def _recognise(source: Source, lines: Sequence[Line], formats: Sequence[Format])
             if form.fits is not None and form.fits(source.tree):
                 return (Section(form.name, 1, max(1, len(lines))),)
     sections: list[Section] = []
+    latest = 0
     for index, form in _beginnings(lines, formats):
+        before, latest = latest, index
         if sections and sections[-1].format == form.name:
             continue
         first = index
-        while sections and first > 0 and _PROMPT.match(lines[first - 1].text):
+        while sections and first > before + 1 and _PROMPT.match(lines[first - 1].text):
             first -= 1  # the command belongs to what it printed
         if sections:
             sections[-1] = replace(sections[-1], last_line=lines[first - 1].number)
@@ -102,20 +104,14 @@ def _beginnings(lines: Sequence[Line], formats: Sequence[Format]) -> Iterator[tu
     for index, line in enumerate(lines):
         if line.text and may_begin(line.text):
             for pattern, form in patterns:
-                if pattern.search(line.text) is not None:
+                if pattern.match(line.text) is not None:
                     yield index, form
                     break
 
 
 def _any_of(patterns: Sequence[re.Pattern[str]]) -> Callable[[str], object]:
-    """Whether any pattern is found in a text: one search in place of many, as most lines hold none."""
-    anchored = [pattern for pattern in patterns if pattern.pattern.startswith("^") and "|^" not in pattern.pattern]
-    loose = [pattern for pattern in patterns if pattern not in anchored]
-    at_start = re.compile("|".join(map(_scoped, anchored)) or r"(?!)").match
-    if not loose:
-        return at_start
-    anywhere = re.compile("|".join(map(_scoped, loose))).search
-    return lambda text: at_start(text) or anywhere(text)
+    """Whether any pattern matches at the start of a text: one match in place of many, as most lines fit none."""
+    return re.compile("|".join(map(_scoped, patterns))).match
 
 
 def _scoped(pattern: re.Pattern[str]) -> str:

@@ -24,7 +24,7 @@ def made(name: str, begins: str, *, flags: int = 0, refused: str = "") -> Format
     return Format(name, f"the tool {name}", "made", reader, (re.compile(begins, flags),), refused_because=refused)
 
 
-KNOWN = (made("apple", r"^apple\b"), made("pear", r"\bpear", flags=re.IGNORECASE), made("apples", r"^app"))
+KNOWN = (made("apple", r"^apple\b"), made("pear", r".{0,9}\bpear", flags=re.IGNORECASE), made("apples", r"^app"))
 
 
 def sections(text: str) -> list[tuple[str, int, int]]:
