@@ -49,7 +49,7 @@ MOST_PATHS: Final = 96
 PATH_ROUNDS: Final = 4
 RESOLUTION: Final = 1e-4
 """Share of the step time at which the bisection ends."""
-WAVE: Final = 0.5
+WAVE: Final = 0.35
 """Of what is between the bound and the best step, where the next question lies."""
 PATIENCE: Final = 8
 """Cases of one question before less is asked for; more and more when all have been given up."""

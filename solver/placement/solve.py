@@ -7,9 +7,10 @@ the seed and the work; time and cancelling only cut the rounds short.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
@@ -30,7 +31,10 @@ IDLE_ROUNDS: Final = 2
 """Rounds of proof in a row that raise nothing, each with twice the work, before other things are tried."""
 SEEDS_PER_ROUND: Final = 10_000
 FIRST_BOUND_WORK: Final = 2e8
-"""Work on the first bound in the packing's unit, about a nanosecond; each round doubles it."""
+"""Least work on the first bound in the packing's unit, about a nanosecond; each round doubles it."""
+NS_PER_MOVE: Final = 3e3
+NS_PER_EVENT: Final = 3.5
+"""A move of a search takes so long, and so much longer for each forward and backward of a replica."""
 PERIOD_WORK: Final = 2e10
 """Most work on the bound by periods, in the same unit."""
 PERIOD_ROUNDS: Final = 3
@@ -97,6 +101,9 @@ class _Solving:
     best: PlacementOutcome
     stopped: bool = False
     packing: Packing | None = None
+    searches: list[Future[IntArray]] = field(default_factory=list)
+    told: int = 0
+    heard: tuple[float, float] = (np.inf, np.inf)
 
     def finished(self) -> bool:
         """Whether the proof is good enough, or no time remains."""
@@ -110,9 +117,19 @@ class _Solving:
     def take(self, assignment: IntArray) -> None:
         """Keep ``assignment`` where it is better than the best."""
         found = _outcome(self.problem, assignment, self.best.bound_s)
-        if (found.violations, found.step_s) < (self.best.violations, self.best.step_s):
+        if _order(found) < _order(self.best):
             self.best = found
             self.on_outcome(found)
+
+    def tell(self) -> None:
+        """Let what finished searches found be heard of, though the proof that is going on does not use it."""
+        ended = [search for search in self.searches if search.done() and not search.cancelled()]
+        while len(ended) > self.told:
+            found = _outcome(self.problem, ended[self.told].result(), self.best.bound_s)
+            self.told += 1
+            if _order(found) < min(_order(self.best), self.heard):
+                self.heard = _order(found)
+                self.on_outcome(found)
 
     def raise_bound(self, bound_s: float) -> None:
         """Keep ``bound_s`` where it says more than the bound known."""
@@ -161,6 +178,7 @@ def _go_on(solving: _Solving, enumeration: Enumeration | None) -> None:
     pool = ThreadPoolExecutor(1)
     try:
         searches = [pool.submit(_searched, solving, round_) for round_ in range(1, solving.options.rounds)]
+        solving.searches = searches
         idle = 0
         for round_ in range(1, len(searches) // 2 + 1):
             for search in searches[2 * round_ - 2 : 2 * round_]:
@@ -189,6 +207,10 @@ def _outcome(problem: PlacementProblem, assignment: IntArray, bound_s: float) ->
     return PlacementOutcome(assignment, step_s, bound_s if broken else min(bound_s, step_s), broken)
 
 
+def _order(outcome: PlacementOutcome) -> tuple[float, float]:
+    return outcome.violations, outcome.step_s
+
+
 def _below(bound_s: float, best: PlacementOutcome) -> float:
     """No bound lies above a step that keeps all rules."""
     return bound_s if best.violations else min(bound_s, best.step_s)
@@ -202,13 +224,25 @@ def _searched(solving: _Solving, round_: int, *, again: bool = False) -> IntArra
     """
     problem = solving.problem
     first = solving.options.seed + (2 * round_ + again) * SEEDS_PER_ROUND
-    moves = int(FIRST_MOVES_PER_SLOT * problem.slots * 2 ** (round_ / 2))
+    starts, moves = _searches(problem, round_)
     found = []
-    for index in range(max(1, round(2 ** (round_ / 2)))):
+    for index in range(starts):
         found.append(search_placement(problem, moves=moves, seed=first + index, stopped=solving.is_over))
         if solving.is_over():
             break
     return min(found, key=lambda each: (each.violations, each.step_s)).assignment
+
+
+def _searches(problem: PlacementProblem, round_: int) -> tuple[int, int]:
+    """Searches of one round, and moves of each."""
+    longer = math.sqrt(2.0**round_)
+    return round(longer), int(FIRST_MOVES_PER_SLOT * problem.slots * longer)
+
+
+def _bound_work(problem: PlacementProblem, round_: int) -> float:
+    """Work on the bound in one round of proof: what the searches of the next round take, so that neither waits."""
+    moves = sum(starts * moves for starts, moves in (_searches(problem, 2 * round_ + 1 + k) for k in range(2)))
+    return max(FIRST_BOUND_WORK * 2.0**round_, moves * (NS_PER_MOVE + NS_PER_EVENT * len(problem.schedule.rank)))
 
 
 def _cheap_bound_s(problem: PlacementProblem) -> float:
@@ -234,7 +268,7 @@ def _bound(solving: _Solving, round_: int) -> bool:
             solving.problem,
             upper_s=best.step_s,
             target_s=min(options.target_s, best.step_s * (1 - options.gap)),
-            work=FIRST_BOUND_WORK * 2**round_,
+            work=_bound_work(solving.problem, round_),
             out_of_time=solving.is_over,
             assignment=best.assignment,
             known_s=best.bound_s,
@@ -268,7 +302,8 @@ def _bound_by_periods(solving: _Solving) -> None:
 def _unless_over(solving: _Solving, work: Callable[[], float]) -> float:
     """What ``work`` returns, or 0 once the time is over: on hundreds of nodes it looks at the clock too seldom.
 
-    What is left of it goes on in its thread up to its next look.
+    What is left of it goes on in its thread up to its next look; the process ends after it, for a library that is
+    cut off in the middle of a program ends the process with an error.
     """
     future: Future[float] = Future()
 
@@ -278,9 +313,10 @@ def _unless_over(solving: _Solving, work: Callable[[], float]) -> float:
         except BaseException as error:  # noqa: BLE001 - raised where the result is asked for
             future.set_exception(error)
 
-    Thread(target=run, daemon=True).start()
+    Thread(target=run).start()
     while not solving.is_over():
         wait([future], timeout=WAIT_S)
+        solving.tell()
         if future.done():
             break
     return future.result() if future.done() else 0.0
