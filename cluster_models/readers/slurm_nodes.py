@@ -33,7 +33,7 @@ _RACK: Final = re.compile(r"(?:[a-z]+-)?rack[-_]?[a-z]?\d\w*(?:_\w+)?|rack_\w+",
 _INSTANCE: Final = re.compile(r"[a-z][a-z0-9\-]{1,12}\.\d{0,2}(?:x?large|metal|micro|small|medium)(?:-\w+)?")
 _GRES: Final = re.compile(r"gpu(?::([^:(),=]+))?[:=](\d{1,6})(?:\(|$)", re.ASCII)
 _TRES: Final = re.compile(r"gres/gpu(?::([^=,]+))?=(\d{1,6})$", re.ASCII)
-_SLICE: Final = re.compile(r"\b(?:mig[-_.])?\d{1,2}g[._]?\d{1,3}gb|\bmig\b", re.IGNORECASE)
+_SLICE: Final = re.compile(r"(?<![a-zA-Z0-9])(?:\d{1,2}g[._]?\d{1,3}gb|mig(?![a-z]))", re.IGNORECASE)
 _STATES: Final = (
     (NodeState.FAILED, ("DOWN", "FAIL", "FAILING", "ERROR", "NOT_RESPONDING", "POWERED_DOWN", "INVALID_REG")),
     (

@@ -1,0 +1,170 @@
+"""Health checks with figures and limits, Xids, lost links, the fabric manager's errors."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster_models.readers import registry
+from cluster_models.readers.facts import HealthFact, Operation, PortFact, RunFact
+from cluster_models.readers.health import FORMATS
+from cluster_models.topology import NodeState
+from tests.readers.damage import damaged, sound
+from tests.readers.real_files import real, source_of, understood
+
+NHC, MANAGER, KERNEL = FORMATS
+FOLDER = "topology/failure_signals"
+FAILED_NHC = (
+    "SUCCESS:  nhc:  Health check passed:  check_gpu_count: Expected 4 and found 4\n"
+    "ERROR:  nhc:  Health check failed:  check_gpu_bw: GPU 1 to GPU 3 P2P bandwidth 21.5 GB/s is below the "
+    "threshold 40 GB/s. FaultCode: NHC9999\n"
+    "ERROR:  nhc:  Health check failed:  check_ib_bw: test failed for IB=mlx5_ib2, IB BW=120.25. Expected at least "
+    "380. FaultCode: NHC9998\n"
+    "ERROR:  nhc:  Health check failed:  check_ps: Service chronyd not running\n"
+)
+
+
+def health_of(form: str, text: str) -> list[HealthFact]:
+    chosen = {"nhc": NHC, "kernel": KERNEL, "manager": MANAGER}[form]
+    return [fact for fact in understood(chosen, source_of(text)).facts if isinstance(fact, HealthFact)]
+
+
+def test_a_passing_check_gives_its_figures() -> None:
+    """Eight adapters in Gb/s and one all-reduce over eight GPUs of a host that nobody names."""
+    found = understood(NHC, real(f"{FOLDER}/azure_nhc_h100_pass.txt"))
+    ports = {fact.device: fact for fact in found.facts if isinstance(fact, PortFact)}
+    assert len(ports) == 8
+    assert ports["mlx5_ib2"].bytes_per_s == pytest.approx(393.01e9 / 8)
+    assert ports["mlx5_ib2"].origin.first_line == 22
+    (run,) = [fact for fact in found.facts if isinstance(fact, RunFact)]
+    assert (run.operation, run.ranks, run.points[0].bytes_per_s, run.points[0].line) == (
+        Operation.ALL_REDUCE,
+        8,
+        480.318e9,
+        8,
+    )
+    assert [doubt.code for doubt in found.doubts] == ["host-unknown"]
+    assert found.refusals == ()
+    assert not any(isinstance(fact, HealthFact) for fact in found.facts)
+
+
+def test_failed_checks_carry_figure_and_limit() -> None:
+    """In the unit they print, or in that of their kind of check; fault codes are no figures."""
+    gpu, card, service = health_of("nhc", FAILED_NHC)
+    assert (gpu.entity, gpu.bytes_per_s, gpu.threshold_bytes_per_s) == ("gpu:1", 21.5e9, 40e9)
+    assert (card.entity, card.bytes_per_s, card.threshold_bytes_per_s) == ("nic:mlx5_ib2", 120.25e9 / 8, 47.5e9)
+    assert (service.entity, service.bytes_per_s, service.threshold_bytes_per_s) == ("node", None, None)
+    assert gpu.state is NodeState.FAILED
+    assert "NHC9999" in gpu.text
+    assert gpu.origin.first_line == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "entity", "state", "lines", "words", "at"),
+    [
+        (
+            "dmesg_xid119.log",
+            "gpu:PCI:0000:9b:00",
+            NodeState.FAILED,
+            (3, 43),
+            "(5 times)",
+            datetime(2025, 2, 23, 16, 24, 18),  # noqa: DTZ001 - the log says no zone
+        ),
+        ("ib_link_flap_syslog.txt", "nic:ib6", NodeState.DEGRADED, (3, 8), "(6 times)", None),
+        ("kmsg_peermem.log", "node", NodeState.DEGRADED, (1, 7), "(7 times)", None),
+    ],
+)
+def test_real_logs_give_one_fact_a_trouble(
+    file: str, entity: str, state: NodeState, lines: tuple[int, int], words: str, at: datetime | None
+) -> None:
+    """Repeated lines are counted; a log without a year has no moment."""
+    source = real(f"{FOLDER}/{file}")
+    (fact,) = understood(KERNEL, source).facts
+    assert isinstance(fact, HealthFact)
+    assert (fact.entity, fact.state, fact.occurred_at) == (entity, state, at)
+    assert (fact.origin.first_line, fact.origin.last_line) == lines
+    assert words in fact.text
+    assert [section.format for section in registry.recognise(source)] == ["kernel-log"]
+
+
+@pytest.mark.parametrize(
+    ("xid", "state"), [(79, NodeState.FAILED), (63, NodeState.DEGRADED), (94, NodeState.DEGRADED)]
+)
+def test_xids_of_hardware_are_told_by_gpu(xid: int, state: NodeState) -> None:
+    """The host is the syslog's."""
+    line = f"Jan  7 01:02:03 gpu-4 kernel: [ 12.345678] NVRM: Xid (PCI:0000:1b:00): {xid}, pid=1, something\n"
+    (fact,) = health_of("kernel", line + line)
+    assert (fact.host, fact.entity, fact.state) == ("gpu-4", "gpu:PCI:0000:1b:00", state)
+    assert fact.text.startswith(f"Xid {xid}: ")
+
+
+def test_xids_of_applications_mark_no_node() -> None:
+    """Out-of-range accesses and stopped channels are the program's; neither is a crash in a library the node's."""
+    text = (
+        "[Mon Jan  5 01:02:03 2026] NVRM: Xid (PCI:0000:1b:00): 31, pid=1, MMU Fault\n"
+        "[Mon Jan  5 01:02:04 2026] python3[9]: segfault at 0 ip 0 sp 0 error 4 in libnccl.so.2.1[7f+1000]\n"
+    )
+    found = understood(KERNEL, source_of(text))
+    assert found.facts == ()
+    assert [doubt.code for doubt in found.doubts] == ["application-xid", "library-crash"]
+
+
+@pytest.mark.parametrize(
+    ("stamp", "moment"),
+    [
+        ("[Mon Jan  5 01:02:03 2026]", datetime(2026, 1, 5, 1, 2, 3)),  # noqa: DTZ001
+        ("2026-01-05T01:02:03,500000+00:00", datetime(2026, 1, 5, 1, 2, 3, 500000, UTC)),
+        ("2026-01-05T01:02:03.500000+00:00 gpu-1 kernel:", datetime(2026, 1, 5, 1, 2, 3, 500000, UTC)),
+        ("[   12.345678]", None),
+    ],
+)
+def test_moments_come_from_every_kind_of_stamp(stamp: str, moment: datetime | None) -> None:
+    """With a zone where the log has one."""
+    text = f"{stamp} NVRM: Xid (PCI:0000:1b:00): 48, pid=1\n"
+    assert [fact.occurred_at for fact in health_of("kernel", text)] == [moment]
+    assert [section.format for section in registry.recognise(source_of(text))] == ["kernel-log"]
+
+
+def test_a_log_without_trouble_is_refused() -> None:
+    """It is known, and there is nothing in it."""
+    found = understood(KERNEL, source_of("[    0.000000] Linux version 6.1\n[    1.000000] all is well\n"))
+    assert found.facts == ()
+    assert [(refusal.first_line, refusal.last_line) for refusal in found.refusals] == [(1, 2)]
+
+
+def test_the_fabric_manager_names_switches() -> None:
+    """Fatal and other errors by switch; errors without a switch are a doubt."""
+    head, error = "[Jan 05 2026 01:02:0", "[ERROR] [tid 7] detected NVSwitch"
+    text = (
+        f"{head}3] [INFO] [tid 7] multicast group 0 is allocated.\n"
+        f"{head}4] [ERROR] [tid 7] cannot find handle 5 in request 6.\n"
+        f"{head}5] {error} fatal error 20034 on NVSwitch pci bus id 00000000:86:00.0 port 3\n"
+        f"{head}6] {error} non-fatal error 12028 on NVSwitch pci bus id 00000000:87:00.0\n"
+    )
+    found = understood(MANAGER, source_of(text))
+    states = {fact.entity: fact.state for fact in found.facts if isinstance(fact, HealthFact)}
+    assert states == {
+        "nvswitch:PCI:00000000:86:00.0": NodeState.FAILED,
+        "nvswitch:PCI:00000000:87:00.0": NodeState.DEGRADED,
+    }
+    assert [(doubt.code, doubt.first_line) for doubt in found.doubts] == [("fabric-manager-error", 2)]
+    assert [section.format for section in registry.recognise(source_of(text))] == ["fabric-manager"]
+
+
+@given(damaged(FAILED_NHC))
+def test_damage_never_stops_the_reader(text: str) -> None:
+    """A passed check is never a failure."""
+    found = sound(NHC, text)
+    failures = sum(isinstance(fact, HealthFact) for fact in found.facts)
+    assert failures <= text.count("Health check") - text.count("check passed:")
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_taken(text: str) -> None:
+    """Whatever is sent, the readers return."""
+    sound(NHC, "ERROR:  nhc:  Health check failed:  check_x: threshold " + text)
+    sound(KERNEL, "NVRM: Xid (PCI:0000:1b:00): 48" + text)
+    sound(MANAGER, "[Jan 05 2026 01:02:03] [ERROR] [tid 7] NVSwitch fatal error 1 pci bus id " + text)
