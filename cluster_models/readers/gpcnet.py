@@ -12,7 +12,7 @@ from typing import Final
 
 from cluster_models.measurements import Direction
 from cluster_models.readers.facts import Memory, Operation, Origin, Point, RunFact
-from cluster_models.readers.numbers import finite
+from cluster_models.readers.figures import figure as figure_of
 from cluster_models.readers.reading import Format, Line, Refusal, Source, Understood
 
 _TITLE: Final = re.compile(r"^\s*(Network Tests|NetworkLoad Tests) v(\S{1,20})\s*$")
@@ -85,9 +85,9 @@ class _Reader:
 
     def _row(self, line: Line, cells: Sequence[str]) -> None:
         name = _NAME.fullmatch(cells[0])
-        figures = [finite(cell) for cell in cells[1:-1]]
+        figures = [figure_of(cell) for cell in cells[1:-1]]
         known = [figure for figure in figures if figure is not None and figure > 0]
-        average = finite(cells[self.columns.index("Avg")]) if "Avg" in self.columns else None
+        average = figure_of(cells[self.columns.index("Avg")]) if "Avg" in self.columns else None
         if name is None or len(known) < len(figures) or average is None or cells[-1].lower() not in _UNITS:
             remedy = "send the table as the tool printed it"
             self.refuse(line, line, "a row without a name, a size, figures above 0 and a known unit", remedy)

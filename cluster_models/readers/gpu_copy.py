@@ -12,8 +12,8 @@ from typing import Final
 
 from cluster_models.measurements import Direction
 from cluster_models.readers.facts import MatrixFact, Memory, Origin, Quantity
+from cluster_models.readers.figures import figure as figure_of
 from cluster_models.readers.gpu_matrices import GIGA, MOST_DEVICES
-from cluster_models.readers.numbers import finite
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
 TOOL: Final = "gpu_copy_bw"
@@ -60,7 +60,7 @@ def read_gpu_copy(source: Source, lines: tuple[Line, ...]) -> Understood:
 def _take(found: re.Match[str], line: Line, kinds: dict[_Kind, _Cells]) -> str:
     """Puts a copy into the table of its kind; what is wrong with it, else nothing."""
     start, end, how, engine, numa, ways, figure = found.groups()
-    value = finite(figure)
+    value = figure_of(figure)
     if value is None or value <= 0:
         return f"{figure!r} is no bandwidth"
     if start == end:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cluster_models.readers.numbers import finite
+from cluster_models.readers.figures import figure as figure_of
 from cluster_models.readers.reading import Doubt, Line, Refusal, Trust
 
 GIGA: Final = 1e9
@@ -136,11 +136,11 @@ def _apart(text: str) -> list[str]:
 
 
 def _figure(word: str) -> float | None:
-    """A figure, ``None`` where the tool has none, ``_BAD`` for anything else; figures are never negative."""
+    """A figure, ``None`` where the tool has none, ``_BAD`` for anything else."""
     if word in _UNKNOWN:
         return None
-    value = finite(word)
-    return _BAD if value is None or value < 0 else value
+    value = figure_of(word)
+    return _BAD if value is None else value
 
 
 def scaled(values: Values, unit: float) -> Values:

@@ -14,8 +14,9 @@ from typing import Final
 
 from cluster_models.measurements import Direction
 from cluster_models.readers.facts import Memory, Operation, Origin, Point, RunFact
+from cluster_models.readers.figures import figure as figure_of
 from cluster_models.readers.iperf3_json import fits, read_iperf3_json, run_doubts
-from cluster_models.readers.numbers import finite, moment_of
+from cluster_models.readers.numbers import moment_of
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
 _CONNECTING: Final = re.compile(r"^\s*(?:Connecting to host|Client connecting to) (\S{1,253}), (?:TCP )?port \d")
@@ -108,7 +109,7 @@ class _Test:
             self.started = moment_of(time[1].removesuffix(" GMT")) or moment_of(time[1])
 
     def _row(self, line: Line, row: re.Match[str]) -> None:
-        begin, end, figure = finite(row[3]), finite(row[4]), finite(row[5])
+        begin, end, figure = figure_of(row[3]), figure_of(row[4]), figure_of(row[5])
         if begin is None or end is None or figure is None or end <= begin or "(omitted)" in row[8]:
             return
         if row[1] != "SUM":

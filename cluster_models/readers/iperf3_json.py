@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cluster_models.measurements import Direction
 from cluster_models.readers.facts import Memory, Operation, Origin, Point, RunFact
-from cluster_models.readers.numbers import finite
+from cluster_models.readers.figures import figure as figure_of
 from cluster_models.readers.reading import Doubt, Line, Refusal, Source, Trust, Understood
 
 _SHORT_S: Final = 5.0
@@ -121,7 +121,7 @@ def _part(tree: Mapping[str, Any], key: str) -> dict[str, Any]:
 def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return finite(repr(value)) if not isinstance(value, int) or abs(value) < 10**18 else None
+    return figure_of(repr(value)) if not isinstance(value, int) or abs(value) < 10**18 else None
 
 
 def _rate(total: Mapping[str, Any]) -> float | None:

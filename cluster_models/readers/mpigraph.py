@@ -14,7 +14,7 @@ from typing import Final
 
 from cluster_models.measurements import Direction
 from cluster_models.readers.facts import MatrixFact, Memory, Origin, Quantity
-from cluster_models.readers.numbers import finite
+from cluster_models.readers.figures import figure as figure_of
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
 _START: Final = re.compile(r"^\s*START mpiGraph(?: v(\S{1,20}))?")
@@ -99,8 +99,8 @@ class _Reader:
             if words[:1] == ["END"] or words[:1] in (["Send"], ["Recv"]):
                 self.close()
             return
-        figures = [finite(word) for word in words[2:]]
-        wrong = len(figures) != len(table.labels) or any(figure is None or figure < 0 for figure in figures)
+        figures = [figure_of(word) for word in words[2:]]
+        wrong = len(figures) != len(table.labels) or None in figures
         if words[0] not in table.labels or words[0] in table.names or wrong:
             reason = f"the row of {words[0][:60]} does not hold {len(table.labels)} figures, or stands twice"
             self.refuse(line, line, reason, "send the table as the tool printed it")

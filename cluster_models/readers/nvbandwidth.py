@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cluster_models.readers.facts import MatrixFact, Origin
+from cluster_models.readers.figures import figure as figure_of
 from cluster_models.readers.gpu_matrices import Table, read_table
-from cluster_models.readers.numbers import finite
 from cluster_models.readers.nvbandwidth_json import fits, read_nvbandwidth_json
 from cluster_models.readers.nvbandwidth_tables import (
     NO_PAIR,
@@ -120,7 +120,7 @@ class _Reader:
 
     def _sum(self, line: Line) -> None:
         found = _SUM.match(line.text)
-        stated = None if found is None else finite(found[2])
+        stated = None if found is None else figure_of(found[2])
         if found is None or stated is None or not self.facts or self.facts[-1].test != found[1]:
             return
         if sum_is_off(self.facts[-1].table.values, stated):

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cluster_models.readers.facts import MatrixFact, Origin
+from cluster_models.readers.figures import figure as figure_of
 from cluster_models.readers.gpu_matrices import MOST_DEVICES, Table, Values
-from cluster_models.readers.numbers import finite
 from cluster_models.readers.nvbandwidth_tables import (
     NO_PAIR,
     SEND_PAIRS,
@@ -102,7 +102,7 @@ class _Reader:
             return
         self.facts.append(fact)
         self.doubts.extend(doubts_of(fact, table, machine))
-        total = finite(str(stated))
+        total = figure_of(str(stated))
         if total is not None and sum_is_off(whole, total) and sum_is_off(values, total):
             sentence = f"the figures of {title.test} do not add up to {total:g}, as the tool says"
             self.doubts.append(Doubt("partial", Trust.DOUBT, self.line, sentence, _AS_PRINTED))
@@ -133,10 +133,8 @@ def _values(matrix: Any) -> Values | None:
     for row in matrix:
         if not isinstance(row, list) or not row or len(row) != len(matrix[0]):
             return None
-        figures = [None if str(cell) == "N/A" else finite(str(cell)) for cell in row]
+        figures = [None if str(cell) == "N/A" else figure_of(str(cell)) for cell in row]
         if any(figure is None and str(cell) != "N/A" for figure, cell in zip(figures, row, strict=True)):
-            return None
-        if any(figure is not None and figure < 0 for figure in figures):
             return None
         rows.append(tuple(figures))
     return tuple(rows)

@@ -13,8 +13,8 @@ from typing import Final
 
 from cluster_models.measurements import Direction
 from cluster_models.readers.facts import Memory, Operation, Origin, Point, RunFact
+from cluster_models.readers.figures import figure as figure_of
 from cluster_models.readers.launch_words import Launch, launch_of
-from cluster_models.readers.numbers import finite
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
 _TITLE: Final = re.compile(
@@ -87,7 +87,7 @@ class _Test:
         """Takes a row or a line of the header; other lines are a launcher's noise."""
         text = line.text
         words = text.split(None, 6)
-        if len(words) > 1 and words[0].isdigit() and words[0].isascii():
+        if len(words) > 1 and words[0].isdecimal():
             return self._row(line, words)
         if self.buffers is None and "Send Buffer" in text:
             found = _BUFFERS.match(text)
@@ -103,12 +103,12 @@ class _Test:
         return []
 
     def _row(self, line: Line, words: list[str]) -> list[Refusal]:
-        size, value = finite(words[0]), finite(words[1])
+        size, value = figure_of(words[0]), figure_of(words[1])
         unit = self.unit or ("MB/s" if "bandwidth" in self.title[3].lower() else "us")
         reason = ""
         if size is None or value is None or value <= 0:
             reason = "a row without a figure above 0"
-        elif any(word.strip().lower() == "fail" for word in words[2:]):
+        elif len(words) > 2 and any(word.lower() == "fail" for word in words[2:]):
             reason = "the benchmark's own check of the data failed"
         if reason:
             remedy = "repeat the test; wrong data make its figures worthless"
@@ -179,8 +179,9 @@ def _doubts(fact: RunFact) -> Sequence[Doubt]:
     if fact.direction is Direction.BOTH:
         sentence = "the benchmark prints the sum of both ways: half of it is taken for one way"
         doubts.append(Doubt("both-directions", Trust.NOTE, line, sentence))
-    if _drops(rates) >= _UNSTABLE_ROWS:
-        sentence = f"{_drops(rates)} of {len(rates)} sizes are more than 30 % below a smaller one"
+    drops = _drops(rates)
+    if drops >= _UNSTABLE_ROWS:
+        sentence = f"{drops} of {len(rates)} sizes are more than 30 % below a smaller one"
         doubts.append(Doubt("unstable", Trust.DOUBT, line, sentence, "repeat the test on idle nodes"))
     best = max(rates)
     if fact.nodes == 1 and any(_OF_CARD[0] * card <= best <= _OF_CARD[1] * card for card in _CARDS):

@@ -15,7 +15,7 @@ from typing import Final
 
 from cluster_models.measurements import Direction
 from cluster_models.readers.facts import Memory, Operation, Origin, Point, RunEnd, RunFact
-from cluster_models.readers.numbers import finite
+from cluster_models.readers.figures import figure as figure_of
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
 _TITLE: Final = re.compile(
@@ -179,7 +179,7 @@ class _Reader:
         test = self.tests[-1] if self.tests else None
         if test is None or not test.columns or len(words) < len(test.columns):
             return
-        figures = dict(zip(test.columns, map(finite, words), strict=False))
+        figures = dict(zip(test.columns, map(figure_of, words), strict=False))
         size = figures.get("#bytes")
         if size is None or size <= 0 or size in test.sizes:
             return

@@ -37,7 +37,8 @@ def whole(labels: list[str]) -> str:
     steps = "".join(f"{i} of {len(labels)} ({100 * i / len(labels):.1f}%)\n" for i in range(1, len(labels)))
     return (
         f"START mpiGraph v1.5\n{settings}\n{steps}Gathering results\n\nSend max\t20301.1\nSend avg\t20100.2\n\n"
-        f"{table('Send', labels)}\n\nRecv max\t20251.1\nRecv avg\t20050.2\n\n{table('Recv', labels)}\nEND mpiGraph\n"
+        f"{table('Send', labels)}\n\nRecv max\t20251.1\nRecv avg\t20050.2\n\n"
+        f"{table('Recv', labels)}\nEND mpiGraph\n"
     )
 
 
