@@ -49,5 +49,6 @@ EXPORTS_HERE: Final = (
         read_jobset,
         PODS_SAY,
         Family.KUBERNETES,
+        refuse=check_kubernetes,
     ),
 )

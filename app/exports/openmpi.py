@@ -17,8 +17,9 @@ from app.exports.readback.shell import TORCHRUN_SAYS, read_openmpi
 
 def render_openmpi(launch: Launch, options: Options) -> Files:
     """``hostfile``, ``rankfile``, ``mpirun.sh`` and ``rank.sh``, which every rank runs."""
-    size = launch.gpus_per_host
-    ranks = [f"rank {rank}={launch.hosts[rank // size]} slot={rank % size}\n" for rank in range(launch.world)]
+    ranks, size = [], launch.gpus_per_host
+    for slot, host in enumerate(launch.hosts):
+        ranks += [f"rank {slot * size + gpu}={host} slot={gpu}\n" for gpu in range(size)]
     return (
         ExportFile("hostfile", render_hostfile(launch)),
         ExportFile("rankfile", "".join(ranks)),

@@ -55,5 +55,6 @@ EXPORTS_HERE: Final = (
         read_volcano,
         PODS_SAY,
         Family.KUBERNETES,
+        refuse=check_kubernetes,
     ),
 )

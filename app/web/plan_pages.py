@@ -16,6 +16,7 @@ from app.documents.cluster import ClusterDocument
 from app.documents.model import ModelDocument
 from app.documents.reading import parse_text, problems_of
 from app.documents.workload import WorkloadDocument
+from app.exports.contract import refusal
 from app.exports.registry import EXPORTS
 from app.resources import Service, service_of
 from app.services import calibrations, clusters, models, plans
@@ -111,7 +112,6 @@ def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 0, part: 
         answer = plans.get_result(session, plan_id=plan_id)
         problem = plans.get_problem(session, plan_id=plan_id)
     window = Window(replica, zoom, part)
-    exports = [(f"/api/v1/plans/{plan_id}/exports/{name}", export.description) for name, export in EXPORTS.items()]
     return page(
         request,
         "plan.html",
@@ -123,7 +123,7 @@ def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 0, part: 
         else None,
         nothing=nothing_fits(answer) if isinstance(answer, NoPlan) else None,
         failure=record.error,
-        downloads=exports if isinstance(answer, Plan) else (),
+        downloads=_downloads(plan_id, answer) if isinstance(answer, Plan) else (),
     )
 
 
@@ -143,6 +143,15 @@ def cancel(request: Request, plan_id: str) -> Response:
     with transaction(service_of(request).sessions) as session:
         plans.cancel_plan(session, plan_id=plan_id)
     return RedirectResponse(f"/plans/{plan_id}", 303)
+
+
+def _downloads(plan_id: str, answer: Plan) -> list[tuple[str, str]]:
+    """Address and words of each format that can take the plan."""
+    return [
+        (f"/api/v1/plans/{plan_id}/exports/{name}", export.description)
+        for name, export in EXPORTS.items()
+        if refusal(export, answer) is None
+    ]
 
 
 def _create(service: Service, values: Typed) -> str:

@@ -20,6 +20,7 @@ from app.db.engine import transaction
 from app.db.status import PlanStatus
 from app.documents.plan import result_document
 from app.documents.plan_parts import TimelineEventDocument
+from app.exports.contract import Family, refusal
 from app.exports.packing import packed
 from app.exports.registry import EXPORTS
 from app.services import plans
@@ -42,6 +43,8 @@ class ExportAnswer(BaseModel):
     media_type: str = Field(description="Type of the content.", examples=["text/x-shellscript"])
     description: str = Field(description="What it is for.", examples=["Script for every node"])
     address: str = Field(description="Where to get it.")
+    family: Family = Field(description="Whom it is for.", examples=["training"])
+    refusal: str | None = Field(description="Why the target cannot run this plan; null where it can.", examples=[None])
 
 
 @router.post("/plans", status_code=202)
@@ -127,7 +130,7 @@ def get_timeline(plan: PlanPath, service: ServiceDep) -> list[TimelineEventDocum
 def list_exports(plan: PlanPath, service: ServiceDep) -> list[ExportAnswer]:
     """The formats of a plan for other programs."""
     with service.read_sessions() as session:
-        plans.get_finished_plan(session, plan_id=plan)
+        found = plans.get_finished_plan(session, plan_id=plan)
     return [
         ExportAnswer(
             name=export.name,
@@ -135,6 +138,8 @@ def list_exports(plan: PlanPath, service: ServiceDep) -> list[ExportAnswer]:
             media_type=export.media_type,
             description=export.description,
             address=address("plans", plan, "exports", export.name),
+            family=export.family,
+            refusal=refusal(export, found),
         )
         for export in EXPORTS.values()
     ]
