@@ -1,7 +1,8 @@
 """Kueue: a JobSet as a queued workload, with the topology that topology-aware scheduling needs.
 
-Fields as in Kueue ``v1beta1``.  A workload has at most eight pod sets, so that not every host can have its own: all
-pods share one template and find their node rank by their node.  The quota is exactly the GPUs of the plan.
+Fields as in Kueue ``v1beta1``.  A workload has at most 8 pod sets (18 in ``v1beta2``), so that not every host can
+have its own: all pods share one template and find their node rank by their node.  The quota is exactly the GPUs of
+the plan.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def _queue(launch: Launch, options: Options) -> tuple[dict[str, Any], ...]:
     group = {"coveredResources": [options.gpu_resource], "flavors": [{"name": name, "resources": [resource]}]}
     return (
         {
-            "apiVersion": f"{_GROUP}/v1alpha1",
+            "apiVersion": _API,
             "kind": "Topology",
             "metadata": {"name": name},
             "spec": {"levels": [{"nodeLabel": level} for level in levels]},
