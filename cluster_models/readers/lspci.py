@@ -7,7 +7,7 @@ bridge are joined by their bridges, and nothing is said of the others.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from cluster_models.readers.facts import Fact, HostFact, Joint, Name, NameKind, Nics, Origin, WiringFact
@@ -128,19 +128,29 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
     devices: list[_Device] = []
     tree: _Tree | None = None
     seen: set[str] = set()
+    repeated = 0
     for line in lines:
         if _TREE_ANCHOR.match(line.text) is not None and tree is None:
             tree = _Tree()
         device = _flat(line) or (tree.device(line) if tree is not None else None)
-        if device is not None and not (device.address and device.address in seen):
-            seen.add(device.address)
-            devices.append(device)
+        if device is None:
+            continue
+        if device.address and device.address in seen:
+            repeated = repeated or line.number
+            continue
+        seen.add(device.address)
+        devices.append(device)
     if not devices or len(devices) > _LIMIT:
         first, last = (lines[0].number, lines[-1].number) if lines else (1, 1)
         reason = f"lspci shows {len(devices)} GPUs and network cards here; from 1 to {_LIMIT} are taken for a host"
         remedy = "send the whole of lspci -nn of one host with GPUs"
         return Understood(refusals=(Refusal(first, last, reason, remedy),))
-    return _understood(source, devices)
+    found = _understood(source, devices)
+    if not repeated:
+        return found
+    sentence = "addresses come again: where that is another host, its devices were not taken"
+    again = Doubt("several-hosts", Trust.DOUBT, repeated, sentence, "send one file for each host")
+    return replace(found, doubts=(*found.doubts, again))
 
 
 def _understood(source: Source, devices: list[_Device]) -> Understood:

@@ -20,6 +20,8 @@ _ANCHOR: Final = re.compile(
 _NUMA: Final = re.compile(r"^\s*GPU\[(\d{1,4})\]\s*:\s*\(Topology\) Numa (Node|Affinity):\s*(\S+)", re.ASCII)
 _GPU: Final = re.compile(r"GPU\d{1,4}", re.ASCII)
 _KINDS: Final = {"XGMI": JointKind.XGMI, "PCIE": JointKind.PCIE}
+_MOST_GPUS: Final = 256
+"""Columns of a table; no host has more."""
 _BEGIN: Final = "rocm system management interface"
 _END: Final = "end of rocm smi log"
 _TYPES: Final = "link type between two gpus"
@@ -71,7 +73,7 @@ def _take(run: _Run, grid: _Grid | None, line: Line) -> None:
     elif "low-power state" in line.text:
         run.low_power = line.number
     elif grid is not None and _GPU.fullmatch(words[0]):
-        if all(map(_GPU.fullmatch, words)) and not grid.rows:
+        if all(map(_GPU.fullmatch, words)) and not grid.rows and len(words) <= _MOST_GPUS:
             grid.columns = tuple(dict.fromkeys(words))
         elif grid.columns:
             grid.rows.setdefault(words[0], tuple(words[1:]))

@@ -9,7 +9,17 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from cluster_models.readers.facts import HealthFact, HostFact, Joint, JointKind, Name, NameKind, Origin, WiringFact
+from cluster_models.readers.facts import (
+    Fact,
+    HealthFact,
+    HostFact,
+    Joint,
+    JointKind,
+    Name,
+    NameKind,
+    Origin,
+    WiringFact,
+)
 from cluster_models.readers.numbers import finite
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 from cluster_models.topology import NodeState
@@ -34,12 +44,14 @@ _GIGA: Final = 1e9
 class _Gpu:
     index: int
     product: str
+    uuid: str
     line: int
     last: int
     links: dict[int, float | None] = field(default_factory=dict)
     inactive: set[int] = field(default_factory=set)
     all_inactive: bool = False
     errors: int = 0
+    sliced: bool = False
 
     @property
     def name(self) -> str:
@@ -77,30 +89,48 @@ def _take(gpu: _Gpu, line: Line) -> bool:
 
 def read(source: Source, lines: tuple[Line, ...]) -> Understood:
     """Links of every GPU listed, and which GPUs lack some; a bare list of GPUs gives the host's GPUs."""
-    gpus: dict[int, _Gpu] = {}
+    hosts: list[dict[int, _Gpu]] = []
     refusals: list[Refusal] = []
     gpu: _Gpu | None = None
-    slices = False
     for line in lines:
         header = _GPU.match(line.text)
         if header is not None:
-            index = int(header.group(1))
-            gpu = gpus.setdefault(index, _Gpu(index, header.group(2), line.number, line.number))
-            gpu.last = line.number
+            gpu = _begun(hosts, header, line)
         elif gpu is not None and not _take(gpu, line):
-            slices = slices or _SLICE.match(line.text) is not None
+            gpu.sliced = gpu.sliced or _SLICE.match(line.text) is not None
             if line.text.strip().startswith("Link "):
                 reason = "this line on a link says no number of the link"
                 refusals.append(
                     Refusal(line.number, line.number, reason, "send the output as printed", line.text[:120])
                 )
-    if not gpus:
-        return Understood(refusals=tuple(refusals))
-    listed = [gpus[index] for index in sorted(gpus)]
-    if not any(gpu.spoken_of for gpu in listed):
-        return _list_of_gpus(source, listed, tuple(refusals), slices=slices)
-    faults, doubts = _faults(source, listed)
-    return Understood((_wiring(source, listed), *faults), tuple(refusals), tuple(doubts))
+    facts: list[Fact] = []
+    doubts: list[Doubt] = []
+    for gpus in hosts:
+        more, about = _host(source, [gpus[index] for index in sorted(gpus)])
+        facts += more
+        doubts += about
+    if len(hosts) > 1:
+        sentence = f"GPUs of {len(hosts)} hosts stand in one file, and none is named"
+        number = facts[0].origin.first_line
+        doubts.append(Doubt("several-hosts", Trust.DOUBT, number, sentence, "send one file for each host"))
+    return Understood(tuple(facts), tuple(refusals), tuple(doubts))
+
+
+def _begun(hosts: list[dict[int, _Gpu]], header: re.Match[str], line: Line) -> _Gpu:
+    """The GPU of this header; a number that comes again with another UUID begins another host."""
+    index, product, uuid = int(header.group(1)), header.group(2), header.group(3).rstrip()
+    if not hosts or (index in hosts[-1] and hosts[-1][index].uuid != uuid):
+        hosts.append({})
+    gpu = hosts[-1].setdefault(index, _Gpu(index, product, uuid, line.number, line.number))
+    gpu.last = line.number
+    return gpu
+
+
+def _host(source: Source, gpus: list[_Gpu]) -> tuple[list[Fact], list[Doubt]]:
+    if not any(gpu.spoken_of for gpu in gpus):
+        return _list_of_gpus(source, gpus)
+    faults, doubts = _faults(source, gpus)
+    return [_wiring(source, gpus), *faults], doubts
 
 
 def _span(source: Source, gpus: list[_Gpu]) -> Origin:
@@ -127,7 +157,7 @@ def _wiring(source: Source, gpus: list[_Gpu]) -> WiringFact:
     )
 
 
-def _list_of_gpus(source: Source, gpus: list[_Gpu], refusals: tuple[Refusal, ...], *, slices: bool) -> Understood:
+def _list_of_gpus(source: Source, gpus: list[_Gpu]) -> tuple[list[Fact], list[Doubt]]:
     products = dict.fromkeys(gpu.product for gpu in gpus)
     whole = [gpu.index for gpu in gpus] == list(range(len(gpus)))
     names = () if source.host is None else (Name(NameKind.HOST, source.host),)
@@ -136,13 +166,13 @@ def _list_of_gpus(source: Source, gpus: list[_Gpu], refusals: tuple[Refusal, ...
         names,
         gpu_product=next(iter(products)) if len(products) == 1 else None,
         gpu_count=len(gpus) if whole else None,
-        gpu_in_slices=slices,
+        gpu_in_slices=any(gpu.sliced for gpu in gpus),
     )
     doubts = []
     if len(products) > 1:
         sentence = f"GPUs of several products in one host: {', '.join(products)}"
         doubts.append(Doubt("mixed-gpus", Trust.DOUBT, gpus[0].line, sentence, "split the host into two nodes"))
-    return Understood((fact,), refusals, tuple(doubts))
+    return [fact], doubts
 
 
 def _faults(source: Source, gpus: list[_Gpu]) -> tuple[list[HealthFact], list[Doubt]]:

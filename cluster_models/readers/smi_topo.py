@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from cluster_models.readers.facts import Joint, JointKind, Origin, WiringFact
@@ -26,6 +27,8 @@ _CELLS: Final = {
     "C2C": JointKind.C2C,
 }
 """SOC is what drivers before 2017 wrote for SYS."""
+_MOST_DEVICES: Final = 256
+"""Columns of a table; no host has more GPUs and cards."""
 _NEARNESS: Final = {
     kind: place
     for place, kind in enumerate(
@@ -60,7 +63,8 @@ class _Table:
     """Names in the order of the columns, and their places."""
     has_numa: bool
     hidden: bool
-    cells: dict[tuple[str, str], Joint] = field(default_factory=dict)
+    cells: dict[str, list[str]] = field(default_factory=dict)
+    """Words of each row below the columns of devices."""
     numa: dict[str, str] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
@@ -78,7 +82,7 @@ def _header(line: Line, *, hidden: bool) -> _Table | None:
     for word in text.split():
         if word in {"CPU", "NUMA", "GPU", "Affinity"} or "CPU".startswith(word):
             break
-        if word in devices:
+        if word in devices or len(devices) == _MOST_DEVICES:
             return None
         devices[word] = len(devices)
     return _Table(line, devices, "NUMA Affinity" in " ".join(text.split()), hidden)
@@ -103,19 +107,12 @@ def _row(table: _Table, line: Line, refusals: list[Refusal]) -> None:
     table.last = line
     if len(words) < count:
         table.short = line
-    for other, word in zip(table.devices, words[:count], strict=False):
-        if other == name:
-            continue
-        links = _NVLINKS.fullmatch(word)
-        kind = JointKind.NVLINK if links is not None else _CELLS.get(word)
-        if kind is None:
-            if not (line is table.short and word == words[-1]):
-                reason = f"the cell {word[:20]!r} of {name} and {other} is none that nvidia-smi prints"
-                refusals.append(
-                    Refusal(line.number, line.number, reason, "send the table as printed", line.text[:120])
-                )
-            continue
-        table.cells[name, other] = Joint(name, other, kind, None if links is None else int(links.group(1)))
+    unknown = [word for word in dict.fromkeys(words[:count]) if word != "X" and _cell(word) is None]
+    if unknown and not (line is table.short and unknown == words[-1:]):
+        shown = ", ".join(repr(word[:20]) for word in unknown[:5])
+        reason = f"cells in the row of {name} that nvidia-smi does not print: {shown}"
+        refusals.append(Refusal(line.number, line.number, reason, "send the table as printed", line.text[:120]))
+    table.cells[name] = words[:count]
     if table.has_numa and len(words) > count:
         right = _affinities(line.text, count)
         if len(right) > 1 and right[1][:1].isdigit():
@@ -125,27 +122,41 @@ def _row(table: _Table, line: Line, refusals: list[Refusal]) -> None:
 def _without_cut_end(table: _Table) -> None:
     """Drops the last cell of a table that ends within a row: NV1 may be the beginning of NV18."""
     if table.short is not None and table.short is table.last:
-        name, *words = table.short.text.split()
-        if words:
-            table.cells.pop((name, list(table.devices)[len(words) - 1]), None)
+        del table.cells[table.short.text.split(maxsplit=1)[0]][-1:]
 
 
-def _joints(table: _Table) -> tuple[list[Joint], list[tuple[Joint, Joint]]]:
+@lru_cache(maxsize=1024)
+def _cell(word: str) -> tuple[JointKind, int | None] | None:
+    """What a word of the table says: the kind of a joint, and how many NVLinks."""
+    links = _NVLINKS.fullmatch(word)
+    if links is not None:
+        return JointKind.NVLINK, int(links.group(1))
+    kind = _CELLS.get(word)
+    return None if kind is None else (kind, None)
+
+
+_joint: Final = lru_cache(maxsize=1 << 16)(Joint)
+"""Hosts of one cluster have the same joints: each is made once."""
+
+
+def _joints(table: _Table) -> tuple[list[Joint], list[tuple[str, str]]]:
     """One joint a pair, in the order of the header; and the pairs whose two cells differ (the worse is taken)."""
-    place = {name: index for index, name in enumerate(dict.fromkeys([*table.devices, *table.rows]))}
+    names = list(dict.fromkeys([*table.devices, *table.rows]))
+    rows = [table.cells.get(name, []) for name in names]
     joints: list[Joint] = []
-    differing: list[tuple[Joint, Joint]] = []
-    for (name, other), joint in table.cells.items():
-        back = table.cells.get((other, name))
-        if back is not None and place[name] > place[other]:
-            continue
-        first, second = sorted((name, other), key=place.__getitem__)
-        taken = joint
-        if back is not None and (back.kind, back.links) != (joint.kind, joint.links):
-            differing.append((joint, back))
-            taken = max(joint, back, key=lambda side: (_NEARNESS[side.kind], -(side.links or 0)))
-        joints.append(Joint(first, second, taken.kind, taken.links))
-    joints.sort(key=lambda joint: (place[joint.first], place[joint.second]))
+    differing: list[tuple[str, str]] = []
+    for first, row in enumerate(rows):
+        for second in range(first + 1, len(rows)):
+            other = rows[second]
+            there = _cell(row[second]) if second < len(row) else None
+            back = _cell(other[first]) if first < len(other) else None
+            taken = there or back
+            if taken is None:
+                continue
+            if there is not None and back is not None and there != back:
+                differing.append((names[first], names[second]))
+                taken = max(there, back, key=lambda cell: (_NEARNESS[cell[0]], -(cell[1] or 0)))
+            joints.append(_joint(names[first], names[second], *taken))
     return joints, differing
 
 
@@ -200,7 +211,7 @@ def _doubts(table: _Table, gpus: list[str], joints: list[Joint]) -> list[Doubt]:
             Doubt("links-missing", Trust.DOUBT, number, sentence, "look at nvidia-smi nvlink -s on this host")
         )
     islands = [island for island in _islands(gpus, joints) if len(island) > 1]
-    if len(islands) > 1 or (islands and len(islands[0]) < len(gpus)):
+    if len(islands) > 1 or (islands and len(islands[0]) < sum(known[gpu] > 0 for gpu in gpus)):
         groups = "; ".join(" ".join(island) for island in islands[:16])
         sentence = f"NVLink joins these GPUs only among themselves: {groups}"
         doubts.append(
@@ -230,10 +241,10 @@ def _fact(source: Source, table: _Table) -> tuple[WiringFact, list[Doubt]]:
             "asymmetric-matrix",
             Trust.DOUBT,
             number,
-            f"{joint.first} to {joint.second} and back are drawn differently; the worse is taken",
+            f"{first} to {second} and back are drawn differently; the worse is taken",
             "run nvidia-smi topo -m again",
         )
-        for joint, _ in differing[:8]
+        for first, second in differing[:8]
     ]
     hidden = table.hidden or _hides_nvlink(table, gpus, among)
     if hidden:
@@ -300,6 +311,15 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
         fact, more = _fact(source, table)
         facts.append(fact)
         doubts += more
+    if not tables and lines:
+        first, last = lines[0].number, lines[-1].number
+        reason = "no table of nvidia-smi topo -m is here, whose first line begins with GPU0"
+        refusals.append(Refusal(first, last, reason, "send the whole table", lines[0].text[:120]))
+    whole = {fact.joints for fact in facts if not fact.hides_nvlink}
+    if len(whole) > 1:
+        sentence = "tables of different hosts stand in one file, and none is named"
+        number = facts[0].origin.first_line
+        doubts.append(Doubt("several-hosts", Trust.DOUBT, number, sentence, "send one file for each host"))
     return Understood(tuple(facts), tuple(refusals), tuple(doubts))
 
 
@@ -309,7 +329,8 @@ def _continued(table: _Table, line: Line, names: set[str], refusals: list[Refusa
     if not text:
         return rows_go_on and not table.rows
     name = text.split(maxsplit=1)[0]
-    if rows_go_on and (name in names or _GPU.fullmatch(name)) and name not in table.rows:
+    is_row = name in names or (_GPU.fullmatch(name) and len(table.rows) < _MOST_DEVICES)
+    if rows_go_on and is_row and name not in table.rows:
         _row(table, line, refusals)
         return True
     card = _LEGEND_OF_CARDS.match(line.text)

@@ -95,6 +95,13 @@ def test_amazon_and_amd_are_known() -> None:
     assert host.gpu_product == "Instinct MI300X"
 
 
+def test_addresses_that_come_again_are_doubted() -> None:
+    """Two hosts in one file are not added up."""
+    found = understood(FORMAT, source_of(FLAT + FLAT))
+    assert both(found)[0].gpu_count == 2
+    assert ("several-hosts", 9) in [(doubt.code, doubt.first_line) for doubt in found.doubts]
+
+
 def test_a_machine_without_gpus_and_cards_is_refused() -> None:
     """And so is one with more than any host has."""
     (none,) = understood(FORMAT, source_of("00:00.0 Host bridge: Some Bridge\n")).refusals

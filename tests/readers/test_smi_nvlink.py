@@ -117,6 +117,15 @@ def test_a_bare_list_gives_the_gpus_of_a_host() -> None:
     assert slices.gpu_in_slices
 
 
+def test_another_uuid_under_the_same_number_is_another_host() -> None:
+    """Two hosts in one file: two facts and a doubt; the same GPU twice is one."""
+    one = status(0, "25 GB/s")
+    assert len(understood(FORMAT, source_of(one + one)).facts) == 1
+    found = understood(FORMAT, source_of(one + one.replace("aaaa", "bbbb")))
+    assert len([fact for fact in found.facts if isinstance(fact, WiringFact)]) == 2
+    assert [doubt.code for doubt in found.doubts] == ["several-hosts"]
+
+
 def test_a_link_without_a_number_is_refused_with_its_line() -> None:
     """A line on a link that cannot be read is named."""
     found = understood(FORMAT, source_of(gpu(0, "NVIDIA H200", "Link 0: 25 GB/s", "Link : 25 GB/s")))

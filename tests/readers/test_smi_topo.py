@@ -223,6 +223,25 @@ def test_two_tables_in_one_file_are_two_facts() -> None:
     ]
 
 
+def test_tables_of_several_hosts_in_one_file_are_doubted() -> None:
+    """The same table twice is one host looked at twice; another table is another host."""
+    one = table(matrix(2, "NV4"), ["GPU0", "GPU1"])
+    assert not understood(FORMAT, source_of(one + "\n" + one)).doubts
+    found = understood(FORMAT, source_of(one + "\n" + table(matrix(3, "NV4"), ["GPU0", "GPU1", "GPU2"])))
+    assert [doubt.code for doubt in found.doubts] == ["several-hosts"]
+
+
+def test_more_columns_than_a_host_has_devices_are_refused() -> None:
+    """And so is a command that printed no table; rows without columns end at the same limit."""
+    wide = "\t".join(f"GPU{index}" for index in range(300)) + "\tCPU Affinity\nGPU0\t X \n"
+    for text in (wide, "$ nvidia-smi topo -m\nbash: nvidia-smi: command not found\n"):
+        found = understood(FORMAT, source_of(text))
+        assert not found.facts
+        assert "no table" in found.refusals[0].reason
+    long = "\tGPU0\tGPU1\tCPU Affinity\n" + "".join(f"GPU{index}\n" for index in range(2000))
+    assert len(wiring(understood(FORMAT, source_of(long))).gpus) <= 256
+
+
 @given(st.permutations(range(4)), st.lists(st.sampled_from(("NV18", "NV12", "SYS", "PIX")), min_size=6, max_size=6))
 def test_the_order_of_rows_says_nothing(order: list[int], words: list[str]) -> None:
     """Rows in any order draw the same wiring."""
