@@ -160,18 +160,21 @@ def _ranks(
     ranks = max(listed) + 1 if listed else None
     if not draft.members and draft.told_ranks is not None:
         ranks = draft.told_ranks
-    if ranks is None:
+    if ranks is None and "gpus" not in draft.ours:
         ranks = guessed_ranks(operation, rows)
         if ranks is not None:
             sentence = (
                 f"there is no list of ranks: the figures are those of {ranks} ranks, of which nodes is unknown"
             )
             doubts.append(Doubt("ranks-guessed", Trust.DOUBT, draft.first, sentence, "say which nodes took part"))
-    elif len(members) < ranks:
+    elif ranks is not None and len(members) < ranks:
         sentence = f"{len(members)} of {ranks} ranks are listed"
         doubts.append(Doubt("ranks-partly-listed", Trust.NOTE, draft.first, sentence))
     names = tuple(dict.fromkeys(member.host for member in members if member.host is not None))
     ours = tuple(name for name in draft.ours.get("nodes", "").split(",") if name)
+    per_node = _whole(draft.ours.get("gpus", ""))
+    if ours and per_node is not None and not listed:
+        ranks = per_node * len(ours)
     if ours and len(names) in {0, len(ours)}:
         # pods have names of their own: ours are in the order of the ranks
         renamed = dict(zip(names, ours, strict=False)) if set(names) != set(ours) else {}

@@ -160,8 +160,13 @@ class _Reader:
             draft.failed_values = min(int(bounds[1][:9]), 10**9) if bounds[2].upper() != "OK" else 0
 
     def _ours(self, text: str) -> None:
+        said = dict(word.partition("=")[::2] for word in text.split())
+        if "exit" in said:
+            self.draft.begun = self.draft.begun or bool(self.draft.ours)
+            self.draft.failure = self.draft.failure or f"the test ended with exit code {said['exit'][:9]}"
+            return
         self.close()
-        self.draft.ours = dict(word.partition("=")[::2] for word in text.split())
+        self.draft.ours = said
         if (found := re.fullmatch(_PROGRAM, self.draft.ours.get("test", ""))) is not None:
             self.draft.program = found[1]
 

@@ -36,8 +36,10 @@ def uses_of(plan: Plan) -> tuple[Use, ...]:
     contexts = _groups(ranks, lambda r: (r.tensor, r.pipeline, r.data), lambda r: (r.context,))
     tensors = _groups(ranks, lambda r: (r.context, r.pipeline, r.data), lambda r: (r.tensor,))
     expert = degrees.expert
-    together = [ring[start : start + expert] for ring in rings for start in range(0, len(ring), expert)]
-    exchanges = (pair for group in together for pair in combinations(group, 2))
+    stages = _groups(ranks, lambda r: r.pipeline, lambda r: (r.data, r.context, r.tensor))
+    # expert groups fold over all ranks of a stage, tensor fastest
+    together = [stage[start : start + expert] for stage in stages for start in range(0, len(stage), expert)]
+    exchanges = (pair for group in together for pair in combinations(dict.fromkeys(group), 2))
     found = (
         Use("pipeline", time.pipeline_transfer_s, _nodes(_chain(chains, wraps=wraps))),
         Use("data parallel", time.data_exposed_s, _nodes(_chain(rings, wraps=True))),

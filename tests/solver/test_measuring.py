@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster_models.architecture import Experts
 from cluster_models.errors import InvalidInput
 from cluster_models.measurements import Collective, Sample, SampleStatus
 from cluster_models.plan import Plan
@@ -20,6 +21,7 @@ from solver.measuring.choose import MeasuringPlan, Wanted, Worth, what_to_measur
 from solver.measuring.rounds import rounds_of
 from solver.measuring.sizes import plan_messages, trials
 from solver.measuring.uses import uses_of
+from tests.plans import small_architecture
 from tests.solver.problems import nodes, pair_samples, planned, problem, rates_of
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
@@ -246,3 +248,13 @@ def test_rings_of_data_ranks_close() -> None:
     ring = {tuple(sorted((hosts[index], hosts[index - 1]))) for index in range(4)}
     assert use.words == "data parallel"
     assert set(use.pairs) == ring
+
+
+def test_expert_ranks_talk_all_to_all() -> None:
+    """Four experts over two nodes of a stage: the expert groups cross them, and so do no others but the rings."""
+    model = replace(small_architecture(), experts=Experts(count=4, active=2, hidden=512))
+    plan = planned(
+        problem(nodes(2, gpus=2), model=model, pinned={"tensor": 1, "data": 4, "pipeline": 1, "expert": 4})
+    )
+    assert {use.words for use in uses_of(plan)} == {"data parallel", "expert parallel"}
+    assert {use.pairs for use in uses_of(plan)} == {frozenset({("n0", "n1")})}
