@@ -63,6 +63,7 @@ def _take(found: re.Match[str], line: Line, kinds: dict[_Kind, _Cells]) -> str:
     value = figure_of(figure)
     if value is None or value <= 0:
         return f"{figure!r} is no bandwidth"
+    start, end = _device(start), _device(end)
     if start == end:
         return ""
     method = " ".join(part for part in ("sm" if engine == "sm" else "copy engine", how) if part)
@@ -70,6 +71,11 @@ def _take(found: re.Match[str], line: Line, kinds: dict[_Kind, _Cells]) -> str:
     cells = kinds.setdefault(kind, _Cells(first_line=line.number))
     cells.figures.setdefault((start, end), (value, line.number))
     return ""
+
+
+def _device(name: str) -> str:
+    """The one spelling of a device."""
+    return name if name == "cpu" else f"gpu{int(name[3:])}"
 
 
 def _matrix(source: Source, kind: _Kind, cells: _Cells) -> MatrixFact:

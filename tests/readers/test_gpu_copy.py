@@ -60,6 +60,11 @@ def test_copies_without_numa_node_or_way_are_read() -> None:
     assert fact.direction is Direction.FORWARD
 
 
+def test_a_gpu_has_one_spelling() -> None:
+    (fact,) = matrices(understood(FORMAT, source_of("gpu0_to_gpu1_by_sm 19.5\ngpu01_to_gpu00_by_sm 18.5")))
+    assert fact.values == ((None, pytest.approx(19.5e9)), (pytest.approx(18.5e9), None))
+
+
 @pytest.mark.parametrize("figure", ["0", "-3", "nan", "x"])
 def test_what_is_no_bandwidth_is_refused(figure: str) -> None:
     found = understood(FORMAT, source_of(f"gpu0_to_gpu1_write_by_sm_under_numa0_uni {figure}"))

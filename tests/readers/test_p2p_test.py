@@ -144,6 +144,13 @@ def test_a_row_that_lacks_figures_is_refused_and_the_others_kept() -> None:
     assert "columns" in found.refusals[0].reason
 
 
+def test_a_figure_that_nothing_can_be_is_damage() -> None:
+    text = "Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)\n" + table(4).replace("22.28", "1e308")
+    found = understood(FORMAT, source_of(text))
+    assert matrices(found)[0].rows == ("0", "2", "3")
+    assert len(found.refusals) == 1
+
+
 def test_first_pairs_that_are_slow_one_way_only_are_warming_up() -> None:
     cold = tuple(tuple(None if i == j else (370e9 if i == 0 else 393e9) for j in range(8)) for i in range(8))
     slow = tuple(tuple(None if i == j else (370e9 if 0 in {i, j} else 393e9) for j in range(8)) for i in range(8))
