@@ -12,6 +12,7 @@ import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from networkx.utils import UnionFind
@@ -62,6 +63,7 @@ def guid_of(text: str) -> str:
     return text.lower().removeprefix("0x").zfill(16)
 
 
+@lru_cache(maxsize=65_536)
 def split_description(description: str) -> tuple[str | None, str]:
     """Host and device of a node description: "dgx-1 mlx5_0"; no host where it is the maker's default."""
     if not description.strip() or _DEFAULT_NAME.search(description):

@@ -21,8 +21,7 @@ _XID: Final = re.compile(r"NVRM: (?:GPU\d+ )?Xid \((PCI:[0-9a-fA-F:.]{4,20})[^)]
 _LOST: Final = re.compile(
     r"\b((?:ib|mlx\d_|eth|en[ops])[\w\-]{0,20}): (?:lost carrier|(?:NIC )?[Ll]ink (?:is )?[Dd]own)"
 )
-_PEER: Final = re.compile(r"nvidia-peermem.*\bERROR\b", re.IGNORECASE)
-_CRASH: Final = re.compile(r"segfault at .* in lib(?:nccl|rccl|cuda)\S*")
+_CRASH: Final = re.compile(r" in lib(?:nccl|rccl|cuda)")
 _FELL: Final = re.compile(
     r"NVRM: GPU at (PCI:[0-9a-fA-F:.]{4,20})[^ ]* has fallen off the bus|GPU has fallen off the bus"
 )
@@ -61,7 +60,7 @@ def read_kernel_log(source: Source, lines: tuple[Line, ...]) -> Understood:
     for line in lines:
         found = _trouble_of(line.text)
         if found is None:
-            if _CRASH.search(line.text) is not None:
+            if "segfault at " in line.text and _CRASH.search(line.text) is not None:
                 doubts.setdefault("crash", _doubt("library-crash", line, "a process crashed in a GPU library"))
             continue
         entity, kind, state, text = found
@@ -94,13 +93,9 @@ def _trouble_of(text: str) -> tuple[str, str, NodeState, str] | None:
         return f"gpu:{fell[1]}" if fell[1] else "node", "off bus", NodeState.FAILED, "GPU has fallen off the bus"
     if (lost := _LOST.search(text)) is not None:
         return f"nic:{lost[1]}", "link", NodeState.DEGRADED, f"{lost[1]} lost its link"
-    if _PEER.search(text) is not None:
-        return (
-            "node",
-            "peermem",
-            NodeState.DEGRADED,
-            f"nvidia-peermem {text.partition('nvidia-peermem')[2].strip()[:200]}",
-        )
+    words = text.partition("nvidia-peermem")[2].strip()
+    if "ERROR" in words:
+        return "node", "peermem", NodeState.DEGRADED, f"nvidia-peermem {words[:200]}"
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from cluster_models.readers.fabric import Cable, Fabric, guid_of, understood_fabric
@@ -63,7 +64,7 @@ def _read_port(fabric: Fabric, device: str, line: Line) -> bool:
     port, own_guid, kind, peer_text, peer_port, peer_guid, tail = found.groups()
     peer = guid_of(peer_text)
     speed = _SPEED.findall(tail)
-    rate = rate_of(speed[-1]) if speed else None
+    rate = _rate(speed[-1]) if speed else None
     description = tail.partition('"')[2].partition('"')[0]
     up = rate is not None or not speed
     fabric.see(peer, description, line.number, switch=kind == "S")
@@ -73,6 +74,9 @@ def _read_port(fabric: Fabric, device: str, line: Line) -> bool:
         if known is None or (end == device and known.line > line.number):
             fabric.cables[end, at] = Cable(line.number, other, rate, up, port_guid=shown)
     return True
+
+
+_rate: Final = lru_cache(maxsize=64)(rate_of)
 
 
 def _with_refusals(
