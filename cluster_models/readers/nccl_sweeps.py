@@ -18,7 +18,7 @@ from cluster_models.readers.numbers import finite
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
 _HEADER: Final = re.compile(
-    r"(?=.{0,400}\btest\b)(?=.{0,400}\bnodes\b)(?=.{0,400}\bpeak_busbw_GBs\b)\w+(?:,\w+){4,}"
+    r"(?=\w+,)(?=.{0,400}\btest\b)(?=.{0,400}\bnodes\b)(?=.{0,400}\bpeak_busbw_GBs\b)\w+(?:,\w+){4,}"
 )
 _FAILED: Final = re.compile(r" *- +(\S+): +(\w{1,40})_perf \(N=(\d{1,6}), *G=(\d{1,6}), *nodes=(\S{1,9999})\)")
 _COUNTED: Final = re.compile(r" *- +FAIL: +(\d{1,9})$")

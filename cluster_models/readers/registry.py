@@ -10,47 +10,48 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Final
 
+from cluster_models.readers import (
+    gpcnet,
+    gpu_copy,
+    health,
+    iblinkinfo,
+    ibnet,
+    ibstat,
+    iperf3,
+    kubernetes,
+    lspci,
+    mpigraph,
+    nccl_graph,
+    nccl_sweeps,
+    nccl_tests,
+    nccl_xml,
+    netq,
+    nvbandwidth,
+    osu,
+    own_tables,
+    p2p_test,
+    pair_patterns,
+    perftest,
+    rocm_topo,
+    slurm_nodes,
+    slurm_topology,
+    smi_nvlink,
+    smi_topo,
+    taccl,
+    topograph,
+)
 from cluster_models.readers.lines import LONGEST_LINE, clean_lines
 from cluster_models.readers.reading import Format, Line, Reading, Refusal, Section, Source, Understood
 
-_MODULES: Final = (
-    "own_tables",
-    "nccl_sweeps",
-    "nccl_tests",
-    "p2p_test",
-    "nvbandwidth",
-    "gpu_copy",
-    "osu",
-    "perftest",
-    "mpigraph",
-    "iperf3",
-    "gpcnet",
-    "smi_topo",
-    "smi_nvlink",
-    "rocm_topo",
-    "nccl_graph",
-    "nccl_xml",
-    "lspci",
-    "taccl",
-    "ibnet",
-    "iblinkinfo",
-    "ibstat",
-    "health",
-    "netq",
-    "slurm_topology",
-    "slurm_nodes",
-    "kubernetes",
-    "topograph",
-)
-"""In the order of precedence: where two formats know a line, the first has it."""
 _MOST_REFUSALS: Final = 200
 _NEAREST: Final = 3
 _SHOWN: Final = 120
 _PROMPT: Final = re.compile(r"(?:\S{1,80}@\S{1,80}[$#>]|\[\S{1,80}@[^\]]{1,80}\][$#]|\$|root#) +\S")
+_PARTS: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\([^()\[\]\\]*\)")
+"""Of a pattern: what need not stand in the text as it stands here; innermost groups first."""
+_PLAIN: Final = re.compile(r"[A-Za-z_]{3,}(?![A-Za-z_]*[?*{])")
 _WORD: Final = re.compile(r"[a-z][a-z0-9]{2,}")
 _FEW: Final = frozenset(
     {"the", "and", "with", "from", "output", "file", "log", "text", "test", "show", "node", "list"}
@@ -58,16 +59,37 @@ _FEW: Final = frozenset(
 _SCOPED: Final = ((re.IGNORECASE, "i"), (re.DOTALL, "s"), (re.VERBOSE, "x"), (re.ASCII, "a"))
 
 
-def _formats() -> Iterator[Format]:
-    for name in _MODULES:
-        path = f"cluster_models.readers.{name}"
-        if find_spec(path) is None:
-            continue
-        module = import_module(path)
-        yield from getattr(module, "FORMATS", None) or (module.FORMAT,)
-
-
-FORMATS: Final[tuple[Format, ...]] = tuple(_formats())
+FORMATS: Final[tuple[Format, ...]] = (
+    own_tables.FORMAT,
+    *nccl_sweeps.FORMATS,
+    nccl_tests.FORMAT,
+    p2p_test.FORMAT,
+    *nvbandwidth.FORMATS,
+    gpu_copy.FORMAT,
+    osu.FORMAT,
+    perftest.FORMAT,
+    mpigraph.FORMAT,
+    *iperf3.FORMATS,
+    gpcnet.FORMAT,
+    pair_patterns.FORMAT,
+    smi_topo.FORMAT,
+    smi_nvlink.FORMAT,
+    rocm_topo.FORMAT,
+    nccl_graph.FORMAT,
+    nccl_xml.FORMAT,
+    lspci.FORMAT,
+    taccl.FORMAT,
+    *ibnet.FORMATS,
+    iblinkinfo.FORMAT,
+    *ibstat.FORMATS,
+    *health.FORMATS,
+    *netq.FORMATS,
+    *slurm_topology.FORMATS,
+    *slurm_nodes.FORMATS,
+    *kubernetes.FORMATS,
+    topograph.FORMAT,
+)
+"""In the order of precedence: where two formats know a line, the first has it."""
 
 
 def recognise(source: Source, formats: Sequence[Format] = FORMATS) -> tuple[Section, ...]:
@@ -97,9 +119,8 @@ def _recognise(source: Source, lines: Sequence[Line], formats: Sequence[Format])
 
 def _beginnings(lines: Sequence[Line], formats: Sequence[Format]) -> Iterator[tuple[int, Format]]:
     """Indices of lines that begin a section, with the first format that knows each."""
-    patterns = [(pattern, form) for form in formats for pattern in form.begins]
-    if not patterns:
-        return
+    text = "\n".join(line.text for line in lines)
+    patterns = [(pattern, form) for form in formats for pattern in form.begins if _word_of(pattern) in text]
     may_begin = _any_of([pattern for pattern, _ in patterns])
     for index, line in enumerate(lines):
         if line.text and may_begin(line.text):
@@ -111,7 +132,17 @@ def _beginnings(lines: Sequence[Line], formats: Sequence[Format]) -> Iterator[tu
 
 def _any_of(patterns: Sequence[re.Pattern[str]]) -> Callable[[str], object]:
     """Whether any pattern matches at the start of a text: one match in place of many, as most lines fit none."""
-    return re.compile("|".join(map(_scoped, patterns))).match
+    return re.compile("|".join(map(_scoped, patterns)) or r"(?!)").match
+
+
+def _word_of(pattern: re.Pattern[str]) -> str:
+    """The longest word that stands in every text the pattern matches; empty where that is not plain to see."""
+    left, before = pattern.pattern, ""
+    while left != before:
+        left, before = _PARTS.sub(" ", left), left
+    if pattern.flags & re.IGNORECASE or set("|()[]") & set(left):
+        return ""
+    return max(_PLAIN.findall(left), key=len, default="")
 
 
 def _scoped(pattern: re.Pattern[str]) -> str:

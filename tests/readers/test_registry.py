@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.readers.reading import Format, Line, Refusal, Source, Understood
-from cluster_models.readers.registry import FORMATS, read, recognise
+from cluster_models.readers.registry import FORMATS, _word_of, read, recognise
 from tests.readers.real_files import source_of
 
 seen: list[tuple[str, list[int]]] = []
@@ -132,3 +132,24 @@ def test_any_mixture_of_lines_is_read_without_an_escape(rows: list[str]) -> None
             assert 1 <= fact.origin.first_line <= fact.origin.last_line <= max(1, found.lines)
         for doubt in understood.doubts:
             assert 0 <= doubt.first_line <= max(1, found.lines)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [pattern for form in FORMATS for pattern in form.begins if _word_of(pattern)],
+    ids=lambda pattern: pattern.pattern[:30],
+)
+@given(data=st.data())
+def test_a_word_that_a_pattern_needs_is_in_all_it_matches(pattern: re.Pattern[str], data: st.DataObject) -> None:
+    """Patterns whose word a file lacks are left out of the search, so none may match without it."""
+    text = data.draw(st.from_regex(re.compile(pattern.pattern, pattern.flags & ~re.UNICODE | re.ASCII)))
+    found = pattern.match(text)
+    assert found is None or _word_of(pattern) in text
+
+
+def test_a_list_of_pairs_to_test_is_refused() -> None:
+    found = read(source_of("benchmark_name: b pattern_type: pair-wise\nn1,n2;n3,n4\nn1,n3;n2,n4\n"))
+    (_, understood), *others = found.sections
+    assert not others
+    assert understood.facts == ()
+    assert [(one.first_line, one.last_line) for one in understood.refusals] == [(1, 3)]

@@ -1,0 +1,28 @@
+"""Lists of the pairs that SuperBench is going to test: a plan of measurements, without a result."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from cluster_models.readers.reading import Format, Line, Refusal, Source, Understood
+
+_BECAUSE: Final = "lists the pairs that a test runs on, and no result"
+_REMEDY: Final = "send the output of the test that ran on these pairs"
+
+
+def _read(_source: Source, lines: tuple[Line, ...]) -> Understood:
+    if not lines:
+        return Understood()
+    shown = lines[0].text[:120]
+    return Understood(refusals=(Refusal(lines[0].number, lines[-1].number, _BECAUSE, _REMEDY, shown),))
+
+
+FORMAT: Final = Format(
+    name="mpi-pattern",
+    known_as="SuperBench list of pairs to test",
+    family="pairs",
+    read=_read,
+    begins=(re.compile(r"^benchmark_name: .{0,200}\bpattern_type: "),),
+    refused_because=_BECAUSE,
+)
