@@ -44,7 +44,9 @@ class ExportAnswer(BaseModel):
     description: str = Field(description="What it is for.", examples=["Script for every node"])
     address: str = Field(description="Where to get it.")
     family: Family = Field(description="Whom it is for.", examples=["training"])
-    refusal: str | None = Field(description="Why the target cannot run this plan; null where it can.", examples=[None])
+    refusal: str | None = Field(
+        description="Why the target cannot run this plan; null where it can.", examples=[None]
+    )
 
 
 @router.post("/plans", status_code=202)
