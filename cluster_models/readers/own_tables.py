@@ -21,7 +21,7 @@ from typing import Final
 
 from cluster_models.measurements import Direction
 from cluster_models.readers.facts import MatrixFact, Operation, Origin, Point, Quantity, RunEnd, RunFact
-from cluster_models.readers.nccl_verdicts import named_operation
+from cluster_models.readers.nccl_verdicts import PROGRAMS, named_operation
 from cluster_models.readers.numbers import bytes_of, finite, moment_of
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
@@ -226,15 +226,7 @@ def _long(source: Source, table: _Table) -> Understood:
         remedy = "name the column with its unit: busbw_GBps, bandwidth_Gbps, latency_us"
         return Understood((), (_refusal(table.header, reason, remedy, table.last),))
     refusals: list[Refusal] = []
-    groups: dict[tuple[str, ...], list[tuple[Line, list[str]]]] = {}
-    kinds = [(names.index(kind) if kind in names else None, table.notes.get(kind, "")) for kind in _KINDS]
-    for line, cells in table.rows:
-        if len(cells) != len(names):
-            reason = f"the row has {len(cells)} cells where the header names {len(names)}"
-            refusals.append(_refusal(line, reason, "write one cell for each column, empty where unknown"))
-            continue
-        key = (cells[0], cells[1], *(noted if at is None else cells[at] for at, noted in kinds))
-        groups.setdefault(key, []).append((line, cells))
+    groups = _grouped(table, refusals)
     status, error, size = (
         names.index(name) if name in names else None for name in ("status", "error", "size_bytes")
     )
@@ -257,6 +249,25 @@ def _long(source: Source, table: _Table) -> Understood:
     return Understood(tuple(facts), tuple(refusals))
 
 
+def _grouped(table: _Table, refusals: list[Refusal]) -> dict[tuple[str, ...], list[tuple[Line, list[str]]]]:
+    """The rows by ends and kinds, in the order of ``_run``; rows that are none of the table's are refused."""
+    names = table.names
+    groups: dict[tuple[str, ...], list[tuple[Line, list[str]]]] = {}
+    kinds = [(names.index(kind) if kind in names else None, table.notes.get(kind, "")) for kind in _KINDS]
+    for line, cells in table.rows:
+        if len(cells) != len(names):
+            reason = f"the row has {len(cells)} cells where the header names {len(names)}"
+            refusals.append(_refusal(line, reason, "write one cell for each column, empty where unknown"))
+            continue
+        key = (cells[0], cells[1], *(noted if at is None else cells[at] for at, noted in kinds))
+        if key not in groups and _operation(key[3]) is None:
+            remedy = f"leave it empty for plain transfers, or write one of {', '.join(PROGRAMS)}"
+            refusals.append(_refusal(line, f"the collective {key[3][:40]!r} is not known", remedy))
+            continue
+        groups.setdefault(key, []).append((line, cells))
+    return groups
+
+
 def _run(
     source: Source,
     key: tuple[str, ...],
@@ -265,7 +276,7 @@ def _run(
     failures: Sequence[str],
 ) -> RunFact:
     first, second, flows, collective, active, measured_at, tool = key
-    operation = named_operation(collective) or Operation.POINT_TO_POINT
+    operation = _operation(collective) or Operation.POINT_TO_POINT
     per_node = _whole(flows)
     hosts = tuple(dict.fromkeys((first, second)))
     moment = moment_of(measured_at)
@@ -285,6 +296,13 @@ def _run(
         pairs_active=_whole(active) or 1,
         measured_at=moment if moment is not None and moment.tzinfo is not None else None,
     )
+
+
+def _operation(collective: str) -> Operation | None:
+    """The operation of a cell or a note; plain transfers where it is empty, ``None`` where it is unknown."""
+    if collective.lower() in _UNKNOWN | {"point_to_point", "p2p"}:
+        return Operation.POINT_TO_POINT
+    return PROGRAMS.get(collective.lower().removesuffix("_perf")) or named_operation(collective)
 
 
 def _column(names: Sequence[str], words: Sequence[str]) -> int | None:

@@ -187,6 +187,35 @@ def test_copies_of_a_test_built_without_mpi_are_told_apart() -> None:
     assert _codes(found) == ["one-rank", "one-rank"]
 
 
+def test_a_table_of_one_group_of_columns() -> None:
+    """Some tests run out of place only."""
+    text = (
+        "# Collective test starting: alltoall_perf\n# nThread 1 nGpus 1\n"
+        "# Rank  0 Pid 1 on fig1 device  0 [0x01] X\n# Rank  1 Pid 2 on fig2 device  0 [0x01] X\n"
+        "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
+        " 1048576 262144 float none -1 100.0 10.49 5.24 N/A\n# Avg bus bandwidth : 5.24\n"
+    )
+    (run,) = _runs(_read(text))
+    assert [(point.bytes_per_s, point.line) for point in run.points] == [(5.24e9, 6)]
+    assert (run.end, run.hosts) == (RunEnd.COMPLETE, ("fig1", "fig2"))
+
+
+def test_a_failure_below_a_command_without_any_row() -> None:
+    """The command tells the test; the message is the reason."""
+    text = (
+        "me@fig1:~/nccl-tests$ ./build/all_reduce_perf -b 8 -e 128M -f 2 -g 2\n"
+        "# nThread 1 nGpus 2 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20\n"
+        "# Using devices\n"
+        "#  Rank  0 Group  0 Pid   5092 on       fig1 device  0 [0x21] NVIDIA GeForce RTX 5090\n"
+        "#  Rank  1 Group  0 Pid   5092 on       fig1 device  1 [0x41] NVIDIA GeForce RTX 5090\n"
+        "fig1: Test NCCL failure common.cu:958 'unhandled cuda error / '\n"
+        " .. fig1 pid 5092: Test failure common.cu:842\n"
+    )
+    (run,) = _runs(_read(text))
+    assert (run.operation, run.end, run.ranks, run.hosts) == (Operation.ALL_REDUCE, RunEnd.FAILED, 2, ("fig1",))
+    assert "unhandled cuda error" in run.end_reason
+
+
 def test_a_failure_keeps_the_rows_before_it() -> None:
     """And its message is the reason."""
     text = log(["kiwi1", "kiwi2"], with_end=False) + "kiwi2: Test NCCL failure common.cu:100 'system error'\n"

@@ -154,6 +154,13 @@ def test_rows_of_the_long_form_make_runs() -> None:
     assert [(refusal.first_line, "never 0" in refusal.remedy) for refusal in found.refusals] == [(7, True)]
 
 
+def test_a_collective_that_is_not_known_is_refused() -> None:
+    """It must not pass for a plain transfer; those of nccl-tests all are known."""
+    found = _read("node_a,node_b,collective,busbw_GBps\noak,elm,juggle,3\noak,elm,gather_perf,4\noak,elm,p2p,5\n")
+    assert [run.operation for run in _runs(found)] == [Operation.GATHER, Operation.POINT_TO_POINT]
+    assert "'juggle'" in found.refusals[0].reason
+
+
 def test_latencies_of_the_long_form_are_seconds() -> None:
     """A column of its own beside the bandwidth, or alone."""
     (run,) = _runs(_read("source;destination;size_bytes;latency_us\noak;elm;8;3.5\n"))
