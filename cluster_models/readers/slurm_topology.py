@@ -25,6 +25,8 @@ _COMMENTED: Final = re.compile(r"#+\s*((?:SwitchName|BlockName)=.*)", re.IGNOREC
 _ALIAS: Final = re.compile(r"#\s*([\w.\-]+)=([^\s=]+)")
 _UUID: Final = re.compile(r"#.*\bClusterUUID[^:]*:\s*([0-9a-fA-F\-]{36}(?:\.\d+)?)", re.IGNORECASE)
 _NOISE: Final = re.compile(r"(?:BlockSizes|AggregatedBlock|TopologyParam|TopologyPlugin)=", re.IGNORECASE)
+_NEXT: Final = re.compile(r"(?<=\S)\s+(?=(?:SwitchName|BlockName)=)", re.IGNORECASE)
+"""Between records that were pasted onto one line."""
 _STEM: Final = re.compile(r"([^\[\]\d,]+)[\[\d]")
 MOST_LEVELS: Final = 9
 
@@ -72,7 +74,8 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
                 aliases[alias[1]] = alias[2]
             continue
         elif text.lower().startswith(("switchname=", "blockname=")):
-            _note(told, line, _fields(text), aliases, domain)
+            for record in _NEXT.split(text.partition(" #")[0]):
+                _note(told, line, _fields(record), aliases, domain)
         elif text and _NOISE.match(text) is None:
             odd.append(line)
         domain = None

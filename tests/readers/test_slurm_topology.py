@@ -153,6 +153,12 @@ def test_continued_lines_are_one_record() -> None:
     assert set(labels_of(found)) == {"n1", "n2", "n3"}
 
 
+def test_records_pasted_onto_one_line_are_taken_apart() -> None:
+    """Each keeps its own hosts."""
+    found = read("SwitchName=a Nodes=n[1-2] SwitchName=b Nodes=n3  # SwitchName=c Nodes=n4\n")
+    assert {name: switch.hosts for name, switch in switches_of(found).items()} == {"a": ("n1", "n2"), "b": ("n3",)}
+
+
 @pytest.mark.parametrize("nodes", ["n[1-2", "n[2-1]", "n[1-9999]", "n[x]"])
 def test_lists_that_cannot_be_read_are_refused(nodes: str) -> None:
     """With their line; the other records are taken."""
