@@ -1,0 +1,245 @@
+"""Where the experts of a model lie, copies included, as the files that engines load.
+
+The value comes from the caller: a plan for training holds no copies.  Each format is read back and compared before
+it leaves, as the launch files are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import yaml
+
+from app.exports.contract import Export, ExportFile, Files, unreadable
+from app.exports.readback.words import file_named, flags, number, value, words
+from cluster_models.errors import InvalidConfiguration
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertSlots:
+    """``slots[i][s]``: the expert in slot ``s`` of sparse layer ``layers[i]``.
+
+    Every expert lies in at least one slot of each layer.  Slot ``s`` belongs to expert rank ``s // (S / ranks)``;
+    no rank holds two copies of one expert: the second would carry nothing.  Raises ``InvalidConfiguration``.
+    """
+
+    layers: tuple[int, ...]
+    slots: tuple[tuple[int, ...], ...]
+    experts: int
+    ranks: int
+
+    def __post_init__(self) -> None:
+        if not self.layers or list(self.layers) != sorted(set(self.layers)) or self.layers[0] < 0:
+            raise InvalidConfiguration("experts.layers", self.layers, "must be layer numbers, increasing")
+        if len(self.slots) != len(self.layers):
+            raise InvalidConfiguration(
+                "experts.slots", len(self.slots), f"must be {len(self.layers)} rows, a layer each"
+            )
+        if self.ranks < 1 or len({len(row) for row in self.slots}) > 1 or self.count % self.ranks:
+            raise InvalidConfiguration(
+                "experts.slots",
+                self.count,
+                f"must be as many slots in each layer, divisible by {self.ranks} ranks",
+            )
+        for layer, row in zip(self.layers, self.slots, strict=True):
+            self._check_row(f"experts.slots[layer {layer}]", row)
+
+    @property
+    def count(self) -> int:
+        """Slots of a layer."""
+        return len(self.slots[0])
+
+    def by_rank(self, row: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+        """The slots of each expert rank."""
+        size = self.count // self.ranks
+        return tuple(row[start : start + size] for start in range(0, self.count, size))
+
+    def _check_row(self, field: str, row: tuple[int, ...]) -> None:
+        if set(row) != set(range(self.experts)):
+            raise InvalidConfiguration(field, row, f"must hold each of {self.experts} experts, and no other")
+        for rank, held in enumerate(self.by_rank(row)):
+            if len(set(held)) < len(held):
+                raise InvalidConfiguration(
+                    field, held, f"rank {rank} holds two copies of one expert", "put copies on different ranks"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertMap:
+    """One format of expert slots; ``model_layers`` counts all decoder layers, dense ones included."""
+
+    name: str
+    description: str
+    render: Callable[[ExpertSlots, int], Files]
+    read_back: Callable[[Files], ExpertSlots]
+    expected: Callable[[ExpertSlots, int], ExpertSlots]
+
+    def files(self, slots: ExpertSlots, model_layers: int) -> Files:
+        """The files, read back; raises ``InvalidConfiguration`` where the format cannot say the slots."""
+        if slots.layers[-1] >= model_layers:
+            raise InvalidConfiguration("experts.layers", slots.layers[-1], f"the model has {model_layers} layers")
+        files = self.render(slots, model_layers)
+        self.check(files, slots, model_layers)
+        return files
+
+    def check(self, files: Files, slots: ExpertSlots, model_layers: int) -> None:
+        """Raise ``InvalidConfiguration`` where files say other slots."""
+        try:
+            found = self.read_back(files)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
+            raise unreadable(f"exports.{self.name}", str(error)) from error
+        if found != self.expected(slots, model_layers):
+            raise unreadable(f"exports.{self.name}", found, "the files do not say the slots given")
+
+
+def _sglang(slots: ExpertSlots, model_layers: int) -> Files:
+    """``--init-expert-location``: one row for every decoder layer, dense ones too."""
+    rows = [list(row) for row in _filled(slots, model_layers).slots]
+    given = [
+        "--init-expert-location expert_location.json",
+        f"--ep-size {slots.ranks}",
+        f"--ep-num-redundant-experts {slots.count - slots.experts}",
+    ]
+    return (
+        ExportFile("expert_location.json", json.dumps({"physical_to_logical_map": rows}) + "\n"),
+        ExportFile("flags.txt", "\n".join(given) + "\n"),
+    )
+
+
+def _read_sglang(files: Files) -> ExpertSlots:
+    rows = json.loads(file_named(files, "expert_location.json"))["physical_to_logical_map"]
+    given = flags(words(file_named(files, "flags.txt")))
+    if value(given, "--init-expert-location") != "expert_location.json":
+        raise unreadable("exports.--init-expert-location", given, "must name the file beside it")
+    spare = number(value(given, "--ep-num-redundant-experts"), "--ep-num-redundant-experts")
+    ranks = number(value(given, "--ep-size"), "--ep-size")
+    table = tuple(tuple(row) for row in rows)
+    return ExpertSlots(tuple(range(len(rows))), table, len(rows[0]) - spare, ranks)
+
+
+def _filled(slots: ExpertSlots, model_layers: int) -> ExpertSlots:
+    """The slots with rows for dense layers, in natural order: their rows are read and never used.
+
+    A rank has at most as many slots as there are experts, so that neighbours modulo their number differ.
+    """
+    natural = tuple(slot % slots.experts for slot in range(slots.count))
+    told = dict(zip(slots.layers, slots.slots, strict=True))
+    rows = tuple(told.get(layer, natural) for layer in range(model_layers))
+    return replace(slots, layers=tuple(range(model_layers)), slots=rows)
+
+
+def _trtllm(slots: ExpertSlots, model_layers: int) -> Files:  # noqa: ARG001 - the shape of every renderer
+    """The load balancer's YAML, which keeps the assignments as they are, and the keys that name it."""
+    balancer = {
+        "num_slots": slots.count,
+        "initial_global_assignments": {
+            layer: list(row) for layer, row in zip(slots.layers, slots.slots, strict=True)
+        },
+        "layer_updates_per_iter": 0,
+    }
+    config = {
+        "moe_expert_parallel_size": slots.ranks,
+        "moe_config": {"load_balancer": "load_balancer.yaml"},
+    }
+    return (
+        ExportFile("load_balancer.yaml", yaml.safe_dump(balancer, sort_keys=False, width=10_000)),
+        ExportFile("config.yaml", yaml.safe_dump(config, sort_keys=False)),
+    )
+
+
+def _read_trtllm(files: Files) -> ExpertSlots:
+    balancer = yaml.safe_load(file_named(files, "load_balancer.yaml"))
+    config = yaml.safe_load(file_named(files, "config.yaml"))
+    if config["moe_config"] != {"load_balancer": "load_balancer.yaml"} or balancer["layer_updates_per_iter"] != 0:
+        raise unreadable("exports.load_balancer", config, "must name the file beside it and keep the assignments")
+    table = balancer["initial_global_assignments"]
+    if {len(row) for row in table.values()} != {balancer["num_slots"]}:
+        raise unreadable("exports.num_slots", balancer["num_slots"], "is not the length of every row")
+    return _slots_of(table, config["moe_expert_parallel_size"])
+
+
+def _ascend(slots: ExpertSlots, model_layers: int) -> Files:  # noqa: ARG001 - the shape of every renderer
+    """The expert map that vLLM on Ascend loads: for each layer the experts of each device."""
+    layers = [
+        {
+            "layer_id": layer,
+            "device_count": slots.ranks,
+            "device_list": [
+                {"device_id": rank, "device_expert": list(held)} for rank, held in enumerate(slots.by_rank(row))
+            ],
+        }
+        for layer, row in zip(slots.layers, slots.slots, strict=True)
+    ]
+    text = json.dumps({"moe_layer_count": len(layers), "layer_list": layers}) + "\n"
+    return (ExportFile("expert_map.json", text),)
+
+
+def _read_ascend(files: Files) -> ExpertSlots:
+    tree = json.loads(file_named(files, "expert_map.json"))
+    if tree["moe_layer_count"] != len(tree["layer_list"]):
+        raise unreadable("exports.moe_layer_count", tree["moe_layer_count"], "is not the number of layers")
+    table: dict[int, list[int]] = {}
+    counts = set()
+    for layer in tree["layer_list"]:
+        devices = layer["device_list"]
+        counts |= {layer["device_count"], len(devices)}
+        if [device["device_id"] for device in devices] != list(range(len(devices))):
+            raise unreadable("exports.device_id", layer["layer_id"], "must count up from 0")
+        if len({len(device["device_expert"]) for device in devices}) > 1 or layer["layer_id"] in table:
+            raise unreadable("exports.device_expert", layer["layer_id"], "must be as many everywhere, once a layer")
+        table[layer["layer_id"]] = [expert for device in devices for expert in device["device_expert"]]
+    if len(counts) != 1:
+        raise unreadable("exports.device_count", sorted(counts), "must be the same everywhere")
+    return _slots_of(table, counts.pop())
+
+
+def _megatron(slots: ExpertSlots, model_layers: int) -> Files:  # noqa: ARG001 - the shape of every renderer
+    """A permutation of each layer's experts, to be applied once when the checkpoint is converted."""
+    if slots.count != slots.experts:
+        raise InvalidConfiguration(
+            "experts.slots",
+            slots.count,
+            f"Megatron-LM holds each of {slots.experts} experts once",
+            "give each expert one slot",
+        )
+    orders = {str(layer): list(row) for layer, row in zip(slots.layers, slots.slots, strict=True)}
+    tree = {
+        "note": "Position i of a layer holds expert order[i]: permute router columns and expert weights together.",
+        "expert_model_parallel_size": slots.ranks,
+        "order": orders,
+    }
+    return (ExportFile("expert_order.json", json.dumps(tree) + "\n"),)
+
+
+def _read_megatron(files: Files) -> ExpertSlots:
+    tree = json.loads(file_named(files, "expert_order.json"))
+    table = {number(layer, "layer"): order for layer, order in tree["order"].items()}
+    if any(sorted(order) != list(range(len(order))) for order in table.values()):
+        raise unreadable("exports.order", "", "is no permutation")
+    return _slots_of(table, tree["expert_model_parallel_size"])
+
+
+def _slots_of(table: Mapping[int, Any], ranks: int) -> ExpertSlots:
+    """Slots from rows by layer, in the order of the layers; experts are numbered from 0."""
+    rows = tuple(tuple(table[layer]) for layer in sorted(table))
+    return ExpertSlots(tuple(sorted(table)), rows, max(map(max, rows)) + 1, ranks)
+
+
+def _same(slots: ExpertSlots, model_layers: int) -> ExpertSlots:  # noqa: ARG001 - the shape of ``expected``
+    return slots
+
+
+EXPERT_MAPS: Final = {
+    form.name: form
+    for form in (
+        ExpertMap("experts-sglang", "SGLang expert location", _sglang, _read_sglang, _filled),
+        ExpertMap("experts-trtllm", "TensorRT-LLM load balancer", _trtllm, _read_trtllm, _same),
+        ExpertMap("experts-vllm-ascend", "vLLM Ascend expert map", _ascend, _read_ascend, _same),
+        ExpertMap("experts-megatron", "Order of experts in Megatron-LM", _megatron, _read_megatron, _same),
+    )
+}
+EXPORTS_HERE: Final[tuple[Export, ...]] = ()
+"""None: no plan holds copies of experts."""
