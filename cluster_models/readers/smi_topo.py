@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from cluster_models.readers.facts import Joint, JointKind, Origin, WiringFact
+from cluster_models.measurements import Direction
+from cluster_models.readers.facts import Joint, JointKind, MatrixFact, Origin, Quantity, WiringFact
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
 _CELLS: Final = {
@@ -27,6 +28,8 @@ _CELLS: Final = {
     "C2C": JointKind.C2C,
 }
 """SOC is what drivers before 2017 wrote for SYS."""
+_PEERS: Final = {"OK": 1.0, "CNS": 0.0, "GNS": 0.0, "TNS": 0.0, "DR": 0.0, "NS": 0.0, "U": None}
+"""Words of ``topo -p2p``; all but OK and U (unknown) name what does not support it."""
 _MOST_DEVICES: Final = 256
 """Columns of a table; no host has more GPUs and cards."""
 _NEARNESS: Final = {
@@ -48,8 +51,11 @@ _GPU: Final = re.compile(r"GPU\d+", re.ASCII)
 _COLOUR: Final = re.compile(r"^\s*\[[0-9;]{1,6}m|\[[0-9;]{1,6}m\s*$", re.ASCII)
 """What is left of an underlined header where the escape character itself was lost in copying."""
 _COMMAND: Final = re.compile(r"^(?:.{0,120}[\s$#>])?nvidia-smi\s+topo\s+-{1,2}(\w+)", re.ASCII)
-_HEADER: Final = re.compile(r"^\s*GPU0\s+(?:GPU\d|NIC\d|\w{1,40}_\d|CPU Aff)", re.ASCII)
-_HEADER_ANCHOR: Final = re.compile(r"^\s*(?:\[[0-9;]{1,6}m)?GPU0\s(?=.*(?:CPU Aff|\sNIC0\b|\smlx\d_))", re.ASCII)
+_HEADER: Final = re.compile(r"(?:^|[\"'`(>\\])\s*(GPU0\s+(?:GPU\d|NIC\d|\w{1,40}_\d|CPU Aff).*)$", re.ASCII)
+"""A quotation mark may stand in front, where the table was pasted into a program."""
+_HEADER_ANCHOR: Final = re.compile(
+    r"^(?:.{0,120}[\"'`(>\\])?\s*(?:\[[0-9;]{1,6}m)?GPU0\s(?=.*(?:CPU Aff|\sNIC0\b|\smlx\d_))", re.ASCII
+)
 """Stricter than a header below a command: tables of rocm-smi begin with GPU0 and GPU1 too."""
 _LEGEND_OF_CARDS: Final = re.compile(r"^\s*(NIC\d+):\s*(\S+)$", re.ASCII)
 
@@ -76,10 +82,11 @@ class _Table:
 def _header(line: Line, *, hidden: bool) -> _Table | None:
     """The table whose header this line is."""
     text = _COLOUR.sub("", line.text)
-    if _HEADER.match(text) is None:
+    found = _HEADER.search(text)
+    if found is None:
         return None
     devices: dict[str, int] = {}
-    for word in text.split():
+    for word in found.group(1).split():
         if word in {"CPU", "NUMA", "GPU", "Affinity"} or "CPU".startswith(word):
             break
         if word in devices or len(devices) == _MOST_DEVICES:
@@ -92,7 +99,7 @@ def _affinities(text: str, cells: int) -> list[str]:
     """What stands right of the device columns, empty fields kept where tabs show them."""
     if "\t" in text:
         return [word.strip() for word in text.strip(" ").lstrip("\t").split("\t")[cells + 1 :]]
-    return text.split()[cells + 1 :]
+    return re.sub(r",[ ]{1,8}", ",", text).split()[cells + 1 :]
 
 
 def _row(table: _Table, line: Line, refusals: list[Refusal]) -> None:
@@ -107,7 +114,9 @@ def _row(table: _Table, line: Line, refusals: list[Refusal]) -> None:
     table.last = line
     if len(words) < count:
         table.short = line
-    unknown = [word for word in dict.fromkeys(words[:count]) if word != "X" and _cell(word) is None]
+    unknown = [
+        word for word in dict.fromkeys(words[:count]) if word not in _PEERS and word != "X" and _cell(word) is None
+    ]
     if unknown and not (line is table.short and unknown == words[-1:]):
         shown = ", ".join(repr(word[:20]) for word in unknown[:5])
         reason = f"cells in the row of {name} that nvidia-smi does not print: {shown}"
@@ -123,6 +132,34 @@ def _without_cut_end(table: _Table) -> None:
     """Drops the last cell of a table that ends within a row: NV1 may be the beginning of NV18."""
     if table.short is not None and table.short is table.last:
         del table.cells[table.short.text.split(maxsplit=1)[0]][-1:]
+
+
+def _peer_access(source: Source, table: _Table) -> MatrixFact | None:
+    """``topo -p2p``: which GPUs may read and write each other's memory; ``None`` where the table is another."""
+    words = {word for row in table.cells.values() for word in row} - {"X"}
+    if not words or not words <= _PEERS.keys():
+        return None
+    columns = tuple(table.devices)
+    values = tuple(
+        tuple(None if column == name else _PEERS.get(word) for column, word in zip(columns, row, strict=False))
+        + (None,) * (len(columns) - len(row))
+        for name, row in table.cells.items()
+    )
+    last = table.last or table.header
+    return MatrixFact(
+        Origin(source.name, table.header.number, last.number),
+        "nvidia-smi topo -p2p",
+        "gpus",
+        source.host,
+        tuple(table.cells),
+        columns,
+        {},
+        Quantity.ACCESS,
+        values,
+        tuple(table.rows[name] for name in table.cells),
+        Direction.FORWARD,
+        cut=table.short is not None or not table.devices.keys() <= table.rows.keys(),
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -220,12 +257,8 @@ def _doubts(table: _Table, gpus: list[str], joints: list[Joint]) -> list[Doubt]:
     return doubts
 
 
-def _hides_nvlink(table: _Table, gpus: list[str], joints: list[Joint]) -> bool:
-    """Whether GPUs of one NUMA node all seem to sit on different sockets: a guest that does not see its wiring."""
-    if len(gpus) < 3 or not joints or any(joint.kind is not JointKind.SYS for joint in joints):
-        return False
-    nodes = {table.numa.get(gpu, "") for gpu in gpus}
-    return len(nodes) < len(gpus)
+def _shows_no_nvlink(gpus: list[str], joints: list[Joint]) -> bool:
+    return len(gpus) > 2 and bool(joints) and not any(joint.kind is JointKind.NVLINK for joint in joints)
 
 
 def _fact(source: Source, table: _Table) -> tuple[WiringFact, list[Doubt]]:
@@ -246,9 +279,9 @@ def _fact(source: Source, table: _Table) -> tuple[WiringFact, list[Doubt]]:
         )
         for first, second in differing[:8]
     ]
-    hidden = table.hidden or _hides_nvlink(table, gpus, among)
+    hidden = table.hidden or _shows_no_nvlink(gpus, among)
     if hidden:
-        sentence = "this table does not show NVLink: nothing follows from its absence"
+        sentence = "no NVLink is shown: right for PCIe cards, while topo -mp and guests hide those that there are"
         doubts.append(
             Doubt("nvlink-hidden", Trust.NOTE, number, sentence, "send nvidia-smi topo -m of the host itself")
         )
@@ -299,6 +332,7 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
             continue
         rows_go_on = _continued(tables[-1], line, names, refusals, rows_go_on=rows_go_on)
     facts: list[WiringFact] = []
+    matrices: list[MatrixFact] = []
     doubts: list[Doubt] = []
     for table in tables:
         if not table.rows:
@@ -307,6 +341,10 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
             refusals.append(
                 Refusal(number, number, reason, "send the whole table", table.header.text[:120].strip())
             )
+            continue
+        peers = _peer_access(source, table)
+        if peers is not None:
+            matrices.append(peers)
             continue
         fact, more = _fact(source, table)
         facts.append(fact)
@@ -320,7 +358,7 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
         sentence = "tables of different hosts stand in one file, and none is named"
         number = facts[0].origin.first_line
         doubts.append(Doubt("several-hosts", Trust.DOUBT, number, sentence, "send one file for each host"))
-    return Understood(tuple(facts), tuple(refusals), tuple(doubts))
+    return Understood((*facts, *matrices), tuple(refusals), tuple(doubts))
 
 
 def _continued(table: _Table, line: Line, names: set[str], refusals: list[Refusal], *, rows_go_on: bool) -> bool:

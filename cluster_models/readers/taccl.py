@@ -17,7 +17,7 @@ _REMEDY: Final = "state the bandwidth of the class by hand, or send nccl-tests o
 
 def fits(tree: Any) -> bool:
     """Whether a tree is a TACCL profile: the figures of a node beside those between nodes."""
-    return isinstance(tree, Mapping) and sum(key in tree for key in _KEYS) >= 3
+    return isinstance(tree, Mapping) and "alpha" in tree and sum(key in tree for key in _KEYS) >= 2
 
 
 def _figures(value: Any) -> str | None:

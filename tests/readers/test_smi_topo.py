@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.readers import registry
-from cluster_models.readers.facts import JointKind, WiringFact
+from cluster_models.readers.facts import JointKind, MatrixFact, Quantity, WiringFact
 from cluster_models.readers.reading import Trust, Understood
 from cluster_models.readers.smi_topo import FORMAT
 from tests.readers.damage import damaged, sound
@@ -151,7 +151,7 @@ def test_halves_that_differ_are_doubted_and_the_worse_is_taken() -> None:
 
 
 def test_the_view_of_pcie_alone_says_nothing_about_nvlink() -> None:
-    """``-mp``, and a guest in which GPUs of one socket seem to sit on different ones."""
+    """``-mp``, and tables without any NVLink: PCIe cards, or a guest that does not see its links."""
     pcie = "$ nvidia-smi topo -mp\n" + table(matrix(2, "PIX"), ["GPU0", "GPU1"])
     names = ["GPU0", "GPU1", "GPU2", "GPU3"]
     guest = table(matrix(4, "SYS"), names, numa=["0", "0", "1", "1"])
@@ -159,8 +159,27 @@ def test_the_view_of_pcie_alone_says_nothing_about_nvlink() -> None:
         found = understood(FORMAT, source_of(text))
         assert wiring(found).hides_nvlink
         assert [doubt.code for doubt in found.doubts] == ["nvlink-hidden"]
-    sockets = table(matrix(4, "SYS"), names, numa=["0", "1", "2", "3"])
-    assert not wiring(understood(FORMAT, source_of(sockets))).hides_nvlink
+
+
+def test_peer_access_below_a_table_is_a_matrix() -> None:
+    """``topo -p2p`` after ``topo -m`` in one paste: two facts, the second of ones and zeros."""
+    access = " \tGPU0\tGPU1\n GPU0\tX\tGNS\n GPU1\tOK\tX\n\nLegend:\n\n  GNS = GPU not supported\n"
+    text = table(matrix(2, "PHB"), ["GPU0", "GPU1"]) + "\n$ nvidia-smi topo -p2p rw\n" + access
+    found = understood(FORMAT, source_of(text))
+    wired, peers = found.facts
+    assert isinstance(wired, WiringFact)
+    assert isinstance(peers, MatrixFact)
+    assert (peers.quantity, peers.values, peers.lines) == (Quantity.ACCESS, ((None, 0.0), (1.0, None)), (7, 8))
+    assert (found.refusals, peers.cut) == ((), False)
+
+
+def test_a_table_in_a_program_and_spaced_affinities_are_read() -> None:
+    """A quotation mark in front of the header; blanks behind the commas of an affinity."""
+    header = 'DGX = "  GPU0  GPU1  CPU Affinity  NUMA Affinity\n'
+    text = header + "GPU0  X  NV2  0, 2, 4  1\nGPU1  NV2  X  1, 3  0\n"
+    fact = wiring(understood(FORMAT, source_of(text)))
+    assert (joined(fact, "GPU0", "GPU1"), dict(fact.numa)) == (("nvlink", 2), {"GPU0": "1", "GPU1": "0"})
+    assert [section.format for section in registry.recognise(source_of(text))] == ["nvidia-smi-topo"]
 
 
 def test_a_cut_legend_leaves_cards_without_names() -> None:
@@ -267,7 +286,8 @@ WHOLE = "$ nvidia-smi topo -m\n" + table(
 def test_damage_never_stops_the_reader(text: str) -> None:
     """No device comes from nowhere, and no pair is drawn twice."""
     for fact in sound(FORMAT, text).facts:
-        assert isinstance(fact, WiringFact)
+        if not isinstance(fact, WiringFact):
+            continue
         names = {*fact.gpus, *fact.nics}
         pairs = [frozenset((joint.first, joint.second)) for joint in fact.joints]
         assert len(pairs) == len(set(pairs))
