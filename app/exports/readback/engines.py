@@ -65,7 +65,7 @@ def read_trtllm(files: Files) -> Claims:
     config = yaml.safe_load(file_named(files, "config.yaml"))
     joined = text.replace("\\\n", " ")
     (line,) = one(r"^exec (mpirun .*)$", joined, "mpirun")
-    launcher, _, server = line.partition("trtllm-serve serve ")
+    launcher, _, server = line.partition(" trtllm-llmapi-launch trtllm-serve serve ")
     given, mpi = flags(words(server)[1:-1]), flags(words(launcher))
     total, pipeline = _number(given, "--tp_size"), _number(given, "--pp_size")
     expert = _optional(given, "--ep_size", 1)
