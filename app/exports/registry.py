@@ -1,44 +1,60 @@
-"""All exports by name."""
+"""All exports by name, training first, then Kubernetes, inference and experts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
-from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Final
 
+from app.exports import (
+    deepspeed,
+    expert_maps,
+    jobset,
+    kueue,
+    launch,
+    lws,
+    megatron,
+    nemo,
+    openmpi,
+    ray,
+    report_html,
+    sglang,
+    slurm_hostfile,
+    tables,
+    torchrun_nodes,
+    torchtitan,
+    trainjob,
+    trtllm,
+    vllm,
+    volcano,
+)
 from app.exports.contract import Export, View
 
-_MODULES: Final = (
-    "megatron",
-    "launch",
-    "tables",
-    "nemo",
-    "deepspeed",
-    "torchtitan",
-    "torchrun_nodes",
-    "openmpi",
-    "slurm_hostfile",
-    "ray",
-    "report_html",
-    "jobset",
-    "kueue",
-    "volcano",
-    "lws",
-    "trainjob",
-    "vllm",
-    "sglang",
-    "trtllm",
-    "expert_maps",
+_LAUNCHERS: Final[tuple[Export | View, ...]] = (
+    *megatron.EXPORTS_HERE,
+    *launch.EXPORTS_HERE,
+    *tables.EXPORTS_HERE,
+    *nemo.EXPORTS_HERE,
+    *deepspeed.EXPORTS_HERE,
+    *torchtitan.EXPORTS_HERE,
+    *torchrun_nodes.EXPORTS_HERE,
+    *openmpi.EXPORTS_HERE,
+    *slurm_hostfile.EXPORTS_HERE,
+    *ray.EXPORTS_HERE,
+    *report_html.EXPORTS_HERE,
+)
+_ORCHESTRATORS: Final[tuple[Export, ...]] = (
+    *jobset.EXPORTS_HERE,
+    *kueue.EXPORTS_HERE,
+    *volcano.EXPORTS_HERE,
+    *lws.EXPORTS_HERE,
+    *trainjob.EXPORTS_HERE,
+    *vllm.EXPORTS_HERE,
+    *sglang.EXPORTS_HERE,
+    *trtllm.EXPORTS_HERE,
+    *expert_maps.EXPORTS_HERE,
 )
 
-
-def _collected() -> Mapping[str, Export | View]:
-    names = (f"app.exports.{name}" for name in _MODULES)
-    modules = [import_module(name) for name in names if find_spec(name)]
-    exports: list[Export | View] = [export for module in modules for export in module.EXPORTS_HERE]
-    return MappingProxyType({export.name: export for export in exports})
-
-
-EXPORTS: Final = _collected()
+EXPORTS: Final[Mapping[str, Export | View]] = MappingProxyType(
+    {export.name: export for export in (*_LAUNCHERS, *_ORCHESTRATORS)}
+)
