@@ -13,6 +13,7 @@ from cluster_models.readers.facts import Name, NameKind
 
 _GUID: Final = re.compile(r"(?:0x)?([0-9a-f]{8,16})|((?:[0-9a-f]{2,4}:){3,7}[0-9a-f]{2,4})")
 _ADDRESS: Final = re.compile(r"[\d.]+|[\da-f:]*:[\da-f:.]*")
+_LONGEST: Final = 200
 _NO_HOST: Final = frozenset({"", "localhost", "localhost.localdomain", "unknown", "n/a", "none", "(null)", "node"})
 _PREFERRED: Final = (
     NameKind.SLURM,
@@ -50,8 +51,8 @@ class AliasTable:
 
 
 def is_host(name: str) -> bool:
-    """Whether the text can tell a host from others: "localhost" cannot."""
-    return name.strip().casefold() not in _NO_HOST
+    """Whether the text can be the name of one host: "localhost" is any, and names are short and can be printed."""
+    return name.strip().casefold() not in _NO_HOST and len(name) <= _LONGEST and name.isprintable()
 
 
 def spellings(name: str) -> tuple[str, ...]:

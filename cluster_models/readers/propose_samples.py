@@ -17,6 +17,7 @@ TINY_BYTES: Final = 8192.0
 _UNKNOWN_SIZE: Final = float(256 * 1024**2)
 """Of tools that do not print it: they all copy hundreds of megabytes, where size no longer counts."""
 _FAILED_SIZE: Final = 1.0
+_LONGEST: Final = 200
 
 
 def propose_samples(
@@ -127,7 +128,7 @@ def _of_points(
             source=one,
             destination=other,
             direction=fact.direction,
-            tool=fact.tool[:200],
+            tool=_tool(fact.tool),
             collective=collective,
             message_bytes=size,
             ranks_per_node=ranks,
@@ -242,7 +243,7 @@ def _sample(
         source=ends[0],
         destination=ends[1],
         direction=direction,
-        tool=fact.tool[:200],
+        tool=_tool(fact.tool),
         collective=collective,
         message_bytes=fact.message_bytes or _UNKNOWN_SIZE,
         ranks_per_node=ranks,
@@ -291,6 +292,11 @@ def _order(sample: Sample) -> tuple[str, ...]:
         f"{sample.pairs_active:06}",
     )
     return (sample.source, sample.destination, *kind, size, when)
+
+
+def _tool(said: str) -> str:
+    """The tool's name as a document can hold it."""
+    return "".join(character for character in said if character.isprintable())[:_LONGEST] or "unknown"
 
 
 def _aware(moment: datetime | None) -> datetime | None:

@@ -6,6 +6,7 @@ import gzip
 import io
 import tarfile
 import zipfile
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -105,6 +106,19 @@ def test_the_digest_names_all_that_the_report_follows_from() -> None:
         sent(known=report.cluster.to_cluster(), **files),
     ]
     assert len({digest, *(other.digest for other in others)}) == 4
+
+
+@pytest.mark.parametrize("name", ["n\x1b[2J", "n" * 300, "\t", "n\u2028"])
+def test_names_that_no_document_holds_are_no_hosts(name: str) -> None:
+    """They could move a terminal's cursor: their runs are kept aside, the others stay."""
+    proposal = combine(
+        [reading(run(name, "n2"), replace(run("n1", "n2", line=50), tool="a\x07b"))],
+        aliases=AliasTable(),
+        known=None,
+        answers=Answers(),
+    )
+    assert {sample.tool for sample in measurements_document(proposal).samples} == {"ab"}
+    assert len(proposal.kept_aside) == 1
 
 
 def zipped(files: dict[str, bytes]) -> bytes:
