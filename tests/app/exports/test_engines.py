@@ -254,3 +254,22 @@ def test_host_names_cannot_carry_commands(name: str) -> None:
     hostile = replace(plan, placement=replace(plan.placement, hosts=(host, *plan.placement.hosts[1:]), ranks=ranks))
     with pytest.raises(InvalidConfiguration, match="not a host name"):
         export(name).files(hostile)
+
+
+SOURCES: Final = {"vllm": "arg_utils.py", "sglang": "server_args.py", "trtllm": "serve.py"}
+"""Where each engine declares its flags, below ``MESHWRIGHT_TOOL_SOURCES``/engines/NAME."""
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_flags_are_those_of_the_engine(name: str) -> None:
+    """Every flag that is written stands in the engine's own source, as a flag or as a field."""
+    folder = os.environ.get("MESHWRIGHT_TOOL_SOURCES")
+    file = Path(folder or ".") / "engines" / name / SOURCES[name]
+    if not folder or not file.exists():
+        pytest.skip("no folder with the sources of engines")
+    source = file.read_text()
+    for shape in SHAPES.keys() - REFUSED[name].keys():
+        text = export(name).files(SHAPES[shape])[0].text
+        server = text.partition("trtllm-serve")[2] if name == "trtllm" else text.partition("\nexec ")[2]
+        for flag in re.findall(r"--[a-z][a-z_-]+", server):
+            assert flag in source or flag.strip("-").replace("-", "_") in source, flag
