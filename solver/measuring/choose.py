@@ -19,6 +19,7 @@ from cluster_models.links import LinkModel, effective_links
 from cluster_models.measurements import Sample, SampleStatus
 from cluster_models.plan import Plan
 from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.suspicions import ASYMMETRY_RATIO
 from cluster_models.topology import USABLE_STATES
 from cluster_models.units import GBYTE, MIB
 from solver.measuring.rounds import rounds_of
@@ -31,8 +32,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 OLD_AFTER_DAYS: Final = 14.0
 """As many days as samples of one link count together (``Recency``)."""
-_ASYMMETRIC: Final = 2.0
-"""One direction this many times as slow as the other is rare on a healthy fabric (docs/links.md)."""
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _TYPICAL_BYTES: Final = 64.0 * MIB
 """What links are compared at where no plan says what it sends."""
 
@@ -92,6 +92,7 @@ class _Known:
     newest: Mapping[Pair, datetime]
     measured: frozenset[Pair]
     failed: frozenset[Pair]
+    """Not measured with success since."""
 
 
 def what_to_measure(
@@ -186,23 +187,25 @@ def _survey(snapshot: ClusterSnapshot, plan: Plan | None) -> _Survey:
         time_s=np.maximum(there, back),
         best_s=message / best[links.link_classes[first, second]],
         estimated=estimated[first, second] | estimated[second, first],
-        unlike=np.maximum(there, back) > _ASYMMETRIC * np.minimum(there, back),
+        unlike=np.maximum(there, back) > ASYMMETRY_RATIO * np.minimum(there, back),
     )
 
 
 def _known(samples: Sequence[Sample]) -> _Known:
     newest: dict[Pair, datetime] = {}
     measured: set[Pair] = set()
-    failed: set[Pair] = set()
+    failed: dict[Pair, datetime] = {}
     for sample in samples:
         pair = (min(sample.source, sample.destination), max(sample.source, sample.destination))
+        moment = _utc(sample.measured_at) if sample.measured_at is not None else None
         if sample.status is SampleStatus.FAILED:
-            failed.add(pair)
+            failed[pair] = max(moment or _LONG_AGO, failed.get(pair, _LONG_AGO))
             continue
         measured.add(pair)
-        if sample.measured_at is not None:
-            newest[pair] = max(_utc(sample.measured_at), newest.get(pair, _utc(sample.measured_at)))
-    return _Known(newest, frozenset(measured), frozenset(failed))
+        if moment is not None:
+            newest[pair] = max(moment, newest.get(pair, moment))
+    still = frozenset(pair for pair, moment in failed.items() if newest.get(pair, _LONG_AGO) <= moment)
+    return _Known(newest, frozenset(measured), still)
 
 
 def _utc(moment: datetime) -> datetime:
@@ -309,7 +312,7 @@ def _state(survey: _Survey, k: int, at: datetime) -> str:
     if newest is not None and _utc(at) - newest > timedelta(days=OLD_AFTER_DAYS):
         return f"last measured {(_utc(at) - newest).days} days ago"
     if survey.unlike[k]:
-        return f"one direction is more than {_ASYMMETRIC:g} times as slow as the other"
+        return f"one direction is more than {ASYMMETRY_RATIO:g} times as slow as the other"
     return "measured lately" if newest is not None else "measured, it is not known when"
 
 

@@ -100,6 +100,14 @@ def test_a_pair_whose_test_failed_is_doubtful() -> None:
     assert "failed" in found[Worth.DOUBTFUL][0].why
 
 
+def test_a_failure_is_forgotten_once_a_later_test_works() -> None:
+    """Else the pair would be asked for again and again."""
+    samples = _dated(_all_pairs(3), 1)
+    before = replace(samples[-1], status=SampleStatus.FAILED, bytes_per_s=None, measured_at=NOW - timedelta(days=2))
+    asked = problem(nodes(3, gpus=2), (*samples, before))
+    assert what_to_measure(asked.snapshot, at=NOW) == MeasuringPlan((), 0.0, 0)
+
+
 def test_everything_measured_lately_leaves_nothing_to_do() -> None:
     """Without a plan there is nothing to repeat."""
     asked = problem(nodes(3, gpus=2), _dated(_all_pairs(3), 1))
