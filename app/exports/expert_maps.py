@@ -162,16 +162,16 @@ def _read_trtllm(files: Files) -> ExpertSlots:
 
 
 def _ascend(slots: ExpertSlots, model_layers: int) -> Files:  # noqa: ARG001 - the shape of every renderer
-    """The expert map that vLLM on Ascend loads: for each layer the experts of each device."""
+    """The expert map that vLLM on Ascend loads: experts of each device, sparse layers counted from 0."""
     layers = [
         {
-            "layer_id": layer,
+            "layer_id": place,
             "device_count": slots.ranks,
             "device_list": [
                 {"device_id": rank, "device_expert": list(held)} for rank, held in enumerate(slots.by_rank(row))
             ],
         }
-        for layer, row in zip(slots.layers, slots.slots, strict=True)
+        for place, row in enumerate(slots.slots)
     ]
     text = json.dumps({"moe_layer_count": len(layers), "layer_list": layers}) + "\n"
     return (ExportFile("expert_map.json", text),)
@@ -232,12 +232,16 @@ def _same(slots: ExpertSlots, model_layers: int) -> ExpertSlots:  # noqa: ARG001
     return slots
 
 
+def _counted(slots: ExpertSlots, model_layers: int) -> ExpertSlots:  # noqa: ARG001 - the shape of ``expected``
+    return replace(slots, layers=tuple(range(len(slots.layers))))
+
+
 EXPERT_MAPS: Final = {
     form.name: form
     for form in (
         ExpertMap("experts-sglang", "SGLang expert location", _sglang, _read_sglang, _filled),
         ExpertMap("experts-trtllm", "TensorRT-LLM load balancer", _trtllm, _read_trtllm, _same),
-        ExpertMap("experts-vllm-ascend", "vLLM Ascend expert map", _ascend, _read_ascend, _same),
+        ExpertMap("experts-vllm-ascend", "vLLM Ascend expert map", _ascend, _read_ascend, _counted),
         ExpertMap("experts-megatron", "Order of experts in Megatron-LM", _megatron, _read_megatron, _same),
     )
 }

@@ -70,6 +70,7 @@ def test_shapes_as_the_engines_read_them() -> None:
     (ascend,) = EXPERT_MAPS["experts-vllm-ascend"].files(COPIES, 4)
     tree = json.loads(ascend.text)
     assert tree["moe_layer_count"] == 2
+    assert [layer["layer_id"] for layer in tree["layer_list"]] == [0, 1]
     assert tree["layer_list"][1]["device_list"][2] == {"device_id": 2, "device_expert": [3, 2]}
 
 
@@ -84,7 +85,7 @@ MUTATIONS: Final = (
     ("experts-trtllm", 0, r"  3:", "  2:"),
     ("experts-trtllm", 0, r"num_slots", "[num_slots"),
     ("experts-trtllm", 1, r"size: 3", "size: 2"),
-    ("experts-vllm-ascend", 0, r'"layer_id": 3', '"layer_id": 1'),
+    ("experts-vllm-ascend", 0, r'"layer_id": 1', '"layer_id": 0'),
     ("experts-vllm-ascend", 0, r'"moe_layer_count": 2', '"moe_layer_count": 3'),
     ("experts-vllm-ascend", 0, r'"device_count": 3', '"device_count": 6'),
     ("experts-vllm-ascend", 0, r'"device_id": 2', '"device_id": 1'),
