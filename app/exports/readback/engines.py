@@ -11,11 +11,13 @@ import yaml
 from app.exports.contract import Claims, Files, unreadable
 from app.exports.readback.shell import claims_of_hostfile
 from app.exports.readback.words import file_named, flags, number, numbers, one, same, value, words
+from app.exports.readback.yaml_files import refusing
 
 Flags = Mapping[str, tuple[str, ...]]
 _RANK: Final = "$NODE_RANK"
 
 
+@refusing
 def read_vllm(files: Files) -> Claims:
     """Hosts of ``vllm.sh``, and what its flags multiply to."""
     text = file_named(files, "vllm.sh")
@@ -39,6 +41,7 @@ def read_vllm(files: Files) -> Claims:
     return _claims(hosts, gpus, first, (tensor, pipeline, data, expert), _partition(text, "VLLM"))
 
 
+@refusing
 def read_sglang(files: Files) -> Claims:
     """Hosts of ``sglang.sh``, and its degrees: with data parallel attention, replicas count in ``--tp-size``."""
     text = file_named(files, "sglang.sh")
@@ -58,6 +61,7 @@ def read_sglang(files: Files) -> Claims:
     return _claims(hosts, gpus, first, (tensor, pipeline, data, expert), _partition(text, "SGLANG"))
 
 
+@refusing
 def read_trtllm(files: Files) -> Claims:
     """Script, hostfile and ``config.yaml``: all three must say the same."""
     text = file_named(files, "trtllm.sh")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any, Final
 
 import yaml
@@ -31,12 +32,27 @@ class Pod:
     command: tuple[str, ...]
 
 
+def refusing(read: Callable[[Files], Claims]) -> Callable[[Files], Claims]:
+    """The read-back, refusing files of any other shape than it knows."""
+
+    @wraps(read)
+    def checked(files: Files) -> Claims:
+        try:
+            return read(files)
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, yaml.YAMLError) as error:
+            raise unreadable("exports.files", [file.name for file in files], f"cannot be read: {error}") from error
+
+    return checked
+
+
+@refusing
 def read_jobset(files: Files) -> Claims:
     """The replicated jobs of ``jobset.yaml``."""
     (job,) = documents(file_named(files, "jobset.yaml"), "JobSet")
     return claims_of_pods(_pods_of_jobset(job))
 
 
+@refusing
 def read_kueue(files: Files) -> Claims:
     """The JobSet, and the queue that must hold exactly it and know the host level."""
     (job,) = documents(file_named(files, "jobset.yaml"), "JobSet")
@@ -67,6 +83,7 @@ def read_kueue(files: Files) -> Claims:
     return claims
 
 
+@refusing
 def read_volcano(files: Files) -> Claims:
     """The tasks of ``volcano.yaml``; all of them start together or none."""
     (job,) = documents(file_named(files, "volcano.yaml"), "Job")
@@ -80,6 +97,7 @@ def read_volcano(files: Files) -> Claims:
     return claims_of_pods(pods)
 
 
+@refusing
 def read_lws(files: Files) -> Claims:
     """Leader and workers of ``lws.yaml``, each on the node that its script knows."""
     (lws,) = documents(file_named(files, "lws.yaml"), "LeaderWorkerSet")
@@ -99,6 +117,7 @@ def read_lws(files: Files) -> Claims:
     return claims
 
 
+@refusing
 def read_trainjob(files: Files) -> Claims:
     """Runtime and job of ``trainjob.yaml``: both must ask for the same nodes and GPUs."""
     runtime, job = documents(file_named(files, "trainjob.yaml"), "TrainingRuntime", "TrainJob")

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.exports.contract import DEFAULTS, Files, Options, check_files
 from app.exports.launch_value import launch_of
@@ -23,6 +25,10 @@ from tests.plans import small_plan
 
 FORMATS: Final = ("jobset", "kueue", "volcano", "lws", "trainjob")
 SHAPES: Final = tuple(name for name in PLANS if name != "beside others")
+
+
+WHOLE: Final = shaped(Degrees(data=8, expert=8), ((6,),), experts=8)
+"""Every format takes it."""
 
 
 def rendered(name: str, plan: Plan, options: Options = DEFAULTS) -> Files:
@@ -116,6 +122,25 @@ def test_a_changed_figure_never_leaves(name: str, mutation: str, everywhere: boo
     changed = (*files[:at], replace(files[at], text=text), *files[at + 1 :])
     with pytest.raises(InvalidConfiguration):
         check_files(export(name), changed, launch_of(plan))
+
+
+@given(
+    st.sampled_from((*FORMATS, "vllm", "sglang", "trtllm")), st.integers(0, 9999), st.integers(0, 9999), st.data()
+)
+def test_damaged_files_are_refused_in_a_sentence(name: str, at: int, other: int, data: st.DataObject) -> None:
+    """A line lost, doubled or moved: the files are refused, or still say the same; nothing else is raised."""
+    plan = WHOLE
+    files = rendered(name, plan)
+    index = at % len(files)
+    lines = files[index].text.splitlines(keepends=True)
+    line = lines.pop(at % len(lines))
+    for _ in range(data.draw(st.integers(0, 2))):
+        lines.insert(other % (len(lines) + 1), line)
+    changed = (*files[:index], replace(files[index], text="".join(lines)), *files[index + 1 :])
+    try:
+        check_files(export(name), changed, launch_of(plan))
+    except InvalidConfiguration as error:
+        assert error.problem
 
 
 @pytest.mark.parametrize("name", FORMATS)
