@@ -64,10 +64,11 @@ def _fallbacks(
         key = (min(ends), max(ends), one.origin.file)
         if key not in best or flow.bytes_per_s > best[key][1].bytes_per_s:
             best[key] = (one, flow)
+    by_pair: dict[tuple[str, str], dict[str, float]] = {}
+    for (first, second, file), (_, flow) in best.items():
+        by_pair.setdefault((first, second), {})[file] = flow.bytes_per_s
     for (first, second, file), (one, flow) in sorted(best.items()):
-        others = [
-            rate.bytes_per_s for key, (_, rate) in best.items() if key[:2] == (first, second) and key[2] != file
-        ]
+        others = [rate for other, rate in by_pair[first, second].items() if other != file]
         nominal = _card_rate(nodes, (first, second), flow.flows)
         bar = max([rate for rate in (nominal, *others) if rate is not None], default=None)
         if bar is not None and flow.bytes_per_s * FALLBACK_RATIO <= bar:
@@ -107,11 +108,14 @@ def _card_rate(nodes: Mapping[str, ProposedNode], ends: tuple[str, str], flows: 
 def _nic_figures(flows: Sequence[tuple[ProposedSample, WireFlow]]) -> Iterator[Found]:
     """Figures inside a node that equal those between nodes: the transfer went out and in again."""
     large = [(one, flow) for one, flow in flows if one.sample.message_bytes >= _LARGE_BYTES]
-    between = [(one.sample, flow.bytes_per_s) for one, flow in large if one.sample.source != one.sample.destination]
+    between: dict[tuple[object, ...], list[float]] = {}
+    for one, flow in large:
+        if one.sample.source != one.sample.destination:
+            between.setdefault(_test(one.sample), []).append(flow.bytes_per_s)
     for one, flow in large:
         if one.sample.source != one.sample.destination:
             continue
-        rates = [rate for sample, rate in between if _alike(sample, one.sample)]
+        rates = between.get(_test(one.sample))
         if rates and abs(flow.bytes_per_s / median(rates) - 1) <= _SAME:
             sentence = (
                 f"inside {one.sample.source} {flow.bytes_per_s / GBYTE:.4g} GB/s were measured, as much as between"
@@ -121,13 +125,9 @@ def _nic_figures(flows: Sequence[tuple[ProposedSample, WireFlow]]) -> Iterator[F
             yield one.origin.file, doubt
 
 
-def _alike(sample: Sample, other: Sample) -> bool:
-    return (sample.tool, sample.collective, sample.message_bytes, sample.ranks_per_node) == (
-        other.tool,
-        other.collective,
-        other.message_bytes,
-        other.ranks_per_node,
-    )
+def _test(sample: Sample) -> tuple[object, ...]:
+    """What two samples share that were taken by the same test."""
+    return sample.tool, sample.collective, sample.message_bytes, sample.ranks_per_node
 
 
 def _links_missing(facts: Sequence[Fact]) -> Iterator[Found]:

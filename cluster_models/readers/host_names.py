@@ -78,11 +78,13 @@ class Hosts:
     table: AliasTable
     nodes: tuple[str, ...]
     answers: Answers
+    every: frozenset[str]
+    """The nodes again, to look names up."""
 
     def named(self, name: str) -> str | None:
         """The node of that name, if there is one."""
         found = self.table.node(name) if is_host(name) else None
-        return found if found in self.nodes else None
+        return found if found in self.every else None
 
     def of_record(self, fact: HostFact) -> tuple[str, ...]:
         """The node of a host's record; of one without a name, the answer for its file."""
