@@ -280,7 +280,7 @@ class SwitchFact:
 
 @dataclass(frozen=True, slots=True)
 class HealthFact:
-    """Something is wrong with an entity; for the failure intake (issue 7).
+    """Something is wrong with an entity.
 
     ``entity``: "node", "gpu:PCI..", "nic:ib6".
     """
