@@ -169,6 +169,7 @@ def test_archives_are_unpacked_and_names_stay_different() -> None:
         (gzip.compress(b"x" * (65 << 20)), "64 MiB"),
         (zipped({f"{index}": b"" for index in range(MOST_MEMBERS + 1)}), "files"),
     ],
+    ids=["program", "picture", "cut zip", "cut gzip", "large gzip", "many members"],
 )
 def test_hostile_files_end_in_a_refusal(data: bytes, reason: str) -> None:
     opened = open_files([SentFile("bad", data), SentFile("good", b"text")])
