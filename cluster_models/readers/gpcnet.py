@@ -13,6 +13,7 @@ from typing import Final
 from cluster_models.measurements import Direction
 from cluster_models.readers.facts import Memory, Operation, Origin, Point, RunFact
 from cluster_models.readers.figures import figure as figure_of
+from cluster_models.readers.notices import refused
 from cluster_models.readers.reading import Format, Line, Refusal, Source, Understood
 
 _TITLE: Final = re.compile(r"^\s*(Network Tests|NetworkLoad Tests) v(\S{1,20})\s*$")
@@ -23,7 +24,6 @@ _TABLE: Final = re.compile(
 _NAME: Final = re.compile(r"(\S.{1,40}?) \((\d{1,12}) B\)")
 _ERROR: Final = re.compile(r"^\s*ERROR: (this application must .{1,200})$")
 _UNITS: Final = {"usec": 1e-6, "mib/s/rank": 2.0**20, "mb/s/rank": 1e6}
-_SHOWN: Final = 120
 
 
 def read_gpcnet(source: Source, lines: tuple[Line, ...]) -> Understood:
@@ -34,7 +34,7 @@ def read_gpcnet(source: Source, lines: tuple[Line, ...]) -> Understood:
     reader.close(source)
     if lines and not (reader.facts or reader.refusals):
         reason, remedy = "the output has no table of isolated tests", "let the test run to its end"
-        reader.refuse(lines[0], lines[-1], reason, remedy)
+        reader.refusals.append(refused(lines[0], reason, remedy, lines[-1].number))
     return Understood(tuple(reader.facts), tuple(reader.refusals), ())
 
 
@@ -68,7 +68,7 @@ class _Reader:
             self.ranks, self.nodes = int(ranks[1]) or None, int(ranks[2]) or None
         elif (error := _ERROR.match(text)) is not None:
             remedy = "run it on as many nodes as it asks for"
-            self.refuse(line, line, f"GPCNeT did not run: {error[1]}", remedy)
+            self.refusals.append(refused(line, f"GPCNeT did not run: {error[1]}", remedy))
         elif text.startswith("|"):
             self._cells(line)
 
@@ -90,7 +90,8 @@ class _Reader:
         average = figure_of(cells[self.columns.index("Avg")]) if "Avg" in self.columns else None
         if name is None or len(known) < len(figures) or average is None or cells[-1].lower() not in _UNITS:
             remedy = "send the table as the tool printed it"
-            self.refuse(line, line, "a row without a name, a size, figures above 0 and a known unit", remedy)
+            reason = "a row without a name, a size, figures above 0 and a known unit"
+            self.refusals.append(refused(line, reason, remedy))
             return
         self.rows.append(_Row(line, name[1], float(name[2]), tuple(known), average, cells[-1].lower()))
 
@@ -100,7 +101,7 @@ class _Reader:
         if len(figures) == 1 and sum(len(row.figures) for row in self.rows) > 2:
             reason = f"placeholder values ({figures.pop():.1f} in every column)"
             remedy = "repeat the test: latencies and bandwidths cannot all be one number"
-            self.refuse(self.rows[0].line, self.rows[-1].line, reason, remedy)
+            self.refusals.append(refused(self.rows[0].line, reason, remedy, self.rows[-1].line.number))
             return
         self.facts.extend(self._run(source, row) for row in self.rows)
 
@@ -128,10 +129,6 @@ class _Reader:
             ranks_per_node=ranks // nodes if ranks and nodes and ranks % nodes == 0 else None,
             pairs_active=max(1, (ranks or 2) // 2),
         )
-
-    def refuse(self, first: Line, last: Line, reason: str, remedy: str) -> None:
-        """Lines that are not used."""
-        self.refusals.append(Refusal(first.number, last.number, reason, remedy, first.text[:_SHOWN]))
 
 
 FORMAT: Final = Format(

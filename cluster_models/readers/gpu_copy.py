@@ -14,6 +14,7 @@ from cluster_models.measurements import Direction
 from cluster_models.readers.facts import MatrixFact, Memory, Origin, Quantity
 from cluster_models.readers.figures import figure as figure_of
 from cluster_models.readers.gpu_matrices import GIGA, MOST_DEVICES
+from cluster_models.readers.notices import refused
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
 TOOL: Final = "gpu_copy_bw"
@@ -22,7 +23,6 @@ _COPY: Final = re.compile(
     r"(?:_under_numa(\d{1,3}))?(?:_(uni|bi))?\b(?::\d{1,3})?[\s:,]{1,8}(\S{1,40})\s*$"
 )
 _MANY: Final = re.compile(r"^\s*gpu_all_to_gpu_all_|\s*gpu\d{1,4}_to_gpu_all_|\s*gpu_all_to_gpu\d{1,4}_")
-_SHOWN: Final = 120
 
 
 @dataclass(slots=True)
@@ -48,8 +48,7 @@ def read_gpu_copy(source: Source, lines: tuple[Line, ...]) -> Understood:
         else:
             problem = "totals of one GPU against many: of no pair" if _MANY.match(line.text) else ""
         if problem:
-            remedy = "send the copies of single pairs"
-            refusals.append(Refusal(line.number, line.number, problem, remedy, line.text[:_SHOWN]))
+            refusals.append(refused(line, problem, "send the copies of single pairs"))
     facts = [_matrix(source, kind, cells) for kind, cells in kinds.items()]
     both = next((fact for fact in facts if fact.direction is Direction.BOTH), None)
     sentence = "bidirectional figures are the sum of both ways: one way has half"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from cluster_models.readers.figures import figure as figure_of
+from cluster_models.readers.notices import refused
 from cluster_models.readers.reading import Doubt, Line, Refusal, Trust
 
 GIGA: Final = 1e9
@@ -20,7 +21,6 @@ MOST_DEVICES: Final = 1_024
 _TWO_DECIMALS: Final = re.compile(r"-?\d+\.\d\d")
 _CORNERS: Final = frozenset({"D\\D", "GPU", "CPU"})
 _UNKNOWN: Final = frozenset({"N/A", "n/a", "-", "nan"})
-_SHOWN: Final = 120
 _WARM: Final = 0.98
 _FEWEST: Final = 4
 
@@ -120,8 +120,7 @@ class _Rows:
 
     def _refuse(self, line: Line, reason: str) -> None:
         self.refused += 1
-        remedy = "send the table as the tool printed it"
-        self.refusals.append(Refusal(line.number, line.number, reason, remedy, line.text[:_SHOWN]))
+        self.refusals.append(refused(line, reason, "send the table as the tool printed it"))
 
 
 _BAD: Final = float("nan")

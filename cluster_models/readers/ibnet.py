@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from cluster_models.readers.fabric import Cable, Fabric, guid_of, understood_fabric
-from cluster_models.readers.notices import refused_runs
+from cluster_models.readers.notices import refused, refused_runs
 from cluster_models.readers.numbers import rate_of
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
@@ -87,9 +87,7 @@ def _with_refusals(
         reason = _NO_LINKS if fabric.first_lines else "the file lists no device of a fabric"
         first, last = (lines[0], lines[-1]) if lines else (Line(1, ""), Line(1, ""))
         remedy = "run it on a node with an active port, as a user who may send fabric queries"
-        return Understood(
-            (), (*refusals, Refusal(first.number, last.number, reason, remedy, first.text[:120])), doubts
-        )
+        return Understood((), (*refusals, refused(first, reason, remedy, last.number)), doubts)
     known = understood_fabric(source, fabric)
     return Understood(known.facts, (*refusals, *known.refusals), (*doubts, *known.doubts))
 

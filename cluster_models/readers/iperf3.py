@@ -16,6 +16,7 @@ from cluster_models.measurements import Direction
 from cluster_models.readers.facts import Memory, Operation, Origin, Point, RunFact
 from cluster_models.readers.figures import figure as figure_of
 from cluster_models.readers.iperf3_json import fits, read_iperf3_json, run_doubts
+from cluster_models.readers.notices import refused
 from cluster_models.readers.numbers import moment_of
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
@@ -34,7 +35,6 @@ _ERROR: Final = re.compile(r"^\s*iperf3?: error - (.{1,200})$")
 _BITS: Final = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _BYTES: Final = {"": 1.0, "K": 2.0**10, "M": 2.0**20, "G": 2.0**30, "T": 2.0**40}
 _LOST: Final = re.compile(r"\((\d{1,3}(?:\.\d{1,4})?)%\)")
-_SHOWN: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def read_iperf3(source: Source, lines: tuple[Line, ...]) -> Understood:
         error = _ERROR.match(text) if "error" in text else None
         if error is not None:
             remedy = "see that the server runs and its port is open, and repeat"
-            refusals.append(Refusal(line.number, line.number, f"iperf failed: {error[1]}", remedy, text[:_SHOWN]))
+            refusals.append(refused(line, f"iperf failed: {error[1]}", remedy))
         elif opened is not None:
             tool = "iperf" if text.lstrip().startswith("Client connecting") else "iperf3"
             tests.append(_Test(line.number, tool, is_server="Accepted" in text))

@@ -14,6 +14,7 @@ from typing import Any, Final
 from cluster_models.readers.facts import HostFact, Origin
 from cluster_models.readers.kubernetes_labels import telling
 from cluster_models.readers.kubernetes_nodes import RESOURCES, host_of
+from cluster_models.readers.notices import refused_runs
 from cluster_models.readers.reading import Doubt, Line, Reader, Refusal, Source, Understood
 
 _KEY: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -73,31 +74,31 @@ def _reader_of(heading: Line) -> Reader:
 def read_label_lines(source: Source, lines: tuple[Line, ...]) -> Understood:
     """A fact for each run of labels without a repeated key."""
     drafts: list[_Draft] = []
-    refused: list[tuple[Line, Line]] = []
+    unread: list[Line] = []
     for line in lines:
         pairs = _pairs(line.text)
         if pairs and not pairs.keys() - RESOURCES:
             continue  # of capacity and allocatable, in a list of nodes that was cut
         if not pairs:
-            _refuse(refused, line)
+            unread.append(line)
             continue
         if not drafts or drafts[-1].labels.keys() & pairs.keys():
             drafts.append(_Draft(line.number, line.number))
         drafts[-1].labels |= pairs
         drafts[-1].last = line.number
-    return _understood(source, drafts, refused)
+    return _understood(source, drafts, unread)
 
 
 def read_show_labels(source: Source, lines: tuple[Line, ...]) -> Understood:
     """A fact for each row of ``kubectl get nodes --show-labels``."""
     drafts: list[_Draft] = []
-    refused: list[tuple[Line, Line]] = []
+    unread: list[Line] = []
     for line in lines:
         if TABLE.match(line.text):
             continue
         cells = line.text.split()
         if len(cells) < 6 or "=" not in cells[-1]:
-            _refuse(refused, line)
+            unread.append(line)
             continue
         words = cells[1].split(",")
         ready = "True" if words[0] == "Ready" else "False" if words[0] == "NotReady" else "Unknown"
@@ -112,7 +113,7 @@ def read_show_labels(source: Source, lines: tuple[Line, ...]) -> Understood:
                 {"unschedulable": "SchedulingDisabled" in words},
             )
         )
-    return _understood(source, drafts, refused)
+    return _understood(source, drafts, unread)
 
 
 def read_described(source: Source, lines: tuple[Line, ...]) -> Understood:
@@ -172,22 +173,11 @@ def _pairs(text: str, *, every: bool = False) -> dict[str, str]:
     return pairs
 
 
-def _refuse(refused: list[tuple[Line, Line]], line: Line) -> None:
-    if line.text.strip() in _QUIET:
-        return
-    if refused and refused[-1][1].number == line.number - 1:
-        refused[-1] = (refused[-1][0], line)
-    else:
-        refused.append((line, line))
-
-
-def _understood(source: Source, drafts: list[_Draft], refused: list[tuple[Line, Line]]) -> Understood:
+def _understood(source: Source, drafts: list[_Draft], unread: list[Line]) -> Understood:
     facts: list[HostFact] = []
     doubts: list[Doubt] = []
-    refusals = [
-        Refusal(first.number, last.number, "holds no label of a node", _LABEL_REMEDY, first.text[:120])
-        for first, last in refused
-    ]
+    filled = (line for line in unread if line.text.strip() not in _QUIET)
+    refusals = list(refused_runs(filled, "holds no label of a node", _LABEL_REMEDY))
     for draft in drafts:
         origin = Origin(source.name, draft.first, draft.last)
         fact, odd, reason = host_of(draft.node(), origin, source.host)

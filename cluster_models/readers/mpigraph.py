@@ -15,6 +15,7 @@ from typing import Final
 from cluster_models.measurements import Direction
 from cluster_models.readers.facts import MatrixFact, Memory, Origin, Quantity
 from cluster_models.readers.figures import figure as figure_of
+from cluster_models.readers.notices import refused
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
 _START: Final = re.compile(r"^\s*START mpiGraph(?: v(\S{1,20}))?")
@@ -22,7 +23,6 @@ _SETTING: Final = re.compile(r"^\s*(MsgSize|Times|Window|Procs)\s{1,8}(\d{1,15})
 _HEADER: Final = re.compile(r"^\s*(Send|Recv)\s{1,8}(\S{1,253}:\d{1,6}(?:\s.*)?)$")
 _MEBI: Final = 2.0**20
 MOST_RANKS: Final = 4_096
-_SHOWN: Final = 120
 _ROW_ENDS: Final = {"Send": "to", "Recv": "from"}
 
 
@@ -34,7 +34,7 @@ def read_mpigraph(source: Source, lines: tuple[Line, ...]) -> Understood:
     reader.close()
     if not reader.facts and not reader.refusals and lines:
         reason, remedy = "mpiGraph printed no table", "let it run to END mpiGraph"
-        reader.refuse(lines[0], lines[-1], reason, remedy)
+        reader.refusals.append(refused(lines[0], reason, remedy, lines[-1].number))
     doubts = list(reader.doubts)
     if reader.facts:
         sentence = (
@@ -89,7 +89,7 @@ class _Reader:
         labels = tuple(header[2].split(None, MOST_RANKS))
         if len(labels) > MOST_RANKS or len(set(labels)) < len(labels):
             reason = f"a header with a rank twice or more than {MOST_RANKS:,} ranks"
-            self.refuse(line, line, reason, "run one rank a node")
+            self.refusals.append(refused(line, reason, "run one rank a node"))
             return
         self.table = _Table(header[1], line, labels)
 
@@ -103,7 +103,7 @@ class _Reader:
         wrong = len(figures) != len(table.labels) or None in figures
         if words[0] not in table.labels or words[0] in table.names or wrong:
             reason = f"the row of {words[0][:60]} does not hold {len(table.labels)} figures, or stands twice"
-            self.refuse(line, line, reason, "send the table as the tool printed it")
+            self.refusals.append(refused(line, reason, "send the table as the tool printed it"))
             return
         own = table.labels.index(words[0])
         rates = [
@@ -120,7 +120,7 @@ class _Reader:
         if table is None:
             return
         if not table.rows:
-            self.refuse(table.title, table.title, "a header without rows", "let mpiGraph run to its end")
+            self.refusals.append(refused(table.title, "a header without rows", "let mpiGraph run to its end"))
             return
         cut = len(table.rows) < len(table.labels)
         if cut:
@@ -152,10 +152,6 @@ class _Reader:
                 cut=cut,
             )
         )
-
-    def refuse(self, first: Line, last: Line, reason: str, remedy: str) -> None:
-        """Lines that are not used."""
-        self.refusals.append(Refusal(first.number, last.number, reason, remedy, first.text[:_SHOWN]))
 
 
 def _names(labels: Sequence[str], places: dict[str, str], *, alone: bool) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import Final
 from cluster_models.readers.facts import Origin, Point, RunEnd, RunFact
 from cluster_models.readers.host_lists import expand
 from cluster_models.readers.nccl_verdicts import PROGRAMS
+from cluster_models.readers.notices import refused
 from cluster_models.readers.numbers import finite
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
@@ -47,11 +48,12 @@ def read_sweep_table(source: Source, lines: tuple[Line, ...]) -> Understood:
             continue
         cells = _cells(line.text)
         if not names or len(cells) != len(names):
-            refusals.append(_refusal(line, f"the row has {len(cells)} cells where the header names {len(names)}"))
+            reason = f"the row has {len(cells)} cells where the header names {len(names)}"
+            refusals.append(refused(line, reason, _RESEND))
             continue
         found = _row(source, line, dict(zip(names, cells, strict=True)))
         if isinstance(found, str):
-            refusals.append(_refusal(line, found))
+            refusals.append(refused(line, found, _RESEND))
             continue
         facts.append(found)
         if (doubt := _unsteady(found, dict(zip(names, cells, strict=True)))) is not None:
@@ -62,7 +64,7 @@ def read_sweep_table(source: Source, lines: tuple[Line, ...]) -> Understood:
             0, Doubt("size-assumed", Trust.NOTE, facts[0].origin.first_line, sentence, "send the logs too")
         )
     elif not refusals and lines:
-        refusals.append(_refusal(lines[0], "the table has no rows"))
+        refusals.append(refused(lines[0], "the table has no rows", _RESEND))
     return Understood(tuple(facts), tuple(refusals), tuple(doubts))
 
 
@@ -79,7 +81,7 @@ def read_failures(source: Source, lines: tuple[Line, ...]) -> Understood:
         row = {"test": f"{found[2]}_perf", "N": found[3], "G": found[4], "nodes": found[5]}
         fact = _row(source, line, row)
         if isinstance(fact, str):
-            refusals.append(_refusal(line, fact))
+            refusals.append(refused(line, fact, _RESEND))
         else:
             facts.append(fact)
     doubts = []
@@ -87,7 +89,7 @@ def read_failures(source: Source, lines: tuple[Line, ...]) -> Understood:
         sentence = f"{counted[0]} tests failed, {len(facts) + len(refusals)} are listed"
         doubts.append(Doubt("partial", Trust.NOTE, counted[1], sentence))
     if not facts and not refusals and lines:
-        refusals.append(_refusal(lines[0], "the list names no failed test"))
+        refusals.append(refused(lines[0], "the list names no failed test", _RESEND))
     return Understood(tuple(facts), tuple(refusals), tuple(doubts))
 
 
@@ -146,10 +148,6 @@ def _unsteady(fact: RunFact, row: Mapping[str, str]) -> Doubt | None:
     sentence = f"the mean over all sizes is {average / 1e9:.4g} GB/s, the peak {peak / 1e9:.4g} GB/s"
     line = fact.origin.first_line
     return Doubt("unstable", Trust.DOUBT, line, sentence, "measure this pair again, or send its log")
-
-
-def _refusal(line: Line, reason: str) -> Refusal:
-    return Refusal(line.number, line.number, reason, _RESEND, line.text[:120])
 
 
 FORMATS: Final = (

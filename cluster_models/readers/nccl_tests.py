@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cluster_models.readers.facts import Member, RunFact
 from cluster_models.readers.nccl_rows import ROW, columns_of, looks_like_row, row_of
 from cluster_models.readers.nccl_runs import Draft, run_of
 from cluster_models.readers.nccl_verdicts import PROGRAMS
+from cluster_models.readers.notices import refused
 from cluster_models.readers.numbers import finite
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Understood
 
@@ -72,27 +73,25 @@ class _Reader:
             self.drafts.append(self.draft)
         self.draft = Draft()
 
-    def refuse(self, line: int, reason: str, shown: str) -> None:
+    def refuse(self, line: Line, reason: str) -> None:
         """One more line without use; lines in a row with one reason make one refusal."""
         last = self.refusals[-1] if self.refusals else None
-        if last is not None and last.reason == reason and last.last_line + 1 == line:
-            self.refusals[-1] = Refusal(last.first_line, line, reason, last.remedy, last.shown)
+        if last is not None and last.reason == reason and last.last_line + 1 == line.number:
+            self.refusals[-1] = replace(last, last_line=line.number)
             return
-        self.refusals.append(
-            Refusal(line, line, reason, "send the log as the tool printed it, or leave it out", shown[:120])
-        )
+        self.refusals.append(refused(line, reason, "send the log as the tool printed it, or leave it out"))
 
     def _row(self, line: Line) -> None:
         if not looks_like_row(line.text):
             if len(line.text.split()) > 5:
-                self.refuse(line.number, "the row does not have the columns of its table", line.text)
+                self.refuse(line, "the row does not have the columns of its table")
             return
         row = row_of(line.number, line.text, self.draft.columns)
         if self.draft.concluded:
             self.close()
         self.draft.begun = True
         if isinstance(row, str):
-            self.refuse(line.number, row, line.text)
+            self.refuse(line, row)
         else:
             self.draft.rows.append(row)
 
@@ -216,9 +215,7 @@ def read_nccl_tests(source: Source, lines: tuple[Line, ...]) -> Understood:
                 doubts.extend(found[1])
     if not facts and not refusals and lines:
         reason = "no test in these lines: neither a list of ranks nor a table"
-        refusals.append(
-            Refusal(lines[0].number, lines[-1].number, reason, "send the whole log", lines[0].text[:120])
-        )
+        refusals.append(refused(lines[0], reason, "send the whole log", lines[-1].number))
     return Understood(tuple(facts), tuple(refusals), tuple(doubts))
 
 

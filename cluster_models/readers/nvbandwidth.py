@@ -10,6 +10,7 @@ from typing import Final
 from cluster_models.readers.facts import MatrixFact, Origin
 from cluster_models.readers.figures import figure as figure_of
 from cluster_models.readers.gpu_matrices import Table, read_table
+from cluster_models.readers.notices import refused
 from cluster_models.readers.nvbandwidth_json import fits, read_nvbandwidth_json
 from cluster_models.readers.nvbandwidth_tables import (
     NO_PAIR,
@@ -33,7 +34,6 @@ _SUM: Final = re.compile(r"^\s*SUM (\w{1,120}) (\S{1,40})\s*$")
 _WAIVED: Final = re.compile(r"^\s*Waived:?\s*\S{0,120}\s*$")
 _ERROR: Final = re.compile(r"^\s*(?:ERROR\b|Error:|\[?CUDA_ERROR|NVML_ERROR|Invalid value when)")
 _BLANKS: Final = 2
-_SHOWN: Final = 120
 
 
 def read_nvbandwidth(source: Source, lines: tuple[Line, ...]) -> Understood:
@@ -44,7 +44,7 @@ def read_nvbandwidth(source: Source, lines: tuple[Line, ...]) -> Understood:
         at = reader.step(lines, at)
     if lines and not (reader.facts or reader.refusals):
         remedy = "let the tool run to its end, and send all of its output"
-        reader.refuse(lines[0], lines[-1], "the output has no table", remedy)
+        reader.refusals.append(refused(lines[0], "the output has no table", remedy, lines[-1].number))
     facts = tuple(found.fact for found in reader.facts)
     return Understood(facts, tuple(reader.refusals), (*reader.doubts, *both_directions(facts)))
 
@@ -79,7 +79,7 @@ class _Reader:
             return self._waived(lines, at)
         elif _ERROR.match(text):
             remedy = "repeat the test once the error is gone"
-            self.refuse(lines[at], lines[at], f"the tool failed in {self.test or 'a test'}", remedy)
+            self.refusals.append(refused(lines[at], f"the tool failed in {self.test or 'a test'}", remedy))
         else:
             self._header(text)
         return at + 1
@@ -105,14 +105,15 @@ class _Reader:
             table = table or read_table(lines, start, square=square)
         if title is None or table is None:
             reason = "a title without its table" if title else "a table of another kind than between two devices"
-            last = lines[table.after - 1] if table else lines[at]
-            self.refuse(lines[at], last, reason, "none: only copies between devices are read")
-            return table.after if table else at + 1
+            after = table.after if table else at + 1
+            remedy = "none: only copies between devices are read"
+            self.refusals.append(refused(lines[at], reason, remedy, lines[after - 1].number))
+            return after
         origin = Origin(self.source.name, lines[at].number, lines[table.after - 1].number)
         self.refusals.extend(table.refusals)
         fact = matrix_of(table, title, self.machine, origin)
         if fact is None:
-            self.refuse(lines[at], lines[table.after - 1], NO_PAIR, SEND_PAIRS)
+            self.refusals.append(refused(lines[at], NO_PAIR, SEND_PAIRS, origin.last_line))
         else:
             self.facts.append(_Found(fact, table, self.test))
             self.doubts.extend(doubts_of(fact, table, self.machine))
@@ -134,12 +135,8 @@ class _Reader:
             after += 1
         if after == at:
             return at + 1
-        self.refuse(lines[at], lines[after - 1], *WAIVED)
+        self.refusals.append(refused(lines[at], *WAIVED, lines[after - 1].number))
         return after
-
-    def refuse(self, first: Line, last: Line, reason: str, remedy: str) -> None:
-        """Lines that are not used."""
-        self.refusals.append(Refusal(first.number, last.number, reason, remedy, first.text[:_SHOWN]))
 
 
 FORMATS: Final = (

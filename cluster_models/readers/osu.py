@@ -15,6 +15,7 @@ from cluster_models.measurements import Direction
 from cluster_models.readers.facts import Memory, Operation, Origin, Point, RunFact
 from cluster_models.readers.figures import figure as figure_of
 from cluster_models.readers.launch_words import Launch, launch_of
+from cluster_models.readers.notices import refused
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
 _TITLE: Final = re.compile(
@@ -40,7 +41,6 @@ _OPERATIONS: Final = (
 )
 _MEGA: Final = 1e6
 _MICRO: Final = 1e-6
-_SHOWN: Final = 120
 _UNSTABLE_DROP, _UNSTABLE_ROWS = 0.7, 3
 _SLOW: Final = 3.125e9
 """25 Gbit/s: cards for GPUs have been faster for ten years."""
@@ -67,7 +67,7 @@ def read_osu(source: Source, lines: tuple[Line, ...]) -> Understood:
     refusals.extend(test.refusal() for test in tests if not test.points)
     if not tests and lines:
         reason, remedy = "a command without its output", "send what it printed, from the line # OSU"
-        refusals.append(Refusal(lines[0].number, lines[-1].number, reason, remedy, lines[0].text[:_SHOWN]))
+        refusals.append(refused(lines[0], reason, remedy, lines[-1].number))
     return Understood(facts, tuple(refusals), tuple(doubt for fact in facts for doubt in _doubts(fact)))
 
 
@@ -112,7 +112,7 @@ class _Test:
             reason = "the benchmark's own check of the data failed"
         if reason:
             remedy = "repeat the test; wrong data make its figures worthless"
-            return [Refusal(line.number, line.number, reason, remedy, line.text[:_SHOWN])]
+            return [refused(line, reason, remedy)]
         if size and value:
             ways = 2 if "bi-directional" in self.title[3].lower() else 1
             rate = value * _MEGA / ways if unit == "MB/s" else None
@@ -158,10 +158,7 @@ class _Test:
     def refusal(self) -> Refusal:
         """Of a test without rows."""
         remedy = "look for the error of the launcher, and repeat the test"
-        number = self.first.number
-        return Refusal(
-            number, number, "a test without rows: it did not start, or was cut", remedy, self.first.text[:_SHOWN]
-        )
+        return refused(self.first, "a test without rows: it did not start, or was cut", remedy)
 
 
 def _direction(operation: Operation, name: str) -> Direction:

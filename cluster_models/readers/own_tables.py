@@ -22,6 +22,7 @@ from typing import Final
 from cluster_models.measurements import Direction
 from cluster_models.readers.facts import MatrixFact, Operation, Origin, Point, Quantity, RunEnd, RunFact
 from cluster_models.readers.nccl_verdicts import PROGRAMS, named_operation
+from cluster_models.readers.notices import refused
 from cluster_models.readers.numbers import bytes_of, finite, moment_of
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
@@ -72,7 +73,7 @@ def read_own_tables(source: Source, lines: tuple[Line, ...]) -> Understood:
     parts = [_square(source, table) if _is_square(table) else _long(source, table) for table in _tables(lines)]
     if not parts and lines:
         reason = "no header of a table: node,.. gpu,.. or node_a,node_b,.."
-        return Understood((), (_refusal(lines[0], reason, "write the names of the columns first"),))
+        return Understood((), (refused(lines[0], reason, "write the names of the columns first"),))
     return Understood(
         tuple(fact for part in parts for fact in part.facts),
         tuple(refusal for part in parts for refusal in part.refusals),
@@ -138,10 +139,10 @@ def _square(source: Source, table: _Table) -> Understood:
         doubts.append(Doubt("unit-assumed", Trust.NOTE, table.header.number, sentence, _NO_UNIT))
     if unit is None:
         return Understood(
-            (), (_refusal(table.header, "the unit of the figures is not given", _NO_UNIT, table.last),)
+            (), (refused(table.header, "the unit of the figures is not given", _NO_UNIT, table.last),)
         )
     if len(set(columns)) != len(columns):
-        return Understood((), (_refusal(table.header, "two columns have one name", "name each once", table.last),))
+        return Understood((), (refused(table.header, "two columns have one name", "name each once", table.last),))
     refusals: list[Refusal] = []
     gpus = corner.lower().startswith("gpu")
     values: dict[str, tuple[float | None, ...]] = {}
@@ -150,7 +151,7 @@ def _square(source: Source, table: _Table) -> Understood:
         name = cells[0] if cells else ""
         if name not in columns or name in values or len(cells) > len(columns) + 1:
             reason = f"{name[:40]!r} is not one of the {len(columns)} columns, or has a row already"
-            refusals.append(_refusal(line, reason, "name the rows as the columns, in any order"))
+            refusals.append(refused(line, reason, "name the rows as the columns, in any order"))
             continue
         figures = [
             None if gpus and column == name else _figure(line, cell, unit, f"{name} to {column}", refusals)
@@ -159,7 +160,7 @@ def _square(source: Source, table: _Table) -> Understood:
         values[name] = tuple(figures) + (None,) * (len(columns) - len(figures))
         numbers.append(line.number)
     if not values:
-        return Understood((), (*refusals, _refusal(table.header, "the table has no rows", "send the whole table")))
+        return Understood((), (*refusals, refused(table.header, "the table has no rows", "send the whole table")))
     words = f"{source.name} {table.notes.get('collective', '')}"
     fact = MatrixFact(
         origin=Origin(source.name, table.header.number, table.last),
@@ -207,7 +208,7 @@ def _figure(line: Line, cell: str, unit: _Unit, where: str, refusals: list[Refus
     scaled = None if value is None else value * unit.factor
     if scaled is None or not 0 < scaled < float("inf"):
         remedy = _NEVER_ZERO if value == 0 else "write a positive number, or leave the cell empty"
-        refusals.append(_refusal(line, f"{cell[:40]!r} from {where[:120]} is not a positive number", remedy))
+        refusals.append(refused(line, f"{cell[:40]!r} from {where[:120]} is not a positive number", remedy))
         return None
     return scaled
 
@@ -224,7 +225,7 @@ def _long(source: Source, table: _Table) -> Understood:
     if (unit is None or unit.quantity is not Quantity.BANDWIDTH) and latency is None:
         reason = "no column has a figure with its unit"
         remedy = "name the column with its unit: busbw_GBps, bandwidth_Gbps, latency_us"
-        return Understood((), (_refusal(table.header, reason, remedy, table.last),))
+        return Understood((), (refused(table.header, reason, remedy, table.last),))
     refusals: list[Refusal] = []
     groups = _grouped(table, refusals)
     status, error, size = (
@@ -257,12 +258,12 @@ def _grouped(table: _Table, refusals: list[Refusal]) -> dict[tuple[str, ...], li
     for line, cells in table.rows:
         if len(cells) != len(names):
             reason = f"the row has {len(cells)} cells where the header names {len(names)}"
-            refusals.append(_refusal(line, reason, "write one cell for each column, empty where unknown"))
+            refusals.append(refused(line, reason, "write one cell for each column, empty where unknown"))
             continue
         key = (cells[0], cells[1], *(noted if at is None else cells[at] for at, noted in kinds))
         if key not in groups and _operation(key[3]) is None:
             remedy = f"leave it empty for plain transfers, or write one of {', '.join(PROGRAMS)}"
-            refusals.append(_refusal(line, f"the collective {key[3][:40]!r} is not known", remedy))
+            refusals.append(refused(line, f"the collective {key[3][:40]!r} is not known", remedy))
             continue
         groups.setdefault(key, []).append((line, cells))
     return groups
@@ -316,10 +317,6 @@ def _column(names: Sequence[str], words: Sequence[str]) -> int | None:
 
 def _whole(text: str) -> int | None:
     return int(text) or None if text.isascii() and text.isdigit() and len(text) < 7 else None
-
-
-def _refusal(line: Line, reason: str, remedy: str, last: int | None = None) -> Refusal:
-    return Refusal(line.number, last or line.number, reason, remedy, line.text[:120])
 
 
 FORMAT: Final = Format(

@@ -24,6 +24,7 @@ from cluster_models.readers.gpu_matrices import (
     warm_up,
     without_diagonal,
 )
+from cluster_models.readers.notices import refused
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
 TOOL: Final = "p2pBandwidthLatencyTest"
@@ -37,7 +38,6 @@ _PEERS: Final = re.compile(r"^\s*Device ?= ?(\d{1,4}) (CAN|CANNOT) Access Peer D
 _TITLE_LOOK: Final = ("P2P", "Dev", "Uni", "Bid")
 _MICRO: Final = 1e-6
 _BLANKS: Final = 3
-_SHOWN: Final = 120
 
 
 def read_p2p_test(source: Source, lines: tuple[Line, ...]) -> Understood:
@@ -48,9 +48,8 @@ def read_p2p_test(source: Source, lines: tuple[Line, ...]) -> Understood:
         text = lines[at].text.lstrip()
         at = reader.title(lines, at) if text.startswith(_TITLE_LOOK) else at + 1
     if not reader.facts and not reader.refusals and lines:
-        reader.refuse(
-            lines[0], lines[-1], "the output has no table", "let the test run to its end, and send it all"
-        )
+        remedy = "let the test run to its end, and send it all"
+        reader.refusals.append(refused(lines[0], "the output has no table", remedy, lines[-1].number))
     reader.judge()
     return Understood(tuple(reader.facts), tuple(reader.refusals), tuple(reader.doubts))
 
@@ -94,8 +93,7 @@ class _Reader:
                 self.refusals.extend(table.refusals)
                 self.doubts.extend(cut_short(table, f"the table on line {lines[at].number}"))
                 return table
-        title = lines[at].text.strip()[:_SHOWN]
-        self.refuse(lines[at], lines[at], "a title without its table", "send the output with the rows", title)
+        self.refusals.append(refused(lines[at], "a title without its table", "send the output with the rows"))
         return None
 
     def _access(self, lines: Sequence[Line], at: int) -> int:
@@ -211,11 +209,6 @@ class _Reader:
         if both:
             sentence = "bidirectional figures are the sum of both ways: one way has half"
             self.doubts.append(Doubt("both-directions", Trust.NOTE, both[0].origin.first_line, sentence))
-
-    def refuse(self, first: Line, last: Line, reason: str, remedy: str, shown: str = "") -> None:
-        """Lines that are not used."""
-        shown = shown or first.text[:_SHOWN]
-        self.refusals.append(Refusal(first.number, last.number, reason, remedy, shown))
 
 
 def _method(enabled: str, how: str | None) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from cluster_models.readers.reading import Format, Line, Refusal, Source, Understood
+from cluster_models.readers.notices import refused
+from cluster_models.readers.reading import Format, Line, Source, Understood
 
 _BECAUSE: Final = "lists the pairs that a test runs on, and no result"
 _REMEDY: Final = "send the output of the test that ran on these pairs"
@@ -14,8 +15,7 @@ _REMEDY: Final = "send the output of the test that ran on these pairs"
 def _read(_source: Source, lines: tuple[Line, ...]) -> Understood:
     if not lines:
         return Understood()
-    shown = lines[0].text[:120]
-    return Understood(refusals=(Refusal(lines[0].number, lines[-1].number, _BECAUSE, _REMEDY, shown),))
+    return Understood(refusals=(refused(lines[0], _BECAUSE, _REMEDY, lines[-1].number),))
 
 
 FORMAT: Final = Format(

@@ -16,6 +16,7 @@ from typing import Final
 from cluster_models.measurements import Direction
 from cluster_models.readers.facts import Memory, Operation, Origin, Point, RunEnd, RunFact
 from cluster_models.readers.figures import figure as figure_of
+from cluster_models.readers.notices import refused
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
 _TITLE: Final = re.compile(
@@ -42,7 +43,6 @@ _MICRO: Final = 1e-6
 _UNIT_OFF: Final = 0.03
 _FEWEST_DIGITS: Final = 1e-3
 """Message rates (Mpps) below this are printed with fewer than four digits."""
-_SHOWN: Final = 120
 
 
 def read_perftest(source: Source, lines: tuple[Line, ...]) -> Understood:
@@ -59,10 +59,10 @@ def read_perftest(source: Source, lines: tuple[Line, ...]) -> Understood:
         elif not reader.refusals:
             reason = "a test without rows: no client came, or the output was cut"
             remedy = "send the output of the client from its start to its end"
-            reader.refusals.append(Refusal(test.line, test.line, reason, remedy, test.shown))
+            reader.refusals.append(refused(test.first, reason, remedy))
     if not tests and not reader.refusals and lines:
         reason, remedy = "no test in the output", "send the output from the line that names the test"
-        reader.refusals.append(Refusal(lines[0].number, lines[-1].number, reason, remedy, lines[0].text[:_SHOWN]))
+        reader.refusals.append(refused(lines[0], reason, remedy, lines[-1].number))
     return Understood(tuple(facts), tuple(reader.refusals), tuple(doubts))
 
 
@@ -70,8 +70,7 @@ def read_perftest(source: Source, lines: tuple[Line, ...]) -> Understood:
 class _Test:
     """What was printed of one test."""
 
-    line: int
-    shown: str
+    first: Line
     name: str
     both: bool
     points: list[Point] = field(default_factory=list)
@@ -93,7 +92,7 @@ class _Test:
     def fact(self, source: Source) -> RunFact:
         """The run."""
         return RunFact(
-            Origin(source.name, self.line, self.points[-1].line),
+            Origin(source.name, self.first.number, self.points[-1].line),
             f"perftest {self.name}",
             Operation.POINT_TO_POINT,
             (),
@@ -113,10 +112,12 @@ class _Test:
         doubts: list[Doubt] = []
         if self.is_loopback:
             sentence = "both ends are the same port: this is the rate of the card, not of a link to another node"
-            doubts.append(Doubt("loopback", Trust.NOTE, self.line, sentence, "run it between two nodes for a link"))
+            doubts.append(
+                Doubt("loopback", Trust.NOTE, self.first.number, sentence, "run it between two nodes for a link")
+            )
         if self.both and not self.name.endswith("_lat"):
             sentence = "the test prints the sum of both ways: half of it is taken for one way"
-            doubts.append(Doubt("both-directions", Trust.NOTE, self.line, sentence))
+            doubts.append(Doubt("both-directions", Trust.NOTE, self.first.number, sentence))
         if self.mismatch is not None:
             sentence = "bandwidth is not message rate times size: the unit of the header is not that of the rows"
             doubts.append(
@@ -152,20 +153,20 @@ class _Reader:
             self.tests[-1].on_gpu = True
         elif _FAILED.match(text):
             remedy = "see that the server runs and the port is up, and repeat"
-            self.refusals.append(Refusal(line.number, line.number, "the test failed", remedy, text[:_SHOWN]))
+            self.refusals.append(refused(line, "the test failed", remedy))
 
     def _title(self, line: Line, title: re.Match[str]) -> None:
         kind = _VERBS.get(title[1], title[1].lower().replace(" ", "_"))
         name = f"{kind}_{'bw' if title[2] == 'BW' else 'lat'}"
         if self.tests and not self.tests[-1].points and self.tests[-1].name == name:
             return  # the twin of a server and its client, printed into each other
-        self.tests.append(_Test(line.number, line.text[:_SHOWN], name, "Bidirectional" in line.text))
+        self.tests.append(_Test(line, name, "Bidirectional" in line.text))
 
     def _current(self, line: Line) -> _Test:
         """The test in progress; output that was sent without its title is a test of its own."""
         if not self.tests:
             name = "latency" if "usec" in line.text else "bandwidth"
-            self.tests.append(_Test(line.number, line.text[:_SHOWN], name, both=False))
+            self.tests.append(_Test(line, name, both=False))
         return self.tests[-1]
 
     def _address(self, line: Line, address: re.Match[str]) -> None:
@@ -185,9 +186,7 @@ class _Reader:
             return
         point = _point(line.number, size, figures)
         if point is None:
-            remedy = "repeat the test"
-            reason = "a row without a figure above 0"
-            self.refusals.append(Refusal(line.number, line.number, reason, remedy, line.text[:_SHOWN]))
+            self.refusals.append(refused(line, "a row without a figure above 0", "repeat the test"))
             return
         test.sizes.add(size)
         half = test.both and point.bytes_per_s is not None

@@ -20,6 +20,7 @@ from cluster_models.readers.facts import (
     Origin,
     WiringFact,
 )
+from cluster_models.readers.notices import refused
 from cluster_models.readers.numbers import finite
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 from cluster_models.topology import NodeState
@@ -100,9 +101,7 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
             gpu.sliced = gpu.sliced or _SLICE.match(line.text) is not None
             if line.text.strip().startswith("Link "):
                 reason = "this line on a link says no number of the link"
-                refusals.append(
-                    Refusal(line.number, line.number, reason, "send the output as printed", line.text[:120])
-                )
+                refusals.append(refused(line, reason, "send the output as printed"))
     facts: list[Fact] = []
     doubts: list[Doubt] = []
     for gpus in hosts:

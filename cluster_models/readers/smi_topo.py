@@ -15,6 +15,7 @@ from typing import Final
 
 from cluster_models.measurements import Direction
 from cluster_models.readers.facts import Joint, JointKind, MatrixFact, Origin, Quantity, WiringFact
+from cluster_models.readers.notices import refused
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
 _CELLS: Final = {
@@ -108,7 +109,7 @@ def _row(table: _Table, line: Line, refusals: list[Refusal]) -> None:
     place = table.devices.get(name, count)
     if place < min(len(words), count) and words[place] != "X":
         reason = f"the row of {name} has no X in its own column, so its cells cannot be told apart"
-        refusals.append(Refusal(line.number, line.number, reason, "send the table as printed", line.text[:120]))
+        refusals.append(refused(line, reason, "send the table as printed"))
         return
     table.rows[name] = line.number
     table.last = line
@@ -120,7 +121,7 @@ def _row(table: _Table, line: Line, refusals: list[Refusal]) -> None:
     if unknown and not (line is table.short and unknown == words[-1:]):
         shown = ", ".join(repr(word[:20]) for word in unknown[:5])
         reason = f"cells in the row of {name} that nvidia-smi does not print: {shown}"
-        refusals.append(Refusal(line.number, line.number, reason, "send the table as printed", line.text[:120]))
+        refusals.append(refused(line, reason, "send the table as printed"))
     table.cells[name] = words[:count]
     if table.has_numa and len(words) > count:
         right = _affinities(line.text, count)
@@ -337,10 +338,7 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
     for table in tables:
         if not table.rows:
             reason = "the header of nvidia-smi topo -m stands here without its rows"
-            number = table.header.number
-            refusals.append(
-                Refusal(number, number, reason, "send the whole table", table.header.text[:120].strip())
-            )
+            refusals.append(refused(table.header, reason, "send the whole table"))
             continue
         peers = _peer_access(source, table)
         if peers is not None:
@@ -350,9 +348,8 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
         facts.append(fact)
         doubts += more
     if not tables and lines:
-        first, last = lines[0].number, lines[-1].number
         reason = "no table of nvidia-smi topo -m is here, whose first line begins with GPU0"
-        refusals.append(Refusal(first, last, reason, "send the whole table", lines[0].text[:120]))
+        refusals.append(refused(lines[0], reason, "send the whole table", lines[-1].number))
     whole = {fact.joints for fact in facts if not fact.hides_nvlink}
     if len(whole) > 1:
         sentence = "tables of different hosts stand in one file, and none is named"
