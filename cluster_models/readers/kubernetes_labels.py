@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cluster_models.readers.facts import Name, NameKind
+from cluster_models.readers.numbers import whole
 from cluster_models.units import GIB, MIB
 
 HOST_NAME: Final = "kubernetes.io/hostname"
@@ -247,5 +248,4 @@ def _first(labels: Mapping[str, str], keys: Sequence[str]) -> str | None:
 
 
 def _count(text: str | None) -> int | None:
-    text = (text or "").strip()
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+    return whole((text or "").strip(), 9)

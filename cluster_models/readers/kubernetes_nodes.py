@@ -9,7 +9,9 @@ from typing import Any, Final
 
 from cluster_models.readers.facts import HealthFact, HostFact, Name, NameKind, Nics, Origin
 from cluster_models.readers.kubernetes_labels import LabelsSay, read_labels, telling
+from cluster_models.readers.numbers import whole
 from cluster_models.readers.reading import Doubt, Line, Refusal, Source, Trust, Understood
+from cluster_models.readers.trees import items, mapping, plain
 from cluster_models.topology import NodeState
 
 _NAME_LINE: Final = re.compile(r'^\s*(?:-\s+)?"?(?:name|Name|InstanceId)"?\s*:\s*"?([^",\s]+)')
@@ -63,9 +65,9 @@ class _Said:
 
     def take(self, path: str, value: object, found: Mapping[str, int]) -> None:
         """One element of the file: a node, or something that is none."""
-        record = _mapping(value)
+        record = mapping(value)
         line = found.get(_name_of(record), self.first)
-        kind = _text(record.get("kind"))
+        kind = plain(record.get("kind"))
         if kind not in {"", "Node"}:
             return self._refuse(line, path, f"{path or 'the file'} is a {kind}, not a node")
         if "Topology" in record or "NetworkNodes" in record:
@@ -93,9 +95,9 @@ class _Said:
 
 def host_of(node: Mapping[str, Any], origin: Origin, sender: str | None) -> tuple[HostFact, list[Doubt], str]:
     """The fact of one node object, what is doubtful in it, and why it is none (empty where it is one)."""
-    labels = read_labels(_texts(_mapping(node.get("metadata")).get("labels")))
-    status = _mapping(node.get("status"))
-    capacity = _mapping(status.get("capacity"))
+    labels = read_labels(_texts(mapping(node.get("metadata")).get("labels")))
+    status = mapping(node.get("status"))
+    capacity = mapping(status.get("capacity"))
     names = _names(node, labels) or ((Name(NameKind.HOST, sender),) if sender else ())
     announced = _first_number(capacity, _GPU_RESOURCES)
     sliced = labels.in_slices or any(str(key).startswith("nvidia.com/mig-") for key in capacity)
@@ -160,7 +162,7 @@ def _count_notes(
                 "look whether the device plugin runs, and whether GPUs fell off the bus",
             )
         )
-    free = _first_number(_mapping(status.get("allocatable")), _GPU_RESOURCES)
+    free = _first_number(mapping(status.get("allocatable")), _GPU_RESOURCES)
     if announced and free is not None and free < announced:
         notes.append(
             (
@@ -174,15 +176,15 @@ def _count_notes(
 
 def _names(node: Mapping[str, Any], labels: LabelsSay) -> tuple[Name, ...]:
     """All names of a node, each once; its name in Kubernetes first."""
-    named = _text(_mapping(node.get("metadata")).get("name"))
+    named = plain(mapping(node.get("metadata")).get("name"))
     names = [Name(NameKind.KUBERNETES, named)] if named else []
     names += labels.names
-    for address in _list(_mapping(node.get("status")).get("addresses")):
-        kind = _ADDRESSES.get(_text(_mapping(address).get("type")))
-        text = _text(_mapping(address).get("address"))
+    for address in items(mapping(node.get("status")).get("addresses")):
+        kind = _ADDRESSES.get(plain(mapping(address).get("type")))
+        text = plain(mapping(address).get("address"))
         if kind is not None and text:
             names.append(Name(kind, text))
-    instance = _text(_mapping(node.get("spec")).get("providerID")).rpartition("/")[2]
+    instance = plain(mapping(node.get("spec")).get("providerID")).rpartition("/")[2]
     if instance and not instance.isdecimal():
         names.append(Name(NameKind.INSTANCE, instance))
     return tuple(dict.fromkeys(names))
@@ -195,18 +197,18 @@ def _nics(capacity: Mapping[str, Any]) -> tuple[Nics, ...]:
 
 def _state(node: Mapping[str, Any]) -> tuple[NodeState | None, str]:
     """What the node may be used for; ``None`` where the file has no conditions."""
-    spec = _mapping(node.get("spec"))
+    spec = mapping(node.get("spec"))
     state, reason = None, ""
     for condition in _conditions(node):
-        if _text(condition.get("type")) == "Ready":
-            said = _text(condition.get("status")).casefold()
+        if plain(condition.get("type")) == "Ready":
+            said = plain(condition.get("status")).casefold()
             state = {"true": NodeState.READY, "false": NodeState.FAILED}.get(said, NodeState.UNKNOWN)
-            words = (_text(condition.get("reason")), _text(condition.get("message")))
+            words = (plain(condition.get("reason")), plain(condition.get("message")))
             reason = "" if state is NodeState.READY else ": ".join(word for word in words if word)
     if state in {NodeState.FAILED, NodeState.UNKNOWN}:
         return state, reason
-    for taint in _list(spec.get("taints")):
-        key = _text(_mapping(taint).get("key"))
+    for taint in items(spec.get("taints")):
+        key = plain(mapping(taint).get("key"))
         if key in _AWAY_TAINTS:
             return _AWAY_TAINTS[key], f"taint {key}"
     if spec.get("unschedulable") is True:
@@ -219,21 +221,21 @@ def _troubles(node: Mapping[str, Any], fact: HostFact) -> list[HealthFact]:
     host = fact.names[0].text if fact.names else None
     troubles = []
     for condition in _conditions(node):
-        kind = _text(condition.get("type"))
-        if _READY_LAYERS.fullmatch(kind) and kind != "Ready" and _text(condition.get("status")) == "False":
-            words = (kind, _text(condition.get("reason")), _text(condition.get("message")))
+        kind = plain(condition.get("type"))
+        if _READY_LAYERS.fullmatch(kind) and kind != "Ready" and plain(condition.get("status")) == "False":
+            words = (kind, plain(condition.get("reason")), plain(condition.get("message")))
             text = ": ".join(word for word in words if word)
             troubles.append(HealthFact(fact.origin, host, "node", NodeState.DEGRADED, text))
     return troubles
 
 
 def _conditions(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [_mapping(item) for item in _list(_mapping(node.get("status")).get("conditions"))]
+    return [mapping(item) for item in items(mapping(node.get("status")).get("conditions"))]
 
 
 def _slurm_place(node: Mapping[str, Any]) -> dict[str, str]:
     """The Slurm topology that Slinky annotates: ``tree:root:leaf3,block:b07``."""
-    annotations = _texts(_mapping(node.get("metadata")).get("annotations"))
+    annotations = _texts(mapping(node.get("metadata")).get("annotations"))
     place: dict[str, str] = {}
     for spec in annotations.get("topology.slinky.slurm.net/spec", "").split(","):
         kind, _, path = spec.strip().partition(":")
@@ -249,16 +251,16 @@ def _slurm_place(node: Mapping[str, Any]) -> dict[str, str]:
 def _of_aws(record: Mapping[str, Any]) -> dict[str, Any]:
     """A node object of the same content: the label dump of EKS, or one of ``describe-instance-topology``."""
     labels = _texts(record.get("Topology"))
-    layers = [_text(layer) for layer in _list(record.get("NetworkNodes"))]
+    layers = [plain(layer) for layer in items(record.get("NetworkNodes"))]
     for number, layer in enumerate(layers, start=1):
         labels[f"topology.k8s.aws/network-node-layer-{number}"] = layer
-    if zone := _text(record.get("AvailabilityZone")):
+    if zone := plain(record.get("AvailabilityZone")):
         labels["topology.kubernetes.io/zone"] = zone
-    if kind := _text(record.get("InstanceType")):
+    if kind := plain(record.get("InstanceType")):
         labels["node.kubernetes.io/instance-type"] = kind
     return {
-        "metadata": {"name": _text(record.get("Name")), "labels": labels},
-        "spec": {"providerID": _text(record.get("InstanceId"))},
+        "metadata": {"name": plain(record.get("Name")), "labels": labels},
+        "spec": {"providerID": plain(record.get("InstanceId"))},
     }
 
 
@@ -268,7 +270,7 @@ def _records(tree: object) -> Iterator[tuple[str, object]]:
     for index, document in enumerate(documents):
         path = f"[{index}]" if isinstance(tree, list) else ""
         for key in ("items", "Nodes", "Instances"):
-            items = _mapping(document).get(key)
+            items = mapping(document).get(key)
             if isinstance(items, list):
                 dotted = f"{path}.{key}" if path else key
                 yield from ((f"{dotted}[{number}]", item) for number, item in enumerate(items))
@@ -280,9 +282,9 @@ def _records(tree: object) -> Iterator[tuple[str, object]]:
 def holds_nodes(tree: object) -> bool:
     """Whether an early element is a node, or labels of one."""
     for number, (_, value) in enumerate(_records(tree)):
-        record = _mapping(value)
-        labels = _texts(_mapping(record.get("metadata")).get("labels")) | _texts(record.get("labels"))
-        told = _text(record.get("kind")) == "Node" or telling(labels) or telling(_texts(record))
+        record = mapping(value)
+        labels = _texts(mapping(record.get("metadata")).get("labels")) | _texts(record.get("labels"))
+        told = plain(record.get("kind")) == "Node" or telling(labels) or telling(_texts(record))
         if told or telling(_texts(record.get("Topology"))) or ("NetworkNodes" in record and "InstanceId" in record):
             return True
         if number == 50:
@@ -291,8 +293,8 @@ def holds_nodes(tree: object) -> bool:
 
 
 def _name_of(record: Mapping[str, Any]) -> str:
-    metadata = _mapping(record.get("metadata"))
-    return _text(metadata.get("name") or record.get("name") or record.get("Name") or record.get("InstanceId"))
+    metadata = mapping(record.get("metadata"))
+    return plain(metadata.get("name") or record.get("name") or record.get("Name") or record.get("InstanceId"))
 
 
 def _first_number(quantities: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
@@ -300,26 +302,11 @@ def _first_number(quantities: Mapping[str, Any], keys: tuple[str, ...]) -> int |
 
 
 def _number(value: object) -> int | None:
-    text = _text(value)
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _text(value: object) -> str:
-    return value.strip() if isinstance(value, str) else str(value) if isinstance(value, int) else ""
+    return whole(plain(value), 9)
 
 
 def _texts(value: object) -> dict[str, str]:
     """The entries whose values are plain: labels as a tree; a YAML reader may have made numbers of them."""
     return {
-        str(key): _text(item)
-        for key, item in _mapping(value).items()
-        if item is None or isinstance(item, str | int)
+        str(key): plain(item) for key, item in mapping(value).items() if item is None or isinstance(item, str | int)
     }

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cluster_models.readers.numbers import finite
+from cluster_models.readers.numbers import finite, whole
 
 _TYPE_BYTES: Final = {
     **dict.fromkeys(("int8", "uint8", "char", "uchar", "fp8_e4m3", "fp8_e5m2", "f8e4m3", "f8e5m2"), 1),
@@ -129,5 +129,4 @@ def _has_root(rest: Sequence[str], columns: Columns | None) -> bool:
 
 
 def _whole(text: str) -> int | None:
-    digits = text.removeprefix("-")
-    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
+    return None if whole(text.removeprefix("-"), 18) is None else int(text)

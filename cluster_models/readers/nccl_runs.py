@@ -19,7 +19,7 @@ from cluster_models.readers.nccl_verdicts import (
     named_operation,
     row_doubts,
 )
-from cluster_models.readers.numbers import moment_of
+from cluster_models.readers.numbers import moment_of, whole
 from cluster_models.readers.reading import Doubt, Refusal, Source, Trust
 
 _LEAST_BANDWIDTH: Final = 0.05
@@ -94,7 +94,7 @@ def run_of(source: Source, draft: Draft) -> tuple[RunFact, list[Doubt]] | Refusa
         end_reason=reason,
         nodes=len(hosts) or (1 if local else None),
         ranks_per_node=_ranks_per_node(ranks, hosts, even=even, local=local, listed=len(members)),
-        pairs_active=_whole(draft.ours.get("pairs_active", "")) or 1,
+        pairs_active=whole(draft.ours.get("pairs_active", ""), 6) or 1,
         stated_average_bytes_per_s=None if draft.average is None else round(draft.average * 1e9, 3),
         measured_at=_moment(draft.ours.get("started", "")),
     )
@@ -172,7 +172,7 @@ def _ranks(
         doubts.append(Doubt("ranks-partly-listed", Trust.NOTE, draft.first, sentence))
     names = tuple(dict.fromkeys(member.host for member in members if member.host is not None))
     ours = tuple(name for name in draft.ours.get("nodes", "").split(",") if name)
-    per_node = _whole(draft.ours.get("gpus", ""))
+    per_node = whole(draft.ours.get("gpus", ""), 6)
     if ours and per_node is not None and not listed:
         ranks = per_node * len(ours)
     if ours and len(names) in {0, len(ours)}:
@@ -217,7 +217,3 @@ def _tool(members: tuple[Member, ...]) -> str:
 def _moment(text: str) -> datetime | None:
     moment = moment_of(text)
     return moment if moment is not None and moment.tzinfo is not None else None
-
-
-def _whole(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else None

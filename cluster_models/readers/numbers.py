@@ -65,6 +65,11 @@ def finite(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def whole(text: str, most_digits: int) -> int | None:
+    """The number that a text of decimal digits is, at most ``most_digits`` of them; no sign."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= most_digits else None
+
+
 def bytes_of(text: str) -> float | None:
     """Bytes of a size: "8", "8K", "8M", "64KB", "1GiB".
 

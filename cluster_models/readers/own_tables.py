@@ -23,7 +23,7 @@ from cluster_models.measurements import Direction
 from cluster_models.readers.facts import MatrixFact, Operation, Origin, Point, Quantity, RunEnd, RunFact
 from cluster_models.readers.nccl_verdicts import PROGRAMS, named_operation
 from cluster_models.readers.notices import refused
-from cluster_models.readers.numbers import bytes_of, finite, moment_of
+from cluster_models.readers.numbers import bytes_of, finite, moment_of, whole
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
 _CORNER: Final = r"\"?(node|gpu|host|region)(?:[ _]\(?[\w/]{1,12}\)?)?\"?"
@@ -175,7 +175,7 @@ def _square(source: Source, table: _Table) -> Understood:
         lines=tuple(numbers),
         direction=_direction(words),
         operation=named_operation(words) or Operation.POINT_TO_POINT,
-        ranks_per_node=_whole(table.notes.get("gpus_per_node", "")) or _flows(source.name),
+        ranks_per_node=whole(table.notes.get("gpus_per_node", ""), 6) or _flows(source.name),
         message_bytes=bytes_of(table.notes.get("size_bytes", "")),
         cut=len(values) < len(columns),
     )
@@ -278,7 +278,7 @@ def _run(
 ) -> RunFact:
     first, second, flows, collective, active, measured_at, tool = key
     operation = _operation(collective) or Operation.POINT_TO_POINT
-    per_node = _whole(flows)
+    per_node = whole(flows, 6) or None
     hosts = tuple(dict.fromkeys((first, second)))
     moment = moment_of(measured_at)
     return RunFact(
@@ -294,7 +294,7 @@ def _run(
         direction=Direction.FORWARD if operation is Operation.POINT_TO_POINT else Direction.BOTH,
         nodes=len(hosts),
         ranks_per_node=per_node,
-        pairs_active=_whole(active) or 1,
+        pairs_active=whole(active, 6) or 1,
         measured_at=moment if moment is not None and moment.tzinfo is not None else None,
     )
 
@@ -313,10 +313,6 @@ def _column(names: Sequence[str], words: Sequence[str]) -> int | None:
             if name.lower().startswith(word):
                 return index
     return None
-
-
-def _whole(text: str) -> int | None:
-    return int(text) or None if text.isascii() and text.isdigit() and len(text) < 7 else None
 
 
 FORMAT: Final = Format(

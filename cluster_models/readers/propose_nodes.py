@@ -22,7 +22,7 @@ from cluster_models.readers.facts import (
     WiringFact,
 )
 from cluster_models.readers.host_names import Hosts
-from cluster_models.readers.numbers import finite
+from cluster_models.readers.numbers import finite, whole
 from cluster_models.readers.proposal import EVERY_NODE, Answers, Conflict, Notes, ProposedNode, Said
 from cluster_models.readers.reading import Doubt, Trust
 from cluster_models.topology import Cluster, NicGroup, Node
@@ -225,7 +225,8 @@ def _shown(value: Any) -> str:
 def _parsed(field: str, text: str) -> Any:
     """An answer as a value of its field; the text itself where it is none, for the document's check to refuse."""
     if field == "gpu_count":
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 7 else text
+        number = whole(text, 6)
+        return text if number is None else number
     if field == "nics" and (found := _NICS.fullmatch(text.strip())) is not None:
         count, rate = int(found[1]), finite(found[2])
         if count and rate:

@@ -16,6 +16,7 @@ from cluster_models.readers.facts import HostFact, Name, NameKind
 from cluster_models.readers.host_lists import expand
 from cluster_models.readers.notices import origin_of, refused, refused_runs
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from cluster_models.readers.trees import joined
 from cluster_models.topology import NodeState
 
 _KEY: Final = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z_]{1,30})=")
@@ -265,7 +266,7 @@ def read_json(source: Source, lines: tuple[Line, ...]) -> Understood:
     refusals: list[Refusal] = []
     doubts: list[Doubt] = []
     for number, node in enumerate(source.tree["nodes"]):
-        values = {key: _joined(node.get(word), "+" if key == "State" else ",") for key, word in _JSON_KEYS.items()}
+        values = {key: joined(node.get(word), "+" if key == "State" else ",") for key, word in _JSON_KEYS.items()}
         line = where.get(values["NodeName"], Line(1, values["NodeName"]))
         made = _host(source, _Block(line, line.number, values))
         if isinstance(made, Refusal):
@@ -275,10 +276,6 @@ def read_json(source: Source, lines: tuple[Line, ...]) -> Understood:
         facts.append(replace(made, origin=origin))
         doubts.extend(_doubts(facts[-1], values))
     return Understood(tuple(facts), tuple(refusals), tuple(doubts))
-
-
-def _joined(value: Any, between: str) -> str:
-    return between.join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
 
 
 FORMATS: Final = (

@@ -17,7 +17,9 @@ from cluster_models.readers.facts import Fact, HostFact, Name, NameKind, PortFac
 from cluster_models.readers.host_lists import expand
 from cluster_models.readers.lines import LONGEST_LINE
 from cluster_models.readers.notices import origin_of, refused, refused_runs
+from cluster_models.readers.numbers import whole
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from cluster_models.readers.trees import joined
 
 _CATCH_ALL: Final = {"unknown", "default", "none", "n/a"}
 _GUID: Final = re.compile(r"0x[0-9a-fA-F]{12,16}")
@@ -124,8 +126,7 @@ def _note(
     given = (fields.get("nodes", ""), fields.get("switches", ""))
     made = _record(told, Record(line, name, block, (), (), None, aliases.get(name, ""), domain), given)
     if made is not None:
-        shown = int(level) if level.isascii() and level.isdigit() and len(level) < 3 else None
-        told.records.append(replace(made, level=shown))
+        told.records.append(replace(made, level=whole(level, 2)))
 
 
 def _record(told: _Told, bare: Record, given: tuple[str, str]) -> Record | None:
@@ -351,14 +352,10 @@ def read_yaml(source: Source, lines: tuple[Line, ...]) -> Understood:
                 if not name:
                     told.refusals.append(refused(line, f"{path} has no name", f"give it a field {key!r}"))
                     continue
-                given = (_text(entry.get("nodes")), _text(entry.get("children")))
+                given = (joined(entry.get("nodes")), joined(entry.get("children")))
                 made = _record(told, Record(line, name, key == "block", (), (), path=path), given)
                 told.records.extend([made] if made else [])
     return _understood(source, told)
-
-
-def _text(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)
 
 
 def _lines_of_names(lines: Iterable[Line]) -> dict[tuple[str, str], Line]:

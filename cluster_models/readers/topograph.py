@@ -14,6 +14,7 @@ from typing import Any, Final
 from cluster_models.readers.facts import Fact, HostFact, Name, NameKind, Origin, SwitchFact
 from cluster_models.readers.host_lists import expand
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from cluster_models.readers.trees import items, mapping, plain
 
 _NAMED: Final = re.compile(r"^(?:\s+([\w.-]+):|\s*-\s+(?:switch|name):\s*[\"']?([\w.-]+)[\"']?)\s*$")
 _ZONE: Final = "topology.kubernetes.io/zone"
@@ -65,7 +66,7 @@ class _Model:
                 self.where.setdefault(found[1] or found[2], line.number)
         self.refusals: list[Refusal] = []
         self.doubts: list[Doubt] = []
-        tree = source.tree if isinstance(source.tree, Mapping) else {}
+        tree = mapping(source.tree)
         self.switches = {switch.name: switch for switch in self._switches(tree.get("switches"))}
         self._join_switches()
         self.blocks = list(self._blocks(tree))
@@ -97,19 +98,19 @@ class _Model:
         if isinstance(value, Mapping):
             pairs = [(str(name), entry) for name, entry in value.items()]
         else:
-            pairs = [(_text(_mapping(entry).get("name")), entry) for entry in _list(value)]
+            pairs = [(plain(mapping(entry).get("name")), entry) for entry in items(value)]
         for name, entry in pairs:
             if not name:
                 self._refuse(self.first, "switches", "a switch has no name", "name every switch")
                 continue
-            fields = _mapping(entry)
-            labels = _mapping(fields.get("labels")) or _mapping(fields.get("metadata"))
+            fields = mapping(entry)
+            labels = mapping(fields.get("labels")) or mapping(fields.get("metadata"))
             yield _Switch(
                 name,
                 self.where.get(name, self.first),
-                tuple(dict.fromkeys(text for item in _list(fields.get("switches")) if (text := _text(item)))),
-                _text(labels.get(_ZONE)) or _text(labels.get("zone")),
-                blocks=tuple(_text(item) for item in _list(fields.get("capacity_blocks"))),
+                tuple(dict.fromkeys(text for item in items(fields.get("switches")) if (text := plain(item)))),
+                plain(labels.get(_ZONE)) or plain(labels.get("zone")),
+                blocks=tuple(plain(item) for item in items(fields.get("capacity_blocks"))),
             )
 
     def _join_switches(self) -> None:
@@ -127,10 +128,10 @@ class _Model:
         above = {block: switch.name for switch in self.switches.values() for block in switch.blocks}
         told = 0
         for key in ("blocks", "capacity_blocks"):
-            for number, entry in enumerate(_list(tree.get(key))):
-                fields = _mapping(entry)
-                notes = {str(name): _text(item) for name, item in _mapping(fields.get("annotations")).items()}
-                name = _text(fields.get("name"))
+            for number, entry in enumerate(items(tree.get(key))):
+                fields = mapping(entry)
+                notes = {str(name): plain(item) for name, item in mapping(fields.get("annotations")).items()}
+                name = plain(fields.get("name"))
                 path = f"{key}[{number}]"
                 nodes = self._expand(fields.get("nodes"), path, name)
                 told += len(nodes)
@@ -141,21 +142,21 @@ class _Model:
                 yield _Block(
                     path,
                     name,
-                    _text(fields.get("switch")) or above.get(name, ""),
+                    plain(fields.get("switch")) or above.get(name, ""),
                     nodes,
-                    _ending(notes, "/domain") or _text(fields.get("nvlink")),
+                    _ending(notes, "/domain") or plain(fields.get("nvlink")),
                     _ending(notes, "/sub-domain"),
-                    _text(fields.get("type")),
+                    plain(fields.get("type")),
                 )
 
     def _expand(self, value: object, path: str, name: str) -> tuple[str, ...]:
         nodes: list[str] = []
-        for item in _list(value):
+        for item in items(value):
             try:
-                nodes += expand(_text(item))
+                nodes += expand(plain(item))
             except ValueError as error:
                 line = self.where.get(name, self.first)
-                self._refuse(line, path, f"cannot read the nodes {_text(item)[:60]!r}: {error}", "write n[01-08]")
+                self._refuse(line, path, f"cannot read the nodes {plain(item)[:60]!r}: {error}", "write n[01-08]")
         return tuple(nodes)
 
     def _hosts(self) -> list[HostFact]:
@@ -262,26 +263,14 @@ class _Model:
 
 def _fits(tree: object) -> bool:
     """Whether a tree is a model: switches, with blocks that hold nodes."""
-    model = _mapping(tree)
-    blocks = _list(model.get("blocks")) or _list(model.get("capacity_blocks"))
-    return "switches" in model and any("nodes" in _mapping(block) for block in blocks)
+    model = mapping(tree)
+    blocks = items(model.get("blocks")) or items(model.get("capacity_blocks"))
+    return "switches" in model and any("nodes" in mapping(block) for block in blocks)
 
 
 def _ending(notes: Mapping[str, str], tail: str) -> str:
     """The annotation whose key ends so; the site chooses what stands before."""
     return next((value for key, value in notes.items() if key.endswith(tail)), "")
-
-
-def _mapping(value: object) -> Mapping[Any, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _text(value: object) -> str:
-    return value.strip() if isinstance(value, str) else str(value) if isinstance(value, int) else ""
 
 
 FORMAT: Final = Format(
