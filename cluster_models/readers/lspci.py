@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cluster_models.readers.facts import Fact, HostFact, Joint, Name, NameKind, Nics, Origin, WiringFact
+from cluster_models.readers.facts import Fact, HostFact, Joint, Nics, Origin, WiringFact
 from cluster_models.readers.pci_tree import joint_kind
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
 
@@ -178,7 +178,7 @@ def _understood(source: Source, devices: list[_Device]) -> Understood:
     )
     host = HostFact(
         origin,
-        () if source.host is None else (Name(NameKind.HOST, source.host),),
+        source.names,
         gpu_product=next(iter(products)) if len(products) == 1 and all(products) else None,
         gpu_count=len(gpus) or None,
         nics=_nics(cards),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
-from cluster_models.readers.xml_events import read_document
+from cluster_models.readers.xml_events import documents
 
 _START: Final = re.compile(r"<(?:graphs\b|\?xml\b|!DOCTYPE\b|!ENTITY\b)")
 _ANCHOR: Final = re.compile(r"^\s*(?:<[!?].*>|-->)?\s*<graphs[\s>]")
@@ -15,34 +15,30 @@ REASON: Final = "a graph file holds the rings and trees that NCCL chose, which i
 _REMEDY: Final = "send the topology instead (NCCL_TOPO_DUMP_FILE), and nccl-tests for bandwidth"
 
 
+class _Graphs:
+    """What the first graphs of a file say of their channels."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def opened(self, name: str, attributes: Mapping[str, str], _line: int) -> None:
+        if name == "graph" and len(self.said) < 8:
+            keys = ("nchannels", "speedintra", "speedinter", "typeintra", "typeinter")
+            self.said.append(" ".join(f"{key} {attributes[key][:12]}" for key in keys if key in attributes))
+
+    def closed(self, _name: str) -> None:
+        """The file's ends say nothing."""
+
+
 def read(_: Source, lines: tuple[Line, ...]) -> Understood:
     """A refusal for each file, and a note with the speeds that NCCL assumed."""
     refusals: list[Refusal] = []
     doubts: list[Doubt] = []
-    index = 0
-    while index < len(lines):
-        found = _START.search(lines[index].text)
-        if found is None:
-            index += 1
-            continue
-        graphs: list[str] = []
-
-        def opened(name: str, attributes: Mapping[str, str], _line: int, graphs: list[str] = graphs) -> None:
-            if name == "graph" and len(graphs) < 8:
-                words = [
-                    f"{key} {attributes[key][:12]}"
-                    for key in ("nchannels", "speedintra", "speedinter", "typeintra", "typeinter")
-                    if key in attributes
-                ]
-                graphs.append(" ".join(words))
-
-        first = lines[index].number
-        outcome = read_document(lines, index, opened, lambda _name: None, offset=found.start())
-        index = outcome.rest
+    for first, graphs, outcome in documents(lines, _START, _Graphs):
         reason = f"{REASON}; and {outcome.problem}" if outcome.problem else REASON
         refusals.append(Refusal(first, outcome.last_line, reason, _REMEDY))
-        if graphs:
-            sentence = f"NCCL assumed, in GB/s per channel: {'; '.join(graphs)}"
+        if graphs.said:
+            sentence = f"NCCL assumed, in GB/s per channel: {'; '.join(graphs.said)}"
             doubts.append(Doubt("nccl-graph", Trust.NOTE, first, sentence))
     return Understood((), tuple(refusals), tuple(doubts))
 

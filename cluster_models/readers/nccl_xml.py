@@ -16,15 +16,14 @@ from cluster_models.readers.facts import (
     HostFact,
     Joint,
     JointKind,
-    Name,
-    NameKind,
     Nics,
     Origin,
     WiringFact,
 )
+from cluster_models.readers.numbers import whole
 from cluster_models.readers.pci_tree import GPU_CLASSES, NIC_CLASSES, PRODUCTS, joint_kind
 from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
-from cluster_models.readers.xml_events import read_document
+from cluster_models.readers.xml_events import documents
 
 _START: Final = re.compile(r"<(?:system\b|\?xml\b|!DOCTYPE\b|!ENTITY\b)")
 _ANCHOR: Final = re.compile(r"^\s*(?:<[!?].*>|-->)?\s*<system[\s>]")
@@ -118,20 +117,16 @@ def _hex(text: str) -> str:
     return text.strip().casefold().removeprefix("0x")
 
 
-def _whole_number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
-
-
 def _link(name: str, attributes: Mapping[str, str]) -> tuple[JointKind, str, int, str]:
     kind = {"nvlink": JointKind.NVLINK, "xgmi": JointKind.XGMI, "c2c": JointKind.C2C}[name]
-    count = _whole_number(attributes.get("count", "1"))
+    count = whole(attributes.get("count", "1"), 9)
     target_class = _hex(attributes.get("tclass", ""))
     return kind, attributes.get("target", "").casefold(), 1 if count is None else count, target_class[:4]
 
 
 def _named(gpus: list[_Device]) -> dict[str, _Device]:
     """Names as nvidia-smi gives them, from the device number; by order where the file has none or repeats one."""
-    numbers = [_whole_number(gpu.gpu.get("dev", "")) if gpu.gpu is not None else None for gpu in gpus]
+    numbers = [whole(gpu.gpu.get("dev", ""), 9) if gpu.gpu is not None else None for gpu in gpus]
     given = [number for number in numbers if number is not None]
     if len(given) == len(gpus) == len(set(given)):
         named = {f"GPU{number}": gpu for number, gpu in zip(given, gpus, strict=True)}
@@ -180,7 +175,7 @@ def _joints(devices: Mapping[str, _Device], gpus: Mapping[str, _Device]) -> tupl
 
 def _rate(net: Mapping[str, str]) -> tuple[float | None, str]:
     """Bytes per second of a card, and the code of a doubt; NCCL writes Mbit/s."""
-    speed = _whole_number(net.get("speed", "").strip())
+    speed = whole(net.get("speed", "").strip(), 9)
     if not speed or speed > _FASTEST_MBIT:
         return None, "nic-speed-unit"
     return speed * 1e6 / 8, "slow-nic" if speed < _SLOWEST_MBIT else ""
@@ -275,7 +270,7 @@ def _host(source: Source, devices: list[_Device], last: int, *, partial: bool) -
     products = set(wiring.gpu_products)
     host = HostFact(
         origin,
-        () if source.host is None else (Name(NameKind.HOST, source.host),),
+        source.names,
         gpu_product=products.pop() if len(products) == 1 else None,
         gpu_count=None if partial else len(gpus),
         nics=tuple(Nics(len(names), rate, fabric, tuple(names)) for (rate, fabric), names in kinds.items()),
@@ -294,16 +289,7 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
     facts: list[Fact] = []
     refusals: list[Refusal] = []
     doubts: list[Doubt] = []
-    index = 0
-    while index < len(lines):
-        found = _START.search(lines[index].text)
-        if found is None:
-            index += 1
-            continue
-        first = lines[index].number
-        tree = _Tree()
-        outcome = read_document(lines, index, tree.opened, tree.closed, offset=found.start())
-        index = outcome.rest
+    for first, tree, outcome in documents(lines, _START, _Tree):
         if len(facts) >= 2 * MOST_HOSTS:
             reason = f"more than {MOST_HOSTS} hosts in one upload"
             refusals.append(Refusal(first, lines[-1].number, reason, "send one file for each kind of host"))

@@ -12,7 +12,7 @@ from enum import StrEnum
 from re import Pattern
 from typing import Any
 
-from cluster_models.readers.facts import Fact
+from cluster_models.readers.facts import Fact, Name, NameKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,11 @@ class Source:
     text: str
     tree: Any = None
     host: str | None = None
+
+    @property
+    def names(self) -> tuple[Name, ...]:
+        """The name of that node, where the sender says it."""
+        return () if self.host is None else (Name(NameKind.HOST, self.host),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,6 @@ from cluster_models.readers.facts import (
     HostFact,
     Joint,
     JointKind,
-    Name,
-    NameKind,
     Origin,
     WiringFact,
 )
@@ -159,10 +157,9 @@ def _wiring(source: Source, gpus: list[_Gpu]) -> WiringFact:
 def _list_of_gpus(source: Source, gpus: list[_Gpu]) -> tuple[list[Fact], list[Doubt]]:
     products = dict.fromkeys(gpu.product for gpu in gpus)
     whole = [gpu.index for gpu in gpus] == list(range(len(gpus)))
-    names = () if source.host is None else (Name(NameKind.HOST, source.host),)
     fact = HostFact(
         _span(source, gpus),
-        names,
+        source.names,
         gpu_product=next(iter(products)) if len(products) == 1 else None,
         gpu_count=len(gpus) if whole else None,
         gpu_in_slices=any(gpu.sliced for gpu in gpus),

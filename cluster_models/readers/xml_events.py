@@ -6,9 +6,10 @@ so that no text costs more than its length.  The parser is the one of Python's s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol, TypeVar
 from xml.parsers import expat
 
 from cluster_models.readers.reading import Line
@@ -16,8 +17,18 @@ from cluster_models.readers.reading import Line
 DEEPEST: Final = 64
 MOST_ELEMENTS: Final = 200_000
 
-Opened = Callable[[str, Mapping[str, str], int], None]
-"""Called with the name of an element, its attributes and its line."""
+
+class Listener(Protocol):
+    """What hears of the elements of one document."""
+
+    def opened(self, name: str, attributes: Mapping[str, str], line: int) -> None:
+        """An element begins."""
+
+    def closed(self, name: str) -> None:
+        """It ends."""
+
+
+L = TypeVar("L", bound=Listener)
 
 
 class _Refused(Exception):
@@ -34,13 +45,24 @@ class Outcome:
     problem: str = ""
 
 
-def read_document(
-    lines: tuple[Line, ...], start: int, opened: Opened, closed: Callable[[str], None], *, offset: int = 0
-) -> Outcome:
-    """Reads from character ``offset`` of ``lines[start]`` to the end of the first element.
+def documents(
+    lines: tuple[Line, ...], begins: re.Pattern[str], listener: Callable[[], L]
+) -> Iterator[tuple[int, L, Outcome]]:
+    """For each document that ``begins`` somewhere: its first line, the listener that heard it, and how it ended."""
+    index = 0
+    while index < len(lines):
+        found = begins.search(lines[index].text)
+        if found is None:
+            index += 1
+            continue
+        heard = listener()
+        outcome = _read(lines, index, heard, found.start())
+        yield lines[index].number, heard, outcome
+        index = outcome.rest
 
-    ``opened`` and ``closed`` are called on the way.
-    """
+
+def _read(lines: tuple[Line, ...], start: int, heard: Listener, offset: int) -> Outcome:
+    """Reads from character ``offset`` of ``lines[start]`` to the end of the first element."""
     parser = expat.ParserCreate()
     depth = count = 0
     number = lines[start].number
@@ -51,12 +73,12 @@ def read_document(
         count += 1
         if depth > DEEPEST or count > MOST_ELEMENTS:
             raise _Refused(f"more than {DEEPEST} elements in each other or {MOST_ELEMENTS:,} in all")
-        opened(name, attributes, number)
+        heard.opened(name, attributes, number)
 
     def on_close(name: str) -> None:
         nonlocal depth
         depth -= 1
-        closed(name)
+        heard.closed(name)
 
     def refuse(*_: object) -> None:
         raise _Refused("it declares a document type or entities, which no tool that describes hardware writes")
