@@ -9,7 +9,7 @@ from cluster_models.readers.aliases import AliasTable, alias_table, is_host
 from cluster_models.readers.doubts import doubts_across
 from cluster_models.readers.facts import Fact, HealthFact, HostFact, Name, NameKind, SwitchFact
 from cluster_models.readers.host_names import Hosts, hosts_said, name_groups, shows_a_node
-from cluster_models.readers.proposal import EVERY_NODE, Answers, Notes, Proposal
+from cluster_models.readers.proposal import ALIAS, EVERY_NODE, Answers, Notes, Proposal
 from cluster_models.readers.propose_nodes import propose_nodes
 from cluster_models.readers.propose_samples import merged, propose_samples, rejected_places
 from cluster_models.readers.propose_switches import propose_switches, switch_claims
@@ -31,7 +31,7 @@ def combine(
     facts = [fact for _, found in understood for fact in found.facts]
     doubts: list[tuple[str, Doubt]] = [(file, doubt) for file, found in understood for doubt in found.doubts]
     stored = () if known is None else tuple(node.name for node in known.nodes)
-    table = alias_table(_groups(facts, answers), given=aliases, known=stored)
+    table = alias_table(_groups(facts, answers), given=_with_answers(aliases, answers), known=stored)
     notes = Notes()
     nodes_named = _nodes(facts, table, stored, answers)
     hosts = Hosts(table, nodes_named, answers, frozenset(nodes_named))
@@ -50,6 +50,13 @@ def combine(
         questions=tuple(notes.waiting[key] for key in sorted(notes.waiting)),
         doubts=(*doubts, *notes.doubts, *across),
     )
+
+
+def _with_answers(aliases: AliasTable, answers: Answers) -> AliasTable:
+    """The names that are stored, and those that answers give a node: "alias:NAME" -> node."""
+    chosen = {key.removeprefix(ALIAS): node for key, node in answers.chosen.items() if key.startswith(ALIAS)}
+    unclear = {name: nodes for name, nodes in aliases.ambiguous.items() if name not in chosen}
+    return AliasTable({**aliases.nodes, **chosen}, unclear)
 
 
 def _groups(facts: Sequence[Fact], answers: Answers) -> list[Sequence[Name]]:

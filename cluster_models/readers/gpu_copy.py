@@ -13,9 +13,9 @@ from typing import Final
 from cluster_models.measurements import Direction
 from cluster_models.readers.facts import MatrixFact, Memory, Origin, Quantity
 from cluster_models.readers.figures import figure as figure_of
-from cluster_models.readers.gpu_matrices import GIGA, MOST_DEVICES
+from cluster_models.readers.gpu_matrices import GIGA, MOST_DEVICES, both_directions
 from cluster_models.readers.notices import refused
-from cluster_models.readers.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from cluster_models.readers.reading import Format, Line, Refusal, Source, Understood
 
 TOOL: Final = "gpu_copy_bw"
 _COPY: Final = re.compile(
@@ -50,10 +50,7 @@ def read_gpu_copy(source: Source, lines: tuple[Line, ...]) -> Understood:
         if problem:
             refusals.append(refused(line, problem, "send the copies of single pairs"))
     facts = [_matrix(source, kind, cells) for kind, cells in kinds.items()]
-    both = next((fact for fact in facts if fact.direction is Direction.BOTH), None)
-    sentence = "bidirectional figures are the sum of both ways: one way has half"
-    doubts = (Doubt("both-directions", Trust.NOTE, both.origin.first_line, sentence),) if both else ()
-    return Understood(tuple(facts), tuple(refusals), doubts)
+    return Understood(tuple(facts), tuple(refusals), both_directions(facts))
 
 
 def _take(found: re.Match[str], line: Line, kinds: dict[_Kind, _Cells]) -> str:

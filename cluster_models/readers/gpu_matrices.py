@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from cluster_models.measurements import Direction
+from cluster_models.readers.facts import MatrixFact
 from cluster_models.readers.figures import figure as figure_of
 from cluster_models.readers.notices import refused
 from cluster_models.readers.reading import Doubt, Line, Refusal, Trust
@@ -121,6 +123,15 @@ class _Rows:
     def _refuse(self, line: Line, reason: str) -> None:
         self.refused += 1
         self.refusals.append(refused(line, reason, "send the table as the tool printed it"))
+
+
+def both_directions(facts: Sequence[MatrixFact]) -> tuple[Doubt, ...]:
+    """One note where figures are sums of both ways."""
+    both = [fact for fact in facts if fact.direction is Direction.BOTH]
+    if not both:
+        return ()
+    sentence = "bidirectional figures are the sum of both ways: one way has half"
+    return (Doubt("both-directions", Trust.NOTE, both[0].origin.first_line, sentence),)
 
 
 _BAD: Final = float("nan")

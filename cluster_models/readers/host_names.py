@@ -19,7 +19,7 @@ from cluster_models.readers.facts import (
     SwitchFact,
     WiringFact,
 )
-from cluster_models.readers.proposal import EVERY_NODE, Answers, Notes
+from cluster_models.readers.proposal import ALIAS, EVERY_NODE, Answers, Notes
 
 _MOST_CHOICES: Final = 20
 _GUID: Final = re.compile(r"0x[0-9a-fA-F]{12,16}")
@@ -127,7 +127,7 @@ class Hosts:
     def _ask(self, name: str, notes: Notes) -> None:
         if candidates := self.table.candidates(name):
             sentence = f"which node is {name}? Several have a name that begins so"
-            notes.ask(f"alias:{name}", sentence, candidates[:_MOST_CHOICES])
+            notes.ask(f"{ALIAS}{name}", sentence, candidates[:_MOST_CHOICES])
         elif is_host(name):
             sentence = f"which node is {name}? No node goes by that name"
-            notes.ask(f"alias:{name}", sentence, self.nodes[:_MOST_CHOICES])
+            notes.ask(f"{ALIAS}{name}", sentence, self.nodes[:_MOST_CHOICES])

@@ -9,7 +9,7 @@ from typing import Final
 
 from cluster_models.readers.facts import MatrixFact, Origin
 from cluster_models.readers.figures import figure as figure_of
-from cluster_models.readers.gpu_matrices import Table, read_table
+from cluster_models.readers.gpu_matrices import Table, both_directions, read_table
 from cluster_models.readers.notices import refused
 from cluster_models.readers.nvbandwidth_json import fits, read_nvbandwidth_json
 from cluster_models.readers.nvbandwidth_tables import (
@@ -18,7 +18,6 @@ from cluster_models.readers.nvbandwidth_tables import (
     TOOL,
     WAIVED,
     Machine,
-    both_directions,
     doubts_of,
     matrix_of,
     sum_is_off,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cluster_models.readers.facts import MatrixFact, Origin
 from cluster_models.readers.figures import figure as figure_of
-from cluster_models.readers.gpu_matrices import MOST_DEVICES, Table, Values
+from cluster_models.readers.gpu_matrices import MOST_DEVICES, Table, Values, both_directions
 from cluster_models.readers.nvbandwidth_tables import (
     NO_PAIR,
     SEND_PAIRS,
@@ -16,7 +16,6 @@ from cluster_models.readers.nvbandwidth_tables import (
     WAIVED,
     Machine,
     Title,
-    both_directions,
     doubts_of,
     matrix_of,
     sum_is_off,

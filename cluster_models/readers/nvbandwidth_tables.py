@@ -153,12 +153,3 @@ def sum_is_off(values: Values, stated: float) -> bool:
     """Whether the figures of a table add up to something else than the tool says."""
     total = sum(value for row in values for value in row if value is not None)
     return abs(total - stated) > _SUM_OFF * max(abs(stated), 1e-9)
-
-
-def both_directions(facts: Sequence[MatrixFact]) -> tuple[Doubt, ...]:
-    """One note where figures are sums of both ways."""
-    both = [fact for fact in facts if fact.direction is Direction.BOTH]
-    if not both:
-        return ()
-    sentence = "bidirectional figures are the sum of both ways: one way has half"
-    return (Doubt("both-directions", Trust.NOTE, both[0].origin.first_line, sentence),)

@@ -17,6 +17,7 @@ from cluster_models.readers.facts import MatrixFact, Memory, Origin, Quantity
 from cluster_models.readers.gpu_matrices import (
     GIGA,
     Table,
+    both_directions,
     cut_short,
     read_table,
     scaled,
@@ -205,10 +206,7 @@ class _Reader:
                     "keep them as the way through the host, which is what a program gets there",
                 )
             )
-        both = [fact for fact in self.facts if fact.direction is Direction.BOTH]
-        if both:
-            sentence = "bidirectional figures are the sum of both ways: one way has half"
-            self.doubts.append(Doubt("both-directions", Trust.NOTE, both[0].origin.first_line, sentence))
+        self.doubts.extend(both_directions(self.facts))
 
 
 def _method(enabled: str, how: str | None) -> str:
