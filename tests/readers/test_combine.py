@@ -305,3 +305,13 @@ def test_a_sender_names_what_no_file_says() -> None:
     chosen = Answers(chosen={"*.nics": "8 x 400 infiniband", "*.gpu_count": "8"})
     fields = proposed(file, answers=chosen).nodes[0].fields
     assert (fields["nics"].value, fields["gpu_count"].value) == (NicGroup(8, 50e9, "infiniband"), 8)
+
+
+def test_an_answer_says_which_node_a_name_is() -> None:
+    """A name that several nodes begin with is asked for by its key, and the answer goes by that key."""
+    files = [reading(host("n1.a.example"), host("n1.b.example"), host("n2")), reading(run("n1", "n2"))]
+    asked = proposed(*files).questions
+    assert [(one.key, one.choices) for one in asked] == [("alias:n1", ("n1.a.example", "n1.b.example"))]
+    answered = proposed(*files, answers=Answers(chosen={"alias:n1": "n1.b.example"}))
+    assert not answered.questions
+    assert {(one.sample.source, one.sample.destination) for one in answered.samples} == {("n1.b.example", "n2")}
