@@ -10,7 +10,7 @@ import yaml
 
 from app.exports.contract import Claims, Files, unreadable
 from app.exports.readback.shell import claims_of_hostfile
-from app.exports.readback.words import file_named, flags, number, numbers, one, same, value, words
+from app.exports.readback.words import file_named, flag_number, flags, numbers, one, same, value, words
 from app.exports.readback.yaml_files import refusing
 
 Flags = Mapping[str, tuple[str, ...]]
@@ -23,14 +23,14 @@ def read_vllm(files: Files) -> Claims:
     text = file_named(files, "vllm.sh")
     hosts, gpus = _cases(text)
     given, size = _command(text, "exec vllm serve "), _size(gpus)
-    tensor, pipeline = (_number(given, f"--{name}-parallel-size") for name in ("tensor", "pipeline"))
+    tensor, pipeline = (flag_number(given, f"--{name}-parallel-size") for name in ("tensor", "pipeline"))
     data = _optional(given, "--data-parallel-size", 1)
     first = hosts[0]
     if len(hosts) > 1 and data == 1:
         _check(given, {"--nnodes": str(len(hosts)), "--node-rank": _RANK})
         first = value(given, "--master-addr")
     elif len(hosts) > 1:
-        local = _number(given, "--data-parallel-size-local")
+        local = flag_number(given, "--data-parallel-size-local")
         _check(given, {"--data-parallel-start-rank": f"$((NODE_RANK * {local}))"})
         if (local * len(hosts), local * tensor * pipeline) != (data, size):
             raise unreadable("exports.vllm.replicas", local, f"do not make {data} on hosts of {size} GPUs")
@@ -47,7 +47,7 @@ def read_sglang(files: Files) -> Claims:
     text = file_named(files, "sglang.sh")
     hosts, gpus = _cases(text)
     given = _command(text, "exec python3 -m sglang.launch_server ")
-    tensor, pipeline, data, expert = (_number(given, f"--{name}-size") for name in ("tp", "pp", "dp", "ep"))
+    tensor, pipeline, data, expert = (flag_number(given, f"--{name}-size") for name in ("tp", "pp", "dp", "ep"))
     if "--enable-dp-attention" in given:
         if tensor % data:
             raise unreadable("exports.sglang.dp-size", data, f"does not divide --tp-size {tensor}")
@@ -71,9 +71,9 @@ def read_trtllm(files: Files) -> Claims:
     (line,) = one(r"^exec (mpirun .*)$", joined, "mpirun")
     launcher, _, server = line.partition(" trtllm-llmapi-launch trtllm-serve serve ")
     given, mpi = flags(words(server)[1:-1]), flags(words(launcher))
-    total, pipeline = _number(given, "--tp_size"), _number(given, "--pp_size")
+    total, pipeline = flag_number(given, "--tp_size"), flag_number(given, "--pp_size")
     expert = _optional(given, "--ep_size", 1)
-    size = _number(given, "--gpus_per_node")
+    size = flag_number(given, "--gpus_per_node")
     found = (
         config.get("tensor_parallel_size"),
         config.get("pipeline_parallel_size"),
@@ -81,7 +81,7 @@ def read_trtllm(files: Files) -> Claims:
     )
     if found != (total, pipeline, expert):
         raise unreadable("exports.trtllm.config", found, "is not what the script says")
-    if _number(mpi, "-n") != listed.world or size != listed.gpus_per_host:
+    if flag_number(mpi, "-n") != listed.world or size != listed.gpus_per_host:
         raise unreadable(
             "exports.trtllm.mpirun", value(mpi, "-n"), f"is not the {listed.world} slots of the hostfile"
         )
@@ -156,9 +156,5 @@ def _check(given: Flags, meant: Mapping[str, str]) -> None:
             raise unreadable(f"exports.{flag}", value(given, flag), f"must be {text}")
 
 
-def _number(given: Flags, flag: str) -> int:
-    return number(value(given, flag), flag)
-
-
 def _optional(given: Flags, flag: str, default: int) -> int:
-    return _number(given, flag) if flag in given else default
+    return flag_number(given, flag) if flag in given else default

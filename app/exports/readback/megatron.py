@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from app.exports.contract import Claims, Files, unreadable
-from app.exports.readback.words import array, file_named, flags, number, value
+from app.exports.readback.words import array, expert_order, file_named, flag_number, flags, value
 from cluster_models.plan import RankOrder
 from cluster_models.workload import Sharding
 
@@ -41,20 +41,18 @@ def read_megatron(files: Files) -> Claims:
 def claims_of_arguments(text: str) -> Claims:
     """What the array ``MEGATRON_ARGS`` of a script says, and its ``EXPERT_ORDER`` where it has one."""
     given = flags(array(text, "MEGATRON_ARGS"))
-    pipeline = _number(given, "--pipeline-model-parallel-size")
-    layers = _number(given, "--num-layers")
+    pipeline = flag_number(given, "--pipeline-model-parallel-size")
+    layers = flag_number(given, "--num-layers")
     stage_layers = _stage_layers(given, layers, pipeline)
-    experts = _number(given, "--num-experts") if "--num-experts" in given else None
-    expert = _number(given, "--expert-model-parallel-size") if experts else 1
+    experts = flag_number(given, "--num-experts") if "--num-experts" in given else None
+    expert = flag_number(given, "--expert-model-parallel-size") if experts else 1
     if experts and value(given, "--expert-tensor-parallel-size") != "1":
         raise unreadable("exports.--expert-tensor-parallel-size", given, "must be 1")
-    order = list(range(experts)) if experts else []
-    if re.search(r"^EXPERT_ORDER=", text, re.MULTILINE):
-        order = [number(word, "EXPERT_ORDER") for word in array(text, "EXPERT_ORDER")]
+    order = expert_order(text)
     return Claims(
-        tensor=_number(given, "--tensor-model-parallel-size"),
+        tensor=flag_number(given, "--tensor-model-parallel-size"),
         pipeline=pipeline,
-        context=_number(given, "--context-parallel-size"),
+        context=flag_number(given, "--context-parallel-size"),
         expert=expert,
         virtual_pipeline=len(stage_layers),
         rank_order=RankOrder.PIPELINE_BEFORE_DATA
@@ -62,14 +60,14 @@ def claims_of_arguments(text: str) -> Claims:
         else RankOrder.DATA_BEFORE_PIPELINE,
         layers=layers,
         stage_layers=stage_layers,
-        micro_batch=_number(given, "--micro-batch-size"),
-        global_batch=_number(given, "--global-batch-size"),
-        sequence_length=_number(given, "--seq-length"),
+        micro_batch=flag_number(given, "--micro-batch-size"),
+        global_batch=flag_number(given, "--global-batch-size"),
+        sequence_length=flag_number(given, "--seq-length"),
         sharding=sharding_of(
             parameters="--use-megatron-fsdp" in given, optimizer="--use-distributed-optimizer" in given
         ),
         experts=experts,
-        expert_map=shares(order, expert) if experts else None,
+        expert_map=shares(range(experts) if order is None else order, expert) if experts else None,
     )
 
 
@@ -118,7 +116,7 @@ def _stage_layers(given: Mapping[str, tuple[str, ...]], layers: int, pipeline: i
             raise unreadable("exports.layout", rows, f"does not hold {layers} layers")
         return rows
     if "--num-layers-per-virtual-pipeline-stage" in given:
-        chunk = _number(given, "--num-layers-per-virtual-pipeline-stage")
+        chunk = flag_number(given, "--num-layers-per-virtual-pipeline-stage")
         if not chunk or layers % (chunk * pipeline):
             raise unreadable("exports.layers", layers, f"do not divide by {pipeline} ranks x {chunk} layers")
         return even_rows(layers, pipeline, layers // (chunk * pipeline))
@@ -131,7 +129,3 @@ def _expanded(layout: str) -> str:
     for pattern in (r"([A-Za-z])\*(\d+)", r"\(([^()]*)\)\*(\d+)"):
         layout = re.sub(pattern, lambda match: match[1] * min(int(match[2]), most), layout)
     return layout
-
-
-def _number(given: Mapping[str, tuple[str, ...]], flag: str) -> int:
-    return number(value(given, flag), flag)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from typing import Final
 
 from app.exports.contract import Claims, Files, unreadable
 from app.exports.readback.megatron import MEGATRON_SAYS, even_rows, rows_of_layout, sharding_of, shares
-from app.exports.readback.words import array, file_named, number
+from app.exports.readback.words import array, expert_order, file_named, setting_number
 from cluster_models.plan import RankOrder
 
 NEMO_SAYS: Final = MEGATRON_SAYS
@@ -23,7 +21,10 @@ def read_nemo(files: Files) -> Claims:
         if not equals or name in given:
             raise unreadable("exports.NEMO_OVERRIDES", word, "is no override, or is given twice")
         given[name] = value.strip("'")
-    pipeline, layers = _number(given, "model.pipeline_model_parallel_size"), _number(given, "model.num_layers")
+    pipeline, layers = (
+        setting_number(given, "model.pipeline_model_parallel_size"),
+        setting_number(given, "model.num_layers"),
+    )
     virtual = int(given.get("model.virtual_pipeline_model_parallel_size", "1"))
     layout = given.get("model.pipeline_model_parallel_layout")
     rows = rows_of_layout(layout, pipeline) if layout else even_rows(layers, pipeline, virtual)
@@ -31,17 +32,15 @@ def read_nemo(files: Files) -> Claims:
         raise unreadable(
             "exports.model.pipeline_model_parallel_layout", layout, f"is not {virtual} x {layers} layers"
         )
-    experts = _number(given, "model.num_moe_experts") if "model.num_moe_experts" in given else None
-    expert = _number(given, "model.expert_model_parallel_size") if experts else 1
+    experts = setting_number(given, "model.num_moe_experts") if "model.num_moe_experts" in given else None
+    expert = setting_number(given, "model.expert_model_parallel_size") if experts else 1
     if experts and given.get("model.expert_tensor_parallel_size") != "1":
         raise unreadable("exports.model.expert_tensor_parallel_size", given, "must be 1")
-    order = list(range(experts or 0))
-    if re.search(r"^EXPERT_ORDER=", text, re.MULTILINE):
-        order = [number(word, "EXPERT_ORDER") for word in array(text, "EXPERT_ORDER")]
+    order = expert_order(text)
     return Claims(
-        tensor=_number(given, "model.tensor_model_parallel_size"),
+        tensor=setting_number(given, "model.tensor_model_parallel_size"),
         pipeline=pipeline,
-        context=_number(given, "model.context_parallel_size"),
+        context=setting_number(given, "model.context_parallel_size"),
         expert=expert,
         virtual_pipeline=virtual,
         rank_order=RankOrder.PIPELINE_BEFORE_DATA
@@ -49,17 +48,13 @@ def read_nemo(files: Files) -> Claims:
         else RankOrder.DATA_BEFORE_PIPELINE,
         layers=layers,
         stage_layers=rows,
-        micro_batch=_number(given, "train.micro_batch_size"),
-        global_batch=_number(given, "train.global_batch_size"),
-        sequence_length=_number(given, "model.seq_length"),
+        micro_batch=setting_number(given, "train.micro_batch_size"),
+        global_batch=setting_number(given, "train.global_batch_size"),
+        sequence_length=setting_number(given, "model.seq_length"),
         sharding=sharding_of(
             parameters=given.get("ddp.use_megatron_fsdp") == "true",
             optimizer=given.get("ddp.use_distributed_optimizer") == "true",
         ),
         experts=experts,
-        expert_map=shares(order, expert) if experts else None,
+        expert_map=shares(range(experts) if order is None else order, expert) if experts else None,
     )
-
-
-def _number(given: Mapping[str, str], name: str) -> int:
-    return number(given.get(name, ""), name)

@@ -8,30 +8,12 @@ from html.parser import HTMLParser
 from typing import Final
 
 from app.exports.contract import Claims, Files, unreadable
+from app.exports.readback.megatron import MEGATRON_SAYS
+from app.exports.readback.shell import HOSTS_SAY
 from app.exports.readback.words import file_named, number, numbers
 from cluster_models.plan import RankOrder
 
-REPORT_SAYS: Final = frozenset(
-    {
-        "world",
-        "hosts",
-        "gpus_per_host",
-        "gpus",
-        "tensor",
-        "context",
-        "data",
-        "pipeline",
-        "expert",
-        "virtual_pipeline",
-        "rank_order",
-        "layers",
-        "stage_layers",
-        "micro_batch",
-        "global_batch",
-        "sequence_length",
-        "experts",
-    }
-)
+REPORT_SAYS: Final = MEGATRON_SAYS - {"sharding", "expert_map"} | HOSTS_SAY | {"gpus", "data"}
 
 _NUMBERS: Final = REPORT_SAYS - {"hosts", "gpus", "rank_order", "stage_layers"}
 

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from app.exports.contract import Claims, Files, unreadable
-from app.exports.readback.megatron import shares
-from app.exports.readback.words import array, file_named, flags, number, one, value
+from app.exports.readback.megatron import MEGATRON_SAYS, shares
+from app.exports.readback.words import array, expert_order, file_named, flags, one, setting_number, value
 
-TORCHTITAN_SAYS: Final = frozenset(
-    {
-        "world",
-        "tensor",
-        "pipeline",
-        "data",
-        "context",
-        "expert",
-        "virtual_pipeline",
-        "layers",
-        "stage_layers",
-        "micro_batch",
-        "global_batch",
-        "sequence_length",
-    }
-)
+TORCHTITAN_SAYS: Final = MEGATRON_SAYS - {"rank_order", "sharding", "experts", "expert_map"} | {"world", "data"}
 
 _PIPELINE: Final = "parallelism.pipeline_parallel_"
 
@@ -38,8 +22,8 @@ def read_torchtitan(files: Files) -> Claims:
     given = flags(array(text, "TORCHTITAN_ARGS"))
     settings = {flag.removeprefix("--"): value(given, flag) for flag in given}
     claims = _claims(settings, text)
-    if re.search(r"^EXPERT_ORDER=", text, re.MULTILINE):
-        order = [number(word, "EXPERT_ORDER") for word in array(text, "EXPERT_ORDER")]
+    order = expert_order(text)
+    if order is not None:
         claims = replace(claims, expert_map=shares(order, claims.expert or 1))
     for file in files:
         if file.name.endswith(".toml") and _claims(_flat(file.text), file.text) != replace(claims, expert_map=None):
@@ -66,7 +50,7 @@ def split_layers(layers: int, stages: int, first: int, last: int) -> tuple[int, 
 
 def _claims(settings: Mapping[str, str], text: str) -> Claims:
     degrees = {
-        name: _number(settings, f"parallelism.{name}_degree")
+        name: setting_number(settings, f"parallelism.{name}_degree")
         for name in (
             "data_parallel_replicate",
             "data_parallel_shard",
@@ -86,7 +70,7 @@ def _claims(settings: Mapping[str, str], text: str) -> Claims:
     counts = split_layers(layers, stages, first, last)
     if not counts or stages % pipeline or list(counts) != [int(n) for n in listed.replace(";", "").split()]:
         raise unreadable("exports.parallelism", dict(settings), f"would not cut {layers} layers into {listed}")
-    local, batch = (_number(settings, f"training.{name}_batch_size") for name in ("local", "global"))
+    local, batch = (setting_number(settings, f"training.{name}_batch_size") for name in ("local", "global"))
     if pipeline > 1 and local * data != batch:
         raise unreadable("exports.training.local_batch_size", local, f"on {data} data ranks is not {batch}")
     return Claims(
@@ -99,27 +83,23 @@ def _claims(settings: Mapping[str, str], text: str) -> Claims:
         virtual_pipeline=stages // pipeline,
         layers=layers,
         stage_layers=tuple(counts[start : start + pipeline] for start in range(0, stages, pipeline)),
-        micro_batch=_number(settings, f"{_PIPELINE}microbatch_size") if pipeline > 1 else local,
+        micro_batch=setting_number(settings, f"{_PIPELINE}microbatch_size") if pipeline > 1 else local,
         global_batch=batch,
-        sequence_length=_number(settings, "training.seq_len"),
+        sequence_length=setting_number(settings, "training.seq_len"),
     )
 
 
 def _stages(settings: Mapping[str, str], layers: int) -> int:
     """Stages of all ranks, by the schedule and the layers of each."""
-    pipeline = _number(settings, f"{_PIPELINE}degree")
+    pipeline = setting_number(settings, f"{_PIPELINE}degree")
     schedule = settings.get(f"{_PIPELINE}schedule")
     if schedule == "1F1B":
         return pipeline
     if schedule != "Interleaved1F1B":
         raise unreadable("exports.pipeline_parallel_schedule", schedule, "is not a schedule that is planned")
-    extra = sum(_number(settings, f"{_PIPELINE}{end}_stage_less_layers") for end in ("first", "last"))
-    return -(-(layers + extra) // _number(settings, f"{_PIPELINE}layers_per_stage"))
+    extra = sum(setting_number(settings, f"{_PIPELINE}{end}_stage_less_layers") for end in ("first", "last"))
+    return -(-(layers + extra) // setting_number(settings, f"{_PIPELINE}layers_per_stage"))
 
 
 def _flat(toml: str) -> dict[str, str]:
     return {f"{table}.{name}": str(v) for table, rows in tomllib.loads(toml).items() for name, v in rows.items()}
-
-
-def _number(settings: Mapping[str, str], name: str) -> int:
-    return number(settings.get(name, ""), name)

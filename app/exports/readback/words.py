@@ -33,6 +33,13 @@ def array(text: str, name: str) -> list[str]:
     return words(found[0])
 
 
+def expert_order(text: str) -> list[int] | None:
+    """The bash array ``EXPERT_ORDER`` of a script; ``None`` where it is not set."""
+    if not re.search(r"^EXPERT_ORDER=", text, re.MULTILINE):
+        return None
+    return [number(word, "EXPERT_ORDER") for word in array(text, "EXPERT_ORDER")]
+
+
 def flags(given: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """For each flag the words behind it, up to the next flag; refuses where a flag is given twice."""
     found: dict[str, list[str]] = {}
@@ -61,6 +68,16 @@ def number(text: str, what: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise unreadable(f"exports.{what}", text, "is not a whole number")
     return int(text)
+
+
+def flag_number(given: Mapping[str, tuple[str, ...]], flag: str) -> int:
+    """The one value of a flag, which must be a whole number."""
+    return number(value(given, flag), flag)
+
+
+def setting_number(given: Mapping[str, str], name: str) -> int:
+    """The value of a setting, which must be a whole number; refuses where it is missing."""
+    return number(given.get(name, ""), name)
 
 
 def numbers(text: str, what: str) -> tuple[int, ...]:
