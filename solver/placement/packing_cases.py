@@ -140,10 +140,11 @@ def split(
     """
     if not len(mixture.walks):
         return []
-    share = np.where(case.may, mixture.on_ranks(ring_s.shape[1]), 0.0)
+    whole = mixture.on_ranks(ring_s.shape[1])
+    share = np.where(case.may, whole, 0.0)
     slow = ring_s > SLOW * np.median(ring_s, axis=1, keepdims=True)
     settled = np.where(slow & (share > SETTLED), share, 0.0)
-    rings = _Rings(case, mixture, ring_s, np.minimum(link_s, link_s.swapaxes(1, 2)), count, step_s)
+    rings = _Rings(case, mixture, whole, ring_s, np.minimum(link_s, link_s.swapaxes(1, 2)), count, step_s)
     return (
         rings.through(settled, link_s)
         or rings.split(settled, SLOW_SHARE)
@@ -158,11 +159,13 @@ def split(
 class _Rings:
     """Where to split a case because of what the ring of a rank takes.
 
-    ``both_s`` (P, N, N): the faster direction of each link; otherwise as for ``split``.
+    ``whole`` (P, N): how much of each node is on each rank; ``both_s`` (P, N, N): the faster direction of each
+    link; otherwise as for ``split``.
     """
 
     case: Case
     mixture: Mixture
+    whole: FloatArray
     ring_s: FloatArray
     both_s: FloatArray
     count: int
@@ -188,14 +191,14 @@ class _Rings:
         leave less.
         """
         best, found = least, None
-        whole, latest_s = self.mixture.on_ranks(share.shape[1]), self.step_s - self.mixture.end_s
+        latest_s = self.step_s - self.mixture.end_s
         for s in np.flatnonzero(share.any(axis=1)).tolist():
             tried = np.concatenate([self.ring_s[s, self.mixture.walks[:, s]], latest_s[:, s] * ROUNDED])
             for d in np.unique(tried[(tried > self.case.low_s[s]) & (tried < self.case.high_s[s])]).tolist():
                 too_late = self.mixture.shares[latest_s[:, s] < d].sum()
                 if too_late <= best:
                     continue
-                lost = min(too_late, self._too_slow(s, d, share[s], whole[s]))
+                lost = min(too_late, self._too_slow(s, d, share[s]))
                 if lost > best:
                     best, found = lost, (s, d)
         if found is None:
@@ -205,12 +208,12 @@ class _Rings:
         low_s[s] = high_s[s] = d
         return [replace(self.case, high_s=high_s), replace(self.case, low_s=low_s)]
 
-    def _too_slow(self, s: int, d: float, share: FloatArray, whole: FloatArray) -> float:
+    def _too_slow(self, s: int, d: float, share: FloatArray) -> float:
         lost = float(share[self.ring_s[s] > d].sum())
         if self.count > RING_OF_TWO:
             nodes = np.flatnonzero(share)
-            beside = (self.both_s[s, nodes] <= d) & (nodes[:, None] != np.arange(len(whole)))
-            lost = max(lost, float((2.0 * share[nodes] - beside @ whole).max()))
+            beside = (self.both_s[s, nodes] <= d) & (nodes[:, None] != np.arange(len(share)))
+            lost = max(lost, float((2.0 * share[nodes] - beside @ self.whole[s]).max()))
         return lost
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from solver.candidates import IntArray
 from solver.compiled import step_seconds, violations
 from solver.placement.exhaustive import Enumeration
-from solver.placement.local_search import search_placement
+from solver.placement.local_search import Found, search_placement
 from solver.placement.problem import PlacementProblem
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def _outcome(problem: PlacementProblem, assignment: IntArray, bound_s: float) ->
     return PlacementOutcome(assignment, step_s, bound_s if broken else min(bound_s, step_s), broken)
 
 
-def _order(outcome: PlacementOutcome) -> tuple[float, float]:
+def _order(outcome: PlacementOutcome | Found) -> tuple[float, float]:
     return outcome.violations, outcome.step_s
 
 
@@ -230,7 +230,7 @@ def _searched(solving: _Solving, round_: int, *, again: bool = False) -> IntArra
         found.append(search_placement(problem, moves=moves, seed=first + index, stopped=solving.is_over))
         if solving.is_over():
             break
-    return min(found, key=lambda each: (each.violations, each.step_s)).assignment
+    return min(found, key=_order).assignment
 
 
 def _searches(problem: PlacementProblem, round_: int) -> tuple[int, int]:
