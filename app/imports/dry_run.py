@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from typing import Final
 
@@ -46,6 +46,8 @@ class Report:
     suspicions: tuple[str, ...]
     changes: tuple[str, ...]
     digest: str
+    answers: Answers = field(default_factory=Answers)
+    """Those that the report follows from, hosts of files included."""
 
 
 def dry_run(
@@ -83,6 +85,7 @@ def dry_run(
         suspicions=found,
         changes=_changes(proposal, known, known_samples),
         digest=_digest(files, name, known, aliases, answers),
+        answers=answers,
     )
 
 

@@ -1,0 +1,192 @@
+"""The report of an upload as an answer: the same for the API, the pages and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from app.documents.nodes import NicsDocument
+from app.documents.reading import FieldProblem
+from app.imports.answers import AnswersDocument
+from app.imports.blocking import blocked_by, is_needed, origins_of
+from app.imports.dry_run import Report
+from app.imports.report_answers import (
+    AliasAnswer,
+    AsideAnswer,
+    ConflictAnswer,
+    DoubtAnswer,
+    FileAnswer,
+    HealthAnswer,
+    ImportAnswer,
+    ImportProblem,
+    ProposedNodeAnswer,
+    QuestionAnswer,
+    RefusalAnswer,
+    SaidAnswer,
+    SectionAnswer,
+)
+from app.imports.summaries import fact_words, summary
+from cluster_models.readers.facts import Fact, Origin
+from cluster_models.readers.proposal import Answers, Proposal, ProposedNode, Question, Said
+from cluster_models.readers.reading import Doubt, Reading, Refusal, Section, Understood
+from cluster_models.readers.registry import FORMATS
+from cluster_models.topology import NicGroup
+
+__all__ = ["AnswersDocument", "ImportAnswer", "answer_of", "doubt_key"]
+
+_KNOWN_AS: Final = {form.name: form.known_as for form in FORMATS}
+_MOST_ORIGINS: Final = 20
+
+
+def answer_of(report: Report, *, with_documents: bool = False) -> ImportAnswer:
+    """The answer; ``with_documents`` adds the documents, which are large."""
+    proposal, answers = report.proposal, report.answers
+    blocked = blocked_by(report)
+    return ImportAnswer(
+        files=[_file(reading, answers) for reading in report.readings],
+        nodes=[_node(node) for node in proposal.nodes],
+        sample_count=len(proposal.samples),
+        switches_count=len(proposal.switches),
+        conflicts=[
+            ConflictAnswer(where=one.where, said=[_said(said) for said in one.said], taken=_said(one.taken))
+            for one in proposal.conflicts
+        ],
+        questions=[_question(question) for question in proposal.questions],
+        doubts=[_doubt(file, doubt, answers) for file, doubt in _across(report.readings, proposal)],
+        kept_aside=_aside(proposal.kept_aside),
+        health=[
+            HealthAnswer(
+                node=fact.host or "",
+                entity=fact.entity,
+                state=fact.state,
+                text=fact.text,
+                origin=_place(fact.origin),
+            )
+            for fact in proposal.health
+        ],
+        problems=[_problem(problem, proposal) for problem in blocked],
+        suspicions=list(report.suspicions),
+        changes=list(report.changes),
+        digest=report.digest,
+        can_be_stored=not blocked,
+        document=report.cluster if with_documents else None,
+        measurements=report.measurements if with_documents else None,
+    )
+
+
+def doubt_key(file: str, doubt: Doubt) -> str:
+    """What an answer names to accept the doubt."""
+    return f"{file}:{doubt.first_line}:{doubt.code}"
+
+
+def _file(reading: Reading, answers: Answers) -> FileAnswer:
+    return FileAnswer(
+        name=reading.file,
+        line_count=reading.lines,
+        sections=[_section(reading.file, section, found, answers) for section, found in reading.sections],
+        refusals=_refusals(reading.refusals),
+    )
+
+
+def _section(file: str, section: Section, found: Understood, answers: Answers) -> SectionAnswer:
+    return SectionAnswer(
+        format=section.format,
+        known_as=_KNOWN_AS.get(section.format, section.format),
+        first_line=section.first_line,
+        last_line=section.last_line,
+        summary=summary(found.facts),
+        refusals=_refusals(found.refusals),
+        doubts=[_doubt(file, doubt, answers) for doubt in found.doubts],
+    )
+
+
+def _refusals(refusals: Iterable[Refusal]) -> list[RefusalAnswer]:
+    return [RefusalAnswer.model_validate(refusal, from_attributes=True) for refusal in refusals]
+
+
+def _doubt(file: str, doubt: Doubt, answers: Answers) -> DoubtAnswer:
+    key = doubt_key(file, doubt)
+    return DoubtAnswer(
+        key=key,
+        code=doubt.code,
+        trust=doubt.trust,
+        file=file,
+        first_line=doubt.first_line,
+        sentence=doubt.sentence,
+        remedy=doubt.remedy,
+        accepted=key in answers.accepted,
+    )
+
+
+def _across(readings: Sequence[Reading], proposal: Proposal) -> list[tuple[str, Doubt]]:
+    """The doubts that no section has."""
+    told = {
+        (reading.file, doubt) for reading in readings for _, found in reading.sections for doubt in found.doubts
+    }
+    return [each for each in proposal.doubts if each not in told]
+
+
+def _node(node: ProposedNode) -> ProposedNodeAnswer:
+    return ProposedNodeAnswer(
+        name=node.name,
+        aliases=[AliasAnswer(alias=name.text, kind=name.kind.value) for name in node.aliases],
+        is_new=node.is_new,
+        fields={field: _said(said) for field, said in node.fields.items()},
+    )
+
+
+def _said(said: Said) -> SaidAnswer:
+    return SaidAnswer(value=_text(said.value), origins=_places(said.origins))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, NicGroup):
+        nics = NicsDocument.from_nics(value)
+        return f"{nics.count} x {nics.rate_gbits_per_s:g} Gb/s {nics.fabric}"
+    return str(value)
+
+
+def _question(question: Question) -> QuestionAnswer:
+    kind, _, rest = question.key.partition(":")
+    field, key = {"host": ("hosts", rest), "nodes": ("nodes", rest), "ranks": ("ranks", rest)}.get(
+        kind, ("chosen", question.key)
+    )
+    return QuestionAnswer(
+        key=question.key,
+        sentence=question.sentence,
+        choices=list(question.choices),
+        blocks=question.blocks,
+        needed=is_needed(question),
+        answer_in=field,
+        answer_as=key,
+    )
+
+
+def _aside(kept: Sequence[tuple[Fact, str]]) -> list[AsideAnswer]:
+    """One entry a reason: a sweep keeps thousands of runs aside for the same one."""
+    by_reason: dict[str, list[Fact]] = {}
+    for fact, reason in kept:
+        by_reason.setdefault(reason, []).append(fact)
+    return [
+        AsideAnswer(what=fact_words(facts[0]), reason=reason, origin=_place(facts[0].origin), count=len(facts))
+        for reason, facts in by_reason.items()
+    ]
+
+
+def _problem(problem: FieldProblem, proposal: Proposal) -> ImportProblem:
+    value = str(problem.value)
+    return ImportProblem(
+        field=problem.field,
+        value=value if len(value) <= 200 else f"{value[:197]}...",
+        problem=problem.problem,
+        remedy=problem.remedy,
+        origins=_places(origins_of(problem.field, proposal)),
+    )
+
+
+def _places(origins: Sequence[Origin]) -> list[str]:
+    return [_place(origin) for origin in origins[:_MOST_ORIGINS]]
+
+
+def _place(origin: Origin) -> str:
+    return f"{origin.file}:{origin.first_line}"

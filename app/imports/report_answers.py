@@ -1,0 +1,153 @@
+"""The report of an upload in its wire form."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field
+
+from app.documents.cluster import ClusterDocument
+from app.documents.measurements import MeasurementsDocument
+from cluster_models.readers.reading import Trust
+from cluster_models.topology import NodeState
+
+
+class RefusalAnswer(BaseModel):
+    """Lines that were not taken."""
+
+    first_line: int = Field(description="First of the lines, from 1.", examples=[12])
+    last_line: int = Field(description="Last of the lines.", examples=[12])
+    reason: str = Field(description="Why.", examples=["the tool waived this test: no peer"])
+    remedy: str = Field(description="What to do.", examples=["send another file"])
+    shown: str = Field(description="How the first of the lines begins.", examples=[""])
+
+
+class DoubtAnswer(BaseModel):
+    """Something that looks wrong about what was read."""
+
+    key: str = Field(description="file:line:code; accept a doubt by this.", examples=["a.log:12:tcp-fallback"])
+    code: str = Field(description="Kind of doubt; stable.", examples=["tcp-fallback"])
+    trust: Trust = Field(
+        description="note and doubt are said only; with reject the figures are used only if it is accepted."
+    )
+    file: str = Field(description="The file.", examples=["a.log"])
+    first_line: int = Field(description="Where in the file.", examples=[12])
+    sentence: str = Field(description="What looks wrong.")
+    remedy: str = Field(description="What to do; may be empty.")
+    accepted: bool = Field(description="Whether the answers accept it.", examples=[False])
+
+
+class SectionAnswer(BaseModel):
+    """Lines of a file that are the output of one tool."""
+
+    format: str = Field(description="Name of the kind of file.", examples=["nccl-tests"])
+    known_as: str = Field(description="The kind for people.", examples=["log of nccl-tests"])
+    first_line: int = Field(description="First line, from 1.", examples=[1])
+    last_line: int = Field(description="Last line.", examples=[33])
+    summary: str = Field(description="What was understood.", examples=["29 sizes of all_reduce among 8 GPUs"])
+    refusals: list[RefusalAnswer] = Field(description="Lines that were not taken.")
+    doubts: list[DoubtAnswer] = Field(description="What looks wrong.")
+
+
+class FileAnswer(BaseModel):
+    """What became of one file, a member of an archive included."""
+
+    name: str = Field(description="Its name; of a member of an archive, archive/member.", examples=["a.log"])
+    line_count: int = Field(description="Lines; 0 where it is no text.", examples=[33])
+    sections: list[SectionAnswer] = Field(description="What was recognised; empty where nothing was.")
+    refusals: list[RefusalAnswer] = Field(description="Why the file, or a part of it, was not read.")
+
+
+class SaidAnswer(BaseModel):
+    """A value and where it stands."""
+
+    value: str = Field(description="The value as text.", examples=["8 x 400 Gb/s infiniband"])
+    origins: list[str] = Field(
+        description="file:line of the places that say it; empty where an answer does.", examples=[["a.log:12"]]
+    )
+
+
+class AliasAnswer(BaseModel):
+    """A name that a node also goes by."""
+
+    alias: str = Field(description="The name.", examples=["n1.cluster.example"])
+    kind: str = Field(description="Which naming it belongs to.", examples=["fqdn"])
+
+
+class ProposedNodeAnswer(BaseModel):
+    """A node of the cluster as it would be."""
+
+    name: str = Field(description="Name of the node.", examples=["n1"])
+    aliases: list[AliasAnswer] = Field(description="Other names that the files give it.")
+    is_new: bool = Field(description="Whether the cluster does not have it yet.", examples=[True])
+    fields: dict[str, SaidAnswer] = Field(description="Field of the node's document -> value.")
+
+
+class ConflictAnswer(BaseModel):
+    """Different values for one thing."""
+
+    where: str = Field(description="node.field; choose a value by this.", examples=["n1.gpu_count"])
+    said: list[SaidAnswer] = Field(description="All values.")
+    taken: SaidAnswer = Field(description="The one that is used unless an answer chooses another.")
+
+
+class QuestionAnswer(BaseModel):
+    """Something that the files do not say."""
+
+    key: str = Field(description="Names the question.", examples=["host:topo.txt"])
+    sentence: str = Field(description="The question.")
+    choices: list[str] = Field(
+        description="Answers that are likely; others are taken, too.", examples=[["*", "n1"]]
+    )
+    blocks: int = Field(description="Facts that wait for the answer.", examples=[1])
+    needed: bool = Field(description="Whether nothing can be stored before it is answered.", examples=[False])
+    answer_in: str = Field(description="Field of answers that takes it.", examples=["hosts"])
+    answer_as: str = Field(description="Key in that field.", examples=["topo.txt"])
+
+
+class AsideAnswer(BaseModel):
+    """Facts that were read and are of no use here."""
+
+    what: str = Field(description="The first of them.")
+    reason: str = Field(description="Why they are not used.")
+    origin: str = Field(description="file:line of the first.", examples=["a.log:12"])
+    count: int = Field(description="Facts kept aside for this reason.", examples=[1])
+
+
+class HealthAnswer(BaseModel):
+    """Something that a file says is wrong with hardware; it is shown, and not stored."""
+
+    node: str = Field(description="The host as written; may be empty.", examples=["n1"])
+    entity: str = Field(description="node, gpu:.. or nic:..", examples=["gpu:0000:1b:00.0"])
+    state: NodeState = Field(description="The state that it suggests.", examples=["degraded"])
+    text: str = Field(description="What the file says.")
+    origin: str = Field(description="file:line.", examples=["dmesg.txt:3"])
+
+
+class ImportProblem(BaseModel):
+    """Why nothing can be stored."""
+
+    field: str = Field(description="Field of the cluster or its measurements.", examples=["nodes[0].gpu_kind"])
+    value: str = Field(description="What would stand there.", examples=["None"])
+    problem: str = Field(description="What is wrong with it.", examples=["is missing"])
+    remedy: str = Field(description="What to do; may be empty.")
+    origins: list[str] = Field(description="file:line of the places that say it.", examples=[["a.log:12"]])
+
+
+class ImportAnswer(BaseModel):
+    """What an upload says and what storing it would do."""
+
+    files: list[FileAnswer] = Field(description="What became of each file.")
+    nodes: list[ProposedNodeAnswer] = Field(description="All nodes of the cluster as it would be.")
+    sample_count: int = Field(description="Measurements that the files give.", examples=[29])
+    switches_count: int = Field(description="Switches that the files give figures of.", examples=[0])
+    conflicts: list[ConflictAnswer] = Field(description="Where files differ.")
+    questions: list[QuestionAnswer] = Field(description="What the files do not say.")
+    doubts: list[DoubtAnswer] = Field(description="What looks wrong only across files.")
+    kept_aside: list[AsideAnswer] = Field(description="What was read and is not used, by reason.")
+    health: list[HealthAnswer] = Field(description="What files say of broken hardware.")
+    problems: list[ImportProblem] = Field(description="Why nothing can be stored; empty where it can.")
+    suspicions: list[str] = Field(description="What would look wrong about all measurements together.")
+    changes: list[str] = Field(description="What storing would change.")
+    digest: str = Field(description="Names files, answers and cluster; send it to store what this report says.")
+    can_be_stored: bool = Field(description="Whether storing would be refused.", examples=[True])
+    document: ClusterDocument | None = Field(None, description="The cluster as it would be, if asked for.")
+    measurements: MeasurementsDocument | None = Field(None, description="The measurements, if asked for.")
