@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from cluster_models.readers.facts import MatrixFact
 from cluster_models.readers.reading import Format, Understood
 from tests.readers.real_files import source_of, understood
 
@@ -37,11 +38,14 @@ def damaged(draw: st.DrawFn, whole: str) -> str:
 
 
 def sound(form: Format, text: str) -> Understood:
-    """What a reader makes of a text; every place it names lies in the text."""
+    """What a reader makes of a text; every place it names lies in the text, every matrix is whole."""
     found = understood(form, source_of(text))
     lines = text.replace("\r\n", "\n").count("\n") + 1
     for fact in found.facts:
         assert 1 <= fact.origin.first_line <= fact.origin.last_line <= lines
+        if isinstance(fact, MatrixFact):
+            assert len(fact.rows) == len(fact.values) == len(fact.lines)
+            assert all(len(row) == len(fact.columns) for row in fact.values)
     for refusal in found.refusals:
         assert 1 <= refusal.first_line <= refusal.last_line <= max(lines, 1)
         assert refusal.reason

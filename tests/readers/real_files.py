@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from cluster_models.readers.facts import MatrixFact
 from cluster_models.readers.lines import clean_lines
 from cluster_models.readers.reading import Format, Source, Understood
 
@@ -46,3 +47,8 @@ def _tree(text: str, name: str) -> Any:
 def understood(form: Format, source: Source) -> Understood:
     """What the reader of a kind makes of a whole file."""
     return form.read(source, clean_lines(source.text))
+
+
+def matrices(found: Understood) -> list[MatrixFact]:
+    """The matrices among the facts."""
+    return [fact for fact in found.facts if isinstance(fact, MatrixFact)]

@@ -7,15 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.measurements import Direction
-from cluster_models.readers.facts import MatrixFact, Memory
+from cluster_models.readers.facts import Memory
 from cluster_models.readers.gpu_copy import FORMAT
-from cluster_models.readers.reading import Understood
 from tests.readers.damage import damaged, sound
-from tests.readers.real_files import source_of, understood
-
-
-def matrices(found: Understood) -> list[MatrixFact]:
-    return [fact for fact in found.facts if isinstance(fact, MatrixFact)]
+from tests.readers.real_files import matrices, source_of, understood
 
 
 def copies(gpus: int, numa: int = 2) -> str:
@@ -79,9 +74,7 @@ def test_totals_over_all_gpus_are_refused() -> None:
 
 @given(damaged(copies(2)))
 def test_damaged_output_is_taken(text: str) -> None:
-    for fact in matrices(sound(FORMAT, text)):
-        assert len(fact.rows) == len(fact.values) == len(fact.lines)
-        assert all(len(row) == len(fact.columns) for row in fact.values)
+    sound(FORMAT, text)
 
 
 @given(st.text(max_size=200))

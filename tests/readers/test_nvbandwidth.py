@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.measurements import Direction
-from cluster_models.readers.facts import MatrixFact, Memory, Quantity
+from cluster_models.readers.facts import Memory, Quantity
 from cluster_models.readers.nvbandwidth import FORMATS
 from cluster_models.readers.reading import Source, Trust, Understood
 from tests.readers.damage import damaged, sound
-from tests.readers.real_files import real, source_of, understood
+from tests.readers.real_files import matrices, real, source_of, understood
 
 TEXT, JSON = FORMATS
 READ = "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)"
@@ -30,10 +30,6 @@ _ANY_JSON = st.recursive(
     ),
     max_leaves=12,
 )
-
-
-def matrices(found: Understood) -> list[MatrixFact]:
-    return [fact for fact in found.facts if isinstance(fact, MatrixFact)]
 
 
 def codes(found: Understood) -> set[str]:
@@ -239,9 +235,7 @@ def test_json_without_figures_is_refused(cells: object) -> None:
 
 @given(damaged(whole()))
 def test_damaged_output_is_taken(text: str) -> None:
-    for fact in matrices(sound(TEXT, text)):
-        assert len(fact.rows) == len(fact.values) == len(fact.lines)
-        assert all(len(row) == len(fact.columns) for row in fact.values)
+    sound(TEXT, text)
 
 
 @given(st.text(max_size=200))
