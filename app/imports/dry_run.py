@@ -28,6 +28,7 @@ from cluster_models.suspicions import reject_absurd, suspicions
 from cluster_models.topology import Cluster
 
 _DIGEST_LENGTH: Final = 32
+_ALIAS: Final = "alias:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ def dry_run(
     readings = (*opened.refused, *(read(source) for source in opened.sources))
     hosts = {source.name: source.host for source in opened.sources if source.host is not None}
     answers = replace(answers, hosts={**hosts, **answers.hosts})
+    aliases = AliasTable({**aliases.nodes, **answered_aliases(answers)}, aliases.ambiguous)
     proposal = combine(readings, aliases=aliases, known=known, answers=answers)
     measurements = measurements_document(proposal)
     problems: list[FieldProblem] = []
@@ -87,6 +89,15 @@ def dry_run(
         digest=_digest(files, name, known, aliases, answers),
         answers=answers,
     )
+
+
+def answered_aliases(answers: Answers) -> dict[str, str]:
+    """Name -> node, of the answers to the questions which node goes by a name."""
+    return {
+        key.removeprefix(_ALIAS): node.strip()
+        for key, node in answers.chosen.items()
+        if key.startswith(_ALIAS) and len(key) > len(_ALIAS) and node.strip()
+    }
 
 
 def _suspicions(cluster: Cluster, samples: Sequence[Sample], before: Sequence[Sample]) -> tuple[str, ...]:
