@@ -140,6 +140,19 @@ class MeasurementRow(Base):
     measured_at: Mapped[datetime | None]
 
 
+class NodeAliasRow(Base):
+    """Another name of a node, of whatever naming; no part of the cluster's versions."""
+
+    __tablename__ = "node_aliases"
+    __table_args__ = (UniqueConstraint("cluster_id", "alias"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    cluster_id: Mapped[str] = mapped_column(ForeignKey("clusters.id", ondelete="CASCADE"))
+    alias: Mapped[str] = mapped_column(String(253))
+    kind: Mapped[str] = mapped_column(String(20))
+    node: Mapped[str] = mapped_column(String(253))
+
+
 class SnapshotRow(Base):
     """A cluster with its measurements, frozen; the id follows from the content."""
 

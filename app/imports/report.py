@@ -32,7 +32,24 @@ from cluster_models.readers.reading import Doubt, Reading, Refusal, Section, Und
 from cluster_models.readers.registry import FORMATS
 from cluster_models.topology import NicGroup
 
-__all__ = ["AnswersDocument", "ImportAnswer", "answer_of", "doubt_key"]
+__all__ = [
+    "AliasAnswer",
+    "AnswersDocument",
+    "AsideAnswer",
+    "ConflictAnswer",
+    "DoubtAnswer",
+    "FileAnswer",
+    "HealthAnswer",
+    "ImportAnswer",
+    "ImportProblem",
+    "ProposedNodeAnswer",
+    "QuestionAnswer",
+    "RefusalAnswer",
+    "SaidAnswer",
+    "SectionAnswer",
+    "answer_of",
+    "doubt_key",
+]
 
 _KNOWN_AS: Final = {form.name: form.known_as for form in FORMATS}
 _MOST_ORIGINS: Final = 20

@@ -24,6 +24,7 @@ _ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
 _DOCUMENT_END: Final = re.compile(r"^---[ \t]*$", re.MULTILINE)
 _YAML_BEGINS: Final = re.compile(r"\s*(?:---|apiVersion:|kind:|items:)", re.ASCII)
 _LOOKED_AT: Final = 4096
+_LONGEST_NAME: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +56,21 @@ def open_files(files: Sequence[SentFile]) -> Opened:
             for member in _members(file, left, MOST_MEMBERS - members):
                 left -= len(member.data)
                 members += 1
-                name = _unused(member.name, names)
+                name = _unused(plain_name(member.name), names)
                 try:
                     sources.append(_source(replace(member, name=name)))
                 except InvalidInput as error:
                     refused.append(_refusal(name, error))
         except InvalidInput as error:
-            refused.append(_refusal(_unused(file.name, names), error))
+            refused.append(_refusal(_unused(plain_name(file.name), names), error))
     return Opened(tuple(sources), tuple(refused))
+
+
+def plain_name(name: str) -> str:
+    """A file's name as reports and answers hold it: it names the file to people, and never a place on a disk."""
+    plain = "".join(character if character.isprintable() else "?" for character in name) or "unnamed"
+    half = _LONGEST_NAME // 2
+    return plain if len(plain) <= _LONGEST_NAME else f"{plain[:half]}...{plain[-half:]}"
 
 
 def _refusal(name: str, error: InvalidInput) -> Reading:

@@ -6,6 +6,7 @@ MeshwrightError
     ├── Conflict
     │   ├── NameTaken
     │   ├── IdempotencyKeyReused
+    │   ├── ImportChanged
     │   └── NotReady            the thing asked for comes later, or never
     └── VersionMismatch
 """
@@ -43,6 +44,15 @@ class IdempotencyKeyReused(Conflict):
     def __init__(self, key: str) -> None:
         super().__init__(
             f"The Idempotency-Key {key!r} was used with another request body; use a new key for a new request."
+        )
+
+
+class ImportChanged(Conflict):
+    """What would be stored is not what the report said that the sender saw."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The files or the cluster changed since the report; look at the new report and store that."
         )
 
 
