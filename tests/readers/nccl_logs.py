@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 LATENCY_S: Final = 20e-6
@@ -13,6 +13,8 @@ _FACTORS: Final[dict[str, Callable[[int], float]]] = {
     **dict.fromkeys(("all_gather", "reduce_scatter", "alltoall"), lambda n: (n - 1) / n),
     **dict.fromkeys(("sendrecv", "broadcast", "reduce"), lambda _: 1.0),
 }
+_SPREAD: Final = frozenset({"all_gather", "reduce_scatter", "alltoall"})
+"""Their size is the number of ranks times their count."""
 OLD: Final = "old"
 """The layout before 2.12: ``error`` instead of ``#wrong``, redop and root only where they mean something."""
 
@@ -61,6 +63,24 @@ def log(
     return "\n".join(lines) + "\n"
 
 
+def measured(hosts: Sequence[str], gpus: int, program: str, bus: Mapping[int, float]) -> str:
+    """One test whose rows carry the bus bandwidths ``bus``, bytes per second of each size; none: it failed."""
+    begins, ends = log(hosts, gpus, program=program, sizes=(1 << 20,), with_end=False).splitlines()[:-1], []
+    ranks = len(hosts) * gpus
+    parts = ranks if program in _SPREAD else 1
+    for size, rate in bus.items():
+        time_us = size * _FACTORS[program](ranks) / rate * 1e6
+        group = f"{time_us:9.2f} {size / time_us / 1e3:7.2f} {rate / 1e9:7.2f} {0:6d}"
+        ends.append(f"{size:12d} {size // 4 // parts:12d}   float  none  -1 {group} {group}")
+    if bus:
+        average = sum(bus.values()) / len(bus) / 1e9
+        ends += ["# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {average:g} ", "#"]
+        ends += [f"# Collective test concluded: {program}_perf"]
+    else:
+        ends += [f"{hosts[-1]}: Test NCCL failure common.cu:1 'remote process exited or there was a network error'"]
+    return "\n".join([*begins, *ends]) + "\n"
+
+
 def _optional(program: str, layout: str) -> tuple[str, ...]:
     redop = "sum" if program in {"all_reduce", "reduce", "reduce_scatter", "sendrecv"} else "none"
     root = "0" if program in {"broadcast", "reduce"} else "-1"
@@ -83,7 +103,7 @@ def _header(program: str, layout: str) -> list[str]:
 def _row(program: str, ranks: int, size: int, layout: str) -> tuple[str, float]:
     bus = bus_bandwidth(program, ranks, size) / 1e9
     time_us = (LATENCY_S + size / RATE) * 1e6
-    parts = ranks if program in {"all_gather", "reduce_scatter", "alltoall"} else 1
+    parts = ranks if program in _SPREAD else 1
     wrong = "N/A" if layout == OLD else "0"
     group = f"{time_us:9.2f} {size / time_us / 1e3:7.2f} {bus:7.2f} {wrong:>6}"
     words = "  ".join(_optional(program, layout))
