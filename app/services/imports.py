@@ -35,6 +35,9 @@ __all__ = [
     "store",
 ]
 
+State = tuple[str, int, tuple[StoredAlias, ...]]
+"""Id and version of a cluster, and its aliases."""
+
 _NAMES_NO_NODE = frozenset({NameKind.POD})
 """Pods come and go; what a name of theirs meant today is wrong tomorrow."""
 
@@ -198,6 +201,5 @@ def _learned(proposal: Proposal, answers: Answers) -> Iterator[StoredAlias]:
         yield StoredAlias(name, NameKind.HOST.value, node)
     for proposed in proposal.nodes:
         for alias in proposed.aliases:
-            if alias.kind not in State = tuple[str, int, tuple[StoredAlias, ...]]
-_NAMES_NO_NODE:
+            if alias.kind not in _NAMES_NO_NODE:
                 yield StoredAlias(alias.text, alias.kind.value, proposed.name)
