@@ -1,9 +1,12 @@
 """What titles and figures of nvbandwidth mean, whether printed as text or as JSON.
 
-The arrow of a title says which way the bytes went, as the tool means it: "GPU(row) <- GPU(column)" is turned, so
-that ``values[i][j]`` is always from ``rows[i]``.
+Tables are turned so that ``values[i][j]`` is always from ``rows[i]``.  Between host and GPU the arrow of a title is
+the way of the bytes.  Between GPUs it is the other way round, by the tool's source (DeviceToDevice*::run in
+testcases_ce.cpp, testcases_sm.cu and multinode_testcases_ce.cpp): the GPU of the row runs the copy; a read, "GPU(row) ->
+GPU(column)", brings bytes from the column, and a write, "GPU(row) <- GPU(column)", sends them to it.
 
-Of two-way tests, Read1, Write2 and the like are one stream of the two, and Total is their sum.  Without such a
+Of two-way tests, Read1, Write2 and the like are one stream of the two, the first of them from the column to the
+row by the same source, and Total is their sum.  Without such a
 word, copy engines time one stream (one way, with the other way busy) and kernels add up both.
 """
 
@@ -74,9 +77,14 @@ def title_of(text: str, test: str) -> Title | None:
     if not test:
         test = "memcpy_sm" if " SM " in text else "memcpy_ce"
     by_kernel = " SM " in text
+    between_gpus = "CPU" not in kinds.values()
+    if arrow == "<->":
+        from_rows = found[6] not in {"Read1", "Write1"}
+    else:
+        from_rows = ((arrow == "->") == (found[2] == "row")) != between_gpus
     return Title(
         test,
-        from_rows=arrow == "<->" or (arrow == "->") == (found[2] == "row"),
+        from_rows=from_rows,
         one_way=arrow != "<->" or found[7] != "GB/s" or (found[6] != "Total" if found[6] else not by_kernel),
         ends=(kinds["row"], kinds["column"]),
         unit=found[7],

@@ -88,9 +88,9 @@ def whole(count: int = 4) -> str:
 @pytest.mark.parametrize(
     ("file", "cell", "figure_gbs", "line", "tool"),
     [
-        ("a100x8_d2d_write_ce_text.txt", (0, 6), 274.89, 10, "nvbandwidth"),
-        ("h100x8_azure_v04_read_ce.txt", (4, 2), 370.38, 27, "nvbandwidth 0.4"),
-        ("oci_gb200_multinode_8gpu_v07_mpi_bindings.txt", (7, 0), 797.88, 39, "nvbandwidth 0.7"),
+        ("a100x8_d2d_write_ce_text.txt", (6, 0), 274.89, 10, "nvbandwidth"),
+        ("h100x8_azure_v04_read_ce.txt", (2, 4), 370.38, 27, "nvbandwidth 0.4"),
+        ("oci_gb200_multinode_8gpu_v07_mpi_bindings.txt", (0, 7), 797.88, 39, "nvbandwidth 0.7"),
     ],
 )
 def test_real_files(file: str, cell: tuple[int, int], figure_gbs: float, line: int, tool: str) -> None:
@@ -116,8 +116,8 @@ def test_every_table_of_a_run_is_read_from_row_to_column() -> None:
     found = understood(TEXT, source_of(whole(), host="m1"))
     host, read, write, both, latency = matrices(found)
     assert (host.memory, host.rows, host.values[0][3]) == (Memory.HOST, ("cpu0",), pytest.approx(55.25e9))
-    assert read.values[1][3] == pytest.approx(figure(1, 3) * 1e9)
-    assert write.values[1][3] == pytest.approx(figure(3, 1) * 1e9)
+    assert read.values[1][3] == pytest.approx(figure(3, 1) * 1e9)  # GPU 3 reads from GPU 1 in its own row
+    assert write.values[1][3] == pytest.approx(figure(1, 3) * 1e9)  # GPU 1 writes to GPU 3 in its own row
     assert both.direction is Direction.BOTH
     assert {fact.direction for fact in (host, read, write, latency)} == {Direction.FORWARD}
     assert (latency.quantity, latency.values[0][1]) == (Quantity.LATENCY, pytest.approx(figure(0, 1) * 1e-9))
@@ -148,6 +148,14 @@ def test_one_stream_of_two_and_their_sum_differ() -> None:
     for text, direction in expected.items():
         source = source_of(block(text, "device_to_device_bidirectional_memcpy_write", 3))
         assert matrices(understood(TEXT, source))[0].direction is direction
+
+
+def test_the_first_stream_of_two_runs_from_the_column_to_the_row() -> None:
+    title = "memcpy CE GPU(row) <-> GPU(column) {} bandwidth (GB/s)"
+    for words, cell in {"Read1": (2, 0), "Read2": (0, 2), "Write1": (2, 0), "Write2": (0, 2)}.items():
+        source = source_of(block(title.format(words), "device_to_device_bidirectional_memcpy_read_ce", 3))
+        (fact,) = matrices(understood(TEXT, source))
+        assert fact.values[cell[0]][cell[1]] == pytest.approx(figure(0, 2) * 1e9)
 
 
 def test_a_sum_that_does_not_fit_is_doubted() -> None:
@@ -216,7 +224,7 @@ def test_json_is_read_like_text() -> None:
     assert JSON.fits(tree)
     found = understood(JSON, Source("run.json", text, tree))
     write, both = matrices(found)
-    assert write.values[0][2] == pytest.approx(figure(2, 0) * 1e9)
+    assert write.values[0][2] == pytest.approx(figure(0, 2) * 1e9)
     assert write.values[1][1] is None
     assert "write_ce" in text.splitlines()[write.lines[0] - 1]
     assert (both.direction, len(both.rows)) == (Direction.BOTH, 3)
