@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+KIB: Final = 1024
 MIB: Final = 1024**2
 GIB: Final = 1024**3
 GBYTE: Final = 1e9
