@@ -17,7 +17,18 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 from app import problems
 from app.api import health
-from app.api.v1 import calibrations, clusters, frameworks, measurements, models, plans, predictions
+from app.api.v1 import (
+    aliases,
+    calibrations,
+    clusters,
+    frameworks,
+    imports,
+    measurements,
+    measuring,
+    models,
+    plans,
+    predictions,
+)
 from app.api.v1.answers import PREFIX
 from app.db.engine import make_read_session_factory, make_session_factory
 from app.db.migrate import prepared_engine
@@ -34,6 +45,18 @@ from app.settings import Role, Settings
 from app.web.routes import router as pages
 from cluster_models.errors import MeshwrightError
 
+_API: Final = (
+    aliases,
+    calibrations,
+    clusters,
+    frameworks,
+    imports,
+    measurements,
+    measuring,
+    models,
+    plans,
+    predictions,
+)
 STOP_STREAMS_AFTER_S: Final = 3
 """Open event streams would keep a stopping server up for minutes."""
 
@@ -73,7 +96,7 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
     )
     problems.install(app)
-    for module in (calibrations, clusters, frameworks, measurements, models, plans, predictions):
+    for module in _API:
         app.include_router(module.router, prefix=PREFIX)
     app.include_router(calibrations.script_router)
     app.include_router(health.router)

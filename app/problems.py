@@ -45,7 +45,13 @@ _LONGEST_VALUE: Final = 200
 _SHORT: Final = reprlib.Repr()
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 20
 _SHORT.maxstring = _SHORT.maxother = _LONGEST_VALUE
-_BY_STATUS: Final = {400: "bad-request", 404: "not-found", 405: "method-not-allowed", 413: "content-too-large"}
+_BY_STATUS: Final = {
+    400: "bad-request",
+    404: "not-found",
+    405: "method-not-allowed",
+    413: "content-too-large",
+    415: "unsupported-media-type",
+}
 
 log = structlog.get_logger(__name__)
 
