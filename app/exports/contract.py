@@ -220,12 +220,18 @@ class View:
 
 def refusal(export: Export | View, plan: Plan) -> str | None:
     """Why a plan cannot be exported to this target, in a sentence; ``None`` where it can."""
+    error = why_not(export, plan)
+    return None if error is None else str(error)
+
+
+def why_not(export: Export | View, plan: Plan) -> InvalidConfiguration | None:
+    """The error that exporting a plan to this target would raise; ``None`` where it can be exported."""
     if isinstance(export, View):
         return None
     try:
         (export.refuse or export.render)(launch_of(plan), DEFAULTS)
     except InvalidConfiguration as error:
-        return str(error)
+        return error
     return None
 
 

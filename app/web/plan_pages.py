@@ -16,8 +16,7 @@ from app.documents.cluster import ClusterDocument
 from app.documents.model import ModelDocument
 from app.documents.reading import parse_text, problems_of
 from app.documents.workload import WorkloadDocument
-from app.exports.contract import refusal
-from app.exports.registry import EXPORTS
+from app.exports.contract import options_of
 from app.resources import Service, service_of
 from app.services import calibrations, clusters, models, plans
 from app.services.errors import NotFound
@@ -40,6 +39,7 @@ from app.web.form import (
 from app.web.origin import require_same_origin, sent_form
 from app.web.rendering import page
 from app.web.views.cluster import leaves
+from app.web.views.exports import Exports, exports_of, given_options, option_label
 from app.web.views.listing import plan_line
 from app.web.views.progress import progress_now
 from app.web.views.result import nothing_fits, result
@@ -112,9 +112,11 @@ def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 0, part: 
         answer = plans.get_result(session, plan_id=plan_id)
         problem = plans.get_problem(session, plan_id=plan_id)
     window = Window(replica, zoom, part)
+    exports, found = _exports(request, plan_id, answer) if isinstance(answer, Plan) else (None, ())
     return page(
         request,
         "plan.html",
+        status=422 if found else 200,
         plan=plan_line(record),
         zooms=ZOOMS,
         progress=progress_now(record, datetime.now(UTC)) if record.is_open else None,
@@ -123,7 +125,8 @@ def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 0, part: 
         else None,
         nothing=nothing_fits(answer) if isinstance(answer, NoPlan) else None,
         failure=record.error,
-        downloads=_downloads(plan_id, answer) if isinstance(answer, Plan) else (),
+        exports=exports,
+        found=found,
     )
 
 
@@ -145,13 +148,16 @@ def cancel(request: Request, plan_id: str) -> Response:
     return RedirectResponse(f"/plans/{plan_id}", 303)
 
 
-def _downloads(plan_id: str, answer: Plan) -> list[tuple[str, str]]:
-    """Address and words of each format that can take the plan."""
-    return [
-        (f"/api/v1/plans/{plan_id}/exports/{name}", export.description)
-        for name, export in EXPORTS.items()
-        if refusal(export, answer) is None
-    ]
+def _exports(request: Request, plan_id: str, answer: Plan) -> tuple[Exports, tuple[FormProblem, ...]]:
+    """The formats of a plan with the options in the address, and what is wrong with these."""
+    given = given_options(request.query_params)
+    try:
+        options_of(given)
+    except InvalidInput as error:
+        name = error.field.removeprefix("options.")
+        problem = FormProblem(name, option_label(name), f"{error.problem}; {error.remedy}".rstrip("; "))
+        return exports_of(plan_id, answer, given, {}), (problem,)
+    return exports_of(plan_id, answer, given, given), ()
 
 
 def _create(service: Service, values: Typed) -> str:

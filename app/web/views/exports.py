@@ -1,0 +1,151 @@
+"""The formats that a plan leaves in: by whom they are for, with their options, and why some do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlencode
+
+from app.exports.contract import DEFAULTS, Export, Family, View, why_not
+from app.exports.registry import EXPORTS
+from cluster_models.plan import Plan
+
+_FAMILIES: Final = {
+    Family.TRAINING: ("Training", "Start training with every rank where the plan puts it."),
+    Family.KUBERNETES: ("Kubernetes", "Manifests that pin every pod to its host."),
+    Family.INFERENCE: ("Inference engines", "Serve the model cut as the plan cuts it."),
+    Family.DATA: ("For people and programs", "The plan to read, to print and to look into."),
+}
+_OPTIONS: Final = {
+    "job": ("Job name", "Small letters, digits and dashes."),
+    "image": ("Container image", ""),
+    "command": ("Command", "The script that every rank runs, with its arguments."),
+    "port": ("Port", "Where ranks meet, on the first host."),
+    "namespace": ("Namespace", "Of Kubernetes."),
+    "queue": ("Queue", "Of Kueue or Volcano."),
+    "topology_label": ("Topology label", "The node label whose one value must hold the whole job; may be empty."),
+    "gpu_resource": ("GPU resource", "What the device plug-in calls a GPU."),
+    "model_path": ("Model path", "The weights to serve."),
+}
+_LAUNCHED: Final = ("command", "port")
+_POD: Final = ("job", "image", *_LAUNCHED, "namespace", "gpu_resource")
+TAKEN: Final[Mapping[str, tuple[str, ...]]] = {
+    "deepspeed": _LAUNCHED,
+    "torchrun-nodes": _LAUNCHED,
+    "openmpi": _LAUNCHED,
+    "slurm-hostfile": ("job", *_LAUNCHED),
+    "jobset": _POD,
+    "kueue": (*_POD, "queue", "topology_label"),
+    "volcano": (*_POD, "queue"),
+    "lws": _POD,
+    "trainjob": _POD,
+    "vllm": ("model_path", "port"),
+    "sglang": ("model_path", "port"),
+    "trtllm": ("model_path",),
+}
+"""Which options a format takes; formats that are not here take none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportLine:
+    """One format that can take the plan; ``takes`` are the labels of its options."""
+
+    words: str
+    file_name: str
+    address: str
+    takes: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """One format that cannot, and why."""
+
+    words: str
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExportFamily:
+    """Formats of one kind."""
+
+    title: str
+    words: str
+    fits: tuple[ExportLine, ...]
+    unfit: tuple[Unfit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OptionField:
+    """One option of the form; ``value`` is what stands in it."""
+
+    name: str
+    label: str
+    hint: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exports:
+    """All formats, and the options of those that fit."""
+
+    families: tuple[ExportFamily, ...]
+    fields: tuple[OptionField, ...]
+
+
+def given_options(query: Mapping[str, str]) -> dict[str, str]:
+    """The options in an address that differ from their defaults."""
+    defaults = _defaults()
+    return {
+        name: query[name].strip()
+        for name in _OPTIONS
+        if name in query
+        and query[name].strip() != defaults[name]
+        and (query[name].strip() or name == "topology_label")
+    }
+
+
+def exports_of(plan_id: str, plan: Plan, typed: Mapping[str, str], valid: Mapping[str, str]) -> Exports:
+    """Every format; ``typed`` stands in the form, and links carry the ``valid`` ones of it."""
+    found: dict[Family, tuple[list[ExportLine], list[Unfit]]] = {family: ([], []) for family in _FAMILIES}
+    for name, export in EXPORTS.items():
+        fits, unfit = found[export.family]
+        if (error := why_not(export, plan)) is None:
+            fits.append(_line(plan_id, export, {key: valid[key] for key in TAKEN.get(name, ()) if key in valid}))
+        else:
+            unfit.append(Unfit(export.description, _sentence(error.problem), _sentence(error.remedy)))
+    families = tuple(
+        ExportFamily(*_FAMILIES[family], tuple(fits), tuple(unfit)) for family, (fits, unfit) in found.items()
+    )
+    unfit_names = {unfit.words for family in families for unfit in family.unfit}
+    in_use = {key for name, keys in TAKEN.items() if EXPORTS[name].description not in unfit_names for key in keys}
+    texts = _defaults() | dict(typed)
+    fields = [OptionField(name, *_OPTIONS[name], texts[name]) for name in _OPTIONS if name in in_use]
+    return Exports(families, tuple(fields))
+
+
+def option_label(name: str) -> str:
+    """What the page calls an option."""
+    return _OPTIONS.get(name, (name, ""))[0]
+
+
+def _defaults() -> dict[str, str]:
+    texts = {name: getattr(DEFAULTS, name) for name in _OPTIONS}
+    return {name: text if isinstance(text, str) else _joined(text) for name, text in texts.items()}
+
+
+def _joined(value: int | Sequence[str]) -> str:
+    return str(value) if isinstance(value, int) else " ".join(value)
+
+
+def _line(plan_id: str, export: Export | View, options: Mapping[str, str]) -> ExportLine:
+    address = f"/api/v1/plans/{plan_id}/exports/{export.name}"
+    if options:
+        address += "?" + urlencode([("set", f"{name}={text}") for name, text in options.items()])
+    takes = ", ".join(option_label(name).lower() for name in TAKEN.get(export.name, ()))
+    return ExportLine(export.description, export.file_name, address, takes)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") or not text else ".")

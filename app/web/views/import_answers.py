@@ -1,0 +1,271 @@
+"""What an import's report asks, as fields of a form: what is missing, where files differ, what was answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from app.imports.answers import AnswersDocument
+from app.imports.report import ConflictAnswer, ImportAnswer, QuestionAnswer
+from app.presentation.figures import plural
+from app.web.import_form import SentAnswers, about
+from cluster_models.catalogue import gpu_kinds, node_kinds
+from cluster_models.readers.proposal import EVERY_NODE
+
+MOST_QUESTIONS: Final = 30
+MOST_CONFLICTS: Final = 30
+_MOST_NAMES: Final = 5
+_ASKED_OF_NODES: Final = ("gpu_kind", "gpu_count", "nics")
+_FIELDS: Final = {
+    "gpu_kind": "GPU kind",
+    "gpu_count": "Number of GPUs",
+    "nics": "Network cards",
+    "nvlink_domain": "NVLink domain",
+    "node_kind": "Node kind",
+    "state": "State",
+    "labels.leaf": "Leaf switch",
+    "labels.zone": "Zone",
+    "labels.rack": "Rack",
+}
+_ALIKE: Final = "any of them: all nodes look like this"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One entry of a list."""
+
+    value: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerField:
+    """One field of the form; ``about`` is what its answer belongs to, ``note`` how much waits for it.
+
+    ``choices`` make it a list; with ``other``, a field beside it takes what the list lacks.
+    """
+
+    about: str
+    label: str
+    hint: str
+    kind: str = "text"
+    choices: tuple[Choice, ...] = ()
+    other: bool = False
+    value: str = ""
+    note: str = ""
+    wrong: str = ""
+
+    @property
+    def listed(self) -> bool:
+        """Whether the value is one of the choices."""
+        return any(choice.value == self.value for choice in self.choices)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """All fields: ``needed`` before anything can be stored, ``useful`` for what waits, ``given`` ones to change."""
+
+    needed: tuple[AnswerField, ...]
+    useful: tuple[AnswerField, ...]
+    more_questions: int
+    differing: tuple[AnswerField, ...]
+    more_differing: int
+    given: tuple[AnswerField, ...]
+
+    @property
+    def wrong(self) -> tuple[AnswerField, ...]:
+        """Fields whose answers cannot be read."""
+        fields = (*self.needed, *self.useful, *self.differing, *self.given)
+        return tuple(each for each in fields if each.wrong)
+
+
+@dataclass(slots=True)
+class _Filled:
+    """Puts what was typed into fields, and knows which answers have one."""
+
+    sent: SentAnswers
+    shown: set[str] = field(default_factory=set)
+
+    def field(self, subject: str, label: str, hint: str, **more: object) -> AnswerField:
+        """A field with what was answered before."""
+        self.shown.add(subject)
+        values: Mapping[str, object] = {"value": self.sent.typed.get(subject, ""), **more}
+        wrong = self.sent.wrong.get(subject, "")
+        return AnswerField(subject, label, hint, wrong=wrong, **values)  # type: ignore[arg-type]
+
+
+def asked(answer: ImportAnswer, sent: SentAnswers) -> Asked:
+    """The fields of a report."""
+    form = _Filled(sent)
+    needed = _of_nodes(answer, sent.answers, form)
+    blocked = not answer.can_be_stored and not needed
+    others = sorted(
+        (question for question in answer.questions if not question.key.startswith(f"{EVERY_NODE}.")),
+        key=lambda question: (question.key.startswith("alias:"), -question.blocks, question.key),
+    )
+    useful = [_question(question, form) for question in others[:MOST_QUESTIONS]]
+    if blocked:  # without an answer to one of them there is not even a node
+        needed, useful = useful, []
+    groups = _grouped(answer.conflicts)
+    differing = [_conflict(group, form) for group in groups[:MOST_CONFLICTS]]
+    return Asked(
+        needed=tuple(needed),
+        useful=tuple(useful),
+        more_questions=max(0, len(others) - MOST_QUESTIONS),
+        differing=tuple(differing),
+        more_differing=max(0, len(groups) - MOST_CONFLICTS),
+        given=tuple(_given(sent.answers, form)),
+    )
+
+
+def field_label(name: str) -> str:
+    """What the page calls a field of a node."""
+    return _FIELDS.get(name, f"Label {name.removeprefix('labels.')}" if name.startswith("labels.") else name)
+
+
+def names_shown(names: Sequence[str]) -> str:
+    """The first names and how many more there are."""
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _of_nodes(answer: ImportAnswer, given: AnswersDocument, form: _Filled) -> list[AnswerField]:
+    """What no file says of nodes: a node kind answers for all of it."""
+    lacking = {
+        name: [node.name for node in answer.nodes if name not in node.fields and "node_kind" not in node.fields]
+        for name in _ASKED_OF_NODES
+    }
+    open_questions = {question.key for question in answer.questions}
+    missing = {name: nodes for name, nodes in lacking.items() if f"{EVERY_NODE}.{name}" in open_questions}
+    if not missing:
+        return []
+    kinds = (Choice("", "none of these"), *(Choice(name, name) for name in node_kinds()))
+    fields = [
+        form.field(
+            about("node_kind"),
+            "Node kind",
+            "Answers the rest at once; what files say still counts.",
+            choices=kinds,
+            value=given.node_kind or "",
+        )
+    ]
+    for name, nodes in missing.items():
+        said = f"No file says it of {names_shown(nodes)}."
+        every = len(nodes) == len(answer.nodes)
+        keys = [f"{EVERY_NODE}.{name}"] if every else [f"{node}.{name}" for node in nodes]
+        if name == "gpu_kind":
+            choices = (Choice("", "choose"), *(Choice(kind, kind) for kind in gpu_kinds()))
+            fields.append(form.field(about("gpu_kind"), _FIELDS[name], said, choices=choices))
+        elif name == "gpu_count":
+            fields.append(form.field(about("chosen", *keys), "GPUs of each node", said, kind="number"))
+        else:
+            hint = f"{said} Write 8 x 400 infiniband: cards, Gbit/s of each, fabric."
+            fields.append(form.field(about("chosen", *keys), "Network cards of each node", hint))
+    return fields
+
+
+def _question(question: QuestionAnswer, form: _Filled) -> AnswerField:
+    label, mark, hint = question.sentence.partition("? ")
+    label = label[:1].upper() + label[1:] + mark.strip()
+    kind, _, rest = question.key.partition(":")
+    note = f"{plural(question.blocks, 'result')} {'waits' if question.blocks == 1 else 'wait'} for it"
+    subject = about(question.answer_in, question.answer_as)
+    if kind in ("host", "alias"):
+        choices = [Choice("", "not said")]
+        choices += [Choice(each, _ALIKE if each == EVERY_NODE else each) for each in question.choices]
+        hint = "" if kind == "host" else hint
+        return form.field(subject, label, hint, choices=tuple(choices), other=True, note=note)
+    if kind == "gpu_kind":
+        kinds = (Choice("", "not said"), *(Choice(name, name) for name in gpu_kinds()))
+        return form.field(subject, f"Which GPU kind is {rest}?", "", choices=kinds, note=note)
+    if kind == "ranks":
+        return form.field(subject, label, hint, kind="number", note=note)
+    known = f" Known: {names_shown(question.choices)}." if question.choices else ""
+    return form.field(subject, label, f"Write n1,n2 or n[1-4].{known}", note=note)
+
+
+def _grouped(conflicts: Iterable[ConflictAnswer]) -> list[list[ConflictAnswer]]:
+    """Conflicts of one field with the same values on several nodes are decided together."""
+    groups: dict[tuple[str, ...], list[ConflictAnswer]] = {}
+    for conflict in conflicts:
+        name = _split(conflict.where)[1]
+        groups.setdefault((name, *(said.value for said in conflict.said)), []).append(conflict)
+    return list(groups.values())
+
+
+def _conflict(group: Sequence[ConflictAnswer], form: _Filled) -> AnswerField:
+    name = _split(group[0].where)[1]
+    nodes = names_shown([_split(conflict.where)[0] for conflict in group])
+    first = group[0]
+    choices = [Choice("", f"{first.taken.value} ({_places(first.taken.origins)}; used unless you choose)")]
+    choices += [
+        Choice(said.value, f"{said.value} ({_places(said.origins)})")
+        for said in first.said
+        if said.value != first.taken.value
+    ]
+    subject = about("chosen", *(conflict.where for conflict in group))
+    return form.field(subject, f"{field_label(name)} of {nodes}", "", choices=tuple(choices))
+
+
+def _places(origins: Sequence[str]) -> str:
+    if not origins:
+        return "as stored or answered"
+    return origins[0] + (f" and {len(origins) - 1} more" if len(origins) > 1 else "")
+
+
+def _given(answers: AnswersDocument, form: _Filled) -> Iterator[AnswerField]:
+    """Answers whose questions are gone: they are carried on, and can be changed."""
+    for part, label, value, known in (
+        ("node_kind", "Node kind of all nodes", answers.node_kind, node_kinds()),
+        ("gpu_kind", "GPU kind where no file says it", answers.gpu_kind, gpu_kinds()),
+    ):
+        if value and about(part) not in form.shown:
+            names = dict.fromkeys(["", *known, value])
+            choices = tuple(Choice(name, name or "take the answer back") for name in names)
+            yield form.field(about(part), label, "", choices=choices, value=value)
+    made: list[tuple[str, str, str]] = []
+    made += [(about("hosts", file), f"{file} is from", node) for file, node in answers.hosts.items()]
+    made += [(about("ranks", place), f"Ranks of the run at {place}", str(n)) for place, n in answers.ranks.items()]
+    made += [
+        (about("nodes", place), f"Nodes of the run at {place}", ",".join(names))
+        for place, names in answers.nodes.items()
+    ]
+    made += _chosen(answers.chosen)
+    for subject, label, value in made:
+        if value and subject not in form.shown:
+            yield form.field(subject, label, "", value=value)
+    moment = f"{answers.measured_at:%Y-%m-%dT%H:%M}" if answers.measured_at else ""
+    hint = "Of runs that do not say it themselves; UTC."
+    label = "When were these measurements made?"
+    # what was typed wrong stays; what was understood is shown as it was understood
+    more = {} if about("measured_at") in form.sent.wrong else {"value": moment}
+    yield form.field(about("measured_at"), label, hint, kind="datetime-local", **more)
+
+
+def _chosen(chosen: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Values chosen, those that are the same of several nodes together."""
+    made: list[tuple[str, str, str]] = []
+    groups: dict[tuple[str, str], list[str]] = {}
+    for where, value in chosen.items():
+        kind, _, rest = where.partition(":")
+        if kind == "alias":
+            made.append((about("chosen", where), f"{rest} is the node", value))
+        elif kind == "gpu_kind":
+            made.append((about("chosen", where), f"{rest} is the GPU kind", value))
+        else:
+            groups.setdefault((_split(where)[1], value), []).append(where)
+    for (name, value), keys in groups.items():
+        nodes = names_shown([_split(key)[0] for key in keys])
+        whose = "all nodes" if keys == [f"{EVERY_NODE}.{name}"] else nodes
+        made.append((about("chosen", *keys), f"{field_label(name)} of {whose}", value))
+    return made
+
+
+def _split(where: str) -> tuple[str, str]:
+    """Node and field of "n1.example.labels.leaf": names hold points, and labels are fields with one."""
+    before, point, label = where.rpartition(".labels.")
+    if point:
+        return before, f"labels.{label}"
+    node, _, name = where.rpartition(".")
+    return node, name
