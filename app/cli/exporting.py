@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.cli.files import naming, read_plan, write_text
 from app.documents.reading import close_name
-from app.exports.contract import Files
+from app.exports.contract import Files, Options, options_of
 from app.exports.registry import EXPORTS
 from cluster_models.errors import InvalidInput
 
 
-def run_export(*, plan_json: str, target: str, output: Path | None) -> None:
-    """Write the plan in format ``target`` to a file or, where it makes several, a folder; or print it."""
+def run_export(*, plan_json: str, target: str, given: Sequence[str] = (), output: Path | None) -> None:
+    """Write the plan in format ``target`` to a file or, where it makes several, a folder; or print it.
+
+    ``given``: options of the format, each "name=value".
+    """
     if target not in EXPORTS:
         raise InvalidInput("--format", target, "unknown format", close_name(target, list(EXPORTS)))
+    options = options_given(given)
     plan = read_plan(plan_json)
     with naming(plan_json):
-        files = EXPORTS[target].files(plan)
+        files = EXPORTS[target].files(plan, options)
     if EXPORTS[target].is_folder:
-        _write_folder(output, target, files)
+        write_folder(output, target, files)
     elif output is not None:
         write_text(output, files[0].text)
     else:
@@ -28,7 +33,24 @@ def run_export(*, plan_json: str, target: str, output: Path | None) -> None:
         sys.stdout.flush()
 
 
-def _write_folder(folder: Path | None, target: str, files: Files) -> None:
+def options_given(given: Sequence[str]) -> Options:
+    """The options of ``--set name=value``; raises ``InvalidInput`` naming the option."""
+    values: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InvalidInput("--set", text, "is not NAME=VALUE", "write it as --set image=train:2")
+        if name in values:
+            raise InvalidInput("--set", text, f"gives {name} twice", "give each option once")
+        values[name] = value
+    try:
+        return options_of(values)
+    except InvalidInput as error:
+        field = error.field.replace("options.", "--set ", 1)
+        raise InvalidInput(field, error.value, error.problem, error.remedy) from error
+
+
+def write_folder(folder: Path | None, target: str, files: Files) -> None:
     """Write several files into a folder, which is made where it is missing."""
     if folder is None:
         raise InvalidInput("--output", None, f"{target} makes {len(files)} files", "name a folder")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from sqlalchemy import Engine
@@ -16,13 +16,23 @@ from app.cli.terminal import console
 from app.db.engine import make_engine, make_session_factory, transaction
 from app.db.migrate import prepare, upgrade
 from app.documents.calibration import CalibrationDocument
+from app.imports.sources import SentFile
+from app.presentation.figures import plural
+from app.services.aliases import table_of
 from app.services.calibrations import create_calibration
 from app.services.clusters import create_cluster, get_cluster, replace_cluster
 from app.services.errors import NameTaken, NotFound
+from app.services.imports import ImportRequest, known_of, store
+from app.services.plans import get_finished_plan
 from app.services.snapshots import current_snapshot
 from app.settings import Settings
 from cluster_models.errors import InvalidInput
+from cluster_models.measurements import Sample
+from cluster_models.plan import Plan
+from cluster_models.readers.aliases import AliasTable
+from cluster_models.readers.proposal import Answers
 from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.topology import Cluster
 
 
 def run_migrate(*, database_url: str | None) -> None:
@@ -69,6 +79,40 @@ def stored_snapshot(name: str, *, database_url: str | None) -> ClusterSnapshot:
             problem, remedy = "is neither a file nor a stored cluster", "store one: meshwright cluster import FILE"
             raise InvalidInput("cluster", name, problem, remedy) from error
         return current_snapshot(session, stored=stored)
+
+
+def stored_plan(plan_id: str, *, database_url: str | None) -> Plan:
+    """The plan of that number, once its search has found one."""
+    with _database(database_url) as session:
+        try:
+            return get_finished_plan(session, plan_id=plan_id)
+        except NotFound as error:
+            problem, remedy = "is neither a file nor a stored plan", "write one: meshwright plan ... --output FILE"
+            raise InvalidInput("--plan", plan_id, problem, remedy) from error
+
+
+def stored_base(
+    name: str, *, must_exist: bool, database_url: str | None
+) -> tuple[str, Cluster | None, tuple[Sample, ...], AliasTable]:
+    """Name, cluster, measurements and names of nodes of a stored cluster; nothing of one that is not there."""
+    with _database(database_url) as session:
+        known = known_of(session, cluster=name)
+    if known.stored is None:
+        if must_exist:
+            problem, remedy = "is neither a file nor a stored cluster", "to make a new one: --cluster NAME --store"
+            raise InvalidInput("--into", name, problem, remedy)
+        return name, None, (), AliasTable()
+    return known.stored.name, known.stored.cluster, known.samples, table_of(known.aliases)
+
+
+def store_import(
+    files: Sequence[SentFile], cluster: str, answers: Answers, digest: str, *, database_url: str | None
+) -> str:
+    """Store what the report of that digest says; returns in a sentence what was stored."""
+    with _database(database_url) as session:
+        done = store(session, ImportRequest(tuple(files), cluster, answers), digest=digest)
+        version = f"version {done.cluster.version}"
+        return f"{done.cluster.name} is stored as {version}, with {plural(done.added, 'new measurement')}."
 
 
 @contextmanager

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+
+from app.presentation.figures import count
 
 PIPE_WIDTH: Final = 100
 """Columns where the output is no terminal and has no width of its own."""
@@ -38,3 +40,20 @@ def bullets(lines: Iterable[str]) -> RenderableType:
     for line in lines:
         table.add_row(Text("•", style="yellow"), Text(line))
     return table
+
+
+def command_line(text: str) -> Text:
+    """A line to copy: never broken, whatever the width.  The console must not crop."""
+    return Text(text, style="green", no_wrap=True, overflow="ignore")
+
+
+def more_line(number: int, noun: str = "", nouns: str = "") -> Text:
+    """How many of a list are not shown."""
+    what = f"{count(number)} more" + (f" {noun if number == 1 else nouns or f'{noun}s'}" if noun else "")
+    return Text(f"and {what}; --json for all", style="dim")
+
+
+def shown_places(places: Sequence[str]) -> str:
+    """The first places, and how many more there are."""
+    first = ", ".join(places[:2])
+    return f"{first} and {count(len(places) - 2)} more" if len(places) > 2 else first

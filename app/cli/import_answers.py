@@ -1,0 +1,107 @@
+"""The options of ``meshwright import`` that answer questions, as the answers of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from typing import Any, Final
+
+from app.cli.import_files import Given
+from app.documents.reading import close_name, problems_of, read_document
+from app.imports.answers import AnswersDocument
+from app.imports.dry_run import Report
+from app.imports.report import doubt_key
+from cluster_models.errors import InvalidInput
+from cluster_models.readers.proposal import ALIAS, EVERY_NODE, Answers
+
+_OF_FILES: Final = {"host": "hosts", "ranks": "ranks", "nodes": "nodes"}
+"""First word of a key that goes on with a file -> field of the answers."""
+_OF_ALL: Final = ("gpu_kind", "node_kind", "measured_at")
+_PRODUCT: Final = "gpu_kind:"
+
+
+def read_answers(*, hosts: Sequence[str], settings: Sequence[str], given: Given) -> Answers:
+    """The answers of ``--host FILE=NODE`` and ``--set KEY=VALUE``; raises ``InvalidInput`` naming the option."""
+    content: dict[str, Any] = {"hosts": {}, "ranks": {}, "nodes": {}, "chosen": {}}
+    for text in hosts:
+        file, value = _halves(text, "--host", "FILE=NODE", from_end=True)
+        _put(content["hosts"], given.name_of(file, option="--host"), value, f"--host {file}")
+    for text in settings:
+        _set(content, text, given)
+    try:
+        return read_document(AnswersDocument, content, what="answers").to_answers()
+    except InvalidInput as error:
+        first = problems_of(error)[0]
+        field = first.field.removeprefix("answers.")
+        raise InvalidInput(f"--set {field}", first.value, first.problem, first.remedy) from error
+
+
+def _set(content: dict[str, Any], text: str, given: Given) -> None:
+    word = text.partition(":")[0]
+    key, value = _halves(text, "--set", "KEY=VALUE", from_end=word in _OF_FILES or text.startswith(_PRODUCT))
+    option = f"--set {key}"
+    if word in _OF_FILES and ":" in key:
+        place = key.partition(":")[2]
+        file, colon, line = (place, "", "") if word == "host" else place.rpartition(":")
+        place = given.name_of(file or place, option=option) + colon + line
+        answer: Any = value.split(",") if word == "nodes" else value
+        if word == "ranks":
+            answer = int(value) if value.isascii() and value.isdigit() and len(value) < 10 else value
+        _put(content[_OF_FILES[word]], place, answer, option)
+    elif key in _OF_ALL:
+        _put(content, key, value, option)
+    else:
+        _put(content["chosen"], key, value, option)
+
+
+def _halves(text: str, option: str, form: str, *, from_end: bool) -> tuple[str, str]:
+    key, equals, value = text.rpartition("=") if from_end else text.partition("=")
+    if not (key.strip() and equals and value.strip()):
+        raise InvalidInput(option, text, f"is not {form}", "the questions of the report show how to write it")
+    return key.strip(), value.strip()
+
+
+def _put(into: dict[str, Any], key: str, value: Any, option: str) -> None:
+    if key in into and into[key] != value:
+        raise InvalidInput(option, value, "is answered twice", "give one answer")
+    into[key] = value
+
+
+def accepted_keys(accepted: Iterable[str], report: Report, given: Given) -> frozenset[str]:
+    """The doubts that ``--accept`` names, by their keys or all of a code; raises ``InvalidInput`` of others."""
+    doubts = {doubt_key(file, doubt): doubt.code for file, doubt in report.proposal.doubts}
+    found: set[str] = set()
+    for text in accepted:
+        keys = {key for key, code in doubts.items() if code == text} or {_key(text, doubts, given)}
+        if not keys <= set(doubts):
+            known = [*dict.fromkeys(doubts.values()), *doubts]
+            remedy = close_name(text, known) or "there are none"
+            raise InvalidInput("--accept", text, "is no doubt of these files", remedy)
+        found |= keys
+    return frozenset(found)
+
+
+def _key(text: str, doubts: Container[str], given: Given) -> str:
+    """The key of a doubt with the file's name as reports write it."""
+    if text in doubts or text.count(":") < 2:
+        return text
+    file, line, code = text.rsplit(":", 2)
+    return f"{given.name_of(file, option='--accept')}:{line}:{code}"
+
+
+def check_answers(answers: Answers, report: Report, given: Given) -> None:
+    """Raise ``InvalidInput`` of an answer that nothing asks for: it is a slip of the pen."""
+    files = {reading.file for reading in report.readings}
+    for file in answers.hosts:
+        if file not in files:
+            raise InvalidInput("--host", file, "is none of the files read", close_name(file, sorted(files)))
+    names = [node.name for node in report.proposal.nodes]
+    for key in answers.chosen:
+        if key.startswith((ALIAS, _PRODUCT, f"{EVERY_NODE}.")) or any(key.startswith(f"{name}.") for name in names):
+            continue
+        remedy = close_name(key.rpartition(".")[0], names) if "." in key else "write NODE.FIELD or *.FIELD"
+        raise InvalidInput(f"--set {key}", answers.chosen[key], "names no node of these files", remedy)
+    places = {f"{file}:" for file in (*given.paths, *files)}
+    for place in (*answers.ranks, *answers.nodes):
+        file, colon, line = place.rpartition(":")
+        if f"{file}{colon}" not in places or not line.isdigit():
+            raise InvalidInput("--set", place, "is no place in these files", "write FILE:LINE as the question does")

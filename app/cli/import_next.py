@@ -1,0 +1,82 @@
+"""What to type after an import: the same with what it lacks, or what to do with its cluster."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from app.cli.import_questions import asked_of_a_kind, kind_options, options_of, problem_options
+from app.cli.terminal import command_line
+from app.imports.report import ImportAnswer
+
+_MOST_FILES: Final = 3
+_MODEL: Final = "llama-3-8b"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was typed.  ``answers``: options that answer questions, word by word."""
+
+    files: tuple[str, ...]
+    cluster: str | None = None
+    into: str | None = None
+    output: Path | None = None
+    store: bool = False
+    answers: tuple[str, ...] = ()
+
+
+def next_view(answer: ImportAnswer, asked: Asked, stored: str = "") -> RenderableType:
+    """What was written and stored, and the commands to type next."""
+    if not answer.can_be_stored:
+        again = _again(answer, asked)
+        if not again:
+            return Text("\nNothing is stored.  meshwright import-formats lists what can be read.", style="bold")
+        return Group(Text("\nNothing is stored.  Next:", style="bold"), command_line(f"  {again}"))
+    done, commands = [], []
+    if asked.output is not None:
+        done.append(f"{asked.output} is written.")
+        name = shlex.quote(str(asked.output))
+        planned = f"meshwright plan --cluster {name} --model {_MODEL} --workload WORKLOAD.yaml"
+        commands = [f"meshwright cluster show {name}", f"meshwright measure {name}", planned]
+    if stored:
+        done.append(stored)
+        name = shlex.quote(asked.cluster or asked.into or "")
+        commands = commands or [f"meshwright cluster show {name}", f"meshwright measure {name}"]
+    if not done:
+        done.append("Nothing is stored yet.")
+        commands = [f"{_typed(asked)} --output {'new.yaml' if asked.into else 'cluster.yaml'}"]
+    head = Text("\n" + "  ".join(done) + "  Next:", style="bold")
+    return Group(head, *(command_line(f"  {line}") for line in commands))
+
+
+def _again(answer: ImportAnswer, asked: Asked) -> str:
+    """The same command with what it lacks; empty where no answer helps."""
+    needed = [question for question in answer.questions if question.needed]
+    if not needed and not answer.nodes:
+        needed = answer.questions[:1]
+    options = []
+    if len(asked_of_a_kind(needed)) > 1:
+        options = kind_options(answer)
+        needed = [question for question in needed if not asked_of_a_kind([question])]
+    options += [options_of(question, answer)[0] for question in needed]
+    options += problem_options(answer)
+    return " ".join([_typed(asked), *dict.fromkeys(options), *_endings(asked)]) if options else ""
+
+
+def _typed(asked: Asked) -> str:
+    files = [*map(shlex.quote, asked.files[:_MOST_FILES]), *(["..."] if len(asked.files) > _MOST_FILES else [])]
+    words = ["meshwright import", *files]
+    for option, value in (("--cluster", asked.cluster), ("--into", asked.into)):
+        if value is not None:
+            words.append(f"{option} {shlex.quote(value)}")
+    return " ".join([*words, *map(shlex.quote, asked.answers)])
+
+
+def _endings(asked: Asked) -> list[str]:
+    words = [] if asked.output is None else [f"--output {shlex.quote(str(asked.output))}"]
+    return [*words, *(["--store"] if asked.store else [])]

@@ -1,0 +1,157 @@
+"""What an import asks, each question with the option that answers it, and what keeps it from being stored."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.console import Group, RenderableType
+
+from app.cli.terminal import bullets, command_line, more_line, shown_places
+from app.imports.report import ImportAnswer, ImportProblem, ProposedNodeAnswer, QuestionAnswer
+from app.presentation.figures import plural
+from cluster_models.catalogue import NodeKind, node_kinds
+from cluster_models.readers.proposal import EVERY_NODE
+from cluster_models.units import GBIT
+
+MOST_LINES: Final = 10
+_USUAL: Final = ("DGX H100/H200", "H100-SXM5-80GB")
+"""Node kind and GPU kind of examples where files say nothing of the GPUs."""
+_SOLD: Final = frozenset({"gpu_kind", "gpu_count", "nics"})
+"""What a node kind of the catalogue says."""
+_NODE: Final = re.compile(r"nodes\[(\d+)\]\.?")
+_MOST_KINDS: Final = 4
+
+
+def questions_view(answer: ImportAnswer) -> RenderableType | None:
+    """What must be answered first, then what only some facts wait for."""
+    asked = sorted(answer.questions, key=lambda question: not question.needed)
+    if not asked:
+        return None
+    lines: list[RenderableType] = []
+    for question in asked[:MOST_LINES]:
+        lines.append(bullets([question.sentence[:1].upper() + question.sentence[1:]]))
+        lines.extend(command_line(f"    {option}") for option in options_of(question, answer))
+    if len(asked) > MOST_LINES:
+        lines.append(more_line(len(asked) - MOST_LINES, "question"))
+    if sold := asked_of_a_kind(asked):
+        kinds = [kind.name for kind in _kinds_that_fit(answer.nodes)][:_MOST_KINDS]
+        fit = f" that fits: {', '.join(kinds)}" if kinds else ""
+        what = "all of these" if len(sold) > 1 else "it, too"
+        lines.append(bullets([f"A node kind of the catalogue{fit}, answers {what}, where all nodes are alike:"]))
+        lines.append(command_line(f"    {' '.join(kind_options(answer))}"))
+    return Group(*lines)
+
+
+def asked_of_a_kind(asked: Sequence[QuestionAnswer]) -> set[str]:
+    """The questions that a node kind of the catalogue answers."""
+    return {question.key.removeprefix(f"{EVERY_NODE}.") for question in asked} & _SOLD
+
+
+def kind_options(answer: ImportAnswer) -> list[str]:
+    """The options that name a likely node kind, with its GPU kind where it is sold with several."""
+    fitting = _kinds_that_fit(answer.nodes)
+    name = fitting[0].name if fitting else _USUAL[0]
+    options = [_set(f"node_kind={name}")]
+    asks_kind = any(question.key == f"{EVERY_NODE}.gpu_kind" for question in answer.questions)
+    if asks_kind and len(node_kinds()[name].gpu_kinds) > 1:
+        options.append(_set(f"gpu_kind={_common(answer.nodes, 'gpu_kind') or _USUAL[1]}"))
+    return options
+
+
+def _kinds_that_fit(nodes: Sequence[ProposedNodeAnswer]) -> list[NodeKind]:
+    """Node kinds of the catalogue with the GPUs that files give; none where they give none."""
+    kind, gpus = _common(nodes, "gpu_kind"), _common(nodes, "gpu_count")
+    if not kind:
+        return []
+    return [sold for sold in node_kinds().values() if kind in sold.gpu_kinds and gpus in {"", str(sold.gpu_count)}]
+
+
+def _common(nodes: Sequence[ProposedNodeAnswer], field: str) -> str:
+    """The value that most nodes have; empty where none has one."""
+    values = Counter(said.value for node in nodes if (said := node.fields.get(field)) is not None)
+    return values.most_common(1)[0][0] if values else ""
+
+
+def options_of(question: QuestionAnswer, answer: ImportAnswer) -> list[str]:
+    """Options that answer a question, likely ones: the user replaces what does not hold."""
+    key = question.key
+    named = [choice for choice in question.choices if choice != EVERY_NODE]
+    named = named or [node.name for node in answer.nodes]
+    node = named[0] if named else "NODE"
+    match question.answer_in:
+        case "hosts":
+            hosts = [node, EVERY_NODE] if answer.nodes else [node]
+            return [f"--host {shlex.quote(f'{question.answer_as}={host}')}" for host in hosts]
+        case "nodes":
+            return [_set(f"{key}={','.join(named[:2]) or 'NODE,NODE'}")]
+        case "ranks":
+            return [_set(f"{key}=16")]
+        case _ if key.startswith("gpu_kind:"):
+            return [_set(f"{key}={question.choices[0] if question.choices else _USUAL[1]}")]
+        case _ if key.startswith(f"{EVERY_NODE}."):
+            return [_set(f"{key}={_example(key.removeprefix(f'{EVERY_NODE}.'), answer)}")]
+        case _:
+            return [_set(f"{key}={node}")]
+
+
+def _example(field: str, answer: ImportAnswer) -> str:
+    """A likely value of a field of nodes."""
+    if known := _common(answer.nodes, field):
+        return known.replace(" Gb/s", "")
+    sold = next(iter(_kinds_that_fit(answer.nodes)), node_kinds()[_USUAL[0]])
+    nics = f"{sold.nics.count} x {sold.nics.bytes_per_s / GBIT:g} {sold.nics.fabric}"
+    return {"gpu_kind": _USUAL[1], "gpu_count": str(sold.gpu_count), "nics": nics}.get(field, "VALUE")
+
+
+def _set(text: str) -> str:
+    return f"--set {shlex.quote(text)}"
+
+
+def problems_view(answer: ImportAnswer) -> RenderableType | None:
+    """What is wrong beside open questions, each kind once; the questions are counted."""
+    lines = list(problem_lines(answer))
+    if asked := sum(question.needed for question in answer.questions):
+        lines.append(f"{plural(asked, 'question')} above must be answered first.")
+    if not lines:
+        return None
+    more = [more_line(len(lines) - MOST_LINES)] if len(lines) > MOST_LINES else []
+    shown: list[RenderableType] = [bullets(lines[:MOST_LINES])]
+    shown += [command_line(f"    {option}") for option in problem_options(answer)]
+    return Group(*shown, *more)
+
+
+def problem_lines(answer: ImportAnswer) -> Iterator[str]:
+    """One sentence for each thing that is wrong, however many nodes have it."""
+    groups: dict[tuple[str, str, str], list[ImportProblem]] = {}
+    for problem in answer.problems:
+        if not problem.field.startswith("answers."):
+            field = _NODE.sub("", problem.field)
+            groups.setdefault((field, problem.problem, problem.remedy), []).append(problem)
+    for (field, sentence, remedy), members in groups.items():
+        first = members[0]
+        owners = list(dict.fromkeys(_owner(problem, answer) for problem in members))
+        where = [shown_places([owner for owner in owners if owner])] if any(owners) else []
+        name = "" if field == "files" else ": ".join([*where, field]) + ": "
+        value = "" if field == "files" or first.value in {"None", ""} else f" (got {first.value})"
+        places = f", said in {shown_places(first.origins)}" if first.origins and not any(owners) else ""
+        yield f"{name}{sentence}{value}{places}{'; ' if remedy else ''}{remedy}"
+
+
+def _owner(problem: ImportProblem, answer: ImportAnswer) -> str:
+    """The node that a problem is about; empty where it is about none."""
+    found = _NODE.match(problem.field)
+    return answer.nodes[int(found[1])].name if found and int(found[1]) < len(answer.nodes) else ""
+
+
+def problem_options(answer: ImportAnswer) -> list[str]:
+    """Options that give what nodes lack and no question asks for."""
+    fields = dict.fromkeys(
+        field
+        for problem in answer.problems
+        if _NODE.match(problem.field) and (field := _NODE.sub("", problem.field)) in _SOLD
+    )
+    return [_set(f"{EVERY_NODE}.{field}={_example(field, answer)}") for field in fields]
