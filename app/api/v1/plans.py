@@ -20,13 +20,14 @@ from app.db.engine import transaction
 from app.db.status import PlanStatus
 from app.documents.plan import result_document
 from app.documents.plan_parts import TimelineEventDocument
-from app.exports.contract import Family, refusal
+from app.exports.contract import Family, Options, options_of, refusal
 from app.exports.packing import packed
 from app.exports.registry import EXPORTS
 from app.services import plans
 from app.services.errors import NotFound
 from app.services.plans import PlanRecord
 from app.services.requests import PlanRequest
+from cluster_models.errors import InvalidInput
 
 EVENTS_EVERY_S: Final = 0.5
 EVENTS_END_AFTER_S: Final = 600.0
@@ -163,6 +164,16 @@ def get_export(
         str, Path(alias="format", description="Name of the format, as listed under exports.", examples=["torchrun"])
     ],
     service: ServiceDep,
+    given: Annotated[
+        list[str] | None,
+        Query(
+            alias="set",
+            max_length=20,
+            description="An option of the launch as name=value, once each: job, image, command, port, namespace, "
+            "queue, topology_label, gpu_resource, model_path, as far as the format has a use for it.",
+            examples=[["image=registry.example/train:7", "queue=team-a"]],
+        ),
+    ] = None,
 ) -> Response:
     """A plan as another program reads it; the formats are listed under exports.
 
@@ -171,10 +182,25 @@ def get_export(
     export = EXPORTS.get(export_format)
     if export is None:
         raise NotFound("export format", export_format)
+    options = _options(given or [])
     with service.read_sessions() as session:
-        content = packed(export, export.files(plans.get_finished_plan(session, plan_id=plan)))
+        found = plans.get_finished_plan(session, plan_id=plan)
+    content = packed(export, export.files(found, options))
     disposition = f'attachment; filename="{export.file_name}"'
     return Response(content, media_type=export.media_type, headers={"Content-Disposition": disposition})
+
+
+def _options(given: list[str]) -> Options:
+    """The options of ``set`` parameters; raises ``InvalidInput`` naming the option."""
+    values: dict[str, str] = {}
+    for entry in given:
+        name, equals, text = entry.partition("=")
+        if not equals:
+            raise InvalidInput("query.set", entry, "is not name=value", "write set=image=registry.example/train:7")
+        if name in values:
+            raise InvalidInput(f"options.{name}", text, "is given twice", "give each option once")
+        values[name] = text
+    return options_of(values)
 
 
 def _known_plan(plan: PlanPath, service: ServiceDep) -> str:
