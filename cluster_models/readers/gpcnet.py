@@ -22,7 +22,8 @@ _TABLE: Final = re.compile(
     r"^\|\s{1,200}(Isolated Network Tests|Isolated Congestion Tests|Network Tests running with .{1,80})"
 )
 _NAME: Final = re.compile(r"(\S.{1,40}?) \((\d{1,12}) B\)")
-_ERROR: Final = re.compile(r"^\s*ERROR: (this application must .{1,200})$")
+_ERROR: Final = re.compile(r"^\s*ERROR: (this application (?:must|requires|needs) .{1,200})$")
+_FAILED: Final = re.compile(r"^\s*(?:ERROR|FATAL)[: ]\s*(\S.{1,200})$", re.IGNORECASE)
 _UNITS: Final = {"usec": 1e-6, "mib/s/rank": 2.0**20, "mb/s/rank": 1e6}
 
 
@@ -66,7 +67,7 @@ class _Reader:
             self.tool = f"GPCNeT {title[1].split()[0]} {title[2]}"
         elif (ranks := _RANKS.match(text)) is not None:
             self.ranks, self.nodes = int(ranks[1]) or None, int(ranks[2]) or None
-        elif (error := _ERROR.match(text)) is not None:
+        elif (error := _ERROR.match(text) or _FAILED.match(text)) is not None:
             remedy = "run it on as many nodes as it asks for"
             self.refusals.append(refused(line, f"GPCNeT did not run: {error[1]}", remedy))
         elif text.startswith("|"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -18,7 +19,12 @@ _FIGURE: Final = re.compile(
     r"(?: {0,2}(GB/s(?:ec)?|Gbps|Gb/s(?:ec)?|GBps|MB/s(?:ec)?|MBps|Gbit/s)(?!\w))?",
     re.IGNORECASE,
 )
-"""A figure; without a unit it counts only behind one of the words below."""
+"""A figure; without a unit it counts only behind one of the words below, and not as the number of a device."""
+_NUMBERED: Final = re.compile(
+    r"(?:GPUs?|devices?|ports?|links?|nodes?|and|to|NUMA|core|line)[ #:]{0,2}$", re.IGNORECASE
+)
+_LESS: Final = re.compile(r"^[^\d]{0,60}(?:<|\b(?:less|below|lower|under|vs|expected|at least)\b)", re.IGNORECASE)
+"""Between two figures: the first was measured, the second asked for."""
 _ABOUT: Final = re.compile(r"bandwidth|\bBW\b|threshold|expected", re.IGNORECASE)
 _LIMIT: Final = re.compile(
     r"(?:threshold|expected|less than|below|lower than|at least|minimum|required|under)\W", re.IGNORECASE
@@ -115,11 +121,20 @@ def _figures(check: str, text: str) -> tuple[float | None, float | None]:
     about, limit_word = _ABOUT.search(text), _LIMIT.search(text)
     found = list(_FIGURE.finditer(text))
     usual = next((figure[2] for figure in found if figure[2]), "Gbps" if "ib" in check.split("_") else "GB/s")
-    figures = [
-        (figure.start(), rate_of_figure(figure[1], figure[2] or usual))
+    taken = [
+        figure
         for figure in found
-        if figure[2] or (about is not None and figure.start() > about.start())
+        if figure[2]
+        or (
+            about is not None
+            and figure.start() > about.start()
+            and _NUMBERED.search(text, max(0, figure.start() - 12), figure.start()) is None
+        )
     ]
+    figures = [(figure.start(), rate_of_figure(figure[1], figure[2] or usual)) for figure in taken]
+    for one, other in itertools.pairwise(range(len(taken))):
+        if _LESS.search(text[taken[one].end() : taken[other].start()]) is not None:
+            return figures[one][1], figures[other][1]
     limits = [rate for at, rate in figures if limit_word is not None and at > limit_word.start()]
     values = [rate for at, rate in figures if limit_word is None or at < limit_word.start()]
     return (values[0] if values else limits[1] if len(limits) > 1 else None), (limits[0] if limits else None)

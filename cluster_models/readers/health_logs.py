@@ -27,7 +27,7 @@ _FELL: Final = re.compile(
 )
 _CTIME: Final = re.compile(r"\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\]")
 _ISO: Final = re.compile(
-    r"(?:kern\s*:\w+\s*:\s*)?\[?(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)([.,]\d{1,9})?(Z|[+-]\d\d:?\d\d)?"
+    r"(?:\w{3,8}\s*:\w+\s*:\s*)?\[?(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)([.,]\d{1,9})?(Z|[+-]\d\d:?\d\d)?"
 )
 _SYSLOG: Final = re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d ([A-Za-z0-9][\w.\-]*) \S")
 _AFTER_ISO: Final = re.compile(r"([A-Za-z0-9][\w.\-]*) (?:kernel|systemd[\w\-]*|nvidia[\w\-]*)(?:\[\d+\])?:")
@@ -141,6 +141,8 @@ def _nothing(lines: Sequence[Line], found: Sequence[object], what: str) -> tuple
 
 
 _MANAGER: Final = re.compile(r"\[(\w{3} \d\d \d{4} \d\d:\d\d:\d\d)\] \[(\w+)\] (?:\[tid \d+\] )?(.*)")
+_COMPLAINT: Final = re.compile(r"fabric\W?manager.{0,200}(?:error|fail|don't match|not match)", re.IGNORECASE)
+"""In the journal of systemd, whose lines carry no level."""
 _SWITCH: Final = re.compile(
     r"NVSwitch (?:(non-?fatal)|fatal) error (\d+).*?(?:pci bus id|PCI:) ?([0-9a-fA-F:.]{7,20})", re.IGNORECASE
 )
@@ -152,6 +154,9 @@ def read_fabric_manager(source: Source, lines: tuple[Line, ...]) -> Understood:
     errors: list[Line] = []
     for line in lines:
         found = _MANAGER.match(line.text)
+        if found is None and _COMPLAINT.search(line.text) is not None:
+            errors.append(line)
+            continue
         if found is None or found[2].upper() not in {"ERROR", "FATAL", "CRITICAL"}:
             continue
         switch = _SWITCH.search(found[3])
@@ -169,7 +174,8 @@ def read_fabric_manager(source: Source, lines: tuple[Line, ...]) -> Understood:
     doubts: tuple[Doubt, ...] = ()
     if errors:
         shown = _MANAGER.match(errors[0].text)
-        sentence = f"{len(errors)} lines of errors name no switch; the first: {shown[3][:160] if shown else ''}"
+        words = shown[3] if shown else errors[0].text.strip()
+        sentence = f"{len(errors)} lines of errors name no switch; the first: {words[:160]}"
         remedy = "look whether NVLink works on that node (nvidia-smi nvlink -s, a test with nccl-tests)"
         doubts = (Doubt("fabric-manager-error", Trust.DOUBT, errors[0].number, sentence, remedy),)
     return Understood(

@@ -2,8 +2,8 @@
 
 Tables are turned so that ``values[i][j]`` is always from ``rows[i]``.  Between host and GPU the arrow of a title is
 the way of the bytes.  Between GPUs it is the other way round, by the tool's source (DeviceToDevice*::run in
-testcases_ce.cpp, testcases_sm.cu and multinode_testcases_ce.cpp): the GPU of the row runs the copy; a read, "GPU(row) ->
-GPU(column)", brings bytes from the column, and a write, "GPU(row) <- GPU(column)", sends them to it.
+testcases_ce.cpp, testcases_sm.cu and multinode_testcases_ce.cpp): the GPU of the row runs the copy; a read,
+"GPU(row) -> GPU(column)", brings bytes from the column, and a write, "GPU(row) <- GPU(column)", sends them to it.
 
 Of two-way tests, Read1, Write2 and the like are one stream of the two, the first of them from the column to the
 row by the same source, and Total is their sum.  Without such a

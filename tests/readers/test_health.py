@@ -32,6 +32,45 @@ def health_of(form: str, text: str) -> list[HealthFact]:
     return [fact for fact in understood(chosen, source_of(text)).facts if isinstance(fact, HealthFact)]
 
 
+@pytest.mark.parametrize(
+    ("words", "entity", "measured", "limit"),
+    [
+        ("bandwidth between GPU 3 and GPU 5 was 212.5 GB/s, expected at least 450 GB/s", "gpu:3", 212.5e9, 450e9),
+        ("P2P bandwidth is below threshold: gpu3-gpu5 212.5 GB/s < 450 GB/s (Fault 20)", "gpu:3", 212.5e9, 450e9),
+        ("NVBandwidth read failed, GPU 0 - GPU 1 bandwidth 180.5 below threshold of 250.", "gpu:0", 180.5e9, 250e9),
+        ("bandwidth from GPU 2 to GPU 7 too low", "gpu:2", None, None),
+    ],
+)
+def test_numbers_of_gpus_are_no_figures(
+    words: str, entity: str, measured: float | None, limit: float | None
+) -> None:
+    """And of two figures with "less than" between them the second is the limit, wherever the word stands."""
+    (fact,) = health_of("nhc", f"ERROR:  nhc:  Health check failed:  check_gpu_bw: {words}\n")
+    assert (fact.entity, fact.bytes_per_s, fact.threshold_bytes_per_s) == (entity, measured, limit)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "form"),
+    [
+        ("user  :info  : [Tue Nov 12 22:21:15 2024] ", "kernel-log"),
+        ("kern  :info  : 2024-11-12T22:21:15,123456+00:00 ", "kernel-log"),
+        ("", "kernel-log"),
+    ],
+)
+def test_a_crash_in_a_gpu_library_is_told_whatever_stands_before_it(prefix: str, form: str) -> None:
+    text = f"{prefix}train[77]: segfault at 7f00 ip 00007f01 sp 00007f02 error 4 in libnccl.so.2[7f03+d3]\n"
+    ((section, found),) = registry.read(source_of(text)).sections
+    assert (section.format, found.facts, found.refusals) == (form, (), ())
+    assert [doubt.code for doubt in found.doubts] == ["library-crash"]
+
+
+def test_what_the_fabric_manager_says_in_the_journal_is_a_doubt() -> None:
+    text = "nvidia-fabricmanager[9]: fabric manager interface version 5.1 don't match with driver version 5.2.\n"
+    ((section, found),) = registry.read(source_of(text)).sections
+    assert section.format == "fabric-manager"
+    assert [doubt.code for doubt in found.doubts] == ["fabric-manager-error"]
+
+
 def test_a_passing_check_gives_its_figures() -> None:
     """Eight adapters in Gb/s and one all-reduce over eight GPUs of a host that nobody names."""
     found = understood(NHC, real(f"{FOLDER}/azure_nhc_h100_pass.txt"))
