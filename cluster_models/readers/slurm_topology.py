@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cluster_models.readers.fabric import FABRIC, guid_of
-from cluster_models.readers.facts import Fact, HostFact, Name, NameKind, PortFact, SwitchFact
+from cluster_models.readers.facts import Fact, HostFact, Name, NameKind, Origin, PortFact, SwitchFact
 from cluster_models.readers.host_lists import expand
 from cluster_models.readers.lines import LONGEST_LINE
 from cluster_models.readers.notices import origin_of, refused, refused_runs
@@ -252,20 +252,25 @@ def _hosts(source: Source, told: _Told, trees: Sequence[Record], blocks: Sequenc
         for host in record.hosts:
             firsts.setdefault(host, record)
     guids: list[Record] = []
+    made: dict[tuple[int, int, int], tuple[Origin, dict[str, str]]] = {}
+    """What all hosts of one leaf and block have in common, by the identity of their records."""
     for host, first in firsts.items():
         leaf, group = leaves.get(host), groups.get(host)
         place = leaf or group
-        if _GUID.fullmatch(host):
+        if host.startswith("0x") and _GUID.fullmatch(host):
             if place is not None:
                 guids.append(place)
                 origin = origin_of(source, place.line.number, path=place.path)
                 yield PortFact(origin, None, "", guid_of(host), True, None, FABRIC, place.name)
             continue
-        lines = [record.line.number for record in (leaf or first, group or first)]
-        labels = _labels(leaf, parents) if leaf and _is_one(leaf) else {}
-        if group:
-            labels["block"] = group.name
-        origin = origin_of(source, min(lines), max(lines))
+        key = id(first), id(leaf), id(group)
+        if key not in made:
+            lines = [record.line.number for record in (leaf or first, group or first)]
+            labels = _labels(leaf, parents) if leaf and _is_one(leaf) else {}
+            if group:
+                labels["block"] = group.name
+            made[key] = origin_of(source, min(lines), max(lines)), labels
+        origin, labels = made[key]
         names = (Name(NameKind.SLURM, host),)
         yield HostFact(origin, names, labels=labels, scale_up_domain=group.domain if group else None)
     if guids:
