@@ -36,7 +36,7 @@ def next_view(answer: ImportAnswer, asked: Asked, stored: str = "") -> Renderabl
         again = _again(answer, asked)
         if not again:
             return Text("\nNothing is stored.  meshwright import-formats lists what can be read.", style="bold")
-        return Group(Text("\nNothing is stored.  Next:", style="bold"), command_line(f"  {again}"))
+        return Group(Text("\nNothing is stored.  Next:", style="bold"), command_line(again))
     done, commands = [], []
     if asked.output is not None:
         done.append(f"{asked.output} is written.")
@@ -51,7 +51,7 @@ def next_view(answer: ImportAnswer, asked: Asked, stored: str = "") -> Renderabl
         done.append("Nothing is stored yet.")
         commands = [f"{_typed(asked)} --output {'new.yaml' if asked.into else 'cluster.yaml'}"]
     head = Text("\n" + "  ".join(done) + "  Next:", style="bold")
-    return Group(head, *(command_line(f"  {line}") for line in commands))
+    return Group(head, *(command_line(line) for line in commands))
 
 
 def _again(answer: ImportAnswer, asked: Asked) -> str:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 
 from app.cli.terminal import bullets, command_line, more_line, shown_places
 from app.imports.report import ImportAnswer, ImportProblem, ProposedNodeAnswer, QuestionAnswer
@@ -24,26 +24,35 @@ _SOLD: Final = frozenset({"gpu_kind", "gpu_count", "nics"})
 """What a node kind of the catalogue says."""
 _NODE: Final = re.compile(r"nodes\[(\d+)\]\.?")
 _MOST_KINDS: Final = 4
+_OF_A_KIND: Final = 3
 
 
-def questions_view(answer: ImportAnswer) -> RenderableType | None:
-    """What must be answered first, then what only some facts wait for."""
-    asked = sorted(answer.questions, key=lambda question: not question.needed)
-    if not asked:
-        return None
-    lines: list[RenderableType] = []
-    for question in asked[:MOST_LINES]:
-        lines.append(bullets([question.sentence[:1].upper() + question.sentence[1:]]))
-        lines.extend(command_line(f"    {option}") for option in options_of(question, answer))
-    if len(asked) > MOST_LINES:
-        lines.append(more_line(len(asked) - MOST_LINES, "question"))
-    if sold := asked_of_a_kind(asked):
-        kinds = [kind.name for kind in _kinds_that_fit(answer.nodes)][:_MOST_KINDS]
-        fit = f" that fits: {', '.join(kinds)}" if kinds else ""
+def questions_view(answer: ImportAnswer) -> list[RenderableType]:
+    """What must be answered first, then what only some facts wait for; three of each kind."""
+    kinds: dict[str, list[QuestionAnswer]] = {}
+    for question in sorted(answer.questions, key=lambda each: not each.needed):
+        kinds.setdefault(question.key.partition(":")[0], []).append(question)
+    parts: list[RenderableType] = []
+    for members in kinds.values():
+        for question in members[:_OF_A_KIND]:
+            parts.append(bullets([_sentence(question)]))
+            parts.extend(command_line(option, indent=6) for option in options_of(question, answer))
+        if len(members) > _OF_A_KIND:
+            parts.append(more_line(len(members) - _OF_A_KIND, "question of this kind", "questions of this kind"))
+    if sold := asked_of_a_kind(answer.questions):
+        fitting = [kind.name for kind in _kinds_that_fit(answer.nodes)][:_MOST_KINDS]
+        fit = f" that fits ({', '.join(fitting)})" if fitting else ""
         what = "all of these" if len(sold) > 1 else "it, too"
-        lines.append(bullets([f"A node kind of the catalogue{fit}, answers {what}, where all nodes are alike:"]))
-        lines.append(command_line(f"    {' '.join(kind_options(answer))}"))
-    return Group(*lines)
+        parts.append(bullets([f"A node kind of the catalogue{fit} answers {what}, where all nodes are alike:"]))
+        parts.append(command_line(" ".join(kind_options(answer)), indent=6))
+    return parts
+
+
+def _sentence(question: QuestionAnswer) -> str:
+    choices = [choice for choice in question.choices if choice != EVERY_NODE]
+    shown = f" ({shown_places(choices, most=_MOST_KINDS)})" if len(choices) > 1 else ""
+    waiting = f"; {question.blocks} facts wait for it" if question.blocks > 1 and not question.needed else ""
+    return question.sentence[:1].upper() + question.sentence[1:] + shown + waiting
 
 
 def asked_of_a_kind(asked: Sequence[QuestionAnswer]) -> set[str]:
@@ -63,11 +72,18 @@ def kind_options(answer: ImportAnswer) -> list[str]:
 
 
 def _kinds_that_fit(nodes: Sequence[ProposedNodeAnswer]) -> list[NodeKind]:
-    """Node kinds of the catalogue with the GPUs that files give; none where they give none."""
-    kind, gpus = _common(nodes, "gpu_kind"), _common(nodes, "gpu_count")
-    if not kind:
-        return []
-    return [sold for sold in node_kinds().values() if kind in sold.gpu_kinds and gpus in {"", str(sold.gpu_count)}]
+    """Node kinds of the catalogue with the GPUs that files give, those of as many first; none where none is given.
+
+    Counts are those of tests as often as not: a node may have more.
+    """
+    kind, gpus = _common(nodes, "gpu_kind"), _most_gpus(nodes)
+    fitting = [sold for sold in node_kinds().values() if kind in sold.gpu_kinds and sold.gpu_count >= gpus]
+    return sorted(fitting, key=lambda sold: gpus > 0 and sold.gpu_count != gpus)
+
+
+def _most_gpus(nodes: Sequence[ProposedNodeAnswer]) -> int:
+    counts = [said.value for node in nodes if (said := node.fields.get("gpu_count")) is not None]
+    return max((int(text) for text in counts if text.isascii() and text.isdigit()), default=0)
 
 
 def _common(nodes: Sequence[ProposedNodeAnswer], field: str) -> str:
@@ -77,19 +93,18 @@ def _common(nodes: Sequence[ProposedNodeAnswer], field: str) -> str:
 
 
 def options_of(question: QuestionAnswer, answer: ImportAnswer) -> list[str]:
-    """Options that answer a question, likely ones: the user replaces what does not hold."""
+    """Options that answer a question; words in capitals stand for what the user knows."""
     key = question.key
     named = [choice for choice in question.choices if choice != EVERY_NODE]
-    named = named or [node.name for node in answer.nodes]
-    node = named[0] if named else "NODE"
+    node = named[0] if len(named) == 1 else "NODE"
     match question.answer_in:
         case "hosts":
             hosts = [node, EVERY_NODE] if answer.nodes else [node]
             return [f"--host {shlex.quote(f'{question.answer_as}={host}')}" for host in hosts]
         case "nodes":
-            return [_set(f"{key}={','.join(named[:2]) or 'NODE,NODE'}")]
+            return [_set(f"{key}={','.join(named) if len(named) == 2 else 'NODE,NODE'}")]
         case "ranks":
-            return [_set(f"{key}=16")]
+            return [_set(f"{key}=RANKS")]
         case _ if key.startswith("gpu_kind:"):
             return [_set(f"{key}={question.choices[0] if question.choices else _USUAL[1]}")]
         case _ if key.startswith(f"{EVERY_NODE}."):
@@ -100,28 +115,31 @@ def options_of(question: QuestionAnswer, answer: ImportAnswer) -> list[str]:
 
 def _example(field: str, answer: ImportAnswer) -> str:
     """A likely value of a field of nodes."""
-    if known := _common(answer.nodes, field):
-        return known.replace(" Gb/s", "")
     sold = next(iter(_kinds_that_fit(answer.nodes)), node_kinds()[_USUAL[0]])
-    nics = f"{sold.nics.count} x {sold.nics.bytes_per_s / GBIT:g} {sold.nics.fabric}"
-    return {"gpu_kind": _USUAL[1], "gpu_count": str(sold.gpu_count), "nics": nics}.get(field, "VALUE")
+    match field:
+        case "gpu_kind":
+            return _common(answer.nodes, field) or _USUAL[1]
+        case "gpu_count":
+            return str(_most_gpus(answer.nodes) or sold.gpu_count)
+        case "nics":
+            known = _common(answer.nodes, field).replace(" Gb/s", "")
+            return known or f"{sold.nics.count} x {sold.nics.bytes_per_s / GBIT:g} {sold.nics.fabric}"
+        case _:
+            return "VALUE"
 
 
 def _set(text: str) -> str:
     return f"--set {shlex.quote(text)}"
 
 
-def problems_view(answer: ImportAnswer) -> RenderableType | None:
+def problems_view(answer: ImportAnswer) -> list[RenderableType]:
     """What is wrong beside open questions, each kind once; the questions are counted."""
     lines = list(problem_lines(answer))
     if asked := sum(question.needed for question in answer.questions):
         lines.append(f"{plural(asked, 'question')} above must be answered first.")
-    if not lines:
-        return None
-    more = [more_line(len(lines) - MOST_LINES)] if len(lines) > MOST_LINES else []
-    shown: list[RenderableType] = [bullets(lines[:MOST_LINES])]
-    shown += [command_line(f"    {option}") for option in problem_options(answer)]
-    return Group(*shown, *more)
+    parts: list[RenderableType] = [bullets([line]) for line in lines[:MOST_LINES]]
+    parts += [command_line(option, indent=6) for option in problem_options(answer)]
+    return [*parts, more_line(len(lines) - MOST_LINES)] if len(lines) > MOST_LINES else parts
 
 
 def problem_lines(answer: ImportAnswer) -> Iterator[str]:

@@ -1,9 +1,10 @@
-"""The report of an import on a terminal: what was understood, what was not, what to answer, what to type next."""
+"""The report of an import on a terminal: what was understood, what was not, and what it would change."""
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rich import box
@@ -14,8 +15,9 @@ from rich.text import Text
 
 from app.cli.import_next import Asked
 from app.cli.import_questions import MOST_LINES, problems_view, questions_view
-from app.cli.terminal import bullets, command_line, more_line, section, shown_places
-from app.imports.report import DoubtAnswer, FileAnswer, ImportAnswer, ProposedNodeAnswer
+from app.cli.terminal import bullets, command_line, more_line, report_section, shown_places
+from app.imports.report import DoubtAnswer, FileAnswer, ImportAnswer, ProposedNodeAnswer, SectionAnswer
+from app.imports.summaries import NOTHING
 from app.presentation.figures import count, plural
 from cluster_models.readers.host_lists import compress
 from cluster_models.readers.reading import Format, Trust
@@ -23,26 +25,30 @@ from cluster_models.readers.reading import Format, Trust
 MOST_FILES: Final = 12
 """More files than this are told by their kinds."""
 _OF_A_KIND: Final = 3
-_LONGEST_NAMES: Final = 160
+_LONGEST_NAMES: Final = 200
+_PARTICULAR: Final = re.compile(r"\S*\d\S*(?:,? \S*\d\S*)*")
+"""Words with digits: names, numbers, addresses."""
+_BETWEEN_NAMES: Final = re.compile(r",(?![^\[]*\])")
 
 
 def import_view(answer: ImportAnswer, asked: Asked) -> RenderableType:
     """Everything that the files say, what is wrong with it, and what it would change."""
-    read = [file for file in answer.files if file.sections]
-    parts: list[tuple[str, RenderableType | None]] = [
-        ("What was understood", _understood(read)),
+    wrong, known = _doubts(answer)
+    parts: list[tuple[str, list[RenderableType]]] = [
+        ("What was understood", _understood(answer.files)),
         ("What was not taken", _refused(answer.files)),
-        ("What looks wrong", _doubts(answer)),
+        ("To know", known),
         ("Read, and not used", _aside(answer)),
         ("What files say of broken hardware: shown only", _health(answer)),
         ("Where files differ", _conflicts(answer)),
+        ("What looks wrong", wrong),
         ("The cluster as it would be", _nodes(answer.nodes)),
         ("What looks wrong about all measurements together", _some(answer.suspicions)),
         ("What would change", _changes(answer)),
         ("What only you know", questions_view(answer)),
         ("What keeps it from being stored", problems_view(answer)),
     ]
-    return Group(_headline(answer, asked), *(section(title, body) for title, body in parts if body is not None))
+    return Group(_headline(answer, asked), *(report_section(title, body) for title, body in parts if body))
 
 
 def _headline(answer: ImportAnswer, asked: Asked) -> RenderableType:
@@ -55,152 +61,187 @@ def _headline(answer: ImportAnswer, asked: Asked) -> RenderableType:
     return Text.assemble((f"{name}  " if name else "", "bold"), "  ".join(said))
 
 
-def _understood(files: Sequence[FileAnswer]) -> RenderableType | None:
-    if not files:
-        return None
-    if len(files) <= MOST_FILES:
-        return Group(*(_of_file(file) for file in files))
+def _understood(files: Sequence[FileAnswer]) -> list[RenderableType]:
+    read = [file for file in files if _used(file)]
+    if len(read) <= MOST_FILES:
+        return [_of_file(file) for file in read]
     kinds: dict[str, list[FileAnswer]] = {}
-    for file in files:
-        kinds.setdefault(" and ".join(dict.fromkeys(each.known_as for each in file.sections)), []).append(file)
-    lines: list[RenderableType] = []
+    for file in read:
+        kinds.setdefault(" and ".join(dict.fromkeys(each.known_as for each in _used(file))), []).append(file)
+    parts: list[RenderableType] = []
     for kind, members in sorted(kinds.items(), key=lambda entry: (-len(entry[1]), entry[0])):
-        lines.append(Text(f"{kind}: {plural(len(members), 'file')}", style="bold"))
-        lines.extend(Padding(_of_file(file), (0, 0, 0, 2)) for file in members[:_OF_A_KIND])
+        parts.append(Text(f"{kind}: {plural(len(members), 'file')}", style="bold"))
+        parts.extend(Padding(_of_file(file, kind), (0, 0, 0, 2)) for file in members[:_OF_A_KIND])
         if len(members) > _OF_A_KIND:
-            lines.append(Padding(more_line(len(members) - _OF_A_KIND), (0, 0, 0, 2)))
-    return Group(*lines)
+            parts.append(Padding(more_line(len(members) - _OF_A_KIND), (0, 0, 0, 2)))
+    return parts
 
 
-def _of_file(file: FileAnswer) -> RenderableType:
+def _used(file: FileAnswer) -> list[SectionAnswer]:
+    return [section for section in file.sections if section.summary != NOTHING]
+
+
+def _of_file(file: FileAnswer, kind: str = "") -> RenderableType:
+    """A file and a sentence for each of its parts; the kind is not said again."""
     lines: list[RenderableType] = [Text(file.name, style="cyan", overflow="fold")]
-    for part in file.sections:
+    for part in _used(file):
         where = "" if len(file.sections) == 1 else f"lines {part.first_line}-{part.last_line}: "
-        lines.append(Padding(Text(f"{where}{part.known_as}: {part.summary}"), (0, 0, 0, 2)))
+        known_as = "" if part.known_as == kind else f"{part.known_as}: "
+        lines.append(Padding(Text(f"{where}{known_as}{part.summary}", overflow="fold"), (0, 0, 0, 2)))
     return Group(*lines)
 
 
-def _refused(files: Sequence[FileAnswer]) -> RenderableType | None:
-    """Each reason once, with the places; the first ten reasons."""
-    places: dict[tuple[str, str], list[str]] = {}
+def _refused(files: Sequence[FileAnswer]) -> list[RenderableType]:
+    """Reasons that differ in names and numbers only are told once."""
+    found: list[tuple[str, str]] = []
     for file in files:
-        for refusal in (*file.refusals, *(one for part in file.sections for one in part.refusals)):
+        refusals = [*file.refusals, *(one for part in file.sections for one in part.refusals)]
+        for refusal in refusals:
             last = f"-{refusal.last_line}" if refusal.last_line > refusal.first_line else ""
             where = f"{file.name}:{refusal.first_line}{last}" if file.line_count else file.name
-            places.setdefault((refusal.reason, refusal.remedy), []).append(where)
-    if not places:
-        return None
+            found.append((where, _with(refusal.reason, refusal.remedy)))
+        told = any(part.doubts for part in file.sections)
+        if not (refusals or told or _used(file)):
+            kinds = " and ".join(dict.fromkeys(part.known_as for part in file.sections))
+            found.append((file.name, f"{kinds}: nothing in it is used"))
+    return _alike(found)
+
+
+def _alike(found: Iterable[tuple[str, str]]) -> list[RenderableType]:
+    """A line for each sentence with its places, those that differ in names and numbers only as one."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for place, sentence in found:
+        groups.setdefault(_PARTICULAR.sub("#", sentence), []).append((place, sentence))
     lines = []
-    for (reason, remedy), found in list(places.items())[:MOST_LINES]:
-        lines.append(f"{shown_places(found)}: {reason}{'; ' if remedy else ''}{remedy}")
-    return _list(lines, len(places))
+    for members in groups.values():
+        same = all(sentence == members[0][1] for _, sentence in members)
+        places = shown_places([place for place, _ in members]) if same else members[0][0]
+        more = "" if same else f" (and {count(len(members) - 1)} more like this)"
+        lines.append(f"{places}: {members[0][1]}{more}")
+    return _some(lines)
 
 
-def _doubts(answer: ImportAnswer) -> RenderableType | None:
-    """By kind of doubt, those that hold figures back first."""
+def _doubts(answer: ImportAnswer) -> tuple[list[RenderableType], list[RenderableType]]:
+    """What looks wrong by kind of doubt, what holds figures back first; and what is only said."""
     found = [doubt for file in answer.files for part in file.sections for doubt in part.doubts] + answer.doubts
+    notes = _alike((_place(one), _with(one.sentence, one.remedy)) for one in found if one.trust is Trust.NOTE)
     kinds: dict[str, list[DoubtAnswer]] = {}
-    order = [Trust.REJECT, Trust.DOUBT, Trust.NOTE]
-    for doubt in sorted(found, key=lambda each: order.index(each.trust)):
-        kinds.setdefault(doubt.code, []).append(doubt)
-    if not kinds:
-        return None
-    lines = []
-    for members in list(kinds.values())[:MOST_LINES]:
-        first = members[0]
-        same = {(one.sentence, one.remedy) for one in members}
-        shown = members[:1] if len(same) == 1 else members[:_OF_A_KIND]
-        for doubt in shown:
-            places = [f"{one.file}:{one.first_line}" for one in members] if len(same) == 1 else []
-            where = shown_places(places) if places else f"{doubt.file}:{doubt.first_line}"
-            lines.append(f"{where}: {doubt.sentence}{'; ' if doubt.remedy else ''}{doubt.remedy}")
-        if len(same) > 1 and len(members) > len(shown):
-            lines.append(f"and {count(len(members) - len(shown))} more of this kind, {first.code}; --json for all")
-        if first.trust is Trust.REJECT:
-            lines.append(_how_to_accept(members))
-    return _list(lines, len(lines) + len(kinds) - min(len(kinds), MOST_LINES), most=len(lines))
+    for doubt in sorted(found, key=lambda each: each.trust is not Trust.REJECT):
+        if doubt.trust is not Trust.NOTE:
+            kinds.setdefault(doubt.code, []).append(doubt)
+    parts: list[RenderableType] = []
+    for code, members in list(kinds.items())[:MOST_LINES]:
+        told = dict.fromkeys(_with(one.sentence, one.remedy) for one in members)
+        for sentence in list(told)[:_OF_A_KIND]:
+            places = [_place(one) for one in members if _with(one.sentence, one.remedy) == sentence]
+            parts.append(bullets([f"{shown_places(places)}: {sentence}"]))
+        if len(told) > _OF_A_KIND:
+            parts.append(more_line(len(told) - _OF_A_KIND, f"of this kind ({code})", f"of this kind ({code})"))
+        if (held := [one for one in members if one.trust is Trust.REJECT]) and all(one.accepted for one in held):
+            parts.append(Text("  accepted: the figures are used"))
+        elif held:
+            key = held[0].key if len(held) == 1 else code
+            parts += [Text("  the figures are not used, unless you add"), _option(f"--accept {shlex.quote(key)}")]
+    if len(kinds) > MOST_LINES:
+        parts.append(more_line(len(kinds) - MOST_LINES, "kind of doubt", "kinds of doubt"))
+    return parts, notes
 
 
-def _how_to_accept(members: Sequence[DoubtAnswer]) -> str:
-    if all(doubt.accepted for doubt in members):
-        return "  accepted: the figures are used"
-    key = members[0].key if len(members) == 1 else members[0].code
-    return f"  these figures are not used unless you add --accept {shlex.quote(key)}"
+def _option(text: str) -> Text:
+    return command_line(text, indent=6)
 
 
-def _aside(answer: ImportAnswer) -> RenderableType | None:
-    lines = [
-        f"{one.origin}{f' and {one.count - 1} more' if one.count > 1 else ''}: {one.what}: {one.reason}"
-        for one in answer.kept_aside[:MOST_LINES]
-    ]
-    return _list(lines, len(answer.kept_aside)) if lines else None
+def _place(doubt: DoubtAnswer) -> str:
+    return f"{doubt.file}:{doubt.first_line}"
 
 
-def _health(answer: ImportAnswer) -> RenderableType | None:
-    lines = [
-        f"{one.origin}: {one.node or 'a host without a name'}, {one.entity} {one.state}: {one.text}"
-        for one in answer.health[:MOST_LINES]
-    ]
-    return _list(lines, len(answer.health)) if lines else None
+def _with(sentence: str, remedy: str) -> str:
+    return f"{sentence.rstrip('.')}; {remedy}" if remedy else sentence
 
 
-def _conflicts(answer: ImportAnswer) -> RenderableType | None:
-    lines = []
+def _aside(answer: ImportAnswer) -> list[RenderableType]:
+    return _alike(
+        (one.origin, f"{one.what}{f' and {count(one.count - 1)} more' if one.count > 1 else ''}: {one.reason}")
+        for one in answer.kept_aside
+    )
+
+
+def _health(answer: ImportAnswer) -> list[RenderableType]:
+    return _some(
+        [
+            f"{one.origin}: {one.node or 'a host without a name'}, {one.entity} {one.state}: {one.text}"
+            for one in answer.health
+        ]
+    )
+
+
+def _conflicts(answer: ImportAnswer) -> list[RenderableType]:
+    parts: list[RenderableType] = []
     for conflict in answer.conflicts[:MOST_LINES]:
-        others = [said for said in conflict.said if said.value != conflict.taken.value]
+        taken = conflict.taken
+        others = [said for said in conflict.said if said.value != taken.value]
         said = " or ".join(f"{one.value} ({shown_places(one.origins)})" for one in others)
-        choice = shlex.quote(f"{conflict.where}={others[0].value}") if others else ""
-        taken = f"{conflict.taken.value} is taken ({shown_places(conflict.taken.origins)})"
-        lines.append(f"{conflict.where}: {taken}, not {said}; to choose: --set {choice}")
-    return _list(lines, len(answer.conflicts)) if lines else None
+        where = f" ({shown_places(taken.origins)})" if taken.origins else ""
+        parts.append(bullets([f"{conflict.where}: {taken.value}{where} is taken, not {said}; to choose:"]))
+        parts.extend(_option(f"--set {shlex.quote(f'{conflict.where}={one.value}')}") for one in others[:1])
+    more = len(answer.conflicts) - MOST_LINES
+    return [*parts, more_line(more)] if more > 0 else parts
 
 
-def _nodes(nodes: Sequence[ProposedNodeAnswer]) -> RenderableType | None:
+def _nodes(nodes: Sequence[ProposedNodeAnswer]) -> list[RenderableType]:
     """Equal nodes together: what is known of them, and their names as Slurm writes them."""
     groups: dict[str, list[str]] = {}
     for node in nodes:
         groups.setdefault(_node_words(node), []).append(node.name)
-    if not groups:
-        return None
-    lines: list[RenderableType] = []
+    parts: list[RenderableType] = []
     for what, names in list(groups.items())[:MOST_LINES]:
-        lines.append(Text(f"{count(len(names))} x {what}" if len(names) > 1 else what))
-        lines.append(Padding(Text(_names(names), style="dim"), (0, 0, 0, 4)))
+        parts.append(Text(f"{plural(len(names), 'node')}: {what}", overflow="fold"))
+        parts.append(Padding(Text(_names(names), style="dim", overflow="fold"), (0, 0, 0, 4)))
     if len(groups) > MOST_LINES:
-        lines.append(more_line(len(groups) - MOST_LINES, "kind of node", "kinds of node"))
-    return Group(*lines)
+        parts.append(more_line(len(groups) - MOST_LINES, "kind of node", "kinds of node"))
+    return parts
 
 
 def _node_words(node: ProposedNodeAnswer) -> str:
     fields = {field: said.value for field, said in node.fields.items()}
-    kind = fields.pop("node_kind", "")
-    gpus = " x ".join(value for field in ("gpu_count", "gpu_kind") if (value := fields.pop(field, "")))
+    sold = fields.pop("node_kind", "")
+    gpus, kind = fields.pop("gpu_count", ""), fields.pop("gpu_kind", "")
     nics, domain = fields.pop("nics", ""), fields.pop("nvlink_domain", "")
     state = fields.pop("state", "ready")
     labels = [f"{field.removeprefix('labels.')}={value}" for field, value in sorted(fields.items())]
+    unknown = [
+        what for what, said in (("number of GPUs", gpus), ("GPU kind", kind), ("network cards", nics)) if not said
+    ]
     words = [
-        kind,
-        gpus or ("" if kind else "GPUs not known"),
-        nics or ("" if kind else "network cards not known"),
+        sold,
+        f"{gpus} x {kind or 'GPU'}" if gpus else kind,
+        nics,
         f"NVLink domain {domain}" if domain and domain != node.name else "",
         state if state != "ready" else "",
         " ".join(labels),
+        f"not known: {', '.join(unknown)}" if unknown and not sold else "",
     ]
     return ", ".join(word for word in words if word)
 
 
 def _names(names: Sequence[str]) -> str:
-    text = compress(names)
-    return text if len(text) <= _LONGEST_NAMES else f"{text[:_LONGEST_NAMES]}... ({count(len(names))} names)"
+    text = _BETWEEN_NAMES.sub(", ", compress(names))
+    return text if len(text) <= _LONGEST_NAMES else f"{text[:_LONGEST_NAMES].rpartition(',')[0]} and others"
 
 
-def _changes(answer: ImportAnswer) -> RenderableType | None:
+def _changes(answer: ImportAnswer) -> list[RenderableType]:
     new = [node.name for node in answer.nodes if node.is_new]
     sentences = [change for change in answer.changes if not change.endswith(" is new.")]
     if new:
         verb = "nodes are" if len(new) > 1 else "node is"
         sentences = [f"{count(len(new))} {verb} new: {_names(new)}", *sentences]
     return _some(sentences)
+
+
+def _some(lines: Sequence[str]) -> list[RenderableType]:
+    """The first lines as a list, and how many more there are."""
+    parts: list[RenderableType] = [bullets([line]) for line in lines[:MOST_LINES]]
+    return [*parts, more_line(len(lines) - MOST_LINES)] if len(lines) > MOST_LINES else parts
 
 
 def formats_view(formats: Iterable[Format]) -> RenderableType:
@@ -215,18 +256,3 @@ def formats_view(formats: Iterable[Format]) -> RenderableType:
         table.add_row(form.family if form.family != before else "", form.name, what)
         before = form.family
     return table
-
-
-def _some(lines: Sequence[str]) -> RenderableType | None:
-    return _list(lines[:MOST_LINES], len(lines)) if lines else None
-
-
-def _list(lines: Iterable[str], total: int, *, most: int = MOST_LINES) -> RenderableType:
-    """Bullets, and how many more there are."""
-    shown = list(_bulleted(lines))
-    return Group(*shown, *([more_line(total - most)] if total > most else []))
-
-
-def _bulleted(lines: Iterable[str]) -> Iterator[RenderableType]:
-    for line in lines:
-        yield command_line(f"  {line}") if line.startswith("  ") else bullets([line])

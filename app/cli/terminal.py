@@ -34,17 +34,23 @@ def section(title: str, body: RenderableType) -> RenderableType:
     return Group(Text(f"\n{title}", style="bold"), Padding(body, (0, 0, 0, 2)))
 
 
+def report_section(title: str, parts: Iterable[RenderableType]) -> RenderableType:
+    """Like ``section``, but lines to copy among ``parts`` keep their full length."""
+    inside = [part if isinstance(part, Text) and part.no_wrap else Padding(part, (0, 0, 0, 2)) for part in parts]
+    return Group(Text(f"\n{title}", style="bold"), *inside)
+
+
 def bullets(lines: Iterable[str]) -> RenderableType:
     """A list whose long lines hang behind their bullets."""
     table = Table.grid(padding=(0, 1))
     for line in lines:
-        table.add_row(Text("•", style="yellow"), Text(line))
+        table.add_row(Text("•", style="yellow"), Text(line, overflow="fold"))
     return table
 
 
-def command_line(text: str) -> Text:
+def command_line(text: str, *, indent: int = 2) -> Text:
     """A line to copy: never broken, whatever the width.  The console must not crop."""
-    return Text(text, style="green", no_wrap=True, overflow="ignore")
+    return Text(f"{' ' * indent}{text}", style="green", no_wrap=True, overflow="ignore")
 
 
 def more_line(number: int, noun: str = "", nouns: str = "") -> Text:
@@ -53,7 +59,7 @@ def more_line(number: int, noun: str = "", nouns: str = "") -> Text:
     return Text(f"and {what}; --json for all", style="dim")
 
 
-def shown_places(places: Sequence[str]) -> str:
+def shown_places(places: Sequence[str], *, most: int = 2) -> str:
     """The first places, and how many more there are."""
-    first = ", ".join(places[:2])
-    return f"{first} and {count(len(places) - 2)} more" if len(places) > 2 else first
+    first = ", ".join(places[:most])
+    return f"{first} and {count(len(places) - most)} more" if len(places) > most else first

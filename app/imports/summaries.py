@@ -23,6 +23,8 @@ from cluster_models.readers.facts import (
 )
 from cluster_models.units import GBIT
 
+NOTHING: Final = "nothing that is used"
+"""The sentence of a section without facts."""
 _MOST_NAMES: Final = 3
 _BETWEEN: Final = {"gpus": "GPUs"}
 _LINKS: Final = {JointKind.NVLINK: "NVLink", JointKind.XGMI: "XGMI"}
@@ -34,7 +36,7 @@ def summary(facts: Sequence[Fact]) -> str:
     for fact in facts:
         by_kind.setdefault(type(fact), []).append(fact)
     parts = [_SENTENCES[kind](found) for kind, found in by_kind.items()]
-    return "; ".join(parts) or "nothing that is used"
+    return "; ".join(parts) or NOTHING
 
 
 def fact_words(fact: Fact) -> str:
