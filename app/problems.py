@@ -23,6 +23,7 @@ from app.services.errors import Conflict, IdempotencyKeyReused, NotFound, Refuse
 from app.services.requests import BY_NAME, IN_FULL
 from app.web.failures import failure_page, wants_page
 from cluster_models.errors import InvalidInput
+from cluster_models.units import MIB
 
 MEDIA_TYPE: Final = "application/problem+json"
 TYPES: Final[Mapping[str, str]] = {
@@ -141,8 +142,14 @@ class DeclaredSize:
         if not declared.isdigit() or int(declared) <= self._max_bytes:
             await self._app(scope, receive, send)
             return
-        detail = f"The body has {int(declared)} bytes; this service takes {self._max_bytes}."
-        refusal = problem_response(Request(scope), kind="content-too-large", status=413, detail=detail)
+        request = Request(scope)
+        if wants_page(request):
+            sizes = f"{int(declared) / MIB:.1f} MiB, and this service takes {self._max_bytes / MIB:.1f} MiB at once"
+            detail = f"What was sent has {sizes}. Send files in several parts, or packed as .zip or .tar.gz."
+            refusal = failure_page(request, 413, detail)
+        else:
+            detail = f"The body has {int(declared)} bytes; this service takes {self._max_bytes}."
+            refusal = problem_response(request, kind="content-too-large", status=413, detail=detail)
         await refusal(scope, receive, send)
 
 

@@ -16,11 +16,16 @@ def packed(export: Export | View, files: Files) -> bytes:
     """What HTTP answers: the one file as it is, or all of them as an archive."""
     if not export.is_folder:
         return files[0].text.encode()
+    return archive(files)
+
+
+def archive(files: Files) -> bytes:
+    """All files as a ZIP archive."""
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as packing:
         for file in files:
             entry = zipfile.ZipInfo(file.name, _EPOCH)
             entry.external_attr = (0o755 if file.executable else 0o644) << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, file.text)
+            packing.writestr(entry, file.text)
     return stream.getvalue()

@@ -11,8 +11,9 @@ from starlette.datastructures import FormData
 
 from app.db.engine import transaction
 from app.documents.reading import problems_of
+from app.presentation.figures import plural
 from app.resources import service_of
-from app.services import clusters, snapshots
+from app.services import aliases, clusters, snapshots
 from app.services.errors import NameTaken
 from app.web.asked import cluster_document
 from app.web.examples import cluster_examples
@@ -68,14 +69,16 @@ def import_cluster(request: Request, data: Annotated[FormData, Depends(sent_form
 
 
 @router.get("/clusters/{name:path}")
-def cluster(request: Request, name: str) -> Response:
-    """One cluster as it is now."""
+def cluster(request: Request, name: str, added: int | None = None) -> Response:
+    """One cluster as it is now; ``added`` is how many measurements an import has just stored."""
     with service_of(request).read_sessions() as session:
         record = clusters.get_cluster(session, reference=name)
         snapshot = snapshots.current_snapshot(session, stored=record)
+        names = aliases.list_aliases(session, reference=record.id)
     document = f"/api/v1/clusters/{quote(record.name, safe='')}"
-    shown = cluster_page(snapshot, version=record.version)
-    return page(request, "cluster.html", cluster=shown, document=document)
+    shown = cluster_page(snapshot, version=record.version, aliases=names)
+    note = "" if added is None else f"Stored: {plural(max(0, added), 'measurement')} added."
+    return page(request, "cluster.html", cluster=shown, document=document, note=note)
 
 
 def _form(request: Request, values: Typed, found: tuple[FormProblem, ...]) -> Response:

@@ -15,6 +15,7 @@ from app.web.calibration_pages import router as calibration_router
 from app.web.cluster_pages import router as cluster_router
 from app.web.failures import PageRoute
 from app.web.import_pages import router as import_router
+from app.web.measuring_pages import router as measuring_router
 from app.web.plan_pages import router as plan_router
 from app.web.rendering import SECURITY_HEADERS, page
 from app.web.views.listing import cluster_line, plan_line
@@ -52,5 +53,6 @@ def static_file(name: str) -> Response:
 router.include_router(plan_router)
 # before the clusters: an address there may be any name
 router.include_router(import_router)
+router.include_router(measuring_router)
 router.include_router(cluster_router)
 router.include_router(calibration_router)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from app.presentation.figures import count, plural
 from app.presentation.links import by_place, shown_flows
 from app.presentation.switches import shared_uplinks
+from app.services.aliases import StoredAlias
 from app.web.views.bandwidth import HeatMap, heat_map
 from cluster_models.links import effective_links
 from cluster_models.snapshot import ClusterSnapshot
@@ -14,6 +17,7 @@ from cluster_models.suspicions import suspicions
 from cluster_models.topology import Cluster, Node, NodeState
 from cluster_models.units import GBIT
 
+_MOST_NAMES: Final = 6
 _MOODS = {NodeState.READY: "good", NodeState.FAILED: "bad"}
 
 
@@ -22,6 +26,7 @@ class NodeRow:
     """One line of the table of nodes; ``mood`` colours the state."""
 
     name: str
+    aliases: str
     state: str
     mood: str
     gpus: str
@@ -40,12 +45,15 @@ class ClusterPage:
     nodes: tuple[NodeRow, ...]
 
 
-def cluster_page(snapshot: ClusterSnapshot, *, version: int) -> ClusterPage:
-    """The page of a cluster with the measurements known now."""
+def cluster_page(snapshot: ClusterSnapshot, *, version: int, aliases: Sequence[StoredAlias] = ()) -> ClusterPage:
+    """The page of a cluster with the measurements known now; ``aliases`` are other names of its nodes."""
     cluster = snapshot.cluster
     model = effective_links(snapshot)
     usable = [node for node in cluster.nodes if node.usable]
     flows = shown_flows(model, max(node.gpu_count for node in cluster.nodes))
+    names: dict[str, list[str]] = {}
+    for alias in aliases:
+        names.setdefault(alias.node, []).append(alias.alias)
     facts = [
         ("nodes", f"{count(len(cluster.nodes))}, {count(len(usable))} of them usable"),
         ("GPUs", f"{count(cluster.gpu_count)}: {', '.join(sorted({node.gpu_kind for node in cluster.nodes}))}"),
@@ -59,7 +67,7 @@ def cluster_page(snapshot: ClusterSnapshot, *, version: int) -> ClusterPage:
         facts=(*facts, ("source", cluster.source)) if cluster.source else tuple(facts),
         map=heat_map(model, flows, by_place(cluster)),
         suspicions=suspicions(snapshot),
-        nodes=tuple(_row(node) for node in cluster.nodes),
+        nodes=tuple(_row(node, names.get(node.name, ())) for node in cluster.nodes),
     )
 
 
@@ -68,11 +76,13 @@ def leaves(cluster: Cluster) -> dict[str, str]:
     return {node.name: node.labels["leaf"] for node in cluster.nodes if "leaf" in node.labels}
 
 
-def _row(node: Node) -> NodeRow:
+def _row(node: Node, names: Sequence[str]) -> NodeRow:
     slower = f", compute x{node.compute_slowdown:g}" if node.compute_slowdown > 1 else ""
     taken = f", {len(node.gpus_in_use)} in use" if node.gpus_in_use else ""
     return NodeRow(
         name=node.name,
+        aliases=", ".join(names[:_MOST_NAMES])
+        + (f" and {more} more" if (more := len(names) - _MOST_NAMES) > 0 else ""),
         state=f"{node.state}{slower}",
         mood=_MOODS.get(node.state, "warn"),
         gpus=f"{node.gpu_count} x {node.gpu_kind}{taken}",
