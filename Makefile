@@ -19,7 +19,7 @@ WARM_UP_PLACEMENT = for pp in 2 5; do $(BIN)/python -m benchmarks.placement --dp
 	--activation-bytes 3e8 --gradient-bytes 8e9; done
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test serve lint format benchmark benchmark-placement lock browser clean
+.PHONY: help demo test serve fetch-tools lint format benchmark benchmark-placement lock browser clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -32,6 +32,9 @@ serve: $(INSTALLED) ## start the service with its embedded database
 
 test: $(INSTALLED_DEV) browser ## run every check and test
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile -r fEs
+
+fetch-tools: $(INSTALLED_DEV) ## fetch the sources of launchers and engines that exports are tested on, about 400 MB
+	$(BIN)/python -m tests.app.exports.fetch_tools
 
 lint: $(INSTALLED_DEV) ## check style, types and the direction of imports
 	$(BIN)/ruff check .

@@ -1,0 +1,256 @@
+"""Exports tried on the sources of the tools themselves: parsers are run, declared names are looked up.
+
+``make fetch-tools`` brings the sources; what is missing is skipped.  Only the functions that are named are run, out
+of their modules: the rest of these tools needs GPUs or gigabytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import collections
+import functools
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+from app.exports.contract import Options
+from app.exports.launch_value import launch_of
+from app.exports.nemo import overrides
+from tests.app.exports.fetch_tools import tool_sources
+from tests.app.exports.plans import PLANS, export
+from tests.app.exports.test_formats import REFUSED
+from tests.app.exports.test_known_flags import KNOWN, variants
+from tests.app.exports.test_kubernetes import FORMATS, WHOLE, objects, rendered
+
+SECTIONS: Final = {
+    "model": ("TransformerConfig", "ModelParallelConfig"),
+    "train": ("TrainingConfig",),
+    "dist": ("DistributedInitConfig",),
+    "ddp": ("DistributedDataParallelConfig",),
+    "optimizer": ("OptimizerConfig",),
+    "checkpoint": ("CheckpointConfig",),
+}
+"""Classes that hold the fields of each part of Megatron-Bridge's ``ConfigContainer``."""
+ELSEWHERE: Final = frozenset({"model.seq_length"})
+"""Fields of the providers of models."""
+
+
+@functools.cache
+def trees(tool: str) -> tuple[ast.Module, ...]:
+    """The modules of a tool; skips where they are not here."""
+    files = sorted((tool_sources() / tool).rglob("*.py"))
+    if not files:
+        pytest.skip(f"the sources of {tool} are not here: make fetch-tools")
+    return tuple(ast.parse(file.read_text("utf-8")) for file in files)
+
+
+def nodes(tool: str) -> Iterator[ast.AST]:
+    """Every part of every module."""
+    for tree in trees(tool):
+        yield from ast.walk(tree)
+
+
+def words(tool: str) -> set[str]:
+    """All constant texts: flags of parsers, keys of documents."""
+    return {node.value for node in nodes(tool) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def fields(tool: str) -> dict[str, set[str]]:
+    """The annotated fields of each class."""
+    found: dict[str, set[str]] = {}
+    for node in nodes(tool):
+        if isinstance(node, ast.ClassDef):
+            own = {
+                line.target.id
+                for line in node.body
+                if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
+            }
+            found.setdefault(node.name, set()).update(own)
+    return found
+
+
+def functions(tool: str, names: set[str], **around: Any) -> Mapping[str, Any]:
+    """The functions ``names`` of a tool, compiled out of their modules, with what ``around`` gives them.
+
+    Constants of their modules are empty texts unless they are given.
+    """
+    found = {node.name: node for node in nodes(tool) if isinstance(node, ast.FunctionDef) and node.name in names}
+    assert found.keys() == names
+    for node in found.values():
+        node.decorator_list = []
+        node.returns = None
+        for argument in node.args.args:
+            argument.annotation = None
+    module = ast.fix_missing_locations(ast.Module(list(found.values()), []))
+    used = {node.id for node in ast.walk(module) if isinstance(node, ast.Name) and node.id.isupper()}
+    space: dict[str, Any] = dict.fromkeys(used, "") | dict(around)
+    exec(compile(module, tool, "exec"), space)  # noqa: S102 - pinned sources that somebody fetched to be run
+    return space
+
+
+@pytest.mark.parametrize("shape", PLANS)
+def test_the_parser_of_torchrun_takes_every_line(shape: str) -> None:
+    """Nodes, ranks and processes come out as the plan has them, and our script as the program."""
+    plan = PLANS[shape]
+    kinds = {"env": "store", "check_env": "store_true"}
+    parser = functions(
+        "torchrun",
+        {"get_args_parser"},
+        ArgumentParser=argparse.ArgumentParser,
+        REMAINDER=argparse.REMAINDER,
+        _AffinityMode=(),
+        **kinds,
+    )["get_args_parser"]()
+    (file,) = export("torchrun-nodes").files(plan, Options(command=("train.py", "--lr", "1e-4")))
+    lines = [line for line in file.text.splitlines() if not line.startswith("#")]
+    ranks = []
+    for line in lines:
+        _, program, *given = shlex.split(line)
+        assert program == "torchrun"
+        said = parser.parse_args(given)
+        assert (said.nnodes, said.master_addr) == (str(len(lines)), plan.placement.hosts[0])
+        assert int(said.nproc_per_node) * len(lines) == plan.configuration.degrees.gpus
+        assert [said.training_script, *said.training_script_args] == ["train.py", "--lr", "1e-4"]
+        ranks.append(said.node_rank)
+    assert ranks == list(range(len(lines)))
+
+
+def test_megatron_declares_every_flag() -> None:
+    """Flags are written out, or made of fields of its configurations ("no-" before those that are on)."""
+    said, every = words("megatron"), set().union(*fields("megatron").values())
+
+    def is_known(flag: str) -> bool:
+        name = flag.removeprefix("--")
+        return flag in said or {name.replace("-", "_"), name.removeprefix("no-").replace("-", "_")} & every != set()
+
+    assert [flag for flag in KNOWN["megatron"]["names"] if not is_known(flag)] == []
+    assert not is_known("--pipeline-model-parallel-layouts")
+
+
+@pytest.mark.parametrize("shape", [name for name in PLANS if ("megatron", name) not in REFUSED])
+def test_megatron_parses_every_layout(shape: str) -> None:
+    """Decoder layers of each stage, in Megatron's order: chunk after chunk, each over all stages."""
+    plan = PLANS[shape]
+    match = re.search(r"--pipeline-model-parallel-layout [\"']?([^\"'\s]+)", export("megatron").files(plan)[0].text)
+    layers = Enum("layers", "embedding loss decoder mtp")
+    parse = functions("nemo", {"parse_str_to_list"}, re=re, LayerType=layers)["parse_str_to_list"]
+    if match is None:
+        assert len({count for row in plan.configuration.stage_layers for count in row}) == 1
+        return
+    found = parse(match[1])
+    counts = tuple(count for row in plan.configuration.stage_layers for count in row)
+    assert tuple(stage.count(layers["decoder"]) for stage in found) == counts
+    assert found[0][0] is layers["embedding"]
+    assert found[-1][-1] is layers["loss"]
+
+
+def test_bridge_declares_every_field() -> None:
+    """Each override names a field of the class behind its part; precisions are recipes by that name."""
+    declared = fields("nemo")
+    for name in KNOWN["nemo"]["names"]:
+        part, _, field = name.partition(".")
+        assert part in declared["ConfigContainer"]
+        assert not field or name in ELSEWHERE or any(field in declared[one] for one in SECTIONS[part]), name
+    recipes = {node.name for node in nodes("nemo") if isinstance(node, ast.FunctionDef)}
+    asked = {overrides(launch_of(plan))["mixed_precision"] for plan in variants("nemo")}
+    assert asked - {"null"} <= recipes
+    assert len(asked) == 6
+
+
+def test_torchtitan_declares_every_field() -> None:
+    """Its arguments are its configuration's fields by part."""
+    declared = fields("torchtitan")
+    parts = {"training": "TrainingConfig", "parallelism": "ParallelismConfig"}
+    for name in KNOWN["torchtitan"]["names"]:
+        part, _, field = name.removeprefix("--").partition(".")
+        assert field in declared[parts[part]], name
+
+
+def test_deepspeed_declares_every_key() -> None:
+    """Keys of the document and of its tables."""
+    declared, said = fields("deepspeed"), words("deepspeed")
+    classes = {
+        "zero_optimization": "DeepSpeedZeroConfig",
+        "bf16": "DeepSpeedBF16Config",
+        "fp16": "DeepSpeedFP16Config",
+        "tensor_parallel": "TPTrainingConfig",
+    }
+    for name in KNOWN["deepspeed"]["names"]:
+        part, _, field = name.partition(".")
+        assert part in said or name == "--deepspeed_config", name
+        assert not field or field in declared[classes[part]], name
+
+
+@pytest.mark.parametrize("shape", [name for name in PLANS if ("deepspeed", name) not in REFUSED])
+def test_the_launcher_of_deepspeed_chooses_the_gpus_of_the_plan(shape: str) -> None:
+    """Its own readers of host file, command line and ``--include``."""
+    plan = PLANS[shape]
+    names = {"parse_args", "_parse_hostfile", "parse_resource_filter", "parse_inclusion_exclusion"}
+    names |= {"parse_node_config", "parse_node_config_list", "_stable_remove_duplicates"}
+    stand_in = SimpleNamespace(error=pytest.fail, info=print, warning=print)
+    runner = functions(
+        "deepspeed",
+        names,
+        argparse=argparse,
+        collections=collections,
+        defaultdict=collections.defaultdict,
+        re=re,
+        json=json,
+        logger=stand_in,
+        deepcopy=lambda value: json.loads(json.dumps(value)),
+        TORCH_DISTRIBUTED_DEFAULT_PORT=29500,
+    )
+    settings, hosts, script = export("deepspeed").files(plan)
+    text = re.sub(r"\\\n", "", script.text.partition("exec deepspeed")[2])
+    said = runner["parse_args"](shlex.split(text.replace('"$@"', "")))
+    pool = runner["_parse_hostfile"](hosts.text.splitlines())
+    chosen = runner["parse_inclusion_exclusion"](pool, said.include, said.exclude)
+    assert list(chosen.items()) == [
+        (host, list(gpus)) for host, gpus in zip(plan.placement.hosts, launch_of(plan).gpus, strict=True)
+    ]
+    assert said.master_addr == plan.placement.hosts[0]
+    assert said.user_args[-2] == "--deepspeed_config"
+    assert json.loads(settings.text)["train_batch_size"] > 0
+
+
+def pod_templates(tree: Any) -> Iterator[Any]:
+    """Whatever holds a pod's specification with containers."""
+    if isinstance(tree, list):
+        for item in tree:
+            yield from pod_templates(item)
+    elif isinstance(tree, dict):
+        if isinstance(tree.get("spec"), dict) and "containers" in tree["spec"]:
+            yield {key: tree[key] for key in ("metadata", "spec") if key in tree}
+        for value in tree.values():
+            yield from pod_templates(value)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_pods_are_pods_of_kubernetes(name: str) -> None:
+    """Each pod template fits the schema of Kubernetes itself, which knows no other fields."""
+    validators = pytest.importorskip("jsonschema_rs")
+    folder = next((tool_sources() / "kubernetes").rglob("podtemplatespec-v1.json"), None)
+    if folder is None:
+        pytest.skip("the schemas of Kubernetes are not here: make fetch-tools")
+    definitions = json.loads(folder.with_name("_definitions.json").read_text("utf-8"))
+    text = folder.read_text("utf-8").replace("/api/_definitions.json#/$defs", "#/$defs")
+    schema = json.loads(text)
+    inner = json.dumps(definitions["$defs"]).replace("/api/_definitions.json#/$defs", "#/$defs")
+    schema["$defs"] = json.loads(inner)
+    schema.pop("$id", None)
+    validator = validators.validator_for(schema)
+    checked = 0
+    for plan in (WHOLE, PLANS["uneven"]):
+        for template in pod_templates(objects(rendered(name, plan))):
+            validator.validate(template)
+            checked += 1
+    assert checked > 1
+    with pytest.raises(validators.ValidationError):
+        validator.validate({"spec": {"containers": [{"name": "a", "image": "b", "gpus": 8}]}})
