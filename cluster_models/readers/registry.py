@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from cluster_models.readers import (
+    amd_topo,
     gpcnet,
     gpu_copy,
     health,
@@ -75,6 +76,7 @@ FORMATS: Final[tuple[Format, ...]] = (
     smi_topo.FORMAT,
     smi_nvlink.FORMAT,
     rocm_topo.FORMAT,
+    *amd_topo.FORMATS,
     nccl_graph.FORMAT,
     nccl_xml.FORMAT,
     lspci.FORMAT,

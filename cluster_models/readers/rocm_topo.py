@@ -141,14 +141,19 @@ def _hives(gpus: list[str], joints: list[Joint]) -> list[list[str]]:
     return hives
 
 
-def _doubts(run: _Run, gpus: list[str], joints: list[Joint], differing: list[tuple[str, str]]) -> list[Doubt]:
-    doubts: list[Doubt] = []
+def hive_doubts(gpus: list[str], joints: list[Joint], line: int) -> list[Doubt]:
+    """A note where XGMI joins the GPUs in several groups."""
     hives = [hive for hive in _hives(gpus, joints) if len(hive) > 1]
-    if len(hives) > 1:
-        groups = "; ".join(" ".join(hive) for hive in hives[:8])
-        sentence = f"XGMI joins the GPUs of this host in {len(hives)} hives: {groups}"
-        remedy = f"keep tensor parallel groups within {min(len(hive) for hive in hives)} GPUs"
-        doubts.append(Doubt("two-hives", Trust.NOTE, run.first, sentence, remedy))
+    if len(hives) < 2:
+        return []
+    groups = "; ".join(" ".join(hive) for hive in hives[:8])
+    sentence = f"XGMI joins the GPUs of this host in {len(hives)} hives: {groups}"
+    remedy = f"keep tensor parallel groups within {min(len(hive) for hive in hives)} GPUs"
+    return [Doubt("two-hives", Trust.NOTE, line, sentence, remedy)]
+
+
+def _doubts(run: _Run, gpus: list[str], joints: list[Joint], differing: list[tuple[str, str]]) -> list[Doubt]:
+    doubts = hive_doubts(gpus, joints, run.first)
     if differing:
         pairs = ", ".join(f"{first}-{second}" for first, second in differing[:8])
         sentence = f"the two halves of the table differ for {pairs}; PCIe is taken"
