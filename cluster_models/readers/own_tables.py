@@ -17,6 +17,7 @@ import csv
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from cluster_models.measurements import Direction
@@ -81,6 +82,7 @@ def read_own_tables(source: Source, lines: tuple[Line, ...]) -> Understood:
     )
 
 
+@lru_cache(maxsize=256)
 def unit_of(text: str) -> _Unit | None:
     """The unit that a name ends in or holds: "busbw_GBps", "delay_ms", "GB/s"; bits have a small b, bytes a large.
 
@@ -280,7 +282,7 @@ def _run(
     operation = _operation(collective) or Operation.POINT_TO_POINT
     per_node = whole(flows, 6) or None
     hosts = tuple(dict.fromkeys((first, second)))
-    moment = moment_of(measured_at)
+    moment = moment_of(measured_at) if measured_at else None
     return RunFact(
         origin=Origin(source.name, *span),
         tool=tool or "table",
@@ -299,6 +301,7 @@ def _run(
     )
 
 
+@lru_cache(maxsize=256)
 def _operation(collective: str) -> Operation | None:
     """The operation of a cell or a note; plain transfers where it is empty, ``None`` where it is unknown."""
     if collective.lower() in _UNKNOWN | {"point_to_point", "p2p"}:
