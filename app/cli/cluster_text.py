@@ -17,22 +17,19 @@ _MOST_YAML_BYTES: Final = 2 * MIB
 def cluster_text(document: ClusterDocument, *, as_json: bool = False) -> str:
     """YAML, or JSON where it is asked for or the cluster is large; fields at their defaults are left out."""
     content: dict[str, Any] = document.model_dump(mode="json", exclude_defaults=True)
-    for sample in content.get("samples", ()):
+    samples = content.pop("samples", [])
+    for sample in samples:
         if (size := sample["message_bytes"]) == int(size):
             sample["message_bytes"] = int(size)
-    if not as_json:
-        text = _yaml(content)
-        if len(text) <= _MOST_YAML_BYTES:
-            return text
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    lines = [json.dumps(sample, ensure_ascii=False) for sample in samples]
+    if not as_json and sum(map(len, lines)) <= _MOST_YAML_BYTES:
+        return _yaml(content, lines)
+    text = json.dumps(content, indent=1, ensure_ascii=False)
+    return text.removesuffix("\n}") + ',\n "samples": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n"
 
 
-def _yaml(content: dict[str, Any]) -> str:
-    samples = content.pop("samples", [])
+def _yaml(content: dict[str, Any], samples: list[str]) -> str:
     text: str = yaml.dump(
         content, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None
     )
-    if not samples:
-        return text
-    content["samples"] = samples
-    return text + "samples:\n" + "".join(f"  - {json.dumps(sample, ensure_ascii=False)}\n" for sample in samples)
+    return text + "samples:\n" + "".join(f"  - {sample}\n" for sample in samples) if samples else text

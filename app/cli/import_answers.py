@@ -31,8 +31,9 @@ def read_answers(*, hosts: Sequence[str], settings: Sequence[str], given: Given)
         return read_document(AnswersDocument, content, what="answers").to_answers()
     except InvalidInput as error:
         first = problems_of(error)[0]
-        field = first.field.removeprefix("answers.")
-        raise InvalidInput(f"--set {field}", first.value, first.problem, first.remedy) from error
+        field, point, key = first.field.removeprefix("answers.").partition(".")
+        word = {"hosts": "host:", "ranks": "ranks:", "nodes": "nodes:", "chosen": ""}.get(field, f"{field}{point}")
+        raise InvalidInput(f"--set {word}{key}", first.value, first.problem, first.remedy) from error
 
 
 def _set(content: dict[str, Any], text: str, given: Given) -> None:
@@ -73,7 +74,7 @@ def accepted_keys(accepted: Iterable[str], report: Report, given: Given) -> froz
     for text in accepted:
         keys = {key for key, code in doubts.items() if code == text} or {_key(text, doubts, given)}
         if not keys <= set(doubts):
-            known = [*dict.fromkeys(doubts.values()), *doubts]
+            known = list(doubts) if ":" in text else list(dict.fromkeys(doubts.values()))
             remedy = close_name(text, known) or "there are none"
             raise InvalidInput("--accept", text, "is no doubt of these files", remedy)
         found |= keys

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -35,7 +35,10 @@ def next_view(answer: ImportAnswer, asked: Asked, stored: str = "") -> Renderabl
     if not answer.can_be_stored:
         again = _again(answer, asked)
         if not again:
-            return Text("\nNothing is stored.  meshwright import-formats lists what can be read.", style="bold")
+            known = (
+                "meshwright import-formats lists what can be read." if not answer.nodes else "See above for why."
+            )
+            return Text(f"\nNothing is stored.  {known}", style="bold")
         return Group(Text("\nNothing is stored.  Next:", style="bold"), command_line(again))
     done, commands = [], []
     if asked.output is not None:
@@ -65,7 +68,11 @@ def _again(answer: ImportAnswer, asked: Asked) -> str:
         needed = [question for question in needed if not asked_of_a_kind([question])]
     options += [options_of(question, answer)[0] for question in needed]
     options += problem_options(answer)
-    return " ".join([_typed(asked), *dict.fromkeys(options), *_endings(asked)]) if options else ""
+    given = {option.partition("=")[0] for option in options}
+    pairs = zip(asked.answers[::2], asked.answers[1::2], strict=True)
+    kept = [pair for pair in pairs if f"{pair[0]} {shlex.quote(pair[1])}".partition("=")[0] not in given]
+    typed = replace(asked, answers=tuple(word for pair in kept for word in pair))
+    return " ".join([_typed(typed), *dict.fromkeys(options), *_endings(asked)]) if options else ""
 
 
 def _typed(asked: Asked) -> str:

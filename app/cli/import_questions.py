@@ -106,7 +106,7 @@ def options_of(question: QuestionAnswer, answer: ImportAnswer) -> list[str]:
         case "ranks":
             return [_set(f"{key}=RANKS")]
         case _ if key.startswith("gpu_kind:"):
-            return [_set(f"{key}={question.choices[0] if question.choices else _USUAL[1]}")]
+            return [_set(f"{key}={question.choices[0] if question.choices else 'KIND'}")]
         case _ if key.startswith(f"{EVERY_NODE}."):
             return [_set(f"{key}={_example(key.removeprefix(f'{EVERY_NODE}.'), answer)}")]
         case _:
@@ -122,8 +122,10 @@ def _example(field: str, answer: ImportAnswer) -> str:
         case "gpu_count":
             return str(_most_gpus(answer.nodes) or sold.gpu_count)
         case "nics":
-            known = _common(answer.nodes, field).replace(" Gb/s", "")
-            return known or f"{sold.nics.count} x {sold.nics.bytes_per_s / GBIT:g} {sold.nics.fabric}"
+            known = _common(answer.nodes, field)
+            if " Gb/s" in known:
+                return known.replace(" Gb/s", "")
+            return f"{sold.nics.count} x {sold.nics.bytes_per_s / GBIT:g} {sold.nics.fabric}"
         case _:
             return "VALUE"
 
@@ -134,6 +136,8 @@ def _set(text: str) -> str:
 
 def problems_view(answer: ImportAnswer) -> list[RenderableType]:
     """What is wrong beside open questions, each kind once; the questions are counted."""
+    if not answer.nodes and not answer.questions:
+        return []  # nothing was understood, and each refusal says why
     lines = list(problem_lines(answer))
     if asked := sum(question.needed for question in answer.questions):
         lines.append(f"{plural(asked, 'question')} above must be answered first.")
@@ -142,11 +146,12 @@ def problems_view(answer: ImportAnswer) -> list[RenderableType]:
     return [*parts, more_line(len(lines) - MOST_LINES)] if len(lines) > MOST_LINES else parts
 
 
-def problem_lines(answer: ImportAnswer) -> Iterator[str]:
-    """One sentence for each thing that is wrong, however many nodes have it."""
+def problem_lines(answer: ImportAnswer, *, of_options: bool = False) -> Iterator[str]:
+    """One sentence for each thing that is wrong, however many nodes have it; or only what no file says."""
     groups: dict[tuple[str, str, str], list[ImportProblem]] = {}
     for problem in answer.problems:
-        if not problem.field.startswith("answers."):
+        said = problem.origins or problem.field == "files"
+        if not problem.field.startswith("answers.") and not (of_options and said):
             field = _NODE.sub("", problem.field)
             groups.setdefault((field, problem.problem, problem.remedy), []).append(problem)
     for (field, sentence, remedy), members in groups.items():

@@ -16,11 +16,12 @@ from app.cli.import_files import Given, read_files
 from app.cli.import_next import Asked, next_view
 from app.cli.import_questions import problem_lines
 from app.cli.import_view import import_view
-from app.cli.terminal import console
+from app.cli.terminal import console, reading_shown
 from app.documents.cluster import ClusterDocument, samples_of
 from app.documents.measurements import MeasurementDocument
 from app.imports.dry_run import Report, dry_run
 from app.imports.report import FileAnswer, ImportAnswer, RefusalAnswer, answer_of
+from app.presentation.figures import plural
 from cluster_models.errors import InvalidInput
 from cluster_models.measurements import Sample
 from cluster_models.readers.aliases import AliasTable
@@ -77,14 +78,15 @@ def run_import(
 
 
 def _look(base: _Base, given: Given, answers: Answers) -> Report:
-    return dry_run(
-        given.sent,
-        name=base.name,
-        known=base.known,
-        known_samples=base.samples,
-        aliases=base.aliases,
-        answers=answers,
-    )
+    with reading_shown(f"reading {plural(len(given.sent), 'file')}"):
+        return dry_run(
+            given.sent,
+            name=base.name,
+            known=base.known,
+            known_samples=base.samples,
+            aliases=base.aliases,
+            answers=answers,
+        )
 
 
 def _base(asked: Asked, database_url: str | None) -> _Base:
@@ -151,13 +153,14 @@ def _end(answer: ImportAnswer, report: Report, asked: Asked) -> None:
     if not any(found.facts for reading in report.readings for _, found in reading.sections):
         complain(f"meshwright: nothing in {_files(answer)} could be used{_first_reason(answer)}")
         raise typer.Exit(Ending.BAD_INPUT)
-    if asked.output is not None or asked.store:
-        what = "stored" if asked.store else "written"
-        asks = [question.sentence for question in answer.questions if question.needed]
-        reasons = [*asks, *problem_lines(answer)]
-        more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-        complain(f"meshwright: nothing was {what}{more}: {reasons[0]}")
-        raise typer.Exit(Ending.BAD_INPUT)
+    options_at_fault = list(problem_lines(answer, of_options=True))
+    if not (options_at_fault or asked.output is not None or asked.store):
+        return
+    asks = [question.sentence for question in answer.questions if question.needed]
+    reasons = options_at_fault or [*asks, *problem_lines(answer)]
+    more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+    complain(f"meshwright: nothing can be stored{more}: {reasons[0]}")
+    raise typer.Exit(Ending.BAD_INPUT)
 
 
 def _first_reason(answer: ImportAnswer) -> str:

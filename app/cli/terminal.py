@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
@@ -27,6 +28,17 @@ def console() -> Console:
 def error_console() -> Console:
     """Standard error, for what changes while a command runs."""
     return Console(file=sys.stderr, highlight=False, markup=False)
+
+
+@contextmanager
+def reading_shown(what: str) -> Iterator[None]:
+    """Say on a terminal what takes its time; nothing elsewhere."""
+    shown = error_console()
+    if not shown.is_terminal:
+        yield
+        return
+    with shown.status(what):
+        yield
 
 
 def section(title: str, body: RenderableType) -> RenderableType:
