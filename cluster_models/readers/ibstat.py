@@ -145,7 +145,8 @@ def _doubts(blocks: Sequence[_Block], ports: Sequence[PortFact]) -> Iterator[Dou
 
 
 _VM: Final = re.compile(r"VM_hostname\s+(\S+)", re.IGNORECASE)
-_NAME: Final = r"[A-Za-z0-9][\w.\-]*"
+_NAME: Final = r"(?!(?:guid|[a-z]{1,8}_key|subnet_prefix)\b)[A-Za-z0-9][\w.\-]*"
+"""No setting of opensm, whose files hold keys and GUIDs as well."""
 _BETWEEN: Final = r"(?:\s*[:,]\s*|\s+)"
 _DIGITS: Final = r"(?:0x[0-9a-fA-F]{12,16}|[0-9a-fA-F]{16})"
 _CLUSTER: Final = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?:\.\d{1,10})?"

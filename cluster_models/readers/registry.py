@@ -20,6 +20,7 @@ from cluster_models.readers import (
     iblinkinfo,
     ibnet,
     ibstat,
+    ibstatus,
     iperf3,
     kubernetes,
     lspci,
@@ -31,6 +32,7 @@ from cluster_models.readers import (
     netq,
     nvbandwidth,
     osu,
+    other_tools,
     own_tables,
     p2p_test,
     pair_patterns,
@@ -39,6 +41,7 @@ from cluster_models.readers import (
     slurm_nodes,
     slurm_topology,
     smi_nvlink,
+    smi_query,
     smi_topo,
     taccl,
     topograph,
@@ -75,6 +78,7 @@ FORMATS: Final[tuple[Format, ...]] = (
     pair_patterns.FORMAT,
     smi_topo.FORMAT,
     smi_nvlink.FORMAT,
+    *smi_query.FORMATS,
     rocm_topo.FORMAT,
     *amd_topo.FORMATS,
     nccl_graph.FORMAT,
@@ -83,6 +87,7 @@ FORMATS: Final[tuple[Format, ...]] = (
     taccl.FORMAT,
     *ibnet.FORMATS,
     iblinkinfo.FORMAT,
+    ibstatus.FORMAT,
     *ibstat.FORMATS,
     *health.FORMATS,
     *netq.FORMATS,
@@ -90,6 +95,7 @@ FORMATS: Final[tuple[Format, ...]] = (
     *slurm_nodes.FORMATS,
     *kubernetes.FORMATS,
     topograph.FORMAT,
+    *other_tools.FORMATS,
 )
 """In the order of precedence: where two formats know a line, the first has it."""
 
