@@ -10,6 +10,7 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from app.cli.files import is_path
 from app.cli.import_questions import asked_of_a_kind, kind_options, options_of, problem_options
 from app.cli.terminal import command_line
 from app.imports.report import ImportAnswer
@@ -52,7 +53,9 @@ def next_view(answer: ImportAnswer, asked: Asked, stored: str = "") -> Renderabl
         commands = commands or [f"meshwright cluster show {name}", f"meshwright measure {name}"]
     if not done:
         done.append("Nothing is stored yet.")
-        commands = [f"{_typed(asked)} --output {'new.yaml' if asked.into else 'cluster.yaml'}"]
+        stored_one = asked.into is not None and not is_path(asked.into)
+        file = "new.yaml" if asked.into else f"{shlex.quote(asked.cluster or 'cluster')}.yaml"
+        commands = [f"{_typed(asked)} {'--store' if stored_one else f'--output {file}'}"]
     head = Text("\n" + "  ".join(done) + "  Next:", style="bold")
     return Group(head, *(command_line(line) for line in commands))
 
@@ -63,9 +66,9 @@ def _again(answer: ImportAnswer, asked: Asked) -> str:
     if not needed and not answer.nodes:
         needed = answer.questions[:1]
     options = []
-    if len(asked_of_a_kind(needed)) > 1:
+    if len(sold := asked_of_a_kind(needed, answer)) > 1:
         options = kind_options(answer)
-        needed = [question for question in needed if not asked_of_a_kind([question])]
+        needed = [question for question in needed if question.key.partition(".")[2] not in sold]
     options += [options_of(question, answer)[0] for question in needed]
     options += problem_options(answer)
     given = {option.partition("=")[0] for option in options}

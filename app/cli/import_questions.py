@@ -18,8 +18,8 @@ from cluster_models.readers.proposal import EVERY_NODE
 from cluster_models.units import GBIT
 
 MOST_LINES: Final = 10
-_USUAL: Final = ("DGX H100/H200", "H100-SXM5-80GB")
-"""Node kind and GPU kind of examples where files say nothing of the GPUs."""
+_USUAL: Final = "DGX H100/H200"
+"""Node kind of examples where files say nothing of the GPUs."""
 _SOLD: Final = frozenset({"gpu_kind", "gpu_count", "nics"})
 """What a node kind of the catalogue says."""
 _NODE: Final = re.compile(r"nodes\[(\d+)\]\.?")
@@ -39,7 +39,7 @@ def questions_view(answer: ImportAnswer) -> list[RenderableType]:
             parts.extend(command_line(option, indent=6) for option in options_of(question, answer))
         if len(members) > _OF_A_KIND:
             parts.append(more_line(len(members) - _OF_A_KIND, "question of this kind", "questions of this kind"))
-    if sold := asked_of_a_kind(answer.questions):
+    if sold := asked_of_a_kind(answer.questions, answer):
         fitting = [kind.name for kind in _kinds_that_fit(answer.nodes)][:_MOST_KINDS]
         fit = f" that fits ({', '.join(fitting)})" if fitting else ""
         what = "all of these" if len(sold) > 1 else "it, too"
@@ -55,20 +55,26 @@ def _sentence(question: QuestionAnswer) -> str:
     return question.sentence[:1].upper() + question.sentence[1:] + shown + waiting
 
 
-def asked_of_a_kind(asked: Sequence[QuestionAnswer]) -> set[str]:
-    """The questions that a node kind of the catalogue answers."""
+def asked_of_a_kind(asked: Sequence[QuestionAnswer], answer: ImportAnswer) -> set[str]:
+    """The questions that one node kind of the catalogue answers; none where it has none for these nodes."""
+    kinds = {said.value for node in answer.nodes if (said := node.fields.get("gpu_kind")) is not None}
+    if len(kinds) > 1 or (kinds and not _kinds_that_fit(answer.nodes)):
+        return set()
     return {question.key.removeprefix(f"{EVERY_NODE}.") for question in asked} & _SOLD
 
 
 def kind_options(answer: ImportAnswer) -> list[str]:
     """The options that name a likely node kind, with its GPU kind where it is sold with several."""
-    fitting = _kinds_that_fit(answer.nodes)
-    name = fitting[0].name if fitting else _USUAL[0]
-    options = [_set(f"node_kind={name}")]
+    sold = _likely(answer)
+    options = [_set(f"node_kind={sold.name}")]
     asks_kind = any(question.key == f"{EVERY_NODE}.gpu_kind" for question in answer.questions)
-    if asks_kind and len(node_kinds()[name].gpu_kinds) > 1:
-        options.append(_set(f"gpu_kind={_common(answer.nodes, 'gpu_kind') or _USUAL[1]}"))
+    if asks_kind and len(sold.gpu_kinds) > 1:
+        options.append(_set(f"gpu_kind={_example('gpu_kind', answer)}"))
     return options
+
+
+def _likely(answer: ImportAnswer) -> NodeKind:
+    return next(iter(_kinds_that_fit(answer.nodes)), node_kinds()[_USUAL])
 
 
 def _kinds_that_fit(nodes: Sequence[ProposedNodeAnswer]) -> list[NodeKind]:
@@ -77,8 +83,12 @@ def _kinds_that_fit(nodes: Sequence[ProposedNodeAnswer]) -> list[NodeKind]:
     Counts are those of tests as often as not: a node may have more.
     """
     kind, gpus = _common(nodes, "gpu_kind"), _most_gpus(nodes)
-    fitting = [sold for sold in node_kinds().values() if kind in sold.gpu_kinds and sold.gpu_count >= gpus]
-    return sorted(fitting, key=lambda sold: gpus > 0 and sold.gpu_count != gpus)
+    if not (kind or gpus):
+        return []
+    fitting = [
+        sold for sold in node_kinds().values() if (not kind or kind in sold.gpu_kinds) and sold.gpu_count >= gpus
+    ]
+    return sorted(fitting, key=lambda sold: (gpus > 0 and sold.gpu_count != gpus, sold.name != _USUAL))
 
 
 def _most_gpus(nodes: Sequence[ProposedNodeAnswer]) -> int:
@@ -115,10 +125,10 @@ def options_of(question: QuestionAnswer, answer: ImportAnswer) -> list[str]:
 
 def _example(field: str, answer: ImportAnswer) -> str:
     """A likely value of a field of nodes."""
-    sold = next(iter(_kinds_that_fit(answer.nodes)), node_kinds()[_USUAL[0]])
+    sold = _likely(answer)
     match field:
         case "gpu_kind":
-            return _common(answer.nodes, field) or _USUAL[1]
+            return _common(answer.nodes, field) or sold.gpu_kinds[0]
         case "gpu_count":
             return str(_most_gpus(answer.nodes) or sold.gpu_count)
         case "nics":

@@ -24,6 +24,7 @@ from app.presentation.figures import count, plural
 from cluster_models.errors import InvalidInput
 from cluster_models.plan import Plan
 from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.topology import USABLE_STATES
 from cluster_models.units import GIB, KIB, MIB
 from solver.measuring.choose import MeasuringPlan, Wanted, what_to_measure
 from solver.measuring.sizes import Trial
@@ -135,8 +136,8 @@ def _say_what_next(cluster: str, launcher: str, folder: Path, files: Files) -> N
 def measuring_view(plan: MeasuringPlan, snapshot: ClusterSnapshot) -> RenderableType:
     """The pairs in their rounds, why each, and how long it all takes."""
     if not plan.rounds:
-        if len(snapshot.cluster.nodes) < 2:
-            return Text("There is one node only: no pair to measure.")
+        if sum(node.state in USABLE_STATES for node in snapshot.cluster.nodes) < 2:
+            return Text("There is no pair to measure: fewer than two nodes are ready or degraded.")
         if plan.left_out:
             return Text("No round fits the time: allow more with --most-minutes.")
         return Text("Nothing to measure: every pair was measured lately, in both directions alike.")
