@@ -17,9 +17,10 @@ from app.services import clusters, measurements
 from app.services.clusters import ClusterRecord, StoredCluster
 from app.services.errors import NotFound
 from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
-from cluster_models.links import effective_links
+from cluster_models.link_classes import classify
 from cluster_models.measurements import Sample
 from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.suspicions import reject_absurd
 from cluster_models.topology import Cluster
 
 
@@ -69,7 +70,7 @@ def add_measurements(
     if added:
         clusters.raise_version(row)
         # Figures that no link can have must not get in: nothing could be planned any more.
-        effective_links(current_snapshot(session, stored=stored))
+        reject_absurd(ClusterSnapshot("", stored.cluster, samples), *classify(stored.cluster))
     return AddedMeasurements(version=row.version, added=added, already_known=len(samples) - added)
 
 
