@@ -1,0 +1,181 @@
+"""The time of sparse layers for a map of experts: the slowest rank's compute, dispatch and combination.
+
+A token is sent once to every other node that serves one of its experts, and there over NVLink once to every rank
+that does; results come back the same way (DeepEP's normal kernels).  The busiest node, sending or receiving, and
+the busiest rank set the pace.  Formulas and their derivation: docs/experts.md, section "The time of a layer".
+
+Letters: L layers, E experts, S slots, G ranks, N nodes, k experts a token.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cluster_models.architecture import Experts
+from cluster_models.errors import InvalidInput
+from solver.candidates import FloatArray, IntArray
+from solver.experts.compiled_nodewise import NodeCase, busiest_crossing, node_state, renewed
+from solver.experts.compiled_reach import rank_needs, router_weights
+from solver.experts.layout import ExpertLayout
+from solver.experts.loads import rank_loads, replica_counts
+
+_FITTING_ROUNDS = 60
+_DISPATCH_BYTES, _SCALED_TOGETHER = 1.0, 128
+_SCALE_BYTES, _COMBINE_BYTES = 4.0, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class RouterRule:
+    """Each token selects ``active`` experts inside ``active_groups`` of ``groups`` groups of consecutive experts."""
+
+    active: int
+    groups: int = 1
+    active_groups: int = 1
+
+    @classmethod
+    def of(cls, experts: Experts) -> RouterRule:
+        """The rule of a model."""
+        return cls(experts.active, experts.router_groups, experts.active_groups)
+
+    def check(self, experts: int) -> None:
+        """Raise ``InvalidInput`` unless tokens can select so many of ``experts`` experts."""
+        if not 1 <= self.groups <= experts or experts % self.groups:
+            raise InvalidInput("router.groups", self.groups, f"must divide the {experts} experts")
+        if not 1 <= self.active_groups <= self.groups:
+            raise InvalidInput("router.active_groups", self.active_groups, f"must lie in 1..{self.groups}")
+        allowed = experts // self.groups * self.active_groups
+        if not 1 <= self.active <= allowed:
+            problem = f"must lie in 1..{allowed}: {self.active_groups} of {self.groups} groups of {experts} experts"
+            raise InvalidInput("router.active", self.active, problem)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRates:
+    """What a layer costs: ``tokens`` of each rank, seconds of compute, bytes on the wire and rates of links.
+
+    ``selection_s``: seconds that a rank of mean speed computes on one token for one expert.  ``dispatch_bytes`` and
+    ``combine_bytes`` of a token on its way to a node or rank, and back.  ``between_bytes_per_s``: what a rank's share
+    of its node's NICs carries in one direction; ``inside_bytes_per_s``: its NVLink.  Raises ``InvalidInput``.
+    """
+
+    selection_s: float
+    dispatch_bytes: float
+    combine_bytes: float
+    between_bytes_per_s: float
+    inside_bytes_per_s: float
+    tokens: float = 4096.0
+
+    def __post_init__(self) -> None:
+        for name in ("selection_s", "dispatch_bytes", "combine_bytes", "tokens"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise InvalidInput(f"rates.{name}", value, "must be a number from 0 on")
+        for name in ("between_bytes_per_s", "inside_bytes_per_s"):
+            if not getattr(self, name) > 0:
+                raise InvalidInput(f"rates.{name}", getattr(self, name), "must be above 0")
+
+    @property
+    def copy_bytes(self) -> float:
+        """Bytes of a token to another node or rank and back."""
+        return self.dispatch_bytes + self.combine_bytes
+
+
+def token_bytes(hidden: int) -> tuple[float, float]:
+    """Bytes of a token in dispatch (FP8 with a 4-byte scale per 128 elements) and combination (BF16), as DeepEP."""
+    return hidden * (_DISPATCH_BYTES + _SCALE_BYTES / _SCALED_TOGETHER), hidden * _COMBINE_BYTES
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerTimes:
+    """Seconds of each layer (L,) in parts, and the traffic behind them.
+
+    ``compute_s`` of the slowest rank; ``between_s`` of the busiest node, dispatch and combination, and ``inside_s``
+    of the busiest rank's NVLink.  ``crossing`` (L,): other nodes that a token needs, mean of all source nodes;
+    ``busiest_crossing``: what the busiest node sends or receives, in tokens beside those that start on a node.
+    """
+
+    compute_s: FloatArray
+    between_s: FloatArray
+    inside_s: FloatArray
+    crossing: FloatArray
+    busiest_crossing: FloatArray
+
+    @property
+    def total_s(self) -> FloatArray:
+        """(L,) one after the other: nothing is hidden."""
+        return self.compute_s + self.between_s + self.inside_s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Routing:
+    """What is known of the router in each layer: shares (L, E) of sum 1, fitted weights (L, E), measured pairs."""
+
+    rule: RouterRule
+    shares: FloatArray
+    weights: FloatArray
+    pairs: Mapping[int, FloatArray]
+
+    def case(self, layer: int, layout: ExpertLayout, prices: tuple[float, float], crossing_mean: float) -> NodeCase:
+        """The problem of one layer as compiled code takes it."""
+        shares = self.shares[layer]
+        beside = np.sort(shares)[: layout.slots_per_rank - 1] / layout.ranks
+        return NodeCase(
+            shares,
+            self.weights[layer],
+            self.pairs.get(layer, np.zeros((0, 0))),
+            (self.rule.active, self.rule.groups, self.rule.active_groups),
+            prices,
+            crossing_mean,
+            layout.relative_speeds().reshape(layout.nodes, -1).sum(axis=1),
+            layout.ranks_per_node,
+            float(beside.sum()) if layout.slots == len(shares) else 0.0,
+        )
+
+
+def routing(loads: FloatArray, rule: RouterRule, coactivation: Mapping[int, FloatArray] | None = None) -> Routing:
+    """Fit the router's draw to (L, E) ``loads``; ``coactivation`` counts of pairs take its place where measured.
+
+    Raises ``InvalidInput`` where the rule does not fit the experts.
+    """
+    rule.check(loads.shape[1])
+    shares = loads / loads.sum(axis=1, keepdims=True)
+    weights = np.array(
+        [router_weights(row, rule.active, rule.groups, rule.active_groups, _FITTING_ROUNDS) for row in shares]
+    )
+    pairs = {}
+    for layer, counts in (coactivation or {}).items():
+        apart = np.array(counts, dtype=np.float64)
+        np.fill_diagonal(apart, 0.0)
+        if apart.sum() > 0 and rule.active > 1:
+            pairs[layer] = (apart + apart.T) * (rule.active * (rule.active - 1) / (2.0 * apart.sum()))
+    return Routing(rule, shares, weights, pairs)
+
+
+def layer_times(slots: IntArray, routed: Routing, layout: ExpertLayout, rates: LayerRates) -> LayerTimes:
+    """The time of each layer for (L, S) ``slots``."""
+    experts, tokens = routed.shares.shape[1], rates.tokens * layout.ranks
+    counts = replica_counts(slots, experts)
+    slowest = rank_loads(slots, routed.shares, layout).max(axis=1)
+    crossing, busiest = np.zeros(len(slots)), np.zeros(len(slots))
+    reached = np.zeros((len(slots), layout.ranks))
+    rule = (routed.rule.active, routed.rule.groups, routed.rule.active_groups)
+    for layer, row in enumerate(slots):
+        by_rank = np.ascontiguousarray(row.reshape(layout.ranks, -1))
+        rank_needs(routed.weights[layer], by_rank, counts[layer], rule, reached[layer])
+        if layout.nodes > 1:
+            state = node_state(np.ascontiguousarray(row.reshape(layout.nodes, -1)), experts)
+            renewed(routed.case(layer, layout, (0.0, 1.0), 0.0), state)
+            crossing[layer] = state.needs.sum() / layout.nodes
+            busiest[layer] = busiest_crossing(state.needs)
+    inside = tokens * rates.copy_bytes / rates.inside_bytes_per_s if layout.ranks_per_node > 1 else 0.0
+    return LayerTimes(
+        compute_s=rates.selection_s * routed.rule.active * tokens * slowest,
+        between_s=rates.tokens * rates.copy_bytes / rates.between_bytes_per_s * busiest,
+        inside_s=inside * reached.max(axis=1),
+        crossing=crossing,
+        busiest_crossing=busiest,
+    )
