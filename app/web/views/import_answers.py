@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from app.imports.answers import AnswersDocument
-from app.imports.report import ConflictAnswer, ImportAnswer, QuestionAnswer
+from app.imports.report import ConflictAnswer, ImportAnswer, ImportProblem, QuestionAnswer
 from app.presentation.figures import plural
 from app.web.import_form import SentAnswers, about
 from cluster_models.catalogue import gpu_kinds, node_kinds
@@ -17,6 +18,8 @@ MOST_QUESTIONS: Final = 30
 MOST_CONFLICTS: Final = 30
 _MOST_NAMES: Final = 5
 _ASKED_OF_NODES: Final = ("gpu_kind", "gpu_count", "nics")
+_NODE_FIELD: Final = re.compile(r"nodes\[(\d{1,6})\]\.(gpu_kind|gpu_count|nics)", re.ASCII)
+_IS_MISSING: Final = "is missing"
 _FIELDS: Final = {
     "gpu_kind": "GPU kind",
     "gpu_count": "Number of GPUs",
@@ -98,8 +101,9 @@ class _Filled:
 def asked(answer: ImportAnswer, sent: SentAnswers) -> Asked:
     """The fields of a report."""
     form = _Filled(sent)
-    needed = _of_nodes(answer, sent.answers, form)
-    blocked = not answer.can_be_stored and not needed
+    missing = _missing(answer)
+    needed = _of_nodes(answer, missing, sent.answers, form)
+    blocked = not answer.nodes and not needed
     others = sorted(
         (question for question in answer.questions if not question.key.startswith(f"{EVERY_NODE}.")),
         key=lambda question: (question.key.startswith("alias:"), -question.blocks, question.key),
@@ -130,38 +134,61 @@ def names_shown(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _of_nodes(answer: ImportAnswer, given: AnswersDocument, form: _Filled) -> list[AnswerField]:
-    """What no file says of nodes: a node kind answers for all of it."""
-    lacking = {
-        name: [node.name for node in answer.nodes if name not in node.fields and "node_kind" not in node.fields]
-        for name in _ASKED_OF_NODES
-    }
+def is_asked(problem: ImportProblem) -> bool:
+    """Whether a problem is nothing but an answer that is missing: a field of the form asks for it."""
+    return problem.field.startswith("answers.") or (
+        _NODE_FIELD.fullmatch(problem.field) is not None and (problem.problem.startswith(_IS_MISSING))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Missing:
+    """A field that some nodes lack, and what else is to be said of it."""
+
+    nodes: tuple[str, ...]
+    hint: str = ""
+
+
+def _missing(answer: ImportAnswer) -> dict[str, _Missing]:
+    """What no file says of nodes, by field; of some node kinds the GPU kind is asked besides."""
     open_questions = {question.key for question in answer.questions}
-    missing = {name: nodes for name, nodes in lacking.items() if f"{EVERY_NODE}.{name}" in open_questions}
+    found: dict[str, _Missing] = {}
+    for name in _ASKED_OF_NODES:
+        lacking = [node.name for node in answer.nodes if not {name, "node_kind"} & node.fields.keys()]
+        if lacking and f"{EVERY_NODE}.{name}" in open_questions:
+            found[name] = _Missing(tuple(lacking))
+    for problem in answer.problems:
+        match = _NODE_FIELD.fullmatch(problem.field)
+        if match is None or match[2] in found or not problem.problem.startswith(_IS_MISSING):
+            continue
+        same = [int(other[1]) for one in answer.problems if (other := _NODE_FIELD.fullmatch(one.field))]
+        names = tuple(answer.nodes[number].name for number in same if number < len(answer.nodes))
+        reason = problem.problem.removeprefix(_IS_MISSING).removeprefix(": ")
+        found[match[2]] = _Missing(names, f"{reason}; {problem.remedy}." if reason else "")
+    return found
+
+
+def _of_nodes(
+    answer: ImportAnswer, missing: Mapping[str, _Missing], given: AnswersDocument, form: _Filled
+) -> list[AnswerField]:
+    """Fields for what no file says of nodes: a node kind answers for all of it."""
     if not missing:
         return []
     kinds = (Choice("", "none of these"), *(Choice(name, name) for name in node_kinds()))
-    fields = [
-        form.field(
-            about("node_kind"),
-            "Node kind",
-            "Answers the rest at once; what files say still counts.",
-            choices=kinds,
-            value=given.node_kind or "",
-        )
-    ]
-    for name, nodes in missing.items():
-        said = f"No file says it of {names_shown(nodes)}."
-        every = len(nodes) == len(answer.nodes)
-        keys = [f"{EVERY_NODE}.{name}"] if every else [f"{node}.{name}" for node in nodes]
+    hint = "Answers the rest at once; what files say still counts."
+    fields = [form.field(about("node_kind"), "Node kind", hint, choices=kinds, value=given.node_kind or "")]
+    for name, lack in missing.items():
+        said = lack.hint or f"No file says it of {names_shown(lack.nodes)}."
+        every = len(lack.nodes) == len(answer.nodes)
+        keys = [f"{EVERY_NODE}.{name}"] if every else [f"{node}.{name}" for node in lack.nodes]
         if name == "gpu_kind":
             choices = (Choice("", "choose"), *(Choice(kind, kind) for kind in gpu_kinds()))
             fields.append(form.field(about("gpu_kind"), _FIELDS[name], said, choices=choices))
         elif name == "gpu_count":
             fields.append(form.field(about("chosen", *keys), "GPUs of each node", said, kind="number"))
         else:
-            hint = f"{said} Write 8 x 400 infiniband: cards, Gbit/s of each, fabric."
-            fields.append(form.field(about("chosen", *keys), "Network cards of each node", hint))
+            said = f"{said} Write 8 x 400 infiniband: cards, Gbit/s of each, fabric."
+            fields.append(form.field(about("chosen", *keys), "Network cards of each node", said))
     return fields
 
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from app.imports.report import DoubtAnswer, FileAnswer, ImportAnswer, ProposedNodeAnswer, RefusalAnswer
+from app.imports.report import (
+    DoubtAnswer,
+    FileAnswer,
+    ImportAnswer,
+    ImportProblem,
+    ProposedNodeAnswer,
+    RefusalAnswer,
+)
 from app.presentation.figures import count, plural
-from app.web.import_form import SentAnswers, key_text
-from app.web.views.import_answers import Asked, asked, field_label
+from app.web.import_form import SentAnswers, about, key_text
+from app.web.views.import_answers import Asked, asked, field_label, is_asked
 from cluster_models.readers.reading import Trust
 
 T = TypeVar("T")
@@ -283,18 +291,31 @@ def _verdict(answer: ImportAnswer, questions: Asked, cluster: str) -> Verdict:
         waiting = sum(question.blocks for question in answer.questions)
         more = () if not waiting else (f"{plural(waiting, 'result')} would be left out: see the questions below.",)
         return Verdict("good", "Ready to store", (words, *more))
-    told = [
-        f"{_where(problem.field, answer)}{problem.problem}{'; ' + problem.remedy if problem.remedy else ''}."
-        for problem in answer.problems
-        if not problem.field.startswith("answers.")
-    ]
+    told = _told(answer)
     if questions.needed:
-        number = len(answer.problems)
+        number = max(1, sum(each.about != about("node_kind") for each in questions.needed))
         title = f"{'One answer is' if number == 1 else f'{number} answers are'} needed"
-        return Verdict("warn", title, ("Nothing is stored yet. Fill in what is marked below, then look again.",))
-    return Verdict(
-        "bad", "Nothing can be stored yet", tuple(_capital(sentence) for sentence in told[:MOST_CHANGES])
-    )
+        return Verdict(
+            "warn", title, ("Nothing is stored yet. Fill in what is asked first, then look again.", *told)
+        )
+    return Verdict("bad", "Nothing can be stored yet", told)
+
+
+def _told(answer: ImportAnswer) -> tuple[str, ...]:
+    """What is wrong and no field of the form asks for; what is the same of many nodes is said once."""
+    first: dict[tuple[str, str], ImportProblem] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for problem in answer.problems:
+        if not is_asked(problem):
+            first.setdefault((problem.problem, problem.remedy), problem)
+            counts[problem.problem, problem.remedy] += 1
+    sentences = []
+    for key, problem in first.items():
+        where = f" ({', '.join(problem.origins[:2])})" if problem.origins else ""
+        more = f" There are {counts[key] - 1} more such." if counts[key] > 1 else ""
+        text = "; ".join(filter(None, (f"{_where(problem.field, answer)}{problem.problem}{where}", problem.remedy)))
+        sentences.append(f"{_capital(text)}.{more}")
+    return tuple(sentences[:MOST_CHANGES])
 
 
 def _where(field: str, answer: ImportAnswer) -> str:
