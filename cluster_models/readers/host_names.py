@@ -19,6 +19,7 @@ from cluster_models.readers.facts import (
     SwitchFact,
     WiringFact,
 )
+from cluster_models.readers.file_names import host_hinted, nodes_hinted
 from cluster_models.readers.proposal import ALIAS, EVERY_NODE, Answers, Notes
 
 _MOST_CHOICES: Final = 20
@@ -109,12 +110,20 @@ class Hosts:
             self._ask(host, notes)
             return ()
         if not (found := self.of_file(file)):
-            choices = (EVERY_NODE, *self.nodes[:_MOST_CHOICES])
+            hinted = self.hinted(file)
+            choices = (*hinted, EVERY_NODE, *(node for node in self.nodes[:_MOST_CHOICES] if node not in hinted))
             sentence = (
                 f"of which node is {file}? Give its name, or {EVERY_NODE} where it shows one of many equal nodes"
             )
             notes.ask(f"host:{file}", sentence, choices)
         return found
+
+    def hinted(self, file: str) -> tuple[str, ...]:
+        """The nodes that the name of a file speaks of; where no node is known, what looks like a host in it."""
+        if self.nodes:
+            return nodes_hinted(file, self.named)[:_MOST_CHOICES]
+        host = host_hinted(file)
+        return () if host is None else (host,)
 
     def all_named(self, names: Sequence[str], notes: Notes) -> tuple[str, ...]:
         """The nodes of these names; none, and a question for each that is not clear, where one is missing."""

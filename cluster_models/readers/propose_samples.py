@@ -18,6 +18,7 @@ _UNKNOWN_SIZE: Final = float(256 * 1024**2)
 """Of tools that do not print it: they all copy hundreds of megabytes, where size no longer counts."""
 _FAILED_SIZE: Final = 1.0
 _LONGEST: Final = 200
+_MOST_CHOICES: Final = 20
 
 
 def propose_samples(
@@ -80,7 +81,9 @@ def _ends(fact: RunFact, hosts: Hosts, notes: Notes) -> tuple[str, str] | None:
     if not nodes:
         if not names:
             many = f"{fact.nodes} nodes" if fact.nodes else "nodes"
-            notes.ask(f"nodes:{place}", f"on which {many} was {fact.tool} run at {place}?", hosts.nodes[:20])
+            hinted = hosts.hinted(fact.origin.file)
+            choices = (*hinted, *(node for node in hosts.nodes[:_MOST_CHOICES] if node not in hinted))
+            notes.ask(f"nodes:{place}", f"on which {many} was {fact.tool} run at {place}?", choices)
         notes.aside(fact, "it is not known which nodes took part")
         return None
     if len(nodes) > 2 or (fact.nodes or 0) > 2:
