@@ -11,7 +11,7 @@ from app.imports.answers import AnswersDocument
 from app.imports.dry_run import Report
 from app.imports.report import doubt_key
 from cluster_models.errors import InvalidInput
-from cluster_models.readers.proposal import ALIAS, EVERY_NODE, Answers
+from cluster_models.readers.proposal import ALIAS, EVERY_NODE, Answers, place_of
 
 _OF_FILES: Final = {"host": "hosts", "ranks": "ranks", "nodes": "nodes"}
 """First word of a key that goes on with a file -> field of the answers."""
@@ -43,7 +43,9 @@ def _set(content: dict[str, Any], text: str, given: Given) -> None:
     if word in _OF_FILES and ":" in key:
         place = key.partition(":")[2]
         file, colon, line = (place, "", "") if word == "host" else place.rpartition(":")
-        place = given.name_of(file or place, option=option) + colon + line
+        if word != "host" and not line.isdigit():
+            raise InvalidInput(option, value, "names no line of a file", "write FILE:LINE as the question does")
+        place = given.name_of(file, option=option) + colon + line
         answer: Any = value.split(",") if word == "nodes" else value
         if word == "ranks":
             answer = int(value) if value.isascii() and value.isdigit() and len(value) < 10 else value
@@ -89,7 +91,7 @@ def _key(text: str, doubts: Container[str], given: Given) -> str:
     return f"{given.name_of(file, option='--accept')}:{line}:{code}"
 
 
-def check_answers(answers: Answers, report: Report, given: Given) -> None:
+def check_answers(answers: Answers, report: Report) -> None:
     """Raise ``InvalidInput`` of an answer that nothing asks for: it is a slip of the pen."""
     files = {reading.file for reading in report.readings}
     for file in answers.hosts:
@@ -101,8 +103,9 @@ def check_answers(answers: Answers, report: Report, given: Given) -> None:
             continue
         remedy = close_name(key.rpartition(".")[0], names) if "." in key else "write NODE.FIELD or *.FIELD"
         raise InvalidInput(f"--set {key}", answers.chosen[key], "names no node of these files", remedy)
-    places = {f"{file}:" for file in (*given.paths, *files)}
+    facts = [fact for reading in report.readings for _, found in reading.sections for fact in found.facts]
+    places = {place_of(fact.origin) for fact in facts}
     for place in (*answers.ranks, *answers.nodes):
-        file, colon, line = place.rpartition(":")
-        if f"{file}{colon}" not in places or not line.isdigit():
-            raise InvalidInput("--set", place, "is no place in these files", "write FILE:LINE as the question does")
+        if place not in places:
+            remedy = "write FILE:LINE as the question does"
+            raise InvalidInput("--set", place, "is not where a run begins in these files", remedy)

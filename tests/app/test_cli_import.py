@@ -1,0 +1,393 @@
+"""``meshwright import``: what it reads, what it says of it, what it writes and stores, and how it ends."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from app.cli import main
+from app.cli.files import read_snapshot
+from app.cli.import_files import read_files
+from app.documents.plan import plan_from_text
+from cluster_models.errors import InvalidInput
+from tests.app.command_files import CLUSTER, WORKLOAD
+from tests.readers.nccl_logs import log
+
+HOSTS = ("n1", "n2", "n3")
+SWITCHES = "SwitchName=s1 Nodes=n[1-2]\nSwitchName=s2 Nodes=n3\nSwitchName=top Switches=s[1-2]\n"
+NICS = ("--set", "*.nics=8 x 400 infiniband")
+WIRING = (
+    "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV18\t0-55\t0\nGPU1\tNV18\t X \t0-55\t0\n\n"
+    "Legend:\n\n  X    = Self\n  NV#  = Connection traversing a bonded set of # NVLinks\n"
+)
+ONE_RANK = log(["n1"], 1, program="all_reduce")
+
+
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the log of each pair of three nodes, inside the folder we work in."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for a, b in itertools.combinations(HOSTS, 2):
+        (folder / f"nccl_{a}_{b}.log").write_text(log([a, b], 8))
+    return folder
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of ``meshwright import``."""
+    code = main(["import", *words])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def plain(text: str) -> str:
+    """The words of a report, however its lines are broken."""
+    return " ".join(text.split())
+
+
+def test_a_folder_of_logs_becomes_a_cluster_that_plan_takes(
+    logs: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The whole way: logs in, cluster file, plan out; the command to type next is printed."""
+    code, out, err = run(capsys, "logs", *NICS, "--output", "c.yaml")
+    assert (code, err) == (0, "")
+    assert "3 files  3 nodes  9 measurements" in out
+    assert "meshwright plan --cluster c.yaml" in out
+    snapshot = read_snapshot("c.yaml")
+    assert (snapshot.cluster.name, [node.name for node in snapshot.cluster.nodes]) == ("c", list(HOSTS))
+    assert {(sample.source, sample.destination) for sample in snapshot.samples} == {
+        ("n1", "n2"),
+        ("n1", "n3"),
+        ("n2", "n3"),
+    }
+    (tmp_path / "w.yaml").write_text(WORKLOAD)
+    words = ["plan", "--cluster", "c.yaml", "--model", "llama-3-8b", "--workload", "w.yaml", "--time-limit", "5"]
+    assert main([*words, "--effort", "1", "--json"]) == 0
+    plan = plan_from_text(capsys.readouterr().out)
+    assert set(plan.placement.hosts) <= set(HOSTS)
+
+
+def test_a_dry_run_writes_nothing_and_asks_with_the_option_that_answers(
+    logs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question comes with its option, the last line is the same command with it, and no database is made."""
+    home = logs.parent / "home"
+    monkeypatch.setenv("HOME", str(home))
+    code, out, err = run(capsys, "logs")
+    assert (code, err) == (0, "")
+    assert "3 sizes of alltoall among 16 GPUs of n1 and n2" in plain(out)
+    assert "--set '*.nics=8 x 400 infiniband'" in out
+    assert "1 question above must be answered first" in plain(out)
+    assert out.rstrip().splitlines()[-1].strip() == "meshwright import logs --set '*.nics=8 x 400 infiniband'"
+    assert not home.exists()
+    assert sorted(path.name for path in logs.parent.iterdir()) == ["logs"]
+
+
+def test_what_is_printed_to_be_copied_works(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command of the last line, typed as it stands, goes on to the next one, until a file is written."""
+    line = "meshwright import logs"
+    for _ in range(2):
+        assert main(shlex.split(line)[1:]) == 0
+        line = capsys.readouterr().out.rstrip().splitlines()[-1].strip()
+    assert line.endswith("--output cluster.yaml")
+    assert main(shlex.split(line)[1:]) == 0
+    assert Path("cluster.yaml").exists()
+
+
+def test_an_output_that_cannot_be_written_ends_with_code_two(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A script's ``&&`` stops where a question is open; nothing is written."""
+    code, _, err = run(capsys, "logs", "--output", "c.yaml")
+    assert code == 2
+    assert "nothing can be stored: no file says the network cards of n1, n2, n3" in err
+    assert err.count("\n") == 1
+    assert not Path("c.yaml").exists()
+    code, _, err = run(capsys, "logs", "--output", "nowhere/c.yaml")
+    assert code == 2
+    assert "there is no folder nowhere" in err
+
+
+def test_files_go_into_a_cluster_file_once(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is known stays, what is new is added, and the same files again change nothing."""
+    Path("pair.yaml").write_text(CLUSTER)
+    code, out, _ = run(capsys, "logs", "--into", "pair.yaml", *NICS, "--output", "more.yaml")
+    assert code == 0
+    assert "3 nodes (1 new)" in out
+    first = read_snapshot("more.yaml")
+    assert (first.cluster.name, len(first.cluster.nodes), len(first.samples)) == ("pair", 3, 10)
+    assert first.cluster.nodes[0].gpu_count == 4, "the file's own figure stays"
+    code, out, _ = run(capsys, "logs", "--into", "more.yaml", "--output", "more.yaml")
+    assert code == 0
+    assert "9 measurements are stored already" in out
+    assert read_snapshot("more.yaml") == first
+
+
+def test_files_are_stored_with_the_service_and_added_to(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Storing twice adds nothing; a dry run against what is stored proposes to store."""
+    url = ("--database-url", f"sqlite:///{logs.parent / 'meshwright.sqlite'}")
+    one = "logs/nccl_n1_n2.log"
+    code, out, _ = run(capsys, one, *NICS, "--cluster", "lab", "--store", *url)
+    assert code == 0
+    assert "lab is stored as version 1, with 3 new measurements." in out
+    code, out, _ = run(capsys, one, "--into", "lab", "--store", *url)
+    assert (code, "lab is stored as version 1, with 0 new measurements." in out) == (0, True)
+    code, out, _ = run(capsys, "logs", "--into", "lab", *NICS, *url)
+    assert code == 0
+    assert "3 nodes (1 new)" in out
+    assert out.rstrip().endswith("--store")
+    assert main(["cluster", "show", "lab", *url]) == 0
+    assert "2 nodes" in capsys.readouterr().out
+    code, _, err = run(capsys, one, "--into", "lbb", *url)
+    assert code == 2
+    assert "is neither a file nor a stored cluster" in err
+
+
+def test_json_is_the_report_and_nothing_else(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Programs get files, questions, documents and the digest; a file is written all the same."""
+    code, out, err = run(capsys, "logs", *NICS, "--json", "--output", "c.json")
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    assert [file["name"] for file in answer["files"]] == [f"nccl_{p}.log" for p in ("n1_n2", "n1_n3", "n2_n3")]
+    assert answer["can_be_stored"]
+    assert len(answer["measurements"]["samples"]) == answer["sample_count"] == 9
+    assert json.loads(Path("c.json").read_text())["name"] == "c"
+    assert len(read_snapshot("c.json").samples) == 9
+
+
+def test_a_file_of_one_node_and_a_file_of_all(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file is named by its path, its name or the end of it; ``*`` is every node."""
+    (logs / "n1").mkdir()
+    (logs / "n1" / "topo.txt").write_text(WIRING)
+    code, out, _ = run(capsys, "logs", *NICS)
+    assert code == 0
+    assert "--host topo.txt=NODE\n" in out
+    assert "--host 'topo.txt=*'\n" in out
+    for written in ("topo.txt", "n1/topo.txt", "logs/n1/topo.txt", "./logs/n1/topo.txt"):
+        code, out, _ = run(capsys, "logs", *NICS, "--host", f"{written}=n1")
+        assert code == 0
+        assert "1 node: 2 x H100-SXM5-80GB" in out
+        assert "2 nodes: 8 x H100-SXM5-80GB" in out
+    code, out, _ = run(capsys, "logs", *NICS, "--host", "topo.txt=*")
+    assert "3 nodes: 2 x H100-SXM5-80GB" in out
+
+
+def test_a_conflict_shows_both_places_and_the_option_to_choose(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The value taken, the other one, and what to type for the other."""
+    Path("pair.yaml").write_text(CLUSTER)
+    Path("topo.txt").write_text(WIRING)
+    words = ("topo.txt", "--into", "pair.yaml", "--host", "topo.txt=n1")
+    code, out, _ = run(capsys, *words)
+    assert code == 0
+    assert "n1.gpu_count: 2 (topo.txt:1) is taken, not 4 (cluster pair:0); to choose:" in plain(out)
+    assert "--set n1.gpu_count=4\n" in out
+    code, out, _ = run(capsys, *words, "--set", "n1.gpu_count=4")
+    assert "Where files differ" not in out
+
+
+def test_figures_that_mean_nothing_are_used_only_when_accepted(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One rank alone measures nothing; its key, or its code for all of them, takes the figures all the same."""
+    for name in ("a.log", "b.log"):
+        Path(name).write_text(ONE_RANK)
+    code, out, _ = run(capsys, "a.log", *NICS)
+    assert code == 0
+    key = next(line.split()[-1] for line in out.splitlines() if "--accept" in line)
+    code, out, _ = run(capsys, "a.log", "b.log", *NICS)
+    assert "--accept one-rank\n" in out
+    code, out, _ = run(capsys, "a.log", *NICS, "--accept", key)
+    assert (code, "accepted: the figures are used" in out) == (0, True)
+    code, out, _ = run(capsys, "a.log", "b.log", *NICS, "--accept", "one-rank")
+    assert (code, "accepted: the figures are used" in out) == (0, True)
+
+
+def test_refusals_name_the_line_and_alike_ones_are_told_once(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten reasons at most, however many files have them."""
+    for number in range(30):
+        Path(f"junk{number}.txt").write_text("nothing that any tool prints\n")
+    code, out, _ = run(capsys, ".", *NICS)
+    assert code == 0
+    refused = out.partition("What was not taken")[2].partition("\n\n")[0]
+    assert "junk0.txt:1" in refused
+    assert "and 28 more" in plain(refused)
+    assert refused.count("•") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nope.log"], "nope.log"),
+        (["logs", "--set", "nics"], "is not KEY=VALUE"),
+        (["logs", "--set", "n9.gpu_count=4"], "names no node of these files"),
+        (["logs", "--set", "speed=4"], "write NODE.FIELD"),
+        (["logs", "--set", "*.gpu_count=8", "--set", "*.gpu_count=4"], "is answered twice"),
+        (["logs", "--set", "ranks:nccl_n1_n2.log:1=many"], "must be a whole number"),
+        (["logs", "--set", "ranks:other.log:1=4"], "is none of the files given"),
+        (["logs", "--set", "ranks:nccl_n1_n2.log=4"], "write FILE:LINE"),
+        (["logs", "--set", "ranks:nccl_n1_n2.log:999=4"], "is not where a run begins"),
+        (["logs", "--set", "measured_at=yesterday"], "is not a time"),
+        (["logs", "--set", "node_kind=DGX Z9"], "unknown node kind"),
+        (["logs", "--set", "*.colour=red"], "unknown field"),
+        (["logs", "--cluster", "a b"], "name: "),
+        (["logs", "--host", "topo.txt"], "is not FILE=NODE"),
+        (["logs", "--host", "topo.txt=n1"], "is none of the files given"),
+        (["logs", "--accept", "tcp-fallback"], "is no doubt of these files"),
+        (["logs", "--accept", "x.log:1:tcp-fallback"], "is none of the files given"),
+        (["logs", "--store"], "add --cluster NAME"),
+        (["logs", "--into", "missing.yaml"], "cannot be read"),
+        (["logs", "--into", "logs/nccl_n1_n2.log"], "nccl_n1_n2.log: "),
+        (["logs", "--into", "missing.yaml", "--cluster", "x"], "--into"),
+    ],
+)
+def test_a_wrong_option_is_one_line_and_code_two(
+    logs: Path, capsys: pytest.CaptureFixture[str], words: Sequence[str], said: str
+) -> None:
+    """The option, what is wrong with it, what to do."""
+    code, _, err = run(capsys, *words)
+    assert code == 2
+    assert said in err
+    assert err.startswith("meshwright: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (bytes(range(256)) * 40, "is not text"),
+        (b"", "the file is empty"),
+        (b"PK\x03\x04 and no archive", "cannot be unpacked"),
+        (b"\xff\xfe", "the file is empty"),
+        (b"hello\n" * 10, ""),
+        (b'{"kind": [[[[', ""),
+    ],
+)
+def test_a_file_of_which_nothing_is_used_is_code_two(
+    logs: Path, capsys: pytest.CaptureFixture[str], data: bytes, reason: str
+) -> None:
+    """One line says why, the report too, and the other files of a call are read all the same."""
+    Path("odd.bin").write_bytes(data)
+    code, out, err = run(capsys, "odd.bin")
+    assert code == 2
+    assert err.startswith(f"meshwright: nothing in the file could be used: odd.bin: {reason}")
+    assert err.count("\n") == 1
+    assert "What was not taken" in out
+    code, out, err = run(capsys, "odd.bin", "logs", *NICS)
+    assert (code, err) == (0, "")
+    assert "9 measurements" in out
+
+
+def test_a_file_that_is_too_large_is_not_read(
+    logs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused by itself; archives may be larger than text."""
+    monkeypatch.setattr("app.cli.import_files.MAX_TEXT_BYTES", 100_000)
+    monkeypatch.setattr("app.cli.import_files.MOST_UNPACKED_BYTES", 200_000)
+    Path("big.log").write_bytes(b"x\n" * 60_000)
+    Path("big.zip").write_bytes(b"PK\x03\x04" + bytes(150_000))
+    Path("huge.zip").write_bytes(b"PK\x03\x04" + bytes(250_000))
+    given = read_files(["big.log", "big.zip", "huge.zip"])
+    assert [file.name for file in given.sent] == ["big.zip"]
+    assert [name for name, _ in given.refused] == ["big.log", "huge.zip"]
+    code, out, _ = run(capsys, "big.log", "logs", *NICS)
+    assert code == 0
+    assert "big.log: is larger than" in out
+    monkeypatch.setattr("app.cli.import_files.MOST_BYTES", 1_000)
+    code, _, err = run(capsys, "logs")
+    assert code == 2
+    assert "import them in several parts" in err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_that_may_not_be_read_is_refused_by_name(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The others are read."""
+    Path("secret.log").write_text("x")
+    Path("secret.log").chmod(0)
+    code, out, _ = run(capsys, "secret.log", "logs", *NICS)
+    assert code == 0
+    assert "secret.log: cannot be read: Permission denied" in out
+
+
+def test_an_unreadable_file_is_refused_and_the_rest_is_read(
+    logs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the system says of it."""
+
+    def read(path: str) -> bytes:
+        if path.endswith("n1_n2.log"):
+            raise PermissionError(13, "Permission denied")
+        return Path(path).read_bytes()
+
+    monkeypatch.setattr("app.cli.import_files._content", read)
+    code, out, _ = run(capsys, "logs", *NICS)
+    assert code == 0
+    assert "nccl_n1_n2.log: cannot be read: Permission denied" in out
+    assert "3 files  3 nodes  6 measurements" in out
+
+
+def test_folders_are_walked_without_what_is_hidden(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are as short as they can be told apart; each file is read once."""
+    (logs / ".git").mkdir()
+    (logs / ".git" / "config").write_text("x")
+    (logs / ".hidden").write_text("x")
+    for node in ("n1", "n2"):
+        (logs / node).mkdir()
+        (logs / node / "topo.txt").write_text("x")
+    os.mkfifo(logs / "pipe")
+    (logs / "gone").symlink_to(logs / "nowhere")
+    names = [file.name for file in read_files(["logs", "./logs/n1", "logs/nccl_n1_n2.log"]).sent]
+    assert names == ["nccl_n1_n2.log", "nccl_n1_n3.log", "nccl_n2_n3.log", "n1/topo.txt", "n2/topo.txt"]
+    (logs / "empty").mkdir()
+    with pytest.raises(InvalidInput, match="is a folder without files"):
+        read_files(["logs/empty"])
+    monkeypatch.setattr("app.cli.import_files.MOST_FILES", 3)
+    with pytest.raises(InvalidInput, match="holds more than 3 files"):
+        read_files(["logs"])
+
+
+def test_standard_input_is_a_file(
+    logs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe of one command, next to files."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(SWITCHES.encode())))
+    code, out, _ = run(capsys, "-", "logs", *NICS)
+    assert code == 0
+    assert "stdin" in out
+    assert "2 nodes: 8 x H100-SXM5-80GB, 8 x 400 Gb/s infiniband, leaf=s1" in plain(out)
+
+
+def test_many_files_are_told_by_their_kinds(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Hundreds of logs make a page, not hundreds of lines."""
+    names = [f"n{number}" for number in range(20)]
+    for a, b in itertools.combinations(names, 2):
+        (logs / f"nccl_{a}_{b}.log").write_text(log([a, b], 1, sizes=(1 << 20,)))
+    code, out, _ = run(capsys, "logs")
+    assert code == 0
+    assert "nccl-tests or rccl-tests log: 190 files" in out
+    assert "and 187 more; --json for all" in out
+    assert len(out.splitlines()) < 60
+
+
+def test_the_kinds_of_file_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """With what is refused, and why; as JSON for programs."""
+    assert main(["import-formats"]) == 0
+    out = capsys.readouterr().out
+    assert "nccl-tests" in out
+    assert "refused" in out
+    assert main(["import-formats", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {"name", "known_as", "family", "refused_because"} == set(rows[0])
+    assert len({row["name"] for row in rows}) == len(rows) > 30
