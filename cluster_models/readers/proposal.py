@@ -23,9 +23,9 @@ class Answers:
     """What the sender decides.
 
     ``hosts``: file -> node, or ``EVERY_NODE``.  ``ranks`` and ``nodes``: "file:line" of a run -> its ranks, its
-    nodes.  ``accepted``: "file:line:code" of doubts.  ``chosen``: "node.field" -> value, "*.field" for all nodes;
-    "alias:NAME" -> the node of that name.  ``gpu_kind`` and ``node_kind`` fill in what no file says.
-    ``measured_at``: of runs that do not say when.
+    nodes.  ``accepted``: "file:line:code" of doubts.  ``chosen``: "node.field" -> value, "*.field" for all nodes
+    of which nothing else is stored; "alias:NAME" -> the node of that name.  ``gpu_kind`` and ``node_kind`` fill in
+    what no file says.  ``measured_at``: of runs that do not say when.
     """
 
     hosts: Mapping[str, str] = field(default_factory=dict)

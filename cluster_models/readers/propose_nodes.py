@@ -189,10 +189,15 @@ def _taken(claims: Sequence[Claim], answers: Answers, notes: Notes) -> Said:
         by_value.values(), key=lambda same: (-max(c.weight for c in same), -len(same), _shown(same[0].value))
     )
     said = tuple(Said(same[0].value, tuple(sorted({c.origin for c in same}, key=_place))) for same in ranked)
-    choice = answers.chosen.get(f"{node}.{field}", answers.chosen.get(f"{EVERY_NODE}.{field}"))
+    own = answers.chosen.get(f"{node}.{field}")
+    choice = answers.chosen.get(f"{EVERY_NODE}.{field}") if own is None else own
     if choice is not None:
         matching = [one for one in said if _shown(one.value) == choice]
-        return matching[0] if matching else Said(_parsed(field, choice), ())
+        if matching:
+            return matching[0]
+        # said of all nodes, where it was asked of the new ones: what is stored of the others stays
+        if own is not None or all(claim.weight != _KNOWN for claim in claims):
+            return Said(_parsed(field, choice), ())
     if len(said) > 1:
         notes.conflicts.append(Conflict(f"{node}.{field}", said, said[0]))
     return said[0]

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from fastapi import HTTPException, Request
+from fastapi import Request
 from pydantic import Field
 from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
 
 from app.documents.reading import Document, Flag, Text, read_document
 from app.documents.text import parse_json
@@ -129,6 +130,11 @@ def _explained(error: HTTPException, request: Request) -> HTTPException:
             "send files as files: curl -F files=@FILE."
         )
         return HTTPException(_TOO_LARGE, detail)
+    if error.detail.startswith("Invalid multipart"):
+        detail = (
+            "The form cannot be taken apart: it breaks off, or the name of a file is longer than 4,000 characters."
+        )
+        return HTTPException(error.status_code, detail)
     return error
 
 
