@@ -58,6 +58,8 @@ class NodeState(NamedTuple):
     """(E,) copies."""
     copy_loads: FloatArray
     """(E,) load of each copy."""
+    hottest: FloatArray
+    """(1,) the largest of these."""
     node_loads: FloatArray
     served: FloatArray
     """(E, N, N), see ``served_shares``."""
@@ -71,7 +73,7 @@ class NodeState(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """``slot`` of ``node`` takes ``second`` in place of ``first``, ``other_slot`` of ``other`` the reverse if swapped."""
+    """``slot`` of ``node`` takes ``second`` for ``first``, ``other_slot`` of ``other`` the reverse in a swap."""
 
     swap: bool
     node: int
@@ -107,7 +109,7 @@ def busiest_crossing(needs: FloatArray) -> float:
 
 
 @numba.njit(cache=True, nogil=True)
-def _time(case: NodeCase, node_loads: FloatArray, copy_loads: FloatArray, needs: FloatArray) -> float:
+def _time(case: NodeCase, node_loads: FloatArray, hottest: float, needs: FloatArray) -> float:
     """Smoothed seconds of the layer, if each node packs its copies well.
 
     The busiest rank then carries the mean of its node's, or the hottest copy beside cold ones.
@@ -117,7 +119,7 @@ def _time(case: NodeCase, node_loads: FloatArray, copy_loads: FloatArray, needs:
         load = node_loads[node] / case.node_speeds[node]
         busiest = max(busiest, load)
         even += load * load
-    busiest = max(busiest, copy_loads.max() + case.filler)
+    busiest = max(busiest, hottest + case.filler)
     load = (1.0 - _EVEN) * busiest + _EVEN * math.sqrt(even / len(node_loads))
     mean = case.crossing_mean
     crossing = (1.0 - mean) * busiest_crossing(needs) + mean * needs.sum() / len(needs)
@@ -141,6 +143,7 @@ def node_state(held: IntArray, experts: int) -> NodeState:
         counts,
         totals,
         np.zeros(experts),
+        np.zeros(1),
         np.zeros(nodes),
         served,
         np.zeros((experts, nodes, nodes)),
@@ -163,7 +166,8 @@ def renewed(case: NodeCase, state: NodeState) -> float:
         measured_needs(case.shares, case.pairs, case.router[0], state.served, state.needs, state.slopes)
     else:
         node_needs(case.weights, state.served, case.router, state.needs, state.slopes, True)
-    return _time(case, state.node_loads, state.copy_loads, state.needs)
+    state.hottest[0] = state.copy_loads.max()
+    return _time(case, state.node_loads, state.hottest[0], state.needs)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -213,6 +217,28 @@ def _count(case: NodeCase, state: NodeState, move: Proposal, sign: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
+def _carry(state: NodeState, expert: int, old: int, new: int) -> None:
+    """Change the new needs by moving the only copy of ``expert`` from one node to another."""
+    for source in range(len(state.needs)):
+        if source != old:
+            state.new_needs[source, old] -= state.slopes[expert, source, old]
+        if source != new:
+            state.new_needs[source, new] += state.slopes[expert, source, new]
+
+
+@numba.njit(cache=True, nogil=True)
+def _reshare(state: NodeState, expert: int, index: int) -> None:
+    """Change the new needs by the copies of ``expert`` that are counted now."""
+    served = state.new_served[index]
+    served_shares(state.counts[expert], served)
+    for source in range(len(state.needs)):
+        for node in range(len(state.needs)):
+            if node != source:
+                change = served[source, node] - state.served[expert, source, node]
+                state.new_needs[source, node] += state.slopes[expert, source, node] * change
+
+
+@numba.njit(cache=True, nogil=True)
 def _judged(case: NodeCase, state: NodeState, move: Proposal) -> float:
     """Smoothed seconds after a proposal, which is left in the counts; the new loads and needs stand beside."""
     first, second = move.first, move.second
@@ -224,19 +250,17 @@ def _judged(case: NodeCase, state: NodeState, move: Proposal) -> float:
     for node in range(len(state.node_loads)):
         state.new_loads[node] += state.copy_loads[first] * state.counts[first, node]
         state.new_loads[node] += state.copy_loads[second] * state.counts[second, node]
-    served_shares(state.counts[first], state.new_served[0])
-    served_shares(state.counts[second], state.new_served[1])
-    for source in range(len(state.needs)):
-        for node in range(len(state.needs)):
-            if node != source:
-                by_first = state.new_served[0, source, node] - state.served[first, source, node]
-                by_second = state.new_served[1, source, node] - state.served[second, source, node]
-                state.new_needs[source, node] = (
-                    state.needs[source, node]
-                    + state.slopes[first, source, node] * by_first
-                    + state.slopes[second, source, node] * by_second
-                )
-    return _time(case, state.new_loads, state.copy_loads, state.new_needs)
+    state.new_needs[:] = state.needs
+    if move.swap and state.totals[first] == 1:
+        _carry(state, first, move.node, move.other)
+    else:
+        _reshare(state, first, 0)
+    if move.swap and state.totals[second] == 1:
+        _carry(state, second, move.other, move.node)
+    else:
+        _reshare(state, second, 1)
+    hottest = state.hottest[0] if move.swap else state.copy_loads.max()
+    return _time(case, state.new_loads, hottest, state.new_needs)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -246,8 +270,10 @@ def _accept(state: NodeState, move: Proposal) -> None:
         state.held[move.other, move.other_slot] = move.first
     state.node_loads[:] = state.new_loads
     state.needs[:] = state.new_needs
-    state.served[move.first] = state.new_served[0]
-    state.served[move.second] = state.new_served[1]
+    if not move.swap:
+        state.hottest[0] = state.copy_loads.max()
+    served_shares(state.counts[move.first], state.served[move.first])
+    served_shares(state.counts[move.second], state.served[move.second])
 
 
 @numba.njit(cache=True, nogil=True)

@@ -130,7 +130,7 @@ def router_weights(shares: FloatArray, active: int, groups: int, active_groups: 
             weights[expert] *= (ratio * (1.0 - likely) / (1.0 - target[expert])) if likely < 1.0 else ratio
         if worst < 1e-4:
             break
-    return weights * (active / weights.sum())
+    return np.asarray(weights * (active / weights.sum()))
 
 
 @numba.njit(cache=True, nogil=True)
@@ -138,7 +138,8 @@ def all_sets(weights: FloatArray, active: int, groups: int, active_groups: int) 
     """The weight of all sets of experts that a token can select."""
     factors, slopes = np.empty((groups, active + 1)), np.empty((groups, active + 1))
     _group_factors(weights, factors)
-    return _group_slopes(factors, active_groups, slopes)
+    total: float = _group_slopes(factors, active_groups, slopes)
+    return total
 
 
 @numba.njit(cache=True, nogil=True)
@@ -185,8 +186,8 @@ def measured_needs(
     """Fill ``needs`` and ``slopes`` as ``node_needs`` does, from measured pairs of experts that tokens selected.
 
     ``pairs`` (E, E): how likely a token selects both, 0 on the diagonal; its sum is k(k - 1).  The number of a
-    token's selections that a node serves gets their mean and variance and is taken as beta-binomial: exact for
-    k = 2, and for independent selections.
+    token's selections that a node serves gets its mean and variance and is taken as beta-binomial: exact for k = 2,
+    and for independent selections.
     """
     experts, nodes = served.shape[0], served.shape[1]
     for source in range(nodes):
@@ -212,7 +213,7 @@ def measured_needs(
 def _beta_binomial_need(share: float, together: float, active: int) -> tuple[float, float, float]:
     """How likely any of k selections falls to a node, and its slopes by ``share`` and by ``together``.
 
-    Each does with probability ``share``, ``together`` ordered pairs of them do on average.  Beta-binomial with mean p
+    Each does with probability ``share``, ``together`` ordered pairs of them on average.  Beta-binomial with mean p
     and correlation c: ``1 - prod_(i < k) ((1 - p)(1 - c) + i c) / (1 - c + i c)``.
     """
     if share <= 1e-12 or share >= 1.0 - 1e-12:

@@ -30,7 +30,7 @@ _SCALE_BYTES, _COMBINE_BYTES = 4.0, 2.0
 
 @dataclass(frozen=True, slots=True)
 class RouterRule:
-    """Each token selects ``active`` experts inside ``active_groups`` of ``groups`` groups of consecutive experts."""
+    """Each token selects ``active`` experts in ``active_groups`` of ``groups`` groups of consecutive experts."""
 
     active: int
     groups: int = 1
@@ -58,8 +58,8 @@ class LayerRates:
     """What a layer costs: ``tokens`` of each rank, seconds of compute, bytes on the wire and rates of links.
 
     ``selection_s``: seconds that a rank of mean speed computes on one token for one expert.  ``dispatch_bytes`` and
-    ``combine_bytes`` of a token on its way to a node or rank, and back.  ``between_bytes_per_s``: what a rank's share
-    of its node's NICs carries in one direction; ``inside_bytes_per_s``: its NVLink.  Raises ``InvalidInput``.
+    ``combine_bytes`` of a token on its way to a node or rank, and back.  ``between_bytes_per_s``: what a rank's
+    share of its node's NICs carries in one direction; ``inside_bytes_per_s``: its NVLink.  Raises ``InvalidInput``.
     """
 
     selection_s: float
@@ -122,7 +122,7 @@ class Routing:
     def case(self, layer: int, layout: ExpertLayout, prices: tuple[float, float], crossing_mean: float) -> NodeCase:
         """The problem of one layer as compiled code takes it."""
         shares = self.shares[layer]
-        beside = np.sort(shares)[: layout.slots_per_rank - 1] / layout.ranks
+        beside = np.sort(shares)[: layout.slots_per_rank - 1]
         return NodeCase(
             shares,
             self.weights[layer],
@@ -132,7 +132,7 @@ class Routing:
             crossing_mean,
             layout.relative_speeds().reshape(layout.nodes, -1).sum(axis=1),
             layout.ranks_per_node,
-            float(beside.sum()) if layout.slots == len(shares) else 0.0,
+            float(beside.sum()),
         )
 
 

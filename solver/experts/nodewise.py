@@ -1,0 +1,180 @@
+"""Which expert lies in which slot of ranks in several nodes, for the least predicted time of the layers.
+
+Balance of the ranks alone scatters experts that tokens select together; whole groups of experts per node leave hot
+nodes.  Between them: first the node of each copy, by annealing on the time of the layer (``compiled_nodewise``),
+then the rank inside the node by packing.  Letters: L layers, E experts, S slots, N nodes.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from solver.candidates import FloatArray, IntArray
+from solver.experts.bounds import least_slowest_load
+from solver.experts.compiled_nodewise import anneal_nodes
+from solver.experts.compiled_slots import packed, swapped_down
+from solver.experts.dispatch import LayerRates, LayerTimes, Routing, layer_times
+from solver.experts.layout import ExpertLayout
+from solver.experts.loads import rank_loads
+
+PROPOSALS: Final = 60_000
+_HEAT: Final = 3e-4
+"""First temperature of the annealing, as a share of the layer's time."""
+_CROSSING_MEAN: Final = 0.5
+"""Weight of the mean crossing of nodes beside the busiest: the search finds lower maxima with it too."""
+_SWAPS: Final = 200
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodewisePlaced:
+    """(L, S) ``slots``, the predicted times of the layers, and (L,) seconds that no map can beat."""
+
+    slots: IntArray
+    times: LayerTimes
+    bound_s: FloatArray
+
+
+def place_nodewise(
+    routed: Routing,
+    layout: ExpertLayout,
+    rates: LayerRates,
+    *,
+    proposals: int = PROPOSALS,
+    seed: int = 0,
+    threads: int = 1,
+) -> NodewisePlaced:
+    """The best map found for each layer: annealed, or a start that was better.
+
+    Layers are searched one by one, ``threads`` at a time; the same input, proposals and seed give the same map.
+    Raises ``InvalidInput`` where the experts do not fit the layout.
+    """
+    layers, experts = routed.shares.shape
+    layout.check(experts)
+    prices = search_prices(routed, layout, rates)
+
+    def improved(layer: int, start: IntArray) -> IntArray:
+        case = routed.case(layer, layout, prices, _CROSSING_MEAN)
+        held = start.reshape(layout.nodes, -1).copy()
+        anneal_nodes(case, held, proposals, _HEAT, seed + layer)
+        return packed_inside(held, routed.shares[layer], layout)
+
+    starts = [balanced_start(routed.shares, layout)]
+    if routed.rule.groups > 1 and routed.rule.groups % layout.nodes == 0:
+        starts.append(grouped_start(routed.shares, layout, routed.rule.groups))
+    with ThreadPoolExecutor(threads) as pool:
+        annealed = np.array(list(pool.map(improved, range(layers), starts[-1])))
+    return best_of([annealed, *starts], routed, layout, rates)
+
+
+def search_prices(routed: Routing, layout: ExpertLayout, rates: LayerRates) -> tuple[float, float]:
+    """Seconds of the load of a rank (compute and NVLink, at balance) and of one more node for every token."""
+    active, tokens = routed.rule.active, rates.tokens * layout.ranks
+    inside = 0.0
+    if layout.ranks_per_node > 1:
+        distinct = (1.0 - 1.0 / layout.ranks) ** (active - 1)
+        inside = active * distinct * tokens * rates.copy_bytes / rates.inside_bytes_per_s
+    return (
+        rates.selection_s * active * tokens + inside,
+        rates.tokens * rates.copy_bytes / rates.between_bytes_per_s,
+    )
+
+
+def balanced_start(shares: FloatArray, layout: ExpertLayout) -> IntArray:
+    """(L, S): the next copy to the largest load per copy, then packed onto all ranks, nodes ignored."""
+    return np.array([packed_copies(row, _copies(row, layout.slots, layout.ranks), layout) for row in shares])
+
+
+def grouped_start(shares: FloatArray, layout: ExpertLayout, groups: int) -> IntArray:
+    """(L, S): whole groups of consecutive experts in each node, copies beside them."""
+    size, capacity = shares.shape[1] // groups, layout.slots // layout.nodes
+    one = np.ones(layout.nodes)
+    rows = []
+    for row in shares:
+        loads = row.reshape(groups, size).sum(axis=1)
+        heaviest = np.argsort(-loads, kind="stable")
+        held = np.zeros((layout.nodes, capacity), dtype=np.int64)
+        for node, chosen in enumerate(packed(loads[heaviest], heaviest, one, groups // layout.nodes)):
+            members = (chosen[:, None] * size + np.arange(size)).ravel()
+            counts = _copies(row[members], capacity, layout.ranks_per_node)
+            held[node] = np.repeat(members, counts)
+        rows.append(packed_inside(held, row, layout))
+    return np.array(rows)
+
+
+def _copies(loads: FloatArray, slots: int, most: int) -> IntArray:
+    """(E,) copies, ``slots`` in all: each next one to the largest load per copy, at most ``most`` of an expert."""
+    counts = np.ones(len(loads), dtype=np.int64)
+    for _ in range(slots - len(loads)):
+        counts[np.argmax(np.where(counts < most, loads / counts, -1.0))] += 1
+    return counts
+
+
+def packed_copies(row: FloatArray, counts: IntArray, layout: ExpertLayout) -> IntArray:
+    """(S,) the copies of (E,) ``counts`` packed onto all ranks."""
+    speeds = layout.relative_speeds()
+    return _packed(np.repeat(np.arange(len(row)), counts), row / counts, speeds, layout.slots_per_rank)
+
+
+def packed_inside(held: IntArray, row: FloatArray, layout: ExpertLayout) -> IntArray:
+    """(S,) the copies (N, S / N) ``held`` by the nodes packed onto the ranks of each."""
+    per_copy = row / np.maximum(np.bincount(held.ravel(), minlength=len(row)), 1)
+    speeds = layout.relative_speeds().reshape(layout.nodes, -1)
+    parts = [
+        _packed(copies, per_copy, node_speeds, layout.slots_per_rank)
+        for copies, node_speeds in zip(held, speeds, strict=True)
+    ]
+    return np.concatenate(parts)
+
+
+def _packed(copies: IntArray, per_copy: FloatArray, speeds: FloatArray, size: int) -> IntArray:
+    heaviest = copies[np.argsort(-per_copy[copies], kind="stable")]
+    held = packed(per_copy[heaviest], heaviest, speeds, size)
+    here = per_copy * np.bincount(copies, minlength=len(per_copy))
+    swapped_down(here, held, speeds, here.sum() / speeds.sum(), _SWAPS)
+    return np.asarray(held.ravel())
+
+
+def best_of(maps: list[IntArray], routed: Routing, layout: ExpertLayout, rates: LayerRates) -> NodewisePlaced:
+    """Of several maps, for each layer the one of the least predicted time."""
+    times = [layer_times(slots, routed, layout, rates) for slots in maps]
+    best = np.argmin([each.total_s for each in times], axis=0)
+    slots = np.array(maps)[best, np.arange(len(best))]
+    chosen = layer_times(slots, routed, layout, rates)
+    return NodewisePlaced(slots, chosen, least_times(routed, layout, rates, slots))
+
+
+def least_times(routed: Routing, layout: ExpertLayout, rates: LayerRates, reached: IntArray) -> FloatArray:
+    """(L,) seconds that every map of a layer takes at least (docs/experts.md).
+
+    The slowest rank carries at least what ``solver.experts.bounds`` proves.  Of a token's selections at most those
+    of the hottest experts stay in its node; a token with one that does not is sent once at least.
+    """
+    scaled = routed.shares * layout.ranks
+    slowest = rank_loads(reached, scaled, layout).max(axis=1)
+    least = [
+        least_slowest_load(row, layout, float(load), close=False) for row, load in zip(scaled, slowest, strict=True)
+    ]
+    compute = rates.selection_s * routed.rule.active * rates.tokens * np.array(least)
+    crossing = np.array([_least_crossing(row, layout) for row in routed.shares])
+    return np.asarray(compute + rates.tokens * rates.copy_bytes / rates.between_bytes_per_s * crossing)
+
+
+def _least_crossing(row: FloatArray, layout: ExpertLayout) -> float:
+    """Least mean of nodes beside its own that a token needs: the share of selections that must leave their node.
+
+    An expert with r copies serves at most ``min(r, N) / N`` of its selections on the spot; the copies beyond one
+    help most at the hottest.
+    """
+    spare, nodes = layout.slots - len(row), layout.nodes
+    local = row.sum() / nodes
+    for share in np.sort(row)[::-1]:
+        more = min(spare, nodes - 1)
+        local += share * more / nodes
+        spare -= more
+        if not spare:
+            break
+    return max(0.0, float(row.sum() - local))
