@@ -131,6 +131,28 @@ def test_export_prints_or_writes(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "cannot be written" in capsys.readouterr().err
 
 
+def test_export_takes_options_of_the_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``--set`` replaces what a plan cannot know; a wrong one is named as it was typed."""
+    document = tmp_path / "plan.json"
+    document.write_text(PlanDocument.from_plan(small_plan()).model_dump_json())
+    words = ["export", str(document), "--format", "jobset"]
+    assert main([*words, "--set", "image=our/train:7", "--set", "namespace=lab"]) == 0
+    out = capsys.readouterr().out
+    assert "our/train:7" in out
+    assert "namespace: lab" in out
+    for given, said in (
+        (["image"], "--set: is not NAME=VALUE"),
+        (["colour=red"], "--set colour: unknown option"),
+        (["port=many"], "--set port: cannot be read"),
+        (["job=A B"], "--set job: is not a DNS label"),
+        (["job=a", "job=b"], "gives job twice"),
+    ):
+        assert main([*words, *(word for text in given for word in ("--set", text))]) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert said in captured.err
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"], ["cluster", "show", "--help"]])
 def test_help_says_how(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Help is code 0."""
