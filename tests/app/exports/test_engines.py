@@ -16,7 +16,6 @@ from app.exports.contract import Claims, Files, Options, check_files, claims_of
 from app.exports.launch_value import launch_of
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.plan import Degrees, Plan, RankOrder
-from tests.app.exports.fetch_tools import tool_sources
 from tests.app.exports.plans import PLANS, export, shaped
 
 ENGINES: Final = ("vllm", "sglang", "trtllm")
@@ -255,17 +254,3 @@ def test_host_names_cannot_carry_commands(name: str) -> None:
     hostile = replace(plan, placement=replace(plan.placement, hosts=(host, *plan.placement.hosts[1:]), ranks=ranks))
     with pytest.raises(InvalidConfiguration, match="not a host name"):
         export(name).files(hostile)
-
-
-@pytest.mark.parametrize("name", ENGINES)
-def test_flags_are_those_of_the_engine(name: str) -> None:
-    """Every flag that is written stands in the engine's own source, as a flag or as a field."""
-    files = sorted((tool_sources() / "engines" / name).rglob("*.py"))
-    if not files:
-        pytest.skip(f"the sources of {name} are not here: make fetch-tools")
-    source = "\n".join(file.read_text("utf-8") for file in files)
-    for shape in SHAPES.keys() - REFUSED[name].keys():
-        text = export(name).files(SHAPES[shape])[0].text
-        server = text.partition("trtllm-serve")[2] if name == "trtllm" else text.partition("\nexec ")[2]
-        for flag in re.findall(r"--[a-z][a-z_-]+", server):
-            assert flag in source or flag.strip("-").replace("-", "_") in source, flag

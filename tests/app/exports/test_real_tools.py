@@ -14,23 +14,32 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from enum import Enum
 from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
+import yaml
 
 from app.exports.contract import Options
 from app.exports.launch_value import launch_of
+from app.exports.measuring import render_kubernetes
 from app.exports.nemo import overrides
+from solver.measuring.choose import what_to_measure
 from tests.app.exports.fetch_tools import tool_sources
 from tests.app.exports.plans import PLANS, export
+from tests.app.exports.test_engines import ENGINES
+from tests.app.exports.test_engines import REFUSED as ENGINE_REFUSED
+from tests.app.exports.test_engines import SHAPES as ENGINE_SHAPES
 from tests.app.exports.test_formats import REFUSED
 from tests.app.exports.test_known_flags import KNOWN, variants
-from tests.app.exports.test_kubernetes import FORMATS, WHOLE, objects, rendered
+from tests.app.exports.test_kubernetes import FORMATS, WHOLE, closed, objects, rendered
+from tests.solver.problems import nodes as nodes_of
+from tests.solver.problems import problem
 
 SECTIONS: Final = {
-    "model": ("TransformerConfig", "ModelParallelConfig"),
+    "model": ("GPTModelProvider", "TransformerConfig", "ModelParallelConfig"),
     "train": ("TrainingConfig",),
     "dist": ("DistributedInitConfig",),
     "ddp": ("DistributedDataParallelConfig",),
@@ -38,8 +47,6 @@ SECTIONS: Final = {
     "checkpoint": ("CheckpointConfig",),
 }
 """Classes that hold the fields of each part of Megatron-Bridge's ``ConfigContainer``."""
-ELSEWHERE: Final = frozenset({"model.seq_length"})
-"""Fields of the providers of models."""
 
 
 @functools.cache
@@ -157,7 +164,7 @@ def test_bridge_declares_every_field() -> None:
     for name in KNOWN["nemo"]["names"]:
         part, _, field = name.partition(".")
         assert part in declared["ConfigContainer"]
-        assert not field or name in ELSEWHERE or any(field in declared[one] for one in SECTIONS[part]), name
+        assert not field or any(field in declared[one] for one in SECTIONS[part]), name
     recipes = {node.name for node in nodes("nemo") if isinstance(node, ast.FunctionDef)}
     asked = {overrides(launch_of(plan))["mixed_precision"] for plan in variants("nemo")}
     assert asked - {"null"} <= recipes
@@ -218,6 +225,42 @@ def test_the_launcher_of_deepspeed_chooses_the_gpus_of_the_plan(shape: str) -> N
     assert said.master_addr == plan.placement.hosts[0]
     assert said.user_args[-2] == "--deepspeed_config"
     assert json.loads(settings.text)["train_batch_size"] > 0
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_engines_declare_every_flag(name: str) -> None:
+    """As a flag of a parser, or as a field of the arguments that the parser is made of."""
+    tool = f"engines/{name}"
+    said, every = words(tool), set().union(*fields(tool).values())
+    written: set[str] = set()
+    for shape in ENGINE_SHAPES.keys() - ENGINE_REFUSED[name].keys():
+        text = export(name).files(ENGINE_SHAPES[shape])[0].text
+        server = text.partition("trtllm-serve")[2] if name == "trtllm" else text.partition("\nexec ")[2]
+        written |= set(re.findall(r"--[a-z][a-z_-]+", server))
+    assert len(written) > 4
+    unknown = {flag for flag in written if flag.removeprefix("--").replace("-", "_") not in every | said}
+    assert unknown - said == set()
+
+
+@pytest.mark.parametrize("pairs", [1, 6])
+def test_the_operator_of_mpi_jobs_knows_every_field(pairs: int) -> None:
+    """Jobs that measure pairs fit the published definition, closed to fields that it does not name."""
+    validators = pytest.importorskip("jsonschema_rs")
+    file = next((tool_sources() / "crds").rglob("kubeflow.org_mpijobs.yaml"), None)
+    if file is None:
+        pytest.skip("the definition of MPI jobs is not here: make fetch-tools")
+    (version,) = yaml.safe_load(file.read_text("utf-8"))["spec"]["versions"]
+    validator = validators.validator_for(closed(version["schema"]["openAPIV3Schema"]))
+    plan = what_to_measure(
+        problem(nodes_of(4, gpus=2)).snapshot, at=datetime(2026, 5, 1, tzinfo=UTC), most_pairs=pairs
+    )
+    jobs = objects(render_kubernetes(plan)[1:])
+    assert len(jobs) == pairs
+    for job in jobs:
+        assert job["apiVersion"] == f"kubeflow.org/{version['name']}"
+        validator.validate(job)
+    with pytest.raises(validators.ValidationError):
+        validator.validate(jobs[0] | {"spec": jobs[0]["spec"] | {"slots": 8}})
 
 
 def pod_templates(tree: Any) -> Iterator[Any]:
