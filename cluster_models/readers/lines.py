@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from string import ascii_letters
 from typing import Final
 
 from cluster_models.readers.reading import Line
@@ -21,6 +22,7 @@ class _Prefix:
     pattern: re.Pattern[str]
     starts: str
     is_moment: bool = False
+    is_host: bool = False
 
 
 _DIGITS: Final = "0123456789"
@@ -33,8 +35,14 @@ _PREFIXES: Final = (
         _DIGITS,
         is_moment=True,
     ),
+    _Prefix(re.compile(r"([A-Za-z][A-Za-z0-9.\-]{0,252}):(?: |$)", re.ASCII), ascii_letters, is_host=True),
 )
-"""Of ``mpirun --tag-output``, ``kubectl logs --prefix``, ``srun --label`` and ``kubectl logs --timestamps``."""
+"""Of ``mpirun --tag-output``, ``kubectl logs --prefix`` and ``--timestamps``, ``srun --label``, and ``pdsh``."""
+_DEVICE: Final = re.compile(
+    r"(?:gpu|nic|rank|link|port|cpu|core|socket|numa|eth|ib|en[ops]|sd|nvme|mlx|hca)\d", re.IGNORECASE
+)
+_LEAST_LINES: Final = 3
+"""Of each host, for a word before a colon to be the name of one."""
 
 
 def clean_lines(text: str) -> tuple[Line, ...]:
@@ -70,8 +78,23 @@ def _is_usual(prefix: _Prefix, texts: Sequence[str]) -> bool:
     """Whether more than half of the lines that are not blank begin so."""
     filled = [text for text in texts if text]
     match, starts = prefix.pattern.match, prefix.starts
+    if prefix.is_host:
+        return _are_hosts(filled, prefix)
     begin = sum(1 for text in filled if text[0] in starts and match(text) is not None)
     return 2 * begin > len(filled)
+
+
+def _are_hosts(filled: Sequence[str], prefix: _Prefix) -> bool:
+    """Whether all lines begin with hosts: words with a digit, each before several lines that hold several words."""
+    lines: dict[str, int] = {}
+    words = 0
+    for text in filled:
+        found = prefix.pattern.match(text)
+        if found is None or _DEVICE.match(found[1]) is not None or not any(map(str.isdigit, found[1])):
+            return False
+        lines[found[1]] = lines.get(found[1], 0) + 1
+        words += " " in text[found.end() :].strip() or "\t" in text[found.end() :].strip()
+    return bool(lines) and min(lines.values()) >= _LEAST_LINES and 2 * words > len(filled)
 
 
 def _strip(prefix: _Prefix, texts: list[str], said: list[str]) -> None:

@@ -315,9 +315,17 @@ def rejected_places(
     for file, doubt in doubts:
         if doubt.trust is Trust.REJECT and f"{file}:{doubt.first_line}:{doubt.code}" not in accepted:
             lines.setdefault(file, []).append(doubt.first_line)
+    figures = [fact for fact in facts if isinstance(fact, RunFact | MatrixFact)]
+    begins = {(fact.origin.file, fact.origin.first_line) for fact in figures}
     return {
         place_of(fact.origin)
-        for fact in facts
-        if isinstance(fact, RunFact | MatrixFact)
-        and any(fact.origin.first_line <= line <= fact.origin.last_line for line in lines.get(fact.origin.file, ()))
+        for fact in figures
+        if any(
+            line == fact.origin.first_line
+            or (
+                fact.origin.first_line < line <= fact.origin.last_line
+                and (fact.origin.file, line) not in begins  # of another, whose lines are mixed with these
+            )
+            for line in lines.get(fact.origin.file, ())
+        )
     }

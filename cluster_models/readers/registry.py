@@ -47,7 +47,7 @@ from cluster_models.readers import (
     topograph,
 )
 from cluster_models.readers.lines import LONGEST_LINE, clean_lines
-from cluster_models.readers.reading import Format, Line, Reading, Refusal, Section, Source, Understood
+from cluster_models.readers.reading import Doubt, Format, Line, Reading, Refusal, Section, Source, Trust, Understood
 
 _MOST_REFUSALS: Final = 200
 _NEAREST: Final = 3
@@ -98,6 +98,10 @@ FORMATS: Final[tuple[Format, ...]] = (
     *other_tools.FORMATS,
 )
 """In the order of precedence: where two formats know a line, the first has it."""
+_TAKE_TELLERS_APART: Final = (nccl_tests.FORMAT, ibstat.FORMATS[0])
+"""Readers that need the lines of all processes at once."""
+_INSIDE_A_NODE: Final = frozenset({"inside a node", "gpu", smi_topo.FORMAT.family, smi_nvlink.FORMAT.family})
+_HOST: Final = re.compile(r"[A-Za-z][A-Za-z0-9.\-]{0,252}")
 
 
 def recognise(source: Source, formats: Sequence[Format] = FORMATS) -> tuple[Section, ...]:
@@ -172,8 +176,42 @@ def read(source: Source, formats: Sequence[Format] = FORMATS) -> Reading:
     for section in sections:
         first, after = bisect_left(numbers, section.first_line), bisect_left(numbers, section.last_line + 1)
         form = by_name[section.format]
-        understood.append((section, _checked(form, section, form.read(source, lines[first:after]))))
+        understood.append((section, _checked(form, section, _of_each_teller(form, source, lines[first:after]))))
     return Reading(source.name, len(lines), tuple(understood), tuple(_cut_lines(source)))
+
+
+def _of_each_teller(form: Format, source: Source, lines: tuple[Line, ...]) -> Understood:
+    """What a section says; where several processes printed the same tool's output, that of each by itself.
+
+    Their lines may be mixed.  A process that a launcher names by its host speaks of that host.
+    """
+    tellers = dict.fromkeys(line.teller for line in lines if line.teller)
+    if form in _TAKE_TELLERS_APART or not tellers:
+        return form.read(source, lines)
+    own = {
+        line.teller
+        for line in lines
+        if line.teller and any(pattern.match(line.text) is not None for pattern in form.begins)
+    }
+    named = all(_HOST.fullmatch(teller) is not None for teller in tellers)
+    if len(own) < 2 and not (named and len(tellers) == 1):
+        return form.read(source, lines)
+    parts = []
+    for teller in tellers:
+        if teller in own or named:
+            host = teller if named else None
+            parts.append(
+                form.read(replace(source, host=host), tuple(line for line in lines if line.teller == teller))
+            )
+    doubts = [doubt for part in parts for doubt in part.doubts]
+    if not named and form.family in _INSIDE_A_NODE:
+        sentence = f"{len(parts)} processes printed each its own output, and none says on which host it ran"
+        doubts.append(Doubt("several-hosts", Trust.DOUBT, lines[0].number, sentence, "send one file for each host"))
+    return Understood(
+        tuple(fact for part in parts for fact in part.facts),
+        tuple(refusal for part in parts for refusal in part.refusals),
+        tuple(doubts),
+    )
 
 
 def _checked(form: Format, section: Section, found: Understood) -> Understood:

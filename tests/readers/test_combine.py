@@ -151,6 +151,13 @@ def test_a_rejecting_doubt_holds_back_its_run_until_accepted() -> None:
     assert len(proposed(file, answers=Answers(accepted=frozenset({"a.log:4:one-rank"}))).samples) == 2
 
 
+def test_a_doubt_on_the_first_line_of_a_run_rejects_no_other_whose_lines_are_mixed_with_it() -> None:
+    """Two tasks print at once: each run spans lines of the other."""
+    doubt = Doubt("one-rank", Trust.REJECT, 2, "one rank moves nothing")
+    file = reading(run("n1", "n2", line=1), run("n3", "n4", line=2), doubts=(doubt,))
+    assert {one.sample.source for one in proposed(file).samples} == {"n1"}
+
+
 def test_a_fallback_to_tcp_is_found_by_the_cards_and_by_another_file() -> None:
     """Nothing in the slow file says so: only the cards, or a better file of the same pair, tell."""
     slow = reading(run("n1", "n2", rates=((1 << 30, 2e9),), operation=Operation.SEND_RECV))

@@ -83,3 +83,25 @@ def test_terminals() -> None:
 
 def test_long_lines_are_cut() -> None:
     assert texts("x" * (LONGEST_LINE + 5)) == ["x" * LONGEST_LINE]
+
+
+def test_hosts_before_every_line_are_tellers() -> None:
+    """As pdsh and clush print them, the lines of several hosts mixed."""
+    text = "oak1: a b\noak2: a b\noak1: c d\noak2: c d\noak2:\noak1: e f\noak2: e f\n"
+    lines = clean_lines(text)
+    assert [line.teller for line in lines] == ["oak1", "oak2", "oak1", "oak2", "oak2", "oak1", "oak2"]
+    assert [line.text for line in lines][:5] == ["a b", "a b", "c d", "c d", ""]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "oak1: a b\noak1: c d\nc d\noak1: e f\n",  # not every line
+        "oak1: 0x1\noak1: 0x2\noak1: 0x3\n",  # a table of one word a line
+        "oak1: a b\noak2: a b\n",  # once each: a list of hosts
+        "GPU0: a b\nGPU0: c d\nGPU0: e f\n",  # a device
+        "NVRM: a b\nNVRM: c d\nNVRM: e f\n",  # a part of a system
+    ],
+)
+def test_other_words_before_a_colon_are_not(text: str) -> None:
+    assert {line.teller for line in clean_lines(text)} == {""}

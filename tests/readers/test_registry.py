@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster_models.readers.facts import WiringFact
 from cluster_models.readers.reading import Format, Line, Refusal, Source, Understood
 from cluster_models.readers.registry import FORMATS, _word_of, read, recognise
 from tests.readers.real_files import source_of
@@ -153,3 +154,28 @@ def test_a_list_of_pairs_to_test_is_refused() -> None:
     assert not others
     assert understood.facts == ()
     assert [(one.first_line, one.last_line) for one in understood.refusals] == [(1, 3)]
+
+
+_DRAWING = ("\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity", "GPU0\t X \tNV4\t0-31\t0", "GPU1\tNV4\t X \t0-31\t0")
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_lines_of_hosts_are_read_host_by_host(*, mixed: bool) -> None:
+    """Two hosts draw their GPUs under pdsh, one after the other or line by line."""
+    pairs = [(host, line) for host in ("oak1", "oak2") for line in _DRAWING]
+    pairs = sorted(pairs, key=lambda pair: _DRAWING.index(pair[1])) if mixed else pairs
+    ((_, found),) = read(source_of("".join(f"{host}: {line}\n" for host, line in pairs))).sections
+    drawn = [fact for fact in found.facts if isinstance(fact, WiringFact)]
+    assert [(fact.host, len(fact.joints), fact.partial) for fact in drawn] == [
+        ("oak1", 1, False),
+        ("oak2", 1, False),
+    ]
+    assert (found.refusals, found.doubts) == ((), ())
+
+
+def test_tasks_without_names_are_read_one_by_one_and_asked_for() -> None:
+    """``srun --label`` says which task, and not on which host."""
+    text = "".join(f"{task}: {line}\n" for line in _DRAWING for task in (0, 1))
+    ((_, found),) = read(source_of(text)).sections
+    assert [fact.host for fact in found.facts if isinstance(fact, WiringFact)] == [None, None]
+    assert [doubt.code for doubt in found.doubts] == ["several-hosts"]
