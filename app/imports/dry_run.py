@@ -20,7 +20,7 @@ from cluster_models.link_classes import classify
 from cluster_models.measurements import Sample
 from cluster_models.readers.aliases import AliasTable
 from cluster_models.readers.combine import combine
-from cluster_models.readers.proposal import Answers, Proposal
+from cluster_models.readers.proposal import ALIAS, Answers, Proposal
 from cluster_models.readers.reading import Reading
 from cluster_models.readers.registry import read
 from cluster_models.snapshot import ClusterSnapshot
@@ -28,7 +28,6 @@ from cluster_models.suspicions import reject_absurd, suspicions
 from cluster_models.topology import Cluster
 
 _DIGEST_LENGTH: Final = 32
-_ALIAS: Final = "alias:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,6 @@ def dry_run(
     readings = (*opened.refused, *(read(source) for source in opened.sources))
     hosts = {source.name: source.host for source in opened.sources if source.host is not None}
     answers = replace(answers, hosts={**hosts, **answers.hosts})
-    aliases = AliasTable({**aliases.nodes, **answered_aliases(answers)}, aliases.ambiguous)
     proposal = combine(readings, aliases=aliases, known=known, answers=answers)
     measurements = measurements_document(proposal)
     problems: list[FieldProblem] = []
@@ -94,9 +92,9 @@ def dry_run(
 def answered_aliases(answers: Answers) -> dict[str, str]:
     """Name -> node, of the answers to the questions which node goes by a name."""
     return {
-        key.removeprefix(_ALIAS): node.strip()
+        key.removeprefix(ALIAS): node.strip()
         for key, node in answers.chosen.items()
-        if key.startswith(_ALIAS) and len(key) > len(_ALIAS) and node.strip()
+        if key.startswith(ALIAS) and len(key) > len(ALIAS) and node.strip()
     }
 
 
