@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
+from uuid import uuid4
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, sync_playwright
+from playwright.sync_api import Browser, FilePayload, Page, Request, sync_playwright
 
 from app.documents.cluster import ClusterDocument
 from tests.plans import small_cluster, small_samples
@@ -216,6 +217,43 @@ def test_mistakes_are_linked_to_their_fields(page: Page, site: Site) -> None:
     assert page.url.endswith("#sequence_length")
 
 
+def test_dropped_files_become_a_cluster(page: Page, site: Site) -> None:
+    """Drop, see what was understood and refused, answer by keyboard, store, and see the cluster."""
+    name = f"dropped-{uuid4().hex[:8]}"
+    nodes = "".join(f"NodeName={node} Arch=x86_64\n   Gres=gpu:h100:8(S:0-1)\n   State=IDLE\n\n" for node in "ab")
+    table = (
+        "node_a,node_b,gpus_per_node,collective,size_bytes,busbw_gbs,status\n"
+        "a,b,8,alltoall,268435456,41.5,ok\na,b,8,alltoall,1073741824,fast,ok\n"
+    )
+    files = {"nodes.txt": nodes, "<b>pairs.csv": table, "lunch.txt": "see you at noon\n"}
+    page.goto(f"{site.address}/clusters")
+    page.get_by_role("link", name="From files of your tools").press("Enter")
+    page.get_by_label("Files of any tool").set_input_files(
+        [FilePayload(name=file, mimeType="text/plain", buffer=text.encode()) for file, text in files.items()]
+    )
+    page.get_by_label("Name").fill(name)
+    page.get_by_role("button", name="Look at the files").press("Enter")
+    page.get_by_role("heading", name="One answer is needed").wait_for()
+    cards = {
+        card.get_by_role("heading").inner_text(): card.locator(".badge").first.inner_text()
+        for card in page.locator(".file").all()
+    }
+    assert cards == {"lunch.txt": "not read", "<b>pairs.csv": "read in part", "nodes.txt": "understood"}
+    assert page.get_by_role("button", name="Store").count() == 0
+    _tab_to(page, "fieldset.needed input[type=text]")
+    page.keyboard.insert_text("8 x 400 infiniband")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Ready to store").wait_for()
+    assert page.get_by_text(f"2 nodes and 1 measurement would be in “{name}”.").is_visible()
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_role("button", name="Store").first.press("Enter")
+    page.get_by_text("Stored: 1 measurement added.").wait_for()
+    assert page.get_by_role("heading", name=name).is_visible()
+    page.get_by_role("link", name="What to measure next").press("Enter")
+    page.get_by_role("heading", name="What to measure next").wait_for()
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 def test_no_page_scrolls_sideways(page: Page, site: Site, width: int) -> None:
     """Wide tables and drawings scroll in their own boxes, on a phone too."""
@@ -227,7 +265,9 @@ def test_no_page_scrolls_sideways(page: Page, site: Site, width: int) -> None:
         "/plans/new",
         "/plans",
         "/clusters",
+        "/clusters/import",
         "/clusters/two-and-a-spare",
+        "/clusters/two-and-a-spare/measure",
         "/calibrations/new",
         "/nowhere",
     ):
