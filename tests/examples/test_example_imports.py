@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from app.cli import main
+from app.documents.plan import plan_from_text
 from app.imports.dry_run import Report, dry_run
 from app.imports.sources import SentFile
 from cluster_models.measurements import Collective, Sample, SampleStatus
@@ -103,3 +105,24 @@ def test_one_answer_leaves_no_question() -> None:
     assert told.proposal.questions == ()
     assert told.proposal.conflicts == ()
     assert told.cluster is not None
+
+
+def test_a_newcomer_plans_on_the_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The commands that README and manual print, one after another: import, measure, plan, export."""
+    cluster, plan, scripts = tmp_path / "demo.yaml", tmp_path / "plan.json", tmp_path / "measure"
+    files = [str(path) for path in sorted(FOLDER.iterdir())]
+    assert main(["import", *files, "--cluster", "demo", "--output", str(cluster)]) == 0
+    said = capsys.readouterr().out
+    assert "tcp-fallback" in said
+    assert "2 nodes: 8 x H100-SXM5-80GB, 8 x 400 Gb/s infiniband" in said
+    assert main(["measure", str(cluster), "--for", "slurm", "--output", str(scripts)]) == 0
+    assert "pair node-2 node-4" in (scripts / "measure.sh").read_text("utf-8").partition("# round 2")[0]
+    workload = FOLDER.parent / "workloads" / "llama-3-8b-small.yaml"
+    asked = ["--cluster", str(cluster), "--model", "llama-3-8b", "--workload", str(workload), "--output", str(plan)]
+    assert main(["plan", *asked]) == 0
+    found = plan_from_text(plan.read_text("utf-8"), what="plan")
+    assert set(found.placement.hosts) <= set(NODES)
+    assert (
+        main(["export", str(plan), "--format", "kueue", "--set", "queue=research", "--output", str(tmp_path)]) == 0
+    )
+    assert "research" in (tmp_path / "jobset.yaml").read_text("utf-8")
