@@ -31,7 +31,7 @@ def combine(
     facts = [fact for _, found in understood for fact in found.facts]
     doubts: list[tuple[str, Doubt]] = [(file, doubt) for file, found in understood for doubt in found.doubts]
     stored = () if known is None else tuple(node.name for node in known.nodes)
-    table = alias_table(_groups(facts, answers), given=_with_answers(aliases, answers), known=stored)
+    table = _with_answers(alias_table(_groups(facts, answers), given=aliases, known=stored), answers)
     notes = Notes()
     nodes_named = _nodes(facts, table, stored, answers)
     hosts = Hosts(table, nodes_named, answers, frozenset(nodes_named))
@@ -52,11 +52,13 @@ def combine(
     )
 
 
-def _with_answers(aliases: AliasTable, answers: Answers) -> AliasTable:
-    """The names that are stored, and those that answers give a node: "alias:NAME" -> node."""
+def _with_answers(table: AliasTable, answers: Answers) -> AliasTable:
+    """The table with what answers say, "alias:NAME" -> node: of that name alone, not of others that begin so."""
     chosen = {key.removeprefix(ALIAS): node for key, node in answers.chosen.items() if key.startswith(ALIAS)}
-    unclear = {name: nodes for name, nodes in aliases.ambiguous.items() if name not in chosen}
-    return AliasTable({**aliases.nodes, **chosen}, unclear)
+    chosen |= {name.casefold(): node for name, node in chosen.items()}
+    named = {node: node for node in chosen.values() if table.node(node) is None}
+    unclear = {name: nodes for name, nodes in table.ambiguous.items() if name not in chosen}
+    return AliasTable({**table.nodes, **named, **chosen}, unclear)
 
 
 def _groups(facts: Sequence[Fact], answers: Answers) -> list[Sequence[Name]]:

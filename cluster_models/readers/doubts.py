@@ -20,6 +20,8 @@ _LARGE_BYTES: Final = float(4 * 1024**2)
 """From this size on bandwidth, not latency, decides."""
 _SAME: Final = 0.03
 """Within this share two figures are those of one link."""
+_NO_CARD: Final = 200 * GBYTE
+"""Twice what the fastest cards carry (800 Gb/s): such figures between nodes are those of one NVLink domain."""
 _HALF: Final = 0.6
 
 Found = tuple[str, Doubt]
@@ -116,7 +118,7 @@ def _nic_figures(flows: Sequence[tuple[ProposedSample, WireFlow]]) -> Iterator[F
         if one.sample.source != one.sample.destination:
             continue
         rates = between.get(_test(one.sample))
-        if rates and abs(flow.bytes_per_s / median(rates) - 1) <= _SAME:
+        if rates and flow.bytes_per_s < _NO_CARD and abs(flow.bytes_per_s / median(rates) - 1) <= _SAME:
             sentence = (
                 f"inside {one.sample.source} {flow.bytes_per_s / GBYTE:.4g} GB/s were measured, as much as between"
                 " nodes: the transfer may have gone over the network card and not over NVLink."

@@ -196,6 +196,34 @@ def test_a_conflict_shows_both_places_and_the_option_to_choose(
     assert "Where files differ" not in out
 
 
+def test_a_run_without_a_list_of_ranks_is_placed_by_answers(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The report asks for its nodes by file and line; the answer makes measurements of it."""
+    Path("run.log").write_text(log(["n1", "n2"], 8, with_ranks=False))
+    code, out, _ = run(capsys, "logs", "run.log", *NICS)
+    assert code == 0
+    key = next(line.split()[-1] for line in out.splitlines() if "nodes:run.log" in line)
+    assert key.endswith("=NODE,NODE")
+    code, out, _ = run(capsys, "run.log", *NICS, "--set", key.replace("NODE,NODE", "a1,a2"), "--json")
+    assert code == 0
+    answer = json.loads(out)
+    assert [node["name"] for node in answer["nodes"]] == ["a1", "a2"]
+    assert answer["sample_count"] == 3 or answer["questions"][0]["key"].startswith("ranks:run.log:")
+
+
+def test_a_name_that_several_nodes_begin_with_is_asked_for(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The option names the node, and only nodes that may be meant are shown."""
+    Path("long.log").write_text(log(["n1.east.example", "n1.west.example"], 8))
+    Path("short.log").write_text(log(["n1", "n2"], 8))
+    code, out, _ = run(capsys, "long.log", "short.log", *NICS)
+    assert code == 0
+    assert "(n1.east.example, n1.west.example)" in plain(out)
+    assert "--set alias:n1=NODE\n" in out
+    code, out, _ = run(capsys, "long.log", "short.log", *NICS, "--set", "alias:n1=n1.west.example", "--json")
+    assert code == 0
+    ends = {(one["source"], one["destination"]) for one in json.loads(out)["measurements"]["samples"]}
+    assert ends == {("n1.east.example", "n1.west.example"), ("n1.west.example", "n2")}
+
+
 def test_figures_that_mean_nothing_are_used_only_when_accepted(
     logs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -173,8 +173,10 @@ def test_a_fallback_to_tcp_is_found_by_the_cards_and_by_another_file() -> None:
     assert len(accepted.samples) == 1
 
 
-def test_the_figure_of_a_network_card_inside_a_node_is_doubted() -> None:
-    rates = ((1 << 30, 24e9),)
+@pytest.mark.parametrize(("rate", "doubted"), [(24e9, True), (700e9, False)])
+def test_the_figure_of_a_network_card_inside_a_node_is_doubted(rate: float, doubted: bool) -> None:
+    """Equal figures inside and between nodes; what no card carries is NVLink that spans the nodes."""
+    rates = ((1 << 30, rate),)
     files = [
         reading(
             run(
@@ -187,7 +189,7 @@ def test_the_figure_of_a_network_card_inside_a_node_is_doubted() -> None:
         )
         for pair in (("n1",), ("n1", "n2"))
     ]
-    assert "nic-figure-for-nvlink" in [doubt.code for _, doubt in proposed(*files).doubts]
+    assert ("nic-figure-for-nvlink" in [doubt.code for _, doubt in proposed(*files).doubts]) is doubted
 
 
 def matrix(values: Sequence[Sequence[float | None]], **changes: object) -> MatrixFact:
