@@ -34,6 +34,11 @@ _THERE: Final = re.compile(
 _STATE: Final = re.compile(r"(Active|Armed|Init(?:ialize)?|Down)\s*/\s*(\w+)", re.IGNORECASE)
 _SPEED: Final = re.compile(r"\b\d{1,2}X\s+(?:[\d.]{1,12}\s?Gbps|[A-Z]{3}\d*\b)", re.IGNORECASE)
 _COULD: Final = re.compile(r"could be", re.IGNORECASE)
+_LOOSE: Final = re.compile(
+    r"\b\d{1,2}X\s+[\d.]{1,12}\s?Gbps[^/]{0,20}\b(?:Active|Armed|Init\w*|Down)\s*/", re.IGNORECASE
+)
+"""What even a line that was copied without its ends says: width, rate of a lane, state."""
+_QUOTED: Final = re.compile(r'"\s*([^"]{1,200}?)\s*"')
 _REMEDY: Final = "send whole lines of iblinkinfo, with the device lines above them or with --line"
 
 
@@ -58,11 +63,11 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
         text = line.text.strip()
         arrow = _ARROW.search(text)
         if arrow is not None:
-            if not _read_row(source, rows, line, arrow):
+            if not _read_row(source, rows, line, arrow) and not _read_rate(source, rows, line):
                 rows.odd.append(line)
         elif (header := _HEADER.fullmatch(text)) is not None:
             rows.kind, rows.guid, rows.name = header[1].lower(), header[2] or "", header[3].strip(' ":')
-        elif text and not text.startswith("#"):
+        elif text and not text.startswith("#") and not _read_rate(source, rows, line):
             rows.odd.append(line)
     _sort_out_switches(rows.fabric)
     known = understood_fabric(source, rows.fabric) if rows.fabric.cables else Understood()
@@ -92,6 +97,19 @@ def _read_row(source: Source, rows: _Rows, line: Line, arrow: re.Match[str]) -> 
         switch = _is_switch(there[4])
         far = replace(cable, peer=own, port_guid=_port_guid(there[1], switch))
         _note(rows.fabric, peer, there[3] or "1", there[4], far, switch)
+    return True
+
+
+def _read_rate(source: Source, rows: _Rows, line: Line) -> bool:
+    """Note the port of a line whose ends cannot be told apart; the last quoted name is that of the far end."""
+    if _LOOSE.search(line.text) is None:
+        return False
+    cable = _cable(line, line.text)
+    names = _QUOTED.findall(line.text)
+    host, device = split_description(names[-1]) if names and not _is_switch(names[-1]) else (None, "")
+    switch = names[0] if len(names) > 1 else rows.name if rows.kind == "switch" else ""
+    origin = origin_of(source, line.number)
+    rows.alone.append(PortFact(origin, host, device or "", "", cable.up, cable.rate, FABRIC, switch, cable.state))
     return True
 
 
@@ -167,5 +185,10 @@ FORMAT: Final = Format(
     "iblinkinfo (InfiniBand links)",
     "fabric",
     read,
-    (re.compile(r"^(?:CA|Switch|RT): "), re.compile(r'^\s*(?:0x[0-9a-fA-F]+ "[^"]*"\s+)?\d+\s+\d+\[[^\]]*\] ==\(')),
+    (
+        re.compile(r"^(?:CA|Switch|RT): "),
+        re.compile(r'^\s*(?:0x[0-9a-fA-F]+ "[^"]*"\s+)?\d+\s+\d+\[[^\]]*\] ==\('),
+        re.compile(r"^.{0,200}==\(\s{0,9}\d{1,2}X\s"),
+        re.compile(r"^.{0,200}\b\d{1,2}X\s{1,20}[\d.]{1,12} Gbps\s{1,20}(?:Active|Down|Init\w*)\s{0,3}/"),
+    ),
 )

@@ -153,6 +153,7 @@ _CLUSTER: Final = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?:\.\d{
 _GUID: Final = re.compile(_DIGITS)
 _PAIR: Final = re.compile(rf"({_NAME}){_BETWEEN}({_DIGITS}(?:[\s,]+{_DIGITS})*)")
 _TURNED: Final = re.compile(rf"({_DIGITS}){_BETWEEN}([A-Za-z][\w.\-]*)")
+_ALONE: Final = re.compile(rf"(?!{_DIGITS}\b)({_NAME})\s*:?")
 _UUID: Final = re.compile(rf"({_NAME}){_BETWEEN}({_CLUSTER})")
 
 
@@ -162,11 +163,13 @@ def read_guids(source: Source, lines: tuple[Line, ...]) -> Understood:
     where: dict[str, tuple[int, int]] = {}
     odd: list[Line] = []
     host = ""
+    headings: dict[str, Line] = {}
     for line in lines:
         text = line.text.strip()
         found: list[str] = []
-        if (heading := _VM.fullmatch(text)) is not None:
+        if (heading := _VM.fullmatch(text) or _ALONE.fullmatch(text)) is not None:
             host = heading[1]
+            headings.setdefault(host, line)
         elif _GUID.fullmatch(text) is not None and host:
             found = [text]
         elif (turned := _TURNED.fullmatch(text)) is not None:
@@ -186,6 +189,9 @@ def read_guids(source: Source, lines: tuple[Line, ...]) -> Understood:
         )
         for name, mine in guids.items()
         if mine
+    )
+    odd = sorted(
+        (*odd, *(line for name, line in headings.items() if not guids[name])), key=lambda line: line.number
     )
     remedy = "write a host name and its port GUIDs on a line, or VM_hostname and the GUIDs below it"
     return Understood(facts, refused_runs(odd, "the line is neither a host name nor a port GUID", remedy))
@@ -232,6 +238,7 @@ FORMATS: Final = (
         (
             re.compile(r"^VM_hostname\s+\S"),
             re.compile(rf"^{_NAME}{_BETWEEN}{_DIGITS}(?:[\s,]+{_DIGITS})*$"),
+            re.compile(rf"^\s{{0,8}}{_DIGITS}$"),
             re.compile(rf"^0x[0-9a-fA-F]{{14,16}}{_BETWEEN}[A-Za-z][\w.\-]*$"),
         ),
     ),

@@ -107,3 +107,20 @@ def test_any_text_is_taken(text: str) -> None:
     """Whatever is sent, the reader returns."""
     sound(FORMAT, "Switch: 0xb1 x:\n 5 1[ ] ==( 4X " + text)
     sound(FORMAT, " 5 1[ ] ==( 4X 10.0 Gbps Active/LinkUp)==> 1 " + text)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '`leaf-1  3 1[ ] ==( 4X 106.25 Gbps Active/ LinkUp)==> 57 1[ ] "red-4 mlx5_1" ( )`',
+        '3   1[  ] ==( 4X 106.25 Gbps (NDR) Active/  LinkUp)==>  57  1[  ] "red-4 mlx5_1"',
+        '==( 4X 106.25 Gbps Active/  LinkUp)==>  57  1[  ] "red-4 mlx5_1" ( )',
+        '4X 106.25 Gbps Active/LinkUp "red-4 mlx5_1"',
+    ],
+)
+def test_a_line_that_lost_its_ends_still_tells_the_rate_of_the_link(line: str) -> None:
+    ((section, found),) = registry.read(source_of(line + "\n")).sections
+    (port,) = [fact for fact in found.facts if isinstance(fact, PortFact)]
+    assert (section.format, port.host, port.device) == ("iblinkinfo", "red-4", "mlx5_1")
+    assert (port.bytes_per_s, port.up) == (50e9, True)
+    assert found.refusals == ()

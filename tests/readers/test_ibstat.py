@@ -159,3 +159,15 @@ def test_any_text_is_taken(text: str) -> None:
     sound(IBSTAT, "CA 'a'\nPort 1:\n" + text)
     for form in (GUIDS, UUIDS, PERFQUERY):
         sound(form, text)
+
+
+def test_guids_below_the_bare_name_of_their_host_are_its_ports() -> None:
+    """A name without GUIDs is told, and so are GUIDs without a name."""
+    text = "red-1\n0x00000000000000a1\n0x00000000000000a2\nred-2:\n  00000000000000b1\nred-3\n"
+    ((section, found),) = registry.read(source_of(text)).sections
+    assert section.format == "port-guids"
+    names = [[name.text for name in fact.names] for fact in found.facts if isinstance(fact, HostFact)]
+    assert names == [["red-1", "00000000000000a1", "00000000000000a2"], ["red-2", "00000000000000b1"]]
+    assert [refusal.first_line for refusal in found.refusals] == [6]
+    alone = registry.read(source_of("0x00000000000000a1\n0x00000000000000a2\n")).sections[0][1]
+    assert (alone.facts, len(alone.refusals)) == ((), 1)
