@@ -95,5 +95,5 @@ lock: ## write requirements.lock and requirements-dev.lock anew (with Python 3.1
 	rm -rf .venv-lock
 
 clean: ## remove what was built, downloaded and cached, the virtual environment included
-	rm -rf $(VENV) .venv-lock build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
+	rm -rf $(VENV) .venv-lock .tools build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
