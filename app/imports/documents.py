@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from app.documents.cluster import ClusterDocument
 from app.documents.measurements import MeasurementDocument, MeasurementsDocument
-from app.documents.nodes import NicsDocument, NodeDocument
-from app.documents.reading import read_document
+from app.documents.nodes import NodeDocument
+from app.documents.reading import InvalidDocument, problems_of_validation, read_document
 from app.documents.switches import SwitchDocument
+from cluster_models.errors import InvalidInput
 from cluster_models.readers.proposal import Proposal, ProposedNode
 from cluster_models.topology import Cluster, NicGroup
+from cluster_models.units import GBIT
 
 _LABEL: Final = "labels."
 
@@ -48,15 +52,29 @@ def _node(node: ProposedNode, stored: NodeDocument | None) -> dict[str, Any]:
         if field.startswith(_LABEL):
             labels[field.removeprefix(_LABEL)] = said.value
         elif isinstance(said.value, NicGroup):
-            content[field] = NicsDocument.from_nics(said.value).model_dump()
+            content[field] = _cards(said.value)
+        elif field == "nics":
+            raise InvalidInput(
+                f"nodes.{node.name}.nics", said.value, "cannot be read", 'write "8 x 400 infiniband"'
+            )
         else:
             content[field] = said.value
     return {**content, "labels": labels}
 
 
+def _cards(nics: NicGroup) -> dict[str, Any]:
+    """The cards as ``NicsDocument`` has them; its limits are for the document's check to say."""
+    return {"count": nics.count, "rate_gbits_per_s": nics.bytes_per_s / GBIT, "fabric": nics.fabric}
+
+
 def measurements_document(proposal: Proposal) -> MeasurementsDocument:
-    """All samples of the proposal."""
-    return MeasurementsDocument(samples=[MeasurementDocument.from_sample(one.sample) for one in proposal.samples])
+    """All samples of the proposal; raises ``InvalidDocument`` with everything that no document can hold."""
+    try:
+        return MeasurementsDocument(
+            samples=[MeasurementDocument.from_sample(one.sample) for one in proposal.samples]
+        )
+    except ValidationError as error:
+        raise InvalidDocument(problems_of_validation(error.errors(include_url=False), what="samples")) from error
 
 
 def node_changes(proposal: Proposal, known: Cluster | None) -> tuple[str, ...]:
@@ -71,7 +89,7 @@ def node_changes(proposal: Proposal, known: Cluster | None) -> tuple[str, ...]:
         for field, said in node.fields.items():
             old = _old(before.labels, field) if field.startswith(_LABEL) else getattr(before, field, None)
             if old != said.value:
-                sentences.append(f"{node.name}.{field}: {_shown(old)} becomes {_shown(said.value)}.")
+                sentences.append(f"{node.name}.{field}: {shown(old)} becomes {shown(said.value)}.")
     return tuple(sentences)
 
 
@@ -79,8 +97,8 @@ def _old(labels: Mapping[str, str], field: str) -> str | None:
     return labels.get(field.removeprefix(_LABEL))
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A field's value as people write it."""
     if isinstance(value, NicGroup):
-        nics = NicsDocument.from_nics(value)
-        return f"{nics.count} x {nics.rate_gbits_per_s:g} Gb/s {nics.fabric}"
+        return f"{value.count} x {value.bytes_per_s / GBIT:g} Gb/s {value.fabric}"
     return "nothing" if value is None else str(value)

@@ -14,6 +14,7 @@ from app.documents.measurements import MeasurementsDocument
 from app.documents.reading import FieldProblem, problems_of
 from app.imports.documents import cluster_document, measurements_document, node_changes
 from app.imports.sources import SentFile, open_files
+from app.presentation.figures import plural
 from app.serialization import jsonable
 from cluster_models.errors import InvalidInput
 from cluster_models.link_classes import classify
@@ -65,8 +66,12 @@ def dry_run(
     hosts = {source.name: source.host for source in opened.sources if source.host is not None}
     answers = replace(answers, hosts={**hosts, **answers.hosts})
     proposal = combine(readings, aliases=aliases, known=known, answers=answers)
-    measurements = measurements_document(proposal)
     problems: list[FieldProblem] = []
+    try:
+        measurements = measurements_document(proposal)
+    except InvalidInput as error:
+        measurements = MeasurementsDocument(samples=[])
+        problems.extend(problems_of(error))
     found: tuple[str, ...] = ()
     document: ClusterDocument | None = None
     if proposal.nodes:
@@ -111,9 +116,9 @@ def _changes(proposal: Proposal, known: Cluster | None, known_samples: Sequence[
     repeated = len(proposal.samples) - new
     sentences = list(node_changes(proposal, known))
     if new:
-        sentences.append(f"{new} measurements are new.")
+        sentences.append(f"{plural(new, 'measurement')} {'is' if new == 1 else 'are'} new.")
     if repeated:
-        sentences.append(f"{repeated} measurements are stored already.")
+        sentences.append(f"{plural(repeated, 'measurement')} {'is' if repeated == 1 else 'are'} stored already.")
     return tuple(sentences)
 
 

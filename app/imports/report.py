@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from app.documents.nodes import NicsDocument
 from app.documents.reading import FieldProblem
 from app.imports.answers import AnswersDocument
 from app.imports.blocking import blocked_by, is_needed, origins_of
+from app.imports.documents import shown
 from app.imports.dry_run import Report
 from app.imports.report_answers import (
     AliasAnswer,
@@ -30,7 +30,6 @@ from cluster_models.readers.facts import Fact, Origin
 from cluster_models.readers.proposal import Answers, Proposal, ProposedNode, Question, Said
 from cluster_models.readers.reading import Doubt, Reading, Refusal, Section, Understood
 from cluster_models.readers.registry import FORMATS
-from cluster_models.topology import NicGroup
 
 __all__ = [
     "AliasAnswer",
@@ -153,14 +152,7 @@ def _node(node: ProposedNode) -> ProposedNodeAnswer:
 
 
 def _said(said: Said) -> SaidAnswer:
-    return SaidAnswer(value=_text(said.value), origins=_places(said.origins))
-
-
-def _text(value: object) -> str:
-    if isinstance(value, NicGroup):
-        nics = NicsDocument.from_nics(value)
-        return f"{nics.count} x {nics.rate_gbits_per_s:g} Gb/s {nics.fabric}"
-    return str(value)
+    return SaidAnswer(value=shown(said.value), origins=_places(said.origins))
 
 
 def _question(question: Question) -> QuestionAnswer:

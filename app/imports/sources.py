@@ -6,6 +6,7 @@ import gzip
 import io
 import re
 import tarfile
+import textwrap
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ MOST_MEMBERS: Final = 2_000
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 _ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
 _DOCUMENT_END: Final = re.compile(r"^---[ \t]*$", re.MULTILINE)
+_FENCE: Final = re.compile(r"^[ \t]*```\w{0,12}[ \t]*$", re.MULTILINE)
 _YAML_BEGINS: Final = re.compile(r"\s*(?:---|apiVersion:|kind:|items:)", re.ASCII)
 _LOOKED_AT: Final = 4096
 _LONGEST_NAME: Final = 300
@@ -185,8 +187,22 @@ def _tree(name: str, text: str) -> Any:
 
 
 def _yaml(name: str, text: str) -> Any:
-    """The value of the one document, or the list of all."""
+    """The value of the one document, or the list of all; an indented copy of a page counts as the text itself."""
+    text = textwrap.dedent(_FENCE.sub("", text))
     parts = [part for part in _DOCUMENT_END.split(text) if part.strip()]
     values = [parse_text(part, what=name) for part in parts]
     found = [value for value in values if value is not None]
-    return found[0] if len(found) == 1 else found or None
+    return _unwrapped(name, found[0]) if len(found) == 1 else found or None
+
+
+def _unwrapped(name: str, value: Any) -> Any:
+    """The YAML that a ConfigMap of Kubernetes holds, where it holds one text of it; else the value itself."""
+    data = value.get("data") if isinstance(value, dict) and value.get("kind") == "ConfigMap" else None
+    texts = [text for text in data.values() if isinstance(text, str)] if isinstance(data, dict) else []
+    if len(texts) != 1:
+        return value
+    try:
+        inner = parse_text(texts[0], what=name)
+    except InvalidInput:
+        return value
+    return inner if isinstance(inner, list | dict) else value

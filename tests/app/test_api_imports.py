@@ -136,7 +136,7 @@ def test_new_measurements_make_one_new_version(client: TestClient) -> None:
     found = stored(client, {"more.csv": more}, answers={})
     assert found["stored"]["added"] == 1
     assert found["stored"]["cluster"]["version"] == 2
-    assert found["changes"] == ["1 measurements are new.", "2 measurements are stored already."]
+    assert found["changes"] == ["1 measurement is new.", "2 measurements are stored already."]
 
 
 def test_what_files_do_not_speak_of_stays(client: TestClient) -> None:
@@ -222,6 +222,27 @@ def test_a_figure_that_no_link_has_names_its_line(client: TestClient) -> None:
     assert client.get(f"{API}/clusters/made").status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("answers", "field"),
+    [
+        ({"chosen": {"*.nics": "8 x lots"}}, "nodes.n1.nics"),
+        ({"chosen": {"*.nics": "9999 x 999999 infiniband"}}, "nodes[0].nics.count"),
+        ({"chosen": {"*.nics": "8 x 400", "n1.name": "n2"}}, "nodes[1].name"),
+        ({"chosen": {"*.nics": "8 x 400", "n1.colour": "red"}}, "nodes[0].colour"),
+        ({"chosen": {"*.nics": "8 x 400", "*.state": "gone"}}, "nodes[0].state"),
+        ({"node_kind": "none such"}, "nodes[0].node_kind"),
+        ({**ANSWERS, "measured_at": "2099-01-01T00:00:00Z"}, "samples[0]"),
+    ],
+)
+def test_answers_that_no_cluster_can_hold_are_problems(tmp_path: Path, answers: dict[str, Any], field: str) -> None:
+    """The report names them like any other problem, and they cannot be stored."""
+    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite", role=Role.WEB) as client:
+        report = client.post(IMPORTS, **form(FILES, cluster="made", answers=answers)).json()
+        assert report["problems"][0]["field"] == field
+        sent = form(FILES, cluster="made", answers=answers, store="true", digest=report["digest"])
+        assert problems(client.post(IMPORTS, **sent))[0]["field"] == field
+
+
 def test_nothing_usable_is_not_stored(client: TestClient) -> None:
     """Each file is refused with a reason in the report, and storing them is."""
     files = {"poem.txt": "a rose is a rose\n", "empty.txt": ""}
@@ -272,6 +293,9 @@ def test_two_that_store_at_once_do_not_both_create(client: TestClient, database_
         (form(FILES, cluster="made", answers={"host": {}}), "answers.host"),
         (form(FILES, cluster="made", answers={"ranks": {"a:1": "8"}}), "answers.ranks.a:1"),
         (form(FILES, cluster="made", answers={"measured_at": "yesterday"}), "answers.measured_at"),
+        (form(FILES, cluster="made", answers={"hosts": {"a": " "}}), "answers.hosts.a"),
+        (form(FILES, cluster="made", answers={"nodes": {"a:1": ["n1", "localhost"]}}), "answers.nodes.a:1[1]"),
+        (form(FILES, cluster="made", answers={"chosen": {"alias:n1": "x" * 900}}), "answers.chosen"),
         (form(FILES, cluster="made", store="maybe"), "store"),
         (form(FILES, cluster="made", colour="red"), "colour"),
         ({"json": {"cluster": "made"}}, "files"),
