@@ -285,7 +285,7 @@ def _moved(where: IntArray, count: int, expert: int, old: int, new: int) -> None
 
 @numba.njit(cache=True)
 def _take(state: _Map, count: int, g: int, i: int, h: int, j: int, a: int) -> None:
-    """Do what was looked at: ``a`` goes into slot ``j`` of ``h``, what lay there into slot ``i`` of ``g`` (-1: away)."""
+    """Do it: ``a`` goes into slot ``j`` of ``h``, and what lay there into slot ``i`` of ``g`` (-1: away)."""
     b = state.held[h, j]
     state.held[h, j] = a
     if i >= 0:

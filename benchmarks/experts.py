@@ -1,0 +1,156 @@
+"""Expert maps from routing counts, and how they compare with others.
+
+    python -m benchmarks.experts --loads JSON [JSON ...] --gpus G --nodes N --slots S [--json]
+    python -m benchmarks.experts compare [--folder FOLDER] [--page FILE] [--json]
+
+The first prints a map for the workloads of all files together (the worst of them counts) and what it is worth; the
+second compares contiguous, random, both modes of the published balancer and ours over the workloads of a folder.
+Seconds are of placing alone: imports and compiling are done before, on a tiny case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.expert_comparison import compare, page
+from benchmarks.routing_files import generated, read_workloads
+from cluster_models.errors import InvalidInput, MeshwrightError
+from cluster_models.routing import RoutedWorkload
+from solver.experts.layout import ExpertLayout
+from solver.experts.loads import node_local_share
+from solver.experts.place import STEPS, place_experts
+
+REAL: Final = Path(__file__).parents[2] / "shared" / "data" / "moe_routing"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the command line asks for: 0, or 2 for wrong input."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if given[:1] == ["compare"]:
+            _compare(given[1:])
+        else:
+            _place(given)
+    except MeshwrightError as problem:
+        print(problem, file=sys.stderr)
+        return 2
+    return 0
+
+
+def placed_map(
+    workloads: Sequence[RoutedWorkload], layout: ExpertLayout, *, steps: int = STEPS, seed: int = 0
+) -> dict[str, Any]:
+    """The map for ``workloads`` and what it is worth, as the command prints it."""
+    warm_up(layout)
+    started = time.perf_counter()
+    placed = place_experts(workloads, layout, steps=steps, seed=seed)
+    seconds = time.perf_counter() - started
+    rows = placed.rows()
+    return {
+        "physical_to_logical_map": rows.tolist(),
+        "balancedness": placed.worth,
+        "bound": placed.bound,
+        "node_local_share": min(node_local_share(rows, workload.loads, layout) for workload in workloads),
+        "seconds": seconds,
+        "layers": list(placed.slots.layers),
+        "workloads": dict(placed.balancedness),
+    }
+
+
+def warm_up(layout: ExpertLayout) -> None:
+    """Load every compiled loop that placing on ``layout`` may need, on a tiny case."""
+    size = min(layout.slots_per_rank, 3)
+    for experts in {2 * size, 2 * size - 1} - {1}:
+        small = [generated(name, 1, experts, seed) for name, seed in (("a", 1), ("b", 2))]
+        for speeds in ((), (1.0, 2.0)):
+            tiny = ExpertLayout(2, 2, 2 * size, speeds)
+            if size <= experts:
+                place_experts(small[:1], tiny, steps=2)
+                place_experts(small, tiny, steps=2)
+
+
+def _place(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.experts", description="Place experts by their loads."
+    )
+    parser.add_argument("--loads", type=Path, nargs="+", required=True, help="files of counts, placed together")
+    parser.add_argument("--gpus", type=int, required=True, help="expert ranks")
+    parser.add_argument("--nodes", type=int, default=1, help="nodes; they divide the ranks")
+    parser.add_argument("--slots", type=int, required=True, help="slots of a layer in all")
+    parser.add_argument("--speeds", type=float, nargs="+", default=(), help="relative speed of each rank")
+    parser.add_argument("--steps", type=int, default=STEPS, help="search steps for each layer")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--transitions", type=Path, help="counts from layer to layer")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    if given.transitions is not None:
+        raise InvalidInput("transitions", str(given.transitions), "maps are made from loads alone", "leave it out")
+    workloads = [workload for path in given.loads for workload in read_workloads(path)]
+    layout = ExpertLayout(given.gpus, given.nodes, given.slots, tuple(given.speeds))
+    result = placed_map(workloads, layout, steps=given.steps, seed=given.seed)
+    if given.json:
+        print(json.dumps(result))
+        return
+    for name, value in result["workloads"].items():
+        print(f"{name:40} balancedness {value:.4f}")
+    print(f"worst {result['balancedness']:.4f}, no map exceeds {result['bound']:.4f}")
+    print(f"node-local share {result['node_local_share']:.3f}, {result['seconds']:.2f} s")
+
+
+def _compare(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.experts compare", description="Compare balancers.")
+    parser.add_argument("--folder", type=Path, default=REAL, help="files of counts; generated ones where none are")
+    parser.add_argument("--page", type=Path, help="page whose table is written anew")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    result = compare(_sets(given.folder), warm_up)
+    if given.json:
+        print(json.dumps(result))
+    else:
+        print(page(result))
+    if given.page:
+        _write_table(given.page, page(result))
+
+
+def _sets(folder: Path) -> dict[str, list[RoutedWorkload]]:
+    """Workloads that belong together (one model), by name: of the files under ``folder``, else generated."""
+    found: dict[str, list[RoutedWorkload]] = {}
+    for path in sorted(folder.rglob("*.json")) if folder.is_dir() else []:
+        try:
+            workloads = read_workloads(path)
+        except InvalidInput as problem:
+            print(f"left out: {problem}", file=sys.stderr)
+            continue
+        for workload in workloads:
+            model = path.stem.split("__", maxsplit=1)[0] if ":" in workload.name or "__" in path.stem else ""
+            name = f"{path.parent.name}/{model} {len(workload.layers)} x {workload.experts}"
+            found.setdefault(name, []).append(workload)
+    if found:
+        return found
+    kin = [("prefill 1", 1), ("prefill 2", 2), ("prefill 3", 3)]
+    far = [("decode 1", 11), ("decode 2", 12)]
+    return {
+        "generated 58 x 256": [generated(name, 58, 256, seed, 0.95) for name, seed in kin]
+        + [generated(name, 58, 256, seed, 0.8) for name, seed in far]
+    }
+
+
+def _write_table(path: Path, table: str) -> None:
+    """Replace what stands between the two marks of ``path``."""
+    begin, end = "<!-- table: begin -->", "<!-- table: end -->"
+    text = path.read_text(encoding="utf-8")
+    head, _, rest = text.partition(begin)
+    _, found, tail = rest.partition(end)
+    if not found:
+        raise InvalidInput("page", str(path), f"has no lines {begin} and {end}")
+    path.write_text(f"{head}{begin}\n{table}\n{end}{tail}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
