@@ -169,6 +169,32 @@ def test_a_file_without_a_name_is_asked_for_its_node(client: TestClient) -> None
     assert _Form(page).labels["topo is from"] in dict(_Form(page).values)
 
 
+def test_files_that_differ_are_settled_with_a_choice(client: TestClient) -> None:
+    """Each value with the place that says it; the choice decides, and can be changed after."""
+    page = _look(client, nodes=NODES, table=TABLE, topo=TOPOLOGY)
+    page = _again(client, page, ASKED | {"Of which node is topo?": "n2"}).text
+    assert "8 (nodes:5; used unless you choose)" in page
+    assert '<option value="2">2 (topo:1)</option>' in page
+    page = _again(client, page, {"Number of GPUs of n2": "2"}).text
+    assert "used unless you choose" not in page
+    _again(client, page, do="store")
+    nodes = client.get(f"{API}/clusters/lab").json()["cluster"]["nodes"]
+    assert [node["gpu_count"] for node in nodes] == [8, 2]
+
+
+def test_a_host_that_a_cluster_does_not_have_is_new_or_another_name(client: TestClient) -> None:
+    """Which node it is has to be said once: its page shows the name, and the next files know it."""
+    page = _look(client, nodes=NODES, table=TABLE)
+    _again(client, _again(client, page, ASKED).text, do="store")
+    table = TABLE.replace("n1,n2", "login7,n2").replace("41.5", "39")
+    page = _look(client, table=table)
+    assert "Network cards of each node" in page
+    page = _again(client, page, {"Is login7 a new node?": "n1"}).text
+    assert "Ready to store" in page
+    assert "login7" in _again(client, page, do="store").text
+    assert "Is login7 a new node?" not in _look(client, table=table)
+
+
 def test_an_answer_that_cannot_be_read_is_said_at_its_field(client: TestClient) -> None:
     """It stays as typed, nothing is stored, and the others stand."""
     log = (
@@ -218,8 +244,8 @@ def test_figures_that_would_mislead_are_used_only_if_accepted(client: TestClient
     assert key is not None
     page = _again(client, page, boxes=[("accepted", html.unescape(key[1]))]).text
     assert _understood(page)["table"] == "worth a look"
-    assert "2 measurements would be" in page
-    assert "0 measurements" in _again(client, page.replace(" checked", "")).text
+    assert "the files give 2 measurements" in page
+    assert "the files give 0 measurements" in _again(client, page.replace(" checked", "")).text
 
 
 def test_what_files_hold_is_never_markup(client: TestClient) -> None:

@@ -244,7 +244,7 @@ def test_dropped_files_become_a_cluster(page: Page, site: Site) -> None:
     page.keyboard.insert_text("8 x 400 infiniband")
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Ready to store").wait_for()
-    assert page.get_by_text(f"2 nodes and 1 measurement would be in “{name}”.").is_visible()
+    assert page.get_by_text(f"“{name}” would have 2 nodes; the files give 1 measurement.").is_visible()
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.get_by_role("button", name="Store").first.press("Enter")

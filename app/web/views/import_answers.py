@@ -12,10 +12,12 @@ from app.imports.report import ConflictAnswer, ImportAnswer, ImportProblem, Ques
 from app.presentation.figures import plural
 from app.web.import_form import SentAnswers, about
 from cluster_models.catalogue import gpu_kinds, node_kinds
-from cluster_models.readers.proposal import EVERY_NODE
+from cluster_models.readers.proposal import ALIAS, EVERY_NODE
 
 MOST_QUESTIONS: Final = 30
 MOST_CONFLICTS: Final = 30
+MOST_NEWCOMERS: Final = 10
+MOST_KNOWN: Final = 50
 _MOST_NAMES: Final = 5
 _ASKED_OF_NODES: Final = ("gpu_kind", "gpu_count", "nics")
 _NODE_FIELD: Final = re.compile(r"nodes\[(\d{1,6})\]\.(gpu_kind|gpu_count|nics)", re.ASCII)
@@ -106,9 +108,9 @@ def asked(answer: ImportAnswer, sent: SentAnswers) -> Asked:
     blocked = not answer.nodes and not needed
     others = sorted(
         (question for question in answer.questions if not question.key.startswith(f"{EVERY_NODE}.")),
-        key=lambda question: (question.key.startswith("alias:"), -question.blocks, question.key),
+        key=lambda question: (question.key.startswith(ALIAS), -question.blocks, question.key),
     )
-    useful = [_question(question, form) for question in others[:MOST_QUESTIONS]]
+    useful = [*_newcomers(answer, form), *(_question(question, form) for question in others[:MOST_QUESTIONS])]
     if blocked:  # without an answer to one of them there is not even a node
         needed, useful = useful, []
     groups = _grouped(answer.conflicts)
@@ -190,6 +192,18 @@ def _of_nodes(
             said = f"{said} Write 8 x 400 infiniband: cards, Gbit/s of each, fabric."
             fields.append(form.field(about("chosen", *keys), "Network cards of each node", said))
     return fields
+
+
+def _newcomers(answer: ImportAnswer, form: _Filled) -> Iterator[AnswerField]:
+    """A host that a stored cluster does not have is a new node, or one of its nodes by another name."""
+    known = [node.name for node in answer.nodes if not node.is_new]
+    if not known:
+        return
+    choices = (Choice("", "yes, it is new"), *(Choice(name, f"no, it is {name}") for name in known[:MOST_KNOWN]))
+    for node in [node for node in answer.nodes if node.is_new][:MOST_NEWCOMERS]:
+        subject = about("chosen", f"{ALIAS}{node.name}")
+        more = len(known) > MOST_KNOWN
+        yield form.field(subject, f"Is {node.name} a new node?", "", choices=choices, other=more)
 
 
 def _question(question: QuestionAnswer, form: _Filled) -> AnswerField:

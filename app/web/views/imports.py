@@ -287,7 +287,7 @@ def _verdict(answer: ImportAnswer, questions: Asked, cluster: str) -> Verdict:
         return Verdict("bad", "An answer cannot be read", ("Nothing is stored yet. Correct it and look again.",))
     if answer.can_be_stored:
         samples = plural(answer.sample_count, "measurement")
-        words = f"{plural(len(answer.nodes), 'node')} and {samples} would be in “{cluster}”."
+        words = f"“{cluster}” would have {plural(len(answer.nodes), 'node')}; the files give {samples}."
         waiting = sum(question.blocks for question in answer.questions)
         more = () if not waiting else (f"{plural(waiting, 'result')} would be left out: see the questions below.",)
         return Verdict("good", "Ready to store", (words, *more))
