@@ -1,7 +1,8 @@
 """What the labels of a Kubernetes node say of its GPUs and its place.
 
-Keys as written by NVIDIA's GPU feature discovery, AMD's node labeller, the cloud providers and topograph; every
-value is text.  A label that is empty, or that says "unknown", says nothing: nodes that share it share no switch.
+Keys as written by NVIDIA's GPU feature discovery, AMD's node labeller, the cloud providers and topograph (those of
+CoreWeave are the levels of its Kueue topologies: fabric, superpod, leafgroup, nvlink.domain); every value is text.
+A label that is empty, or that says "unknown", says nothing: nodes that share it share no switch.
 """
 
 from __future__ import annotations
@@ -96,6 +97,17 @@ _PREFIXES: Final = (
     "ib.coreweave.cloud/",
     HOST_NAME,
 )
+
+
+COLUMN_KEYS: Final[Mapping[str, str]] = {
+    key.rpartition("/")[2].upper(): key
+    for key in (
+        *(key for ladder in reversed(_LADDERS) for key in reversed(ladder)),
+        *(f"topology.k8s.aws/network-node-layer-{layer}" for layer in range(9, 0, -1)),
+        *reversed((*_ZONES, *_DOMAINS, *_PRODUCTS, *_COUNTS, *_MEMORY_MIB, *_INSTANCES)),
+    )
+}
+"""How ``kubectl get nodes -L`` heads the column of a label: the end of its key; the first of equal ends counts."""
 
 
 @dataclass(frozen=True, slots=True)

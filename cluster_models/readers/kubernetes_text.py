@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cluster_models.readers.facts import HostFact, Origin
-from cluster_models.readers.kubernetes_labels import telling
+from cluster_models.readers.kubernetes_labels import COLUMN_KEYS, telling
 from cluster_models.readers.kubernetes_nodes import RESOURCES, host_of
-from cluster_models.readers.notices import refused_runs
+from cluster_models.readers.notices import refused, refused_runs
 from cluster_models.readers.reading import Doubt, Line, Reader, Refusal, Source, Understood
 
 _KEY: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -25,9 +25,10 @@ FRAGMENT: Final = re.compile(
     r"|(?:backend|ib)\.coreweave\.cloud/)[\w./-]{2,80}\"?\s*[:=]",
     re.IGNORECASE,
 )
-TABLE: Final = re.compile(r"^NAME\s+STATUS\s+ROLES\s+AGE\s+VERSION\s.*\bLABELS\s*$")
+TABLE: Final = re.compile(r"^NAME\s+STATUS\s+ROLES\s+AGE\s+VERSION(?:\s|$)")
 DESCRIBED: Final = re.compile(r"^Name:\s{3,}[A-Za-z0-9][\w.-]*$")
 _QUIET: Final = frozenset({"", "{", "}", "},", "...", "labels:", '"labels": {', "```", "---"})
+_COLUMN: Final = re.compile(r"\S+(?: \S+)*")
 _LABEL_REMEDY: Final = "send the output of: kubectl get nodes -o json"
 
 
@@ -90,14 +91,19 @@ def read_label_lines(source: Source, lines: tuple[Line, ...]) -> Understood:
 
 
 def read_show_labels(source: Source, lines: tuple[Line, ...]) -> Understood:
-    """A fact for each row of ``kubectl get nodes --show-labels``."""
+    """A fact for each row of ``kubectl get nodes --show-labels``, or with columns of labels (``-L``)."""
     drafts: list[_Draft] = []
     unread: list[Line] = []
+    columns: dict[str, int] = {}
     for line in lines:
         if TABLE.match(line.text):
+            columns = {found[0]: found.start() for found in _COLUMN.finditer(line.text)}
+            if "LABELS" not in columns and not COLUMN_KEYS.keys() & columns.keys():
+                return Understood((), (refused(line, _NO_LABELS, _LABEL_REMEDY, lines[-1].number),))
             continue
         cells = line.text.split()
-        if len(cells) < 6 or "=" not in cells[-1]:
+        labels = _labels_of_row(line.text, columns)
+        if len(cells) < 5 or not labels:
             unread.append(line)
             continue
         words = cells[1].split(",")
@@ -107,13 +113,31 @@ def read_show_labels(source: Source, lines: tuple[Line, ...]) -> Understood:
             _Draft(
                 line.number,
                 line.number,
-                _pairs(cells[-1], every=True),
+                labels,
                 cells[0],
                 {"conditions": [condition]},
                 {"unschedulable": "SchedulingDisabled" in words},
             )
         )
     return _understood(source, drafts, unread)
+
+
+_NO_LABELS: Final = "a list of nodes without their labels says nothing of GPUs or places"
+
+
+def _labels_of_row(text: str, columns: dict[str, int]) -> dict[str, str]:
+    """The labels of a row, from the list of all or from the columns that are headed by one label each."""
+    cells = text.split()
+    if "LABELS" in columns:
+        return _pairs(cells[-1], every=True) if "=" in cells[-1] else {}
+    ends = [*sorted(columns.values())[1:], len(text)]
+    spans = dict(zip(sorted(columns.values()), ends, strict=True))
+    found = {
+        key: text[columns[heading] : spans[columns[heading]]].strip()
+        for heading, key in COLUMN_KEYS.items()
+        if heading in columns
+    }
+    return {key: value for key, value in found.items() if value and value != "<none>"}
 
 
 def read_described(source: Source, lines: tuple[Line, ...]) -> Understood:

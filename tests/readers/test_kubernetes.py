@@ -359,3 +359,39 @@ def test_no_text_breaks_a_reader(form: Format, noise: str, cut: int, at: int) ->
     read = understood(form, source_of(text))
     lines = text.count("\n") + 1
     assert all(1 <= fact.origin.first_line <= fact.origin.last_line <= lines for fact in read.facts)
+
+
+def test_columns_of_labels_are_read_by_their_headings() -> None:
+    """``kubectl get nodes -L``: empty cells are no labels."""
+    rows = [
+        ("NAME", "STATUS", "ROLES", "AGE", "VERSION", "GPU.PRODUCT", "GPU.COUNT", "GPU.CLIQUE", "LEAFGROUP"),
+        (
+            "oak1",
+            "Ready",
+            "<none>",
+            "9d",
+            "v1.32.1",
+            "NVIDIA-GB200",
+            "4",
+            "7d3b5c1e-0000-4000-8000-000000000001.7",
+            "12",
+        ),
+        ("oak2", "Ready,SchedulingDisabled", "<none>", "9d", "v1.32.1", "NVIDIA-GB200", "4", "", "13"),
+    ]
+    text = "".join("".join(f"{cell:<40}" for cell in row) + "\n" for row in rows)
+    ((section, found),) = read_file(source_of(text)).sections
+    assert section.format == "kubernetes-labels"
+    one, other = hosts(found)
+    assert (one.gpu_product, one.gpu_count, one.labels["leaf"]) == ("NVIDIA-GB200", 4, "12")
+    assert one.scale_up_domain == "7d3b5c1e-0000-4000-8000-000000000001.7"
+    assert (other.scale_up_domain, other.labels["leaf"]) == (None, "13")
+
+
+def test_a_list_of_nodes_without_labels_is_refused_with_what_to_send() -> None:
+    text = (
+        "NAME   STATUS   ROLES    AGE   VERSION   INTERNAL-IP\noak1   Ready    <none>   9d    v1.32.1   10.9.9.9\n"
+    )
+    ((_, found),) = read_file(source_of(text)).sections
+    assert found.facts == ()
+    (refusal,) = found.refusals
+    assert "-o json" in refusal.remedy
