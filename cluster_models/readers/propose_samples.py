@@ -299,7 +299,8 @@ def _order(sample: Sample) -> tuple[str, ...]:
 
 def _tool(said: str) -> str:
     """The tool's name as a document can hold it."""
-    return "".join(character for character in said if character.isprintable())[:_LONGEST] or "unknown"
+    plain = said if said.isprintable() else "".join(filter(str.isprintable, said))
+    return plain[:_LONGEST] or "unknown"
 
 
 def _aware(moment: datetime | None) -> datetime | None:
