@@ -31,11 +31,14 @@ MARGIN: Final = 1e-4
 def plain_bound(shares: FloatArray, layout: ExpertLayout) -> float:
     """A load that the slowest rank of one layer has at least, at once: by the mean, and by the heaviest copy.
 
-    ``shares`` (E,) of which balanced ranks all carry 1.  Without copies by counting the hottest experts.  Where
-    speeds differ, every rank is taken for the fastest.
+    ``shares`` (E,) of which balanced ranks all carry 1.  Without copies by counting the hottest experts, or
+    by pairing the hottest with the coldest.  Where speeds differ, every rank is taken for the fastest.
     """
     fastest = float(layout.relative_speeds().max())
-    if layout.slots == len(shares):
+    if layout.slots == len(shares) and layout.slots_per_rank == 2:
+        ascending = np.sort(shares)
+        alone = float((ascending + ascending[::-1]).max())
+    elif layout.slots == len(shares):
         alone = float(proofs.counting_bound(np.sort(shares)[::-1], layout.ranks, layout.slots_per_rank))
     else:
         alone = _thinnest(shares, layout.slots)

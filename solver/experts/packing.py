@@ -15,12 +15,15 @@ from solver.experts import compiled_slots as kernels
 from solver.experts.layout import ExpertLayout
 
 PAIR_HOT: Final = 0.003
-PAIR_COLD: Final = 0.0003
-"""Temperatures of the search over counts, in loads of a balanced rank."""
+PAIR_COOLING: Final = 0.1
+"""First temperature of the search over counts, in loads of a balanced rank, and the last beside it."""
 SLOT_HOT: Final = 0.003
 """Highest temperature of the search over slots, in balancedness; lower where less can be won."""
 COOLING: Final = 0.03
 """Its last temperature beside its first."""
+FEW: Final = 64
+"""Up to so many slots, where single moves weigh much, a search from ``LUMPY_HOT`` goes before."""
+LUMPY_HOT: Final = 0.05
 CLOSE: Final = 1e-4
 """No search starts where the slowest rank is so near (relatively) to what is possible."""
 
@@ -50,11 +53,15 @@ def place_layer(shares: FloatArray, layout: ExpertLayout, least: float, steps: i
     counts = pairs.thinnest(shares, layout.slots, layout.ranks)
     size, copies = layout.slots_per_rank, layout.slots > len(shares)
     if size == 2 and copies:
-        counts = pairs.annealed_counts(shares, counts, layout.ranks, least, steps, seed, PAIR_HOT, PAIR_COLD)
+        for hot in (LUMPY_HOT, PAIR_HOT) if layout.slots <= FEW else (PAIR_HOT,):
+            cold = hot * PAIR_COOLING
+            counts = pairs.annealed_counts(shares, counts, layout.ranks, least, steps, seed, hot, cold)
     held = packed_copies(shares, counts, layout)
     gap = 1 - least / slowest(shares[None, :], held, layout)[0]
-    if gap > CLOSE and (_unequal(layout) or size > 2):
-        anneal(shares[None, :], held, layout, np.ones(1), steps, seed, min(SLOT_HOT, gap))
+    # the best pairs for given counts may still be two copies of one expert, which matters where slots are few
+    if gap > CLOSE and (_unequal(layout) or size > 2 or layout.slots <= FEW):
+        for hot in (LUMPY_HOT, min(SLOT_HOT, gap)) if layout.slots <= FEW else (min(SLOT_HOT, gap),):
+            anneal(shares[None, :], held, layout, np.ones(1), steps, seed, hot)
         kernels.swapped_down(shares, held, layout.relative_speeds(), least, 50 * layout.ranks)
     return held
 

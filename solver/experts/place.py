@@ -187,7 +187,7 @@ def _placed(
 ) -> Placed:
     rows = np.array([np.sort(ranks, axis=1).ravel() for ranks in held])
     reached = np.array([layer_balancedness(rows, workload.loads, layout) for workload in workloads])
-    bounds = np.maximum(layer_bounds, reached)
+    bounds = np.maximum(np.minimum(layer_bounds, 1.0), reached)
     means, limits = reached.mean(axis=1), bounds.mean(axis=1)
     first = workloads[0]
     return Placed(
