@@ -68,9 +68,9 @@ class _Form(HTMLParser):
 
 
 @pytest.fixture
-def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
+def client(tmp_path: Path) -> Iterator[TestClient]:
     """A client of an application whose solver is a stand-in."""
-    with running(tmp_path, database_url) as client:
+    with running(tmp_path, f"sqlite:///{tmp_path / 'meshwright.sqlite'}") as client:
         client.headers.update(BROWSER)
         yield client
 

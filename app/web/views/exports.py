@@ -114,7 +114,8 @@ def exports_of(plan_id: str, plan: Plan, typed: Mapping[str, str], valid: Mappin
         if (error := why_not(export, plan)) is None:
             fits.append(_line(plan_id, export, {key: valid[key] for key in TAKEN.get(name, ()) if key in valid}))
         else:
-            unfit.append(Unfit(export.description, _sentence(error.problem), _sentence(error.remedy)))
+            remedy = error.remedy[:1].upper() + error.remedy[1:]
+            unfit.append(Unfit(export.description, _ended(error.problem), _ended(remedy)))
     families = tuple(
         ExportFamily(*_FAMILIES[family], tuple(fits), tuple(unfit)) for family, (fits, unfit) in found.items()
     )
@@ -143,9 +144,13 @@ def _line(plan_id: str, export: Export | View, options: Mapping[str, str]) -> Ex
     address = f"/api/v1/plans/{plan_id}/exports/{export.name}"
     if options:
         address += "?" + urlencode([("set", f"{name}={text}") for name, text in options.items()])
-    takes = ", ".join(option_label(name).lower() for name in TAKEN.get(export.name, ()))
+    takes = ", ".join(_in_a_sentence(option_label(name)) for name in TAKEN.get(export.name, ()))
     return ExportLine(export.description, export.file_name, address, takes)
 
 
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") or not text else ".")
+def _ended(text: str) -> str:
+    return text + ("" if text.endswith(".") or not text else ".")
+
+
+def _in_a_sentence(label: str) -> str:
+    return label if label[:2].isupper() else label[:1].lower() + label[1:]
