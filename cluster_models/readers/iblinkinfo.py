@@ -188,7 +188,7 @@ FORMAT: Final = Format(
     (
         re.compile(r"^(?:CA|Switch|RT): "),
         re.compile(r'^\s*(?:0x[0-9a-fA-F]+ "[^"]*"\s+)?\d+\s+\d+\[[^\]]*\] ==\('),
-        re.compile(r"^.{0,200}==\(\s{0,9}\d{1,2}X\s"),
+        re.compile(r"^.{0,200}==\(\s{0,9}\d{1,2}X\s.{0,40}Gbps"),
         re.compile(r"^.{0,200}\b\d{1,2}X\s{1,20}[\d.]{1,12} Gbps\s{1,20}(?:Active|Down|Init\w*)\s{0,3}/"),
     ),
 )

@@ -27,8 +27,8 @@ _ROW: Final = re.compile(
 _MEMORY: Final = re.compile(r"/\s*(\d{1,9})MiB\s*\|")
 _SLICES: Final = re.compile(r"\|\s+Enabled\*?\s*\|\s*$")
 _CSV: Final = re.compile(
-    r"^(?=.*\bname\b)(?:index|name|uuid|gpu_\w+|count|serial|driver_version|timestamp|memory\.\w+|pci\.[\w.]+|mig\.[\w.]+)"
-    r"(?: \[\w+\])?,\s"
+    r"^(?:index|name|uuid|gpu_\w+|count|serial|driver_version|timestamp|memory\.\w+|pci\.[\w.]+|mig\.[\w.]+)"
+    r"(?: \[\w+\])?,\s[a-z]"
 )
 _NO_DOMAIN: Final = re.compile(r"[0\-]*")
 _REMEDY: Final = "send it as printed, with nvidia-smi topo -m for the links"
@@ -105,7 +105,7 @@ def read_csv(source: Source, lines: tuple[Line, ...]) -> Understood:
             hosts.append(_Host(line, line.number))
         elif hosts and len(cells) == len(columns):
             host, said = hosts[-1], dict(zip(columns, cells, strict=True))
-            host.products.append(said["name"])
+            host.products.append(said.get("name", ""))
             host.last = line.number
             memory = finite(said.get("memory.total", "").removesuffix(" MiB"))
             host.memories |= {memory * MIB} if memory else set()
