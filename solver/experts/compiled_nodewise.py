@@ -21,8 +21,8 @@ _SWAPS: Final = 0.7
 _LIKE: Final = 0.5
 """Share of exchanges that look for a slot of a similar load, among so many:"""
 _LOOKED_AT: Final = 4
-_RENEWED_AFTER: Final = 40
-"""Accepted proposals after which the slopes of needs are worked out anew."""
+_RENEWED_AFTER: Final = 0.14
+"""Accepted proposals, by slots, after which the slopes of needs are worked out anew."""
 _COOLED: Final = 1e-2
 """The last temperature beside the first."""
 
@@ -288,6 +288,7 @@ def anneal_nodes(case: NodeCase, held: IntArray, proposals: int, heat: float, se
     now = renewed(case, state)
     best, hottest, accepted = now, heat * now, 0
     heavier = np.cumsum(case.shares)
+    renew_after = max(1, int(_RENEWED_AFTER * held.size))
     for step in range(proposals):
         move = _propose(state, heavier)
         if _possible(case, state, move):
@@ -299,7 +300,7 @@ def anneal_nodes(case: NodeCase, held: IntArray, proposals: int, heat: float, se
                 accepted += 1
             else:
                 _count(case, state, move, -1)
-        if accepted >= _RENEWED_AFTER or (step == proposals - 1 and accepted):
+        if accepted >= renew_after or (step == proposals - 1 and accepted):
             accepted = 0
             now = renewed(case, state)
             if now < best:

@@ -17,6 +17,7 @@ from solver.candidates import FloatArray, IntArray
 
 _MOST_LIKELY = 0.95
 """Experts that nearly every token selects are taken as this likely, so that their weights stay finite."""
+_MOST_CORRELATED = 1.0 - 1e-7
 
 
 @numba.njit(cache=True, nogil=True)
@@ -127,7 +128,7 @@ def router_weights(shares: FloatArray, active: int, groups: int, active_groups: 
             likely = weights[expert] * _slope(weights[expert], factors[group], slopes[group]) / total
             ratio = target[expert] / likely
             worst = max(worst, abs(ratio - 1.0))
-            weights[expert] *= (ratio * (1.0 - likely) / (1.0 - target[expert])) if likely < 1.0 else ratio
+            weights[expert] *= ratio
         if worst < 1e-4:
             break
     return np.asarray(weights * (active / weights.sum()))
@@ -223,8 +224,8 @@ def _beta_binomial_need(share: float, together: float, active: int) -> tuple[flo
     spread, possible = share * (1.0 - share), active * (active - 1)
     correlation = (together / possible - share * share) / spread
     least = -0.999 * (1.0 - share) / (active - 2.0 + share)
-    free = least < correlation < 0.999
-    correlation = min(max(correlation, least), 0.999)
+    free = least < correlation < _MOST_CORRELATED
+    correlation = min(max(correlation, least), _MOST_CORRELATED)
     missed, by_share, by_correlation = 1.0, 0.0, 0.0
     for index in range(active):
         above = (1.0 - share) * (1.0 - correlation) + index * correlation

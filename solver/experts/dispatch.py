@@ -23,7 +23,7 @@ from solver.experts.compiled_reach import rank_needs, router_weights
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import rank_loads, replica_counts
 
-_FITTING_ROUNDS = 60
+_FITTING_ROUNDS = 100
 _DISPATCH_BYTES, _SCALED_TOGETHER = 1.0, 128
 _SCALE_BYTES, _COMBINE_BYTES = 4.0, 2.0
 

@@ -17,16 +17,33 @@ from solver.candidates import FloatArray, IntArray
 from solver.experts.bounds import least_slowest_load
 from solver.experts.compiled_nodewise import anneal_nodes
 from solver.experts.compiled_slots import packed, swapped_down
-from solver.experts.dispatch import LayerRates, LayerTimes, Routing, layer_times
+from solver.experts.dispatch import LayerRates, LayerTimes, Routing, layer_times, token_bytes
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import rank_loads
 
 PROPOSALS: Final = 60_000
-_HEAT: Final = 3e-4
-"""First temperature of the annealing, as a share of the layer's time."""
+_HEATS: Final = (3e-4, 1e-2, 1e-1)
+"""First temperatures of the annealing, as shares of the layer's time: the first, or in turn where slots are few."""
+_SMALL: Final = 64
+"""So many slots are few: one slot then changes the time by much, and several runs cost little."""
 _CROSSING_MEAN: Final = 0.5
 """Weight of the mean crossing of nodes beside the busiest: the search finds lower maxima with it too."""
 _SWAPS: Final = 200
+
+
+_USUAL_HIDDEN, _USUAL_EXPERT = 7168, 2048
+_USUAL_FLOPS, _USUAL_INSIDE, _USUAL_BETWEEN = 990e12, 360e9, 12.5e9
+
+
+def usual_rates(between_bytes_per_s: float = _USUAL_BETWEEN) -> LayerRates:
+    """Rates where none are given: DeepSeek-V3 on H100 with 100 Gb/s per GPU between nodes.
+
+    FP8 products at half of the peak of 1,979 TFLOP/s, NVLink at 0.8 of 450 GB/s.  Of the speeds from 50 to 400 Gb/s
+    this one gives maps that are good at the others too (docs/experts.md).
+    """
+    dispatch, combine = token_bytes(_USUAL_HIDDEN)
+    seconds = 6 * _USUAL_HIDDEN * _USUAL_EXPERT / _USUAL_FLOPS
+    return LayerRates(seconds, dispatch, combine, between_bytes_per_s, _USUAL_INSIDE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,18 +73,24 @@ def place_nodewise(
     layout.check(experts)
     prices = search_prices(routed, layout, rates)
 
-    def improved(layer: int, start: IntArray) -> IntArray:
+    def improved(job: tuple[int, IntArray, float]) -> IntArray:
+        layer, start, heat = job
         case = routed.case(layer, layout, prices, _CROSSING_MEAN)
         held = start.reshape(layout.nodes, -1).copy()
-        anneal_nodes(case, held, proposals, _HEAT, seed + layer)
+        anneal_nodes(case, held, proposals, heat, seed + layer)
         return packed_inside(held, routed.shares[layer], layout)
 
     starts = [balanced_start(routed.shares, layout)]
     if routed.rule.groups > 1 and routed.rule.groups % layout.nodes == 0:
         starts.append(grouped_start(routed.shares, layout, routed.rule.groups))
+    small = layout.slots <= _SMALL
+    runs = [
+        (start, heat) for start in (starts if small else starts[-1:]) for heat in (_HEATS if small else _HEATS[:1])
+    ]
+    jobs = [(layer, start[layer], heat) for start, heat in runs for layer in range(layers)]
     with ThreadPoolExecutor(threads) as pool:
-        annealed = np.array(list(pool.map(improved, range(layers), starts[-1])))
-    return best_of([annealed, *starts], routed, layout, rates)
+        annealed = np.array(list(pool.map(improved, jobs))).reshape(len(runs), layers, -1)
+    return best_of([*annealed, *starts], routed, layout, rates)
 
 
 def search_prices(routed: Routing, layout: ExpertLayout, rates: LayerRates) -> tuple[float, float]:
