@@ -129,7 +129,7 @@ def _labels_of_row(text: str, columns: dict[str, int]) -> dict[str, str]:
     """The labels of a row, from the list of all or from the columns that are headed by one label each."""
     cells = text.split()
     if "LABELS" in columns:
-        return _pairs(cells[-1], every=True) if "=" in cells[-1] else {}
+        return _pairs(cells[-1], every=True) if cells and "=" in cells[-1] else {}
     ends = [*sorted(columns.values())[1:], len(text)]
     spans = dict(zip(sorted(columns.values()), ends, strict=True))
     found = {

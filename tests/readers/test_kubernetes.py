@@ -395,3 +395,9 @@ def test_a_list_of_nodes_without_labels_is_refused_with_what_to_send() -> None:
     assert found.facts == ()
     (refusal,) = found.refusals
     assert "-o json" in refusal.remedy
+
+
+@pytest.mark.parametrize("columns", ["LABELS", "GPU.COUNT   LEAFGROUP", "AGE"])
+@given(st.text(max_size=80))
+def test_any_rows_below_the_heading_of_a_list_are_taken(columns: str, rows: str) -> None:
+    read_file(source_of(f"NAME   STATUS   ROLES    AGE   VERSION   {columns}\n\n{rows}\n"))
