@@ -63,6 +63,8 @@ def guessed_operation(rows: Sequence[Row], ranks: int | None) -> Operation | Non
     ratio = largest.bus / largest.algorithm
     if ratio > 1.05:
         return Operation.ALL_REDUCE
+    if largest.reduction not in {"", "none"} and 2 * largest.count * largest.type_bytes <= largest.size_bytes:
+        return Operation.REDUCE_SCATTER  # all else that reduces counts the elements of the whole message
     if ratio < 0.95 or ranks == 1:
         return None
     if largest.root is not None and largest.root >= 0:

@@ -340,3 +340,10 @@ def test_other_names_of_hosts_change_nothing_else() -> None:
     one, two = (_runs(_read(log(hosts, 2)))[0] for hosts in (["kiwi1", "kiwi2"], ["a.b.example", "10.0.0.7"]))
     assert two.hosts == ("a.b.example", "10.0.0.7")
     assert replace(one, hosts=(), members=()) == replace(two, hosts=(), members=())
+
+
+def test_reduce_scatter_is_told_by_its_count() -> None:
+    """It counts the elements of one rank, all-reduce those of the whole message."""
+    rows = "".join(f"{size} {size // 32} float sum -1 {size / 1e5:.1f} 100.0 87.5 0\n" for size in (2**24, 2**26))
+    (run,) = _runs(_read(rows))
+    assert (run.operation, run.ranks) == (Operation.REDUCE_SCATTER, 8)
