@@ -27,13 +27,18 @@ _COOLED: Final = 1e-2
 """The last temperature beside the first."""
 
 
+BEYOND: Final = 10.0
+"""How many times more a load beyond the one aimed at costs."""
+
+
 class NodeCase(NamedTuple):
     """What stays: one layer, its router and its prices.
 
     ``shares`` (E,) of sum 1; ``weights`` (E,) of the router's draw, ``pairs`` (E, E) as measured or (0, 0) empty;
     ``router`` (k, H, a).  ``prices``: seconds of the load of a rank of mean speed, and of a crossing of 1.
-    ``crossing_mean``: weight of the mean crossing of nodes beside the busiest.  ``node_speeds`` (N,) sums of the
-    relative speeds of ranks, ``ranks`` of a node, ``filler``: what at least lies beside any copy on its rank.
+    ``crossing_mean``: weight of the mean crossing of nodes beside the busiest.  ``aimed``: a load of the busiest
+    rank, each load beyond it costs ``BEYOND`` times as much.  ``node_speeds`` (N,) sums of the relative speeds of
+    ranks, ``ranks`` of a node, ``filler``: what at least lies beside any copy on its rank.
     """
 
     shares: FloatArray
@@ -42,6 +47,7 @@ class NodeCase(NamedTuple):
     router: tuple[int, int, int]
     prices: tuple[float, float]
     crossing_mean: float
+    aimed: float
     node_speeds: FloatArray
     ranks: int
     filler: float
@@ -121,6 +127,7 @@ def _time(case: NodeCase, node_loads: FloatArray, hottest: float, needs: FloatAr
         even += load * load
     busiest = max(busiest, hottest + case.filler)
     load = (1.0 - _EVEN) * busiest + _EVEN * math.sqrt(even / len(node_loads))
+    load += BEYOND * max(0.0, busiest - case.aimed)
     mean = case.crossing_mean
     crossing = (1.0 - mean) * busiest_crossing(needs) + mean * needs.sum() / len(needs)
     return float(case.prices[0] * load + case.prices[1] * crossing)

@@ -119,8 +119,10 @@ class Routing:
     weights: FloatArray
     pairs: Mapping[int, FloatArray]
 
-    def case(self, layer: int, layout: ExpertLayout, prices: tuple[float, float], crossing_mean: float) -> NodeCase:
-        """The problem of one layer as compiled code takes it."""
+    def case(
+        self, layer: int, layout: ExpertLayout, prices: tuple[float, float], crossing_mean: float, aim: float = 0.0
+    ) -> NodeCase:
+        """The problem of one layer as compiled code takes it; ``aim``: a balancedness worth more than its time."""
         shares = self.shares[layer]
         beside = np.sort(shares)[: layout.slots_per_rank - 1]
         return NodeCase(
@@ -130,6 +132,7 @@ class Routing:
             (self.rule.active, self.rule.groups, self.rule.active_groups),
             prices,
             crossing_mean,
+            1.0 / (layout.ranks * aim) if aim else 1.0,
             layout.relative_speeds().reshape(layout.nodes, -1).sum(axis=1),
             layout.ranks_per_node,
             float(beside.sum()),

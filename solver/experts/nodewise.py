@@ -7,6 +7,7 @@ then the rank inside the node by packing.  Letters: L layers, E experts, S slots
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +16,7 @@ import numpy as np
 
 from solver.candidates import FloatArray, IntArray
 from solver.experts.bounds import least_slowest_load
-from solver.experts.compiled_nodewise import anneal_nodes
+from solver.experts.compiled_nodewise import BEYOND, anneal_nodes
 from solver.experts.compiled_slots import packed, swapped_down
 from solver.experts.dispatch import LayerRates, LayerTimes, Routing, layer_times, token_bytes
 from solver.experts.layout import ExpertLayout
@@ -33,6 +34,9 @@ _SWAPS: Final = 200
 
 _USUAL_HIDDEN, _USUAL_EXPERT = 7168, 2048
 _USUAL_FLOPS, _USUAL_INSIDE, _USUAL_BETWEEN = 990e12, 360e9, 12.5e9
+
+USUAL_AIM: Final = 0.996
+"""Balancedness aimed at where links are not known: what the published balancer reaches when it ignores nodes."""
 
 
 def usual_rates(between_bytes_per_s: float = _USUAL_BETWEEN) -> LayerRates:
@@ -63,8 +67,12 @@ def place_nodewise(
     proposals: int = PROPOSALS,
     seed: int = 0,
     threads: int = 1,
+    aim: float = 0.0,
 ) -> NodewisePlaced:
     """The best map found for each layer: annealed, or a start that was better.
+
+    ``aim``: a balancedness below which loads cost ``BEYOND`` times more than their time, for maps whose links are
+    not known (``USUAL_AIM``); the times returned are without that.
 
     Layers are searched one by one, ``threads`` at a time; the same input, proposals and seed give the same map.
     Raises ``InvalidInput`` where the experts do not fit the layout.
@@ -75,7 +83,7 @@ def place_nodewise(
 
     def improved(job: tuple[int, IntArray, float]) -> IntArray:
         layer, start, heat = job
-        case = routed.case(layer, layout, prices, _CROSSING_MEAN)
+        case = routed.case(layer, layout, prices, _CROSSING_MEAN, aim)
         held = start.reshape(layout.nodes, -1).copy()
         anneal_nodes(case, held, proposals, heat, seed + layer)
         return packed_inside(held, routed.shares[layer], layout)
@@ -90,7 +98,7 @@ def place_nodewise(
     jobs = [(layer, start[layer], heat) for start, heat in runs for layer in range(layers)]
     with ThreadPoolExecutor(threads) as pool:
         annealed = np.array(list(pool.map(improved, jobs))).reshape(len(runs), layers, -1)
-    return best_of([*annealed, *starts], routed, layout, rates)
+    return best_of([*annealed, *starts], routed, layout, rates, aim)
 
 
 def search_prices(routed: Routing, layout: ExpertLayout, rates: LayerRates) -> tuple[float, float]:
@@ -161,13 +169,22 @@ def _packed(copies: IntArray, per_copy: FloatArray, speeds: FloatArray, size: in
     return np.asarray(held.ravel())
 
 
-def best_of(maps: list[IntArray], routed: Routing, layout: ExpertLayout, rates: LayerRates) -> NodewisePlaced:
-    """Of several maps, for each layer the one of the least predicted time."""
-    times = [layer_times(slots, routed, layout, rates) for slots in maps]
-    best = np.argmin([each.total_s for each in times], axis=0)
+def best_of(
+    maps: Sequence[IntArray], routed: Routing, layout: ExpertLayout, rates: LayerRates, aim: float = 0.0
+) -> NodewisePlaced:
+    """Of several maps, for each layer the one of the least predicted time, and of what misses the ``aim``."""
+    worth = []
+    for slots in maps:
+        beyond = np.zeros(len(slots))
+        if aim:
+            slowest = rank_loads(slots, routed.shares, layout).max(axis=1)
+            beyond = np.maximum(slowest - 1.0 / (layout.ranks * aim), 0.0)
+        price = BEYOND * search_prices(routed, layout, rates)[0]
+        worth.append(layer_times(slots, routed, layout, rates).total_s + price * beyond)
+    best = np.argmin(worth, axis=0)
     slots = np.array(maps)[best, np.arange(len(best))]
-    chosen = layer_times(slots, routed, layout, rates)
-    return NodewisePlaced(slots, chosen, least_times(routed, layout, rates, slots))
+    times = layer_times(slots, routed, layout, rates)
+    return NodewisePlaced(slots, times, least_times(routed, layout, rates, slots))
 
 
 def least_times(routed: Routing, layout: ExpertLayout, rates: LayerRates, reached: IntArray) -> FloatArray:
