@@ -21,7 +21,7 @@ ENOUGH: Final = 1e-4
 """Nothing more is tried when the load that was reached lies so near (relatively) to a proven one."""
 FLOORS: Final = 24
 ROWS: Final = 120
-SHORTFALLS: Final = (0.0005, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+SHORTFALLS: Final = (0.0005, 0.003, 0.01, 0.03, 0.1)
 """How far below the load that was reached a linear program tries to prove, until one succeeds."""
 ROUNDING: Final = 1e-9
 MARGIN: Final = 1e-4
@@ -94,8 +94,11 @@ def _by_partners(shares: FloatArray, slots: int, least: float, reached: float) -
         if limit <= least:
             return least
         if _partners_lack(shares, slots, limit):
-            between = reached * (1 - (failed + shortfall) / 2)
-            return between if failed > 0 and _partners_lack(shares, slots, between) else limit
+            above = reached * (1 - failed)
+            closer = _largest(
+                limit, above, lambda load: _partners_lack(shares, slots, load), halvings=3 if failed > 0 else 0
+            )
+            return closer * (1 - ROUNDING)
         failed = shortfall
     return least
 

@@ -15,8 +15,11 @@ from solver.experts import compiled_slots as kernels
 from solver.experts.layout import ExpertLayout
 
 PAIR_HOT: Final = 0.003
+"""First temperature of the search over counts, in loads of a balanced rank."""
+PAIR_STEPS: Final = 3
+"""Steps of the search over counts, which are quick, for each step that is asked for."""
 PAIR_COOLING: Final = 0.1
-"""First temperature of the search over counts, in loads of a balanced rank, and the last beside it."""
+"""The last temperature of the search over counts beside the first."""
 SLOT_HOT: Final = 0.003
 """Highest temperature of the search over slots, in balancedness; lower where less can be won."""
 COOLING: Final = 0.03
@@ -55,7 +58,7 @@ def place_layer(shares: FloatArray, layout: ExpertLayout, least: float, steps: i
     if size == 2 and copies:
         for hot in (LUMPY_HOT, PAIR_HOT) if layout.slots <= FEW else (PAIR_HOT,):
             cold = hot * PAIR_COOLING
-            counts = pairs.annealed_counts(shares, counts, layout.ranks, least, steps, seed, hot, cold)
+            counts = pairs.annealed_counts(shares, counts, layout.ranks, least, PAIR_STEPS * steps, seed, hot, cold)
     held = packed_copies(shares, counts, layout)
     gap = 1 - least / slowest(shares[None, :], held, layout)[0]
     # the best pairs for given counts may still be two copies of one expert, which matters where slots are few
