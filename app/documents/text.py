@@ -57,14 +57,17 @@ def parse_text(text: str, *, what: str) -> Any:
     return value
 
 
-def parse_json(data: bytes, *, what: str) -> Any:
-    """The value of a JSON text's bytes; raises ``InvalidInput`` naming ``what`` and the line."""
+def parse_json(data: bytes, *, what: str, finite: bool = True) -> Any:
+    """The value of a JSON text's bytes; raises ``InvalidInput`` naming ``what`` and the line.
+
+    ``finite`` false leaves NaN and infinite numbers to a reader that judges numbers by itself.
+    """
     text = decode(data, what=what)
     try:
         value = _load_json(text, what)
     except json.JSONDecodeError as error:
         raise _broken(what, text, f"JSON: {error.msg}", error.lineno, error.colno) from error
-    for path, number in _not_finite(value):
+    for path, number in _not_finite(value) if finite else ():
         raise InvalidInput(path, number, "must be a finite number", "leave unknown values out")
     return value
 

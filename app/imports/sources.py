@@ -55,7 +55,7 @@ def open_files(files: Sequence[SentFile]) -> Opened:
     members = 0
     for file in files:
         try:
-            for member in _members(file, left, MOST_MEMBERS - members):
+            for member in members_of(file, left, MOST_MEMBERS - members):
                 left -= len(member.data)
                 members += 1
                 name = _unused(plain_name(member.name), names)
@@ -88,8 +88,11 @@ def _unused(name: str, names: set[str]) -> str:
     return found
 
 
-def _members(file: SentFile, left: int, most: int) -> Iterator[SentFile]:
-    """The file, or what an archive holds; nothing is written anywhere."""
+def members_of(file: SentFile, left: int, most: int) -> Iterator[SentFile]:
+    """The file, or what an archive holds, at most ``left`` bytes in ``most`` files; nothing is written anywhere.
+
+    Raises ``InvalidInput`` for larger and for broken archives.
+    """
     try:
         if file.data.startswith(_ZIP):
             yield from _of_zip(file, left, most)
@@ -151,11 +154,11 @@ def _at_most(name: str, data: bytes, left: int) -> bytes:
 
 
 def _source(file: SentFile) -> Source:
-    text = _decoded(file)
+    text = decoded(file)
     return Source(file.name, text, _tree(file.name, text), file.host)
 
 
-def _decoded(file: SentFile) -> str:
+def decoded(file: SentFile) -> str:
     """The text of a log: single bytes that are no UTF-8 are replaced, and what is no text at all is refused."""
     if len(file.data) > MAX_TEXT_BYTES:
         size = f"is {len(file.data) / MIB:.1f} MiB, more than the {MAX_TEXT_BYTES // MIB} MiB accepted"
