@@ -1,0 +1,1 @@
+"""Routing statistics as engines and tools print them, read into ``RoutedWorkload`` values."""

@@ -1,0 +1,96 @@
+"""What is read and what comes of it: sources, notices, maps that run, and the kinds of file that are known.
+
+A reader is a pure function from a source to what it found.  Layers and tokens that cannot be used are left out with
+a notice; ``InvalidInput`` is raised only where nothing of a file can be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster_models.errors import InvalidConfiguration, InvalidInput
+from cluster_models.expert_slots import ExpertSlots
+from cluster_models.routing import RoutedWorkload
+
+MOST_EXPERTS = 4096
+"""Of a layer.  Larger numbers are no experts: a table of transitions would hold more than 16 million pairs."""
+MOST_LAYERS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingSource:
+    """One file: ``tree`` its value (JSON, YAML, or names with arrays), ``text`` where it is a table of text.
+
+    ``name`` is the file as sent, which notices name; ``stem`` names the workload.  ``experts`` is how many a layer
+    of the model has, where the reader is told.
+    """
+
+    name: str
+    stem: str
+    tree: Any = None
+    text: str = ""
+    experts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What was not taken, or taken otherwise than one may think: ``code`` is stable, ``place`` is in the file."""
+
+    code: str
+    file: str
+    place: str
+    sentence: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningMap:
+    """The map of an engine that runs: ``slots[i][s]`` is the expert in slot ``s`` of ``layers[i]``.
+
+    ``ranks`` where the file says it; most formats leave it to the launch command.
+    """
+
+    name: str
+    layers: tuple[int, ...]
+    slots: NDArray[np.int64]
+    ranks: int | None = None
+
+    def on(self, ranks: int) -> ExpertSlots:
+        """The slots of ``ranks`` expert ranks, consecutive slots on each; raises ``InvalidConfiguration``."""
+        if self.ranks is not None and ranks != self.ranks:
+            problem = f"the map was made for {self.ranks} ranks"
+            raise InvalidConfiguration("experts.ranks", ranks, problem, "give the ranks of the running engine")
+        rows = tuple(tuple(int(expert) for expert in row) for row in self.slots)
+        return ExpertSlots(self.layers, rows, int(self.slots.max()) + 1, ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one file, or a group of files, says."""
+
+    workloads: tuple[RoutedWorkload, ...] = ()
+    maps: tuple[RunningMap, ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingFormat:
+    """A kind of file: ``fits`` judges a source by its content, ``read`` raises ``InvalidInput`` or finds something.
+
+    ``known_as`` for people.
+    """
+
+    name: str
+    known_as: str
+    fits: Callable[[RoutingSource], bool]
+    read: Callable[[RoutingSource], Found]
+
+
+def unusable(source: RoutingSource, place: str, value: object, problem: str, remedy: str) -> InvalidInput:
+    """The error of a file of which nothing can be used; it names the file and the place in it."""
+    return InvalidInput(f"{source.name}: {place}" if place else source.name, value, problem, remedy)
