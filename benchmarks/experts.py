@@ -1,10 +1,13 @@
 """Expert maps from routing counts, and how they compare with others.
 
     python -m benchmarks.experts --loads JSON [JSON ...] --gpus G --nodes N --slots S [--json]
+    python -m benchmarks.experts speeds --loads JSON [JSON ...] --gpus G --nodes N --slots S [--json]
     python -m benchmarks.experts compare [--folder FOLDER] [--page FILE] [--json]
 
-The first prints a map for the workloads of all files together (the worst of them counts) and what it is worth; the
-second compares contiguous, random, both modes of the published balancer and ours over the workloads of a folder.
+The first prints a map for the workloads of all files together (the worst of them counts) and what it is worth;
+``--gbit-per-s`` weighs balance against what crosses nodes over such links, and one workload with copies to spare is
+weighed for usual links in any case.  The second compares the time of layers at several link speeds with both modes of
+the published balancer; the third contiguous, random, both modes and ours over the workloads of a folder.
 Seconds are of placing alone: imports and compiling are done before, on a tiny case.
 """
 
@@ -18,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks import expert_nodes
 from benchmarks.expert_comparison import compare, page
 from benchmarks.routing_files import generated, read_workloads
 from cluster_models.errors import InvalidInput, MeshwrightError
@@ -35,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if given[:1] == ["compare"]:
             _compare(given[1:])
+        elif given[:1] == ["speeds"]:
+            _speeds(given[1:])
         else:
             _place(given)
     except MeshwrightError as problem:
@@ -87,13 +93,17 @@ def _place(arguments: Sequence[str]) -> None:
     parser.add_argument("--steps", type=int, default=STEPS, help="search steps for each layer")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--transitions", type=Path, help="counts from layer to layer")
+    expert_nodes.add_options(parser)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
     if given.transitions is not None:
         raise InvalidInput("transitions", str(given.transitions), "maps are made from loads alone", "leave it out")
     workloads = [workload for path in given.loads for workload in read_workloads(path)]
     layout = ExpertLayout(given.gpus, given.nodes, given.slots, tuple(given.speeds))
-    result = placed_map(workloads, layout, steps=given.steps, seed=given.seed)
+    if expert_nodes.taken_by_nodes(layout, workloads, given.gbit_per_s):
+        result = expert_nodes.nodewise_map(workloads[0], layout, given, seed=given.seed)
+    else:
+        result = placed_map(workloads, layout, steps=given.steps, seed=given.seed)
     if given.json:
         print(json.dumps(result))
         return
@@ -101,6 +111,20 @@ def _place(arguments: Sequence[str]) -> None:
         print(f"{name:40} balancedness {value:.4f}")
     print(f"worst {result['balancedness']:.4f}, no map exceeds {result['bound']:.4f}")
     print(f"node-local share {result['node_local_share']:.3f}, {result['seconds']:.2f} s")
+
+
+def _speeds(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.experts speeds", description="Compare link speeds.")
+    parser.add_argument("--loads", type=Path, nargs="+", required=True, help="files of counts, each by itself")
+    parser.add_argument("--gpus", type=int, required=True, help="expert ranks")
+    parser.add_argument("--nodes", type=int, required=True, help="nodes; they divide the ranks")
+    parser.add_argument("--slots", type=int, required=True, help="slots of a layer in all")
+    expert_nodes.add_options(parser)
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    workloads = [workload for path in given.loads for workload in read_workloads(path)]
+    rows = expert_nodes.compare_speeds(workloads, ExpertLayout(given.gpus, given.nodes, given.slots), given)
+    print(json.dumps(rows) if given.json else expert_nodes.speed_table(rows))
 
 
 def _compare(arguments: Sequence[str]) -> None:

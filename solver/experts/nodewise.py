@@ -35,8 +35,8 @@ _SWAPS: Final = 200
 _USUAL_HIDDEN, _USUAL_EXPERT = 7168, 2048
 _USUAL_FLOPS, _USUAL_INSIDE, _USUAL_BETWEEN = 990e12, 360e9, 12.5e9
 
-USUAL_AIM: Final = 0.996
-"""Balancedness aimed at where links are not known: what the published balancer reaches when it ignores nodes."""
+USUAL_AIM: Final = 0.99
+"""Balancedness aimed at where links are not known, near that of the published balancer when it ignores nodes."""
 
 
 def usual_rates(between_bytes_per_s: float = _USUAL_BETWEEN) -> LayerRates:
@@ -52,11 +52,12 @@ def usual_rates(between_bytes_per_s: float = _USUAL_BETWEEN) -> LayerRates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodewisePlaced:
-    """(L, S) ``slots``, the predicted times of the layers, and (L,) seconds that no map can beat."""
+    """(L, S) ``slots``, the predicted times of the layers, and (L,) what no map can beat: seconds, balancedness."""
 
     slots: IntArray
     times: LayerTimes
     bound_s: FloatArray
+    balancedness_bound: FloatArray
 
 
 def place_nodewise(
@@ -89,8 +90,9 @@ def place_nodewise(
         return packed_inside(held, routed.shares[layer], layout)
 
     starts = [balanced_start(routed.shares, layout)]
-    if routed.rule.groups > 1 and routed.rule.groups % layout.nodes == 0:
-        starts.append(grouped_start(routed.shares, layout, routed.rule.groups))
+    groups = routed.rule.groups
+    if groups > 1 and groups % layout.nodes == 0 and layout.slots_per_rank <= experts // layout.nodes:
+        starts.append(grouped_start(routed.shares, layout, groups))
     small = layout.slots <= _SMALL
     runs = [
         (start, heat) for start in (starts if small else starts[-1:]) for heat in (_HEATS if small else _HEATS[:1])
@@ -184,21 +186,27 @@ def best_of(
     best = np.argmin(worth, axis=0)
     slots = np.array(maps)[best, np.arange(len(best))]
     times = layer_times(slots, routed, layout, rates)
-    return NodewisePlaced(slots, times, least_times(routed, layout, rates, slots))
+    least = least_loads(routed, layout, slots)
+    return NodewisePlaced(slots, times, least_times(routed, layout, rates, least), 1.0 / least)
 
 
-def least_times(routed: Routing, layout: ExpertLayout, rates: LayerRates, reached: IntArray) -> FloatArray:
-    """(L,) seconds that every map of a layer takes at least (docs/experts.md).
-
-    The slowest rank carries at least what ``solver.experts.bounds`` proves.  Of a token's selections at most those
-    of the hottest experts stay in its node; a token with one that does not is sent once at least.
-    """
+def least_loads(routed: Routing, layout: ExpertLayout, reached: IntArray) -> FloatArray:
+    """(L,) the load of the slowest rank under every map at least, balanced ranks carrying 1."""
     scaled = routed.shares * layout.ranks
     slowest = rank_loads(reached, scaled, layout).max(axis=1)
-    least = [
+    least = (
         least_slowest_load(row, layout, float(load), close=False) for row, load in zip(scaled, slowest, strict=True)
-    ]
-    compute = rates.selection_s * routed.rule.active * rates.tokens * np.array(least)
+    )
+    return np.fromiter(least, dtype=np.float64)
+
+
+def least_times(routed: Routing, layout: ExpertLayout, rates: LayerRates, least: FloatArray) -> FloatArray:
+    """(L,) seconds that every map of a layer takes at least (docs/experts.md).
+
+    The slowest rank carries at least ``least``, with balanced ranks carrying 1.  Of a token's selections at most
+    those of the hottest experts stay in its node; a token with one that does not is sent once at least.
+    """
+    compute = rates.selection_s * routed.rule.active * rates.tokens * least
     crossing = np.array([_least_crossing(row, layout) for row in routed.shares])
     return np.asarray(compute + rates.tokens * rates.copy_bytes / rates.between_bytes_per_s * crossing)
 
