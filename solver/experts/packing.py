@@ -12,6 +12,7 @@ import numpy as np
 from solver.candidates import FloatArray, IntArray
 from solver.experts import compiled_pairs as pairs
 from solver.experts import compiled_slots as kernels
+from solver.experts.compiled_spread import spread_ranks
 from solver.experts.layout import ExpertLayout
 
 PAIR_HOT: Final = 0.003
@@ -27,6 +28,8 @@ COOLING: Final = 0.03
 FEW: Final = 64
 """Up to so many slots, where single moves weigh much, a search from ``LUMPY_HOT`` goes before."""
 LUMPY_HOT: Final = 0.05
+SPREADS: Final = 20
+"""Rounds over all pairs of ranks when they are spread over nodes."""
 CLOSE: Final = 1e-4
 """No search starts where the slowest rank is so near (relatively) to what is possible."""
 
@@ -82,6 +85,13 @@ def anneal(
     if steps > 0:
         speeds = layout.relative_speeds()
         kernels.anneal_slots(shares, held, speeds, weights, steps, seed, hot, hot * COOLING)
+
+
+def spread(shares: FloatArray, held: IntArray, layout: ExpertLayout) -> IntArray:
+    """(G, s) the same ranks in an order that keeps more selections (E,) inside nodes, where ranks are alike."""
+    if layout.nodes == 1 or layout.slots == len(shares) or _unequal(layout):
+        return held
+    return np.asarray(spread_ranks(shares, held, layout.nodes, SPREADS))
 
 
 def slowest(shares: FloatArray, held: IntArray, layout: ExpertLayout) -> FloatArray:

@@ -81,6 +81,7 @@ def place_experts(
         )
     else:
         held = _place_set(shares, layout, factors, steps, seed)
+    held = _each(len(layers), lambda layer: packing.spread(shares[layer].mean(axis=0), held[layer], layout))
     reached = [packing.slowest(shares[layer], held[layer], layout) for layer in layers]
     close = close_bounds and len(workloads) == 1
     least = _each(
