@@ -122,7 +122,6 @@ def _run(row: Row, assumed: Assumed) -> TrainingRun:
         memory_counter=read_counter(row),
         memory_stage=read_measured_stage(row),
         activations=read_activations(row),
-        expert_tensor=read_expert_tensor(row, framework),
     )
     if micro_batch is None:
         run = _with_micro_batch(run, assumed)
@@ -155,21 +154,22 @@ def _degrees(row: Row, framework: Framework, assumed: Assumed) -> Degrees:
     experts, expert = whole(row, "experts") or 1, whole(row, "ep")
     if gpus is None and (data := whole(row, "dp")):
         gpus = replica * data
+    cut = read_expert_tensor(row, framework)
     if gpus is None:
-        least = pipeline * lcm((expert or 1) * read_expert_tensor(row, framework), tensor * context)
+        least = pipeline * lcm((expert or 1) * cut, tensor * context)
         gpus = assumed.take("GPUs", least * max(1, -(-_usual_gpus(row) // least)))
     if gpus % replica:
         data = whole(row, "dp") or max(gpus // replica, 1)
         gpus = assumed.take("GPUs", replica * data, "degrees do not divide the stated number")
     ranks = gpus // pipeline
     if expert is None:
-        expert = gcd(experts, ranks)
+        expert = gcd(experts, ranks // cut)
         if experts > 1:
             assumed.take("expert degree", expert, "as many ranks as share out the experts")
     if ranks % expert:
         expert = assumed.take("expert degree", gcd(expert, ranks), "the stated one does not divide a stage")
-    if (whole(row, "etp") or 1) > 1:
-        assumed.take("expert tensor degree", 1, f"not {text(row, 'etp')}: experts are not cut")
+    if ranks % (expert * cut):
+        cut = assumed.take("expert tensor degree", gcd(cut, ranks // expert), "it does not divide a stage")
     return Degrees(
         tensor=tensor,
         pipeline=pipeline,
@@ -177,6 +177,7 @@ def _degrees(row: Row, framework: Framework, assumed: Assumed) -> Degrees:
         context=context,
         expert=expert,
         virtual_pipeline=_virtual_pipeline(row, assumed) if pipeline > 1 else 1,
+        expert_tensor=cut,
     )
 
 

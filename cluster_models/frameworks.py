@@ -85,6 +85,8 @@ class Framework:
     ``blocking_transfers``: pipeline ranks wait for their sends, which delay both neighbours.
     ``defer_head_gradient``: pipelined, the output layer's weight gradient waits for the flush, when its rank idles.
     ``expert_overlap``: dispatch and combine of one micro-batch run beside another one's compute.
+    ``expert_tensor``: experts have a tensor parallel size of their own (Megatron-Core's
+    ``--expert-tensor-parallel-size``).
     ``measured_as``: the generation that runs the same kernels and was measured, where this one was not; else empty.
     """
 
@@ -111,6 +113,7 @@ class Framework:
     defer_head_gradient: bool
     expert_dispatch: ExpertDispatch
     expert_overlap: bool
+    expert_tensor: bool
     cuda_graphs: CudaGraphs
     stops_recompute: bool
     selective_recompute: SelectiveRecompute

@@ -22,7 +22,12 @@ class RankOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Degrees:
-    """The sizes of the parallel groups.  ``expert`` folds over context and data ranks of one stage."""
+    """The sizes of the parallel groups.
+
+    Experts have a grid of their own over the tensor, context and data ranks of a stage: ``expert_tensor`` ranks,
+    the fastest, cut each expert, ``expert`` ranks share the experts out, the others hold copies
+    (docs/experts_parallel.md).
+    """
 
     tensor: int = 1
     pipeline: int = 1
@@ -30,6 +35,7 @@ class Degrees:
     context: int = 1
     expert: int = 1
     virtual_pipeline: int = 1
+    expert_tensor: int = 1
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -41,10 +47,16 @@ class Degrees:
         """GPUs that the degrees occupy."""
         return self.tensor * self.context * self.data * self.pipeline
 
+    @property
+    def expert_block(self) -> int:
+        """Consecutive ranks of a stage that hold every expert once between them."""
+        return self.expert * self.expert_tensor
+
     def __str__(self) -> str:
         parts = [f"tp{self.tensor}", f"pp{self.pipeline}", f"dp{self.data}"]
         parts += [f"cp{self.context}"] * (self.context > 1)
         parts += [f"ep{self.expert}"] * (self.expert > 1)
+        parts += [f"etp{self.expert_tensor}"] * (self.expert_tensor > 1)
         parts += [f"vpp{self.virtual_pipeline}"] * (self.virtual_pipeline > 1)
         return " ".join(parts)
 

@@ -49,8 +49,7 @@ class TrainingRun:
     the configuration states all that the memory depends on, without which it cannot be judged, and ``assumed``
     what was filled in for what the source leaves open, in words.  ``memory_counter`` counted the peak, on pipeline
     rank ``memory_stage`` (-1 the last, ``None`` the fullest).  ``activations``: what the run does about them beside
-    the configuration's recomputation.  ``expert_tensor`` ranks cut each expert; the
-    planner offers one alone, so only the memory of a measured run heeds it.
+    the configuration's recomputation.
     """
 
     name: str
@@ -72,7 +71,6 @@ class TrainingRun:
     memory_counter: MemoryCounter = MemoryCounter.DRIVER
     memory_stage: int | None = None
     activations: ActivationSettings = KEEP_ALL
-    expert_tensor: int = 1
 
     def __post_init__(self) -> None:
         gpus = self.configuration.degrees.gpus

@@ -67,6 +67,7 @@ DEGREE_NAMES: Final = (
     "data",
     "context",
     "expert",
+    "expert_tensor",
     "virtual_pipeline",
     "micro_batch",
 )

@@ -29,6 +29,7 @@ class CandidateBatch:
     data: IntArray
     context: IntArray
     expert: IntArray
+    expert_tensor: IntArray
     virtual_pipeline: IntArray
     micro_batch: IntArray
     recompute: IntArray
@@ -42,6 +43,11 @@ class CandidateBatch:
         """The rows that ``index`` selects."""
         return CandidateBatch(*(getattr(self, column.name)[index] for column in fields(self)))
 
+    @property
+    def expert_block(self) -> IntArray:
+        """(n,) consecutive ranks of a stage that hold every expert once between them."""
+        return self.expert * self.expert_tensor
+
 
 def batch_of(configuration: Configuration) -> CandidateBatch:
     """The batch whose one row is ``configuration``."""
@@ -52,6 +58,7 @@ def batch_of(configuration: Configuration) -> CandidateBatch:
         degrees.data,
         degrees.context,
         degrees.expert,
+        degrees.expert_tensor,
         degrees.virtual_pipeline,
         configuration.micro_batch,
         RECOMPUTE_CODES.index(configuration.recompute),

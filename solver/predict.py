@@ -234,7 +234,7 @@ def _obstacle(configuration: Configuration, fabric: Fabric, size: int, hosts: Se
     place = f"{fabric.nodes_per_unit} nodes of an NVLink domain with {size} GPUs each" if joined else ""
     uneven = [
         f"{name} = {width}"
-        for name, width in (("tensor x context", cell), ("expert", degrees.expert))
+        for name, width in (("tensor x context", cell), ("expert x expert tensor", degrees.expert_block))
         if unit % width and width % unit
     ]
     nodes = fabric.hosts(np.arange(fabric.nodes))
@@ -244,6 +244,9 @@ def _obstacle(configuration: Configuration, fabric: Fabric, size: int, hosts: Se
         f"needs {slots} {kind}, but only {len(nodes)} are usable": slots > len(nodes),
         f"a tensor group of {degrees.tensor} does not fit into {place or f'a node with {size} GPUs'}": (
             degrees.tensor > unit
+        ),
+        f"expert tensor groups of {degrees.expert_tensor} do not fill {place or f'a node with {size} GPUs'}": (
+            unit % degrees.expert_tensor > 0
         ),
         f"{' and '.join(uneven)} neither divides nor fills {place or f'nodes of {size} GPUs'}": bool(uneven),
         f"{', '.join(missing)} is not among the usable {kind}": bool(missing),

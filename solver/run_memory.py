@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from cluster_models.fitted import FittedParameters
 from cluster_models.gpus import GpuKind
 from cluster_models.training_run import MemoryCounter, TrainingRun
-from solver.candidates import CandidateBatch, FloatArray, batch_of
+from solver.candidates import FloatArray, batch_of
 from solver.costs.activations import layer_activations
 from solver.costs.calibration import calibration_of
 from solver.costs.local_sizes import local_sizes
@@ -56,15 +55,9 @@ def _by_stage(run: TrainingRun, fitted: FittedParameters | None) -> Iterator[tup
                 yield stage, gpu, accounts[gpu.name]
 
 
-def _batch(run: TrainingRun) -> CandidateBatch:
-    """The run's candidate; experts cut over tensor ranks weigh as if that many more ranks shared them out."""
-    batch = batch_of(run.configuration)
-    return replace(batch, expert=batch.expert * run.expert_tensor)
-
-
 def _account(run: TrainingRun, gpu: GpuKind, fitted: FittedParameters | None) -> StageMemoryParts:
     return stage_memory(
-        _batch(run),
+        batch_of(run.configuration),
         chunk_layers(run.architecture, run.configuration.stage_layers),
         architecture=run.architecture,
         workload=run.workload,
@@ -82,7 +75,7 @@ def _counted(
     if run.memory_counter is MemoryCounter.DRIVER:
         return parts.total_bytes
     calibration = calibration_of(gpu, run.workload.framework, fitted)
-    batch = _batch(run)
+    batch = batch_of(run.configuration)
     reserved = parts.total_bytes - parts.runtime_bytes - communicator_bytes(batch, calibration)[:, None]
     if run.memory_counter is MemoryCounter.RESERVED:
         return np.asarray(reserved)

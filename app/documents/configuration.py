@@ -26,7 +26,14 @@ class DegreesDocument(Document):
     pipeline: Count = Field(1, description="Pipeline stages.", examples=[4])
     data: Count = Field(1, description="Data parallel size.", examples=[4])
     context: Count = Field(1, description="Context parallel size.", examples=[1])
-    expert: Count = Field(1, description="Expert parallel size; folds over context and data ranks.", examples=[1])
+    expert: Count = Field(
+        1,
+        description="Expert parallel size; folds over tensor, context and data ranks of a stage.",
+        examples=[1],
+    )
+    expert_tensor: Count = Field(
+        1, description="Expert tensor parallel size: consecutive ranks that cut each expert.", examples=[1]
+    )
     virtual_pipeline: Count = Field(
         1, description="Model chunks on each pipeline rank (interleaving).", examples=[1]
     )

@@ -50,7 +50,8 @@ class PlanDocument(Document):
     warnings: list[str] = Field(description="What to know before trusting it.", examples=[[]])
     alternatives: list[AlternativeDocument] = Field(description="The next best, and why each lost.")
     expert_map: list[list[int]] = Field(
-        description="Experts of each expert parallel rank, in every sparse layer; empty for dense models.",
+        description="Experts of each expert parallel rank, in every sparse layer; empty for dense models.  "
+        "With expert_tensor above 1 as many consecutive ranks hold a share of the width of each.",
         examples=[[]],
     )
     unused_nodes: list[str] = Field(description="Usable nodes left free.", examples=[["cnode2-016"]])

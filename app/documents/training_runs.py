@@ -55,6 +55,7 @@ COLUMNS: Final = (
     "pp",
     "cp",
     "ep",
+    "etp",
     "vpp",
     "dp",
     "zero",
@@ -169,13 +170,7 @@ def _check(line: Line, run: TrainingRun) -> None:
         line.problem("global_batch", f"does not divide by {each} sequences", "check dp and micro_batch")
     if run.architecture.heads % degrees.tensor:
         line.problem("tp", f"does not divide the {run.architecture.heads} heads")
-    experts = run.architecture.experts
-    if degrees.expert > 1 and (experts is None or experts.count % degrees.expert):
-        line.problem("ep", "does not divide the experts" if experts else "goes with experts only")
-    if (degrees.tensor * degrees.context * degrees.data) % degrees.expert:
-        line.problem(
-            "ep", f"does not divide the {degrees.tensor * degrees.context * degrees.data} ranks of a stage"
-        )
+    _check_experts(line, run)
     passes = (
         degrees.pipeline
         * degrees.virtual_pipeline
@@ -196,6 +191,24 @@ def _check(line: Line, run: TrainingRun) -> None:
     if not 0 < priced < float("inf"):
         line.problem("id", "cannot be priced", "check the sizes and degrees of this line")
     _check_rate(line, run)
+
+
+def _check_experts(line: Line, run: TrainingRun) -> None:
+    """Experts and their width divide, and so does a stage by the ranks that hold them all once."""
+    degrees = run.configuration.degrees
+    stage = degrees.tensor * degrees.context * degrees.data
+    experts = run.architecture.experts
+    if degrees.expert > 1 and (experts is None or experts.count % degrees.expert):
+        line.problem("ep", "does not divide the experts" if experts else "goes with experts only")
+    if stage % degrees.expert:
+        line.problem("ep", f"does not divide the {stage} ranks of a stage")
+    cut = degrees.expert_tensor
+    if cut > 1 and (experts is None or experts.hidden % cut):
+        line.problem("etp", "does not divide the width of an expert" if experts else "goes with experts only")
+    elif cut > run.gpus_per_domain:
+        line.problem("etp", f"is more than the {run.gpus_per_domain} GPUs of a domain")
+    elif cut > 1 and stage % degrees.expert_block:
+        line.problem("etp", f"ep x etp = {degrees.expert_block} does not divide the {stage} ranks of a stage")
 
 
 def _check_rate(line: Line, run: TrainingRun) -> None:
@@ -244,8 +257,8 @@ def _workload(line: Line) -> TrainingWorkload | None:
 
 def _degrees(line: Line) -> Degrees | None:
     gpus = line.whole("num_gpus", required="GPUs of the run", most=_MOST)
-    tensor, pipeline, context, expert, virtual = (
-        line.whole(name, most=_MOST) or 1 for name in ("tp", "pp", "cp", "ep", "vpp")
+    tensor, pipeline, context, expert, virtual, cut = (
+        line.whole(name, most=_MOST) or 1 for name in ("tp", "pp", "cp", "ep", "vpp", "etp")
     )
     data = line.whole("dp", most=_MOST)
     if gpus is None or line.problems:
@@ -257,7 +270,7 @@ def _degrees(line: Line) -> Degrees | None:
     if data is not None and data * others != gpus:
         line.problem("dp", f"tp x pp x cp x dp makes {data * others} GPUs, num_gpus {gpus}", "leave dp out")
         return None
-    return Degrees(tensor, pipeline, gpus // others, context, expert, virtual)
+    return Degrees(tensor, pipeline, gpus // others, context, expert, virtual, cut)
 
 
 def _network(line: Line, degrees: Degrees | None, domain: int) -> float | None:

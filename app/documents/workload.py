@@ -30,7 +30,8 @@ _DEFAULT = TrainingWorkload(sequence_length=1, global_batch=1)
 class WorkloadDocument(Document):
     """One training workload.
 
-    Degrees are called tensor, pipeline, data, context, expert, virtual_pipeline and micro_batch (sequences).
+    Degrees are called tensor, pipeline, data, context, expert, expert_tensor, virtual_pipeline and micro_batch
+    (sequences).
     """
 
     sequence_length: Annotated[Count, Field(le=LONGEST_SEQUENCE)] = Field(

@@ -69,8 +69,14 @@ def check_divisions(plan: Plan) -> None:
     _check_division("tensor x context x data", fold, "expert", degrees.expert)
     if model.experts is not None:
         _check_division("experts", model.experts.count, "expert", degrees.expert)
-    elif degrees.expert > 1:
-        raise InvalidConfiguration("degrees.expert", degrees.expert, f"{model.name} has no experts")
+        _check_division("tensor x context x data", fold, "expert x expert tensor", degrees.expert_block)
+        _check_division("width of an expert", model.experts.hidden, "expert tensor", degrees.expert_tensor)
+    else:
+        for name in ("expert", "expert_tensor"):
+            if getattr(degrees, name) > 1:
+                raise InvalidConfiguration(
+                    f"degrees.{name}", getattr(degrees, name), f"{model.name} has no experts"
+                )
 
 
 def check_host_names(plan: Plan) -> None:
@@ -92,9 +98,18 @@ def gpus_of_host(plan: Plan, slot: int) -> list[int]:
 
 
 def expert_rank(place: RankPlace, degrees: Degrees) -> int:
-    """Expert parallel rank: expert groups fold over tensor, context and data ranks, tensor fastest."""
-    inner = place.tensor + degrees.tensor * (place.context + degrees.context * place.data)
-    return inner % degrees.expert
+    """Expert parallel rank: expert groups fold over tensor, context and data ranks, expert tensor ranks fastest."""
+    return _inside_stage(place, degrees) // degrees.expert_tensor % degrees.expert
+
+
+def expert_tensor_rank(place: RankPlace, degrees: Degrees) -> int:
+    """Which share of the width of its experts a rank holds."""
+    return _inside_stage(place, degrees) % degrees.expert_tensor
+
+
+def _inside_stage(place: RankPlace, degrees: Degrees) -> int:
+    """The number of a rank among those of its stage."""
+    return place.tensor + degrees.tensor * (place.context + degrees.context * place.data)
 
 
 def _check_place(plan: Plan, rank: int, place: RankPlace) -> None:

@@ -123,6 +123,7 @@ class Claims:
     data: int | None = None
     context: int | None = None
     expert: int | None = None
+    expert_tensor: int | None = None
     virtual_pipeline: int | None = None
     rank_order: RankOrder | None = None
     layers: int | None = None
@@ -150,6 +151,7 @@ def claims_of(launch: Launch) -> Claims:
         data=degrees.data,
         context=degrees.context,
         expert=degrees.expert,
+        expert_tensor=degrees.expert_tensor,
         virtual_pipeline=degrees.virtual_pipeline,
         rank_order=launch.configuration.rank_order,
         layers=launch.layers,

@@ -36,6 +36,7 @@ def _refuse(launch: Launch) -> None:
         "pipeline": "it takes pipeline stages from the model's own code (PipelineModule)",
         "context": "it splits sequences by its own scheme (Ulysses), which is not planned here",
         "expert": "it takes expert groups from the model's own code",
+        "expert_tensor": "it takes the cut of experts from the model's own code",
     }
     for degree, reason in reasons.items():
         if getattr(degrees, degree) > 1:

@@ -108,6 +108,13 @@ def engine_launch(launch: Launch, engine: str) -> EngineLaunch:
             f"experts lie on all {degrees.tensor * degrees.data} GPUs of a stage or are cut with its tensors",
             f"plan with expert = {degrees.tensor * degrees.data} or 1",
         )
+    if degrees.expert_tensor > 1 and (degrees.expert > 1 or degrees.expert_tensor != degrees.tensor * degrees.data):
+        raise made.refuse(
+            "degrees.expert_tensor",
+            degrees.expert_tensor,
+            f"experts are whole, or cut over all {degrees.tensor * degrees.data} GPUs of a stage",
+            "plan with expert_tensor = 1",
+        )
     return made
 
 

@@ -76,7 +76,7 @@ def megatron_arguments(launch: Launch) -> list[str]:
         arguments += [
             f"--num-experts {model.experts.count}",
             f"--expert-model-parallel-size {degrees.expert}",
-            "--expert-tensor-parallel-size 1",
+            f"--expert-tensor-parallel-size {degrees.expert_tensor}",
             *_DISPATCH[workload.framework.expert_dispatch],
         ]
         if workload.framework.expert_overlap:

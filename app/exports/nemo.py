@@ -111,7 +111,7 @@ def _experts(launch: Launch) -> dict[str, str]:
     return {
         "model.num_moe_experts": str(experts.count),
         "model.expert_model_parallel_size": str(launch.degrees.expert),
-        "model.expert_tensor_parallel_size": "1",
+        "model.expert_tensor_parallel_size": str(launch.degrees.expert_tensor),
     } | {f"model.{name}": value for name, value in dispatch.items()}
 
 

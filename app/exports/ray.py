@@ -43,7 +43,8 @@ def place(rank):
 def render_ray(launch: Launch, options: Options) -> Files:  # noqa: ARG001 - the shape of every renderer
     """One Python module to import beside the trainer."""
     degrees = launch.degrees
-    named = {name: getattr(degrees, name) for name in ("tensor", "context", "data", "pipeline", "expert")}
+    names = ("tensor", "context", "data", "pipeline", "expert", "expert_tensor")
+    named = {name: getattr(degrees, name) for name in names}
     lines = [
         '"""Hosts of a plan as a Ray placement group: rank r runs in bundle r // GPUS_PER_HOST."""',
         "",

@@ -84,6 +84,7 @@ def _figures(launch: Launch) -> Iterable[tuple[str, str, object]]:
         ("data parallel", "data", degrees.data),
         ("pipeline parallel", "pipeline", degrees.pipeline),
         ("expert parallel", "expert", degrees.expert),
+        ("expert tensor parallel", "expert_tensor", degrees.expert_tensor),
         ("virtual stages of a rank", "virtual_pipeline", degrees.virtual_pipeline),
         ("rank order", "rank_order", configuration.rank_order),
         ("decoder layers", "layers", launch.layers),

@@ -8,7 +8,7 @@ import json
 from typing import Final
 
 from app.documents.plan import PlanDocument
-from app.exports.arithmetic import check_layers, check_world, expert_rank
+from app.exports.arithmetic import check_layers, check_world, expert_rank, expert_tensor_rank
 from app.exports.contract import JSON, View
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.plan import Plan
@@ -20,7 +20,7 @@ def render_csv(plan: Plan) -> str:
     check_world(plan)
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["rank", "node", "gpu", "tensor", "context", "data", "pipeline", "expert"])
+    table.writerow(["rank", "node", "gpu", "tensor", "context", "data", "pipeline", "expert", "expert_tensor"])
     for place in plan.placement.ranks:
         table.writerow(
             [
@@ -32,6 +32,7 @@ def render_csv(plan: Plan) -> str:
                 place.data,
                 place.pipeline,
                 expert_rank(place, plan.configuration.degrees),
+                expert_tensor_rank(place, plan.configuration.degrees),
             ]
         )
     return text.getvalue()

@@ -54,6 +54,14 @@ def _refuse(launch: Launch) -> None:
         raise unsupported(
             "torchtitan", "rank_order", str(configuration.rank_order), "its mesh puts pipeline ranks last"
         )
+    if degrees.expert_tensor > 1:
+        raise unsupported(
+            "torchtitan",
+            "degrees.expert_tensor",
+            degrees.expert_tensor,
+            "0.3 does not cut experts beside expert groups, releases before it only as far as the other layers",
+            "plan with expert_tensor pinned to 1, or export megatron",
+        )
     shared = degrees.context * degrees.tensor
     shared *= degrees.data if configuration.sharding is not Sharding.NONE else 1
     if shared % degrees.expert:

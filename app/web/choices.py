@@ -72,6 +72,7 @@ class Choices:
         ("data", "Data (DP)"),
         ("context", "Context (CP)"),
         ("expert", "Expert (EP)"),
+        ("expert_tensor", "Expert tensor parallel size (ETP)"),
         ("virtual_pipeline", "Virtual stages (VPP)"),
         ("micro_batch", "Micro-batch, sequences"),
     )

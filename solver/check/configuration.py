@@ -17,6 +17,7 @@ from solver.problem import PlanningProblem
 def configuration_violations(configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
     """Rules on degrees, batch and limits that ``configuration`` breaks."""
     yield from _model_rules(configuration, problem.architecture)
+    yield from _expert_rules(configuration, problem)
     yield from _sequence_rules(configuration, problem.workload)
     yield from _batch_rules(configuration, problem.workload)
     yield from _order_rules(configuration, problem.architecture)
@@ -40,21 +41,37 @@ def layer_violations(configuration: Configuration, problem: PlanningProblem) -> 
 
 def _model_rules(configuration: Configuration, model: Architecture) -> Iterator[str]:
     degrees = configuration.degrees
-    tensor, expert = degrees.tensor, degrees.expert
+    tensor = degrees.tensor
     if model.heads % tensor:
         yield f"Tensor degree {tensor} does not divide the {model.heads} attention heads."
     # Key/value heads are replicated when there are fewer of them than tensor ranks.
     if model.latent_attention is None and model.kv_heads % tensor and tensor % model.kv_heads:
         yield f"Tensor degree {tensor} is neither a multiple nor a divisor of {model.kv_heads} kv heads."
+
+
+def _expert_rules(configuration: Configuration, problem: PlanningProblem) -> Iterator[str]:
+    """Experts and their width divide, and their grid fills a stage evenly (``initialize_model_parallel``)."""
+    degrees, model, framework = configuration.degrees, problem.architecture, problem.workload.framework
+    expert, cut = degrees.expert, degrees.expert_tensor
     if model.experts is None:
         if expert > 1:
             yield f"Expert degree {expert} is set but the model {model.name} has no experts."
+        if cut > 1:
+            yield f"Expert tensor degree {cut} is set but the model {model.name} has no experts."
         return
     if model.experts.count % expert:
         yield f"Expert degree {expert} does not divide the {model.experts.count} experts."
-    fold = tensor * degrees.context * degrees.data
+    fold = degrees.tensor * degrees.context * degrees.data
     if fold % expert:
         yield f"Expert degree {expert} does not divide tensor x context x data = {fold}."
+    elif fold % (expert * cut):
+        yield f"Expert {expert} x expert tensor {cut} does not divide tensor x context x data = {fold}."
+    if model.experts.hidden % cut:
+        yield f"Expert tensor degree {cut} does not divide the width {model.experts.hidden} of an expert."
+    if cut > 1 and model.mlp_bias:
+        yield f"Expert tensor degree {cut} is set but the experts of {model.name} have biases."
+    if cut > 1 and not (framework.expert_tensor and framework.sequence_parallel):
+        yield f"Expert tensor degree {cut} is set but {framework.name} does not cut experts on their own."
 
 
 def _sequence_rules(configuration: Configuration, workload: TrainingWorkload) -> Iterator[str]:
@@ -100,10 +117,11 @@ def _order_rules(configuration: Configuration, model: Architecture) -> Iterator[
     if configuration.rank_order is RankOrder.DATA_BEFORE_PIPELINE or degrees.pipeline == 1:
         return
     inner = degrees.tensor * degrees.context
-    if model.experts is not None and degrees.expert != inner:
+    if model.experts is not None and degrees.expert * degrees.expert_tensor != inner:
         yield (
             f"Rank order {configuration.rank_order} needs expert degree = tensor x context = {inner}, "
-            f"got {degrees.expert}."
+            f"got {degrees.expert}"
+            + (f" x {degrees.expert_tensor} (expert tensor)." if degrees.expert_tensor > 1 else ".")
         )
     if model.experts is None and degrees.context > 1:
         yield (

@@ -15,7 +15,7 @@ from typing import Final
 
 from cluster_models.architecture import Architecture
 from cluster_models.gpus import Precision
-from cluster_models.plan import Configuration, Plan, StageMemory
+from cluster_models.plan import Configuration, Degrees, Plan, StageMemory
 from cluster_models.workload import Sharding
 from solver.problem import PlanningProblem
 
@@ -113,7 +113,7 @@ def _weight_bytes(stage: int, configuration: Configuration, problem: PlanningPro
         chunks += [model.layers - 1] * model.prediction_layers
     shared = [_common_parameters(model, layer, degrees.tensor) for layer in chunks]
     shared += _end_parameters(model, stage, configuration)
-    routed = sum(model.is_sparse_layer(layer) for layer in chunks) * _routed_parameters(model, degrees.expert)
+    routed = sum(model.is_sparse_layer(layer) for layer in chunks) * _routed_parameters(model, degrees)
     low, high = sum(part[0] for part in shared), sum(part[1] for part in shared)
     whole = (low + routed) * least, (high + routed) * most
     if configuration.sharding is not Sharding.PARAMETERS:
@@ -121,7 +121,7 @@ def _weight_bytes(stage: int, configuration: Configuration, problem: PlanningPro
     # Two gathered layers may be counted as weights, the one in use and the one on its way, and what lies outside
     # layers; where the pipeline gathers once a step, the whole stage.
     group = degrees.data * degrees.context
-    expert_group = max(degrees.tensor * group // degrees.expert, 1)
+    expert_group = max(degrees.tensor * group // (degrees.expert * degrees.expert_tensor), 1)
     layer = max((_layer_parameters(model, layer, configuration) for layer in chunks), default=0.0)
     gathered = 2 * layer + sum(end[1] for end in _end_parameters(model, stage, configuration))
     if degrees.pipeline > 1 and problem.workload.framework.sharded_master:
@@ -170,12 +170,14 @@ def _prediction_parameters(model: Architecture, tensor: int) -> Interval:
     return (joining + norms) / tensor, joining / tensor + norms
 
 
-def _routed_parameters(model: Architecture, expert: int) -> float:
-    """Routed experts that one GPU holds of a sparse layer; experts are not split over tensor ranks."""
-    return model.experts.count / expert * model.expert_parameters() if model.experts else 0.0
+def _routed_parameters(model: Architecture, degrees: Degrees) -> float:
+    """Routed experts that one GPU holds of a sparse layer: whole ones, or a share of the width of each."""
+    if model.experts is None:
+        return 0.0
+    return model.experts.count / degrees.expert * model.expert_parameters() / degrees.expert_tensor
 
 
 def _layer_parameters(model: Architecture, layer: int, configuration: Configuration) -> float:
     degrees = configuration.degrees
-    routed = _routed_parameters(model, degrees.expert) if model.is_sparse_layer(layer) else 0.0
+    routed = _routed_parameters(model, degrees) if model.is_sparse_layer(layer) else 0.0
     return _common_parameters(model, layer, degrees.tensor)[1] + routed

@@ -18,6 +18,7 @@ def placement_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
     yield from _rank_rules(plan)
     yield from _gpu_rules(plan, nodes)
     yield from _tensor_group_rules(plan, nodes)
+    yield from _expert_tensor_rules(plan, nodes)
 
 
 def coordinates(rank: int, configuration: Configuration) -> tuple[int, int, int, int]:
@@ -100,6 +101,21 @@ def _gpu_rules(plan: Plan, nodes: dict[str, Node]) -> Iterator[str]:
     for (node, gpu), ranks in ranks_of.items():
         if len(ranks) > 1:
             yield f"GPU {gpu} of {node} carries {len(ranks)} ranks: {ranks}."
+
+
+def _expert_tensor_rules(plan: Plan, nodes: dict[str, Node]) -> Iterator[str]:
+    """Ranks that cut experts between them are consecutive in their stage and share an NVLink domain."""
+    degrees = plan.configuration.degrees
+    groups: dict[tuple[int, int], set[str]] = defaultdict(set)
+    for place in plan.placement.ranks:
+        inside = place.tensor + degrees.tensor * (place.context + degrees.context * place.data)
+        if place.node in nodes:
+            groups[place.pipeline, inside // degrees.expert_tensor].add(nodes[place.node].nvlink_domain)
+    for (stage, number), domains in groups.items():
+        if len(domains) > 1:
+            yield (
+                f"Expert tensor group {number} of stage {stage} spans NVLink domains {', '.join(sorted(domains))}."
+            )
 
 
 def _tensor_group_rules(plan: Plan, nodes: dict[str, Node]) -> Iterator[str]:

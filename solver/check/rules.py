@@ -43,7 +43,7 @@ def _groups(plan: Plan, group: RankGroup, *, several: bool) -> Mapping[Hashable,
     Copies in ``several`` places: of experts over more than a cell, only ranks with the same experts hold copies.
     """
     degrees = plan.configuration.degrees
-    cell = degrees.tensor * degrees.context
+    cell, block = degrees.tensor * degrees.context, degrees.expert * degrees.expert_tensor
     found: dict[Hashable, list[RankPlace]] = defaultdict(list)
     for place in plan.placement.ranks:
         expert = place.tensor + degrees.tensor * (place.context + degrees.context * place.data)
@@ -53,11 +53,11 @@ def _groups(plan: Plan, group: RankGroup, *, several: bool) -> Mapping[Hashable,
             RankGroup.STAGE: place.pipeline,
             RankGroup.TENSOR: (place.context, place.data, place.pipeline),
             RankGroup.CONTEXT: (place.data, place.pipeline),
-            RankGroup.EXPERT: (expert // degrees.expert, place.pipeline),
+            RankGroup.EXPERT: (expert // block, expert % degrees.expert_tensor, place.pipeline),
             RankGroup.JOB: "",
         }
-        if several and degrees.expert > cell:
-            keys[RankGroup.DATA] = (expert % degrees.expert, place.pipeline)
+        if several and block > cell:
+            keys[RankGroup.DATA] = (expert % block, place.pipeline)
         found[keys[group]].append(place)
     return found
 

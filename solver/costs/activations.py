@@ -19,7 +19,7 @@ from cluster_models.recompute import RecomputeModule
 from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.layer_costs import head_widths, local_kv_heads
-from solver.costs.local_sizes import LocalSizes, routed_tokens
+from solver.costs.local_sizes import LocalSizes, gathered_tokens, routed_tokens
 
 _INSIDE_MOE: Final = frozenset({RecomputeModule.MOE_ACTIVATION, RecomputeModule.SHARED_EXPERTS})
 Tensors = dict[RecomputeModule | None, FloatArray]
@@ -58,6 +58,9 @@ def layer_activations(
     gradients = width * architecture.mlp_hidden * sizes.shard_tokens
     if (experts := architecture.experts) is not None:
         gradients = np.maximum(gradients, width * experts.hidden * routed_tokens(experts, sizes, calibration))
+        # what peers that cut the same experts gather stands twice, as it arrived and sorted by expert
+        more = gathered_tokens(experts, sizes, calibration) - routed_tokens(experts, sizes, calibration)
+        gradients = gradients + sizes.element_bytes * architecture.hidden * more
     stream = 2.0 * sizes.element_bytes * architecture.hidden * sizes.tokens
     return LayerActivations(dense=dense, sparse=sparse, working=again + gradients + stream)
 
@@ -164,15 +167,16 @@ def _sparse_mlp(architecture: Architecture, sizes: LocalSizes, calibration: Cali
     if (experts := architecture.experts) is None:
         return {}
     h, stream, inputs = architecture.hidden, sizes.stream_tokens, sizes.saved_input_bytes
-    routed = routed_tokens(experts, sizes, calibration)
-    product, activation = _mlp(architecture, sizes, experts.hidden, routed)
+    # all tokens of the ranks that cut an expert, through a share of its width: elements of the width as without
+    product, activation = _mlp(architecture, sizes, experts.hidden, routed_tokens(experts, sizes, calibration))
+    gathered = gathered_tokens(experts, sizes, calibration)
     router = 8.0 * experts.count * sizes.shard_tokens  # logits and probabilities in FP32
     shared = sum(_mlp(architecture, sizes, experts.shared_hidden, sizes.shard_tokens))
     return {
         None: sizes.element_bytes * h * stream,
         RecomputeModule.LAYER_NORM: inputs * h * stream,
         # router; permuted tokens (their probabilities weigh the activation) and the first product
-        RecomputeModule.MOE: router + inputs * h * routed + product,
+        RecomputeModule.MOE: router + inputs * h * gathered + product,
         RecomputeModule.MOE_ACTIVATION: activation,
         RecomputeModule.SHARED_EXPERTS: np.asarray(shared),
     }

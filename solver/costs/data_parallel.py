@@ -104,7 +104,7 @@ def parameter_traffic(
     routed = _Group.of(
         _GATHERED_BYTES * sparse_share * parameters.experts,
         ranks=routed_ranks,
-        stride=_stride(batch) * batch.expert / batch.tensor,
+        stride=_stride(batch) * batch.expert_block / batch.tensor,
         domain=domain,
     )
     width = framework.gradient_bytes / _GATHERED_BYTES

@@ -13,7 +13,7 @@ from cluster_models.measurements import Collective
 from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s
-from solver.costs.local_sizes import LocalSizes
+from solver.costs.local_sizes import LocalSizes, imbalance
 from solver.costs.seconds import Seconds
 from solver.costs.traffic import LayerTraffic
 
@@ -39,24 +39,31 @@ def expert_traffic(
     DeepEP and HybridEP send a token once to every other node that it needs, and from there over NVLink once to
     every rank that it needs, one after the other (DeepEP's README, normal kernels).
 
+    Ranks that cut experts between them work on the same tokens: the all-to-all dispatcher gathers what each of them
+    received before the experts and scatters the sums after them (Megatron-Core's ``MoEAlltoAllTokenDispatcher``),
+    on consecutive ranks of one node and never hidden; the others send a token to all of them (``tp_ep_group``).
+
     ``hidden_s`` (n,) of each pass are hidden beside the compute of another micro-batch.  What is hidden inside a
     domain still takes multiprocessors away from that compute.
     """
     zeros = np.zeros_like(sizes.tokens)
     if (experts := architecture.experts) is None:
         return LayerTraffic(Seconds(zeros, zeros), zeros, zeros, zeros, zeros, zeros)
-    token_bytes = sizes.element_bytes * architecture.hidden * sizes.shard_tokens * calibration.expert_imbalance
-    spans = sizes.expert > domain
-    nodes = np.where(spans, sizes.expert / domain, 1.0)
+    token_bytes = sizes.element_bytes * architecture.hidden * sizes.shard_tokens * imbalance(sizes, calibration)
+    block = sizes.expert * sizes.expert_tensor
+    spans = block > domain
+    nodes = np.where(spans, block / domain, 1.0)
     once = calibration.framework.expert_dispatch is not ExpertDispatch.ALL_TO_ALL
     if once:
-        inside_copies, leaving = reached(experts, sizes.expert), reached(experts, nodes) * (1.0 - 1.0 / nodes)
-        inside_ranks = np.where(spans, float(domain), sizes.expert)
+        inside_copies = sizes.expert_tensor * reached(experts, sizes.expert)
+        leaving = reached(experts, nodes) * (1.0 - 1.0 / nodes)
+        inside_ranks, joined = np.where(spans, float(domain), block), zeros
     else:
         inside_copies, leaving = np.full_like(zeros, experts.active), experts.active * (1.0 - 1.0 / nodes)
         inside_ranks = np.where(spans, 1.0, sizes.expert)
+        joined = _joined_s(gpu, calibration, sizes, experts.active * token_bytes)
     inside = 2.0 * domain_collective_s(gpu, Collective.ALL_TO_ALL, inside_ranks, inside_copies * token_bytes)
-    exposed = np.maximum(inside - hidden_s, 0.0) + _CONTENTION * np.minimum(inside, hidden_s)
+    exposed = np.maximum(inside - hidden_s, 0.0) + _CONTENTION * np.minimum(inside, hidden_s) + joined
     left = np.where(spans, np.maximum(hidden_s - inside, 0.0) / 2.0, 0.0)
     return LayerTraffic(
         inside=Seconds(exposed, exposed),
@@ -66,6 +73,14 @@ def expert_traffic(
         forward_hidden_s=left,
         backward_hidden_s=left,
     )
+
+
+def _joined_s(gpu: GpuKind, calibration: Calibration, sizes: LocalSizes, received_bytes: FloatArray) -> FloatArray:
+    """(n,) seconds to gather over expert tensor ranks what each received and scatter the sums; backward alike."""
+    together, ranks = sizes.expert_tensor * received_bytes, sizes.expert_tensor
+    both = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER)
+    seconds = np.asarray(sum(domain_collective_s(gpu, each, ranks, together) for each in both))
+    return seconds / calibration.domain_share + 2.0 * calibration.collective_skew_s * np.log2(ranks)
 
 
 def reached(experts: Experts, groups: FloatArray) -> FloatArray:

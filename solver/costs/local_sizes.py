@@ -31,6 +31,7 @@ class LocalSizes:
     tensor: FloatArray
     context: FloatArray
     expert: FloatArray
+    expert_tensor: FloatArray
     tokens: FloatArray
     shard_tokens: FloatArray
     stream_tokens: FloatArray
@@ -53,6 +54,7 @@ def local_sizes(batch: CandidateBatch, workload: TrainingWorkload, calibration: 
         tensor=tensor,
         context=context,
         expert=batch.expert.astype(np.float64),
+        expert_tensor=batch.expert_tensor.astype(np.float64),
         tokens=tokens,
         shard_tokens=tokens / tensor,
         stream_tokens=tokens / tensor if calibration.framework.sequence_parallel else tokens,
@@ -66,12 +68,22 @@ def local_sizes(batch: CandidateBatch, workload: TrainingWorkload, calibration: 
 
 
 def routed_tokens(experts: Experts, sizes: LocalSizes, calibration: Calibration) -> FloatArray:
-    """(n,) copies of tokens on the busiest expert rank; a rank that holds all experts has no busier one.
+    """(n,) copies of tokens that the busiest expert rank receives; one that holds all experts has no busier one.
 
     Every rank sends its share of a micro-batch to ``active`` experts each, so that it receives as many on average.
+    Ranks that cut an expert between them then gather what each of them received: ``gathered_tokens``.
     """
-    imbalance = np.where(sizes.expert > 1, calibration.expert_imbalance, 1.0)
-    return np.asarray(sizes.shard_tokens * experts.active * imbalance)
+    return np.asarray(sizes.shard_tokens * experts.active * imbalance(sizes, calibration))
+
+
+def gathered_tokens(experts: Experts, sizes: LocalSizes, calibration: Calibration) -> FloatArray:
+    """(n,) copies of tokens that the experts of the busiest rank work on: those of all its expert tensor peers."""
+    return np.asarray(sizes.expert_tensor * routed_tokens(experts, sizes, calibration))
+
+
+def imbalance(sizes: LocalSizes, calibration: Calibration) -> FloatArray:
+    """(n,) load of the busiest expert rank over the mean."""
+    return np.where(sizes.expert > 1, calibration.expert_imbalance, 1.0)
 
 
 def is_sharded(batch: CandidateBatch, sharding: Sharding) -> BoolArray:

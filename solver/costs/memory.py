@@ -168,7 +168,7 @@ def _states(
 
 def communicator_bytes(batch: CandidateBatch, calibration: Calibration) -> FloatArray:
     """(n,) what the library of collectives keeps outside the allocator for the groups of each candidate."""
-    degrees = (batch.tensor, batch.pipeline, batch.data, batch.context, batch.expert)
+    degrees = (batch.tensor, batch.pipeline, batch.data, batch.context, batch.expert, batch.expert_tensor)
     return np.asarray(calibration.group_bytes * sum((degree > 1).astype(np.float64) for degree in degrees))
 
 

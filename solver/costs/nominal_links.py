@@ -138,7 +138,7 @@ def data_parallel_s(links: NominalLinks, batch: CandidateBatch, costs: StepCosts
     """Exposed gradient reduction and parameter gathering (n, P) of a step."""
     ranks, routed_ranks = data_ranks(batch)
     tensor = batch.tensor.astype(np.float64)
-    expert = batch.expert.astype(np.float64)
+    block = batch.expert_block.astype(np.float64)
     rounds = np.where(is_sharded(batch, Sharding.NONE), 2.0, 1.0)[:, None]  # an all-reduce passes the ring twice
     exposed = []
     for kind, common, routed, hidden in (
@@ -146,7 +146,7 @@ def data_parallel_s(links: NominalLinks, batch: CandidateBatch, costs: StepCosts
         (Collective.ALL_GATHER, costs.gather_bytes, costs.expert_gather_bytes, costs.gather_hidden_s),
     ):
         seconds = _rings_s(links, kind, common, ranks, tensor)
-        seconds = seconds + _rings_s(links, kind, routed, routed_ranks, np.maximum(expert, tensor))
+        seconds = seconds + _rings_s(links, kind, routed, routed_ranks, np.maximum(block, tensor))
         if kind is Collective.REDUCE_SCATTER:
             seconds = rounds * seconds
         exposed.append(np.maximum(seconds - hidden, 0.0))

@@ -21,7 +21,7 @@ class LocalParameters:
     """Parameters per GPU before any data parallel sharding, counted in parameters.
 
     ``layer`` and ``sparse_layer`` (n,): what all ranks of the context and data group hold of a dense or sparse
-    layer; ``experts`` (n,): routed experts of a sparse layer on one expert rank (expert tensor size 1);
+    layer; ``experts`` (n,): routed experts of a sparse layer on one rank, each cut by ``expert_tensor``;
     ``common`` (n, P) and ``routed`` (n, P): totals of a pipeline rank, embedding and head included; ``tables``
     (n, P): those of embedding and head alone.
     """
@@ -51,7 +51,7 @@ def local_parameters(batch: CandidateBatch, layers: IntArray, architecture: Arch
     if (moe := architecture.experts) is not None:
         router = architecture.hidden * moe.count + norm
         sparse_layer = attention + _split(architecture.sparse_common_parameters(), router, tensor)
-        experts = moe.count * architecture.expert_parameters() / batch.expert
+        experts = moe.count * architecture.expert_parameters() / batch.expert_block
     chunks = layers[..., 0] * layer[:, None] + layers[..., 1] * sparse_layer[:, None]
     vocabulary = architecture.vocabulary * architecture.hidden / tensor
     tables = np.zeros_like(chunks)
@@ -85,10 +85,10 @@ def data_ranks(batch: CandidateBatch) -> tuple[FloatArray, FloatArray]:
     """(n,) ranks that exchange gradients: of common parameters, and of routed experts.
 
     Context ranks hold the same parameters, so that they count as data ranks; routed experts have a group of their
-    own, the ``tensor * context * data / expert`` ranks that hold the same ones (Megatron-Core).
+    own, the ``tensor * context * data / (expert * expert_tensor)`` ranks that hold the same ones (Megatron-Core).
     """
     common = (batch.data * batch.context).astype(np.float64)
-    return common, np.maximum(batch.tensor * common / batch.expert, 1.0)
+    return common, np.maximum(batch.tensor * common / batch.expert_block, 1.0)
 
 
 def sharing_ranks(batch: CandidateBatch) -> tuple[FloatArray, FloatArray]:

@@ -1,6 +1,6 @@
 """Seconds of a sparse layer's MLP on one GPU for one micro-batch: router, permutation, experts, shared expert.
 
-Letters: T tokens of a context rank, h hidden width, t tensor ranks.
+Letters: T tokens of a context rank, h hidden width, t tensor ranks, x expert tensor ranks.
 """
 
 from __future__ import annotations
@@ -15,17 +15,20 @@ from solver.candidates import FloatArray
 from solver.costs.compute import Extent, Processor, linear_s, quantise_s, streaming_s
 from solver.costs.launching import LAUNCHED
 from solver.costs.layer_costs import mlp
-from solver.costs.local_sizes import LocalSizes, routed_tokens
+from solver.costs.local_sizes import LocalSizes, gathered_tokens, routed_tokens
 from solver.costs.seconds import Seconds
 
 _PERMUTED_BYTES: Final = {
-    ExpertDispatch.ALL_TO_ALL: 12.0,
-    ExpertDispatch.DEEPEP: 8.0,
-    ExpertDispatch.HYBRIDEP: 8.0,
+    ExpertDispatch.ALL_TO_ALL: 4.0,
+    ExpertDispatch.DEEPEP: 0.0,
+    ExpertDispatch.HYBRIDEP: 0.0,
 }
 """Memory traffic per routed token and element of the hidden width, forward (backward mirrors it): copies written
-in the order of the ranks (2) and summed on return (2), sorted by expert on arrival (4) and back (4).  DeepEP and
-HybridEP send straight from the tokens and sum on the way."""
+in the order of the ranks (2) and summed on return (2).  DeepEP and HybridEP send straight from the tokens and sum
+on the way."""
+_SORTED_BYTES: Final = 8.0
+"""The same per token that the local experts work on: sorted by expert on arrival (4) and back (4).  Megatron-Core's
+all-to-all dispatcher leaves tokens of a single local expert as they arrive."""
 _LOCAL_BYTES: Final = 8.0
 """The same where every rank holds all experts: copies sorted by expert once and summed once."""
 _PADDED_BYTES: Final = 8.0
@@ -38,22 +41,33 @@ def sparse_mlp(gpu: Processor, architecture: Architecture, experts: Experts, siz
 
     Every rank sends its ``T/t`` tokens to ``active`` experts, so ranks receive that many on average, the
     busiest ``expert_imbalance`` times as many; its ``count/expert`` experts run as one grouped product, which the
-    host launches expert by expert unless it replays a graph.
+    host launches expert by expert unless it replays a graph.  Of each it holds ``1/x``, through which go the tokens
+    of all ``x`` ranks that cut it (docs/experts_parallel.md).
     """
     h, shard = architecture.hidden, sizes.shard_tokens
     routed = routed_tokens(experts, sizes, gpu.calibration)
+    gathered = gathered_tokens(experts, sizes, gpu.calibration)
     local = experts.count / sizes.expert
     router = linear_s(gpu, shard, float(experts.count), h)
     framework = gpu.calibration.framework
-    copied = np.where(sizes.expert > 1, _PERMUTED_BYTES[framework.expert_dispatch], _LOCAL_BYTES)
+    travels = sizes.expert * sizes.expert_tensor > 1
+    sent = np.where(travels, _PERMUTED_BYTES[framework.expert_dispatch], 0.0)
+    in_order = (framework.expert_dispatch is ExpertDispatch.ALL_TO_ALL) & (local == 1.0)
+    sorted_ = np.where(travels, np.where(in_order, 0.0, _SORTED_BYTES), _LOCAL_BYTES)
     if gpu.quantise_bytes and framework.cuda_graphs is not CudaGraphs.FULL:
-        copied = copied + _PADDED_BYTES
-    permuted = copied * h * routed
+        sorted_ = sorted_ + _PADDED_BYTES
+    permuted = h * (sent * routed + sorted_ * gathered)
     norm = 10.0 * h * sizes.stream_tokens
     host = gpu.calibration.sparse_layer_s + gpu.calibration.expert_host_s * local
     host = host * LAUNCHED[framework.cuda_graphs]
     total = (
-        _grouped(gpu, architecture, experts, rows=routed / local, groups=local)
+        _grouped(
+            gpu,
+            architecture,
+            width=experts.hidden / sizes.expert_tensor,
+            rows=gathered / local,
+            groups=local,
+        )
         + router
         + Seconds(
             streaming_s(gpu, permuted + norm, kernels=8) + host,
@@ -67,11 +81,11 @@ def sparse_mlp(gpu: Processor, architecture: Architecture, experts: Experts, siz
 
 
 def _grouped(
-    gpu: Processor, architecture: Architecture, experts: Experts, *, rows: FloatArray, groups: FloatArray
+    gpu: Processor, architecture: Architecture, *, width: FloatArray, rows: FloatArray, groups: FloatArray
 ) -> Seconds:
-    """MLPs of ``groups`` experts with ``rows`` tokens each: products launched together, the rest on all tokens."""
+    """MLPs of ``groups`` experts of ``width``, ``rows`` tokens each: products together, the rest on all tokens."""
     fan = 2.0 if architecture.gated_mlp else 1.0
-    h, width, routed = float(architecture.hidden), float(experts.hidden), rows * groups
+    h, routed = float(architecture.hidden), rows * groups
     products = _grouped_linear(gpu, rows, fan * width, h, groups) + _grouped_linear(gpu, rows, h, width, groups)
     activation = 2.0 * width * routed
     biased = gpu.calibration.expert_bias_bytes * (h + width) * routed if architecture.mlp_bias else 0.0

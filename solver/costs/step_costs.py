@@ -45,8 +45,8 @@ class StepCosts:
     ``reduce_bytes`` and ``gather_bytes`` (n, P): gradients (and gathered parameters) that each GPU puts through
     its data parallel group (``data * context`` ranks) once per step, and ``expert_reduce_bytes``,
     ``expert_gather_bytes`` the same for experts over the expert data parallel group
-    (``tensor * context * data / expert`` ranks); full buffer sizes, before the (n-1)/n of the ring (which
-    an all-reduce, without sharding, passes twice).
+    (``tensor * context * data / (expert * expert_tensor)`` ranks); full buffer sizes, before the (n-1)/n of the
+    ring (which an all-reduce, without sharding, passes twice).
     ``reduce_hidden_s`` and ``gather_hidden_s`` (n, P): how much of either hides behind compute.
     ``optimizer_s`` (n, P): the optimizer step itself.
     """

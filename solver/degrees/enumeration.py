@@ -1,9 +1,10 @@
 """All legal combinations of degrees for a number of equal nodes.
 
 The rules are Megatron-Core's: heads divide by the tensor size and key/value heads share or repeat evenly, the
-sequence divides by twice the context size, experts divide by the expert size, which folds over the tensor,
-context and data ranks of one stage, interleaving wants micro-batches in whole groups of the pipeline size, and
-the batch divides by micro-batch times data size.  Schedules longer than ``MOST_EVENTS`` are left out.
+sequence divides by twice the context size, experts divide by the expert size and their width by the expert tensor
+size, which fold over the tensor, context and data ranks of one stage, interleaving wants micro-batches in whole
+groups of the pipeline size, and the batch divides by micro-batch times data size.  Schedules longer than
+``MOST_EVENTS`` are left out.
 """
 
 from __future__ import annotations
@@ -144,26 +145,26 @@ def _choices(
     workload: TrainingWorkload,
     gpus_per_node: int,
     wider: Sequence[tuple[int, int]],
-) -> list[tuple[int, int, int, int]]:
-    """Expert size, recomputation, sharding and rank order of one grid."""
+) -> list[tuple[int, int, int, int, int]]:
+    """Expert size, expert tensor size, recomputation, sharding and rank order of one grid."""
     taken = _filled_units(grid, wider)
     return [
-        (expert, recompute, sharding, order)
-        for expert in _allowed(workload, "expert", _expert_sizes(architecture, grid, gpus_per_node))
-        if not any(_even(gpus, expert) for gpus in taken)
+        (expert, cut, recompute, sharding, order)
+        for expert, cut in _expert_grids(architecture, workload, grid, gpus_per_node)
+        if not any(_even(gpus, expert * cut) and gpus % cut == 0 for gpus in taken)
         for recompute in map(RECOMPUTE_CODES.index, workload.recompute)
-        for sharding in _shardings(architecture, workload, grid, expert)
-        for order in _orders(grid, architecture, expert, gpus_per_node)
+        for sharding in _shardings(architecture, workload, grid, expert * cut)
+        for order in _orders(grid, architecture, expert * cut, gpus_per_node)
     ]
 
 
-def _crossed(grid: Grid, batches: IntArray, choices: list[tuple[int, int, int, int]]) -> IntArray:
+def _crossed(grid: Grid, batches: IntArray, choices: list[tuple[int, int, int, int, int]]) -> IntArray:
     """Rows (in the field order of ``CandidateBatch``) of one grid: each of ``batches`` with each of ``choices``."""
     rows = np.empty((len(batches), len(choices), COLUMNS), dtype=np.int64)
     rows[:, :, :4] = grid.tensor, grid.pipeline, grid.data, grid.context
-    rows[:, :, 4] = [expert for expert, *_ in choices]
-    rows[:, :, 5:7] = batches[:, None]
-    rows[:, :, 7:] = [rest for _, *rest in choices]
+    rows[:, :, 4:6] = [choice[:2] for choice in choices]
+    rows[:, :, 6:8] = batches[:, None]
+    rows[:, :, 8:] = [choice[2:] for choice in choices]
     return rows.reshape(-1, COLUMNS)
 
 
@@ -188,32 +189,51 @@ def _virtuals(
     return _allowed(workload, "virtual_pipeline", sizes)
 
 
-def _expert_sizes(architecture: Architecture, grid: Grid, gpus_per_node: int) -> list[int]:
-    if architecture.experts is None:
-        return [1]
-    stage = grid.cell * grid.data
-    return [
-        size for size in _divisors(architecture.experts.count) if stage % size == 0 and _even(gpus_per_node, size)
-    ]
+def expert_tensor_legal(architecture: Architecture, workload: TrainingWorkload, expert_tensor: int) -> bool:
+    """Experts are cut evenly, without biases, by a framework that gives them a tensor size of their own."""
+    experts, framework = architecture.experts, workload.framework
+    if expert_tensor == 1:
+        return True
+    if experts is None or experts.hidden % expert_tensor or architecture.mlp_bias:
+        return False
+    return framework.expert_tensor and framework.sequence_parallel
 
 
-def _shardings(architecture: Architecture, workload: TrainingWorkload, grid: Grid, expert: int) -> list[int]:
+def _expert_grids(
+    architecture: Architecture, workload: TrainingWorkload, grid: Grid, gpus_per_node: int
+) -> list[tuple[int, int]]:
+    """Expert and expert tensor sizes: for each block of ranks that holds every expert once those that cut least.
+
+    Cutting experts further over as many ranks changes nothing but that tokens travel more and products are narrower
+    (docs/experts_parallel.md); so of all blocks of one size the search space has the least expert tensor size.
+    """
+    stage, experts = grid.cell * grid.data, architecture.experts
+    sizes = _allowed(workload, "expert", _divisors(experts.count if experts else 1))
+    found: dict[int, tuple[int, int]] = {}
+    for cut in _allowed(workload, "expert_tensor", _divisors(gpus_per_node)):
+        for size in sizes if expert_tensor_legal(architecture, workload, cut) else ():
+            if stage % (size * cut) == 0 and _even(gpus_per_node, size * cut):
+                found.setdefault(size * cut, (size, cut))
+    return list(found.values())
+
+
+def _shardings(architecture: Architecture, workload: TrainingWorkload, grid: Grid, block: int) -> list[int]:
     """Shardings that differ: where no two ranks hold the same parameters there is nothing to share out."""
     allowed = [s for s in workload.sharding if s is not Sharding.PARAMETERS or grid.pipeline == 1]
-    expert_copies = architecture.experts is not None and grid.cell * grid.data > expert
+    expert_copies = architecture.experts is not None and grid.cell * grid.data > block
     if grid.data * grid.context == 1 and not expert_copies:
         allowed = [Sharding.NONE] if Sharding.NONE in allowed else allowed[:1]
     return [SHARDING_CODES.index(sharding) for sharding in allowed]
 
 
-def _orders(grid: Grid, architecture: Architecture, expert: int, gpus_per_node: int) -> list[int]:
+def _orders(grid: Grid, architecture: Architecture, block: int, gpus_per_node: int) -> list[int]:
     """Rank orders that differ on this grid.
 
     Where the pipeline is not outermost, Megatron-Core wants attention and experts to have the same data size:
     context 1 for a dense model, experts over exactly one cell for a sparse one.
     """
     same = grid.cell >= gpus_per_node or grid.pipeline == 1 or grid.data == 1
-    legal = grid.context == 1 if architecture.experts is None else expert == grid.cell
+    legal = grid.context == 1 if architecture.experts is None else block == grid.cell
     return [_DATA_FIRST] if same or not legal else [_DATA_FIRST, _PIPELINE_FIRST]
 
 

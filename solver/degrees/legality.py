@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster_models.errors import InvalidWorkload
+from cluster_models.frameworks import DEFAULT_FRAMEWORK
 from cluster_models.workload import Objective
-from solver.degrees.enumeration import context_legal, tensor_legal
+from solver.degrees.enumeration import context_legal, expert_tensor_legal, tensor_legal
 from solver.degrees.ruled import check_placement
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
@@ -100,6 +101,7 @@ def _check_model(problem: PlanningProblem) -> None:
     if count % expert:
         problem_text = f"must divide the {count} experts" if model.experts else "the model has no experts"
         raise InvalidWorkload("workload.pinned.expert", expert, problem_text, "pin another size or none")
+    _check_expert_tensor(problem)
     chunks = pinned.get("pipeline", 1) * pinned.get("virtual_pipeline", 1)
     if chunks > model.layers:
         raise InvalidWorkload(
@@ -113,6 +115,32 @@ def _check_model(problem: PlanningProblem) -> None:
             pinned["virtual_pipeline"],
             "interleaving needs a pipeline, but pipeline is pinned to 1",
         )
+
+
+def _check_expert_tensor(problem: PlanningProblem) -> None:
+    model, workload = problem.architecture, problem.workload
+    size = workload.pinned.get("expert_tensor", 1)
+    if expert_tensor_legal(model, workload, size):
+        return
+    field, name = "workload.pinned.expert_tensor", workload.framework.name
+    if model.experts is None:
+        raise InvalidWorkload(field, size, "the model has no experts", "pin 1 or nothing")
+    if model.mlp_bias:
+        raise InvalidWorkload(field, size, "experts with biases are not cut (Megatron-Core)", "pin 1 or nothing")
+    if not workload.framework.expert_tensor:
+        raise InvalidWorkload(
+            field,
+            size,
+            f"{name} gives experts no tensor size of their own",
+            f"pin 1 or nothing, or plan for {DEFAULT_FRAMEWORK.name}",
+        )
+    if not workload.framework.sequence_parallel:
+        raise InvalidWorkload(
+            field, size, "cutting experts needs sequence parallelism", "set framework_settings.sequence_parallel"
+        )
+    raise InvalidWorkload(
+        field, size, f"must divide the expert's width {model.experts.hidden}", "pin another size or none"
+    )
 
 
 def _check_size(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None:
@@ -130,9 +158,10 @@ def _check_size(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> None:
             "pin smaller degrees, raise max_gpus, or avoid fewer nodes",
         )
     largest = max(fabric.gpus_per_unit for fabric in fabrics)
-    if workload.pinned.get("tensor", 1) > largest:
-        raise InvalidWorkload(
-            "workload.pinned.tensor",
-            workload.pinned["tensor"],
-            f"a tensor group stays inside a node or NVLink domain, and the largest has {largest} GPUs",
-        )
+    for degree in ("tensor", "expert_tensor"):
+        if workload.pinned.get(degree, 1) > largest:
+            raise InvalidWorkload(
+                f"workload.pinned.{degree}",
+                workload.pinned[degree],
+                f"{degree} groups stay inside a node or NVLink domain, and the largest has {largest} GPUs",
+            )

@@ -66,8 +66,8 @@ def spread(batch: CandidateBatch, gpus_per_node: int) -> Spread:
         rings_cross=(node < last // gpus_per_node) & (ranks > 1)[:, None],
         members=np.minimum(per_cell * cells, ranks),
         ranks=ranks,
-        expert_members=np.maximum(1, np.minimum(used, stage) // batch.expert),
-        expert_ranks=np.maximum(1, stage // batch.expert),
+        expert_members=np.maximum(1, np.minimum(used, stage) // batch.expert_block),
+        expert_ranks=np.maximum(1, stage // batch.expert_block),
     )
 
 

@@ -44,11 +44,17 @@ def kept_candidates(problem: PlanningProblem, fabrics: Sequence[Fabric], candida
         return Kept(np.ones(len(candidates), dtype=np.bool_), {})
     cluster, batch = problem.snapshot.cluster, candidates.batch
     grounds = [ground_of(terrain_of(cluster, problem.workload, fabric)) for fabric in fabrics]
-    columns = (batch.tensor, batch.pipeline, batch.data, batch.context, batch.expert, batch.rank_order)
-    shapes, member = np.unique(np.stack([candidates.fabric, *columns]), axis=1, return_inverse=True)
+    degrees = (batch.tensor, batch.pipeline, batch.data, batch.context, batch.expert, batch.expert_tensor)
+    shapes, member = np.unique(
+        np.stack([candidates.fabric, batch.rank_order, *degrees]), axis=1, return_inverse=True
+    )
     reasons = [
-        unkept(grounds[fabric], Degrees(tensor, pipeline, data, context, expert), ORDER_CODES[order])
-        for fabric, tensor, pipeline, data, context, expert, order in shapes.T.tolist()
+        unkept(
+            grounds[fabric],
+            Degrees(tensor, pipeline, data, context, expert, expert_tensor=expert_tensor),
+            ORDER_CODES[order],
+        )
+        for fabric, order, tensor, pipeline, data, context, expert, expert_tensor in shapes.T.tolist()
     ]
     member = member.reshape(len(candidates))
     ruled_out: dict[Unkept, int] = {}

@@ -35,10 +35,10 @@ def uses_of(plan: Plan) -> tuple[Use, ...]:
     rings = _groups(ranks, lambda r: (r.tensor, r.pipeline), lambda r: (r.data, r.context))
     contexts = _groups(ranks, lambda r: (r.tensor, r.pipeline, r.data), lambda r: (r.context,))
     tensors = _groups(ranks, lambda r: (r.context, r.pipeline, r.data), lambda r: (r.tensor,))
-    expert = degrees.expert
+    block = degrees.expert_block
     stages = _groups(ranks, lambda r: r.pipeline, lambda r: (r.data, r.context, r.tensor))
-    # expert groups fold over all ranks of a stage, tensor fastest
-    together = [stage[start : start + expert] for stage in stages for start in range(0, len(stage), expert)]
+    # expert groups fold over all ranks of a stage, tensor fastest; a block's groups are on all of its nodes
+    together = [stage[start : start + block] for stage in stages for start in range(0, len(stage), block)]
     exchanges = (pair for group in together for pair in combinations(dict.fromkeys(group), 2))
     found = (
         Use("pipeline", time.pipeline_transfer_s, _nodes(_chain(chains, wraps=wraps))),

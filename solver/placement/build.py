@@ -27,6 +27,7 @@ def degrees_of(candidate: CandidateBatch) -> Degrees:
         context=int(candidate.context[0]),
         expert=int(candidate.expert[0]),
         virtual_pipeline=int(candidate.virtual_pipeline[0]),
+        expert_tensor=int(candidate.expert_tensor[0]),
     )
 
 
@@ -105,7 +106,7 @@ def _rings(
     rounds = 2.0 if candidate.sharding[0] == SHARDING_CODES.index(Sharding.NONE) else 1.0
     kinds = (
         (degrees.data * degrees.context, shape.ring_members, shape.ring_nodes),
-        (max(1, stage_ranks // degrees.expert), shape.expert_ring_members, shape.expert_ring_nodes),
+        (max(1, stage_ranks // degrees.expert_block), shape.expert_ring_members, shape.expert_ring_nodes),
     )
     reduced = costs.reduce_bytes[0], costs.expert_reduce_bytes[0]
     gathered = costs.gather_bytes[0], costs.expert_gather_bytes[0]

@@ -64,7 +64,7 @@ def geometry(degrees: Degrees, order: RankOrder, gpus_per_node: int) -> Geometry
         hop_pairs[:, 0, -1] = hop_pairs[:, 1, 0] = NO_SLOT
     stage_slots = [_unique([slot for r in range(replicas) for slot in spans[r][s]]) for s in range(stages)]
     dense = [_cycle(slots) for slots in stage_slots]
-    stride = max(1, degrees.expert // gpus_per_node)
+    stride = max(1, degrees.expert_block // gpus_per_node)
     sparse = [[pair for o in range(stride) for pair in _cycle(slots[o::stride])] for slots in stage_slots]
     cells = [(r, s) for r in range(replicas) for s in range(stages)]
     context = [_cycle(spans[r][s]) for r, s in cells]
@@ -72,7 +72,7 @@ def geometry(degrees: Degrees, order: RankOrder, gpus_per_node: int) -> Geometry
     parameter = [dense[s] for _, s in cells]
     cross_pairs = _pad([*context, *expert, *parameter])
     ring_members, ring_nodes = _members(degrees, order, gpus_per_node, degrees.tensor)
-    expert_ring_members, expert_ring_nodes = _members(degrees, order, gpus_per_node, degrees.expert)
+    expert_ring_members, expert_ring_nodes = _members(degrees, order, gpus_per_node, degrees.expert_block)
     ring_pairs = _pad([*dense, *sparse])
     return Geometry(
         slots=-(-degrees.gpus // gpus_per_node),
@@ -101,12 +101,15 @@ def _cycle(slots: list[int]) -> Pairs:
 
 
 def _expert_pairs(degrees: Degrees, slots: list[int], replica: int, gpus_per_node: int) -> Pairs:
-    """Ordered slot pairs inside the expert groups that a replica's cell of one stage belongs to."""
-    nodes = degrees.expert // gpus_per_node
+    """Ordered slot pairs inside the expert groups that a replica's cell of one stage belongs to.
+
+    Every node of an expert block has members of each of its all-to-all groups, for ``expert_tensor`` divides nodes.
+    """
+    nodes = degrees.expert_block // gpus_per_node
     if nodes < 2:
         return []
     cell = degrees.tensor * degrees.context
-    first, last = replica * cell // degrees.expert, ((replica + 1) * cell - 1) // degrees.expert
+    first, last = replica * cell // degrees.expert_block, ((replica + 1) * cell - 1) // degrees.expert_block
     groups = [slots[index * nodes : (index + 1) * nodes] for index in range(first, last + 1)]
     return [(a, b) for group in groups for a in group for b in group if a != b]
 

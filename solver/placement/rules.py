@@ -81,7 +81,7 @@ def _group_of(degrees: Degrees, order: RankOrder, group: RankGroup, *, by_expert
     key: IntArray
     match group:
         case RankGroup.DATA if by_expert:
-            key = inside % degrees.expert + degrees.expert * stage
+            key = inside % degrees.expert_block + degrees.expert_block * stage
         case RankGroup.DATA:
             key = cell + degrees.tensor * degrees.context * stage
         case RankGroup.PIPELINE:
@@ -93,7 +93,8 @@ def _group_of(degrees: Degrees, order: RankOrder, group: RankGroup, *, by_expert
         case RankGroup.CONTEXT:
             key = data + degrees.data * stage
         case RankGroup.EXPERT:
-            key = inside // degrees.expert + degrees.gpus * stage
+            cut, block = degrees.expert_tensor, degrees.expert_block
+            key = inside % cut + cut * (inside // block) + degrees.gpus * stage
         case RankGroup.JOB:
             key = np.zeros_like(stage)
     return key
@@ -105,7 +106,8 @@ def groups_of(rule: Spread | KeepTogether, degrees: Degrees, order: RankOrder, g
     For ranks to have copies in several places, those that hold the same experts must lie in several.
     """
     several = isinstance(rule, Spread) and rule.at_least is not None
-    by_expert = several and rule.group is RankGroup.DATA and degrees.expert > degrees.tensor * degrees.context
+    wide = degrees.expert_block > degrees.tensor * degrees.context
+    by_expert = several and rule.group is RankGroup.DATA and wide
     return slot_groups(degrees, order, gpus_per_slot, rule.group, by_expert=by_expert)
 
 

@@ -56,8 +56,9 @@ def _cross_flows(degrees: Degrees, cell: int, gpus: int) -> FloatArray:
 
     What leaves a slot in an all-to-all goes to all other slots of the expert group in equal parts.
     """
-    others = max(1, degrees.expert // gpus - 1)
-    return np.array([gpus, gpus / others / max(1, degrees.expert // cell), gpus / degrees.data], dtype=np.float64)
+    block = degrees.expert_block
+    others = max(1, block // gpus - 1)
+    return np.array([gpus, gpus / others / max(1, block // cell), gpus / degrees.data], dtype=np.float64)
 
 
 def _rings(batch: CandidateBatch, degrees: Degrees, costs: StepCosts, shape: Geometry, gpus: int) -> FloatArray:
@@ -71,7 +72,7 @@ def _rings(batch: CandidateBatch, degrees: Degrees, costs: StepCosts, shape: Geo
     kinds = (
         (degrees.data * degrees.context, shape.ring_members, costs.reduce_bytes, costs.gather_bytes),
         (
-            max(1, stage_ranks // degrees.expert),
+            max(1, stage_ranks // degrees.expert_block),
             shape.expert_ring_members,
             costs.expert_reduce_bytes,
             costs.expert_gather_bytes,

@@ -219,6 +219,7 @@ def test_csv_has_a_line_for_each_rank() -> None:
         "data": "0",
         "pipeline": "1",
         "expert": "0",
+        "expert_tensor": "0",
     }
 
 

@@ -51,6 +51,7 @@ DEFAULTS: Mapping[str, int] = {
     "data": 1,
     "context": 1,
     "expert": 1,
+    "expert_tensor": 1,
     "virtual_pipeline": 1,
     "micro_batch": 1,
     "recompute": RECOMPUTE_CODES.index(Recompute.NONE),

@@ -110,7 +110,7 @@ class NaiveStep:
         self.kinds = candidate.stage_kinds or (0,) * int(batch.pipeline[0])
         self.data, self.pipeline = int(batch.data[0]), int(batch.pipeline[0])
         self.virtual = int(batch.virtual_pipeline[0])
-        self.strides = int(batch.tensor[0]), int(batch.expert[0])
+        self.strides = int(batch.tensor[0]), int(batch.expert[0] * batch.expert_tensor[0])
         self.micro_batches = candidate.placement.schedule.micro_batches
         self.blocking = candidate.placement.schedule.blocking
         self.rounds = 2.0 if SHARDING_CODES[int(batch.sharding[0])] is Sharding.NONE else 1.0
@@ -198,12 +198,12 @@ class NaiveStep:
 
     def _crossing(self, d: int, p: int) -> list[tuple[CrossTraffic, list[tuple[int, int]]]]:
         """Collectives of a cell that may leave its node, with the slots between which they send."""
-        own, stage, expert = set(self.cells[d, p]), self.stages[p], self.strides[1]
-        groups = [stage[i : i + expert] for i in range(0, len(stage), expert)]
+        own, stage, block = set(self.cells[d, p]), self.stages[p], self.strides[1]
+        groups = [stage[i : i + block] for i in range(0, len(stage), block)]
         meetings = [
             pair
             for group in groups
-            if own & set(group) and expert > self.gpus
+            if own & set(group) and block > self.gpus
             for pair in permutations(_hosts(group, self.gpus), 2)
         ]
         return [
@@ -255,11 +255,12 @@ def legal_degrees(
     nodes: int,
     wider: Sequence[tuple[int, int]] = (),
     parts: bool = True,
+    every_cut: bool = False,
 ) -> Iterator[dict[str, int]]:
     """Every legal combination by trying all of them; rank orders that only rename hosts count once.
 
     What fills units of some ``wider`` size, GPUs and number, is left out, and without ``parts`` what needs less
-    than a node.
+    than a node.  Unless ``every_cut``, experts are cut no further than it takes to lie on as many ranks.
     """
     most = min(gpus_per_node * nodes, workload.max_gpus or gpus_per_node * nodes)
     sizes = range(1, most + 1)
@@ -274,8 +275,8 @@ def legal_degrees(
             continue
         if workload.sequence_length % cell or (c > 1 and workload.sequence_length % (2 * c)):
             continue
-        for degrees in _inner_choices(model, workload, (t, c, p, d), node):
-            sizes_of_groups = t, cell, degrees["expert"], world
+        for degrees in _inner_choices(model, workload, (t, c, p, d), node, every_cut=every_cut):
+            sizes_of_groups = t, cell, degrees["expert"] * degrees["expert_tensor"], world
             if not any(_fill(sizes_of_groups, gpus, units) for gpus, units in wider):
                 yield degrees
 
@@ -289,38 +290,65 @@ def _fill(sizes: tuple[int, int, int, int], gpus: int, units: int) -> bool:
 
 
 def _inner_choices(
-    model: Architecture, workload: TrainingWorkload, grid: tuple[int, int, int, int], node: int
+    model: Architecture,
+    workload: TrainingWorkload,
+    grid: tuple[int, int, int, int],
+    node: int,
+    *,
+    every_cut: bool,
 ) -> Iterator[dict[str, int]]:
     t, c, p, d = grid
     stage = t * c * d
     experts = model.experts.count if model.experts else 1
-    for e, v, b, order in product(range(1, experts + 1), range(1, 9), range(1, 17), (0, 1)):
-        if experts % e or stage % e or (node % e and e % node):
+    for e, x, v, b, order in product(range(1, experts + 1), range(1, node + 1), range(1, 9), range(1, 17), (0, 1)):
+        if experts % e or stage % (e * x) or (node % (e * x) and e * x % node):
+            continue
+        if x not in _cuts(model, node) or (not every_cut and _cut_less(model, workload, node, (e, x))):
             continue
         if workload.global_batch % (b * d) or (v > 1 and (p == 1 or p * v > model.layers)):
             continue
         if v > 1 and workload.global_batch // (b * d) % p:
             continue
-        if order == 1 and (p == 1 or d == 1 or t * c >= node or (e != t * c if model.experts else c > 1)):
+        if order == 1 and (p == 1 or d == 1 or t * c >= node or (e * x != t * c if model.experts else c > 1)):
             continue
-        degrees = {"tensor": t, "context": c, "pipeline": p, "data": d, "expert": e}
+        degrees = {"tensor": t, "context": c, "pipeline": p, "data": d, "expert": e, "expert_tensor": x}
         degrees |= {"virtual_pipeline": v, "micro_batch": b}
         if any(degrees[name] != size for name, size in workload.pinned.items()):
             continue
         if any(degrees[name] in sizes for name, sizes in workload.forbidden.items()):
             continue
-        for recompute, sharding in product(workload.recompute, _useful_sharding(workload, grid, experts, e)):
+        for recompute, sharding in product(workload.recompute, _useful_sharding(workload, grid, experts, e * x)):
             codes = {"recompute": RECOMPUTE_CODES.index(Recompute(recompute)), "rank_order": order}
             yield {**degrees, **codes, "sharding": SHARDING_CODES.index(sharding)}
 
 
+def _cuts(model: Architecture, node: int) -> list[int]:
+    """Expert tensor sizes that divide a node and the width of an expert."""
+    if model.experts is None or model.mlp_bias:
+        return [1]
+    return [size for size in range(1, node + 1) if node % size == 0 and model.experts.hidden % size == 0]
+
+
+def _cut_less(model: Architecture, workload: TrainingWorkload, node: int, sizes: tuple[int, int]) -> bool:
+    """Whether the workload lets experts lie on as many ranks and be cut less."""
+    block, experts = sizes[0] * sizes[1], model.experts.count if model.experts else 1
+    others = [x for x in _cuts(model, node) if x < sizes[1] and block % x == 0 and experts % (block // x) == 0]
+    return any(
+        all(
+            workload.pinned.get(name, size) == size and size not in workload.forbidden.get(name, ())
+            for name, size in (("expert", block // x), ("expert_tensor", x))
+        )
+        for x in others
+    )
+
+
 def _useful_sharding(
-    workload: TrainingWorkload, grid: tuple[int, int, int, int], experts: int, expert: int
+    workload: TrainingWorkload, grid: tuple[int, int, int, int], experts: int, block: int
 ) -> list[Sharding]:
     """Shardings that differ; where there is nothing to share out one of those allowed stands for all."""
     t, c, p, d = grid
     allowed = [s for s in workload.sharding if s is not Sharding.PARAMETERS or p == 1]
-    shares = d * c > 1 or (experts > 1 and t * c * d > expert)
+    shares = d * c > 1 or (experts > 1 and t * c * d > block)
     return allowed if shares else allowed[:1]
 
 

@@ -61,6 +61,7 @@ def read_deepspeed(files: Files) -> Claims:
         data=world // tensor,
         context=1,
         expert=1,
+        expert_tensor=1,
         micro_batch=micro,
         global_batch=batch,
         sharding=_STAGES[settings["zero_optimization"]["stage"]],

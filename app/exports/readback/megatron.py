@@ -17,6 +17,7 @@ MEGATRON_SAYS: Final = frozenset(
         "pipeline",
         "context",
         "expert",
+        "expert_tensor",
         "virtual_pipeline",
         "rank_order",
         "layers",
@@ -46,14 +47,14 @@ def claims_of_arguments(text: str) -> Claims:
     stage_layers = _stage_layers(given, layers, pipeline)
     experts = flag_number(given, "--num-experts") if "--num-experts" in given else None
     expert = flag_number(given, "--expert-model-parallel-size") if experts else 1
-    if experts and value(given, "--expert-tensor-parallel-size") != "1":
-        raise unreadable("exports.--expert-tensor-parallel-size", given, "must be 1")
+    expert_tensor = flag_number(given, "--expert-tensor-parallel-size") if experts else 1
     order = expert_order(text)
     return Claims(
         tensor=flag_number(given, "--tensor-model-parallel-size"),
         pipeline=pipeline,
         context=flag_number(given, "--context-parallel-size"),
         expert=expert,
+        expert_tensor=expert_tensor,
         virtual_pipeline=len(stage_layers),
         rank_order=RankOrder.PIPELINE_BEFORE_DATA
         if "--use-tp-pp-dp-mapping" in given

@@ -34,14 +34,14 @@ def read_nemo(files: Files) -> Claims:
         )
     experts = setting_number(given, "model.num_moe_experts") if "model.num_moe_experts" in given else None
     expert = setting_number(given, "model.expert_model_parallel_size") if experts else 1
-    if experts and given.get("model.expert_tensor_parallel_size") != "1":
-        raise unreadable("exports.model.expert_tensor_parallel_size", given, "must be 1")
+    expert_tensor = setting_number(given, "model.expert_tensor_parallel_size") if experts else 1
     order = expert_order(text)
     return Claims(
         tensor=setting_number(given, "model.tensor_model_parallel_size"),
         pipeline=pipeline,
         context=setting_number(given, "model.context_parallel_size"),
         expert=expert,
+        expert_tensor=expert_tensor,
         virtual_pipeline=virtual,
         rank_order=RankOrder.PIPELINE_BEFORE_DATA
         if given.get("dist.use_tp_pp_dp_mapping") == "true"

@@ -16,6 +16,7 @@ RAY_SAYS: Final = TORCHRUN_SAYS - {"first_host"} | {
     "data",
     "pipeline",
     "expert",
+    "expert_tensor",
     "rank_order",
 }
 

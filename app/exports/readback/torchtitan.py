@@ -80,6 +80,7 @@ def _claims(settings: Mapping[str, str], text: str) -> Claims:
         data=data,
         context=context,
         expert=degrees["expert_parallel"],
+        expert_tensor=1,
         virtual_pipeline=stages // pipeline,
         layers=layers,
         stage_layers=tuple(counts[start : start + pipeline] for start in range(0, stages, pipeline)),

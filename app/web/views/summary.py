@@ -27,6 +27,7 @@ _DEGREES: Final = (
     ("data", "DP", "data parallel replicas"),
     ("context", "CP", "context parallel"),
     ("expert", "EP", "expert parallel"),
+    ("expert_tensor", "ETP", "expert tensor parallel"),
     ("virtual_pipeline", "VPP", "virtual stages per rank"),
 )
 

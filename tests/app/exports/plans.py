@@ -78,6 +78,7 @@ PLANS: Final = {
     "empty stage": shaped(Degrees(tensor=2, pipeline=4, data=2), ((5, 0, 6, 7),)),
     "experts": shaped(Degrees(tensor=2, data=4, expert=4), ((6,),), experts=8),
     "few experts": shaped(Degrees(tensor=4, data=4, expert=2), ((6,),), experts=8),
+    "cut experts": shaped(Degrees(tensor=2, data=8, expert=4, expert_tensor=2), ((6,),), experts=8),
     "context": shaped(Degrees(tensor=2, context=2, data=2), ((6,),)),
     "pipeline first": shaped(Degrees(pipeline=2, data=4), ((3, 3),), order=RankOrder.PIPELINE_BEFORE_DATA),
     "beside others": shaped(Degrees(tensor=2, data=2), ((6,),), size=2, first_gpu=6),

@@ -21,6 +21,8 @@ from tests.app.exports.plans import PLANS, export, shaped
 ENGINES: Final = ("vllm", "sglang", "trtllm")
 SHAPES: Final = PLANS | {
     "whole experts": shaped(Degrees(tensor=2, data=4, expert=8), ((6,),), experts=8),
+    "experts cut in two": shaped(Degrees(tensor=8, expert_tensor=2), ((6,),), experts=8),
+    "experts cut as the rest": shaped(Degrees(tensor=8, expert_tensor=8), ((6,),), experts=8),
     "attention replicas": shaped(Degrees(data=8, expert=8), ((6,),), experts=8),
     "attention replicas, stages": shaped(Degrees(pipeline=2, data=4, expert=4), ((3, 3),), experts=8),
     "attention replicas, stages first": shaped(
@@ -43,6 +45,8 @@ REFUSED: Final = {
         "empty stage": "has no layer",
         "experts": "experts lie on all 8",
         "few experts": "experts lie on all 16",
+        "cut experts": "experts lie on all 16",
+        "experts cut in two": "cut over all 8 GPUs",
         "context": "context parallel",
         "attention replicas, stages": "spreads each replica",
     },
@@ -54,6 +58,8 @@ REFUSED: Final = {
         "empty stage": "has no layer",
         "experts": "experts lie on all 8",
         "few experts": "experts lie on all 16",
+        "cut experts": "experts lie on all 16",
+        "experts cut in two": "cut over all 8 GPUs",
         "context": "context parallel",
         "pipeline first": "several hosts need experts",
         "beside others": "several hosts need experts",
@@ -71,6 +77,8 @@ REFUSED: Final = {
         "empty stage": "has no layer",
         "experts": "experts lie on all 8",
         "few experts": "experts lie on all 16",
+        "cut experts": "experts lie on all 16",
+        "experts cut in two": "cut over all 8 GPUs",
         "context": "context parallel",
         "pipeline first": "replicas exist only",
         "beside others": "replicas exist only",

@@ -27,7 +27,9 @@ REFUSED = {
     ("deepspeed", "pipeline first"): "PipelineModule",
     ("deepspeed", "experts"): "expert groups",
     ("deepspeed", "few experts"): "expert groups",
+    ("deepspeed", "cut experts"): "expert groups",
     ("deepspeed", "context"): "Ulysses",
+    ("torchtitan", "cut experts"): "does not cut experts",
     ("torchtitan", "empty stage"): "cut alike",
     ("torchtitan", "pipeline first"): "pipeline ranks last",
 }

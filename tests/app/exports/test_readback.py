@@ -44,7 +44,9 @@ def survivors(name: str, shape: str) -> list[Mutation]:
     return missed
 
 
-@pytest.mark.parametrize("shape", ["uneven", "uneven virtual", "experts", "beside others", "shards", "one GPU"])
+@pytest.mark.parametrize(
+    "shape", ["uneven", "uneven virtual", "experts", "cut experts", "beside others", "shards", "one GPU"]
+)
 @pytest.mark.parametrize("name", sorted({*TRAINING} - {"report"}))
 def test_no_changed_figure_leaves(name: str, shape: str) -> None:
     """Every number and every host of every file, changed one at a time, is refused."""
@@ -52,7 +54,7 @@ def test_no_changed_figure_leaves(name: str, shape: str) -> None:
         assert [mutation[1:] for mutation in survivors(name, shape)] == []
 
 
-@pytest.mark.parametrize("shape", ["uneven virtual", "experts", "beside others"])
+@pytest.mark.parametrize("shape", ["uneven virtual", "experts", "cut experts", "beside others"])
 def test_no_changed_cell_of_the_page_leaves(shape: str) -> None:
     """The same for the marked cells of the printed page."""
     page, launch = export("report").files(PLANS[shape])[0], launch_of(PLANS[shape])
