@@ -2,12 +2,12 @@
 
     python -m benchmarks.experts --loads JSON [JSON ...] --gpus G --nodes N --slots S [--json]
     python -m benchmarks.experts speeds --loads JSON [JSON ...] --gpus G --nodes N --slots S [--json]
-    python -m benchmarks.experts compare [--folder FOLDER] [--page FILE] [--json]
+    python -m benchmarks.experts [compare [--folder FOLDER] [--page FILE] [--json]]
 
 The first prints a map for the workloads of all files together (the worst of them counts) and what it is worth;
 ``--gbit-per-s`` weighs balance against what crosses nodes over such links, and one workload with copies to spare is
-weighed for usual links in any case.  The second compares the time of layers at several link speeds with both modes of
-the published balancer; the third contiguous, random, both modes and ours over the workloads of a folder.
+weighed for usual links in any case.  The second compares the time of layers at several link speeds with both modes
+of the published balancer; the third contiguous, random, both modes and ours over the workloads of a folder.
 Seconds are of placing alone: imports and compiling are done before, on a tiny case.
 """
 
@@ -37,9 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line asks for: 0, or 2 for wrong input."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if given[:1] == ["compare"]:
+        if not given or given[0] == "compare":
             _compare(given[1:])
-        elif given[:1] == ["speeds"]:
+        elif given[0] == "speeds":
             _speeds(given[1:])
         else:
             _place(given)
@@ -72,13 +72,13 @@ def placed_map(
 def warm_up(layout: ExpertLayout) -> None:
     """Load every compiled loop that placing on ``layout`` may need, on a tiny case."""
     size = min(layout.slots_per_rank, 3)
-    for experts in {2 * size, 2 * size - 1} - {1}:
+    slots = 8 * size
+    for experts in (slots, slots - 3):
         small = [generated(name, 1, experts, seed) for name, seed in (("a", 1), ("b", 2))]
-        for speeds in ((), (1.0, 2.0)):
-            tiny = ExpertLayout(2, 2, 2 * size, speeds)
-            if size <= experts:
-                place_experts(small[:1], tiny, steps=2)
-                place_experts(small, tiny, steps=2)
+        for speeds in ((), (1.0, 2.0) * 4):
+            tiny = ExpertLayout(8, 2, slots, speeds)
+            place_experts(small[:1], tiny, steps=2)
+            place_experts(small, tiny, steps=2)
 
 
 def _place(arguments: Sequence[str]) -> None:
