@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import io
+import lzma
 import re
+import struct
 import tarfile
 import textwrap
 import zipfile
@@ -106,6 +108,9 @@ def members_of(file: SentFile, left: int, most: int) -> Iterator[SentFile]:
         OSError,
         EOFError,
         zlib.error,
+        lzma.LZMAError,
+        struct.error,
+        ValueError,  # offsets before the file's start
         RuntimeError,
         NotImplementedError,
     ) as error:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import math
 import struct
+import tokenize
 import zipfile
+import zlib
 from typing import Any, Final
 
 import numpy as np
@@ -34,6 +37,28 @@ _DTYPES: Final = {
     "U8": "|u1",
 }
 """Of safetensors, those that numpy has; counts have no other."""
+_NO_HEADER: Final = (
+    ValueError,
+    TypeError,
+    SyntaxError,
+    KeyError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+    tokenize.TokenError,
+)
+"""What numpy raises for headers that are none: they are literals of Python."""
+_NO_ARCHIVE: Final = (
+    zipfile.BadZipFile,
+    OSError,
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    RuntimeError,
+    NotImplementedError,
+    ValueError,
+)
 _CONVERT: Final = (
     "where PyTorch is, run: python -c \"import json, sys, torch; d = torch.load(sys.argv[1], map_location='cpu', "
     "weights_only=True); c = d.get('logical_count'); c is None or d.update(logical_count=c.reshape(-1, "
@@ -76,7 +101,7 @@ def npy_of(name: str, data: bytes) -> NDArray[Any]:
             np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         )
         shape, by_columns, dtype = read_header(stream, max_header_size=_LONGEST_HEADER)
-    except (ValueError, TypeError, SyntaxError, KeyError, OverflowError, RecursionError, MemoryError) as error:
+    except _NO_HEADER as error:
         problem = f"is no array of numpy: {error}"[:200]
         raise InvalidInput(name, "", problem, _AGAIN) from error
     if dtype.kind not in "iuf":
@@ -100,7 +125,7 @@ def npz_of(name: str, data: bytes, left: int) -> dict[str, NDArray[Any]]:
                 left -= len(member)
                 key = entry.filename.removesuffix(".npy")
                 found[key] = npy_of(f"{name}: {key}", member)
-    except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
+    except _NO_ARCHIVE as error:
         raise InvalidInput(name, "", f"cannot be unpacked: {error}"[:200], _AGAIN) from error
     return found
 
@@ -159,5 +184,5 @@ def _entries(data: bytes) -> list[str]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             return [entry.filename for entry in archive.infolist() if not entry.is_dir()]
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+    except _NO_ARCHIVE:
         return []

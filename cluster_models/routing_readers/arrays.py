@@ -15,6 +15,7 @@ import numpy as np
 from cluster_models.errors import InvalidInput
 from cluster_models.readers.trees import mapping
 from cluster_models.routing import Counts, RoutedWorkload
+from cluster_models.routing_readers import physical_maps
 from cluster_models.routing_readers.numbers import (
     Rows,
     array_of,
@@ -45,7 +46,9 @@ KEYS: Final = (
 )
 _LAYERS: Final = ("layers", "layer_ids", "layers_counted")
 _TABLES: Final = ("transitions", "coactivation")
-_BESIDE: Final = frozenset({*_LAYERS, *_TABLES, "tokens"})
+_OF_EPLB: Final = ("log2phy", "logcnt", "logical_to_all_physical_map", "num_replicas")
+_BESIDE: Final = frozenset({*_LAYERS, *_TABLES, *physical_maps.KEYS, *_OF_EPLB, "tokens"})
+"""What is no workload by itself."""
 
 
 @dataclass(frozen=True, slots=True)

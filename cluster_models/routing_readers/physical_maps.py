@@ -24,7 +24,7 @@ from cluster_models.routing_readers.reading import (
     unusable,
 )
 
-_KEYS: Final = ("physical_to_logical_map", "last_physical_to_logical_map", "phy2log", "physical2logical")
+KEYS: Final = ("physical_to_logical_map", "last_physical_to_logical_map", "phy2log", "physical2logical")
 _ASSIGNED: Final = "initial_global_assignments"
 _RANKS: Final = ("ranks", "ep_size", "num_ranks", "num_gpus")
 _REMEDY: Final = "send one row for each layer: the expert in each slot, slots of a rank side by side"
@@ -35,7 +35,9 @@ def fits(source: RoutingSource) -> bool:
     tree = source.tree
     if not isinstance(tree, Mapping):
         return False
-    return any(key in tree for key in (*_KEYS, _ASSIGNED)) or ("layer_list" in tree and "moe_layer_count" in tree)
+    return any(tree.get(key) is not None for key in (*KEYS, _ASSIGNED)) or (
+        "layer_list" in tree and "moe_layer_count" in tree
+    )
 
 
 def read(source: RoutingSource) -> Found:
@@ -44,14 +46,14 @@ def read(source: RoutingSource) -> Found:
     if "layer_list" in tree and "moe_layer_count" in tree:
         return Found(maps=(_of_devices(source, items(tree["layer_list"])),))
     ranks = next((found for key in _RANKS if (found := whole(tree.get(key), 10**6))), None)
-    if _ASSIGNED in tree:
+    if tree.get(_ASSIGNED) is not None:
         rows = {number_in(layer): row for layer, row in mapping(tree[_ASSIGNED]).items()}
         layers = tuple(sorted(layer for layer in rows if layer is not None and layer <= MOST_LAYERS))
         if not layers or len(layers) < len(rows) or len(rows) < len(mapping(tree[_ASSIGNED])):
             raise unusable(source, _ASSIGNED, list(rows)[:20], "must be rows by layer number", _REMEDY)
         table = table_of(source, _ASSIGNED, [rows[layer] for layer in layers])
     else:
-        key = next(key for key in _KEYS if key in tree)
+        key = next(key for key in KEYS if tree.get(key) is not None)
         table = table_of(source, key, tree[key])
         layers = layer_numbers(tree.get("layers")) or tuple(range(len(table)))
         if len(layers) != len(table) or list(layers) != sorted(layers):
@@ -61,11 +63,6 @@ def read(source: RoutingSource) -> Found:
         problem = f"{table.shape[1]} slots are not divisible by {ranks} ranks"
         raise unusable(source, "ranks", ranks, problem, "give the expert ranks of the engine")
     return Found(maps=(RunningMap(source.stem, layers, table, ranks),))
-
-
-def running(name: str, table: NDArray[np.int64]) -> RunningMap:
-    """The map of a table whose rows are the layers from 0 on."""
-    return RunningMap(name, tuple(range(len(table))), table)
 
 
 def table_of(source: RoutingSource, place: str, value: Any) -> NDArray[np.int64]:

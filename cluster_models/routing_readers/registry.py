@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
+from cluster_models.errors import InvalidInput
 from cluster_models.routing_readers import arrays, physical_maps, published, sglang, tables, traces, trtllm
-from cluster_models.routing_readers.reading import Found, RoutingFormat, RoutingSource, unusable
+from cluster_models.routing_readers.reading import Found, Notice, RoutingFormat, RoutingSource, unusable
 
 FORMATS: Final[tuple[RoutingFormat, ...]] = (
     *sglang.FORMATS,
@@ -23,12 +25,27 @@ FORMATS: Final[tuple[RoutingFormat, ...]] = (
 
 
 def read(source: RoutingSource) -> Found:
-    """Everything a file says.  Raises ``InvalidInput`` where no kind fits or nothing of it can be used."""
+    """Everything a file says, a map beside its counts too.
+
+    Raises ``InvalidInput`` where no kind fits or nothing of it can be used.
+    """
     for form in FORMATS:
         if form.fits(source):
-            return form.read(source)
+            return _with_map(source, form.read(source)) if form is not physical_maps.FORMAT else form.read(source)
     known = "; ".join(form.known_as for form in FORMATS)
     raise unusable(source, "", _shown(source), "holds no routing statistics that are known", f"known are: {known}")
+
+
+def _with_map(source: RoutingSource, found: Found) -> Found:
+    """``found`` with the map that stands beside the counts; one that cannot be used gets a notice."""
+    if not physical_maps.fits(source):
+        return found
+    try:
+        return replace(found, maps=physical_maps.read(source).maps)
+    except InvalidInput as error:
+        place = error.field.removeprefix(f"{source.name}: ")
+        left_out = Notice("map-left-out", source.name, place, error.problem, error.remedy)
+        return replace(found, notices=(*found.notices, left_out))
 
 
 def _shown(source: RoutingSource) -> str:

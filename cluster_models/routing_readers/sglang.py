@@ -39,8 +39,7 @@ def _read_counts(source: RoutingSource) -> Found:
     if steps > 1:
         sentence = f"counts of {steps} steps were summed"
         notices = (*notices, Notice("steps-summed", source.name, "logical_count", sentence))
-    maps = physical_maps.read(source).maps if physical_maps.fits(source) else ()
-    return Found((workload(source, source.stem, rows),), maps, notices)
+    return Found((workload(source, source.stem, rows),), notices=notices)
 
 
 def _records_fit(source: RoutingSource) -> bool:
@@ -62,8 +61,7 @@ def _read_records(source: RoutingSource) -> Found:
         found = _of_passes(named, records, table)
         workloads.extend(found.workloads)
         notices.extend(found.notices)
-    maps = () if table is None else (physical_maps.running(source.stem, table),)
-    return Found(tuple(workloads), maps, tuple(notices))
+    return Found(tuple(workloads), notices=tuple(notices))
 
 
 def _phase(record: Mapping[Any, Any]) -> str:

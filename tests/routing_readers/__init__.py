@@ -1,0 +1,1 @@
+"""Readers of routing statistics."""
