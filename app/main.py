@@ -28,6 +28,7 @@ from app.api.v1 import (
     models,
     plans,
     predictions,
+    routing,
 )
 from app.api.v1.answers import PREFIX
 from app.db.engine import make_read_session_factory, make_session_factory
@@ -56,6 +57,7 @@ _API: Final = (
     models,
     plans,
     predictions,
+    routing,
 )
 STOP_STREAMS_AFTER_S: Final = 3
 """Open event streams would keep a stopping server up for minutes."""

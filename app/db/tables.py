@@ -18,6 +18,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Text,
@@ -201,6 +202,23 @@ class CalibrationKindRow(Base):
 
     calibration_id: Mapped[str] = mapped_column(ForeignKey("calibrations.id", ondelete="CASCADE"), primary_key=True)
     gpu_kind: Mapped[str] = mapped_column(String(200), primary_key=True)
+
+
+class RoutingRow(Base):
+    """Routing statistics of one model, several workloads, under a name."""
+
+    __tablename__ = "routing"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200), unique=True)
+    version: Mapped[int]
+    """Counts up whenever the content is replaced."""
+    summary: Mapped[dict[str, Any]]
+    """What lists show: workloads without their counts."""
+    counts: Mapped[bytes] = mapped_column(LargeBinary, deferred=True)
+    """All counts, packed (``app.services.packed_counts``)."""
+    created_at: Mapped[datetime]
+    updated_at: Mapped[datetime]
 
 
 class PlanRow(Base):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -147,15 +147,24 @@ def _too_many(count: int | None) -> HTTPException:
 def upload_of(found: Received) -> Upload:
     """What was sent; raises ``InvalidInput``.  May take a second: not to be called on the event loop."""
     if found.form is None:
-        value = parse_json(found.body, what="document")
-        sent = value.get(_FILES) if isinstance(value, Mapping) else None
-        if isinstance(sent, list) and len(sent) > MOST_FILES:
-            raise _too_many(len(sent))
-        body = read_document(ImportBody, value, what="document")
-        files = tuple(file.to_file(f"files[{index}]") for index, file in enumerate(body.files))
-        return _upload(body, files)
-    fields, files = _of_form(found.form)
-    return _upload(read_document(ImportFields, fields, what="form"), files)
+        body = read_document(ImportBody, json_of(found.body), what="document")
+        return _upload(body, files_of(body.files))
+    fields, files = parts_of(found.form)
+    return _upload(read_document(ImportFields, _read_fields(fields), what="form"), files)
+
+
+def json_of(body: bytes) -> Any:
+    """The value of a JSON body; raises ``InvalidInput``, and 413 for too many files."""
+    value = parse_json(body, what="document")
+    sent = value.get(_FILES) if isinstance(value, Mapping) else None
+    if isinstance(sent, list) and len(sent) > MOST_FILES:
+        raise _too_many(len(sent))
+    return value
+
+
+def files_of(files: Sequence[FileBody]) -> tuple[SentFile, ...]:
+    """The files within a JSON body; raises ``InvalidInput``."""
+    return tuple(file.to_file(f"files[{index}]") for index, file in enumerate(files))
 
 
 def _upload(fields: ImportFields, files: tuple[SentFile, ...]) -> Upload:
@@ -168,8 +177,9 @@ def _upload(fields: ImportFields, files: tuple[SentFile, ...]) -> Upload:
     return Upload(request, fields.store, fields.digest)
 
 
-def _of_form(form: FormData) -> tuple[dict[str, Any], tuple[SentFile, ...]]:
-    fields: dict[str, Any] = {}
+def parts_of(form: FormData) -> tuple[dict[str, str], tuple[SentFile, ...]]:
+    """The fields of a form as text, and its files; raises ``InvalidInput``."""
+    fields: dict[str, str] = {}
     files: list[SentFile] = []
     for name, value in form.multi_items():
         if isinstance(value, UploadFile):
@@ -183,16 +193,21 @@ def _of_form(form: FormData) -> tuple[dict[str, Any], tuple[SentFile, ...]]:
             raise InvalidInput(name[:100], value[:100], "is given twice", "give each field once")
         else:
             fields[name] = value
-    return _read_fields(fields), tuple(files)
+    return fields, tuple(files)
 
 
-def _read_fields(fields: dict[str, Any]) -> dict[str, Any]:
+def flag_of(word: str) -> bool | str:
+    """What a word of a form says, or the word itself, which is refused where it is read."""
+    return _WORDS.get(word.strip().casefold(), word)
+
+
+def _read_fields(fields: Mapping[str, str]) -> dict[str, Any]:
     """The texts of a form as what they stand for; those that are empty as absent."""
-    found = {name: text for name, text in fields.items() if text != "" or name == "cluster"}
+    found: dict[str, Any] = {name: text for name, text in fields.items() if text != "" or name == "cluster"}
     if "answers" in found:
         found["answers"] = parse_json(found["answers"].encode("utf-8", "replace"), what="answers")
     if "store" in found:
-        found["store"] = _WORDS.get(found["store"].strip().casefold(), found["store"])
+        found["store"] = flag_of(found["store"])
     return found
 
 
@@ -201,7 +216,7 @@ UploadDescription = Annotated[dict[str, Any], "OpenAPI"]
 
 def described() -> UploadDescription:
     """The two bodies for the API's description."""
-    json_schema = _inlined(ImportBody.model_json_schema())
+    json_schema = inlined(ImportBody.model_json_schema())
     form = {name: dict(part) for name, part in json_schema["properties"].items()}
     form["files"] = {
         "type": "array",
@@ -215,7 +230,7 @@ def described() -> UploadDescription:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
+def inlined(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema with what it refers to in its place: this body is not in the description's components."""
     parts = schema.pop("$defs", {})
 

@@ -21,6 +21,10 @@ ModelPath = Annotated[str, Path(alias="model", description="Name of the model.",
 CalibrationPath = Annotated[
     str, Path(alias="calibration", description="Name of the calibration.", examples=["our-h100"], max_length=200)
 ]
+RoutingPath = Annotated[
+    str,
+    Path(description="Name of the routing statistics.", examples=["deepseek-r1"], max_length=200),
+]
 PlanPath = Annotated[str, Path(alias="plan", description="Id of the plan.", examples=["0f4d2c8e6b7a4c55"])]
 SnapshotPath = Annotated[
     str, Path(alias="snapshot", description="Id of the snapshot.", examples=["7f6d1c0f9a3b2e45"])
@@ -38,7 +42,7 @@ def _expected_version(
     if_match: Annotated[
         str | None,
         Header(
-            description="ETag of the version that was read; when the cluster has changed since, the answer is 412.",
+            description="ETag of the version that was read; when the thing has changed since, the answer is 412.",
             examples=['"3"'],
         ),
     ] = None,
@@ -48,7 +52,7 @@ def _expected_version(
         return None
     found = _ETAG.fullmatch(if_match.strip())
     if found is None:
-        raise InvalidInput("header.If-Match", if_match, "is no ETag of a cluster", 'send it as received: "3"')
+        raise InvalidInput("header.If-Match", if_match, "is no ETag of ours", 'send it as received: "3"')
     return int(found.group(1))
 
 

@@ -1,0 +1,159 @@
+"""Routing statistics that users keep under a name: the workloads of one model, with all their counts."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.db.insert import insert_if_absent
+from app.db.tables import RoutingRow
+from app.documents.routing import check_set
+from app.experts.statistics import RoutingStatistics, statistics_of
+from app.serialization import jsonable, load
+from app.services.errors import NameTaken, NotFound, VersionMismatch
+from app.services.packed_counts import packed, unpacked
+from app.services.pagination import Page, decode_cursor, page_of
+from cluster_models.errors import InvalidInput
+from cluster_models.routing import RoutedWorkload
+
+MOST_COUNTS: Final = 2**25
+"""Of all workloads of a set, pairs included: 256 MiB while they are unpacked."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingRecord:
+    """Stored statistics without their counts."""
+
+    id: str
+    name: str
+    version: int
+    statistics: RoutingStatistics
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRouting:
+    """Stored statistics; pairs are there only where they were asked for."""
+
+    record: RoutingRecord
+    workloads: tuple[RoutedWorkload, ...]
+
+
+def create_routing(session: Session, *, name: str, workloads: Sequence[RoutedWorkload]) -> RoutingRecord:
+    """Store workloads of one model under a name that is free, as version 1."""
+    now = datetime.now(UTC)
+    values = _content(workloads) | {"created_at": now, "updated_at": now}
+    if not insert_if_absent(session, RoutingRow, id=uuid.uuid4().hex, name=name, version=1, **values):
+        raise NameTaken("set of routing statistics", name, "use PUT to replace it, or another name")
+    return find_routing(session, name=name)
+
+
+def replace_routing(
+    session: Session,
+    *,
+    name: str,
+    workloads: Sequence[RoutedWorkload],
+    expected_version: int | None = None,
+    keep_others: bool = False,
+) -> RoutingRecord:
+    """Store other workloads under a name, as its next version.
+
+    ``keep_others``: those stored stay, unless one of the same name comes.
+    """
+    row = _locked(session, name, expected_version)
+    if keep_others:
+        given = {workload.name for workload in workloads}
+        kept = [workload for workload in unpacked(row.counts, pairs=True) if workload.name not in given]
+        workloads = (*kept, *workloads)
+    for column, value in _content(workloads).items():
+        setattr(row, column, value)
+    row.version += 1
+    row.updated_at = datetime.now(UTC)
+    session.flush()
+    return _record(row)
+
+
+def list_routing(session: Session, *, limit: int, cursor: str | None = None) -> Page[RoutingRecord]:
+    """Stored statistics by name."""
+    query = select(RoutingRow).order_by(RoutingRow.name).limit(limit + 1)
+    if cursor is not None:
+        (after,) = decode_cursor(cursor, str)
+        query = query.where(RoutingRow.name > after)
+    return page_of(session.scalars(query).all(), limit=limit, item=_record, keys=lambda row: (row.name,))
+
+
+def find_routing(session: Session, *, name: str) -> RoutingRecord:
+    """The stored statistics of that name, without counts; raises ``NotFound``."""
+    return _record(_row(session, name))
+
+
+def get_routing(session: Session, *, name: str, pairs: bool = False) -> StoredRouting:
+    """The stored statistics of that name; raises ``NotFound``."""
+    row = _row(session, name)
+    return StoredRouting(_record(row), unpacked(row.counts, pairs=pairs))
+
+
+def delete_routing(session: Session, *, name: str, expected_version: int | None = None) -> None:
+    """Forget stored statistics."""
+    session.delete(_locked(session, name, expected_version))
+
+
+def resolve_routing(session: Session, *, name: str) -> tuple[RoutedWorkload, ...]:
+    """The workloads stored under a name, with pairs; raises ``InvalidInput`` on the field ``routing``."""
+    try:
+        return get_routing(session, name=name, pairs=True).workloads
+    except NotFound as error:
+        remedy = "GET /api/v1/routing lists what is stored"
+        raise InvalidInput("routing", name, "there are no stored statistics of this name", remedy) from error
+
+
+def without_pairs(workloads: Sequence[RoutedWorkload]) -> tuple[RoutedWorkload, ...]:
+    """The workloads with nothing but their loads."""
+    return tuple(replace(workload, transitions={}, coactivation={}) for workload in workloads)
+
+
+def _content(workloads: Sequence[RoutedWorkload]) -> dict[str, Any]:
+    check_set(workloads)
+    total = sum(
+        workload.loads.size
+        + sum(table.size for tables in (workload.transitions, workload.coactivation) for table in tables.values())
+        for workload in workloads
+    )
+    if total > MOST_COUNTS:
+        problem = f"a set holds at most {MOST_COUNTS:,} counts, pairs of experts included"
+        raise InvalidInput("workloads", total, problem, "send pairs=false, or fewer workloads")
+    return {"summary": jsonable(statistics_of(workloads)), "counts": packed(workloads)}
+
+
+def _locked(session: Session, name: str, expected: int | None) -> RoutingRow:
+    """The row, held against other changes until the transaction ends."""
+    row = _row(session, name)
+    session.refresh(row, with_for_update=True)
+    if expected is not None and expected != row.version:
+        raise VersionMismatch("set of routing statistics", row.name, str(expected), str(row.version))
+    return row
+
+
+def _row(session: Session, name: str) -> RoutingRow:
+    row = session.scalar(select(RoutingRow).where(RoutingRow.name == name))
+    if row is None:
+        raise NotFound("set of routing statistics", name)
+    return row
+
+
+def _record(row: RoutingRow) -> RoutingRecord:
+    return RoutingRecord(
+        id=row.id,
+        name=row.name,
+        version=row.version,
+        statistics=load(RoutingStatistics, row.summary),
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
