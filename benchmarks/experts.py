@@ -6,7 +6,7 @@
 
 The first prints a map for the workloads of all files together (the worst of them counts) and what it is worth;
 ``--gbit-per-s`` weighs balance against what crosses nodes over such links, and one workload with copies to spare is
-weighed for usual links in any case.  The second compares the time of layers at several link speeds with both modes
+weighed for usual links in any case; ``--transitions`` keeps tokens on their rank from layer to layer.  The second compares the time of layers at several link speeds with both modes
 of the published balancer; the third contiguous, random, both modes and ours over the workloads of a folder.
 Seconds are of placing alone: imports and compiling are done before, on a tiny case.
 """
@@ -18,10 +18,11 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import expert_nodes
+from benchmarks import expert_nodes, transition_files
 from benchmarks.expert_comparison import compare, page
 from benchmarks.routing_files import generated, read_workloads
 from cluster_models.errors import InvalidInput, MeshwrightError
@@ -29,6 +30,7 @@ from cluster_models.routing import RoutedWorkload
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import node_local_share
 from solver.experts.place import STEPS, place_experts
+from solver.experts.transitions import ChangePrices
 
 REAL: Final = Path(__file__).parents[2] / "shared" / "data" / "moe_routing"
 
@@ -92,13 +94,13 @@ def _place(arguments: Sequence[str]) -> None:
     parser.add_argument("--speeds", type=float, nargs="+", default=(), help="relative speed of each rank")
     parser.add_argument("--steps", type=int, default=STEPS, help="search steps for each layer")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--transitions", type=Path, help="counts from layer to layer")
+    transition_files.add_options(parser)
     expert_nodes.add_options(parser)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
     if given.transitions is not None:
         raise InvalidInput("transitions", str(given.transitions), "maps are made from loads alone", "leave it out")
-    workloads = [workload for path in given.loads for workload in read_workloads(path)]
+    workloads = _named_apart([workload for path in given.loads for workload in read_workloads(path)])
     layout = ExpertLayout(given.gpus, given.nodes, given.slots, tuple(given.speeds))
     if expert_nodes.taken_by_nodes(layout, workloads, given.gbit_per_s):
         result = expert_nodes.nodewise_map(workloads[0], layout, given, seed=given.seed)
@@ -111,6 +113,38 @@ def _place(arguments: Sequence[str]) -> None:
         print(f"{name:40} balancedness {value:.4f}")
     print(f"worst {result['balancedness']:.4f}, no map exceeds {result['bound']:.4f}")
     print(f"node-local share {result['node_local_share']:.3f}, {result['seconds']:.2f} s")
+
+
+def _named_apart(workloads: Sequence[RoutedWorkload]) -> list[RoutedWorkload]:
+    """The same workloads; files of one name in several folders get a number."""
+    seen: dict[str, int] = {}
+    apart = []
+    for workload in workloads:
+        seen[workload.name] = times = seen.get(workload.name, 0) + 1
+        apart.append(workload if times == 1 else replace(workload, name=f"{workload.name} ({times})"))
+    return apart
+
+
+def _chain(given: argparse.Namespace, layout: ExpertLayout) -> None:
+    """The map for loads and transitions together."""
+    counted = [workload for path in given.loads for workload in transition_files.read_counted(path)]
+    workload = transition_files.with_transitions(counted, given.transitions)
+    result = transition_files.chained_map(
+        workload,
+        layout,
+        least_locality=given.least_locality,
+        prices=ChangePrices(given.inside_price, 1.0),
+        seed=given.seed,
+    )
+    if given.json:
+        print(json.dumps(result))
+        return
+    proof = "the optimum without regard to load" if result["exact"] else "no map exceeds"
+    print(f"{workload.name:40} balancedness {result['balancedness']:.4f}")
+    print(f"transitions that stay on their rank {result['transition_stay_share']:.4f}")
+    print(f"and in their node {result['transition_node_stay_share']:.4f}")
+    print(f"worth {result['transition_worth']:.4f}; {proof} {result['transition_bound']:.4f}")
+    print(f"{result['seconds']:.2f} s")
 
 
 def _speeds(arguments: Sequence[str]) -> None:

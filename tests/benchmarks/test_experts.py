@@ -84,6 +84,14 @@ def test_the_command_prints_a_map_for_all_files(tmp_path: Path, capsys: pytest.C
     assert json.loads(capsys.readouterr().out)["physical_to_logical_map"] == first["physical_to_logical_map"]
 
 
+def test_files_of_one_name_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two files ``a.json`` of two folders are two workloads."""
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(generated("a", 1, 8, 1).loads.tolist()), encoding="utf-8")
+    assert main(["--loads", str(path), str(path), "--gpus", "4", "--slots", "12", "--steps", "50", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["workloads"]) == {"a", "a (2)"}
+
+
 def test_layouts_that_cannot_be_end_with_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Fewer slots than experts: the message says how many are needed."""
     path = tmp_path / "a.json"
