@@ -6,8 +6,9 @@
 
 The first prints a map for the workloads of all files together (the worst of them counts) and what it is worth;
 ``--gbit-per-s`` weighs balance against what crosses nodes over such links, and one workload with copies to spare is
-weighed for usual links in any case; ``--transitions`` keeps tokens on their rank from layer to layer.  The second compares the time of layers at several link speeds with both modes
-of the published balancer; the third contiguous, random, both modes and ours over the workloads of a folder.
+weighed for usual links in any case; ``--transitions`` keeps tokens on their rank from layer to layer.  The second
+compares the time of layers at several link speeds with both modes of the published balancer; the third contiguous,
+random, both modes and ours over the workloads of a folder.
 Seconds are of placing alone: imports and compiling are done before, on a tiny case.
 """
 
@@ -98,10 +99,11 @@ def _place(arguments: Sequence[str]) -> None:
     expert_nodes.add_options(parser)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
-    if given.transitions is not None:
-        raise InvalidInput("transitions", str(given.transitions), "maps are made from loads alone", "leave it out")
-    workloads = _named_apart([workload for path in given.loads for workload in read_workloads(path)])
     layout = ExpertLayout(given.gpus, given.nodes, given.slots, tuple(given.speeds))
+    if given.transitions is not None:
+        _chain(given, layout)
+        return
+    workloads = _named_apart([workload for path in given.loads for workload in read_workloads(path)])
     if expert_nodes.taken_by_nodes(layout, workloads, given.gbit_per_s):
         result = expert_nodes.nodewise_map(workloads[0], layout, given, seed=given.seed)
     else:
