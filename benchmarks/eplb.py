@@ -1,9 +1,9 @@
 """EPLB, the balancer that engines ship with (deepseek-ai/EPLB), written anew from its description.
 
 *Global*: the expert with the largest load per copy gets the next copy until all slots are taken; then copies go,
-heaviest first, to the least loaded rank with a free slot.  *Hierarchical*: the router's groups of experts are packed
-onto nodes in that same way, and each node then replicates and packs its own experts.  The published code takes the
-hierarchical way where nodes divide the groups, and the global one otherwise.
+heaviest first, to the least loaded rank with a free slot.  *Hierarchical*: the router's groups of experts are
+packed onto nodes in that same way, and each node then replicates and packs its own experts.  The published code
+takes the hierarchical way where nodes divide the groups, and the global one otherwise.
 
 Letters: L layers, E experts, S slots, G ranks, N nodes.
 """
