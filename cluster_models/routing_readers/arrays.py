@@ -19,6 +19,7 @@ from cluster_models.routing_readers import physical_maps
 from cluster_models.routing_readers.numbers import (
     Rows,
     array_of,
+    check_workloads,
     depth_of,
     is_rows,
     layer_numbers,
@@ -97,6 +98,7 @@ def _read(source: RoutingSource) -> Found:
     notices: list[Notice] = []
     errors: list[InvalidInput] = []
     parts = list(_parts(source.tree))
+    check_workloads(source, len(parts))
     for part in parts:
         stem = f"{source.stem}:{part.name}" if len(parts) > 1 and part.name else source.stem
         try:

@@ -16,6 +16,7 @@ from cluster_models.routing import Counts, RoutedWorkload
 from cluster_models.routing_readers.reading import (
     MOST_EXPERTS,
     MOST_LAYERS,
+    MOST_WORKLOADS,
     Notice,
     RoutingSource,
     unusable,
@@ -129,6 +130,13 @@ def summed(source: RoutingSource, place: str, value: Any) -> tuple[Any, int]:
             raise unusable(source, place, shape, "must be of (steps, layers, experts)", "save the sum of all steps")
         return _summed_lists(source, place, value), len(value)
     return np.asarray(steps.sum(axis=0, dtype=np.float64)), len(steps)
+
+
+def check_workloads(source: RoutingSource, count: int) -> None:
+    """Raise ``InvalidInput`` for more workloads than a file may hold."""
+    if count > MOST_WORKLOADS:
+        problem = f"holds {count:,} workloads, more than {MOST_WORKLOADS}"
+        raise unusable(source, "", count, problem, "send a row for each layer, and those that are planned for")
 
 
 def workload(

@@ -11,7 +11,7 @@ import numpy as np
 from cluster_models.errors import InvalidInput
 from cluster_models.readers.trees import items, mapping
 from cluster_models.routing import Counts, RoutedWorkload
-from cluster_models.routing_readers.numbers import Rows, array_of, layer_numbers, rows_of, workload
+from cluster_models.routing_readers.numbers import Rows, array_of, check_workloads, layer_numbers, rows_of, workload
 from cluster_models.routing_readers.reading import Found, Notice, RoutingFormat, RoutingSource
 
 _POPULARITY: Final = "expert_popularity"
@@ -40,6 +40,7 @@ def _read_domains(source: RoutingSource) -> Found:
     workloads: list[RoutedWorkload] = []
     notices: list[Notice] = []
     errors: list[InvalidInput] = []
+    check_workloads(source, len(source.tree["domains"]))
     for domain, content in source.tree["domains"].items():
         try:
             workloads.append(_of_domain(source, str(domain), mapping(content), notices))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,11 @@ from cluster_models.errors import InvalidConfiguration, InvalidInput
 from cluster_models.expert_slots import ExpertSlots
 from cluster_models.routing import RoutedWorkload
 
-MOST_EXPERTS = 4096
+MOST_EXPERTS: Final = 4096
 """Of a layer.  Larger numbers are no experts: a table of transitions would hold more than 16 million pairs."""
-MOST_LAYERS = 1024
+MOST_LAYERS: Final = 1024
+MOST_WORKLOADS: Final = 256
+"""Of a file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import numpy as np
 from cluster_models.errors import InvalidInput
 from cluster_models.readers.numbers import finite
 from cluster_models.routing import Counts, RoutedWorkload
-from cluster_models.routing_readers.numbers import Rows, number_in, rows_of, shortened, workload
+from cluster_models.routing_readers.numbers import Rows, check_workloads, number_in, rows_of, shortened, workload
 from cluster_models.routing_readers.reading import (
     MOST_EXPERTS,
     MOST_LAYERS,
@@ -48,7 +48,7 @@ class _Row:
 def _fits(source: RoutingSource) -> bool:
     if source.tree is not None:
         return False
-    head = next(iter(_rows(source.text)), None)
+    head = next(_rows(source.text), None)
     if head is None:
         return False
     columns = _columns(head.cells)
@@ -119,6 +119,7 @@ def _of_columns(source: RoutingSource, rows: Sequence[_Row], columns: Mapping[st
         name, place, count = found
         table = entries.setdefault(name, {})
         table[place] = table.get(place, 0.0) + count
+    check_workloads(source, len(entries))
     workloads = []
     errors: list[InvalidInput] = []
     for name, table in entries.items():

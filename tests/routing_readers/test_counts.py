@@ -231,3 +231,12 @@ def test_maps_beside_counts() -> None:
     assert found.maps[0].slots.tolist() == placed.tolist()
     found = found_in({"logical_count": rows.tolist(), "physical_to_logical_map": [[0, -1]]})
     assert [notice.code for notice in found.notices] == ["map-left-out"]
+
+
+def test_a_file_holds_so_many_workloads() -> None:
+    """A mapping of many small tables is something else, in JSON and in columns."""
+    with pytest.raises(InvalidInput, match="holds 300 workloads, more than 256"):
+        found_in({f"n{index}": [[1, 2], [3, 4]] for index in range(300)})
+    rows = "".join(f"n{index},0,{expert},1\n" for index in range(300) for expert in range(2))
+    with pytest.raises(InvalidInput, match="holds 300 workloads, more than 256"):
+        read_of("many.csv", "workload,layer,expert,count\n" + rows)

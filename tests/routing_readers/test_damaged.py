@@ -100,7 +100,7 @@ def test_damaged_values(whole: Any, data: st.DataObject) -> None:
         if places:
             container, key = data.draw(st.sampled_from(places))
             if data.draw(st.booleans()):
-                container[key] = data.draw(_LEAVES)
+                container[key] = copy.deepcopy(data.draw(_LEAVES))
             elif key in container if isinstance(container, dict) else key < len(container):
                 del container[key]
     _check(tree, data.draw(st.sampled_from([None, 4])))
