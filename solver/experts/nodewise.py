@@ -22,11 +22,12 @@ from solver.experts.dispatch import LayerRates, LayerTimes, Routing, layer_times
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import rank_loads
 
-PROPOSALS: Final = 60_000
+PROPOSALS: Final = 75_000
 _HEATS: Final = (3e-4, 1e-2, 1e-1)
 """First temperatures of the annealing, as shares of the layer's time: the first, or in turn where slots are few."""
 _SMALL: Final = 64
-"""So many slots are few: one slot then changes the time by much, and several runs cost little."""
+_SMALL_PROPOSALS: Final = 5_000
+"""So many slots are few: one slot then changes the time by much; several short runs find more than a long one."""
 _CROSSING_MEAN: Final = 0.5
 """Weight of the mean crossing of nodes beside the busiest: the search finds lower maxima with it too."""
 _SWAPS: Final = 200
@@ -81,19 +82,20 @@ def place_nodewise(
     layers, experts = routed.shares.shape
     layout.check(experts)
     prices = search_prices(routed, layout, rates)
+    small = layout.slots <= _SMALL
+    steps = min(proposals, _SMALL_PROPOSALS) if small else proposals
 
     def improved(job: tuple[int, IntArray, float]) -> IntArray:
         layer, start, heat = job
         case = routed.case(layer, layout, prices, _CROSSING_MEAN, aim)
         held = start.reshape(layout.nodes, -1).copy()
-        anneal_nodes(case, held, proposals, heat, seed + layer)
+        anneal_nodes(case, held, steps, heat, seed + layer)
         return packed_inside(held, routed.shares[layer], layout)
 
     starts = [balanced_start(routed.shares, layout)]
     groups = routed.rule.groups
     if groups > 1 and groups % layout.nodes == 0 and layout.slots_per_rank <= experts // layout.nodes:
         starts.append(grouped_start(routed.shares, layout, groups))
-    small = layout.slots <= _SMALL
     runs = [
         (start, heat) for start in (starts if small else starts[-1:]) for heat in (_HEATS if small else _HEATS[:1])
     ]
