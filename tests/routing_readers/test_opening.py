@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
 import pickle
 import re
+import shlex
 import struct
+import subprocess
+import sys
 import tarfile
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -169,3 +174,23 @@ def test_damaged_bytes_never_raise_anything_else(whole: tuple[str, bytes], data:
     assert (error is None) == (found is not None)
     assert error is None or (error.field and error.problem)
     assert found is None or found.workloads or found.maps
+
+
+def test_the_command_that_converts_pickles(tmp_path: Path) -> None:
+    """Run as it is printed, with a stand-in for PyTorch: what it writes can be read."""
+    stand_in = "import numpy\n\ndef load(path, map_location, weights_only):\n    return {dump}\n"
+    for dump, name, total in (
+        ("{'rank': 0, 'logical_count': numpy.ones((5, 3, 4), numpy.int32)}", "stat", 60),
+        ("{'records': [{'global_physical_count': numpy.ones((3, 4))}] * 2}", "pass", 24),
+    ):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "torch.py").write_text(stand_in.format(dump=dump))
+        with pytest.raises(InvalidInput) as caught:
+            read_of("dump.pt", b"")
+        command = caught.value.remedy.partition("run: ")[2].replace("python ", f"{shlex.quote(sys.executable)} ", 1)
+        subprocess.run(
+            ["bash", "-c", command], cwd=folder, check=True, env=os.environ | {"PYTHONPATH": str(folder)}
+        )
+        (workload,) = loads_of(folder / "dump.json")
+        assert workload.loads.sum() == total
