@@ -104,7 +104,7 @@ def _slope(weight: float, factor: FloatArray, slopes: FloatArray) -> float:
     for degree in range(1, len(factor) - 1):
         without = factor[degree] - weight * without
         slope += without * slopes[degree + 1]
-    return slope
+    return float(slope)
 
 
 @numba.njit(cache=True, nogil=True)

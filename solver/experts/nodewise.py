@@ -34,17 +34,17 @@ _SWAPS: Final = 200
 
 
 _USUAL_HIDDEN, _USUAL_EXPERT = 7168, 2048
-_USUAL_FLOPS, _USUAL_INSIDE, _USUAL_BETWEEN = 990e12, 360e9, 12.5e9
+_USUAL_FLOPS, _USUAL_INSIDE, _USUAL_BETWEEN = 990e12, 360e9, 6.25e9
 
-USUAL_AIM: Final = 0.99
+USUAL_AIM: Final = 0.987
 """Balancedness aimed at where links are not known, near that of the published balancer when it ignores nodes."""
 
 
 def usual_rates(between_bytes_per_s: float = _USUAL_BETWEEN) -> LayerRates:
-    """Rates where none are given: DeepSeek-V3 on H100 with 100 Gb/s per GPU between nodes.
+    """Rates where none are given: DeepSeek-V3 on H100 with 50 Gb/s per GPU between nodes.
 
-    FP8 products at half of the peak of 1,979 TFLOP/s, NVLink at 0.8 of 450 GB/s.  Of the speeds from 50 to 400 Gb/s
-    this one gives maps that are good at the others too (docs/experts.md).
+    FP8 products at half of the peak of 1,979 TFLOP/s, NVLink at 0.8 of 450 GB/s.  With ``USUAL_AIM``
+    beside it, maps are good from 50 to 400 Gb/s (docs/experts.md).
     """
     dispatch, combine = token_bytes(_USUAL_HIDDEN)
     seconds = 6 * _USUAL_HIDDEN * _USUAL_EXPERT / _USUAL_FLOPS
