@@ -26,6 +26,8 @@ _MOST_TABLE_CELLS: Final = 2**25
 """Of all tables of a kind: 256 MiB."""
 _MOST_PAIRS: Final = 2**22
 _MOST_SELECTIONS: Final = 64
+_MOST_IDS: Final = 2**24
+"""Of a trace: 128 MiB while they are counted."""
 _REMEDY: Final = "send [token][layer][selected experts], -1 where a token selected none"
 
 
@@ -54,6 +56,10 @@ def ids_of(source: RoutingSource, place: str, value: Any) -> Ids:
     if found.shape[1] > MOST_LAYERS or found.shape[2] > _MOST_SELECTIONS:
         problem = f"a token has at most {MOST_LAYERS} layers and {_MOST_SELECTIONS} experts in each"
         raise unusable(source, place, found.shape, problem, _REMEDY)
+    if found.size > _MOST_IDS:
+        most = _MOST_IDS // (found.shape[1] * found.shape[2])
+        problem = f"holds {found.size:,} selections, more than {_MOST_IDS:,}"
+        raise unusable(source, place, found.shape, problem, f"send {most:,} tokens at most")
     odd = np.argwhere(~np.isfinite(found) | (found != np.floor(found)) | (np.abs(found) >= 2.0**53))
     if len(odd):
         where = "".join(f"[{index}]" for index in odd[0])

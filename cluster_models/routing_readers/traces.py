@@ -15,7 +15,9 @@ from cluster_models.routing_readers.counting import Ids, counted, ids_of
 from cluster_models.routing_readers.numbers import array_of, depth_of, layer_numbers, whole, workload
 from cluster_models.routing_readers.reading import (
     MOST_EXPERTS,
+    MOST_LAYERS,
     Found,
+    Notice,
     RoutingFormat,
     RoutingSource,
     unusable,
@@ -34,7 +36,7 @@ KEYS: Final = (
 )
 _EXPERT_COUNTS: Final = ("num_experts", "n_experts", "num_local_experts", "n_routed_experts", "experts_per_layer")
 _MOST_SELECTIONS: Final = 16
-_LOOKED_AT: Final = 4096
+_LOOKED_AT: Final = 2**20
 
 
 def experts_stated(tree: Any) -> int | None:
@@ -52,9 +54,11 @@ def looks_traced(value: Any) -> bool:
     ids would do by chance only.
     """
     found = array_of(value)
-    if found is None or found.ndim != 3 or not found.size or not 0 < found.shape[2] <= _MOST_SELECTIONS:
+    if found is None or found.ndim != 3 or not found.size or found.shape[2] > _MOST_SELECTIONS:
         return False
-    head = found[:_LOOKED_AT].astype(np.float64)
+    if found.shape[1] > MOST_LAYERS:
+        return False
+    head = found[: max(1, _LOOKED_AT // (found.shape[1] * found.shape[2]))].astype(np.float64)
     if not np.isfinite(head).all() or (head != np.floor(head)).any() or head.max() >= MOST_EXPERTS:
         return False
     if (head < 0).any():
@@ -81,6 +85,10 @@ def _read(source: RoutingSource) -> Found:
     tree = source.tree if key is not None else {"": source.tree}
     place = key or ""
     ids = ids_of(source, place, tree[place])
+    notices: tuple[Notice, ...] = ()
+    if isinstance(tree.get("shape"), list) and tree["shape"] != list(ids.shape):
+        sentence = f"holds {ids.shape}, the file says {str(tree['shape'])[:60]}: it may have been cut off"
+        notices = (Notice("shape-differs", source.name, place, sentence, "send the whole trace"),)
     ids = _turned(source, tree.get("axes"), ids)
     stated = tree.get("layers") if isinstance(tree.get("layers"), list) else tree.get("layers_counted")
     layers = layer_numbers(stated) or tuple(range(ids.shape[1]))
@@ -96,7 +104,7 @@ def _read(source: RoutingSource) -> Found:
         transitions=traced.transitions,
         coactivation=traced.coactivation,
     )
-    return Found((found,), notices=traced.rows.notices)
+    return Found((found,), notices=(*notices, *traced.rows.notices))
 
 
 def _turned(source: RoutingSource, axes: Any, ids: Ids) -> Ids:

@@ -8,10 +8,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cluster_models.readers.trees import mapping
 from cluster_models.routing import Counts
@@ -42,16 +44,26 @@ def _is_rank(value: Any) -> bool:
     return isinstance(value, Mapping) and any(isinstance(key, str) and _KEY.fullmatch(key) for key in value)
 
 
+def _rows(rank: Any) -> Iterator[NDArray[Any]]:
+    found = (
+        array_of(value) for key, value in mapping(rank).items() if isinstance(key, str) and _KEY.fullmatch(key)
+    )
+    return (row for row in found if row is not None and row.ndim == 1)
+
+
 def _read(source: RoutingSource) -> Found:
     meta = mapping(mapping(source.tree).get("meta_info"))
     experts = source.experts or whole(meta.get("num_experts"), MOST_EXPERTS)
+    if experts is None:
+        lengths = Counter(len(row) for rank in _ranks(source.tree).values() for row in _rows(rank))
+        experts = lengths.most_common(1)[0][0] if lengths else 0
     sums: dict[int, Counts] = {}
     notices: list[Notice] = []
     for name, rank in _ranks(source.tree).items():
         for key, value in mapping(rank).items():
             parts = _KEY.fullmatch(key) if isinstance(key, str) else None
             row = array_of(value)
-            problem = "" if row is None else _problem(row, experts or len(next(iter(sums.values()), row)))
+            problem = "" if row is None else _problem(row, experts)
             if parts is None or row is None or problem or int(parts[2]) > MOST_LAYERS:
                 sentence = problem or "is no row of counts under <iteration>_<layer>"
                 notices.append(Notice("row-left-out", source.name, f"{name}[{key}]", sentence, _REMEDY))

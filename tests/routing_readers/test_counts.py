@@ -240,3 +240,10 @@ def test_a_file_holds_so_many_workloads() -> None:
     rows = "".join(f"n{index},0,{expert},1\n" for index in range(300) for expert in range(2))
     with pytest.raises(InvalidInput, match="holds 300 workloads, more than 256"):
         read_of("many.csv", "workload,layer,expert,count\n" + rows)
+
+
+def test_a_row_of_another_model_among_iterations() -> None:
+    """The length that most rows have is that of a layer, wherever the odd one stands."""
+    found = found_in({"1_3": [1, 2], "2_3": [1, 2, 3, 4], "3_3": [1, 2, 3, 5]})
+    assert found.workloads[0].loads.tolist() == [[2, 4, 6, 9]]
+    assert [notice.place for notice in found.notices] == ["[1_3]"]

@@ -150,3 +150,16 @@ def test_json_lines_are_a_list() -> None:
     """One workload on each line."""
     lines = "\n".join(json.dumps({"name": name, "loads": [[1, 2], [3, 4]]}) for name in ("a", "b"))
     assert {workload.name for workload in read_of("all.jsonl", lines).workloads} == {"all:a", "all:b"}
+
+
+def test_a_trace_that_was_cut_off_says_so() -> None:
+    """The shape beside it is another."""
+    found = found_in({"shape": [9, 3, 2], "experts": trace(5, 3, 8, 2).tolist()}, experts=8)
+    assert [notice.code for notice in found.notices] == ["shape-differs"]
+    assert found.workloads[0].tokens == 5
+
+
+def test_traces_are_bounded() -> None:
+    """So many ids would take gigabytes while they are counted."""
+    with pytest.raises(InvalidInput, match=r"holds 17,000,000 selections.*send \d+,\d+ tokens at most"):
+        found_in({"experts": np.zeros((17_000, 100, 10), np.int8)})
