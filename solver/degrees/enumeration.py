@@ -204,16 +204,18 @@ def _expert_grids(
 ) -> list[tuple[int, int]]:
     """Expert and expert tensor sizes: for each block of ranks that holds every expert once those that cut least.
 
-    Cutting experts further over as many ranks changes nothing but that tokens travel more and products are narrower
-    (docs/experts_parallel.md); so of all blocks of one size the search space has the least expert tensor size.
+    Cutting experts further over as many ranks leaves tokens more to travel and products narrower.  Where no rank
+    holds whole experts, though, loads are even: experts as wide as the model are cut in two without expert ranks,
+    too.  Why no other pairs are searched, unless a size is pinned: docs/experts_parallel.md.
     """
     stage, experts = grid.cell * grid.data, architecture.experts
     sizes = _allowed(workload, "expert", _divisors(experts.count if experts else 1))
-    found: dict[int, tuple[int, int]] = {}
+    even = 2 if experts is not None and experts.hidden >= architecture.hidden else 1
+    found: dict[tuple[int, bool], tuple[int, int]] = {}
     for cut in _allowed(workload, "expert_tensor", _divisors(gpus_per_node)):
         for size in sizes if expert_tensor_legal(architecture, workload, cut) else ():
             if stage % (size * cut) == 0 and _even(gpus_per_node, size * cut):
-                found.setdefault(size * cut, (size, cut))
+                found.setdefault((size * cut, size == 1 and cut == even), (size, cut))
     return list(found.values())
 
 

@@ -330,7 +330,12 @@ def _cuts(model: Architecture, node: int) -> list[int]:
 
 
 def _cut_less(model: Architecture, workload: TrainingWorkload, node: int, sizes: tuple[int, int]) -> bool:
-    """Whether the workload lets experts lie on as many ranks and be cut less."""
+    """Whether the workload lets experts lie on as many ranks and be cut less.
+
+    Wide experts that are cut in two and lie on all ranks count as a choice of their own.
+    """
+    if sizes == (1, 2) and model.experts and model.experts.hidden >= model.hidden:
+        return False
     block, experts = sizes[0] * sizes[1], model.experts.count if model.experts else 1
     others = [x for x in _cuts(model, node) if x < sizes[1] and block % x == 0 and experts % (block // x) == 0]
     return any(
@@ -352,7 +357,7 @@ def _useful_sharding(
     return allowed if shares else allowed[:1]
 
 
-def fitting_candidates(asked: PlanningProblem) -> Iterator[tuple[Candidate, float]]:
+def fitting_candidates(asked: PlanningProblem, *, every_cut: bool = False) -> Iterator[tuple[Candidate, float]]:
     """Every legal candidate that fits into memory, and what a second of its step counts in the objective."""
     for fabric in fabrics_of(asked):
         for degrees in legal_degrees(
@@ -362,6 +367,7 @@ def fitting_candidates(asked: PlanningProblem) -> Iterator[tuple[Candidate, floa
             nodes=fabric.nodes,
             wider=fabric.wider,
             parts=fabric.nodes_per_unit == 1,
+            every_cut=every_cut,
         ):
             candidate = prepare(asked, fabric, candidates(degrees))
             if (candidate.memory.total_bytes <= candidate.memory.limit_bytes).all():
@@ -370,7 +376,9 @@ def fitting_candidates(asked: PlanningProblem) -> Iterator[tuple[Candidate, floa
                 yield candidate, float(weight)
 
 
-def best_plan(asked: PlanningProblem) -> tuple[float, int]:
+def best_plan(asked: PlanningProblem, *, every_cut: bool = False) -> tuple[float, int]:
     """The least objective over all candidates that fit and all their placements, and how many candidates fit."""
-    objectives = [best_placement(candidate) * weight for candidate, weight in fitting_candidates(asked)]
+    objectives = [
+        best_placement(candidate) * weight for candidate, weight in fitting_candidates(asked, every_cut=every_cut)
+    ]
     return min(objectives, default=float("inf")), len(objectives)
