@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -65,7 +66,7 @@ def _rows(text: str) -> Iterator[_Row]:
     for number, line in enumerate(lines, start=1):
         if line.strip() and not line.lstrip().startswith("#"):
             cells = line.split() if delimiter is None else _split(line, delimiter)
-            yield _Row(number, tuple(cell.strip() for cell in cells))
+            yield _Row(number, tuple(map(str.strip, cells)))
 
 
 def _split(line: str, delimiter: str) -> list[str]:
@@ -162,6 +163,7 @@ def _entry(
     return name[:100], (place[0], place[1], following), count
 
 
+@lru_cache(maxsize=2**14)
 def _whole(cell: str, most: int) -> int | None:
     value = finite(cell)
     return int(value) if value is not None and value.is_integer() and 0 <= value <= most else None

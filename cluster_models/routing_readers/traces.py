@@ -35,7 +35,7 @@ KEYS: Final = (
     "tokens",
 )
 _EXPERT_COUNTS: Final = ("num_experts", "n_experts", "num_local_experts", "n_routed_experts", "experts_per_layer")
-_MOST_SELECTIONS: Final = 16
+_MOST_SELECTIONS: Final = 32
 _LOOKED_AT: Final = 2**20
 
 

@@ -204,6 +204,9 @@ def test_a_trace_is_told_from_counts_of_steps() -> None:
     """Bare arrays of three dimensions: ids are distinct and small, counts of a step sum alike in each layer."""
     ids = trace(20, 4, 16, 3)
     assert found_in(ids.tolist()).workloads[0].tokens == 20
+    wide = trace(20, 3, 512, 22).astype(np.int16)
+    assert read_of("routed.npy", npy(wide)).workloads[0].tokens == 20
+    assert read_of("routed.npz", npz(routed_experts=wide)).workloads[0].tokens == 20
     random = np.random.default_rng(0)
     steps = np.stack([[np.bincount(random.integers(0, 8, 40), minlength=8) for _ in range(4)] for _ in range(6)])
     assert found_in(steps.tolist()).workloads[0].loads.sum() == 6 * 4 * 40
