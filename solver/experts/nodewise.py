@@ -25,6 +25,9 @@ from solver.experts.loads import rank_loads
 PROPOSALS: Final = 75_000
 _HEATS: Final = (3e-4, 1e-2, 1e-1)
 """First temperatures of the annealing, as shares of the layer's time: the first, or in turn where slots are few."""
+_MOST_FOR_LOAD: Final = 0.33
+"""Most that balanced ranks cost in the search beside one more node for every token: beyond it the annealing would
+shun all moves that unbalance for a while.  ``USUAL_AIM`` then sees to the balance."""
 _SMALL: Final = 64
 _SMALL_PROPOSALS: Final = 5_000
 """So many slots are few: one slot then changes the time by much; several short runs find more than a long one."""
@@ -81,13 +84,16 @@ def place_nodewise(
     """
     layers, experts = routed.shares.shape
     layout.check(experts)
-    prices = search_prices(routed, layout, rates)
     small = layout.slots <= _SMALL
+    load_price, crossing_price = search_prices(routed, layout, rates)
+    most = np.inf if small else _MOST_FOR_LOAD * layout.ranks * crossing_price
+    prices = min(load_price, most), crossing_price
+    search_aim = max(aim, USUAL_AIM) if load_price > most else aim
     steps = min(proposals, _SMALL_PROPOSALS) if small else proposals
 
     def improved(job: tuple[int, IntArray, float]) -> IntArray:
         layer, start, heat = job
-        case = routed.case(layer, layout, prices, _CROSSING_MEAN, aim)
+        case = routed.case(layer, layout, prices, _CROSSING_MEAN, search_aim)
         held = start.reshape(layout.nodes, -1).copy()
         anneal_nodes(case, held, steps, heat, seed + layer)
         return packed_inside(held, routed.shares[layer], layout)
