@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from cluster_models.wire_flows import WireFlow, wire_flow
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 Pair = tuple[str, str]
 
@@ -67,33 +68,8 @@ def directions(sample: Sample) -> tuple[Pair, ...]:
     return (forward, forward[::-1])
 
 
-Level = dict[float, float]
-"""Seconds of one flow by its message bytes, at one number of flows."""
-
-
-def _levels(
-    samples: Iterable[tuple[WireFlow, Sample]], recency: Recency, slow_factor: float | None
-) -> dict[int, Level]:
-    """Recent time by number of flows and message size, of one directed link (see ``link_tables``).
-
-    Lower bounds (inexact flows) count only where a number of flows has nothing exact.
-    """
-    groups: dict[tuple[int, bool], dict[float, list[tuple[WireFlow, Sample]]]] = {}
-    for flow, sample in samples:
-        sizes = groups.setdefault((flow.flows, flow.exact), {})
-        sizes.setdefault(flow.message_bytes, []).append((flow, sample))
-    levels: dict[int, Level] = {}
-    for (flows, exact), sizes in groups.items():
-        if not exact and (flows, True) in groups:
-            continue
-        levels[flows] = {size: _time_s(members, recency, slow_factor) for size, members in sizes.items()}
-    return levels
-
-
 def _time_s(members: Sequence[tuple[WireFlow, Sample]], recency: Recency, slow_factor: float | None) -> float:
     """Seconds of one key: the median, or the slow decile where ``slow_factor`` is given."""
-    if len(members) == 1 and slow_factor is None:
-        return members[0][0].time_s
     middle = median(flow.time_s for flow in _recent_flows(members, recency))
     if slow_factor is None:
         return middle
@@ -192,42 +168,85 @@ def link_tables(
     """The tables of every directed link that has a usable bandwidth sample, ordered by name.
 
     Times are medians.  With ``slow_factors`` they are slow deciles: of a link's own samples where there are
-    enough, else its median times its factor; never faster than the median.
+    enough, else its median times its factor; never faster than the median.  Lower bounds (inexact flows) count
+    only where a number of flows of a link has nothing exact.
     """
-    by_pair: dict[Pair, list[tuple[WireFlow, Sample]]] = {}
-    for sample in samples:
-        flow = wire_flow(sample)
-        if flow is not None:
-            entry = (flow, sample)
-            for pair in directions(sample):
-                by_pair.setdefault(pair, []).append(entry)
-    levels: dict[Pair, dict[int, Level]] = {}
-    for pair in sorted(by_pair):
-        back = pair[::-1]
-        slow_factor = None if slow_factors is None else slow_factors[pair]
-        as_back = back in levels and by_pair[back] == by_pair[pair]
-        if as_back and (slow_factors is None or slow_factors[back] == slow_factor):
-            levels[pair] = levels[back]
-        else:
-            levels[pair] = _levels(by_pair[pair], recency, slow_factor)
-    return _padded(tuple(levels), tuple(levels.values()))
+    measured = [(flow, sample) for sample in samples if (flow := wire_flow(sample)) is not None]
+    if not measured:
+        return LinkTables((), np.empty((0, 1)), np.empty((0, 1, 1)), np.empty((0, 1, 1)))
+    names = sorted({name for _, sample in measured for name in (sample.source, sample.destination)})
+    entries = _entries(measured, names)
+    new_row, new_level = _begins(entries.pair), _begins(entries.pair, entries.flows)
+    first = np.flatnonzero(_begins(entries.pair, entries.flows, entries.size))
+    row, level = np.cumsum(new_row)[first] - 1, np.cumsum(new_level)[first] - 1
+    column = level - level[_begins(row)][row]
+    place = np.arange(len(first)) - np.flatnonzero(_begins(level))[level]
+    pairs = [(names[code // len(names)], names[code % len(names)]) for code in entries.pair[new_row].tolist()]
+    shape = (len(pairs), int(column.max()) + 1, int(place.max()) + 1)
+    flows, sizes, times = (np.full(axes, np.inf) for axes in (shape[:2], shape, shape))
+    flows[row, column] = entries.flows[first]
+    sizes[row, column, place] = entries.size[first]
+    factors = None if slow_factors is None else np.array([slow_factors[pair] for pair in pairs])[row]
+    times[row, column, place] = _times(measured, entries, first, recency, factors)
+    return LinkTables(tuple(pairs), flows, sizes, times)
 
 
-def _padded(pairs: tuple[Pair, ...], levels: Sequence[Mapping[int, Level]]) -> LinkTables:
-    most_flows = max((len(link) for link in levels), default=1)
-    most_sizes = max((len(level) for link in levels for level in link.values()), default=1)
-    flows = np.full((len(pairs), most_flows), np.inf)
-    sizes = np.full((len(pairs), most_flows, most_sizes), np.inf)
-    times = np.full_like(sizes, np.inf)
-    places: list[tuple[int, int, int]] = []
-    entries: list[tuple[float, float]] = []
-    for row, link in enumerate(levels):
-        for column, count in enumerate(sorted(link)):
-            flows[row, column] = count
-            level = sorted(link[count].items())
-            places += [(row, column, place) for place in range(len(level))]
-            entries += level
-    if entries:
-        where = tuple(np.array(places).T)
-        sizes[where], times[where] = np.array(entries).T
-    return LinkTables(pairs, flows, sizes, times)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entries:
+    """One entry for each sample and direction, those of a link, a number of flows and a size side by side.
+
+    ``member`` (M,) are indices of samples, in their order; ``pair`` numbers the two names.
+    """
+
+    member: IntArray
+    pair: IntArray
+    flows: IntArray
+    size: FloatArray
+
+
+def _entries(measured: Sequence[tuple[WireFlow, Sample]], names: Sequence[str]) -> _Entries:
+    number = {name: index for index, name in enumerate(names)}
+    source = np.array([number[sample.source] for _, sample in measured])
+    destination = np.array([number[sample.destination] for _, sample in measured])
+    flows = np.array([flow.flows for flow, _ in measured])
+    exact = np.array([flow.exact for flow, _ in measured])
+    size = np.array([flow.message_bytes for flow, _ in measured])
+    both = np.array([sample.direction is Direction.BOTH for _, sample in measured]) & (source != destination)
+    member = np.concatenate([np.arange(len(measured)), np.flatnonzero(both)])
+    pair = np.concatenate([source * len(names) + destination, (destination * len(names) + source)[both]])
+    order = np.lexsort((member, size[member], flows[member], pair))
+    member, pair = member[order], pair[order]
+    begins = _begins(pair, flows[member])
+    has_exact = np.logical_or.reduceat(exact[member], np.flatnonzero(begins))[np.cumsum(begins) - 1]
+    kept = exact[member] | ~has_exact
+    member, pair = member[kept], pair[kept]
+    return _Entries(member, pair, flows[member], size[member])
+
+
+def _begins(*columns: npt.NDArray[Any]) -> BoolArray:
+    """Where rows of sorted columns differ from the row before, the first included."""
+    begins: BoolArray = np.ones(len(columns[0]), dtype=bool)
+    begins[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return begins
+
+
+def _times(
+    measured: Sequence[tuple[WireFlow, Sample]],
+    entries: _Entries,
+    first: IntArray,
+    recency: Recency,
+    factors: FloatArray | None,
+) -> FloatArray:
+    """Seconds of each key, which begins at ``first`` (K,); ``factors`` (K,) are their slow factors."""
+    single = np.array([flow.time_s for flow, _ in measured])[entries.member[first]]
+    times: FloatArray = single if factors is None else single * factors
+    ends = np.append(first[1:], len(entries.member))
+    done: dict[tuple[object, ...], float] = {}
+    for key in np.flatnonzero(ends - first > 1).tolist():
+        members = entries.member[first[key] : ends[key]].tolist()
+        factor = None if factors is None else float(factors[key])
+        same = (factor, *members)  # as the other direction of the same samples
+        if same not in done:
+            done[same] = _time_s([measured[member] for member in members], recency, factor)
+        times[key] = done[same]
+    return times

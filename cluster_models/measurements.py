@@ -58,27 +58,31 @@ class Sample:
     measured_at: datetime | None = None
 
     def __post_init__(self) -> None:
-        where = f"measurements.{self.source}->{self.destination}"
-        if not (math.isfinite(self.message_bytes) and self.message_bytes >= 0):
+        if not 0 <= self.message_bytes < math.inf:
             raise InvalidCluster(
-                f"{where}.message_bytes", self.message_bytes, "must be a finite number, not negative"
+                f"{self._path}.message_bytes", self.message_bytes, "must be a finite number, not negative"
             )
         if self.status is SampleStatus.FAILED:
             return
         if self.bytes_per_s is None and self.latency_s is None:
             raise InvalidCluster(
-                where, None, "a successful sample has neither bandwidth nor latency", "mark it failed instead"
+                self._path, None, "a successful sample has neither bandwidth nor latency", "mark it failed instead"
             )
-        for name in ("bytes_per_s", "latency_s"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
+        for name, value in (("bytes_per_s", self.bytes_per_s), ("latency_s", self.latency_s)):
+            if value is not None and not 0 < value < math.inf:
                 raise InvalidCluster(
-                    f"{where}.{name}",
+                    f"{self._path}.{name}",
                     value,
                     "must be a positive, finite number",
                     "a failed measurement is unknown, not zero: mark it failed or leave it out",
                 )
         if self.ranks_per_node < 1 or self.pairs_active < 1:
             raise InvalidCluster(
-                where, (self.ranks_per_node, self.pairs_active), "ranks per node and active pairs start at 1"
+                self._path,
+                (self.ranks_per_node, self.pairs_active),
+                "ranks per node and active pairs start at 1",
             )
+
+    @property
+    def _path(self) -> str:
+        return f"measurements.{self.source}->{self.destination}"

@@ -34,15 +34,16 @@ NAMED_AT_MOST: Final = 5
 
 def reject_absurd(snapshot: ClusterSnapshot, classes: Sequence[LinkClass], link_classes: IntArray) -> None:
     """Raise ``InvalidCluster`` for the first sample over a hundred times its data sheet."""
-    position = {node.name: index for index, node in enumerate(snapshot.cluster.nodes)}
+    flows = _flows(snapshot.samples)
+    names = [node.name for node in snapshot.cluster.nodes]
+    found = _classes_of(((sample.source, sample.destination) for sample, _ in flows), names, link_classes)
 
     @cache
     def nominal_of(link_class: int, flows: int) -> float:
         return classes[link_class].nominal_bytes_per_s(flows)
 
-    for sample, flow in _flows(snapshot.samples):
-        found = link_classes[position[sample.source], position[sample.destination]]
-        nominal = nominal_of(int(found), flow.flows)
+    for (sample, flow), link_class in zip(flows, found, strict=True):
+        nominal = nominal_of(link_class, flow.flows)
         if flow.bytes_per_s > ABSURD_RATIO * nominal:
             raise InvalidCluster(
                 f"measurements.{sample.source}->{sample.destination}.bandwidth",
@@ -60,17 +61,21 @@ def suspicions(snapshot: ClusterSnapshot, tables: LinkTables | None = None) -> t
     """
     classes, link_classes = classify(snapshot.cluster)
     names = [node.name for node in snapshot.cluster.nodes]
+    flows = _flows(snapshot.samples)
     rates = _rates(link_tables(snapshot.samples, Recency()) if tables is None else tables)
     return (
         *_asymmetric(rates),
-        *_above_nominal(snapshot, classes, link_classes),
+        *_above_nominal(flows, names, classes, link_classes),
         *_far_below_class(rates, names, classes, link_classes),
         *(found.sentence for found in shared_uplinks(snapshot.cluster, rates)),
-        *_coverage(snapshot, names),
+        *_coverage(snapshot, flows, names),
     )
 
 
-def _flows(samples: Iterable[Sample]) -> list[tuple[Sample, WireFlow]]:
+Flows = list[tuple[Sample, WireFlow]]
+
+
+def _flows(samples: Iterable[Sample]) -> Flows:
     return [(sample, flow) for sample in samples if (flow := wire_flow(sample)) is not None]
 
 
@@ -106,24 +111,32 @@ def _asymmetric(rates: Rates) -> list[str]:
     return _shortened(sentences, "more pairs are as uneven between their two directions")
 
 
-def _above_nominal(snapshot: ClusterSnapshot, classes: Sequence[LinkClass], link_classes: IntArray) -> list[str]:
-    position = {node.name: index for index, node in enumerate(snapshot.cluster.nodes)}
+def _classes_of(pairs: Iterable[tuple[str, str]], names: Sequence[str], link_classes: IntArray) -> list[int]:
+    position = {name: index for index, name in enumerate(names)}
+    ends = np.array([(position[a], position[b]) for a, b in pairs], dtype=np.int64).reshape(-1, 2)
+    found: list[int] = link_classes[ends[:, 0], ends[:, 1]].tolist()
+    return found
+
+
+def _above_nominal(
+    flows: Flows, names: Sequence[str], classes: Sequence[LinkClass], link_classes: IntArray
+) -> list[str]:
     worst: dict[tuple[str, str], tuple[float, float, int]] = {}
 
     @cache
     def limit_of(link_class: int, flows: int) -> float:
         return classes[link_class].limit_bytes_per_s(flows)
 
-    for sample, flow in _flows(snapshot.samples):
-        found = link_classes[position[sample.source], position[sample.destination]]
-        limit = limit_of(int(found), flow.flows)
+    found = _classes_of(((sample.source, sample.destination) for sample, _ in flows), names, link_classes)
+    for (sample, flow), link_class in zip(flows, found, strict=True):
+        limit = limit_of(link_class, flow.flows)
         pair = (sample.source, sample.destination)
         if flow.bytes_per_s > ROUNDING * limit and flow.bytes_per_s > worst.get(pair, (0.0,))[0]:
             worst[pair] = (flow.bytes_per_s, limit, flow.flows)
     sentences = [
-        f"{a} to {b} was measured at {rate / GBYTE:.4g} GB/s in each of {flows} flows, above the"
+        f"{a} to {b} was measured at {rate / GBYTE:.4g} GB/s in each of {count} flows, above the"
         f" {limit / GBYTE:.4g} GB/s that the stated hardware can carry: correct the nodes' NICs or NVLink domain."
-        for (a, b), (rate, limit, flows) in sorted(worst.items())
+        for (a, b), (rate, limit, count) in sorted(worst.items())
     ]
     return _shortened(sentences, "more pairs were measured above their data sheet")
 
@@ -131,35 +144,34 @@ def _above_nominal(snapshot: ClusterSnapshot, classes: Sequence[LinkClass], link
 def _far_below_class(
     rates: Rates, names: Sequence[str], classes: Sequence[LinkClass], link_classes: IntArray
 ) -> list[str]:
-    position = {name: index for index, name in enumerate(names)}
     slow: dict[tuple[str, str], str] = {}
-    for (flows, _), by_pair in sorted(rates.items()):
+    for flows, size in sorted(rates):
+        by_pair = rates[flows, size]
+        found = _classes_of(by_pair, names, link_classes)
         by_class: dict[int, list[float]] = {}
-        for (a, b), rate in by_pair.items():
-            by_class.setdefault(int(link_classes[position[a], position[b]]), []).append(rate)
+        for k, rate in zip(found, by_pair.values(), strict=True):
+            by_class.setdefault(k, []).append(rate)
         medians = {k: median(values) for k, values in by_class.items()}
-        for (a, b), rate in sorted(by_pair.items()):
-            k = int(link_classes[position[a], position[b]])
-            if rate * FALLBACK_RATIO <= medians[k]:
-                slow[a, b] = (
-                    f"{a} to {b} reaches {rate / GBYTE:.3g} GB/s per flow with {flows:g} flows, over"
-                    f" {FALLBACK_RATIO:g} times below the median of its class ({classes[k].proximity.words}):"
-                    " the transfer may have fallen back to TCP."
-                )
+        low = [
+            (pair, rate, k)
+            for (pair, rate), k in zip(by_pair.items(), found, strict=True)
+            if rate * FALLBACK_RATIO <= medians[k]
+        ]
+        for (a, b), rate, k in sorted(low):
+            slow[a, b] = (
+                f"{a} to {b} reaches {rate / GBYTE:.3g} GB/s per flow with {flows:g} flows, over"
+                f" {FALLBACK_RATIO:g} times below the median of its class ({classes[k].proximity.words}):"
+                " the transfer may have fallen back to TCP."
+            )
     return _shortened(list(slow.values()), "more pairs are as far below their class")
 
 
-def _coverage(snapshot: ClusterSnapshot, names: Sequence[str]) -> list[str]:
+def _coverage(snapshot: ClusterSnapshot, flows: Flows, names: Sequence[str]) -> list[str]:
     """Pairs and nodes that nothing is known about."""
     if len(names) < 2:
         return []
-    measured = {frozenset((s.source, s.destination)) for s, _ in _flows(snapshot.samples)}
-    measured = {pair for pair in measured if len(pair) == 2}
-    failed = {
-        frozenset((s.source, s.destination))
-        for s in snapshot.samples
-        if s.status is SampleStatus.FAILED and s.source != s.destination
-    }
+    measured = _pairs(sample for sample, _ in flows)
+    failed = _pairs(sample for sample in snapshot.samples if sample.status is SampleStatus.FAILED)
     pairs = len(names) * (len(names) - 1) // 2
     if not measured:
         return ["No pair of nodes was measured: every link is estimated from the data sheet."]
@@ -179,6 +191,12 @@ def _coverage(snapshot: ClusterSnapshot, names: Sequence[str]) -> list[str]:
     silent = [name for name in names if name not in heard]
     lost = [f"Node {name} has no measurement at all: all its links are estimated." for name in silent]
     return [*sentences, *_shortened(lost, "more nodes have no measurement at all")]
+
+
+def _pairs(samples: Iterable[Sample]) -> set[tuple[str, str]]:
+    """The pairs of two nodes, each in the order of their names."""
+    directed = {(sample.source, sample.destination) for sample in samples if sample.source != sample.destination}
+    return {(a, b) if a < b else (b, a) for a, b in directed}
 
 
 def _shortened(sentences: list[str], rest: str) -> list[str]:

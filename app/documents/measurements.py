@@ -70,8 +70,12 @@ class MeasurementDocument(Document):
             raise InvalidInput(
                 f"{path}.status", "failed", "a failed measurement carries a figure", "leave the figure out"
             )
-        for name in ("bandwidth_gbytes_per_s", "latency_us"):
-            _check_figure(getattr(self, name), f"{path}.{name}")
+        for name, figure in (
+            ("bandwidth_gbytes_per_s", self.bandwidth_gbytes_per_s),
+            ("latency_us", self.latency_us),
+        ):
+            if figure is not None:
+                _check_figure(figure, f"{path}.{name}")
         if self.status is SampleStatus.OK and self.bandwidth_gbytes_per_s is None and self.latency_us is None:
             raise InvalidInput(
                 path,

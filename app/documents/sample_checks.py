@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Final
 
 from app.documents.measurements import Numbered
@@ -26,10 +27,16 @@ def checked_samples(
 ) -> tuple[Sample, ...]:
     """The samples, if nothing is wrong with them; else ``InvalidDocument`` with ``problems`` and new ones."""
     nodes = {node.name: node for node in cluster.nodes}
+
+    @cache
+    def ceiling(source: str, destination: str) -> tuple[float, str]:
+        return _ceiling(cluster, nodes[source], nodes[destination])
+
+    latest = datetime.now(UTC) + CLOCKS_DIFFER
     seen: dict[tuple[object, ...], tuple[str, Sample]] = {}
     samples: list[Sample] = []
     for path, sample in numbered:
-        found = _problem(cluster, nodes, path, sample) or _repetition(seen, path, sample)
+        found = _problem(nodes, ceiling, latest, path, sample) or _repetition(seen, path, sample)
         if found is not None:
             problems.append(found)
             if len(problems) >= MAX_PROBLEMS:
@@ -40,14 +47,20 @@ def checked_samples(
     return tuple(samples)
 
 
-def _problem(cluster: Cluster, nodes: dict[str, Node], path: str, sample: Sample) -> FieldProblem | None:
+def _problem(
+    nodes: Mapping[str, Node],
+    ceiling_of: Callable[[str, str], tuple[float, str]],
+    latest: datetime,
+    path: str,
+    sample: Sample,
+) -> FieldProblem | None:
     for name in (sample.source, sample.destination):
         if name not in nodes:
             remedy = close_name(name, list(nodes))
             return FieldProblem(path, name, "names a node that the cluster does not have", remedy)
     rate, latency = sample.bytes_per_s, sample.latency_s
     if rate is not None:
-        ceiling, wire = _ceiling(cluster, nodes[sample.source], nodes[sample.destination])
+        ceiling, wire = ceiling_of(sample.source, sample.destination)
         if rate > ceiling:
             return FieldProblem(
                 path,
@@ -64,7 +77,7 @@ def _problem(cluster: Cluster, nodes: dict[str, Node], path: str, sample: Sample
             )
     if latency is not None and latency > LONGEST_LATENCY_S:
         return FieldProblem(path, latency * 1e6, "is more than ten seconds", "latencies are in microseconds")
-    if sample.measured_at is not None and sample.measured_at > datetime.now(UTC) + CLOCKS_DIFFER:
+    if sample.measured_at is not None and sample.measured_at > latest:
         # Recent samples count: one from the future would make every other one look old.
         return FieldProblem(
             path,
@@ -90,11 +103,11 @@ def _repetition(
     seen: dict[tuple[object, ...], tuple[str, Sample]], path: str, sample: Sample
 ) -> FieldProblem | None:
     """A second figure for the same pair, size, run and moment, in either order where direction is both."""
-    ends: tuple[str, ...] = (sample.source, sample.destination)
-    if sample.direction is Direction.BOTH:
-        ends = tuple(sorted(ends))
+    ends = (sample.source, sample.destination)
+    if sample.direction is Direction.BOTH and ends[1] < ends[0]:
+        ends = ends[::-1]
     key = (
-        ends,
+        *ends,
         sample.direction,
         sample.tool,
         sample.collective,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 from cluster_models.readers.aliases import AliasTable, alias_table, is_host
 from cluster_models.readers.doubts import doubts_across
@@ -75,9 +76,13 @@ def _nodes(facts: Sequence[Fact], table: AliasTable, stored: Sequence[str], answ
     """
     strong: set[str] = set()
     weak: set[str] = set()
+
+    @cache
+    def node_of(name: str) -> str | None:
+        return table.node(name) if is_host(name) else None
+
     for fact in facts:
-        names = _host_names(fact)
-        found = {node for name in names if is_host(name) and (node := table.node(name))}
+        found = {node for name in _host_names(fact) if (node := node_of(name))}
         (strong if shows_a_node(fact) else weak).update(found)
         if isinstance(fact, HostFact) and fact.gpu_count == 0:
             weak -= found

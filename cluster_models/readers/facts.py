@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from cluster_models.measurements import Collective, Direction
 from cluster_models.topology import NodeState
@@ -138,7 +139,10 @@ class Operation(StrEnum):
     @property
     def collective(self) -> Collective | None:
         """Its counterpart among samples; ``None`` where samples have none."""
-        return Collective(self.value) if self.value in set(Collective) else None
+        return _COLLECTIVES.get(self.value)
+
+
+_COLLECTIVES: Final = {each.value: each for each in Collective}
 
 
 class Memory(StrEnum):

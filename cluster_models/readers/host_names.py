@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from cluster_models.readers.aliases import AliasTable, is_host
@@ -27,15 +27,17 @@ _GUID: Final = re.compile(r"0x[0-9a-fA-F]{12,16}")
 
 
 def name_groups(facts: Sequence[Fact]) -> Iterator[Sequence[Name]]:
-    """The names of one host each, as one record gives them."""
+    """The names of one host each, as one record gives them; names that stand alone come once."""
+    alone: dict[str, None] = {}
     for fact in facts:
         match fact:
             case HostFact():
                 yield fact.names
             case SwitchFact():
-                yield from ((_named(host),) for host in fact.hosts)
+                alone.update(dict.fromkeys(fact.hosts))
             case _:
-                yield from ((_named(host),) for host in hosts_said(fact))
+                alone.update(dict.fromkeys(hosts_said(fact)))
+    yield from ((_named(host),) for host in alone)
 
 
 def hosts_said(fact: Fact) -> tuple[str, ...]:
@@ -81,11 +83,15 @@ class Hosts:
     answers: Answers
     every: frozenset[str]
     """The nodes again, to look names up."""
+    _seen: dict[str, str | None] = field(default_factory=dict, repr=False, compare=False)
+    """Names looked up before: tables name each host thousands of times."""
 
     def named(self, name: str) -> str | None:
         """The node of that name, if there is one."""
-        found = self.table.node(name) if is_host(name) else None
-        return found if found in self.every else None
+        if name not in self._seen:
+            found = self.table.node(name) if is_host(name) else None
+            self._seen[name] = found if found in self.every else None
+        return self._seen[name]
 
     def of_record(self, fact: HostFact) -> tuple[str, ...]:
         """The node of a host's record; of one without a name, the answer for its file."""

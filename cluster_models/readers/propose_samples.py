@@ -31,7 +31,7 @@ def propose_samples(
     found: list[ProposedSample] = []
     matrices: dict[tuple[str, ...], list[tuple[MatrixFact, list[ProposedSample]]]] = {}
     for fact in facts:
-        if isinstance(fact, RunFact | MatrixFact) and place_of(fact.origin) in rejected:
+        if rejected and isinstance(fact, RunFact | MatrixFact) and place_of(fact.origin) in rejected:
             notes.aside(fact, "rejected by a doubt: accept it to use the figures all the same")
         elif isinstance(fact, RunFact):
             found.extend(_of_run(fact, hosts, notes))
@@ -124,14 +124,16 @@ def _ranks_per_node(fact: RunFact, ends: tuple[str, str], hosts: Hosts, notes: N
 def _of_points(
     fact: RunFact, collective: Collective, ends: tuple[str, str], ranks: int, moment: datetime | None
 ) -> Iterator[ProposedSample]:
+    one, other = sorted(ends) if fact.direction is Direction.BOTH else ends
+    tool = _tool(fact.tool)
+
     def sample(size: float, rate: float | None, latency: float | None, line: int) -> ProposedSample:
         status = SampleStatus.FAILED if rate is None and latency is None else SampleStatus.OK
-        one, other = sorted(ends) if fact.direction is Direction.BOTH else ends
         made = Sample(
             source=one,
             destination=other,
             direction=fact.direction,
-            tool=_tool(fact.tool),
+            tool=tool,
             collective=collective,
             message_bytes=size,
             ranks_per_node=ranks,
@@ -263,14 +265,12 @@ def merged(samples: Sequence[ProposedSample]) -> tuple[ProposedSample, ...]:
     groups: dict[tuple[object, ...], list[ProposedSample]] = {}
     for one in samples:
         s = one.sample
-        ends = (
-            (s.source, s.destination)
-            if s.direction is Direction.FORWARD
-            else tuple(sorted((s.source, s.destination)))
-        )
+        ends = (s.source, s.destination)
+        if s.direction is Direction.BOTH and ends[1] < ends[0]:
+            ends = ends[::-1]
         run = (s.direction, s.tool, s.collective, s.message_bytes, s.ranks_per_node, s.pairs_active, s.measured_at)
-        groups.setdefault((ends, *run), []).append(one)
-    found = [_middle(same) for same in groups.values()]
+        groups.setdefault((*ends, *run), []).append(one)
+    found = [same[0] if len(same) == 1 else _middle(same) for same in groups.values()]
     return tuple(sorted(found, key=lambda one: _order(one.sample)))
 
 
@@ -284,17 +284,10 @@ def _figure(sample: Sample) -> float:
     return sample.bytes_per_s or -(sample.latency_s or 0.0)
 
 
-def _order(sample: Sample) -> tuple[str, ...]:
-    size = f"{sample.message_bytes:020.3f}"
+def _order(sample: Sample) -> tuple[str | float, ...]:
+    run = (sample.tool, sample.collective, sample.direction, sample.ranks_per_node, sample.pairs_active)
     when = "" if sample.measured_at is None else sample.measured_at.isoformat()
-    kind = (
-        sample.tool,
-        sample.collective,
-        sample.direction,
-        f"{sample.ranks_per_node:06}",
-        f"{sample.pairs_active:06}",
-    )
-    return (sample.source, sample.destination, *kind, size, when)
+    return (sample.source, sample.destination, *run, sample.message_bytes, when)
 
 
 def _tool(said: str) -> str:
@@ -316,6 +309,8 @@ def rejected_places(
     for file, doubt in doubts:
         if doubt.trust is Trust.REJECT and f"{file}:{doubt.first_line}:{doubt.code}" not in accepted:
             lines.setdefault(file, []).append(doubt.first_line)
+    if not lines:
+        return set()
     figures = [fact for fact in facts if isinstance(fact, RunFact | MatrixFact)]
     begins = {(fact.origin.file, fact.origin.first_line) for fact in figures}
     return {
