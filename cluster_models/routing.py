@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
 
 Counts = NDArray[np.float64]
@@ -66,6 +68,84 @@ class RoutedWorkload:
     def shares(self) -> Counts:
         """(layers, experts): the share of each layer's selections that an expert gets; rows sum to 1."""
         return np.asarray(self.loads / self.loads.sum(axis=1, keepdims=True))
+
+    def plain(self, weight: float = 1.0) -> ExpertLoads:
+        """The loads alone, as a planning problem carries them."""
+        rows = tuple(tuple(row) for row in self.loads.tolist())
+        return ExpertLoads(self.name, self.layers, rows, weight)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertLoads:
+    """Loads of one workload in plain numbers, and what it weighs beside other workloads.
+
+    ``loads[i][e]``: how often expert ``e`` of decoder layer ``layers[i]`` was selected.  ``weight`` 0: experts are
+    placed without regard to it, and what the plan means for it is reported.  Raises ``InvalidInput``.
+    """
+
+    name: str
+    layers: tuple[int, ...]
+    loads: tuple[tuple[float, ...], ...]
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.weight) and self.weight >= 0):
+            raise InvalidInput("routing.weight", self.weight, "must be a number from 0 on")
+        lengths = {len(row) for row in self.loads}
+        if len(lengths) != 1:
+            problem = f"must be rows of equally many counts, not of {sorted(lengths)}"
+            raise InvalidInput("routing.loads", len(self.loads), problem)
+        self.counted()
+
+    @property
+    def experts(self) -> int:
+        """Experts of a layer."""
+        return len(self.loads[0])
+
+    def counted(self) -> RoutedWorkload:
+        """The same as arrays; raises ``InvalidInput`` as that does."""
+        return RoutedWorkload(self.name, self.layers, np.array(self.loads, dtype=np.float64))
+
+
+def loads_of_model(architecture: Architecture, given: Sequence[ExpertLoads]) -> tuple[ExpertLoads, ...]:
+    """The loads under the layer numbers of the model.
+
+    Rows may be numbered without the model's dense layers where there is one for each layer with experts.  Raises
+    ``InvalidInput`` where they are not of this model, or not of the same layers.
+    """
+    if not given:
+        return ()
+    if architecture.experts is None:
+        raise InvalidInput("routing", given[0].name, f"{architecture.name} has no experts", "leave it out")
+    names = [each.name for each in given]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise InvalidInput("routing", twice[0], "is given twice", "give each workload a name of its own")
+    if not any(each.weight for each in given):
+        raise InvalidInput("routing.weight", 0.0, "is 0 for all workloads", "weigh at least one")
+    found = tuple(_of_model(architecture, architecture.experts.count, each) for each in given)
+    for each in found[1:]:
+        if each.layers != found[0].layers:
+            problem = f"are not those of {found[0].name}: {len(each.layers)} and {len(found[0].layers)} layers"
+            raise InvalidInput(f"routing.{each.name}.layers", list(each.layers), problem, "count the same layers")
+    return found
+
+
+def _of_model(architecture: Architecture, experts: int, given: ExpertLoads) -> ExpertLoads:
+    if given.experts != experts:
+        problem = f"{architecture.name} has {experts} experts in a layer"
+        raise InvalidInput(f"routing.{given.name}.loads", given.experts, problem, "give counts of this model")
+    sparse = tuple(layer for layer in range(architecture.layers) if architecture.is_sparse_layer(layer))
+    wrong = [layer for layer in given.layers if layer not in sparse]
+    if not wrong:
+        return given
+    if given.layers == tuple(range(len(sparse))):
+        return replace(given, layers=sparse)
+    problem = (
+        f"is no layer with experts: {architecture.name} has {len(sparse)} of them, {sparse[0]} to {sparse[-1]}"
+    )
+    remedy = f"number decoder layers from 0, or give one row for each of the {len(sparse)}"
+    raise InvalidInput(f"routing.{given.name}.layers", wrong[0], problem, remedy)
 
 
 def _check_counts(name: str, counts: Counts) -> None:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cluster_models.architecture import Architecture
+from cluster_models.errors import InvalidInput
 from cluster_models.fitted import FittedParameters
+from cluster_models.routing import ExpertLoads, loads_of_model
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.workload import TrainingWorkload
 
@@ -24,12 +26,24 @@ class PlanningProblem:
     """A snapshot of a cluster, a model and a workload.
 
     ``fitted``: parameters of the cost model that the user fitted; the shipped ones stand in for the rest.
+    ``routing``: counts of the model's routing under its own layer numbers (``loads_of_model``); empty where the
+    calibrated imbalance stands for it.  ``keep_expert_order``: experts stay in contiguous blocks all the same, for
+    checkpoints that cannot be permuted.  Raises ``InvalidInput`` where the counts are not of this model.
     """
 
     snapshot: ClusterSnapshot
     architecture: Architecture
     workload: TrainingWorkload
     fitted: FittedParameters | None = None
+    routing: tuple[ExpertLoads, ...] = ()
+    keep_expert_order: bool = False
+
+    def __post_init__(self) -> None:
+        for given, known in zip(self.routing, loads_of_model(self.architecture, self.routing), strict=True):
+            if given.layers != known.layers:
+                raise InvalidInput(
+                    f"routing.{given.name}.layers", given.layers[0], "is no layer with experts of the model"
+                )
 
 
 @dataclass(frozen=True, slots=True)

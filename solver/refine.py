@@ -92,7 +92,7 @@ def prepare(
     layers = chunk_layers(problem.architecture, layout)
     kinds = kind_rows(batch, stage_kinds)
     costs = costs_of(problem, fabric, batch, layers, kinds)
-    memory = memory_of(problem, fabric.kinds, batch, layers, kinds)
+    memory = memory_of(problem, fabric.kinds, batch, layers, kinds, domain=fabric.gpus_per_unit)
     micro_batches = int(micro_batches_of(batch, problem.workload)[0])
     blocking = problem.workload.framework.blocking_transfers
     placement = build_placement(batch, costs, micro_batches, fabric, blocking=blocking, stage_kinds=stage_kinds)

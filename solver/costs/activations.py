@@ -49,7 +49,7 @@ def layer_activations(
     attention = _attention(architecture, sizes, calibration)
     policies = _Policies(architecture, sizes, calibration, modules)
     dense, dense_whole = policies.kept(_joined(attention, _dense_mlp(architecture, sizes, calibration)))
-    sparse, sparse_whole = policies.kept(_joined(attention, _sparse_mlp(architecture, sizes, calibration)))
+    sparse, sparse_whole = policies.kept(_joined(attention, _sparse_mlp(architecture, sizes)))
     again = np.maximum(
         dense_whole - dense if architecture.mlp_hidden else 0.0,
         sparse_whole - sparse if architecture.experts is not None else 0.0,
@@ -57,9 +57,9 @@ def layer_activations(
     width = sizes.element_bytes * ((2.0 if architecture.gated_mlp else 1.0) + 1.0)
     gradients = width * architecture.mlp_hidden * sizes.shard_tokens
     if (experts := architecture.experts) is not None:
-        gradients = np.maximum(gradients, width * experts.hidden * routed_tokens(experts, sizes, calibration))
+        gradients = np.maximum(gradients, width * experts.hidden * routed_tokens(experts, sizes))
         # what peers that cut the same experts gather stands twice, as it arrived and sorted by expert
-        more = gathered_tokens(experts, sizes, calibration) - routed_tokens(experts, sizes, calibration)
+        more = gathered_tokens(experts, sizes) - routed_tokens(experts, sizes)
         gradients = gradients + sizes.element_bytes * architecture.hidden * more
     stream = 2.0 * sizes.element_bytes * architecture.hidden * sizes.tokens
     return LayerActivations(dense=dense, sparse=sparse, working=again + gradients + stream)
@@ -162,14 +162,14 @@ def _mlp(
     return sizes.element_bytes * fan * width * rows, sizes.saved_input_bytes * width * rows
 
 
-def _sparse_mlp(architecture: Architecture, sizes: LocalSizes, calibration: Calibration) -> Tensors:
+def _sparse_mlp(architecture: Architecture, sizes: LocalSizes) -> Tensors:
     """A sparse layer's MLP on the busiest expert rank."""
     if (experts := architecture.experts) is None:
         return {}
     h, stream, inputs = architecture.hidden, sizes.stream_tokens, sizes.saved_input_bytes
     # all tokens of the ranks that cut an expert, through a share of its width: elements of the width as without
-    product, activation = _mlp(architecture, sizes, experts.hidden, routed_tokens(experts, sizes, calibration))
-    gathered = gathered_tokens(experts, sizes, calibration)
+    product, activation = _mlp(architecture, sizes, experts.hidden, routed_tokens(experts, sizes))
+    gathered = gathered_tokens(experts, sizes)
     router = 8.0 * experts.count * sizes.shard_tokens  # logits and probabilities in FP32
     shared = sum(_mlp(architecture, sizes, experts.shared_hidden, sizes.shard_tokens))
     return {

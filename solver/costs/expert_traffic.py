@@ -13,7 +13,8 @@ from cluster_models.measurements import Collective
 from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s
-from solver.costs.local_sizes import LocalSizes, imbalance
+from solver.costs.local_sizes import LocalSizes
+from solver.costs.routed_loads import RoutedLoads
 from solver.costs.seconds import Seconds
 from solver.costs.traffic import LayerTraffic
 
@@ -30,6 +31,7 @@ def expert_traffic(
     *,
     hidden_s: FloatArray,
     domain: int,
+    routed: RoutedLoads | None = None,
 ) -> LayerTraffic:
     """Dispatch and combination of a sparse layer: an all-to-all each, forward and backward.
 
@@ -43,20 +45,25 @@ def expert_traffic(
     received before the experts and scatters the sums after them (Megatron-Core's ``MoEAlltoAllTokenDispatcher``),
     on consecutive ranks of one node and never hidden; the others send a token to all of them (``tp_ep_group``).
 
+    ``routed``: what the plan's map of experts makes of counts of the model's routing; without it experts are taken
+    for equally likely, and the busiest rank for ``imbalance`` times as busy.
+
     ``hidden_s`` (n,) of each pass are hidden beside the compute of another micro-batch.  What is hidden inside a
     domain still takes multiprocessors away from that compute.
     """
     zeros = np.zeros_like(sizes.tokens)
     if (experts := architecture.experts) is None:
         return LayerTraffic(Seconds(zeros, zeros), zeros, zeros, zeros, zeros, zeros)
-    token_bytes = sizes.element_bytes * architecture.hidden * sizes.shard_tokens * imbalance(sizes, calibration)
+    token_bytes = sizes.element_bytes * architecture.hidden * sizes.shard_tokens * sizes.imbalance
     block = sizes.expert * sizes.expert_tensor
     spans = block > domain
     nodes = np.where(spans, block / domain, 1.0)
     once = calibration.framework.expert_dispatch is not ExpertDispatch.ALL_TO_ALL
     if once:
-        inside_copies = sizes.expert_tensor * reached(experts, sizes.expert)
-        leaving = reached(experts, nodes) * (1.0 - 1.0 / nodes)
+        inside_copies, leaving = reached(experts, sizes.expert), reached(experts, nodes) * (1.0 - 1.0 / nodes)
+        if routed is not None:
+            inside_copies, leaving = routed.copies(inside_copies, leaving, sizes.imbalance, calibration)
+        inside_copies = sizes.expert_tensor * inside_copies
         inside_ranks, joined = np.where(spans, float(domain), block), zeros
     else:
         inside_copies, leaving = np.full_like(zeros, experts.active), experts.active * (1.0 - 1.0 / nodes)

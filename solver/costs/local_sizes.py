@@ -23,7 +23,8 @@ class LocalSizes:
     with sequence parallelism.  ``sequence``: the full sequence.  ``element_bytes``: bytes of an activation;
     ``saved_input_bytes``: of one kept as the input of a matrix product; ``gathered_bytes``: of one gathered over
     tensor ranks, which Transformer Engine quantises first.  ``chunked_collectives``: tensor parallel collectives
-    run in chunks beside their matrix products (user buffers, which do not know NVFP4).
+    run in chunks beside their matrix products (user buffers, which do not know NVFP4).  ``imbalance``: load of the
+    busiest expert rank over the mean.
     """
 
     sequence: float
@@ -32,6 +33,7 @@ class LocalSizes:
     context: FloatArray
     expert: FloatArray
     expert_tensor: FloatArray
+    imbalance: FloatArray
     tokens: FloatArray
     shard_tokens: FloatArray
     stream_tokens: FloatArray
@@ -43,8 +45,14 @@ class LocalSizes:
     chunked_collectives: bool = False
 
 
-def local_sizes(batch: CandidateBatch, workload: TrainingWorkload, calibration: Calibration) -> LocalSizes:
-    """Sizes of every candidate of ``batch``."""
+def local_sizes(
+    batch: CandidateBatch,
+    workload: TrainingWorkload,
+    calibration: Calibration,
+    *,
+    imbalance: FloatArray | None = None,
+) -> LocalSizes:
+    """Sizes of every candidate of ``batch``; ``imbalance`` (n,) of expert ranks is the calibrated one if absent."""
     tensor, context = batch.tensor.astype(np.float64), batch.context.astype(np.float64)
     micro_batch = batch.micro_batch.astype(np.float64)
     tokens = micro_batch * workload.sequence_length / context
@@ -55,6 +63,7 @@ def local_sizes(batch: CandidateBatch, workload: TrainingWorkload, calibration: 
         context=context,
         expert=batch.expert.astype(np.float64),
         expert_tensor=batch.expert_tensor.astype(np.float64),
+        imbalance=np.where(batch.expert > 1, calibration.expert_imbalance if imbalance is None else imbalance, 1.0),
         tokens=tokens,
         shard_tokens=tokens / tensor,
         stream_tokens=tokens / tensor if calibration.framework.sequence_parallel else tokens,
@@ -67,23 +76,18 @@ def local_sizes(batch: CandidateBatch, workload: TrainingWorkload, calibration: 
     )
 
 
-def routed_tokens(experts: Experts, sizes: LocalSizes, calibration: Calibration) -> FloatArray:
+def routed_tokens(experts: Experts, sizes: LocalSizes) -> FloatArray:
     """(n,) copies of tokens that the busiest expert rank receives; one that holds all experts has no busier one.
 
     Every rank sends its share of a micro-batch to ``active`` experts each, so that it receives as many on average.
     Ranks that cut an expert between them then gather what each of them received: ``gathered_tokens``.
     """
-    return np.asarray(sizes.shard_tokens * experts.active * imbalance(sizes, calibration))
+    return np.asarray(sizes.shard_tokens * experts.active * sizes.imbalance)
 
 
-def gathered_tokens(experts: Experts, sizes: LocalSizes, calibration: Calibration) -> FloatArray:
+def gathered_tokens(experts: Experts, sizes: LocalSizes) -> FloatArray:
     """(n,) copies of tokens that the experts of the busiest rank work on: those of all its expert tensor peers."""
-    return np.asarray(sizes.expert_tensor * routed_tokens(experts, sizes, calibration))
-
-
-def imbalance(sizes: LocalSizes, calibration: Calibration) -> FloatArray:
-    """(n,) load of the busiest expert rank over the mean."""
-    return np.where(sizes.expert > 1, calibration.expert_imbalance, 1.0)
+    return np.asarray(sizes.expert_tensor * routed_tokens(experts, sizes))
 
 
 def is_sharded(batch: CandidateBatch, sharding: Sharding) -> BoolArray:

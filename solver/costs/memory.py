@@ -16,6 +16,7 @@ from solver.costs.activations import layer_activations
 from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.local_sizes import LocalSizes, is_sharded, local_sizes
 from solver.costs.parameters import LocalParameters, by_rank, local_parameters, sharing_ranks
+from solver.costs.routed_loads import RoutedLoads
 
 _MOMENT_BYTES: Final = {Optimizer.ADAM: 8.0, Optimizer.SGD: 4.0}
 """Two FP32 moments (Adam) or one (SGD with momentum) per parameter."""
@@ -50,7 +51,7 @@ class StageMemoryParts:
         return states + passing + self.runtime_bytes + self.fragmentation_bytes
 
 
-def stage_memory(
+def stage_memory(  # noqa: PLR0913 - each a fact of its own
     batch: CandidateBatch,
     layers: IntArray,
     *,
@@ -60,16 +61,19 @@ def stage_memory(
     micro_batches: IntArray,
     calibration: Calibration | None = None,
     settings: ActivationSettings = KEEP_ALL,
+    routed: RoutedLoads | None = None,
 ) -> StageMemoryParts:
     """Memory of candidates that share their pipeline and virtual pipeline sizes.
 
     ``layers``, (C, 2) or by candidate (n, C, 2), counts dense and sparse layers of every chunk, ``micro_batches``
-    (n,) those of a step.
+    (n,) those of a step.  With ``routed`` counts, tokens of the busiest expert rank in the worst layer stay.
     The peak is either in a backward pass or, where the optimizer's step takes more than activations had taken, in
     that step, which then counts as optimizer.
     """
     calibration = calibration_of(gpu, workload.framework) if calibration is None else calibration
-    sizes = local_sizes(batch, workload, calibration)
+    sizes = local_sizes(
+        batch, workload, calibration, imbalance=None if routed is None else routed.worst(calibration)
+    )
     parameters = local_parameters(batch, layers, architecture)
     kept = layer_activations(architecture, sizes, calibration, settings.modules)
     stages = int(batch.pipeline[0])

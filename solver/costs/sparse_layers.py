@@ -40,13 +40,13 @@ def sparse_mlp(gpu: Processor, architecture: Architecture, experts: Experts, siz
     """A sparse layer's router, permutation, busiest expert rank and shared expert; no communication.
 
     Every rank sends its ``T/t`` tokens to ``active`` experts, so ranks receive that many on average, the
-    busiest ``expert_imbalance`` times as many; its ``count/expert`` experts run as one grouped product, which the
+    busiest ``sizes.imbalance`` times as many; its ``count/expert`` experts run as one grouped product, which the
     host launches expert by expert unless it replays a graph.  Of each it holds ``1/x``, through which go the tokens
     of all ``x`` ranks that cut it (docs/experts_parallel.md).
     """
     h, shard = architecture.hidden, sizes.shard_tokens
-    routed = routed_tokens(experts, sizes, gpu.calibration)
-    gathered = gathered_tokens(experts, sizes, gpu.calibration)
+    routed = routed_tokens(experts, sizes)
+    gathered = gathered_tokens(experts, sizes)
     local = experts.count / sizes.expert
     router = linear_s(gpu, shard, float(experts.count), h)
     framework = gpu.calibration.framework

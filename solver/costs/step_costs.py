@@ -25,6 +25,7 @@ from solver.costs.model_ends import embedding, end_precision, head_and_loss
 from solver.costs.parameters import by_rank, local_parameters
 from solver.costs.prediction import prediction_ends
 from solver.costs.recomputation import recomputation
+from solver.costs.routed_loads import RoutedLoads
 from solver.costs.seconds import Seconds
 from solver.costs.sparse_layers import sparse_mlp
 from solver.costs.straggling import straggling
@@ -84,7 +85,7 @@ class _Layers:
     expert: LayerTraffic
 
 
-def step_costs(
+def step_costs(  # noqa: PLR0913 - each a fact of its own
     batch: CandidateBatch,
     layers: IntArray,
     *,
@@ -94,18 +95,20 @@ def step_costs(
     gpus_per_domain: int,
     gpus_per_node: int,
     calibration: Calibration | None = None,
+    routed: RoutedLoads | None = None,
 ) -> StepCosts:
     """Costs of candidates that share their pipeline and virtual pipeline sizes.
 
     ``layers``, (C, 2) or by candidate (n, C, 2), counts dense and sparse decoder layers of every chunk; chunk 0
     also holds the embedding and the last chunk final norm, output head and loss.  ``calibration`` defaults to the
-    GPU kind's own.
+    GPU kind's own.  ``routed``: what their expert ranks carry by counts of the routing; without it, by calibration.
     Formulas: docs/cost_model.md.
     """
     calibration = calibration_of(gpu, workload.framework) if calibration is None else calibration
     chip = processor(gpu, workload.precision, calibration)
     domain = max(gpus_per_domain, gpus_per_node)
-    sizes = local_sizes(batch, workload, calibration)
+    imbalance = None if routed is None else routed.mean(calibration)
+    sizes = local_sizes(batch, workload, calibration, imbalance=imbalance)
     parts = _layers(
         chip,
         gpu,
@@ -113,6 +116,7 @@ def step_costs(
         sizes,
         overlappable=(batch.pipeline == 1) | (batch.virtual_pipeline > 1),
         domain=domain,
+        routed=routed,
     )
     parameters = local_parameters(batch, layers, architecture)
     sparse_share = float(layers[..., 1].sum() / max(layers.sum(), 1))
@@ -170,6 +174,7 @@ def _layers(
     *,
     overlappable: BoolArray,
     domain: int,
+    routed: RoutedLoads | None,
 ) -> _Layers:
     """Parts of a layer; ``overlappable`` (n,): dispatch may run beside the compute of another micro-batch.
 
@@ -199,7 +204,9 @@ def _layers(
         tensor_block=block,
         sparse_blocks=sparse_blocks,
         context=context_traffic(gpu, architecture, sizes, core=core, domain=domain),
-        expert=expert_traffic(gpu, calibration, architecture, sizes, hidden_s=hidden_s, domain=domain),
+        expert=expert_traffic(
+            gpu, calibration, architecture, sizes, hidden_s=hidden_s, domain=domain, routed=routed
+        ),
     )
 
 

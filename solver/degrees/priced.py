@@ -74,7 +74,7 @@ def fits_memory(problem: PlanningProblem, gpu: GpuKind, *, gpus_per_node: int, n
     for rows in _groups(every):
         batch = every.take(rows)
         layers = chunk_layers(problem.architecture, layout_of(problem, batch))
-        excess = excess_bytes_of(problem, [gpu], batch, layers, kind_rows(batch))
+        excess = excess_bytes_of(problem, [gpu], batch, layers, kind_rows(batch), domain=gpus_per_node)
         if (excess <= 0).all(axis=1).any():
             return True
     return False
@@ -156,7 +156,8 @@ def mixed_layouts(problem: PlanningProblem, fabric: Fabric, batch: CandidateBatc
     virtual, architecture = int(batch.virtual_pipeline[0]), problem.architecture
 
     def excess(rows: IntArray, layers: IntArray) -> FloatArray:
-        return excess_bytes_of(problem, fabric.kinds, batch.take(rows), layers, kinds[rows])
+        taken = batch.take(rows)
+        return excess_bytes_of(problem, fabric.kinds, taken, layers, kinds[rows], domain=fabric.gpus_per_unit)
 
     probes = costs_by_kind(problem, fabric, batch, probe_layers(kinds.shape[1]))
     seconds = chunk_seconds(probes, kinds, virtual, architecture)
@@ -187,7 +188,7 @@ def _prices(
     staging: tuple[IntArray, list[Staging]],
 ) -> _Prices:
     """Prices of candidates that share their pipeline and virtual pipeline sizes."""
-    excess = excess_bytes_of(problem, fabric.kinds, batch, layers, kinds).max(axis=1)
+    excess = excess_bytes_of(problem, fabric.kinds, batch, layers, kinds, domain=fabric.gpus_per_unit).max(axis=1)
     return _Prices(
         batch=batch,
         staging=staging[0],

@@ -12,6 +12,7 @@ from cluster_models.workload import Objective, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.calibration import calibration_of
 from solver.costs.memory import StageMemoryParts, stage_memory
+from solver.costs.routed_loads import RoutedLoads, routed_loads
 from solver.costs.stagewise import by_stage, stagewise_costs, stagewise_memory
 from solver.costs.step_costs import StepCosts, step_costs
 from solver.degrees.layout import Layout, balanced_layout
@@ -56,6 +57,7 @@ def costs_by_kind(
     problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch, layers: IntArray
 ) -> list[StepCosts]:
     """The same for each kind of ``fabric``, were all GPUs of that kind."""
+    routed = _routed(problem, batch, fabric.gpus_per_unit)
     return [
         step_costs(
             batch,
@@ -66,6 +68,7 @@ def costs_by_kind(
             gpus_per_domain=fabric.gpus_per_unit,
             gpus_per_node=fabric.gpus_per_node,
             calibration=calibration_of(kind, problem.workload.framework, problem.fitted),
+            routed=routed,
         )
         for kind in fabric.kinds
     ]
@@ -77,9 +80,14 @@ def memory_of(
     batch: CandidateBatch,
     layers: IntArray,
     stage_kind: IntArray,
+    *,
+    domain: int,
 ) -> StageMemoryParts:
-    """Memory of candidates that share their pipeline and virtual pipeline sizes; see ``costs_of``."""
-    return stagewise_memory(_memory_by_kind(problem, kinds, batch, layers), stage_kind)
+    """Memory of candidates that share their pipeline and virtual pipeline sizes; see ``costs_of``.
+
+    ``domain``: GPUs that NVLink joins.
+    """
+    return stagewise_memory(_memory_by_kind(problem, kinds, batch, layers, domain), stage_kind)
 
 
 def excess_bytes_of(
@@ -88,15 +96,18 @@ def excess_bytes_of(
     batch: CandidateBatch,
     layers: IntArray,
     stage_kind: IntArray,
+    *,
+    domain: int,
 ) -> FloatArray:
     """(n, P) what a GPU of each stage of the same candidates needs beyond its limit."""
-    by_kind = _memory_by_kind(problem, kinds, batch, layers)
+    by_kind = _memory_by_kind(problem, kinds, batch, layers, domain)
     return by_stage([memory.total_bytes - memory.limit_bytes for memory in by_kind], stage_kind)
 
 
 def _memory_by_kind(
-    problem: PlanningProblem, kinds: Sequence[GpuKind], batch: CandidateBatch, layers: IntArray
+    problem: PlanningProblem, kinds: Sequence[GpuKind], batch: CandidateBatch, layers: IntArray, domain: int
 ) -> list[StageMemoryParts]:
+    routed = _routed(problem, batch, domain)
     return [
         stage_memory(
             batch,
@@ -106,9 +117,16 @@ def _memory_by_kind(
             gpu=kind,
             micro_batches=micro_batches_of(batch, problem.workload),
             calibration=calibration_of(kind, problem.workload.framework, problem.fitted),
+            routed=routed,
         )
         for kind in kinds
     ]
+
+
+def _routed(problem: PlanningProblem, batch: CandidateBatch, domain: int) -> RoutedLoads | None:
+    return routed_loads(
+        problem.routing, problem.architecture, batch, domain=domain, keep_order=problem.keep_expert_order
+    )
 
 
 def kind_rows(batch: CandidateBatch, kinds: StageKinds = ()) -> IntArray:

@@ -1,0 +1,148 @@
+"""Maps of experts for training: every expert once, equally many on each rank, for the routing that was counted.
+
+A map is a function of the counts, the number of expert ranks and the number of NVLink domains they fill: it depends
+neither on what else is planned nor on seeds, so that every candidate can be priced with the map its plan will carry
+(docs/experts.md, "In a plan").  Letters: W workloads, L layers, E experts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from cluster_models.architecture import Experts
+from cluster_models.routing import ExpertLoads, RoutedWorkload
+from solver.candidates import FloatArray, IntArray
+from solver.experts.dispatch import LayerRates, RouterRule, Routing, layer_times, routing
+from solver.experts.layout import ExpertLayout
+from solver.experts.loads import layer_balancedness, rank_loads
+from solver.experts.nodewise import place_nodewise
+from solver.experts.place import place_experts
+
+PROPOSALS: Final = 1000
+"""Of the search over domains, for each layer; fewer over more than 8 domains, where each costs more."""
+GAIN: Final = 1e-3
+"""A layer whose time another order lowers by no more than this share keeps the natural order."""
+_MEMORY: Final = 256
+_FLOPS_PER_S, _BETWEEN, _INSIDE = 495e12, 50e9, 360e9
+_ONE: Final = LayerRates(0.0, 1.0, 0.0, 1.0, 1.0, tokens=1.0)
+"""Rates under which seconds are copies of a token."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainedMap:
+    """``rows`` (L, E): the expert in each slot of the counted ``layers``, those of a rank side by side and sorted.
+
+    ``imbalance`` and ``contiguous`` (W, L): load of the slowest rank over the mean, with this map and in natural
+    order; ``weights`` (W,) with the sum 1.  ``least`` (L,): what no map without copies undercuts, weighted.
+    ``rank_copies`` and ``domain_copies`` (L,): copies of a token that the busiest rank receives where each is sent
+    to a rank once, in tokens of one rank, and the busiest domain sends or receives, in tokens of one domain.
+    """
+
+    layers: tuple[int, ...]
+    rows: IntArray
+    weights: FloatArray
+    imbalance: FloatArray
+    contiguous: FloatArray
+    least: FloatArray
+    rank_copies: FloatArray
+    domain_copies: FloatArray
+
+    @property
+    def weighted(self) -> FloatArray:
+        """(L,) imbalance, weighted over the workloads."""
+        return np.asarray(self.weights @ self.imbalance)
+
+    @property
+    def largest(self) -> float:
+        """The largest imbalance of a layer in a workload that counts."""
+        return float(self.imbalance[self.weights > 0].max())
+
+
+@lru_cache(maxsize=_MEMORY)
+def trained_map(
+    loads: tuple[ExpertLoads, ...], experts: Experts, ranks: int, domains: int, keep_order: bool = False
+) -> TrainedMap:
+    """The map for ``ranks`` expert ranks that fill ``domains`` NVLink domains; experts must divide by ranks.
+
+    Per layer the fastest of the natural order, the best balance found and, over several domains, the best trade
+    between balance and copies that leave; ``keep_order`` leaves the natural order.
+    """
+    workloads = [each.counted() for each in loads]
+    given = np.array([each.weight for each in loads])
+    weights = given / given.sum()
+    layout = ExpertLayout(ranks, domains, experts.count)
+    shares = np.array([workload.shares() for workload in workloads])
+    mixture = np.einsum("w,wle->le", weights, shares)
+    fitted = routing(mixture, RouterRule.of(experts))
+    natural = np.tile(np.arange(experts.count), (len(mixture), 1))
+    balanced, least = _balanced(workloads, weights, layout)
+    maps, rates = [natural], _rates(experts)
+    if not keep_order:
+        maps.append(balanced)
+        if domains > 1:
+            proposals = PROPOSALS * 64 // max(64, domains**2)
+            maps.append(place_nodewise(fitted, layout, rates, proposals=proposals).slots)
+    rows = _fastest(maps, shares, weights, fitted, layout, rates)
+    rows = np.sort(rows.reshape(len(rows), ranks, -1), axis=2).reshape(rows.shape)
+    copies = layer_times(rows, fitted, layout, _ONE)
+    inside = copies if layout.ranks_per_node > 1 else layer_times(rows, fitted, replace(layout, nodes=1), _ONE)
+    imbalance = _imbalances(rows, shares, layout)
+    return TrainedMap(
+        layers=loads[0].layers,
+        rows=rows,
+        weights=weights,
+        imbalance=imbalance,
+        contiguous=_imbalances(natural, shares, layout),
+        least=np.minimum(least, weights @ imbalance),
+        rank_copies=inside.inside_s,
+        domain_copies=copies.busiest_crossing,
+    )
+
+
+def _rates(experts: Experts) -> LayerRates:
+    """Seconds of a layer for each element of its hidden width, forward and backward: only their ratios count.
+
+    Three 16-bit products at half the peak of an H100, a token sent and returned in 16 bits, twice each; 400 Gb/s
+    between nodes for each GPU, NVLink at 0.8 of 450 GB/s.
+    """
+    return LayerRates(18.0 * experts.hidden / _FLOPS_PER_S, 4.0, 4.0, _BETWEEN, _INSIDE)
+
+
+def _balanced(
+    workloads: list[RoutedWorkload], weights: FloatArray, layout: ExpertLayout
+) -> tuple[IntArray, FloatArray]:
+    """(L, E) the best balance found for the workloads that count, and (L,) their least weighted imbalance."""
+    counting = [workload for workload, weight in zip(workloads, weights, strict=True) if weight > 0]
+    positive = weights[weights > 0]
+    by_name = {workload.name: float(weight) for workload, weight in zip(counting, positive, strict=True)}
+    several = by_name if len(counting) > 1 else None
+    placed = place_experts(counting, layout, weights=several, close_bounds=False)
+    return placed.rows(), np.asarray(positive @ (1.0 / placed.layer_bounds))
+
+
+def _imbalances(rows: IntArray, shares: FloatArray, layout: ExpertLayout) -> FloatArray:
+    """(W, L) load of the slowest rank over the mean."""
+    return np.array([1.0 / layer_balancedness(rows, each, layout) for each in shares])
+
+
+def _fastest(
+    maps: list[IntArray],
+    shares: FloatArray,
+    weights: FloatArray,
+    fitted: Routing,
+    layout: ExpertLayout,
+    rates: LayerRates,
+) -> IntArray:
+    """(L, E) of several maps, for each layer the one of the least time; the first where others gain little."""
+    compute = rates.selection_s * fitted.rule.active * rates.tokens * layout.ranks
+    seconds = []
+    for rows in maps:
+        times = layer_times(rows, fitted, layout, rates)
+        slowest = np.array([rank_loads(rows, each, layout).max(axis=1) for each in shares])
+        seconds.append(compute * (weights @ slowest) + times.between_s + times.inside_s)
+    seconds[0] = seconds[0] * (1.0 - GAIN)
+    return np.asarray(np.array(maps)[np.argmin(seconds, axis=0), np.arange(len(maps[0]))])
