@@ -81,6 +81,24 @@ def test_a_model_may_be_given_by_its_sizes() -> None:
     assert (run.architecture.name, run.architecture.layers, run.architecture.experts.count) == ("ours", 24, 8)
 
 
+def cut_experts(ep: int, etp: int, width: int = 1024) -> str:
+    """A run of 16 GPUs in two stages whose 8 experts are shared out and cut."""
+    head = HEAD.replace(
+        "model,", "model_name,layers,hidden,heads,vocab,gated_mlp,experts,topk,moe_ffn_hidden,ep,etp,"
+    )
+    sizes = f"ours,24,2048,16,50304,1,8,2,{width},{ep},{etp}"
+    return head + LINE.replace("llama-3-8b", sizes)
+
+
+def test_experts_may_be_cut() -> None:
+    """The column of the expert tensor size, and what it contradicts."""
+    (run,) = read_training_runs(cut_experts(4, 2)).runs
+    assert run.configuration.degrees.expert_block == 8
+    assert "column etp: ep x etp = 16 does not divide the 8 ranks" in one_wrong(cut_experts(8, 2))
+    assert "column etp: does not divide the width" in one_wrong(cut_experts(1, 4, width=1026))
+    assert "column etp: is more than the 8 GPUs" in one_wrong(cut_experts(1, 16))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [

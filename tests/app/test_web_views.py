@@ -166,6 +166,7 @@ def test_degrees_of_one_are_named_only_where_everybody_looks_for_them() -> None:
     """TP, PP and DP always; context, expert and virtual stages where they are used."""
     assert [degree.short for degree in degrees(Degrees())] == ["TP", "PP", "DP"]
     assert [degree.short for degree in degrees(Degrees(expert=4))] == ["TP", "PP", "DP", "EP"]
+    assert [degree.short for degree in degrees(Degrees(expert_tensor=2))] == ["TP", "PP", "DP", "ETP"]
 
 
 def test_summary_of_the_small_plan() -> None:

@@ -43,6 +43,8 @@ class Result:
     drift_basis: str
     drift_rows: tuple[DriftRow, ...]
     expert_map: tuple[str, ...]
+    expert_cut: int
+    """GPUs that hold a share of each expert of a rank."""
     provenance: Pairs
 
 
@@ -80,6 +82,7 @@ def result(plan: Plan, workload: TrainingWorkload, leaf_of: Mapping[str, str], w
         drift_basis=drift_basis(plan),
         drift_rows=drift_rows(plan),
         expert_map=tuple(spans(experts) for experts in plan.expert_map),
+        expert_cut=plan.configuration.degrees.expert_tensor,
         provenance=provenance(plan.provenance),
     )
 
