@@ -1,0 +1,79 @@
+"""What to say of a placement: where it was planned for the wrong thing, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from app.experts.placing import Proposal
+from cluster_models.routing import RoutedWorkload
+from solver.experts.bounds import plain_bound
+from solver.experts.layout import ExpertLayout
+
+_MUCH: Final = 0.9
+"""Of what is possible: a workload below it was left behind by the plan."""
+_BOUND_HINT: Final = 0.97
+_GAIN: Final = 0.01
+
+
+def warnings_of(proposal: Proposal) -> tuple[str, ...]:
+    """What will go wrong with the map where another workload runs."""
+    planned = joined([each.name for each in proposal.verdicts if each.planned])
+    found = []
+    for each in proposal.verdicts:
+        if each.planned:
+            continue
+        if not each.layers:
+            found.append(f"{each.name} has none of the layers that were placed: nothing is known of it")
+            continue
+        reached, possible = float(each.balancedness.mean()), float(each.bound.mean())
+        if reached < _MUCH * possible:
+            found.append(
+                f"planned for {planned}; {each.name} would run at {reached:.2f} of perfect balance, where up to "
+                f"{possible:.2f} may be possible: plan for both"
+            )
+    if proposal.left_out_layers:
+        layers = joined([str(layer) for layer in proposal.left_out_layers])
+        found.append(f"layers {layers} were left out: not all workloads planned for have counts of them")
+    return tuple(found)
+
+
+def next_steps(proposal: Proposal, workloads: Sequence[RoutedWorkload]) -> tuple[str, ...]:
+    """What would make the map better, or that nothing would."""
+    planned = [each for each in proposal.verdicts if each.planned]
+    found = []
+    worst = min(planned, key=lambda each: float(each.bound.mean()))
+    limit = float(worst.bound.mean())
+    layout = proposal.ask.layout
+    if limit < _BOUND_HINT and layout.slots_per_rank < proposal.slots.experts:
+        more = _with_one_more(layout)
+        chosen = next(workload for workload in workloads if workload.name == worst.name)
+        bounds = [1.0 / max(1.0, plain_bound(row, more)) for row in chosen.shares() * more.ranks]
+        wider = float(np.mean(bounds))
+        if wider > limit + _GAIN:
+            found.append(
+                f"no map on {layout.slots} slots exceeds {limit:.3f} for {worst.name}; with {more.slots} (one more "
+                f"on each rank) up to {wider:.3f} may be possible"
+            )
+    if all(np.allclose(each.balancedness, each.bound, atol=5e-4) for each in planned) and len(planned) == 1:
+        found.append("this is the best balance that these slots allow: the bound is reached")
+    gain = min(float(each.balancedness.mean() - each.in_order.mean()) for each in planned)
+    if gain < _GAIN:
+        found.append("experts in their order are as good: nothing needs to move")
+    return tuple(found)
+
+
+def _with_one_more(layout: ExpertLayout) -> ExpertLayout:
+    """The layout with one slot more on each rank."""
+    return replace(layout, slots=layout.slots + layout.ranks)
+
+
+def joined(words: Sequence[str], most: int = 6) -> str:
+    """Words in a row, the first of many."""
+    shown = list(words[:most])
+    if len(words) > most:
+        return f"{', '.join(shown)} and {len(words) - most} more"
+    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)

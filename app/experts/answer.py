@@ -1,0 +1,187 @@
+"""A placement of experts as the API and ``--json`` answer it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from app.documents.reading import Count, Document
+from app.documents.routing import Layer
+from app.experts.advice import next_steps, warnings_of
+from app.experts.budget import MOST_RANKS, MOST_SLOTS
+from app.experts.placing import Proposal, Verdict
+from app.experts.request import Prepared
+from cluster_models.expert_slots import ExpertSlots
+from cluster_models.routing_readers.reading import MOST_EXPERTS, MOST_LAYERS
+from cluster_models.units import GBIT, MILLISECOND
+from solver.experts.dispatch import LayerTimes
+
+Row = Annotated[list[Annotated[int, Field(strict=True, ge=0, lt=MOST_EXPERTS)]], Field(max_length=MOST_SLOTS)]
+
+
+class ExpertMapDocument(Document):
+    """Which expert lies in which slot: what an export takes and a placement answers."""
+
+    layers: list[Layer] = Field(
+        min_length=1,
+        max_length=MOST_LAYERS,
+        description="Decoder layers that have experts, increasing.",
+        examples=[[3, 4]],
+    )
+    experts: Annotated[Count, Field(le=MOST_EXPERTS)] = Field(description="Experts of a layer.", examples=[4])
+    ranks: Annotated[Count, Field(le=MOST_RANKS)] = Field(
+        description="Expert ranks; slots of each are consecutive.", examples=[2]
+    )
+    physical_to_logical_map: list[Row] = Field(
+        min_length=1,
+        max_length=MOST_LAYERS,
+        description="For each layer the expert in each slot.",
+        examples=[[[0, 3, 1, 2], [0, 1, 2, 3]]],
+    )
+
+    def to_slots(self) -> ExpertSlots:
+        """The domain value; raises ``InvalidConfiguration``."""
+        rows = tuple(tuple(row) for row in self.physical_to_logical_map)
+        return ExpertSlots(tuple(self.layers), rows, self.experts, self.ranks)
+
+    @classmethod
+    def from_slots(cls, slots: ExpertSlots) -> ExpertMapDocument:
+        """The document of a map."""
+        return cls.model_construct(
+            layers=list(slots.layers),
+            experts=slots.experts,
+            ranks=slots.ranks,
+            physical_to_logical_map=[list(row) for row in slots.slots],
+        )
+
+
+class TimesAnswer(BaseModel):
+    """Predicted time of all layers together, one after the other, and what crosses nodes."""
+
+    layers_ms: float = Field(description="This map.", examples=[20.4])
+    in_order_ms: float = Field(description="Experts in their order.", examples=[31.9])
+    balance_alone_ms: float = Field(description="The map that balances best and knows no nodes.", examples=[24.0])
+    least_ms: float = Field(description="No map takes less.", examples=[11.0])
+    compute_ms: float = Field(description="Of this map: products of the slowest rank.", examples=[7.2])
+    between_nodes_ms: float = Field(
+        description="Of this map: dispatch and combination between nodes.", examples=[9.1]
+    )
+    inside_node_ms: float = Field(description="Of this map: the same inside nodes.", examples=[4.1])
+    nodes_crossed: float = Field(description="Other nodes that a token needs, mean.", examples=[1.7])
+    in_order_nodes_crossed: float = Field(description="The same of experts in their order.", examples=[2.5])
+
+
+class LayerAnswer(BaseModel):
+    """One layer of one workload."""
+
+    layer: int = Field(description="Decoder layer.", examples=[3])
+    balancedness: float = Field(description="Mean over maximum rank load.", examples=[0.99])
+    in_order: float = Field(description="The same of experts in their order.", examples=[0.44])
+    bound: float = Field(description="No map exceeds it.", examples=[1.0])
+
+
+class JudgedWorkload(BaseModel):
+    """What the map is worth for one workload."""
+
+    name: str = Field(description="The workload.", examples=["prefill"])
+    planned: bool = Field(description="Whether the map was planned for it.", examples=[True])
+    weight: float | None = Field(description="Its weight; null where the worst counts.", examples=[None])
+    balancedness: float | None = Field(
+        description="Mean over layers of mean over maximum rank load; null without common layers.", examples=[0.99]
+    )
+    in_order: float | None = Field(
+        description="The same of experts in their order, repeated to fill the slots.", examples=[0.44]
+    )
+    bound: float | None = Field(description="No map exceeds it on this workload alone.", examples=[1.0])
+    node_local_share: float | None = Field(
+        description="Of selections of tokens spread over the nodes, those that a copy on their node can serve.",
+        examples=[0.31],
+    )
+    in_order_node_local_share: float | None = Field(description="The same of the order.", examples=[0.25])
+    times: TimesAnswer | None = Field(description="Predicted times, where nodes were weighed.")
+    layers: list[LayerAnswer] = Field(description="Layer by layer.")
+
+
+class PlacementAnswer(BaseModel):
+    """Where experts should lie, and what that is worth."""
+
+    placement: ExpertMapDocument = Field(description="The map.")
+    balancedness: float = Field(
+        description="Weighted mean over the workloads planned for, or the worst of them.", examples=[0.99]
+    )
+    bound: float = Field(description="No map exceeds it.", examples=[1.0])
+    nodes: int = Field(description="Nodes of the layout.", examples=[4])
+    slots: int = Field(description="Slots of a layer.", examples=[288])
+    nodes_weighed: bool = Field(description="Whether the map minimises time with links, not balance alone.")
+    between_nodes_gbit_per_s_per_gpu: float | None = Field(
+        description="Speed that was counted with; null where nodes were not weighed.", examples=[100.0]
+    )
+    workloads: list[JudgedWorkload] = Field(description="What it is worth, workload by workload.")
+    warnings: list[str] = Field(description="Where the map will disappoint.")
+    next_steps: list[str] = Field(description="What would make it better.")
+    assumptions: list[str] = Field(description="What was taken for want of something given.")
+    search_steps: int = Field(description="Steps of the search by loads, for each layer.", examples=[20000])
+    search_proposals: int = Field(description="Proposals of the search over nodes; 0 without.", examples=[60000])
+
+
+def answer_of(proposal: Proposal, asked: Prepared) -> PlacementAnswer:
+    """The answer for a placement."""
+    terms = proposal.ask.terms if proposal.ask.layout.nodes > 1 else None
+    weights = proposal.ask.weights or {}
+    return PlacementAnswer(
+        placement=ExpertMapDocument.from_slots(proposal.slots),
+        balancedness=proposal.worth,
+        bound=proposal.bound,
+        nodes=proposal.ask.layout.nodes,
+        slots=proposal.ask.layout.slots,
+        nodes_weighed=terms is not None,
+        between_nodes_gbit_per_s_per_gpu=None if terms is None else terms.rates.between_bytes_per_s / GBIT,
+        workloads=[_judged(each, weights.get(each.name)) for each in proposal.verdicts],
+        warnings=list(warnings_of(proposal)),
+        next_steps=list(next_steps(proposal, asked.workloads)),
+        assumptions=list(asked.assumed),
+        search_steps=proposal.budget.steps,
+        search_proposals=0 if terms is None else proposal.budget.proposals,
+    )
+
+
+def _judged(verdict: Verdict, weight: float | None) -> JudgedWorkload:
+    told = bool(verdict.layers)
+    rows = zip(verdict.layers, verdict.balancedness, verdict.in_order, verdict.bound, strict=True)
+    return JudgedWorkload(
+        name=verdict.name,
+        planned=verdict.planned,
+        weight=weight,
+        balancedness=float(verdict.balancedness.mean()) if told else None,
+        in_order=float(verdict.in_order.mean()) if told else None,
+        bound=float(verdict.bound.mean()) if told else None,
+        node_local_share=verdict.node_local_share if told else None,
+        in_order_node_local_share=verdict.in_order_node_local_share if told else None,
+        times=_times(verdict),
+        layers=[
+            LayerAnswer(layer=layer, balancedness=float(own), in_order=float(plain), bound=float(bound))
+            for layer, own, plain, bound in rows
+        ],
+    )
+
+
+def _times(verdict: Verdict) -> TimesAnswer | None:
+    own, plain, alone, least = verdict.times, verdict.in_order_times, verdict.balanced_times, verdict.least_s
+    if own is None or plain is None or alone is None or least is None:
+        return None
+    return TimesAnswer(
+        layers_ms=_ms(own),
+        in_order_ms=_ms(plain),
+        balance_alone_ms=_ms(alone),
+        least_ms=float(least.sum()) / MILLISECOND,
+        compute_ms=float(own.compute_s.sum()) / MILLISECOND,
+        between_nodes_ms=float(own.between_s.sum()) / MILLISECOND,
+        inside_node_ms=float(own.inside_s.sum()) / MILLISECOND,
+        nodes_crossed=float(own.crossing.mean()),
+        in_order_nodes_crossed=float(plain.crossing.mean()),
+    )
+
+
+def _ms(times: LayerTimes) -> float:
+    return float(times.total_s.sum()) / MILLISECOND

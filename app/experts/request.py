@@ -1,0 +1,188 @@
+"""What a user asks of a placement of experts, as it is written in a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from pydantic import Discriminator, Field, Tag
+
+from app.documents.reading import CHOICE, Count, Document, Flag, Positive, Text, WholeNumber, close_name
+from app.documents.routing import MOST_WORKLOADS, RoutingDocument
+from app.experts.budget import MOST_RANKS, MOST_SLOTS
+from app.experts.links import Given, terms_of
+from app.experts.placing import Ask
+from app.services.requests import BY_NAME, IN_FULL, ModelReference
+from cluster_models.errors import InvalidInput
+from cluster_models.routing import RoutedWorkload
+from solver.experts.dispatch import RouterRule
+from solver.experts.layout import ExpertLayout
+
+MOST_EFFORT: Final = 3
+_LIST, _WEIGHTS = f"{CHOICE}list", f"{CHOICE}weights"
+
+Weight = Annotated[float, Field(strict=True, ge=1e-9, le=1e9, allow_inf_nan=False)]
+
+RoutingReference = Annotated[
+    Annotated[Text, Tag(BY_NAME)] | Annotated[RoutingDocument, Tag(IN_FULL)],
+    Discriminator(lambda value: BY_NAME if isinstance(value, str) else IN_FULL),
+    Field(
+        description="Name of stored routing statistics, or counts in full: workloads, or one logical_count.",
+        examples=["deepseek-r1"],
+    ),
+]
+Planned = Annotated[
+    Annotated[list[Text], Field(min_length=1, max_length=MOST_WORKLOADS), Tag(_LIST)]
+    | Annotated[dict[Text, Weight], Field(min_length=1, max_length=MOST_WORKLOADS), Tag(_WEIGHTS)],
+    Discriminator(lambda value: _LIST if isinstance(value, list) else _WEIGHTS),
+]
+
+
+class RouterDocument(Document):
+    """How a router selects the experts of a token."""
+
+    active: Count = Field(description="Experts of a token.", examples=[8])
+    groups: Count = Field(1, description="Equal groups of consecutive experts; 1 = none.", examples=[8])
+    active_groups: Count | None = Field(
+        None, description="Groups that the experts of a token come from; absent = all.", examples=[4]
+    )
+
+    def to_rule(self) -> RouterRule:
+        """The domain value."""
+        return RouterRule(
+            self.active, self.groups, self.groups if self.active_groups is None else self.active_groups
+        )
+
+
+class LayoutFields(Document):
+    """Over what experts are spread."""
+
+    ranks: Annotated[Count, Field(le=MOST_RANKS)] = Field(description="Expert ranks (GPUs).", examples=[32])
+    nodes: Annotated[Count, Field(le=MOST_RANKS)] = Field(
+        1, description="Nodes; the ranks of each are consecutive.", examples=[4]
+    )
+    slots: Annotated[Count, Field(le=MOST_SLOTS)] | None = Field(
+        None, description="Slots of a layer on all ranks together; absent = one for each expert.", examples=[288]
+    )
+    redundant_experts: Annotated[WholeNumber, Field(le=MOST_SLOTS)] | None = Field(
+        None, description="Instead of slots: how many more than experts.", examples=[32]
+    )
+    speeds: list[Positive] | None = Field(
+        None,
+        max_length=MOST_RANKS,
+        description="How fast each rank computes beside the others; absent = equally fast.",
+        examples=[None],
+    )
+
+    def to_layout(self, experts: int) -> ExpertLayout:
+        """The domain value for a model with so many experts; raises ``InvalidInput`` with fields of ours."""
+        if self.slots is not None and self.redundant_experts is not None:
+            raise InvalidInput(
+                "redundant_experts", self.redundant_experts, "stands beside slots", "give one of them"
+            )
+        slots = self.slots
+        if slots is None:
+            slots = experts + (self.redundant_experts or 0)
+        with own_fields():
+            layout = ExpertLayout(self.ranks, self.nodes, slots, tuple(self.speeds or ()))
+            layout.check(experts)
+        return layout
+
+
+class LinkFields(Document):
+    """What is known of model, router, GPUs and links; it decides whether and how nodes are weighed."""
+
+    model: ModelReference | None = Field(None, description="The model that was recorded, by name or in full.")
+    router: RouterDocument | None = Field(None, description="Its router, where no model is named.")
+    cluster: Text | None = Field(
+        None, description="Stored cluster whose measured links and GPU kind count.", examples=["h100-17-nodes"]
+    )
+    between_nodes_gbit_per_s_per_gpu: Positive | None = Field(
+        None,
+        le=1e6,
+        description="What a GPU's share of its node's NICs carries in one direction.",
+        examples=[400.0],
+    )
+    inside_node_gbit_per_s_per_gpu: Positive | None = Field(
+        None, le=1e6, description="What a GPU sends to others of its node.", examples=[2880.0]
+    )
+    gpu_kind: Text | None = Field(None, description="GPU kind of the catalogue.", examples=["H100-SXM5-80GB"])
+    tokens_per_gpu: Positive | None = Field(
+        None, le=1e9, description="Tokens of each GPU in a step; absent = 4096.", examples=[4096.0]
+    )
+
+
+class PlacementFields(LayoutFields, LinkFields):
+    """All of a placement that is wanted but the counts."""
+
+    workloads: Planned | None = Field(
+        None,
+        description="Workloads to plan for: a list (the worst of them counts) or weights by name (their mean "
+        "counts); absent = all, the worst counts.",
+        examples=[{"prefill": 2.0, "decode": 1.0}],
+    )
+    judge_others: Flag = Field(
+        True, description="Whether to say what the map is worth for the other workloads, too.", examples=[True]
+    )
+    seed: Annotated[WholeNumber, Field(le=2**31 - 1)] = Field(
+        0, description="Equal seeds give equal maps.", examples=[0]
+    )
+    effort: Annotated[int, Field(strict=True, ge=1, le=MOST_EFFORT)] = Field(
+        1, description="Scales the work of the search.", examples=[1]
+    )
+
+
+class PlacementRequest(PlacementFields):
+    """A placement that is wanted."""
+
+    routing: RoutingReference
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request with everything looked up: the workloads to judge on, what is asked, and what was assumed."""
+
+    workloads: tuple[RoutedWorkload, ...]
+    ask: Ask
+    assumed: tuple[str, ...]
+
+
+def prepared(fields: PlacementFields, workloads: Sequence[RoutedWorkload], given: Given) -> Prepared:
+    """What ``fields`` ask for; raises ``InvalidInput`` with the field of the request."""
+    planned, weights = planned_of(fields.workloads, [workload.name for workload in workloads])
+    layout = fields.to_layout(workloads[0].experts)
+    with own_fields():
+        terms, assumed = terms_of(given, layout, workloads[0].experts)
+        if terms is not None:
+            terms.rule.check(workloads[0].experts)
+    if not fields.judge_others:
+        workloads = [workload for workload in workloads if workload.name in planned]
+    ask = Ask(layout, planned, weights, terms, fields.seed, float(fields.effort))
+    return Prepared(tuple(workloads), ask, assumed)
+
+
+def planned_of(
+    asked: list[str] | Mapping[str, float] | None, known: Sequence[str]
+) -> tuple[tuple[str, ...], Mapping[str, float] | None]:
+    """Names to plan for, and their weights or ``None`` for the worst; raises ``InvalidInput`` for unknown ones."""
+    names = list(known) if asked is None else list(asked)
+    for position, name in enumerate(names):
+        if name not in known:
+            field = f"workloads[{position}]" if isinstance(asked, list) else f"workloads.{name}"
+            raise InvalidInput(field, name, "is not a workload of these statistics", close_name(name, list(known)))
+    if len(set(names)) < len(names):
+        raise InvalidInput("workloads", names, "names a workload twice", "name each once")
+    weights = dict(asked) if isinstance(asked, Mapping) else None
+    return tuple(names), weights
+
+
+@contextmanager
+def own_fields() -> Iterator[None]:
+    """Errors raised inside lose the domain's prefix: ``experts.slots`` is ``slots`` of the request."""
+    try:
+        yield
+    except InvalidInput as error:
+        field = error.field.removeprefix("experts.")
+        raise InvalidInput(field, error.value, error.problem, error.remedy) from error

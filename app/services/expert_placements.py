@@ -1,0 +1,98 @@
+"""Placements of experts for requests: what they name is looked up, and one is worked on at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
+
+from sqlalchemy.orm import Session
+
+from app.documents.routing import check_set
+from app.experts.answer import PlacementAnswer, answer_of
+from app.experts.links import Given
+from app.experts.placing import propose
+from app.experts.request import LinkFields, PlacementRequest, Prepared, RoutingReference, prepared
+from app.services import clusters, models, routing, snapshots
+from app.services.errors import NotFound, NotReady
+from app.services.field_paths import errors_under
+from cluster_models.architecture import Architecture
+from cluster_models.errors import InvalidInput
+from cluster_models.routing import RoutedWorkload
+from cluster_models.snapshot import ClusterSnapshot
+
+PATIENCE_S: Final = 30.0
+_ONE_AT_A_TIME: Final = threading.Lock()
+
+
+class NamesModel(Protocol):
+    """A request that may name a model."""
+
+    @property
+    def model(self) -> str | dict[str, Any] | None:
+        """Its name, or the model in full."""
+
+
+def prepare(session: Session, *, request: PlacementRequest) -> Prepared:
+    """Look up what a request names; raises ``InvalidInput`` for all that is wrong with it."""
+    return prepared(request, workloads_of(session, reference=request.routing), given_of(session, fields=request))
+
+
+def place(asked: Prepared) -> PlacementAnswer:
+    """The placement, which takes seconds; raises ``NotReady`` while others are waited for."""
+    with one_at_a_time():
+        return answer_of(propose(asked.workloads, asked.ask), asked)
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Wait for a turn; a search takes all cores that it is given."""
+    if not _ONE_AT_A_TIME.acquire(timeout=PATIENCE_S):
+        raise NotReady("Other experts are being placed; try again in a minute, or use meshwright experts place.")
+    try:
+        yield
+    finally:
+        _ONE_AT_A_TIME.release()
+
+
+def workloads_of(session: Session, *, reference: RoutingReference) -> tuple[RoutedWorkload, ...]:
+    """The workloads that a request means, stored or in full."""
+    if isinstance(reference, str):
+        return routing.resolve_routing(session, name=reference)
+    with errors_under("routing"):
+        found = reference.to_workloads()
+        check_set(found)
+    return found
+
+
+def given_of(session: Session, *, fields: LinkFields) -> Given:
+    """What a request says of model, router and links, looked up."""
+    if fields.router is not None and fields.model is not None:
+        raise InvalidInput("router", "", "stands beside a model, which has one", "give one of them")
+    return Given(
+        model=model_of(session, fields=fields),
+        rule=None if fields.router is None else fields.router.to_rule(),
+        cluster=None if fields.cluster is None else _cluster(session, fields.cluster),
+        between_gbit_per_s=fields.between_nodes_gbit_per_s_per_gpu,
+        inside_gbit_per_s=fields.inside_node_gbit_per_s_per_gpu,
+        gpu=fields.gpu_kind,
+        tokens=fields.tokens_per_gpu,
+    )
+
+
+def model_of(session: Session, *, fields: NamesModel) -> Architecture | None:
+    """The model that a request names, if it does."""
+    if fields.model is None:
+        return None
+    with errors_under("model"):
+        return models.resolve_model(session, model=fields.model)
+
+
+def _cluster(session: Session, reference: str) -> ClusterSnapshot:
+    try:
+        stored = clusters.get_cluster(session, reference=reference)
+    except NotFound as error:
+        remedy = "GET /api/v1/clusters lists them"
+        raise InvalidInput("cluster", reference, "there is no stored cluster of this name", remedy) from error
+    return snapshots.current_snapshot(session, stored=stored)

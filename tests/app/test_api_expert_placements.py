@@ -1,0 +1,224 @@
+"""Placements of experts over HTTP: planned, judged in and out of sample, exported, and refused precisely."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from app.exports.expert_maps import EXPERT_MAPS
+from solver.experts.layout import ExpertLayout
+from solver.experts.loads import layer_balancedness
+from tests.app.api_client import API, cluster_body, running
+from tests.routing_counts import in_full, skewed
+
+ADDRESS = f"{API}/expert-placements"
+
+
+@pytest.fixture
+def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
+    """A client of an application whose solver is a stand-in."""
+    with running(tmp_path, database_url) as client:
+        yield client
+
+
+@pytest.fixture
+def stored(client: TestClient) -> TestClient:
+    """The same with statistics of two unlike workloads."""
+    body = {"name": "ours", "workloads": in_full("prefill", "decode")}
+    assert client.post(f"{API}/routing", json=body).status_code == 201
+    return client
+
+
+def asked(**changes: Any) -> dict[str, Any]:
+    """A placement of the stored statistics."""
+    return {"routing": "ours", "ranks": 4, "nodes": 2, "slots": 24} | changes
+
+
+def test_the_worst_of_a_set_is_planned_for_and_every_figure_is_that_of_the_map(stored: TestClient) -> None:
+    """Balancedness is recomputed from the map; no bound is exceeded; the same request gives the same map."""
+    answer = stored.post(ADDRESS, json=asked())
+    assert answer.status_code == 200, answer.text
+    made = answer.json()
+    rows = np.array(made["placement"]["physical_to_logical_map"])
+    layout = ExpertLayout(4, 2, 24)
+    for workload, seed in zip(made["workloads"], (1, 2), strict=True):
+        own = layer_balancedness(rows, np.array(skewed(3, 16, seed), dtype=float), layout)
+        assert workload["balancedness"] == pytest.approx(own.mean())
+        assert workload["in_order"] < workload["balancedness"] <= workload["bound"] + 1e-12
+        assert [layer["balancedness"] for layer in workload["layers"]] == pytest.approx(list(own))
+    assert made["balancedness"] == min(each["balancedness"] for each in made["workloads"])
+    assert made["bound"] >= made["balancedness"]
+    assert made["warnings"] == []
+    assert not made["nodes_weighed"]
+    assert "nodes were not weighed" in made["assumptions"][0]
+    assert stored.post(ADDRESS, json=asked()).json() == made
+
+
+def test_a_plan_for_one_phase_warns_of_the_other(stored: TestClient) -> None:
+    """The workload that is stored and was not planned for is judged, and named where it is left behind."""
+    alone = stored.post(ADDRESS, json=asked(workloads=["prefill"])).json()
+    own, other = alone["workloads"]
+    assert (own["planned"], other["planned"]) == (True, False)
+    assert other["balancedness"] < own["balancedness"]
+    assert alone["warnings"][0].startswith("planned for prefill; decode would run at 0.")
+    both = stored.post(ADDRESS, json=asked()).json()
+    assert both["workloads"][1]["balancedness"] > other["balancedness"]
+    quiet = stored.post(ADDRESS, json=asked(workloads=["prefill"], judge_others=False)).json()
+    assert [each["name"] for each in quiet["workloads"]] == ["prefill"]
+
+
+def test_weights_pull_towards_their_workload(stored: TestClient) -> None:
+    """A workload with nearly all the weight is served as if it were alone."""
+    pulled = stored.post(ADDRESS, json=asked(workloads={"prefill": 1.0, "decode": 99.0})).json()
+    pushed = stored.post(ADDRESS, json=asked(workloads={"prefill": 99.0, "decode": 1.0})).json()
+    assert pulled["workloads"][1]["balancedness"] > pushed["workloads"][1]["balancedness"]
+    assert pulled["workloads"][1]["weight"] == 99.0
+    mean = (pulled["workloads"][0]["balancedness"] + 99 * pulled["workloads"][1]["balancedness"]) / 100
+    assert pulled["balancedness"] == pytest.approx(mean)
+
+
+def test_links_make_nodes_count(stored: TestClient) -> None:
+    """With a speed the predicted time is never worse than of the balance alone, nor better than the bound."""
+    told = asked(router={"active": 4}, between_nodes_gbit_per_s_per_gpu=50.0, workloads=["prefill"])
+    made = stored.post(ADDRESS, json=told).json()
+    assert made["nodes_weighed"]
+    assert made["between_nodes_gbit_per_s_per_gpu"] == 50.0
+    own = made["workloads"][0]["times"]
+    assert own["layers_ms"] <= min(own["balance_alone_ms"], own["in_order_ms"]) * (1 + 1e-9)
+    for each in made["workloads"]:
+        parts = each["times"]["compute_ms"] + each["times"]["between_nodes_ms"] + each["times"]["inside_node_ms"]
+        assert each["times"]["layers_ms"] == pytest.approx(parts)
+        assert each["times"]["least_ms"] <= each["times"]["layers_ms"]
+    assert any("DeepSeek-V3" in sentence for sentence in made["assumptions"])
+
+
+def test_a_stored_cluster_gives_its_links(stored: TestClient) -> None:
+    """The speed is what its nodes reach, and nobody has to type it."""
+    name = stored.post(f"{API}/clusters", json=cluster_body()).json()["name"]
+    made = stored.post(ADDRESS, json=asked(cluster=name)).json()
+    assert made["nodes_weighed"]
+    assert made["between_nodes_gbit_per_s_per_gpu"] > 0
+    assert not any("GPU kind" in sentence for sentence in made["assumptions"])
+
+
+def test_counts_in_full_need_nothing_stored(client: TestClient) -> None:
+    """One workload as plain rows; slots default to the experts."""
+    made = client.post(ADDRESS, json={"routing": {"logical_count": skewed(2, 8, 1)}, "ranks": 4}).json()
+    assert made["slots"] == 8
+    assert made["balancedness"] == pytest.approx(made["bound"])
+    assert any("the bound is reached" in sentence for sentence in made["next_steps"])
+
+
+@pytest.mark.parametrize("form", ["sglang", "trtllm", "vllm-ascend"])
+def test_the_answer_comes_as_files_of_an_engine(stored: TestClient, form: str) -> None:
+    """Directly, or from the map of an answer before: the same bytes, and they say the map."""
+    direct = stored.post(ADDRESS, json=asked(), params={"format": form})
+    assert direct.headers["Content-Type"] == "application/zip", direct.text
+    placement = stored.post(ADDRESS, json=asked()).json()["placement"]
+    later = stored.post(f"{ADDRESS}/export", json={"placement": placement, "format": form})
+    assert later.content == direct.content
+    with zipfile.ZipFile(io.BytesIO(later.content)) as archive:
+        texts = {name: archive.read(name).decode() for name in archive.namelist()}
+    rows = placement["physical_to_logical_map"]
+    if form == "sglang":
+        assert json.loads(texts["expert_location.json"])["physical_to_logical_map"] == rows
+    listed = {entry["name"] for entry in stored.get(f"{API}/expert-map-formats").json()}
+    assert listed == {name.removeprefix("experts-") for name in EXPERT_MAPS}
+
+
+def test_dense_layers_have_rows_where_the_format_wants_them(client: TestClient) -> None:
+    """SGLang reads a row for every decoder layer of the model."""
+    body = {
+        "placement": {"layers": [1], "experts": 4, "ranks": 2, "physical_to_logical_map": [[3, 1, 0, 2]]},
+        "format": "sglang",
+        "model_layers": 3,
+    }
+    answer = client.post(f"{ADDRESS}/export", json=body)
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        table = json.loads(archive.read("expert_location.json"))["physical_to_logical_map"]
+    assert table == [[0, 1, 2, 3], [3, 1, 0, 2], [0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"routing": "theirs"}, "routing"),
+        ({"routing": {"logical_count": [[1, 2], [3]]}}, "routing.logical_count"),
+        ({"routing": {"logical_count": [[1, "2"]]}}, "routing.logical_count"),
+        ({"routing": {}}, "routing"),
+        ({"routing": {"workloads": in_full("a") + in_full("b", experts=8)}}, "routing.workloads"),
+        ({"ranks": 5}, "nodes"),
+        ({"ranks": 0}, "ranks"),
+        ({"nodes": 3}, "nodes"),
+        ({"slots": 25}, "slots"),
+        ({"slots": 12}, "slots"),
+        ({"slots": 10**6}, "slots"),
+        ({"slots": 4 * 17}, "slots"),
+        ({"slots": None, "redundant_experts": 3}, "slots"),
+        ({"redundant_experts": 8}, "redundant_experts"),
+        ({"workloads": ["prefil"]}, "workloads[0]"),
+        ({"workloads": {"chat": 1.0}}, "workloads.chat"),
+        ({"workloads": {"prefill": -1.0}}, "workloads.prefill"),
+        ({"workloads": {"prefill": 1e308, "decode": 1e308}}, "workloads.prefill"),
+        ({"workloads": ["prefill", "prefill"]}, "workloads"),
+        ({"workloads": []}, "workloads"),
+        ({"speeds": [1.0, 2.0]}, "speeds"),
+        ({"speeds": [1.0, 2.0, 0.0, 1.0]}, "speeds[2]"),
+        ({"model": "llama-3-8b"}, "model"),
+        ({"model": "no-such-model"}, "model"),
+        ({"router": {"active": 17}}, "router.active"),
+        ({"router": {"active": 2, "groups": 3}}, "router.groups"),
+        ({"cluster": "nowhere"}, "cluster"),
+        ({"cluster": None, "gpu_kind": "abacus", "router": {"active": 2}}, "gpu_kind"),
+        ({"between_nodes_gbit_per_s_per_gpu": 0.0}, "between_nodes_gbit_per_s_per_gpu"),
+        ({"effort": 50}, "effort"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_what_is_wrong_is_named(stored: TestClient, changes: dict[str, Any], field: str) -> None:
+    """422 with the field of the request, whatever found the mistake."""
+    answer = stored.post(ADDRESS, json=asked(**changes))
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"][0]["field"].startswith(field), answer.text
+
+
+def test_numbers_that_are_none_are_refused(client: TestClient) -> None:
+    """NaN and infinite counts, which JSON does not know and some writers write."""
+    for text in ("NaN", "Infinity", "1e999"):
+        content = f'{{"routing": {{"logical_count": [[1, {text}]]}}, "ranks": 1}}'
+        answer = client.post(ADDRESS, content=content, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 422
+        assert "finite" in answer.json()["errors"][0]["problem"]
+
+
+def test_sizes_that_take_minutes_are_refused_at_once(client: TestClient) -> None:
+    """Nothing is begun that nobody waits for."""
+    counts = {"logical_count": [[1] * 2048] * 100}
+    answer = client.post(ADDRESS, json={"routing": counts, "ranks": 64, "slots": 8192})
+    assert answer.status_code == 422
+    assert "minutes" in answer.json()["errors"][0]["problem"]
+
+
+def test_a_map_that_a_format_cannot_say_is_refused(client: TestClient) -> None:
+    """Unknown formats, copies for Megatron-LM, broken maps: named, never a broken file."""
+    good = {"layers": [0], "experts": 2, "ranks": 2, "physical_to_logical_map": [[0, 1, 1, 0]]}
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"placement": good, "format": "sglan"}, "format"),
+        ({"placement": good, "format": "megatron"}, "experts.slots"),
+        ({"placement": good | {"ranks": 3}, "format": "sglang"}, "experts.slots"),
+        ({"placement": good | {"experts": 3}, "format": "sglang"}, "experts.slots"),
+        ({"placement": good | {"experts": 10**11}, "format": "sglang"}, "placement.experts"),
+        ({"placement": good | {"layers": [5]}, "format": "sglang", "model_layers": 3}, "experts.layers"),
+    ]
+    for body, field in cases:
+        answer = client.post(f"{ADDRESS}/export", json=body)
+        assert answer.status_code == 422, answer.text
+        assert answer.json()["errors"][0]["field"].startswith(field), answer.text
