@@ -22,6 +22,7 @@ from benchmarks.routing_files import read_workloads
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import Counts, RoutedWorkload
 from solver.candidates import FloatArray
+from solver.experts.bounds import plain_bound
 from solver.experts.chains import STEPS, Chained, chain_experts
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import node_local_share
@@ -76,11 +77,11 @@ def chained_map(
     answer = chain_experts(workload, layout, prices=prices, least_locality=least_locality, steps=STEPS, seed=seed)
     seconds = time.perf_counter() - started
     rows = answer.rows()
-    balance = layout.ranks * workload.shares().max(axis=1)
+    least = [plain_bound(shares * layout.ranks, layout) for shares in workload.shares()]
     return {
         "physical_to_logical_map": rows.tolist(),
         "balancedness": answer.balancedness,
-        "bound": float((1 / np.maximum(balance, 1.0)).mean()),
+        "bound": min(1.0, float(np.mean(1 / np.array(least)))),
         "node_local_share": node_local_share(rows, workload.loads, layout),
         "seconds": seconds,
         "layers": list(workload.layers),
