@@ -17,7 +17,7 @@ import csv
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 from cluster_models.measurements import Direction
@@ -32,6 +32,7 @@ _SQUARE: Final = re.compile(_CORNER + r"[,;\t][^,;\t]{1,300}[,;\t][^,;\t]")
 _LONG: Final = re.compile(
     r"\"?(?:node_a\"?[,;\t]\"?node_b|source\"?[,;\t]\"?destination|src\"?[,;\t]\"?dst)\"?[,;\t]"
 )
+_HEADER: Final = re.compile(f"{_SQUARE.pattern}|{_LONG.pattern}")
 _NOTE: Final = re.compile(r"# *(unit|host|collective|gpus_per_node|size_bytes|measured_at|tool) *[:=] *(.{1,200})$")
 _UNKNOWN: Final = frozenset({"", "-", "n/a", "na", "nan", "null", "none"})
 _RATES: Final = {"G": 1e9, "M": 1e6, "K": 1e3, "k": 1e3, "T": 1e12, "": 1.0}
@@ -108,7 +109,7 @@ def _tables(lines: Sequence[Line]) -> list[_Table]:
         if text.startswith("#"):
             if (note := _NOTE.match(text)) is not None:
                 notes[note[1]] = note[2].strip()
-        elif _SQUARE.match(text) is not None or _LONG.match(text) is not None:
+        elif _HEADER.match(text) is not None:
             separator = max(",;\t", key=text.count)
             tables.append(_Table(line, _cells(text, separator), notes=notes))
             notes = {}
@@ -119,7 +120,7 @@ def _tables(lines: Sequence[Line]) -> list[_Table]:
 
 def _cells(text: str, separator: str) -> list[str]:
     if '"' not in text:
-        return [cell.strip() for cell in text.split(separator)]
+        return list(map(str.strip, text.split(separator)))
     try:
         return [cell.strip() for cell in next(csv.reader([text], delimiter=separator), [])]
     except csv.Error:
@@ -204,9 +205,9 @@ def _flows(name: str) -> int | None:
 
 def _figure(line: Line, cell: str, unit: _Unit, where: str, refusals: list[Refusal]) -> float | None:
     """The figure of a cell in SI units; what is none is refused."""
-    if cell.lower() in _UNKNOWN:
-        return None
     value = finite(cell)
+    if value is None and cell.lower() in _UNKNOWN:
+        return None
     scaled = None if value is None else value * unit.factor
     if scaled is None or not 0 < scaled < float("inf"):
         remedy = _NEVER_ZERO if value == 0 else "write a positive number, or leave the cell empty"
@@ -233,19 +234,20 @@ def _long(source: Source, table: _Table) -> Understood:
     status, error, size = (
         names.index(name) if name in names else None for name in ("status", "error", "size_bytes")
     )
+    size_of = cache(bytes_of)  # a sweep has few sizes
     facts = []
     for key, rows in groups.items():
         points: list[Point] = []
         failures: list[str] = []
+        where = f"{key[0]} to {key[1]}"
         for line, cells in rows:
             if status is not None and cells[status].lower() not in {"", "ok"}:
                 failures.append((cells[error] if error is not None else "") or cells[status])
                 continue
-            where = f"{key[0]} to {key[1]}"
             rate = _figure(line, cells[figure], unit, where, refusals) if figure is not None and unit else None
             time = _figure(line, cells[latency], time_unit, where, refusals) if latency and time_unit else None
             if rate is not None or time is not None:
-                bytes_sent = None if size is None else bytes_of(cells[size])
+                bytes_sent = None if size is None else size_of(cells[size])
                 points.append(Point(line.number, bytes_sent, rate, time))
         if points or failures:
             facts.append(_run(source, key, (rows[0][0].number, rows[-1][0].number), points, failures))
@@ -262,7 +264,7 @@ def _grouped(table: _Table, refusals: list[Refusal]) -> dict[tuple[str, ...], li
             reason = f"the row has {len(cells)} cells where the header names {len(names)}"
             refusals.append(refused(line, reason, "write one cell for each column, empty where unknown"))
             continue
-        key = (cells[0], cells[1], *(noted if at is None else cells[at] for at, noted in kinds))
+        key = (cells[0], cells[1], *[noted if at is None else cells[at] for at, noted in kinds])
         if key not in groups and _operation(key[3]) is None:
             remedy = f"leave it empty for plain transfers, or write one of {', '.join(PROGRAMS)}"
             refusals.append(refused(line, f"the collective {key[3][:40]!r} is not known", remedy))

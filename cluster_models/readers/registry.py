@@ -133,18 +133,19 @@ def _beginnings(lines: Sequence[Line], formats: Sequence[Format]) -> Iterator[tu
     """Indices of lines that begin a section, with the first format that knows each."""
     text = "\n".join(line.text for line in lines)
     patterns = [(pattern, form) for form in formats for pattern in form.begins if _word_of(pattern) in text]
-    may_begin = _any_of([pattern for pattern, _ in patterns])
+    begin = _first_of([pattern for pattern, _ in patterns])
     for index, line in enumerate(lines):
-        if line.text and may_begin(line.text):
-            for pattern, form in patterns:
-                if pattern.match(line.text) is not None:
-                    yield index, form
-                    break
+        if line.text and (found := begin(line.text)) is not None and found.lastgroup is not None:
+            yield index, patterns[int(found.lastgroup[1:])][1]
 
 
-def _any_of(patterns: Sequence[re.Pattern[str]]) -> Callable[[str], object]:
-    """Whether any pattern matches at the start of a text: one match in place of many, as most lines fit none."""
-    return re.compile("|".join(map(_scoped, patterns)) or r"(?!)").match
+def _first_of(patterns: Sequence[re.Pattern[str]]) -> Callable[[str], re.Match[str] | None]:
+    """The match of the first pattern that fits the start of a text, as group "p" and its place: one for all.
+
+    Patterns of ``Format.begins`` hold neither names of groups nor references to groups.
+    """
+    groups = (f"(?P<p{place}>{_scoped(pattern)})" for place, pattern in enumerate(patterns))
+    return re.compile("|".join(groups) or r"(?!)").match
 
 
 def _word_of(pattern: re.Pattern[str]) -> str:
