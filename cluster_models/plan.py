@@ -10,6 +10,8 @@ from typing import Final
 
 from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidConfiguration
+from cluster_models.expert_balance import ExpertBalance
+from cluster_models.expert_slots import ExpertSlots
 from cluster_models.workload import LinkBandwidth, Recompute, Sharding, TrainingWorkload
 
 
@@ -343,8 +345,6 @@ class Plan:
     warnings: tuple[str, ...]
     alternatives: tuple[Alternative, ...]
     timeline: tuple[TimelineEvent, ...]
-    expert_map: tuple[tuple[int, ...], ...]
-    """``expert_map[ep_rank]`` lists the experts it holds, the same in every sparse layer; empty if dense."""
     unused_nodes: tuple[str, ...]
     provenance: Provenance
     architecture: Architecture | None = None
@@ -363,6 +363,10 @@ class Plan:
 
     spare_nodes: tuple[str, ...] = ()
     """Free nodes that the workload asked to keep as spares; ``unused_nodes`` are the others."""
+    expert_slots: ExpertSlots | None = None
+    """The experts of every expert rank, layer by layer; ``None`` for dense models."""
+    expert_balance: ExpertBalance | None = None
+    """How evenly they share out what was counted; ``None`` where nothing was, or one rank holds all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,6 @@ def small_plan(*, layers: tuple[tuple[int, ...], ...] = ((2, 2),)) -> Plan:
             TimelineEvent("B0", "backward", 0, 1, 0.063, 0.064),
             TimelineEvent("B0", "backward", 0, 0, 0.128, 0.06),
         ),
-        expert_map=(),
         unused_nodes=("c",),
         provenance=small_provenance(),
         architecture=small_architecture(),

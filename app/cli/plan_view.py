@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.terminal import bullets, section
+from app.presentation.experts import expert_summary
 from app.presentation.figures import count, gib, interval, interval_name, percent, plural, seconds, spans, tflops
 from app.presentation.robustness import drift_basis, drift_rows
 from cluster_models.plan import MEMORY_PARTS, TIME_PARTS, Plan, StageMemory, StopReason
@@ -50,6 +51,7 @@ def plan_view(plan: Plan) -> RenderableType:
         section("Memory of each GPU", _memory(plan)),
         section("Where a step's time goes", _time(plan)),
         section("Proof", _proof(plan)),
+        *([section("Experts", Text(expert_summary(plan)))] if plan.expert_balance else []),
         *([section("Warnings", bullets(plan.warnings))] if plan.warnings else []),
         *([section("What lost, and why", _alternatives(plan))] if plan.alternatives else []),
         *([section("When links change", _drift(plan))] if plan.robustness else []),

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from app.documents.architecture import ArchitectureDocument
 from app.documents.configuration import ConfigurationDocument
+from app.documents.expert_slots import (
+    ExpertBalanceDocument,
+    ExpertLayersDocument,
+    layer_documents,
+    slots_of,
+    without_old_map,
+)
 from app.documents.plan_parts import (
     AlternativeDocument,
     CertificateDocument,
@@ -49,10 +56,14 @@ class PlanDocument(Document):
     certificate: CertificateDocument = Field(description="How far from optimal the plan can be.")
     warnings: list[str] = Field(description="What to know before trusting it.", examples=[[]])
     alternatives: list[AlternativeDocument] = Field(description="The next best, and why each lost.")
-    expert_map: list[list[int]] = Field(
-        description="Experts of each expert parallel rank, in every sparse layer; empty for dense models.  "
+    expert_slots: list[ExpertLayersDocument] = Field(
+        default_factory=list,
+        description="Experts of each expert parallel rank, layer by layer; empty for dense models.  "
         "With expert_tensor above 1 as many consecutive ranks hold a share of the width of each.",
         examples=[[]],
+    )
+    expert_balance: ExpertBalanceDocument | None = Field(
+        None, description="How evenly they share out the routing that was given."
     )
     unused_nodes: list[str] = Field(description="Usable nodes left free.", examples=[["cnode2-016"]])
     spare_nodes: list[str] = Field(
@@ -68,6 +79,11 @@ class PlanDocument(Document):
     timeline: list[TimelineEventDocument] | None = Field(
         None, description="The predicted schedule of one step; absent where it was not asked for."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _told_by_layer(cls, data: object) -> object:
+        return without_old_map(data)
 
     @classmethod
     def from_plan(cls, plan: Plan, *, timeline: bool = True) -> PlanDocument:
@@ -89,7 +105,8 @@ class PlanDocument(Document):
             certificate=CertificateDocument.from_certificate(plan.certificate),
             warnings=list(plan.warnings),
             alternatives=[AlternativeDocument.from_alternative(other) for other in plan.alternatives],
-            expert_map=[list(experts) for experts in plan.expert_map],
+            expert_slots=layer_documents(plan.expert_slots),
+            expert_balance=plan.expert_balance and ExpertBalanceDocument.from_balance(plan.expert_balance),
             unused_nodes=list(plan.unused_nodes),
             spare_nodes=list(plan.spare_nodes),
             provenance=ProvenanceDocument.from_provenance(plan.provenance),
@@ -126,7 +143,8 @@ class PlanDocument(Document):
             warnings=tuple(self.warnings),
             alternatives=tuple(other.to_alternative() for other in self.alternatives),
             timeline=tuple(event.to_event() for event in self.timeline or ()),
-            expert_map=tuple(tuple(experts) for experts in self.expert_map),
+            expert_slots=slots_of(self.expert_slots),
+            expert_balance=self.expert_balance.to_balance() if self.expert_balance else None,
             unused_nodes=tuple(self.unused_nodes),
             spare_nodes=tuple(self.spare_nodes),
             provenance=self.provenance.to_provenance(),

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from app.exports.launch_value import Launch, launch_of
 from cluster_models.errors import InvalidConfiguration, InvalidInput
+from cluster_models.expert_slots import ExpertSlots
 from cluster_models.plan import Plan, RankOrder
 from cluster_models.workload import Sharding
 
@@ -105,12 +106,16 @@ def options_of(given: Mapping[str, str]) -> Options:
     return Options(**values)
 
 
+ExpertOrder = tuple[tuple[int, tuple[int, ...]], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Claims:
     """What files say of a launch; ``None`` where they do not say it.
 
     ``gpus[slot]`` are the GPU numbers of a host in rank order, ``layers`` decoder layers in all, ``experts`` those
-    of one sparse layer, ``expert_map[e]`` the experts of expert rank ``e``, ``first_host`` where ranks meet.
+    of one sparse layer, ``expert_order`` the layers whose experts leave their natural order and what lies in each
+    position, ``expert_slots`` where all of them lie, ``first_host`` where ranks meet.
     """
 
     world: int | None = None
@@ -133,7 +138,8 @@ class Claims:
     sequence_length: int | None = None
     sharding: Sharding | None = None
     experts: int | None = None
-    expert_map: tuple[tuple[int, ...], ...] | None = None
+    expert_order: ExpertOrder | None = None
+    expert_slots: ExpertSlots | None = None
 
 
 def claims_of(launch: Launch) -> Claims:
@@ -161,8 +167,18 @@ def claims_of(launch: Launch) -> Claims:
         sequence_length=plan.workload.sequence_length if plan.workload else None,
         sharding=launch.configuration.sharding,
         experts=model.experts.count if model and model.experts else None,
-        expert_map=plan.expert_map or None,
+        expert_order=expert_order(plan) if model and model.experts else None,
+        expert_slots=plan.expert_slots,
     )
+
+
+def expert_order(plan: Plan) -> ExpertOrder:
+    """The layers whose experts are not in their natural order, with what lies in each position, rank by rank."""
+    if (slots := plan.expert_slots) is None:
+        return ()
+    natural = tuple(range(slots.count))
+    rows = zip(slots.layers, slots.slots, strict=True)
+    return tuple((layer, row) for layer, row in rows if row != natural)
 
 
 Files = tuple[ExportFile, ...]
@@ -215,8 +231,12 @@ class View:
         """No: it is one file."""
         return False
 
-    def files(self, plan: Plan, options: Options = DEFAULTS) -> Files:  # noqa: ARG002 - as Export.files
-        """The one file of a plan; raises ``InvalidConfiguration`` on broken sums."""
+    def files(self, plan: Plan, options: Options = DEFAULTS) -> Files:
+        """The one file of a plan; raises ``InvalidConfiguration`` on broken sums, ``InvalidInput`` of any option."""
+        for field in fields(options):
+            if (value := getattr(options, field.name)) != getattr(DEFAULTS, field.name):
+                problem = f"is no option of {self.name}, which takes none"
+                raise InvalidInput(f"options.{field.name}", value, problem, "leave it out")
         return (ExportFile(self.file_name, self.render(plan)),)
 
 

@@ -1,7 +1,7 @@
 """Where the experts of a model lie, copies included, as the files that engines load.
 
-The value comes from the caller: a plan for training holds no copies.  Each format is read back and compared before
-it leaves, as the launch files are.
+The slots come from the caller, or from a plan, which holds each expert once.  Each format is read back and compared
+before it leaves, as the launch files are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import yaml
 
-from app.exports.contract import Export, ExportFile, Files, unreadable
+from app.exports.contract import ZIP, Claims, Export, ExportFile, Family, Files, Options, unreadable
+from app.exports.launch_value import Launch
 from app.exports.readback.words import file_named, flags, number, value, words
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.expert_slots import ExpertSlots
@@ -28,6 +29,7 @@ class ExpertMap:
     render: Callable[[ExpertSlots, int], Files]
     read_back: Callable[[Files], ExpertSlots]
     expected: Callable[[ExpertSlots, int], ExpertSlots]
+    family: Family = Family.INFERENCE
 
     def files(self, slots: ExpertSlots, model_layers: int) -> Files:
         """The files, read back; raises ``InvalidConfiguration`` where the format cannot say the slots."""
@@ -194,8 +196,53 @@ EXPERT_MAPS: Final = {
         ExpertMap("experts-sglang", "SGLang expert location", _sglang, _read_sglang, _filled),
         ExpertMap("experts-trtllm", "TensorRT-LLM load balancer", _trtllm, _read_trtllm, _same),
         ExpertMap("experts-vllm-ascend", "vLLM Ascend expert map", _ascend, _read_ascend, _counted),
-        ExpertMap("experts-megatron", "Order of experts in Megatron-LM", _megatron, _read_megatron, _same),
+        ExpertMap(
+            "experts-megatron",
+            "Order of experts in Megatron-LM",
+            _megatron,
+            _read_megatron,
+            _same,
+            family=Family.TRAINING,
+        ),
     )
 }
-EXPORTS_HERE: Final[tuple[Export, ...]] = ()
-"""None: no plan holds copies of experts."""
+
+
+def _of_plan(form: ExpertMap) -> Export:
+    """The format as an export of a plan; refuses models without experts."""
+
+    def render(launch: Launch, options: Options) -> Files:  # noqa: ARG001 - the shape of every renderer
+        return form.render(_slots(launch), launch.layers)
+
+    def read(files: Files) -> Claims:
+        try:
+            return Claims(expert_slots=form.read_back(files))
+        except (AttributeError, yaml.YAMLError) as error:
+            raise unreadable(f"exports.{form.name}", str(error)) from error
+
+    def expected(launch: Launch) -> Claims:
+        return Claims(expert_slots=form.expected(_slots(launch), launch.layers))
+
+    return Export(
+        form.name,
+        f"{form.name}.zip",
+        ZIP,
+        form.description,
+        render,
+        read,
+        frozenset({"expert_slots"}),
+        family=form.family,
+        expected=expected,
+        refuse=lambda launch, options: _slots(launch),  # noqa: ARG005 - the shape of every renderer
+    )
+
+
+def _slots(launch: Launch) -> ExpertSlots:
+    if launch.plan.expert_slots is None:
+        raise InvalidConfiguration(
+            "plan.expert_slots", None, "the plan does not say where experts lie", "plan a model with experts"
+        )
+    return launch.plan.expert_slots
+
+
+EXPORTS_HERE: Final = tuple(_of_plan(form) for form in EXPERT_MAPS.values())

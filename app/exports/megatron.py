@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.exports.contract import SHELL, Export, ExportFile, Files, Options
+from app.exports.contract import SHELL, Export, ExportFile, Files, Options, expert_order
 from app.exports.launch_value import Launch
 from app.exports.readback.megatron import MEGATRON_SAYS, read_megatron
 from cluster_models.frameworks import AttentionKernels, CudaGraphs, ExpertDispatch, Framework
@@ -116,7 +116,7 @@ def render_megatron(launch: Launch) -> str:
         *(f"    {argument}" for argument in megatron_arguments(launch)),
         ")",
     ]
-    return "\n".join([*lines, *expert_order(plan)]) + "\n"
+    return "\n".join([*lines, *expert_order_lines(plan)]) + "\n"
 
 
 def _overlap_arguments(workload: TrainingWorkload, configuration: Configuration) -> list[str]:
@@ -160,15 +160,18 @@ def _pipeline_arguments(configuration: Configuration, prediction_layers: int) ->
     return []
 
 
-def expert_order(plan: Plan) -> list[str]:
+def expert_order_lines(plan: Plan) -> list[str]:
     """How to permute the experts of a checkpoint where the map is not Megatron's contiguous one."""
-    order = [expert for experts in plan.expert_map for expert in experts]
-    if order == list(range(len(order))):
+    order = expert_order(plan)
+    if not order:
         return []
     return [
-        "# Experts are not in their natural order: permute router columns and expert weights together when",
-        "# the checkpoint is converted, so that position i of every sparse layer holds expert EXPERT_ORDER[i].",
-        f"EXPERT_ORDER=({' '.join(map(str, order))})",
+        "# Experts are not in their natural order: the step time holds for a checkpoint whose router columns and",
+        "# expert weights are permuted together when it is converted, so that position i of decoder layer L (from",
+        "# 0) holds the i-th expert of EXPERT_ORDER[L]. The format experts-megatron has the same as JSON.",
+        "EXPERT_ORDER=(",
+        *(f'    [{layer}]="{" ".join(map(str, row))}"' for layer, row in order),
+        ")",
     ]
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from app.exports.contract import SHELL, Export, ExportFile, Files, Options, unsupported
 from app.exports.launch_value import Launch
-from app.exports.megatron import expert_order, pipeline_layout
+from app.exports.megatron import expert_order_lines, pipeline_layout
 from app.exports.readback.nemo import NEMO_SAYS, read_nemo
 from cluster_models.frameworks import ExpertDispatch
 from cluster_models.gpus import Precision
@@ -52,7 +52,7 @@ def render_nemo(launch: Launch, options: Options) -> Files:  # noqa: ARG001 - th
     if launch.workload.framework.gradient_bytes < 4.0:
         lines.append("# The plan counts 16-bit gradients: the precision recipe needs grad_reduce_in_fp32=False.")
     lines += ["NEMO_OVERRIDES=(", *(f"    {_word(*each)}" for each in overrides(launch).items()), ")"]
-    return (ExportFile("nemo_overrides.sh", "\n".join([*lines, *expert_order(launch.plan)]) + "\n"),)
+    return (ExportFile("nemo_overrides.sh", "\n".join([*lines, *expert_order_lines(launch.plan)]) + "\n"),)
 
 
 def overrides(launch: Launch) -> dict[str, str]:

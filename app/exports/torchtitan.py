@@ -11,7 +11,7 @@ from typing import Final
 
 from app.exports.contract import ZIP, Export, ExportFile, Files, Options, unsupported
 from app.exports.launch_value import Launch
-from app.exports.megatron import expert_order
+from app.exports.megatron import expert_order_lines
 from app.exports.readback.torchtitan import TORCHTITAN_SAYS, read_torchtitan, split_layers
 from cluster_models.gpus import Precision
 from cluster_models.plan import RankOrder
@@ -40,7 +40,7 @@ def render_torchtitan(launch: Launch, options: Options) -> Files:  # noqa: ARG00
     arguments = [
         f"    --{table}.{name} {value}" for table, rows in settings.items() for name, value in rows.items()
     ]
-    script = [*about, "TORCHTITAN_ARGS=(", *arguments, ")", *expert_order(launch.plan)]
+    script = [*about, "TORCHTITAN_ARGS=(", *arguments, ")", *expert_order_lines(launch.plan)]
     files = [ExportFile("torchtitan_args.sh", "\n".join(script) + "\n")]
     fold = launch.degrees.tensor * launch.degrees.context
     if launch.degrees.expert == 1 or launch.degrees.expert % fold == 0:

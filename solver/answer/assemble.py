@@ -22,6 +22,7 @@ from cluster_models.plan import (
     StageMemory,
     StageTime,
 )
+from solver.answer.expert_answer import expert_balance, expert_slots, expert_warnings
 from solver.answer.spares import spare_nodes
 from solver.answer.time_account import time_breakdown, timeline
 from solver.answer.warnings import plan_warnings
@@ -72,6 +73,8 @@ def assemble_plan(
     used = {*hosts, *spares, *workload.avoid_nodes}
     subjects = [Subject(gpu, architecture, workload, configuration) for gpu in candidate.gpu_kinds]
     confidence = confidence_of_mix(subjects, times.step_s, problem.fitted)
+    slots = expert_slots(problem, candidate)
+    balance = expert_balance(problem, candidate, assignment)
     peaks = [gpu.peak_flops[workload.precision] for gpu in candidate.stage_gpus]
     return Plan(
         model=architecture.name,
@@ -85,10 +88,12 @@ def assemble_plan(
         model_flops_per_s_per_gpu=tokens_per_s / gpus * flops,
         mfu=tokens_per_s / gpus * flops / (sum(peaks) / len(peaks)),
         certificate=certificate,
-        warnings=plan_warnings(problem, candidate, assignment, confidence),
+        warnings=(
+            *plan_warnings(problem, candidate, assignment, confidence),
+            *expert_warnings(slots, balance, times.step_s),
+        ),
         alternatives=(),
         timeline=timeline(candidate, times),
-        expert_map=expert_map(problem, configuration),
         unused_nodes=tuple(
             node.name for node in problem.snapshot.cluster.nodes if node.usable and node.name not in used
         ),
@@ -97,6 +102,8 @@ def assemble_plan(
         workload=workload,
         confidence=confidence,
         spare_nodes=spares,
+        expert_slots=slots,
+        expert_balance=balance,
     )
 
 
@@ -141,15 +148,6 @@ def place_ranks(
         gpu = free_gpus[host][local] if host in free_gpus else local
         ranks.append(RankPlace(rank, host, gpu, tensor, context, data, pipeline))
     return Placement(hosts, gpus_per_node, tuple(ranks))
-
-
-def expert_map(problem: PlanningProblem, configuration: Configuration) -> tuple[tuple[int, ...], ...]:
-    """Experts of each expert rank: contiguous blocks, as Megatron-Core assigns them."""
-    experts = problem.architecture.experts
-    if experts is None:
-        return ()
-    size = experts.count // configuration.degrees.expert
-    return tuple(tuple(range(rank * size, (rank + 1) * size)) for rank in range(configuration.degrees.expert))
 
 
 def stage_memories(memory: StageMemoryParts) -> tuple[StageMemory, ...]:

@@ -129,7 +129,6 @@ def hand_made_plan() -> Plan:
             Alternative(CONFIGURATION, step_s=11.0, slower_by=0.1, peak_memory_bytes=5e5, reason="slower"),
         ),
         timeline=_timeline(),
-        expert_map=(),
         unused_nodes=("spare",),
         provenance=Provenance("0", "0", "test", "snapshot-1", seed=0, effort=1, solver_versions={}),
         robustness=Robustness(

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.architecture import Experts
+from cluster_models.expert_slots import ExpertSlots
 from cluster_models.gpus import Precision
 from cluster_models.plan import (
     Confidence,
@@ -48,6 +49,11 @@ def test_the_checker_shares_no_code_with_what_it_checks() -> None:
     allowed = {"solver.problem", "numpy"}
     library = {"__future__", "collections", "dataclasses", "itertools", "math", "typing"}
     assert {name for name in reached if not name.startswith("cluster_models")} <= allowed | library
+
+
+def _slots(rows: tuple[tuple[int, ...], ...], ranks: int) -> ExpertSlots:
+    """Maps of layers from 0 on."""
+    return ExpertSlots(tuple(range(len(rows))), rows, len(set(rows[0])), ranks)
 
 
 def _degrees(**changes: int) -> Spoil:
@@ -152,7 +158,7 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     "stage lost": (_configuration(stage_layers=((4,),)), "has 1 stages"),
     "virtual stage too many": (_configuration(stage_layers=((1, 1), (1, 1))), "has 2 rows"),
     "negative layers": (_configuration(stage_layers=((5, -1),)), "negative number of layers"),
-    "expert map of a dense model": (lambda plan: replace(plan, expert_map=((0,),)), "has no experts"),
+    "expert map of a dense model": (lambda plan: replace(plan, expert_slots=_slots(((0,),), 1)), "has no experts"),
     "memory stage lost": (lambda plan: replace(plan, memory=plan.memory[:1]), "lists stages [0]"),
     "over the limit": (_memory(0, activations_bytes=2e6), "but its limit is"),
     "negative part": (_memory(1, gradients_bytes=-1.0), "no amount of memory"),
@@ -300,7 +306,7 @@ def _sparse_case() -> tuple[Plan, PlanningProblem]:
     plan = replace(
         _degrees(expert=2)(PLAN),
         memory=memory,
-        expert_map=((0, 1), (2, 3)),
+        expert_slots=_slots(((0, 1, 2, 3),) * 4, 2),
         model_flops_per_s_per_gpu=flops,
         mfu=flops / 1e9,
         alternatives=(),
@@ -315,20 +321,27 @@ def test_a_correct_sparse_plan_passes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expert_map", "sentence"),
+    ("slots", "sentence"),
     [
-        (((0, 1), (2, 2)), "holds an expert twice"),
-        (((0, 1), (1, 2)), "1 of 4 experts have no rank, the first is 3"),
-        (((0, 1), (2, 3, 0)), "between 2 and 3 experts"),
-        (((0, 1, 2, 3),), "has 1 rows for expert degree 2"),
-        (((0, 1), (2, 3), (4, 5)), "names experts [4, 5]"),
+        (None, "does not say where the experts"),
+        (((0, 1, 2, 3), (0, 1, 2, 3)), "not of the 4 layers with experts: look at layer 2"),
+        (((0, 1, 2, 0, 3, 1),) * 4, "has 6 slots for 4 experts"),
+        (((0, 1),) * 4, "has 2 slots for 4 experts"),
+        (((0, 1, 2, 3),) * 3 + ((3, 1, 2, 0),), "of layer 3 leave their order without any count"),
     ],
 )
-def test_a_wrong_expert_map_is_reported(expert_map: tuple[tuple[int, ...], ...], sentence: str) -> None:
-    """Every expert has a rank, ranks have equal slots, and no expert is invented."""
+def test_a_wrong_expert_map_is_reported(slots: tuple[tuple[int, ...], ...] | None, sentence: str) -> None:
+    """Every layer with experts has a map, training holds each once, and only counted ones are moved."""
     plan, problem = _sparse_case()
-    found = check_plan(replace(plan, expert_map=expert_map), problem)
+    found = check_plan(replace(plan, expert_slots=None if slots is None else _slots(slots, 2)), problem)
     assert any(sentence in line for line in found), found
+
+
+def test_another_number_of_expert_ranks_is_reported() -> None:
+    """The map is of as many ranks as the configuration."""
+    plan, problem = _sparse_case()
+    found = check_plan(replace(plan, expert_slots=_slots(((0, 1, 2, 3),) * 4, 4)), problem)
+    assert "The expert map has 4 ranks for expert degree 2." in found
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from app.exports.contract import Claims, Files, unreadable
@@ -27,7 +27,7 @@ MEGATRON_SAYS: Final = frozenset(
         "sequence_length",
         "sharding",
         "experts",
-        "expert_map",
+        "expert_order",
     }
 )
 
@@ -48,7 +48,6 @@ def claims_of_arguments(text: str) -> Claims:
     experts = flag_number(given, "--num-experts") if "--num-experts" in given else None
     expert = flag_number(given, "--expert-model-parallel-size") if experts else 1
     expert_tensor = flag_number(given, "--expert-tensor-parallel-size") if experts else 1
-    order = expert_order(text)
     return Claims(
         tensor=flag_number(given, "--tensor-model-parallel-size"),
         pipeline=pipeline,
@@ -68,7 +67,7 @@ def claims_of_arguments(text: str) -> Claims:
             parameters="--use-megatron-fsdp" in given, optimizer="--use-distributed-optimizer" in given
         ),
         experts=experts,
-        expert_map=shares(range(experts) if order is None else order, expert) if experts else None,
+        expert_order=expert_order(text) if experts else None,
     )
 
 
@@ -77,14 +76,6 @@ def sharding_of(*, parameters: bool, optimizer: bool) -> Sharding:
     if parameters and not optimizer:
         raise unreadable("exports.sharding", parameters, "shards parameters and not the optimizer")
     return Sharding.PARAMETERS if parameters else Sharding.OPTIMIZER if optimizer else Sharding.NONE
-
-
-def shares(order: Sequence[int], ranks: int) -> Rows:
-    """The contiguous block of ``order`` that each expert rank holds; refuses what does not divide."""
-    if len(order) % ranks or sorted(order) != list(range(len(order))):
-        raise unreadable("exports.EXPERT_ORDER", list(order), f"is no permutation over {ranks} ranks")
-    size = len(order) // ranks
-    return tuple(tuple(order[rank * size : (rank + 1) * size]) for rank in range(ranks))
 
 
 def rows_of_layout(layout: str, pipeline: int) -> Rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from app.exports.contract import Claims, Files, unreadable
-from app.exports.readback.megatron import MEGATRON_SAYS, even_rows, rows_of_layout, sharding_of, shares
+from app.exports.readback.megatron import MEGATRON_SAYS, even_rows, rows_of_layout, sharding_of
 from app.exports.readback.words import array, expert_order, file_named, setting_number
 from cluster_models.plan import RankOrder
 
@@ -35,7 +35,6 @@ def read_nemo(files: Files) -> Claims:
     experts = setting_number(given, "model.num_moe_experts") if "model.num_moe_experts" in given else None
     expert = setting_number(given, "model.expert_model_parallel_size") if experts else 1
     expert_tensor = setting_number(given, "model.expert_tensor_parallel_size") if experts else 1
-    order = expert_order(text)
     return Claims(
         tensor=setting_number(given, "model.tensor_model_parallel_size"),
         pipeline=pipeline,
@@ -56,5 +55,5 @@ def read_nemo(files: Files) -> Claims:
             optimizer=given.get("ddp.use_distributed_optimizer") == "true",
         ),
         experts=experts,
-        expert_map=shares(range(experts) if order is None else order, expert) if experts else None,
+        expert_order=expert_order(text) if experts else None,
     )

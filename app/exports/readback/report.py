@@ -13,7 +13,7 @@ from app.exports.readback.shell import HOSTS_SAY
 from app.exports.readback.words import file_named, number, numbers
 from cluster_models.plan import RankOrder
 
-REPORT_SAYS: Final = MEGATRON_SAYS - {"sharding", "expert_map"} | HOSTS_SAY | {"gpus", "data"}
+REPORT_SAYS: Final = MEGATRON_SAYS - {"sharding", "expert_order"} | HOSTS_SAY | {"gpus", "data"}
 
 _NUMBERS: Final = REPORT_SAYS - {"hosts", "gpus", "rank_order", "stage_layers"}
 

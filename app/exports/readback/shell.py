@@ -12,7 +12,7 @@ from app.exports.readback.words import array, file_named, flags, number, numbers
 
 HOSTS_SAY: Final = frozenset({"world", "hosts", "gpus_per_host"})
 TORCHRUN_SAYS: Final = HOSTS_SAY | {"gpus", "first_host"}
-SLURM_SAYS: Final = TORCHRUN_SAYS | MEGATRON_SAYS - {"expert_map"}
+SLURM_SAYS: Final = TORCHRUN_SAYS | MEGATRON_SAYS - {"expert_order"}
 """The order of experts is the checkpoint's, not the launch script's."""
 
 
@@ -64,7 +64,7 @@ def read_slurm(files: Files) -> Claims:
         gpus=gpus,
         first_host=claims.first_host,
         gpus_per_host=claims.gpus_per_host,
-        expert_map=None,
+        expert_order=None,
     )
 
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Final
 
 from app.exports.contract import Claims, Files, unreadable
-from app.exports.readback.megatron import MEGATRON_SAYS, shares
+from app.exports.readback.megatron import MEGATRON_SAYS
 from app.exports.readback.words import array, expert_order, file_named, flags, one, setting_number, value
 
-TORCHTITAN_SAYS: Final = MEGATRON_SAYS - {"rank_order", "sharding", "experts", "expert_map"} | {"world", "data"}
+TORCHTITAN_SAYS: Final = MEGATRON_SAYS - {"rank_order", "sharding", "experts", "expert_order"} | {"world", "data"}
 
 _PIPELINE: Final = "parallelism.pipeline_parallel_"
 
@@ -22,11 +22,12 @@ def read_torchtitan(files: Files) -> Claims:
     given = flags(array(text, "TORCHTITAN_ARGS"))
     settings = {flag.removeprefix("--"): value(given, flag) for flag in given}
     claims = _claims(settings, text)
-    order = expert_order(text)
-    if order is not None:
-        claims = replace(claims, expert_map=shares(order, claims.expert or 1))
+    if order := expert_order(text):
+        claims = replace(claims, expert_order=order)
     for file in files:
-        if file.name.endswith(".toml") and _claims(_flat(file.text), file.text) != replace(claims, expert_map=None):
+        if file.name.endswith(".toml") and _claims(_flat(file.text), file.text) != replace(
+            claims, expert_order=None
+        ):
             raise unreadable("exports.torchtitan.toml", file.text, "does not say what the arguments say")
     return claims
 

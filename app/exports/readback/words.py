@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 
-from app.exports.contract import Files, unreadable
+from app.exports.contract import ExpertOrder, Files, unreadable
 
 
 def file_named(files: Files, name: str) -> str:
@@ -33,11 +33,18 @@ def array(text: str, name: str) -> list[str]:
     return words(found[0])
 
 
-def expert_order(text: str) -> list[int] | None:
-    """The bash array ``EXPERT_ORDER`` of a script; ``None`` where it is not set."""
+def expert_order(text: str) -> ExpertOrder:
+    """The bash array ``EXPERT_ORDER`` of a script, by layer; empty where it is not set; else refused."""
     if not re.search(r"^EXPERT_ORDER=", text, re.MULTILINE):
-        return None
-    return [number(word, "EXPERT_ORDER") for word in array(text, "EXPERT_ORDER")]
+        return ()
+    found = []
+    for word in array(text, "EXPERT_ORDER"):
+        layer, row = one(r"^\[(\d+)\]=([\d ]+)$", word, "EXPERT_ORDER")
+        order = tuple(number(part, "EXPERT_ORDER") for part in row.split())
+        if sorted(order) != list(range(len(order))):
+            raise unreadable("exports.EXPERT_ORDER", row, f"is no permutation of the experts of layer {layer}")
+        found.append((int(layer), order))
+    return tuple(found)
 
 
 def flags(given: Iterable[str]) -> dict[str, tuple[str, ...]]:

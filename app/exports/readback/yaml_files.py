@@ -15,7 +15,7 @@ from app.exports.contract import Claims, Files, unreadable
 from app.exports.readback.megatron import MEGATRON_SAYS, claims_of_arguments
 from app.exports.readback.words import file_named, flags, number, same, value, words
 
-PODS_SAY: Final = frozenset({"world", "hosts", "first_host", "gpus_per_host"}) | MEGATRON_SAYS - {"expert_map"}
+PODS_SAY: Final = frozenset({"world", "hosts", "first_host", "gpus_per_host"}) | MEGATRON_SAYS - {"expert_order"}
 """The order of experts is the checkpoint's, not the launch's; which GPUs a pod gets is the device plugin's."""
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -252,7 +252,7 @@ def _torchrun(command: Sequence[str]) -> tuple[Mapping[str, tuple[str, ...]], tu
 
 def _of_megatron(command: Sequence[str]) -> Claims:
     """The claims of Megatron-LM's arguments; the order of experts is not among them."""
-    return replace(claims_of_arguments(f"MEGATRON_ARGS=({shlex.join(command)})"), expert_map=None)
+    return replace(claims_of_arguments(f"MEGATRON_ARGS=({shlex.join(command)})"), expert_order=None)
 
 
 def _command(script: str) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from app.presentation.figures import gib, spans
+from app.presentation.experts import ExpertPage, expert_page
+from app.presentation.figures import gib
 from app.presentation.robustness import DriftRow, drift_basis, drift_rows
 from app.web.views.drawing import Drawing
 from app.web.views.memory import MemoryRow, memory_bars, memory_table
@@ -42,7 +43,7 @@ class Result:
     drift_summary: str
     drift_basis: str
     drift_rows: tuple[DriftRow, ...]
-    expert_map: tuple[str, ...]
+    experts: ExpertPage | None
     expert_cut: int
     """GPUs that hold a share of each expert of a rank."""
     provenance: Pairs
@@ -81,7 +82,7 @@ def result(plan: Plan, workload: TrainingWorkload, leaf_of: Mapping[str, str], w
         drift_summary=plan.robustness.summary if plan.robustness else "",
         drift_basis=drift_basis(plan),
         drift_rows=drift_rows(plan),
-        expert_map=tuple(spans(experts) for experts in plan.expert_map),
+        experts=expert_page(plan),
         expert_cut=plan.configuration.degrees.expert_tensor,
         provenance=provenance(plan.provenance),
     )

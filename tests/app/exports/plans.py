@@ -8,6 +8,7 @@ from typing import Final
 from app.exports.contract import Export
 from app.exports.registry import EXPORTS
 from cluster_models.architecture import Experts
+from cluster_models.expert_slots import ExpertSlots
 from cluster_models.plan import Configuration, Degrees, Placement, Plan, RankOrder, RankPlace
 from cluster_models.workload import Recompute, Sharding
 from solver.check.placement import coordinates
@@ -58,15 +59,15 @@ def shaped(
         ranks.append(RankPlace(rank, hosts[rank // size], gpu, tensor, context, data, pipeline))
     count = sum(map(sum, layers))
     model = replace(plan.architecture, layers=count, experts=Experts(experts, 2, 512) if experts else None)
-    shares = experts // degrees.expert
-    # From the last expert down: no rank holds what Megatron would give it.
-    held = tuple(tuple(experts - 1 - rank * shares - i for i in range(shares)) for rank in range(degrees.expert))
+    # From the last expert down, in one layer only: no rank holds what Megatron would give it there.
+    natural = tuple(range(experts))
+    rows = tuple(natural[::-1] if layer == 1 else natural for layer in range(count))
     return replace(
         plan,
         architecture=model,
         configuration=configuration,
         placement=Placement(hosts, size, tuple(ranks)),
-        expert_map=held if experts else (),
+        expert_slots=ExpertSlots(tuple(range(count)), rows, experts, degrees.expert) if experts else None,
     )
 
 

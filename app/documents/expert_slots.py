@@ -1,0 +1,146 @@
+"""Where the experts of a plan lie and how evenly they share out what was counted, in users' words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from pydantic import Field
+
+from app.documents.reading import Document, NotNegative, Positive, Text, WholeNumber
+from cluster_models.errors import InvalidInput
+from cluster_models.expert_balance import ExpertBalance, LayerBalance, WorkloadBalance
+from cluster_models.expert_slots import ExpertSlots
+
+
+class ExpertLayersDocument(Document):
+    """Layers whose experts lie alike."""
+
+    layers: list[WholeNumber] = Field(description="Decoder layers, from 0.", min_length=1, examples=[[3, 4, 5]])
+    experts_of_rank: list[list[WholeNumber]] = Field(
+        description="The experts of each expert parallel rank, in the order of their positions.",
+        min_length=1,
+        examples=[[[0, 1, 2, 3], [4, 5, 6, 7]]],
+    )
+
+
+def layer_documents(slots: ExpertSlots | None) -> list[ExpertLayersDocument]:
+    """The slots, layers that are alike together; none for dense models."""
+    if slots is None:
+        return []
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for layer, row in zip(slots.layers, slots.slots, strict=True):
+        alike.setdefault(row, []).append(layer)
+    return [
+        ExpertLayersDocument(layers=layers, experts_of_rank=[list(held) for held in slots.by_rank(row)])
+        for row, layers in alike.items()
+    ]
+
+
+def slots_of(documents: Sequence[ExpertLayersDocument]) -> ExpertSlots | None:
+    """The domain value; raises ``InvalidInput`` for maps that cannot be."""
+    if not documents:
+        return None
+    rows: dict[int, tuple[int, ...]] = {}
+    for index, document in enumerate(documents):
+        row = tuple(expert for held in document.experts_of_rank for expert in held)
+        sizes = {(len(document.experts_of_rank), len(held)) for held in document.experts_of_rank}
+        if len(sizes) > 1 or not row:
+            raise InvalidInput(
+                f"expert_slots[{index}].experts_of_rank",
+                len(row),
+                "must be equally many on each rank, one at least",
+            )
+        for layer in document.layers:
+            if layer in rows:
+                raise InvalidInput(f"expert_slots[{index}].layers", layer, "stands in two maps", "keep one")
+            rows[layer] = row
+    layers = tuple(sorted(rows))
+    experts = max(map(max, rows.values())) + 1
+    ranks = len(documents[0].experts_of_rank)
+    return ExpertSlots(layers, tuple(rows[layer] for layer in layers), experts, ranks)
+
+
+def without_old_map(data: object) -> object:
+    """A plan of before maps were told by layer: its ``expert_map`` was contiguous, and says nothing more."""
+    if not isinstance(data, Mapping) or "expert_map" not in data:
+        return data
+    old: Any = data["expert_map"]
+    try:
+        listed = [expert for held in old for expert in held]
+    except TypeError:
+        return data
+    if listed != list(range(len(listed))):
+        return data
+    return {name: value for name, value in data.items() if name != "expert_map"}
+
+
+class WorkloadBalanceDocument(Document):
+    """Load of the slowest expert rank over the mean under one workload."""
+
+    name: Text = Field(description="The workload.", examples=["prefill"])
+    weight: NotNegative = Field(description="Its share in what experts are placed for.", examples=[1.0])
+    imbalance: Positive = Field(description="With the plan's map, mean of the counted layers.", examples=[1.05])
+    contiguous: Positive = Field(description="With experts in their natural order.", examples=[2.6])
+
+
+class LayerBalanceDocument(Document):
+    """The same of one layer, weighted over the workloads."""
+
+    layer: WholeNumber = Field(description="Decoder layer, from 0.", examples=[3])
+    imbalance: Positive = Field(description="With the plan's map.", examples=[1.05])
+    contiguous: Positive = Field(description="With experts in their natural order.", examples=[2.6])
+    least: Positive = Field(description="What no map without copies is below.", examples=[1.04])
+
+
+class ExpertBalanceDocument(Document):
+    """How evenly the plan's map shares out the tokens that were counted: slowest rank over the mean."""
+
+    imbalance: Positive = Field(description="With the plan's map, mean of the counted layers.", examples=[1.05])
+    contiguous: Positive = Field(description="With experts in their natural order.", examples=[2.6])
+    least: Positive = Field(description="What no map without copies is below.", examples=[1.04])
+    leaving_copies: NotNegative = Field(
+        description="Where an expert group spans NVLink domains: copies of each token that the busiest of them "
+        "sends or receives, in tokens that start in a domain.",
+        examples=[2.4],
+    )
+    contiguous_step_time_s: Positive = Field(
+        description="Predicted step of the same plan with experts in their natural order.", examples=[13.9]
+    )
+    layers: list[LayerBalanceDocument] = Field(description="The layers that were counted.")
+    workloads: list[WorkloadBalanceDocument] = Field(description="The workloads that were given.")
+
+    @classmethod
+    def from_balance(cls, balance: ExpertBalance) -> Self:
+        """The document of a domain value."""
+        return cls(
+            imbalance=balance.imbalance,
+            contiguous=balance.contiguous,
+            least=balance.least,
+            leaving_copies=balance.leaving_copies,
+            contiguous_step_time_s=balance.contiguous_step_s,
+            layers=[
+                LayerBalanceDocument(
+                    layer=each.layer, imbalance=each.imbalance, contiguous=each.contiguous, least=each.least
+                )
+                for each in balance.layers
+            ],
+            workloads=[
+                WorkloadBalanceDocument(
+                    name=each.name, weight=each.weight, imbalance=each.imbalance, contiguous=each.contiguous
+                )
+                for each in balance.workloads
+            ],
+        )
+
+    def to_balance(self) -> ExpertBalance:
+        """The domain value."""
+        return ExpertBalance(
+            imbalance=self.imbalance,
+            contiguous=self.contiguous,
+            least=self.least,
+            leaving_copies=self.leaving_copies,
+            contiguous_step_s=self.contiguous_step_time_s,
+            layers=tuple(LayerBalance(**each.model_dump()) for each in self.layers),
+            workloads=tuple(WorkloadBalance(**each.model_dump()) for each in self.workloads),
+        )
