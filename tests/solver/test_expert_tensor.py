@@ -124,8 +124,8 @@ def test_tokens_and_holders_are_those_of_ranks_told_one_by_one(shape: tuple[Degr
     tokens = int(sizes.shard_tokens[0])
     scale = tokens // (experts.count * 4)
     told = simulate(degrees, experts, experts.count * 4)
-    assert set(told.received.values()) == {routed_tokens(experts, sizes, calibration)[0] / scale}
-    assert set(told.worked.values()) == {gathered_tokens(experts, sizes, calibration)[0] / scale}
+    assert set(told.received.values()) == {routed_tokens(experts, sizes)[0] / scale}
+    assert set(told.worked.values()) == {gathered_tokens(experts, sizes)[0] / scale}
     whole = experts.active * experts.hidden * experts.count * 4  # what a rank computes whatever the cut
     assert set(told.elements.values()) == {whole}
     assert {len(ranks) for ranks in told.holders.values()} == {data_ranks(batch)[1][0]}
