@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.documents.plan import plan_from_text
-from app.exports.megatron import pipeline_layout
 from app.exports.expert_maps import EXPERT_MAPS
+from app.exports.megatron import pipeline_layout
 from app.exports.registry import EXPORTS
 from cluster_models.architecture import Experts
 from cluster_models.errors import InvalidConfiguration

@@ -87,7 +87,7 @@ def _memory(index: int, **changes: object) -> Spoil:
 
 
 def _robustness(**changes: object) -> Spoil:
-    return lambda plan: replace(plan, robustness=replace(plan.robustness, **changes))  # type: ignore[arg-type, type-var]
+    return lambda plan: replace(plan, robustness=replace(plan.robustness, **changes))  # type: ignore[type-var]
 
 
 def _certificate(**changes: object) -> Spoil:
