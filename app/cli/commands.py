@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from app.cli.endings import reported
+from app.cli.expert_commands import app as experts_app
 
 app = typer.Typer(
     name="meshwright",
@@ -19,6 +20,7 @@ app = typer.Typer(
 )
 cluster_app = typer.Typer(help="Look at clusters and keep them.", no_args_is_help=True)
 app.add_typer(cluster_app, name="cluster")
+app.add_typer(experts_app, name="experts")
 
 Cluster = Annotated[str, typer.Option("--cluster", metavar="FILE", help="Cluster file.")]
 Model = Annotated[
@@ -152,7 +154,11 @@ def import_files(  # noqa: PLR0913 - one argument for each option
     ] = None,
     hosts: Annotated[
         list[str] | None,
-        typer.Option("--host", metavar="FILE=NODE", help="The node that a file is from; * = one of many alike."),
+        typer.Option(
+            "--host",
+            metavar="FILE=NODE",
+            help="The node that a file is from, * = one of many alike; of a folder for each node: */FILE={folder}.",
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -183,6 +189,7 @@ def import_files(  # noqa: PLR0913 - one argument for each option
         output=output,
         store=store,
         answers=tuple(word for option, values in options for value in values for word in (option, value)),
+        database_url=database_url,
     )
     run_import(
         asked,
@@ -190,7 +197,6 @@ def import_files(  # noqa: PLR0913 - one argument for each option
         settings=settings or (),
         accepted=accepted or (),
         as_json=as_json,
-        database_url=database_url,
     )
 
 

@@ -16,11 +16,10 @@ from cluster_models.errors import InvalidInput
 from cluster_models.expert_slots import ExpertSlots
 from cluster_models.routing import RoutedWorkload
 from solver.candidates import FloatArray, IntArray
-from solver.experts.compiled_nodewise import BEYOND
 from solver.experts.dispatch import LayerRates, LayerTimes, RouterRule, Routing, layer_times, routing
 from solver.experts.layout import ExpertLayout
-from solver.experts.loads import layer_balancedness, node_local_share, rank_loads
-from solver.experts.nodewise import USUAL_AIM, least_loads, least_times, place_nodewise, search_prices
+from solver.experts.loads import layer_balancedness, node_local_share
+from solver.experts.nodewise import least_loads, least_times, place_nodewise
 from solver.experts.place import Placed, check_alike, place_experts
 
 _THREADS = 2
@@ -155,7 +154,6 @@ def _over_nodes(
 
     A set is searched as one workload with the mean of their shares; the maps are compared on its members.
     """
-    aim = 0.0 if terms.speed_given else USUAL_AIM
     weights = _factors(chosen, ask.weights)
     mixed = np.tensordot(weights, np.array([workload.shares() for workload in chosen]), axes=1)
     searched = place_nodewise(
@@ -165,22 +163,19 @@ def _over_nodes(
         proposals=budget.proposals,
         seed=ask.seed,
         threads=_THREADS,
-        aim=aim,
+        speed_known=terms.speed_given,
     )
+    if len(chosen) == 1 and not terms.speed_given:
+        return searched.slots
     maps = np.array([searched.slots, placed.rows()])
-    costs = np.array([[_cost(slots, _routed(one, terms), ask, terms, aim) for one in chosen] for slots in maps])
+    costs = np.array(
+        [
+            [layer_times(slots, _routed(one, terms), ask.layout, terms.rates).total_s for one in chosen]
+            for slots in maps
+        ]
+    )
     judged = costs.max(axis=1) if ask.weights is None else np.tensordot(costs, weights, axes=(1, 0))
     return np.asarray(maps[np.argmin(judged, axis=0), np.arange(maps.shape[1])])
-
-
-def _cost(slots: IntArray, routed: Routing, ask: Ask, terms: NodeTerms, aim: float) -> FloatArray:
-    """(L,) seconds, and a price for what misses the aim, as the search over nodes has it."""
-    seconds = layer_times(slots, routed, ask.layout, terms.rates).total_s
-    if aim:
-        slowest = rank_loads(slots, routed.shares, ask.layout).max(axis=1)
-        price = BEYOND * search_prices(routed, ask.layout, terms.rates)[0]
-        seconds = seconds + price * np.maximum(slowest - 1.0 / (ask.layout.ranks * aim), 0.0)
-    return np.asarray(seconds)
 
 
 def _routed(workload: RoutedWorkload, terms: NodeTerms) -> Routing:

@@ -1,0 +1,117 @@
+"""``meshwright experts``: its commands and options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli.endings import reported
+
+app = typer.Typer(help="Place the experts of a model by how its router used them.", no_args_is_help=True)
+
+Loads = Annotated[
+    list[Path] | None,
+    typer.Option("--loads", metavar="FILES...", help="Counts of expert selections: files, folders, archives."),
+]
+More = Annotated[list[Path] | None, typer.Argument(metavar="[FILES]...", show_default=False)]
+Ranks = Annotated[int, typer.Option("--ranks", min=1, help="Expert ranks (GPUs).")]
+Nodes = Annotated[int, typer.Option("--nodes", min=1, help="Nodes; ranks of a node are consecutive.")]
+Json = Annotated[bool, typer.Option("--json", help="Print all as JSON and nothing else.")]
+LinkSpeed = Annotated[
+    float | None, typer.Option("--link-speed", metavar="GBIT_PER_S", help="Between nodes, for each GPU, one way.")
+]
+
+
+@app.command()
+@reported
+def place(  # noqa: PLR0913 - one argument for each option
+    *,
+    more: More = None,
+    loads: Loads = None,
+    ranks: Ranks,
+    nodes: Nodes = 1,
+    slots: Annotated[
+        int | None, typer.Option("--slots", min=1, help="Slots of a layer in all; default: one for each expert.")
+    ] = None,
+    redundant: Annotated[
+        int | None, typer.Option("--redundant", min=0, help="Instead of --slots: how many more than experts.")
+    ] = None,
+    workloads: Annotated[
+        str | None,
+        typer.Option(
+            "--workloads",
+            metavar="NAMES",
+            help="Plan for these: prefill,decode (the worst counts) or prefill=2,decode=1; default: all.",
+        ),
+    ] = None,
+    worst: Annotated[
+        bool, typer.Option("--worst", help="The worst workload counts; so it is without weights.")
+    ] = False,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="FILE_OR_NAME", help="The model that was recorded.")
+    ] = None,
+    router: Annotated[
+        str | None,
+        typer.Option("--router", metavar="K[,G,A]", help="Experts of a token, in A of G groups; if no model."),
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="FILE", help="Cluster file whose measured links count.")
+    ] = None,
+    link_speed: LinkSpeed = None,
+    inside_speed: Annotated[
+        float | None, typer.Option("--inside-speed", metavar="GBIT_PER_S", help="Inside a node, for each GPU.")
+    ] = None,
+    gpu: Annotated[str | None, typer.Option("--gpu", metavar="KIND", help="GPU kind of the catalogue.")] = None,
+    tokens: Annotated[
+        float | None, typer.Option("--tokens", metavar="N", help="Tokens of each GPU in a step; default 4096.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of the search.")] = 0,
+    effort: Annotated[int, typer.Option("--effort", min=1, max=3, help="Scale of the search.")] = 1,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format", metavar="FORMAT", help="Also write files for sglang, trtllm, vllm-ascend, megatron."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="DIR", help="Folder for the files of --format.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Choose which expert lies in which slot of which rank, copies included."""
+    from app.cli.experts import Place, run_place  # noqa: PLC0415 - the solver takes a second to load
+
+    fields = {
+        "ranks": ranks,
+        "nodes": nodes,
+        "slots": slots,
+        "redundant_experts": redundant,
+        "between_nodes_gbit_per_s_per_gpu": link_speed,
+        "inside_node_gbit_per_s_per_gpu": inside_speed,
+        "gpu_kind": gpu,
+        "tokens_per_gpu": tokens,
+        "seed": seed,
+        "effort": effort,
+    }
+    run_place(
+        Place(
+            (*(loads or ()), *(more or ())), fields, workloads, worst, model, router, cluster, form, output, as_json
+        )
+    )
+
+
+@app.command()
+@reported
+def show(
+    files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="Files, folders and archives of counts.")],
+    experts: Annotated[
+        int | None, typer.Option("--experts", min=1, help="Experts of a layer, where traces may lack some.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what routing statistics hold: skew by layer, and how alike the workloads are."""
+    from app.cli.experts import run_show  # noqa: PLC0415 - see above
+
+    run_show(files, experts=experts, as_json=as_json)
