@@ -30,6 +30,21 @@ Workload = Annotated[str, typer.Option("--workload", metavar="FILE", help="Workl
 Calibration = Annotated[
     str | None, typer.Option("--calibration", metavar="FILE", help="Own calibration; see calibrate.")
 ]
+Routing = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--routing", metavar="FILE", help="Routing statistics: experts are placed for them; see experts show."
+    ),
+]
+RoutingWeight = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--routing-weight", metavar="NAME=WEIGHT", help="Weight of a workload; those not named are judged only."
+    ),
+]
+KeepOrder = Annotated[
+    bool, typer.Option("--keep-expert-order", help="Leave experts in contiguous blocks.", show_default=False)
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the plan as JSON and nothing else.")]
 PlanFile = Annotated[
     Path | None, typer.Option("--output", metavar="FILE", help="Also write the plan as JSON to a file.")
@@ -51,6 +66,9 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     model: Model,
     workload: Workload,
     calibration: Calibration = None,
+    routing: Routing = None,
+    routing_weight: RoutingWeight = None,
+    keep_expert_order: KeepOrder = False,
     as_json: Json = False,
     time_limit: Annotated[
         float | None, typer.Option("--time-limit", metavar="SECONDS", help="Stop searching after so long.")
@@ -69,6 +87,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
 ) -> None:
     """Search the best plan for a model and a workload on a measured cluster."""
     from app.cli import planning  # noqa: PLC0415 - see above
+    from app.cli.routed import Routed  # noqa: PLC0415 - see above
 
     options = planning.options_of(time_limit=time_limit, effort=effort, seed=seed, gap=gap, backend=backend)
     planning.run_plan(
@@ -76,6 +95,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
         model=model,
         workload=workload,
         calibration=calibration,
+        routed=Routed(tuple(routing or ()), tuple(routing_weight or ()), keep_expert_order),
         options=options,
         as_json=as_json,
         output=output,
@@ -84,7 +104,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
 
 @app.command()
 @reported
-def predict(
+def predict(  # noqa: PLR0913 - one argument for each option
     *,
     cluster: Cluster,
     model: Model,
@@ -93,11 +113,15 @@ def predict(
         str, typer.Option("--configuration", metavar="FILE", help="Configuration file, given in full.")
     ],
     calibration: Calibration = None,
+    routing: Routing = None,
+    routing_weight: RoutingWeight = None,
+    keep_expert_order: KeepOrder = False,
     as_json: Json = False,
     output: PlanFile = None,
 ) -> None:
     """Predict time and memory of a configuration given in full, without a search."""
     from app.cli.predicting import run_predict  # noqa: PLC0415 - see above
+    from app.cli.routed import Routed  # noqa: PLC0415 - see above
 
     run_predict(
         cluster=cluster,
@@ -105,6 +129,7 @@ def predict(
         workload=workload,
         configuration=configuration,
         calibration=calibration,
+        routed=Routed(tuple(routing or ()), tuple(routing_weight or ()), keep_expert_order),
         as_json=as_json,
         output=output,
     )

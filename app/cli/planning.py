@@ -19,6 +19,7 @@ from app.cli.files import (
 )
 from app.cli.plan_view import plan_view
 from app.cli.progress import cancelled_by_interrupt, shown_progress
+from app.cli.routed import Routed
 from app.cli.terminal import console, error_console
 from app.documents.plan import result_document
 from app.presentation.figures import gib
@@ -35,13 +36,14 @@ def run_plan(
     model: str,
     workload: str,
     calibration: str | None,
+    routed: Routed,
     options: SearchOptions,
     as_json: bool,
     output: Path | None,
 ) -> None:
     """Search, and hand out the best plan; Ctrl-C ends the search with the best found so far."""
     check_writable(output)
-    problem = read_problem(cluster, model, workload, calibration)
+    problem = read_problem(cluster, model, workload, calibration, routed)
     try:
         with cancelled_by_interrupt() as is_cancelled, shown_progress(error_console()) as on_progress:
             result = search.plan(problem, options, on_progress=on_progress, is_cancelled=is_cancelled)
@@ -83,13 +85,18 @@ def options_of(
     )
 
 
-def read_problem(cluster: str, model: str, workload: str, calibration: str | None) -> PlanningProblem:
-    """The problem that three files describe, with an own calibration where one is given."""
+def read_problem(
+    cluster: str, model: str, workload: str, calibration: str | None, routed: Routed
+) -> PlanningProblem:
+    """The problem that three files describe, with an own calibration and counts of routing where they are given."""
+    architecture = read_architecture(model)
     return PlanningProblem(
         snapshot=read_snapshot(cluster),
-        architecture=read_architecture(model),
+        architecture=architecture,
         workload=read_workload(workload),
         fitted=None if calibration is None else read_calibration(calibration),
+        routing=routed.loads(architecture),
+        keep_expert_order=routed.keep_order,
     )
 
 

@@ -9,6 +9,7 @@ import typer
 from app.cli.endings import Ending, Failed, complain
 from app.cli.files import check_writable, naming, read_configuration
 from app.cli.planning import deliver, read_problem
+from app.cli.routed import Routed
 from app.presentation.figures import gib
 from app.services.predictions import predict_configuration
 from cluster_models.errors import SolverFailed
@@ -21,12 +22,13 @@ def run_predict(
     workload: str,
     configuration: str,
     calibration: str | None,
+    routed: Routed,
     as_json: bool,
     output: Path | None,
 ) -> None:
     """Predict, and hand out; ends with code 3 where the configuration does not fit the memory."""
     check_writable(output)
-    problem = read_problem(cluster, model, workload, calibration)
+    problem = read_problem(cluster, model, workload, calibration, routed)
     document = read_configuration(configuration)
     with naming(configuration):
         try:

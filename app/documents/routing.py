@@ -8,9 +8,10 @@ from typing import Annotated, Final, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from app.documents.reading import Document, NotNegative, Positive, Text
+from app.documents.reading import Document, NotNegative, Positive, Text, close_name
+from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
-from cluster_models.routing import Counts, RoutedWorkload
+from cluster_models.routing import Counts, ExpertLoads, RoutedWorkload, loads_of_model
 from cluster_models.routing_readers.reading import MOST_EXPERTS, MOST_LAYERS
 
 MOST_WORKLOADS: Final = 64
@@ -131,6 +132,22 @@ def check_set(workloads: Sequence[RoutedWorkload]) -> None:
                 f"has {workload.experts} experts in a layer, but {workloads[0].name} has {workloads[0].experts}"
             )
             raise InvalidInput("workloads", workload.name, problem, "keep each model under a name of its own")
+
+
+def planned_loads(
+    workloads: Sequence[RoutedWorkload], weights: Mapping[str, float] | None, model: Architecture
+) -> tuple[ExpertLoads, ...]:
+    """What a planning problem carries of them: loads under the model's layers, with weights (all alike if absent).
+
+    Raises ``InvalidInput`` for names that are not among them and for counts of another model.
+    """
+    known = [workload.name for workload in workloads]
+    for name in weights or ():
+        if name not in known:
+            problem = "is not a workload of the routing given"
+            raise InvalidInput(f"routing_weights.{name}", name, problem, close_name(name, known))
+    plain = [each.plain(1.0 if weights is None else weights.get(each.name, 0.0)) for each in workloads]
+    return loads_of_model(model, plain)
 
 
 def _table(field: str, rows: Rows) -> Counts:

@@ -10,11 +10,11 @@ from typing import Annotated, Final
 from pydantic import Discriminator, Field, Tag
 
 from app.documents.reading import CHOICE, Count, Document, Flag, Positive, Text, WholeNumber, close_name
-from app.documents.routing import MOST_WORKLOADS, RoutingDocument
+from app.documents.routing import MOST_WORKLOADS
 from app.experts.budget import MOST_RANKS, MOST_SLOTS
 from app.experts.links import Given, terms_of
 from app.experts.placing import Ask
-from app.services.requests import BY_NAME, IN_FULL, ModelReference
+from app.services.requests import ModelReference, RoutingReference
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import RoutedWorkload
 from solver.experts.dispatch import RouterRule
@@ -25,14 +25,6 @@ _LIST, _WEIGHTS = f"{CHOICE}list", f"{CHOICE}weights"
 
 Weight = Annotated[float, Field(strict=True, ge=1e-9, le=1e9, allow_inf_nan=False)]
 
-RoutingReference = Annotated[
-    Annotated[Text, Tag(BY_NAME)] | Annotated[RoutingDocument, Tag(IN_FULL)],
-    Discriminator(lambda value: BY_NAME if isinstance(value, str) else IN_FULL),
-    Field(
-        description="Name of stored routing statistics, or counts in full: workloads, or one logical_count.",
-        examples=["deepseek-r1"],
-    ),
-]
 Planned = Annotated[
     Annotated[list[Text], Field(min_length=1, max_length=MOST_WORKLOADS), Tag(_LIST)]
     | Annotated[dict[Text, Weight], Field(min_length=1, max_length=MOST_WORKLOADS), Tag(_WEIGHTS)],

@@ -19,6 +19,7 @@ from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput, MeshwrightError
 from cluster_models.fitted import FittedParameters
 from cluster_models.plan import NoPlan
+from cluster_models.routing import ExpertLoads
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.workload import TrainingWorkload
 from solver.check import check_plan
@@ -76,6 +77,8 @@ def _read(line: bytes) -> Request:
         architecture=load(Architecture, message["architecture"]),
         workload=load(TrainingWorkload, message["workload"]),
         fitted=None if fitted is None else load(FittedParameters, fitted),
+        routing=load(tuple[ExpertLoads, ...], message.get("routing", [])),
+        keep_expert_order=message.get("keep_expert_order", False),
     )
     return Request(problem, load(SearchOptions, message["options"]), message["memory_limit_bytes"])
 

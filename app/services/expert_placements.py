@@ -13,10 +13,11 @@ from app.documents.routing import check_set
 from app.experts.answer import PlacementAnswer, answer_of
 from app.experts.links import Given
 from app.experts.placing import propose
-from app.experts.request import LinkFields, PlacementRequest, Prepared, RoutingReference, prepared
+from app.experts.request import LinkFields, PlacementRequest, Prepared, prepared
 from app.services import clusters, models, routing, snapshots
 from app.services.errors import NotFound, NotReady
 from app.services.field_paths import errors_under
+from app.services.requests import RoutingReference
 from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import RoutedWorkload

@@ -5,12 +5,15 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from app.documents.reading import FieldProblem, InvalidDocument, close_name
-from app.services import calibrations, clusters, models, snapshots
+from app.documents.routing import planned_loads
+from app.services import calibrations, clusters, models, routing, snapshots
 from app.services.field_paths import errors_under
 from app.services.requests import OptionsDocument, ProblemRequest
+from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
 from cluster_models.fitted import FittedParameters
 from cluster_models.links import effective_links
+from cluster_models.routing import ExpertLoads
 from cluster_models.snapshot import ClusterSnapshot
 from solver.degrees.legality import check_workload
 from solver.placement.cluster_fabrics import fabrics
@@ -24,7 +27,9 @@ def make_problem(session: Session, *, request: ProblemRequest) -> PlanningProble
     with errors_under("workload"):
         workload = request.workload.to_workload()
     fitted = _fitted(session, request)
-    problem = PlanningProblem(_snapshot(session, request), architecture, workload, fitted)
+    counted = _routing(session, request, architecture)
+    snapshot = _snapshot(session, request)
+    problem = PlanningProblem(snapshot, architecture, workload, fitted, counted, request.keep_expert_order)
     check_problem(problem)
     return problem
 
@@ -59,6 +64,20 @@ def check_problem(problem: PlanningProblem) -> None:
         raise InvalidDocument(unknown)
     links = effective_links(problem.snapshot)
     check_workload(problem, fabrics(problem.snapshot, problem.workload, links))
+
+
+def _routing(session: Session, request: ProblemRequest, model: Architecture) -> tuple[ExpertLoads, ...]:
+    given = request.routing
+    if given is None:
+        if request.routing_weights is not None:
+            names = list(request.routing_weights)
+            raise InvalidInput("routing_weights", names, "weigh workloads of routing", "give routing as well")
+        return ()
+    if isinstance(given, str):
+        return planned_loads(routing.resolve_routing(session, name=given), request.routing_weights, model)
+    with errors_under("routing"):
+        workloads = given.to_workloads()
+    return planned_loads(workloads, request.routing_weights, model)
 
 
 def _fitted(session: Session, request: ProblemRequest) -> FittedParameters | None:

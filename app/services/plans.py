@@ -21,6 +21,7 @@ from app.services.requests import PlanRequest
 from cluster_models.architecture import Architecture
 from cluster_models.fitted import FittedParameters
 from cluster_models.plan import NoPlan, Plan
+from cluster_models.routing import ExpertLoads
 from cluster_models.workload import TrainingWorkload
 from solver.problem import PlanningProblem, Progress, SearchOptions
 
@@ -70,6 +71,8 @@ def create_plan(session: Session, *, problem: PlanningProblem, options: SearchOp
                 "architecture": jsonable(problem.architecture),
                 "workload": jsonable(problem.workload),
                 "fitted": jsonable(problem.fitted),
+                "routing": jsonable(problem.routing),
+                "keep_expert_order": problem.keep_expert_order,
             },
             options=jsonable(options),
             created_at=datetime.now(UTC),
@@ -140,6 +143,8 @@ def get_problem(session: Session, *, plan_id: str) -> PlanningProblem:
         architecture=load(Architecture, row.problem["architecture"]),
         workload=load(TrainingWorkload, row.problem["workload"]),
         fitted=_load_fitted(row.problem.get("fitted")),
+        routing=load(tuple[ExpertLoads, ...], row.problem.get("routing", [])),
+        keep_expert_order=row.problem.get("keep_expert_order", False),
     )
 
 

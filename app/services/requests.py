@@ -10,6 +10,7 @@ from app.documents.calibration import CalibrationDocument
 from app.documents.cluster import ClusterDocument
 from app.documents.configuration import ConfigurationDocument
 from app.documents.reading import Document, Flag, NotNegative, Positive, Text, WholeNumber
+from app.documents.routing import MOST_WORKLOADS, RoutingDocument
 from app.documents.workload import WorkloadDocument
 from solver.problem import Backend, SearchOptions
 
@@ -44,6 +45,16 @@ ModelReference = Annotated[
 CalibrationReference = Annotated[
     Annotated[Text, Tag(BY_NAME)] | Annotated[CalibrationDocument, Tag(IN_FULL)],
     Discriminator(_spelling),
+]
+
+
+RoutingReference = Annotated[
+    Annotated[Text, Tag(BY_NAME)] | Annotated[RoutingDocument, Tag(IN_FULL)],
+    Discriminator(_spelling),
+    Field(
+        description="Name of stored routing statistics, or counts in full: workloads, or one logical_count.",
+        examples=["deepseek-r1"],
+    ),
 ]
 
 
@@ -88,6 +99,23 @@ class ProblemRequest(Document):
         None,
         description="Name of a stored calibration, or a calibration in full; absent = the shipped parameters.",
         examples=["our-h100"],
+    )
+    routing: RoutingReference | None = Field(
+        None,
+        description="How tokens were routed: name of stored routing statistics, or counts in full. Experts are "
+        "placed for them and priced with the balance they then have; absent = the calibrated imbalance.",
+        examples=[None],
+    )
+    routing_weights: Annotated[dict[Text, NotNegative], Field(max_length=MOST_WORKLOADS)] | None = Field(
+        None,
+        description="Weight of each workload of routing in what experts are placed for; those left out have none "
+        "and are judged only. Absent = all alike.",
+        examples=[None],
+    )
+    keep_expert_order: Flag = Field(
+        False,
+        description="Leave experts in contiguous blocks, for checkpoints that cannot be permuted.",
+        examples=[False],
     )
 
 

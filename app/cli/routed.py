@@ -1,0 +1,44 @@
+"""The routing that a plan or prediction takes into account, from files on the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.documents.routing import planned_loads
+from app.routing.reading import loads_of
+from cluster_models.architecture import Architecture
+from cluster_models.errors import InvalidInput
+from cluster_models.routing import ExpertLoads
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """Options as typed: files of routing statistics, ``NAME=WEIGHT`` of their workloads, the order of experts."""
+
+    files: tuple[Path, ...] = ()
+    weights: tuple[str, ...] = ()
+    keep_order: bool = False
+
+    def loads(self, model: Architecture) -> tuple[ExpertLoads, ...]:
+        """The counts for a planning problem; raises ``InvalidInput``."""
+        if not self.files:
+            if self.weights:
+                raise InvalidInput(
+                    "--routing-weight", self.weights[0], "weighs a workload", "give --routing as well"
+                )
+            return ()
+        experts = model.experts.count if model.experts else None
+        return planned_loads(loads_of(*self.files, experts=experts), self._weights(), model)
+
+    def _weights(self) -> dict[str, float] | None:
+        found: dict[str, float] = {}
+        for text in self.weights:
+            name, equals, weight = text.rpartition("=")
+            try:
+                found[name] = float(weight)
+            except ValueError:
+                name = ""
+            if not equals or not name:
+                raise InvalidInput("--routing-weight", text, "is no weight", "write it like prefill=2")
+        return found or None
