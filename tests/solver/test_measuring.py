@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cluster_models.architecture import Experts
 from cluster_models.errors import InvalidInput
-from cluster_models.measurements import Collective, Sample, SampleStatus
+from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
 from cluster_models.plan import Plan
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.topology import NodeState
@@ -173,7 +173,7 @@ def test_measuring_what_is_wanted_makes_links_sure() -> None:
     samples = tuple(
         Sample(
             *wanted.pair,
-            direction="both",  # type: ignore[arg-type]
+            direction=Direction.BOTH,
             tool="nccl-tests",
             collective=trial.collective,
             message_bytes=float(size),
