@@ -2,13 +2,14 @@
 
     python -m benchmarks.experts --loads JSON [JSON ...] --gpus G --nodes N --slots S [--json]
     python -m benchmarks.experts speeds --loads JSON [JSON ...] --gpus G --nodes N --slots S [--json]
+    python -m benchmarks.experts transitions [--folder FOLDER] [--json]
     python -m benchmarks.experts [compare [--folder FOLDER] [--page FILE] [--json]]
 
 The first prints a map for the workloads of all files together (the worst of them counts) and what it is worth;
 ``--gbit-per-s`` weighs balance against what crosses nodes over such links, and one workload with copies to spare is
 weighed for usual links in any case; ``--transitions`` keeps tokens on their rank from layer to layer.  The second
-compares the time of layers at several link speeds with both modes of the published balancer; the third contiguous,
-random, both modes and ours over the workloads of a folder.
+compares the time of layers at several link speeds with both modes of the published balancer; the third uses maps
+for transitions on other tokens; the last compares contiguous, random, both modes and ours over a folder.
 Seconds are of placing alone: imports and compiling are done before, on a tiny case.
 """
 
@@ -19,11 +20,12 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import expert_nodes, transition_files
+from benchmarks.chain_comparison import chain_table, compare_chains
 from benchmarks.expert_comparison import compare, page
 from benchmarks.routing_files import generated, read_workloads
 from cluster_models.errors import InvalidInput, MeshwrightError
@@ -44,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _compare(given[1:])
         elif given[0] == "speeds":
             _speeds(given[1:])
+        elif given[0] == "transitions":
+            _transitions(given[1:])
         else:
             _place(given)
     except MeshwrightError as problem:
@@ -147,6 +151,17 @@ def _chain(given: argparse.Namespace, layout: ExpertLayout) -> None:
     print(f"and in their node {result['transition_node_stay_share']:.4f}")
     print(f"worth {result['transition_worth']:.4f}; {proof} {result['transition_bound']:.4f}")
     print(f"{result['seconds']:.2f} s")
+
+
+def _transitions(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.experts transitions", description="Use maps on other tokens than their own."
+    )
+    parser.add_argument("--folder", type=Path, default=REAL, help="files of traces, or of counts with transitions")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    rows = compare_chains(given.folder)
+    print(json.dumps([asdict(row) for row in rows]) if given.json else chain_table(rows))
 
 
 def _speeds(arguments: Sequence[str]) -> None:

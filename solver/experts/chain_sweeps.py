@@ -77,6 +77,14 @@ def annealed(chain: Chain, ranks: IntArray, steps: int, hot: float, seed: int) -
     kernels.improve_chain(*given)
 
 
+def spent_on_balance(chain: Chain, ranks: IntArray, least: float) -> None:
+    """Exchange experts of ``ranks``, which change, while slowest ranks get faster and ``least`` is still saved."""
+    back = np.ascontiguousarray(chain.tables.transpose(0, 2, 1))
+    left = chain_worth(ranks, chain.tables, chain.worth) - least
+    speeds = chain.layout.relative_speeds()
+    kernels.spend(chain.tables, back, ranks, chain.worth, chain.shares, speeds, left)
+
+
 def forward(chain: Chain, seed: int) -> IntArray:
     """(L, E) a start: a layer is dealt out at random, its neighbours follow it one after the other."""
     generator = np.random.default_rng(seed)
@@ -186,7 +194,18 @@ def _saved(table: FloatArray, ranks: IntArray, worth: FloatArray) -> FloatArray:
 
 
 def _assigned(saved: FloatArray, size: int) -> IntArray:
-    """(E,) the rank of each expert, ``size`` on each, that saves most: an assignment of experts to slots."""
+    """(E,) the rank of each expert, ``size`` on each, that saves most: an assignment of experts to slots.
+
+    Of many experts, the pairs of an expert and a rank that save most are taken one after the other.
+    """
+    if len(saved) > SWEPT:
+        ranks, room = np.full(len(saved), -1), np.full(saved.shape[1], size)
+        for flat in np.argsort(-saved, axis=None, kind="stable").tolist():
+            expert, rank = divmod(flat, saved.shape[1])
+            if ranks[expert] < 0 and room[rank]:
+                ranks[expert] = rank
+                room[rank] -= 1
+        return ranks
     _, slots = linear_sum_assignment(-np.repeat(saved, size, axis=1))
     return np.asarray(slots // size)
 

@@ -18,7 +18,7 @@ from cluster_models.routing import RoutedWorkload
 from solver.candidates import IntArray
 from solver.experts.chain_bounds import worth_bound
 from solver.experts.chain_splits import best_chain, splits_of
-from solver.experts.chain_sweeps import Chain, annealed, mixed, searched, swept
+from solver.experts.chain_sweeps import Chain, annealed, mixed, searched, spent_on_balance, swept
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import balancedness
 from solver.experts.transitions import (
@@ -34,6 +34,9 @@ from solver.experts.transitions import (
 STARTS: Final = 4
 STEPS: Final = 400
 """Exchanges tried in each annealing, for each expert of each layer."""
+MOST_STEPS: Final = 600_000
+MANY: Final = 64
+"""With more experts than this two starts are made: one takes seconds."""
 HALVINGS: Final = 10
 """How often the price of load is halved, once maps save too little."""
 COOL: Final = 0.1
@@ -122,9 +125,10 @@ def _search(chain: Chain, starts: int, steps: int, seed: int) -> tuple[Search, b
 
     def find(price: float, start: IntArray | None) -> IntArray:
         priced = chain.priced(price)
-        budget = steps * chain.shares.size
+        budget = min(steps * chain.shares.size, MOST_STEPS)
         if start is None:
-            return searched(priced, starts=starts, steps=budget, seed=seed)
+            several = starts if experts <= MANY else min(starts, 2)
+            return searched(priced, starts=several, steps=budget, seed=seed)
         ranks = start.copy()
         annealed(priced, ranks, budget, COOL * priced.warmth(), seed)
         return swept(priced, mixed(priced, [start, ranks]))
@@ -136,7 +140,7 @@ def _balanced(chain: Chain, search: Search, ranks: IntArray, least: float) -> In
     """Of the maps for several prices of load, the one with the least mean slowest load that saves ``least``.
 
     The price is doubled until maps save too little, and then halved between the last that did and the first that
-    did not.
+    did not.  What is left of the locality then goes into single exchanges.
     """
     best, lightest = ranks, float(chain.slowest(ranks).mean())
     price = _first_price(chain, least)
@@ -152,6 +156,8 @@ def _balanced(chain: Chain, search: Search, ranks: IntArray, least: float) -> In
         else:
             high = price
         price = 2 * price if np.isinf(high) else (low + high) / 2
+    best = best.copy()
+    spent_on_balance(chain, best, least)
     return best
 
 

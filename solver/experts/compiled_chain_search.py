@@ -160,3 +160,68 @@ def improve_chain(
                     load[layer, a], load[layer, b] = after_a, after_b
                     _moved(flow, onward, back, worth, (layer, e, a, b))
                     _moved(flow, onward, back, worth, (layer, f, b, a))
+
+
+@numba.njit(cache=True)
+def _relief(
+    here: FloatArray, ranks: IntArray, share: FloatArray, load: FloatArray, speeds: FloatArray, left: float
+) -> tuple[float, float, int, int]:
+    """Of one layer the exchange with an expert of the slowest rank that makes it faster at the least loss.
+
+    How much faster for each unit lost, what is lost, and the two experts; 0 where none loses at most ``left``.
+    """
+    best, loss, first, second = 0.0, 0.0, -1, -1
+    a = int(np.argmax(load))
+    for e in range(len(ranks)):
+        if ranks[e] != a:
+            continue
+        for f in range(len(ranks)):
+            b = ranks[f]
+            less = share[e] - share[f]
+            if b == a or less <= 0:
+                continue
+            lost = here[a, e] + here[b, f] - here[b, e] - here[a, f]
+            faster = -_slower(load, a, b, load[a] - less / speeds[a], load[b] + less / speeds[b])
+            if faster <= 1e-12 or lost > left:
+                continue
+            worth = faster / max(lost, 1e-12)
+            if worth > best:
+                best, loss, first, second = worth, lost, e, f
+    return best, loss, first, second
+
+
+@numba.njit(cache=True, nogil=True)
+def spend(
+    onward: FloatArray,
+    back: FloatArray,
+    ranks: IntArray,
+    worth: FloatArray,
+    shares: FloatArray,
+    speeds: FloatArray,
+    left: float,
+) -> None:
+    """Exchange experts of ``ranks`` (L, E), which change, for faster slowest ranks, losing ``left`` at most."""
+    layers, experts = ranks.shape
+    flow = flows(onward, back, ranks, worth)
+    load = np.zeros((layers, len(worth)))
+    for layer in range(layers):
+        for e in range(experts):
+            load[layer, ranks[layer, e]] += shares[layer, e] / speeds[ranks[layer, e]]
+    for _ in range(layers * experts):
+        best, at = 0.0, -1
+        loss, e, f = 0.0, -1, -1
+        for layer in range(layers):
+            found = _relief(flow[layer], ranks[layer], shares[layer], load[layer], speeds, left)
+            if found[0] > best:
+                best, at = found[0], layer
+                loss, e, f = found[1], found[2], found[3]
+        if at < 0:
+            break
+        a, b = ranks[at, e], ranks[at, f]
+        less = shares[at, e] - shares[at, f]
+        left -= loss
+        ranks[at, e], ranks[at, f] = b, a
+        load[at, a] -= less / speeds[a]
+        load[at, b] += less / speeds[b]
+        _moved(flow, onward, back, worth, (at, e, a, b))
+        _moved(flow, onward, back, worth, (at, f, b, a))
