@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.terminal import bullets, section
-from app.presentation.figures import count, gbytes_per_s, seconds
+from app.presentation.figures import count, gbytes_per_s, plural, seconds
 from app.presentation.links import SHOWN_MESSAGE_BYTES, by_place, shown_flows, shown_load
 from app.presentation.switches import shared_uplinks
 from cluster_models.links import BoolArray, FloatArray, LinkModel, effective_links
@@ -60,7 +60,7 @@ def _headline(snapshot: ClusterSnapshot) -> RenderableType:
     text = Text.assemble(
         (cluster.name, "bold"),
         f"  {count(len(cluster.nodes))} nodes  {count(cluster.gpu_count)} GPUs  "
-        f"{count(len(snapshot.samples))} measurements  snapshot {snapshot.id}",
+        f"{plural(len(snapshot.samples), 'measurement')}  snapshot {snapshot.id}",
     )
     return Group(text, Text(cluster.source, style="dim")) if cluster.source else text
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -147,11 +148,26 @@ def check_writable(path: Path | None) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file; raises ``InvalidInput`` where it cannot be written."""
+    """Write a file, all of it or nothing; raises ``InvalidInput`` where it cannot be written."""
     try:
-        path.write_text(text, encoding="utf-8")
+        _replace(path.resolve(), text)
     except OSError as error:
         raise InvalidInput("--output", str(path), f"cannot be written: {error.strerror or error}") from error
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write beside the file and put it in place; a pipe, or a file in a folder that is not ours, is written to."""
+    if (path.exists() and not path.is_file()) or not os.access(path.parent, os.W_OK):
+        path.write_text(text, encoding="utf-8")
+        return
+    beside = path.with_name(f".{path.name[:200]}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        if path.exists():
+            shutil.copymode(path, beside)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _model_name(path: Path) -> str:

@@ -17,14 +17,12 @@ _OF_FILES: Final = {"host": "hosts", "ranks": "ranks", "nodes": "nodes"}
 """First word of a key that goes on with a file -> field of the answers."""
 _OF_ALL: Final = ("gpu_kind", "node_kind", "measured_at")
 _PRODUCT: Final = "gpu_kind:"
+_FOLDER: Final = "{folder}"
 
 
 def read_answers(*, hosts: Sequence[str], settings: Sequence[str], given: Given) -> Answers:
     """The answers of ``--host FILE=NODE`` and ``--set KEY=VALUE``; raises ``InvalidInput`` naming the option."""
-    content: dict[str, Any] = {"hosts": {}, "ranks": {}, "nodes": {}, "chosen": {}}
-    for text in hosts:
-        file, value = _halves(text, "--host", "FILE=NODE", from_end=True)
-        _put(content["hosts"], given.name_of(file, option="--host"), value, f"--host {file}")
+    content: dict[str, Any] = {"hosts": _hosts(hosts, given), "ranks": {}, "nodes": {}, "chosen": {}}
     for text in settings:
         _set(content, text, given)
     try:
@@ -34,6 +32,27 @@ def read_answers(*, hosts: Sequence[str], settings: Sequence[str], given: Given)
         field, point, key = first.field.removeprefix("answers.").partition(".")
         word = {"hosts": "host:", "ranks": "ranks:", "nodes": "nodes:", "chosen": ""}.get(field, f"{field}{point}")
         raise InvalidInput(f"--set {word}{key}", first.value, first.problem, first.remedy) from error
+
+
+def _hosts(options: Sequence[str], given: Given) -> dict[str, str]:
+    """File -> node; a file that is named goes before a pattern that fits it."""
+    named: dict[str, str] = {}
+    fitting: dict[str, str] = {}
+    for text in options:
+        file, value = _halves(text, "--host", "FILE=NODE", from_end=True)
+        option = f"--host {file}"
+        if "*" in file and file not in given.paths:
+            for name in given.names_like(file, option="--host"):
+                _put(fitting, name, _host(name, value, given), option)
+        else:
+            name = given.name_of(file, option="--host")
+            _put(named, name, _host(name, value, given), option)
+    return {**fitting, **named}
+
+
+def _host(file: str, value: str, given: Given) -> str:
+    """The node that a file is from, by the folder it lies in where the value says so."""
+    return value.replace(_FOLDER, given.folder_of(file, option="--host")) if _FOLDER in value else value
 
 
 def _set(content: dict[str, Any], text: str, given: Given) -> None:

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -52,6 +53,23 @@ class Given:
                 option, written, f"may be any of {len(ends)} files", f"write {' or '.join(ends[:3])}"
             )
         raise InvalidInput(option, written, "is none of the files given", close_name(written, list(self.paths)))
+
+    def names_like(self, pattern: str, *, option: str) -> list[str]:
+        """The names of the files whose names or paths fit a pattern such as "*/topo.txt"."""
+        found = [
+            name for name, path in self.paths.items() if fnmatchcase(name, pattern) or fnmatchcase(path, pattern)
+        ]
+        if not found:
+            raise InvalidInput(option, pattern, "fits none of the files given", "write it as */topo.txt={folder}")
+        return found
+
+    def folder_of(self, written: str, *, option: str) -> str:
+        """The name of the folder that a file lies in."""
+        name = self.name_of(written, option=option)
+        folder = Path(self.paths[name]).parent.name if name in self.paths else Path(name).parent.name
+        if not folder:
+            raise InvalidInput(option, written, "lies in no folder that is named", "name the node itself")
+        return folder
 
 
 def read_files(arguments: Sequence[str]) -> Given:

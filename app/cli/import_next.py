@@ -15,7 +15,6 @@ from app.cli.import_questions import asked_of_a_kind, kind_options, options_of, 
 from app.cli.terminal import command_line
 from app.imports.report import ImportAnswer
 
-_MOST_FILES: Final = 3
 _MODEL: Final = "llama-3-8b"
 
 
@@ -29,6 +28,7 @@ class Asked:
     output: Path | None = None
     store: bool = False
     answers: tuple[str, ...] = ()
+    database_url: str | None = None
 
 
 def next_view(answer: ImportAnswer, asked: Asked, stored: str = "") -> RenderableType:
@@ -49,7 +49,7 @@ def next_view(answer: ImportAnswer, asked: Asked, stored: str = "") -> Renderabl
         commands = [f"meshwright cluster show {name}", f"meshwright measure {name}", planned]
     if stored:
         done.append(stored)
-        name = shlex.quote(asked.cluster or asked.into or "")
+        name = " ".join([shlex.quote(asked.cluster or asked.into or ""), *_database(asked)])
         commands = commands or [f"meshwright cluster show {name}", f"meshwright measure {name}"]
     if not done:
         done.append("Nothing is stored yet.")
@@ -79,12 +79,15 @@ def _again(answer: ImportAnswer, asked: Asked) -> str:
 
 
 def _typed(asked: Asked) -> str:
-    files = [*map(shlex.quote, asked.files[:_MOST_FILES]), *(["..."] if len(asked.files) > _MOST_FILES else [])]
-    words = ["meshwright import", *files]
+    words = ["meshwright import", *map(shlex.quote, asked.files)]
     for option, value in (("--cluster", asked.cluster), ("--into", asked.into)):
         if value is not None:
             words.append(f"{option} {shlex.quote(value)}")
-    return " ".join([*words, *map(shlex.quote, asked.answers)])
+    return " ".join([*words, *map(shlex.quote, asked.answers), *_database(asked)])
+
+
+def _database(asked: Asked) -> list[str]:
+    return [] if asked.database_url is None else [f"--database-url {shlex.quote(asked.database_url)}"]
 
 
 def _endings(asked: Asked) -> list[str]:

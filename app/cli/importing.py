@@ -48,14 +48,13 @@ def run_import(
     settings: Sequence[str],
     accepted: Sequence[str],
     as_json: bool,
-    database_url: str | None,
 ) -> None:
     """Report what the files say, and write or store the cluster where that is asked for.
 
     Ends with code 2 where nothing could be used, or could not be written or stored.
     """
     check_writable(asked.output)
-    base = _base(asked, database_url)
+    base = _base(asked)
     given = read_files(asked.files)
     answers = read_answers(hosts=hosts, settings=settings, given=given)
     report = _look(base, given, answers)
@@ -68,7 +67,7 @@ def run_import(
         console().print(import_view(answer, asked), crop=False)
     stored = ""
     if answer.can_be_stored:
-        stored = _keep(asked, base, given, answers, report, database_url)
+        stored = _keep(asked, base, given, answers, report)
     if as_json:
         sys.stdout.write(answer.model_dump_json(indent=2) + "\n")
     else:
@@ -89,7 +88,7 @@ def _look(base: _Base, given: Given, answers: Answers) -> Report:
         )
 
 
-def _base(asked: Asked, database_url: str | None) -> _Base:
+def _base(asked: Asked) -> _Base:
     if asked.into is not None and asked.cluster is not None:
         raise InvalidInput("--cluster", asked.cluster, "stands beside --into, which names the cluster", "give one")
     if asked.store and asked.cluster is None and (asked.into is None or is_path(asked.into)):
@@ -104,21 +103,19 @@ def _base(asked: Asked, database_url: str | None) -> _Base:
         from app.cli.stored import stored_base  # noqa: PLC0415 - a dry run needs no database
 
         name = asked.into or asked.cluster or ""
-        stored = stored_base(name, must_exist=asked.into is not None, database_url=database_url)
+        stored = stored_base(name, must_exist=asked.into is not None, database_url=asked.database_url)
         return _Base(*stored)
     named_by = asked.output.stem if asked.output is not None else ""
     return _Base(asked.cluster or named_by or _UNNAMED)
 
 
-def _keep(
-    asked: Asked, base: _Base, given: Given, answers: Answers, report: Report, database_url: str | None
-) -> str:
+def _keep(asked: Asked, base: _Base, given: Given, answers: Answers, report: Report) -> str:
     """Write the file and store the cluster, as asked; returns what was stored, in a sentence."""
     stored = ""
     if asked.store:
         from app.cli.stored import store_import  # noqa: PLC0415 - a dry run needs no database
 
-        stored = store_import(given.sent, base.name, answers, report.digest, database_url=database_url)
+        stored = store_import(given.sent, base.name, answers, report.digest, database_url=asked.database_url)
     if asked.output is not None and report.cluster is not None:
         document = _whole(report.cluster, base.samples, report)
         write_text(asked.output, cluster_text(document, as_json=asked.output.suffix == ".json"))

@@ -58,8 +58,8 @@ def run_import(*, file: str, database_url: str | None) -> None:
             record = replace_cluster(session, reference=document.name, document=document)
             done = "brought up to date"
     console().print(
-        f"{record.name}: {done} as version {record.version}, {record.node_count} nodes, "
-        f"{record.gpu_count} GPUs, {record.measurement_count} measurements"
+        f"{record.name}: {done} as version {record.version}, {plural(record.node_count, 'node')}, "
+        f"{plural(record.gpu_count, 'GPU')}, {plural(record.measurement_count, 'measurement')}"
     )
 
 

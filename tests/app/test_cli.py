@@ -96,7 +96,7 @@ def test_cluster_import_stores_and_brings_up_to_date(
     """Stored twice, a cluster is one cluster in its second version, and is shown by name."""
     url = f"sqlite:///{tmp_path / 'meshwright.sqlite'}"
     assert main(["cluster", "import", "cluster.yaml", "--database-url", url]) == 0
-    assert "stored as version 1, 2 nodes, 8 GPUs, 1 measurements" in capsys.readouterr().out
+    assert "stored as version 1, 2 nodes, 8 GPUs, 1 measurement" in capsys.readouterr().out
     assert main(["cluster", "import", "cluster.yaml", "--database-url", url]) == 0
     assert "as version 2" in capsys.readouterr().out
     assert main(["cluster", "show", "pair", "--database-url", url]) == 0

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import io
-import itertools
 import json
-import os
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,43 +11,17 @@ import pytest
 
 from app.cli import main
 from app.cli.files import read_snapshot
-from app.cli.import_files import read_files
 from app.documents.plan import plan_from_text
-from cluster_models.errors import InvalidInput
+from tests.app.cli_imports import HOSTS, NICS, ONE_RANK, WIRING, plain, run, write_logs
 from tests.app.command_files import CLUSTER, WORKLOAD
 from tests.readers.nccl_logs import log
-
-HOSTS = ("n1", "n2", "n3")
-SWITCHES = "SwitchName=s1 Nodes=n[1-2]\nSwitchName=s2 Nodes=n3\nSwitchName=top Switches=s[1-2]\n"
-NICS = ("--set", "*.nics=8 x 400 infiniband")
-WIRING = (
-    "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV18\t0-55\t0\nGPU1\tNV18\t X \t0-55\t0\n\n"
-    "Legend:\n\n  X    = Self\n  NV#  = Connection traversing a bonded set of # NVLinks\n"
-)
-ONE_RANK = log(["n1"], 1, program="all_reduce")
 
 
 @pytest.fixture
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the log of each pair of three nodes, inside the folder we work in."""
     monkeypatch.chdir(tmp_path)
-    folder = tmp_path / "logs"
-    folder.mkdir()
-    for a, b in itertools.combinations(HOSTS, 2):
-        (folder / f"nccl_{a}_{b}.log").write_text(log([a, b], 8))
-    return folder
-
-
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of ``meshwright import``."""
-    code = main(["import", *words])
-    out, err = capsys.readouterr()
-    return code, out, err
-
-
-def plain(text: str) -> str:
-    """The words of a report, however its lines are broken."""
-    return " ".join(text.split())
+    return write_logs(tmp_path)
 
 
 def test_a_folder_of_logs_becomes_a_cluster_that_plan_takes(
@@ -292,130 +262,14 @@ def test_a_wrong_option_is_one_line_and_code_two(
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (bytes(range(256)) * 40, "is not text"),
-        (b"", "the file is empty"),
-        (b"PK\x03\x04 and no archive", "cannot be unpacked"),
-        (b"\xff\xfe", "the file is empty"),
-        (b"hello\n" * 10, ""),
-        (b'{"kind": [[[[', ""),
-    ],
-)
-def test_a_file_of_which_nothing_is_used_is_code_two(
-    logs: Path, capsys: pytest.CaptureFixture[str], data: bytes, reason: str
-) -> None:
-    """One line says why, the report too, and the other files of a call are read all the same."""
-    Path("odd.bin").write_bytes(data)
-    code, out, err = run(capsys, "odd.bin")
-    assert code == 2
-    assert err.startswith(f"meshwright: nothing in the file could be used: odd.bin: {reason}")
-    assert err.count("\n") == 1
-    assert "What was not taken" in out
-    code, out, err = run(capsys, "odd.bin", "logs", *NICS)
-    assert (code, err) == (0, "")
-    assert "9 measurements" in out
-
-
-def test_a_file_that_is_too_large_is_not_read(
-    logs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is refused by itself; archives may be larger than text."""
-    monkeypatch.setattr("app.cli.import_files.MAX_TEXT_BYTES", 100_000)
-    monkeypatch.setattr("app.cli.import_files.MOST_UNPACKED_BYTES", 200_000)
-    Path("big.log").write_bytes(b"x\n" * 60_000)
-    Path("big.zip").write_bytes(b"PK\x03\x04" + bytes(150_000))
-    Path("huge.zip").write_bytes(b"PK\x03\x04" + bytes(250_000))
-    given = read_files(["big.log", "big.zip", "huge.zip"])
-    assert [file.name for file in given.sent] == ["big.zip"]
-    assert [name for name, _ in given.refused] == ["big.log", "huge.zip"]
-    code, out, _ = run(capsys, "big.log", "logs", *NICS)
-    assert code == 0
-    assert "big.log: is larger than" in out
-    monkeypatch.setattr("app.cli.import_files.MOST_BYTES", 1_000)
-    code, _, err = run(capsys, "logs")
-    assert code == 2
-    assert "import them in several parts" in err
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_file_that_may_not_be_read_is_refused_by_name(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The others are read."""
-    Path("secret.log").write_text("x")
-    Path("secret.log").chmod(0)
-    code, out, _ = run(capsys, "secret.log", "logs", *NICS)
-    assert code == 0
-    assert "secret.log: cannot be read: Permission denied" in out
-
-
-def test_an_unreadable_file_is_refused_and_the_rest_is_read(
-    logs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever the system says of it."""
-
-    def read(path: str) -> bytes:
-        if path.endswith("n1_n2.log"):
-            raise PermissionError(13, "Permission denied")
-        return Path(path).read_bytes()
-
-    monkeypatch.setattr("app.cli.import_files._content", read)
-    code, out, _ = run(capsys, "logs", *NICS)
-    assert code == 0
-    assert "nccl_n1_n2.log: cannot be read: Permission denied" in out
-    assert "3 files  3 nodes  6 measurements" in out
-
-
-def test_folders_are_walked_without_what_is_hidden(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names are as short as they can be told apart; each file is read once."""
-    (logs / ".git").mkdir()
-    (logs / ".git" / "config").write_text("x")
-    (logs / ".hidden").write_text("x")
-    for node in ("n1", "n2"):
-        (logs / node).mkdir()
-        (logs / node / "topo.txt").write_text("x")
-    os.mkfifo(logs / "pipe")
-    (logs / "gone").symlink_to(logs / "nowhere")
-    names = [file.name for file in read_files(["logs", "./logs/n1", "logs/nccl_n1_n2.log"]).sent]
-    assert names == ["nccl_n1_n2.log", "nccl_n1_n3.log", "nccl_n2_n3.log", "n1/topo.txt", "n2/topo.txt"]
-    (logs / "empty").mkdir()
-    with pytest.raises(InvalidInput, match="is a folder without files"):
-        read_files(["logs/empty"])
-    monkeypatch.setattr("app.cli.import_files.MOST_FILES", 3)
-    with pytest.raises(InvalidInput, match="holds more than 3 files"):
-        read_files(["logs"])
-
-
-def test_standard_input_is_a_file(
-    logs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A pipe of one command, next to files."""
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(SWITCHES.encode())))
-    code, out, _ = run(capsys, "-", "logs", *NICS)
-    assert code == 0
-    assert "stdin" in out
-    assert "2 nodes: 8 x H100-SXM5-80GB, 8 x 400 Gb/s infiniband, leaf=s1" in plain(out)
-
-
-def test_many_files_are_told_by_their_kinds(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Hundreds of logs make a page, not hundreds of lines."""
-    names = [f"n{number}" for number in range(20)]
-    for a, b in itertools.combinations(names, 2):
-        (logs / f"nccl_{a}_{b}.log").write_text(log([a, b], 1, sizes=(1 << 20,)))
-    code, out, _ = run(capsys, "logs")
-    assert code == 0
-    assert "nccl-tests or rccl-tests log: 190 files" in out
-    assert "and 187 more; --json for all" in out
-    assert len(out.splitlines()) < 60
-
-
-def test_the_kinds_of_file_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    """With what is refused, and why; as JSON for programs."""
-    assert main(["import-formats"]) == 0
-    out = capsys.readouterr().out
-    assert "nccl-tests" in out
-    assert "refused" in out
-    assert main(["import-formats", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert {"name", "known_as", "family", "refused_because"} == set(rows[0])
-    assert len({row["name"] for row in rows}) == len(rows) > 30
+def test_the_next_command_keeps_every_word_that_was_typed(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All files by their names, and the database."""
+    files = sorted(str(path.relative_to(logs.parent)) for path in logs.iterdir())
+    (logs / "nccl n4.log").write_text(log(["n3", "n4"], 8))
+    url = f"sqlite:///{logs.parent / 'own.sqlite'}"
+    _, out, _ = run(capsys, *files, "logs/nccl n4.log", "--cluster", "lab", "--database-url", url, "--store")
+    line = next(line for line in out.splitlines() if "meshwright import" in line)
+    words = shlex.split(line.strip().removeprefix("$ "))
+    assert words[2:6] == [*files, "logs/nccl n4.log"]
+    assert words[words.index("--database-url") + 1] == url
+    assert words[-1] == "--store"
