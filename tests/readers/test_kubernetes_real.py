@@ -9,8 +9,8 @@ import pytest
 from cluster_models.readers.facts import NameKind
 from cluster_models.readers.reading import Format
 from cluster_models.units import MIB
+from tests.readers.kubernetes_samples import LABELS, NODES, codes, hosts
 from tests.readers.real_files import real, understood
-from tests.readers.test_kubernetes import LABELS, NODES, codes, hosts
 
 
 @pytest.mark.parametrize(
