@@ -232,7 +232,10 @@ class View:
         return False
 
     def files(self, plan: Plan, options: Options = DEFAULTS) -> Files:
-        """The one file of a plan; raises ``InvalidConfiguration`` on broken sums, ``InvalidInput`` of any option."""
+        """The one file of a plan.
+
+        Raises ``InvalidConfiguration`` on broken sums, and ``InvalidInput`` of an option: there is none.
+        """
         for field in fields(options):
             if (value := getattr(options, field.name)) != getattr(DEFAULTS, field.name):
                 problem = f"is no option of {self.name}, which takes none"

@@ -25,6 +25,9 @@ _MEASUREMENTS: Final = (
 )
 """How many measurements a cluster has."""
 
+_NAMES_OF_PAGES: Final = frozenset({"import", "new"})
+"""What stands where the name of a cluster stands in an address, and is a page of its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterRecord:
@@ -60,6 +63,9 @@ class NodeChange:
 def create_cluster(session: Session, *, document: ClusterDocument) -> StoredCluster:
     """Store a new cluster with its measurements, as version 1."""
     cluster = document.to_cluster()
+    if cluster.name in _NAMES_OF_PAGES:
+        problem = f"cannot be stored: the page at /clusters/{cluster.name} is another"
+        raise InvalidCluster("name", cluster.name, problem, "choose another name")
     samples = document.to_samples(cluster)
     cluster_id, now = uuid.uuid4().hex, datetime.now(UTC)
     counts = {"node_count": len(cluster.nodes), "gpu_count": cluster.gpu_count}

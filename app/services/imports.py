@@ -22,19 +22,6 @@ from cluster_models.readers.facts import NameKind
 from cluster_models.readers.proposal import Answers, Proposal
 from cluster_models.topology import Cluster
 
-__all__ = [
-    "ImportChanged",
-    "ImportOutcome",
-    "ImportRefused",
-    "ImportRequest",
-    "Known",
-    "Looked",
-    "known_of",
-    "look",
-    "look_at",
-    "store",
-]
-
 State = tuple[str, int, tuple[StoredAlias, ...]]
 """Id and version of a cluster, and its aliases."""
 

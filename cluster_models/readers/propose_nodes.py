@@ -212,7 +212,8 @@ def _note_seen(fields: dict[str, list[Claim]], answers: Answers, notes: Notes) -
         del fields["gpu_count"]
         return
     most = max(counts, key=lambda claim: claim.value)
-    sentence = f"{most.node} is taken to have {most.value} GPUs, as many as took part in a test"
+    gpus = "1 GPU" if most.value == 1 else f"{most.value} GPUs"
+    sentence = f"{most.node} is taken to have {gpus}, as many as took part in a test"
     doubt = Doubt("gpus-seen", Trust.NOTE, most.origin.first_line, sentence, "name its node kind, or its gpu_count")
     notes.doubts.append((most.origin.file, doubt))
 

@@ -260,14 +260,13 @@ def _unknown(source: Source, lines: Sequence[Line], formats: Sequence[Format]) -
         reverse=True,
     )
     near = [formats[-place].known_as for shared, place in rated[:_NEAREST] if shared]
-    families = ", ".join(sorted({form.known_as for form in formats if not form.refused_because}))
     shown = next((line.text for line in lines if line.text), "")[:_SHOWN]
-    kinds = f"the nearest that are known: {'; '.join(near)}" if near else f"known are {families}"
+    kinds = f"the nearest that are known: {'; '.join(near)}. " if near else ""
     return Refusal(
         1,
         max(1, len(lines)),
         "nothing in the file is the output of a tool that is known",
-        f"{kinds}. Send the whole output with its first lines",
+        f"{kinds}Send the whole output with its first lines; meshwright import-formats lists all kinds",
         shown,
     )
 

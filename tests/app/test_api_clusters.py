@@ -269,3 +269,12 @@ def test_every_listed_framework_can_be_planned_with(client: TestClient) -> None:
     for each in listed:
         document = WorkloadDocument(sequence_length=1, global_batch_sequences=1, framework=each["name"])
         assert asdict(document.to_workload().framework) == each
+
+
+@pytest.mark.parametrize("name", ["import", "new"])
+def test_a_cluster_may_not_be_called_as_a_page(client: TestClient, name: str) -> None:
+    """Its own page could not be reached."""
+    answer = client.post(CLUSTERS, json={**cluster_body(), "name": name})
+    assert answer.status_code == 422
+    assert f"/clusters/{name}" in answer.text
+    assert client.get(f"{CLUSTERS}/{name}").status_code == 404

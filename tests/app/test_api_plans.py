@@ -55,6 +55,8 @@ def test_a_plan_goes_from_request_to_export(client: TestClient) -> None:
         assert answer.headers["content-type"].startswith(export["media_type"])
         assert export["file_name"] in answer.headers["content-disposition"]
     assert json.loads(client.get(f"{address}/exports/json").text)["model"] == plan["result"]["model"]
+    refused = client.get(f"{address}/exports/json", params={"set": "image=train:2"})
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "options.image")
 
 
 def test_the_real_solver_plans_over_http(tmp_path: Path) -> None:

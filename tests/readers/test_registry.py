@@ -79,6 +79,7 @@ def test_what_is_not_known_is_refused_with_the_nearest_kinds(text: str, reason: 
     assert reason in found.refusals[0].reason
     if "apple" in text:
         assert "the tool apple" in found.refusals[0].remedy
+        assert "meshwright import-formats lists all kinds" in found.refusals[0].remedy
 
 
 def test_a_kind_known_to_be_refused_says_why() -> None:
