@@ -1,0 +1,180 @@
+"""Maps of experts for training: against tokens that are drawn and counted one by one, and against every map."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster_models.architecture import Experts
+from cluster_models.errors import InvalidInput
+from cluster_models.routing import ExpertLoads, RoutedWorkload, loads_of_model
+from solver.candidates import FloatArray, IntArray
+from solver.experts.trained import TrainedMap, trained_map
+from tests.solver.problems import DENSE, SPARSE
+
+EIGHT: Final = Experts(count=8, active=2, hidden=64)
+
+
+def drawn(weights: FloatArray, tokens: int, active: int, seed: int = 0) -> IntArray:
+    """(tokens, active) different experts of each token, drawn one after the other by weight."""
+    keys = np.random.default_rng(seed).gumbel(size=(tokens, len(weights))) + np.log(weights)
+    return np.argsort(-keys, axis=1)[:, :active]
+
+
+def loads(
+    counts: IntArray | FloatArray, *, name: str = "counted", weight: float = 1.0, first: int = 0
+) -> ExpertLoads:
+    """The loads of layers from ``first`` on."""
+    layers = tuple(range(first, first + len(counts)))
+    return RoutedWorkload(name, layers, np.asarray(counts, dtype=np.float64)).plain(weight)
+
+
+@st.composite
+def small_loads(draw: st.DrawFn) -> ExpertLoads:
+    """One layer of six experts."""
+    return loads(np.array([draw(st.lists(st.integers(1, 100), min_size=6, max_size=6))]))
+
+
+def on_ranks(found: TrainedMap, ranks: int, layer: int = 0) -> IntArray:
+    """The rank of each expert."""
+    row = found.rows[layer]
+    return np.argsort(row) // (len(row) // ranks)
+
+
+@pytest.mark.parametrize(("ranks", "domains"), [(4, 1), (4, 2), (8, 2), (2, 2)])
+def test_figures_are_those_of_tokens_counted_one_by_one(ranks: int, domains: int) -> None:
+    """Every token goes to its experts' ranks, and once to each other domain."""
+    tokens = 40_000
+    chosen = drawn(np.array([8.0, 5.0, 1.0, 1.0, 2.0, 3.0, 1.0, 4.0]), tokens, EIGHT.active)
+    counts = np.bincount(chosen.ravel(), minlength=8)
+    found = trained_map((loads(counts[None, :]),), EIGHT, ranks, domains)
+    rank = on_ranks(found, ranks)[chosen]
+    carried = np.bincount(rank.ravel(), minlength=ranks)
+    assert found.weighted[0] == pytest.approx(carried.max() / carried.mean())
+    needs = np.zeros((tokens, ranks), dtype=bool)
+    np.put_along_axis(needs, rank, values=True, axis=1)
+    assert found.rank_copies[0] == pytest.approx(needs.sum(axis=0).max() * ranks / tokens, rel=0.03)
+    home = np.arange(tokens) % domains
+    visits = np.asarray(needs.reshape(tokens, domains, -1).any(axis=2))
+    visits[np.arange(tokens), home] = False
+    received = visits.sum(axis=0).max()
+    sent = max(visits[home == domain].sum() for domain in range(domains))
+    expected = max(received, sent) * domains / tokens if domains > 1 else 0.0
+    assert found.domain_copies[0] == pytest.approx(expected, rel=0.04)
+
+
+@given(small_loads())
+@settings(deadline=None)
+def test_no_map_is_below_the_bound_and_ours_is_the_best(given_loads: ExpertLoads) -> None:
+    """Three ranks with two experts each: all maps are tried."""
+    experts = Experts(count=6, active=1, hidden=64)
+    found = trained_map((given_loads,), experts, 3, 1)
+    row = np.array(given_loads.loads[0])
+    best = min(
+        max(row[list(first)].sum(), row[list(second)].sum(), row.sum() - row[[*first, *second]].sum())
+        for first in combinations(range(6), 2)
+        for second in combinations(sorted(set(range(6)) - set(first)), 2)
+    )
+    optimum = best * 3 / row.sum()
+    assert 1.0 <= found.least[0] <= optimum * (1 + 1e-9)
+    assert optimum * (1 - 1e-9) <= found.weighted[0] <= found.contiguous[0, 0] * (1 + 1e-9)
+    assert found.weighted[0] <= optimum * 1.0011 + 1e-9
+
+
+def test_even_loads_leave_experts_where_they_are() -> None:
+    """Nothing is gained by moving them, so no checkpoint is permuted."""
+    found = trained_map((loads(np.full((3, 8), 7)),), EIGHT, 4, 2)
+    assert (found.rows == np.arange(8)).all()
+    assert found.largest == 1.0
+
+
+def test_the_order_is_kept_where_it_must_be() -> None:
+    """The figures then are those of contiguous blocks, and what could be reached is still told."""
+    counts = np.array([[9, 9, 1, 1, 1, 1, 1, 1]])
+    kept = trained_map((loads(counts),), EIGHT, 4, 1, True)
+    assert (kept.rows == np.arange(8)).all()
+    assert kept.weighted[0] == kept.contiguous[0, 0] == pytest.approx(3.0)
+    assert kept.least[0] <= trained_map((loads(counts),), EIGHT, 4, 1).weighted[0] == pytest.approx(10 / 6)
+
+
+def test_workloads_without_weight_are_judged_and_not_placed_for() -> None:
+    """Their counts change no row of the map."""
+    counts, others = np.array([[9, 9, 1, 1, 1, 1, 5, 1]]), np.array([[1, 1, 9, 9, 9, 1, 1, 1]])
+    alone = trained_map((loads(counts),), EIGHT, 4, 1)
+    judged = trained_map((loads(counts), loads(others, name="others", weight=0.0)), EIGHT, 4, 1)
+    assert (alone.rows == judged.rows).all()
+    assert judged.weights.tolist() == [1.0, 0.0]
+    carried = np.bincount(on_ranks(judged, 4), weights=others[0])
+    assert judged.imbalance[1, 0] == pytest.approx(carried.max() / carried.mean())
+    assert judged.largest == pytest.approx(judged.imbalance[0].max())
+
+
+def test_weights_decide_between_workloads() -> None:
+    """The workload with nearly all of the weight is the better balanced."""
+    one, two = np.array([[9, 9, 1, 1, 1, 1, 5, 1]]), np.array([[9, 1, 9, 9, 9, 1, 1, 1]])
+    for heavy in (0, 1):
+        weights = (0.99, 0.01) if heavy == 0 else (0.01, 0.99)
+        given_loads = tuple(
+            loads(each, name=str(index), weight=weight)
+            for index, (each, weight) in enumerate(zip((one, two), weights, strict=True))
+        )
+        found = trained_map(given_loads, EIGHT, 4, 1)
+        alone = trained_map((given_loads[heavy],), EIGHT, 4, 1)
+        assert found.imbalance[heavy, 0] == pytest.approx(alone.imbalance[0, 0], rel=0.02)
+
+
+def test_loads_take_the_layer_numbers_of_the_model() -> None:
+    """Rows without the dense layers are accepted just where there is one for each layer with experts."""
+    late = Experts(count=4, active=2, hidden=64, dense_layers=2)
+    model = replace(SPARSE, mlp_hidden=5632, layers=6, experts=late)
+    rows = np.ones((4, 4))
+    assert loads_of_model(model, [loads(rows)])[0].layers == (2, 3, 4, 5)
+    assert loads_of_model(model, [loads(rows, first=2)])[0].layers == (2, 3, 4, 5)
+    assert loads_of_model(model, [loads(rows[:2], first=3)])[0].layers == (3, 4)
+    assert loads_of_model(model, []) == ()
+
+
+WRONG: Final = {
+    "dense model": (DENSE, [loads(np.ones((2, 4)))], "tiny-dense has no experts"),
+    "other experts": (SPARSE, [loads(np.ones((2, 8)))], "tiny-sparse has 4 experts in a layer"),
+    "layer beyond": (
+        SPARSE,
+        [loads(np.ones((2, 4)), first=3)],
+        "is no layer with experts: tiny-sparse has 4 of them, 0 to 3",
+    ),
+    "same name": (SPARSE, [loads(np.ones((2, 4)))] * 2, "is given twice"),
+    "no weight": (SPARSE, [loads(np.ones((2, 4)), weight=0.0)], "is 0 for all workloads"),
+    "other layers": (
+        SPARSE,
+        [loads(np.ones((2, 4))), loads(np.ones((2, 4)), name="b", first=1)],
+        "are not those of counted: 2 and 2 layers",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_loads_that_are_not_of_the_model_are_refused(what: str) -> None:
+    """Each with the field and what is wrong about it."""
+    model, given_loads, sentence = WRONG[what]
+    with pytest.raises(InvalidInput, match=sentence) as error:
+        loads_of_model(model, given_loads)
+    assert error.value.field.startswith("routing")
+
+
+@pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
+def test_a_weight_is_a_number_from_0_on(weight: float) -> None:
+    """Anything else is refused where it is read."""
+    with pytest.raises(InvalidInput, match=r"routing\.weight"):
+        loads(np.ones((1, 4)), weight=weight)
+
+
+def test_rows_of_different_lengths_are_refused() -> None:
+    """A row a layer, a count an expert."""
+    with pytest.raises(InvalidInput, match="equally many counts"):
+        ExpertLoads("counted", (0, 1), ((1.0, 2.0), (1.0,)))
