@@ -225,7 +225,10 @@ def _node_words(node: ProposedNodeAnswer) -> str:
 
 
 def _names(names: Sequence[str]) -> str:
-    text = _BETWEEN_NAMES.sub(", ", compress(names))
+    try:
+        text = _BETWEEN_NAMES.sub(", ", compress(names))
+    except ValueError:  # a blank, a comma or a bracket in a name: the check of the cluster says what is wrong
+        text = ", ".join(names)
     return text if len(text) <= _LONGEST_NAMES else f"{text[:_LONGEST_NAMES].rpartition(',')[0]} and others"
 
 
