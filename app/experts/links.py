@@ -15,7 +15,7 @@ from cluster_models.gpus import GpuKind, Precision
 from cluster_models.links import effective_links
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.units import GBIT, MIB
-from solver.experts.dispatch import RouterRule, token_bytes
+from solver.experts.dispatch import LayerRates, RouterRule, token_bytes
 from solver.experts.layout import ExpertLayout
 from solver.experts.nodewise import usual_rates
 
@@ -55,9 +55,16 @@ def terms_of(given: Given, layout: ExpertLayout, experts: int) -> tuple[NodeTerm
         check_model(given.model, experts)
     if layout.nodes == 1 or not given.says_something:
         return None, _unweighed(layout)
-    rule, assumed = _rule(given, experts)
-    kind, words = _kind(given)
-    assumed.extend(words)
+    rule, assumed = rule_of(given, experts)
+    rates, known, words = rates_of(given)
+    if not known:
+        words = (*words, "a balance of 0.99 comes first, because the speed between nodes is not known")
+    return NodeTerms(rule, rates, known), (*assumed, *words)
+
+
+def rates_of(given: Given) -> tuple[LayerRates, bool, tuple[str, ...]]:
+    """Rates of a layer, whether the speed between nodes is known, and a sentence for each thing assumed."""
+    kind, assumed = _kind(given)
     usual = usual_rates()
     measured = None if given.cluster is None else _of_cluster(given.cluster)
     rates = replace(
@@ -76,10 +83,10 @@ def terms_of(given: Given, layout: ExpertLayout, experts: int) -> tuple[NodeTerm
     between = _speed(given.between_gbit_per_s, measured, 0)
     if between is None:
         speed = usual.between_bytes_per_s / GBIT
-        assumed.append(f"no speed between nodes given: {speed:g} Gb/s per GPU, and balance of at least 0.99 first")
+        assumed.append(f"no speed between nodes given: {speed:g} Gb/s per GPU")
     else:
         rates = replace(rates, between_bytes_per_s=between)
-    return NodeTerms(rule, rates, between is not None), tuple(assumed)
+    return rates, between is not None, tuple(assumed)
 
 
 def check_model(model: Architecture, experts: int) -> None:
@@ -98,7 +105,8 @@ def _unweighed(layout: ExpertLayout) -> tuple[str, ...]:
     return (sentence,)
 
 
-def _rule(given: Given, experts: int) -> tuple[RouterRule, list[str]]:
+def rule_of(given: Given, experts: int) -> tuple[RouterRule, list[str]]:
+    """The router's rule, and a sentence where it was assumed."""
     if given.rule is not None:
         return given.rule, []
     if given.model is not None and given.model.experts is not None:

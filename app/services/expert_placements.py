@@ -13,6 +13,13 @@ from app.documents.routing import check_set
 from app.experts.answer import PlacementAnswer, answer_of
 from app.experts.links import Given
 from app.experts.placing import propose
+from app.experts.rebalancing import (
+    RebalanceAnswer,
+    RebalanceRequest,
+    Rebalancing,
+    prepared_rebalancing,
+    rebalanced,
+)
 from app.experts.request import LinkFields, PlacementRequest, Prepared, prepared
 from app.services import clusters, models, routing, snapshots
 from app.services.errors import NotFound, NotReady
@@ -44,6 +51,18 @@ def place(asked: Prepared) -> PlacementAnswer:
     """The placement, which takes seconds; raises ``NotReady`` while others are waited for."""
     with one_at_a_time():
         return answer_of(propose(asked.workloads, asked.ask), asked)
+
+
+def prepare_rebalancing(session: Session, *, request: RebalanceRequest) -> Rebalancing:
+    """Look up what a request names; raises ``InvalidInput`` for all that is wrong with it."""
+    workloads = workloads_of(session, reference=request.routing)
+    return prepared_rebalancing(request, workloads, given_of(session, fields=request))
+
+
+def find_moves(asked: Rebalancing) -> RebalanceAnswer:
+    """The moves, which take seconds; raises ``NotReady`` while others are waited for."""
+    with one_at_a_time():
+        return rebalanced(asked)
 
 
 @contextmanager

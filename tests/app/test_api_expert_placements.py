@@ -222,3 +222,74 @@ def test_a_map_that_a_format_cannot_say_is_refused(client: TestClient) -> None:
         answer = client.post(f"{ADDRESS}/export", json=body)
         assert answer.status_code == 422, answer.text
         assert answer.json()["errors"][0]["field"].startswith(field), answer.text
+
+
+RUNNING = [[slot % 16 for slot in range(24)] for _ in range(3)]
+
+
+def moving(**changes: Any) -> dict[str, Any]:
+    """A rebalancing of experts in their order for the stored statistics."""
+    return {
+        "routing": "ours",
+        "workloads": ["decode"],
+        "physical_to_logical_map": RUNNING,
+        "ranks": 4,
+        "expert_bytes": 1e6,
+        "balanced_layer_ms": 1.0,
+    } | changes
+
+
+def test_moves_lead_from_the_running_map_to_the_target(stored: TestClient) -> None:
+    """Made one after the other they give the new map; every figure is that of the map."""
+    made = stored.post(f"{ADDRESS}/rebalance", json=moving(target_balancedness=0.9)).json()
+    rows = [list(row) for row in RUNNING]
+    for move in made["moves"]:
+        assert rows[move["layer"]][move["slot"]] == move["old"]
+        rows[move["layer"]][move["slot"]] = move["new"]
+    assert rows == made["placement"]["physical_to_logical_map"]
+    layout, counts = ExpertLayout(4, 1, 24), np.array(skewed(3, 16, 2), dtype=float)
+    for name, table in (("balancedness_before", RUNNING), ("balancedness", rows)):
+        assert made[name] == pytest.approx(layer_balancedness(np.array(table), counts, layout).mean())
+    assert made["reached"]
+    assert made["balancedness"] >= 0.9 > made["balancedness_before"]
+    assert made["least_moves"] <= len(made["moves"])
+    assert made["bytes_inside_nodes"] == len(made["moves"]) * 1e6
+    assert made["workloads"]["decode"] == pytest.approx([made["balancedness_before"], made["balancedness"]])
+    assert set(made["workloads"]) == {"prefill", "decode"}
+
+
+def test_it_is_left_alone_where_moves_do_not_pay(stored: TestClient) -> None:
+    """Few steps and large experts: no moves; the same map is reached at once, too."""
+    slow = stored.post(f"{ADDRESS}/rebalance", json=moving(steps_until_next=1, expert_bytes=1e12)).json()
+    assert slow["moves"] == []
+    assert not slow["pays"]
+    assert slow["verdict"].startswith("leave it alone")
+    fast = stored.post(f"{ADDRESS}/rebalance", json=moving(expert_bytes=1.0)).json()
+    assert fast["pays"]
+    assert fast["verdict"].startswith("move: ")
+    again = moving(physical_to_logical_map=fast["placement"]["physical_to_logical_map"], target_balancedness=0.5)
+    assert stored.post(f"{ADDRESS}/rebalance", json=again).json()["moves"] == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"expert_bytes": None}, "expert_bytes"),
+        ({"target_balancedness": 1.5}, "target_balancedness"),
+        ({"ranks": 5}, "physical_to_logical_map"),
+        ({"nodes": 3}, "nodes"),
+        ({"layers": [0, 1]}, "layers"),
+        ({"layers": [7, 8, 9]}, "layers"),
+        ({"physical_to_logical_map": []}, "physical_to_logical_map"),
+        ({"physical_to_logical_map": [[0] * 24] * 3}, "physical_to_logical_map"),
+        ({"physical_to_logical_map": [RUNNING[0], RUNNING[0][:20], RUNNING[0]]}, "physical_to_logical_map"),
+        ({"physical_to_logical_map": [[-1] * 24] * 3}, "physical_to_logical_map"),
+        ({"workloads": ["chat"]}, "workloads[0]"),
+        ({"steps_until_next": 0}, "steps_until_next"),
+    ],
+)
+def test_what_is_wrong_with_a_rebalancing_is_named(stored: TestClient, changes: dict[str, Any], field: str) -> None:
+    """422 with the field of the request."""
+    answer = stored.post(f"{ADDRESS}/rebalance", json=moving(**changes))
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["errors"][0]["field"].startswith(field), answer.text

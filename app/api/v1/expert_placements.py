@@ -12,6 +12,7 @@ from app.api.v1.parameters import ServiceDep
 from app.documents.reading import Count, Document, close_name
 from app.experts.answer import ExpertMapDocument, PlacementAnswer
 from app.experts.exporting import FORMATS, archive_of, model_layers_of
+from app.experts.rebalancing import RebalanceAnswer, RebalanceRequest
 from app.experts.request import PlacementRequest
 from app.services import expert_placements
 from app.services.requests import ModelReference
@@ -64,6 +65,14 @@ def create_expert_placement(
         return answer
     slots = answer.placement.to_slots()
     return _zip(form, archive_of(form, slots, model_layers_of(slots, model, None)))
+
+
+@router.post("/expert-placements/rebalance")
+def rebalance_experts(document: RebalanceRequest, service: ServiceDep) -> RebalanceAnswer:
+    """The cheapest moves from the map that runs to one that suits the counts, and whether they pay."""
+    with service.read_sessions() as session:
+        asked = expert_placements.prepare_rebalancing(session, request=document)
+    return expert_placements.find_moves(asked)
 
 
 @router.post("/expert-placements/export", response_class=Response, responses={200: {"content": _ZIP}})
