@@ -189,6 +189,8 @@ def test_few_moves_bring_a_map_back_to_balance(
         assert answer.bytes_inside > answer.bytes_between
         rows = np.array(answer.slots.slots)
         assert answer.balancedness == balancedness(rows, counts.loads, layout)
+    again = rebalance(running, counts, layout, costs=COSTS, pace=PACE, target=0.97)
+    assert again.moves == answers[-1].moves
     assert [len(answer.moves) for answer in answers] == sorted(len(answer.moves) for answer in answers)
 
 
