@@ -22,6 +22,22 @@ Json = Annotated[bool, typer.Option("--json", help="Print all as JSON and nothin
 LinkSpeed = Annotated[
     float | None, typer.Option("--link-speed", metavar="GBIT_PER_S", help="Between nodes, for each GPU, one way.")
 ]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", metavar="FILE_OR_NAME", help="The model that was recorded.")
+]
+ClusterOption = Annotated[
+    str | None, typer.Option("--cluster", metavar="FILE", help="Cluster file whose measured links count.")
+]
+Gpu = Annotated[str | None, typer.Option("--gpu", metavar="KIND", help="GPU kind of the catalogue.")]
+Tokens = Annotated[
+    float | None, typer.Option("--tokens", metavar="N", help="Tokens of each GPU in a step; default 4096.")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of the search.")]
+Form = Annotated[
+    str | None,
+    typer.Option("--format", metavar="FORMAT", help="Also write files: sglang, trtllm, vllm-ascend, megatron."),
+]
+Output = Annotated[Path | None, typer.Option("--output", metavar="DIR", help="Folder for the files of --format.")]
 
 
 @app.command()
@@ -49,39 +65,27 @@ def place(  # noqa: PLR0913 - one argument for each option
     worst: Annotated[
         bool, typer.Option("--worst", help="The worst workload counts; so it is without weights.")
     ] = False,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="FILE_OR_NAME", help="The model that was recorded.")
-    ] = None,
+    model: ModelOption = None,
     router: Annotated[
         str | None,
         typer.Option("--router", metavar="K[,G,A]", help="Experts of a token, in A of G groups; if no model."),
     ] = None,
-    cluster: Annotated[
-        str | None, typer.Option("--cluster", metavar="FILE", help="Cluster file whose measured links count.")
-    ] = None,
+    cluster: ClusterOption = None,
     link_speed: LinkSpeed = None,
     inside_speed: Annotated[
         float | None, typer.Option("--inside-speed", metavar="GBIT_PER_S", help="Inside a node, for each GPU.")
     ] = None,
-    gpu: Annotated[str | None, typer.Option("--gpu", metavar="KIND", help="GPU kind of the catalogue.")] = None,
-    tokens: Annotated[
-        float | None, typer.Option("--tokens", metavar="N", help="Tokens of each GPU in a step; default 4096.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of the search.")] = 0,
+    gpu: Gpu = None,
+    tokens: Tokens = None,
+    seed: Seed = 0,
     effort: Annotated[int, typer.Option("--effort", min=1, max=3, help="Scale of the search.")] = 1,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--format", metavar="FORMAT", help="Also write files for sglang, trtllm, vllm-ascend, megatron."
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="DIR", help="Folder for the files of --format.")
-    ] = None,
+    form: Form = None,
+    output: Output = None,
     as_json: Json = False,
 ) -> None:
     """Choose which expert lies in which slot of which rank, copies included."""
-    from app.cli.experts import Place, run_place  # noqa: PLC0415 - the solver takes a second to load
+    from app.cli.expert_options import KnownLinks, MapFiles  # noqa: PLC0415 - the solver takes a second to load
+    from app.cli.experts import Place, run_place  # noqa: PLC0415 - see above
 
     fields = {
         "ranks": ranks,
@@ -95,11 +99,65 @@ def place(  # noqa: PLR0913 - one argument for each option
         "seed": seed,
         "effort": effort,
     }
-    run_place(
-        Place(
-            (*(loads or ()), *(more or ())), fields, workloads, worst, model, router, cluster, form, output, as_json
-        )
-    )
+    files = (*(loads or ()), *(more or ()))
+    known, wanted = KnownLinks(model, router, cluster), MapFiles(form, output)
+    run_place(Place(files, fields, workloads, worst, known, wanted, as_json))
+
+
+@app.command()
+@reported
+def rebalance(  # noqa: PLR0913 - one argument for each option
+    *,
+    more: More = None,
+    loads: Loads = None,
+    running: Annotated[
+        Path,
+        typer.Option("--running", metavar="FILE", help="The map that runs, as an engine loaded or dumped it."),
+    ],
+    ranks: Ranks,
+    nodes: Nodes = 1,
+    workloads: Annotated[
+        str | None, typer.Option("--workloads", metavar="NAMES", help="Those that run: decode, or a=2,b=1; all.")
+    ] = None,
+    target: Annotated[
+        float | None, typer.Option("--target", metavar="SHARE", help="Balancedness to reach; default: what pays.")
+    ] = None,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Steps until the next look.")] = 10_000,
+    expert_bytes: Annotated[
+        float | None, typer.Option("--expert-bytes", metavar="BYTES", help="One expert of one layer; if no model.")
+    ] = None,
+    layer_ms: Annotated[
+        float | None, typer.Option("--layer-ms", metavar="MS", help="A layer in a step, on balanced ranks.")
+    ] = None,
+    model: ModelOption = None,
+    cluster: ClusterOption = None,
+    link_speed: LinkSpeed = None,
+    gpu: Gpu = None,
+    tokens: Tokens = None,
+    seed: Seed = 0,
+    form: Form = None,
+    output: Output = None,
+    as_json: Json = False,
+) -> None:
+    """Say which moves bring a running map back to balance, what they cost, and whether they pay."""
+    from app.cli.expert_options import KnownLinks, MapFiles  # noqa: PLC0415 - see above
+    from app.cli.experts import Rebalance, run_rebalance  # noqa: PLC0415 - see above
+
+    fields = {
+        "ranks": ranks,
+        "nodes": nodes,
+        "target_balancedness": target,
+        "steps_until_next": steps,
+        "expert_bytes": expert_bytes,
+        "balanced_layer_ms": layer_ms,
+        "between_nodes_gbit_per_s_per_gpu": link_speed,
+        "gpu_kind": gpu,
+        "tokens_per_gpu": tokens,
+        "seed": seed,
+    }
+    files = (*(loads or ()), *(more or ()))
+    known, wanted = KnownLinks(model, None, cluster), MapFiles(form, output)
+    run_rebalance(Rebalance(running, files, fields, workloads, known, wanted, as_json))
 
 
 @app.command()

@@ -109,16 +109,14 @@ def _worst_layers(answer: PlacementAnswer) -> list[RenderableType]:
 
 def _next(answer: PlacementAnswer, given: Place) -> list[RenderableType]:
     parts: list[RenderableType] = [bullets(answer.next_steps)] if answer.next_steps else []
-    if given.form is not None:
-        parts.append(Text(f"the files for {given.form} are in {given.output}"))
+    if written := given.files.words():
+        parts.append(Text(written))
         return parts
     words = ["meshwright", "experts", "place", "--loads", *map(str, given.loads)]
     words += ["--ranks", str(answer.placement.ranks), "--nodes", str(answer.nodes), "--slots", str(answer.slots)]
     if given.workloads is not None:
         words += ["--workloads", given.workloads]
-    for option, value in (("--model", given.model), ("--router", given.router), ("--cluster", given.cluster)):
-        if value is not None:
-            words += [option, value]
+    words += given.known.words()
     if answer.nodes_weighed and (speed := given.fields.get("between_nodes_gbit_per_s_per_gpu")) is not None:
         words += ["--link-speed", f"{speed:g}"]
     words += ["--format", "sglang", "--output", "maps"]

@@ -127,3 +127,28 @@ def test_what_is_wrong_ends_with_code_2(
     assert (code, out) == (2, "")
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_a_running_map_is_rebalanced(counts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The map in a file, counts in others: a verdict, the moves, and the new map as files."""
+    rows = [[slot % 16 for slot in range(24)]] * 4
+    Path("running.json").write_text(json.dumps({"physical_to_logical_map": rows}))
+    words = ("rebalance", "--running", "running.json", "--loads", "counts/decode.json", "--ranks", "4")
+    code, out, err = run(capsys, *words, "--expert-bytes", "1e6", "--format", "trtllm", "--output", "maps")
+    assert (code, err) == (0, "")
+    assert out.startswith("move: ")
+    assert "break even" in out
+    assert "the files for trtllm are in maps" in out
+    assert {path.name for path in Path("maps").iterdir()} == {"load_balancer.yaml", "config.yaml"}
+    answer = json.loads(run(capsys, *words, "--expert-bytes", "1e6", "--target", "0.8", "--json")[1])
+    assert answer["placement"]["layers"] == [1, 2, 3]
+    assert answer["balancedness"] >= 0.8
+    for more, said in (
+        ((), "--expert-bytes"),
+        (("--expert-bytes", "1", "--target", "2"), "--target"),
+        (("--expert-bytes", "1", "--ranks", "5"), "--running"),
+        (("--expert-bytes", "1", "--running", "counts/decode.json"), "--running"),
+    ):
+        code, out, err = run(capsys, *words, *more)
+        assert (code, out) == (2, "")
+        assert said in err
