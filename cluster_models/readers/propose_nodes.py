@@ -28,9 +28,10 @@ from cluster_models.readers.reading import Doubt, Trust
 from cluster_models.topology import Cluster, NicGroup, Node
 from cluster_models.units import GBIT
 
-_ORCHESTRATOR, _TOOL, _KNOWN, _TEMPLATE, _SEEN = 40, 30, 20, 10, 5
+_ORCHESTRATOR, _TOOL, _KNOWN, _TEMPLATE, _SEEN, _LISTED = 40, 30, 20, 10, 5, 4
 """Whom we believe first: what schedules the node, what was run on it, what was stored, a virtual machine's
-template, and last what a test happened to print."""
+template, and last what a test happened to print.  Tables list GPUs per node without naming any: they only raise
+what a test printed."""
 _NICS: Final = re.compile(r"(\d{1,4}) ?[xX] ?(\d{1,6}(?:\.\d{1,3})?)(?: ?Gb(?:it)?/s| ?Gbps)?(?: (\w{1,40}))?")
 _NO_NETWORK: Final = frozenset({"ethernet"})
 
@@ -126,6 +127,10 @@ def _of_run(fact: RunFact, hosts: Hosts, notes: Notes) -> Iterator[Claim]:
     for member in fact.members:
         if member.host is not None and (node := hosts.named(member.host)) is not None:
             by_node.setdefault(node, []).append(member.product)
+    if fact.ranks_per_node and not fact.members:
+        for host in fact.hosts:
+            if (node := hosts.named(host)) is not None:
+                yield Claim(node, "gpu_count", fact.ranks_per_node, fact.origin, _LISTED)
     for node, products in by_node.items():
         yield Claim(node, "gpu_count", len(products), fact.origin, _SEEN)
         kinds = {_kind(product, hosts.answers, notes) for product in products if product}
@@ -176,8 +181,8 @@ def _stored_fields(node: Node) -> Iterator[tuple[str, Any]]:
 def _taken(claims: Sequence[Claim], answers: Answers, notes: Notes) -> Said:
     """The value of one field: the answer, else the weightiest; a conflict is noted where others differ."""
     node, field = claims[0].node, claims[0].field
-    seen = [claim for claim in claims if claim.weight == _SEEN]
-    stated = [claim for claim in claims if claim.weight != _SEEN]
+    seen = [claim for claim in claims if claim.weight <= _SEEN]
+    stated = [claim for claim in claims if claim.weight > _SEEN]
     if field == "gpu_count" and stated:
         claims = stated
     elif field == "gpu_count":
@@ -206,9 +211,9 @@ def _taken(claims: Sequence[Claim], answers: Answers, notes: Notes) -> Said:
 def _note_seen(fields: dict[str, list[Claim]], answers: Answers, notes: Notes) -> None:
     """Say that a node's GPUs are only those of a test; a node kind that the sender names knows better."""
     counts = fields.get("gpu_count", [])
-    if not counts or any(claim.weight != _SEEN for claim in counts):
+    if not counts or any(claim.weight > _SEEN for claim in counts):
         return
-    if answers.node_kind:
+    if answers.node_kind or all(claim.weight == _LISTED for claim in counts):
         del fields["gpu_count"]
         return
     most = max(counts, key=lambda claim: claim.value)
