@@ -183,7 +183,8 @@ def _aside(kept: Sequence[tuple[Fact, str]]) -> list[AsideAnswer]:
 
 
 def _problem(problem: FieldProblem, proposal: Proposal) -> ImportProblem:
-    value = str(problem.value)
+    value = problem.value
+    value = str(value[:_MOST_ORIGINS] if isinstance(value, list) else value)  # a list may hold a million entries
     return ImportProblem(
         field=problem.field,
         value=value if len(value) <= 200 else f"{value[:197]}...",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from sqlalchemy import Select, insert, or_, select
@@ -13,7 +13,8 @@ from app.db.tables import MeasurementRow
 from app.services.pagination import Page, decode_cursor, page_of
 from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
 
-_QUERY: Final = select(*(getattr(MeasurementRow, field.name) for field in fields(Sample)))
+_COLUMNS: Final = tuple(field.name for field in fields(Sample))
+_QUERY: Final = select(*(getattr(MeasurementRow, name) for name in _COLUMNS))
 _DIRECTIONS: Final[Mapping[str, Direction]] = {each.value: each for each in Direction}
 _COLLECTIVES: Final[Mapping[str, Collective]] = {each.value: each for each in Collective}
 _STATUSES: Final[Mapping[str, SampleStatus]] = {each.value: each for each in SampleStatus}
@@ -32,7 +33,8 @@ class MeasurementFilter:
 
 def store(session: Session, *, cluster_id: str, version: int, samples: Iterable[Sample]) -> int:
     """Add samples to a cluster; returns how many."""
-    rows = [{"cluster_id": cluster_id, "version": version, **asdict(sample)} for sample in samples]
+    key = {"cluster_id": cluster_id, "version": version}
+    rows = [key | {name: getattr(sample, name) for name in _COLUMNS} for sample in samples]
     if rows:
         session.execute(insert(MeasurementRow), rows)
     return len(rows)
