@@ -216,13 +216,7 @@ def import_files(  # noqa: PLR0913 - one argument for each option
         answers=tuple(word for option, values in options for value in values for word in (option, value)),
         database_url=database_url,
     )
-    run_import(
-        asked,
-        hosts=hosts or (),
-        settings=settings or (),
-        accepted=accepted or (),
-        as_json=as_json,
-    )
+    run_import(asked, hosts=hosts or (), settings=settings or (), accepted=accepted or (), as_json=as_json)
 
 
 @app.command("import-formats")
