@@ -26,7 +26,7 @@ def moves_view(answer: RebalanceAnswer, written: str) -> RenderableType:
 def _balance(answer: RebalanceAnswer) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     for name, (before, after) in answer.workloads.items():
-        table.add_row(name, f"{before:.3f} to {after:.3f}")
+        table.add_row(name, f"{before:.3f} → {after:.3f}")
     return table
 
 

@@ -57,7 +57,7 @@ def _balance(answer: PlacementAnswer) -> RenderableType:
     for each in answer.workloads:
         row = [_named(each), _share(each.in_order), _share(each.balancedness), _share(each.bound)]
         if nodes:
-            row.append(f"{_share(each.in_order_node_local_share)} to {_share(each.node_local_share)}")
+            row.append(f"{_share(each.in_order_node_local_share)} → {_share(each.node_local_share)}")
         table.add_row(*row)
     return table
 
@@ -82,7 +82,7 @@ def _times(answer: PlacementAnswer) -> list[RenderableType]:
             f"{times.balance_alone_ms:.2f} ms",
             f"{times.layers_ms:.2f} ms",
             f"{times.least_ms:.2f} ms",
-            f"{times.in_order_nodes_crossed:.2f} to {times.nodes_crossed:.2f}",
+            f"{times.in_order_nodes_crossed:.2f} → {times.nodes_crossed:.2f}",
         )
     speed = answer.between_nodes_gbit_per_s_per_gpu
     return [table, Text(f"with {speed:.4g} Gb/s per GPU between nodes", style="dim")]

@@ -217,7 +217,10 @@ def verdict_of(found: Rebalanced, pace: Pace) -> str:
     if not found.moves:
         reason = "the target is reached already" if found.target is not None else "no moves pay for themselves"
         return f"leave it alone: {reason}"
-    missed = "" if found.reached else f", though the target of {found.target:g} cannot be reached on these slots"
+    missed = ""
+    if not found.reached:
+        whose = "no map on these slots reaches" if found.least_moves is None else "they do not reach"
+        missed = f", though {whose} the target of {found.target:g}"
     if found.pays:
         return (
             f"move: {len(found.moves):,} loads of experts pay for themselves after "
