@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 
 from app.api.v1.import_uploads import MOST_FILES
 from app.settings import Role
+from cluster_models.topology import MOST_NODES
 from tests.app.api_client import API, running
 from tests.app.import_files import TABLE, document, form
 
@@ -113,3 +114,13 @@ def test_known_formats_are_listed(small: TestClient) -> None:
     assert formats["nccl-tests"]["refused_because"] is None
     assert formats["perfquery"]["refused_because"]
     assert all(form["known_as"] and form["family"] for form in formats.values())
+
+
+def test_more_nodes_than_a_cluster_holds_are_counted(small: TestClient) -> None:
+    """The problem names how many there are and how many there may be, and shows no inside of ours."""
+    slurm = "".join(f"NodeName=n{number} Gres=gpu:h100:8 State=IDLE\n" for number in range(MOST_NODES + 1))
+    report = small.post(IMPORTS, **form({"nodes.txt": slurm}, cluster="made")).json()
+    [problem] = [problem for problem in report["problems"] if problem["field"] == "nodes"]
+    assert problem["value"] == str(MOST_NODES + 1)
+    assert f"at most {MOST_NODES:,} nodes" in problem["problem"]
+    assert not report["can_be_stored"]
