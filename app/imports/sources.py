@@ -173,6 +173,8 @@ def decoded(file: SentFile) -> str:
     else:
         text = file.data.decode("utf-8-sig", errors="replace")
     head = text[:_LOOKED_AT]
+    if file.data.startswith((b"PK\x03\x04", b"\x1f\x8b")):  # archives that were sent themselves are open by now
+        raise InvalidInput(file.name, "", "is an archive inside an archive", "unpack it, and send its files")
     if "\0" in text or head.count("\N{REPLACEMENT CHARACTER}") > len(head) // 10:
         raise InvalidInput(file.name, "", "is not text", "save the tool's output as text in UTF-8")
     return text

@@ -124,3 +124,14 @@ def test_more_nodes_than_a_cluster_holds_are_counted(small: TestClient) -> None:
     assert problem["value"] == str(MOST_NODES + 1)
     assert f"at most {MOST_NODES:,} nodes" in problem["problem"]
     assert not report["can_be_stored"]
+
+
+@pytest.mark.parametrize("inner", [packed(a=b"x"), gzip.compress(b"x")], ids=["zip", "gzip"])
+def test_archives_inside_archives_stay_closed(small: TestClient, inner: bytes) -> None:
+    """One level is opened; the report says what to do with the next, and reads the rest."""
+    report = small.post(
+        IMPORTS, **form({"logs.zip": packed(inner=inner, table=TABLE.encode())}, cluster="made")
+    ).json()
+    refused = {file["name"]: file["refusals"] for file in report["files"]}
+    assert "archive inside an archive" in refused["logs.zip/inner"][0]["reason"]
+    assert refused["logs.zip/table"] == []
