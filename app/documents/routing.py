@@ -16,6 +16,8 @@ from cluster_models.routing_readers.reading import MOST_EXPERTS, MOST_LAYERS
 
 MOST_WORKLOADS: Final = 64
 """Of one set."""
+MOST_COUNT: Final = 1e18
+_LEAST_COUNT: Final = 1e-9
 UNNAMED: Final = "inline"
 """What counts are called that come without a name."""
 
@@ -127,6 +129,7 @@ def check_set(workloads: Sequence[RoutedWorkload]) -> None:
         if workload.name in seen:
             raise InvalidInput("workloads", workload.name, "is given twice", "give each workload its own name")
         seen.add(workload.name)
+        _check_sizes(workload)
         if workload.experts != workloads[0].experts:
             problem = (
                 f"has {workload.experts} experts in a layer, but {workloads[0].name} has {workloads[0].experts}"
@@ -148,6 +151,17 @@ def planned_loads(
             raise InvalidInput(f"routing_weights.{name}", name, problem, close_name(name, known))
     plain = [each.plain(1.0 if weights is None else weights.get(each.name, 0.0)) for each in workloads]
     return loads_of_model(model, plain)
+
+
+def _check_sizes(workload: RoutedWorkload) -> None:
+    """Counts of tables may be shares; neither these nor real counts leave the range in which sums are safe."""
+    tables = (workload.loads, *workload.transitions.values(), *workload.coactivation.values())
+    largest = max(float(table.max(initial=0.0)) for table in tables)
+    least = float(workload.loads.max(axis=1).min())
+    if largest > MOST_COUNT or least < _LEAST_COUNT:
+        value = largest if largest > MOST_COUNT else least
+        problem = f"counts of {workload.name} must lie between {_LEAST_COUNT:g} and {MOST_COUNT:g}, or be 0"
+        raise InvalidInput("workloads", value, problem, "send the counts themselves")
 
 
 def _table(field: str, rows: Rows) -> Counts:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -22,7 +23,9 @@ from solver.experts.loads import layer_balancedness, node_local_share
 from solver.experts.nodewise import least_loads, least_times, place_nodewise
 from solver.experts.place import Placed, check_alike, place_experts
 
-_THREADS = 2
+_THREADS: Final = 2
+_SELDOM: Final = 1e-9
+"""Of the mean share: an expert that nothing selected is taken to be selected so seldom."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,7 @@ def _over_nodes(
     weights = _factors(chosen, ask.weights)
     mixed = np.tensordot(weights, np.array([workload.shares() for workload in chosen]), axes=1)
     searched = place_nodewise(
-        routing(mixed, terms.rule, _mixed_pairs(chosen, weights)),
+        routing(_drawable(mixed, terms.rule), terms.rule, _mixed_pairs(chosen, weights)),
         ask.layout,
         terms.rates,
         proposals=budget.proposals,
@@ -179,7 +182,18 @@ def _over_nodes(
 
 
 def _routed(workload: RoutedWorkload, terms: NodeTerms) -> Routing:
-    return routing(workload.loads, terms.rule, workload.coactivation)
+    return routing(_drawable(workload.shares(), terms.rule), terms.rule, workload.coactivation)
+
+
+def _drawable(shares: FloatArray, rule: RouterRule) -> FloatArray:
+    """Shares that a router can draw: no expert more often than each token, and none never at all."""
+    most = 1.0 / rule.active
+    capped = np.clip(shares, _SELDOM / shares.shape[1], most)
+    room = most - capped
+    missing = 1.0 - capped.sum(axis=1, keepdims=True)
+    spread = np.where(missing > 0, missing * room / np.maximum(room.sum(axis=1, keepdims=True), _SELDOM), 0.0)
+    filled = capped + spread
+    return np.asarray(filled / filled.sum(axis=1, keepdims=True))
 
 
 def _mixed_pairs(chosen: Sequence[RoutedWorkload], weights: FloatArray) -> dict[int, FloatArray]:
@@ -234,7 +248,7 @@ def _verdict(workload: RoutedWorkload, rows: IntArray, layers: Sequence[int], pl
         times=layer_times(held, routed, ask.layout, ask.terms.rates),
         in_order_times=layer_times(plain, routed, ask.layout, ask.terms.rates),
         balanced_times=layer_times(alone, routed, ask.layout, ask.terms.rates),
-        least_s=least_times(routed, ask.layout, ask.terms.rates, 1.0 / verdict.bound),
+        least_s=least_times(routed, ask.layout, ask.terms.rates, least_loads(routed, ask.layout, held)),
     )
 
 

@@ -25,6 +25,7 @@ _LIST, _WEIGHTS = f"{CHOICE}list", f"{CHOICE}weights"
 
 Weight = Annotated[float, Field(strict=True, ge=1e-9, le=1e9, allow_inf_nan=False)]
 
+Speed = Annotated[float, Field(strict=True, ge=1e-3, le=1e3, allow_inf_nan=False)]
 Planned = Annotated[
     Annotated[list[Text], Field(min_length=1, max_length=MOST_WORKLOADS), Tag(_LIST)]
     | Annotated[dict[Text, Weight], Field(min_length=1, max_length=MOST_WORKLOADS), Tag(_WEIGHTS)],
@@ -61,10 +62,10 @@ class LayoutFields(Document):
     redundant_experts: Annotated[WholeNumber, Field(le=MOST_SLOTS)] | None = Field(
         None, description="Instead of slots: how many more than experts.", examples=[32]
     )
-    speeds: list[Positive] | None = Field(
+    speeds: list[Speed] | None = Field(
         None,
         max_length=MOST_RANKS,
-        description="How fast each rank computes beside the others; absent = equally fast.",
+        description="How fast each rank computes beside the others, from 0.001 to 1000; absent = equally fast.",
         examples=[None],
     )
 

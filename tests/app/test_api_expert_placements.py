@@ -172,6 +172,9 @@ def test_dense_layers_have_rows_where_the_format_wants_them(client: TestClient) 
         ({"workloads": []}, "workloads"),
         ({"speeds": [1.0, 2.0]}, "speeds"),
         ({"speeds": [1.0, 2.0, 0.0, 1.0]}, "speeds[2]"),
+        ({"speeds": [1e-300, 1.0, 1.0, 1e300]}, "speeds[0]"),
+        ({"routing": {"logical_count": [[1e308, 1e308]]}}, "routing.workloads"),
+        ({"routing": {"logical_count": [[1e-300, 0.0]]}}, "routing.workloads"),
         ({"model": "llama-3-8b"}, "model"),
         ({"model": "no-such-model"}, "model"),
         ({"router": {"active": 17}}, "router.active"),
@@ -197,6 +200,18 @@ def test_numbers_that_are_none_are_refused(client: TestClient) -> None:
         answer = client.post(ADDRESS, content=content, headers={"Content-Type": "application/json"})
         assert answer.status_code == 422
         assert "finite" in answer.json()["errors"][0]["problem"]
+
+
+@pytest.mark.parametrize("counts", [[1, 0, 0, 0], [1, 1, 0, 0], [7, 7, 7, 7], [9, 1, 0, 0]])
+def test_experts_that_nothing_selected_are_placed_too(client: TestClient, counts: list[int]) -> None:
+    """Short records leave experts without counts, or one with more than a token can select."""
+    told = {"router": {"active": 2}, "between_nodes_gbit_per_s_per_gpu": 100.0}
+    body = {"routing": {"logical_count": [counts]}, "ranks": 2, "nodes": 2, "slots": 6} | told
+    answer = client.post(ADDRESS, json=body)
+    assert answer.status_code == 200, answer.text
+    assert set(answer.json()["placement"]["physical_to_logical_map"][0]) == {0, 1, 2, 3}
+    times = answer.json()["workloads"][0]["times"]
+    assert times["layers_ms"] >= times["least_ms"] > 0
 
 
 def test_sizes_that_take_minutes_are_refused_at_once(client: TestClient) -> None:
