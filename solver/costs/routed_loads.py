@@ -51,8 +51,9 @@ class RoutedLoads:
 
 
 def domains_of(expert: int, expert_tensor: int, domain: int) -> int:
-    """How many NVLink domains of ``domain`` GPUs an expert group spans."""
-    return max(1, expert * expert_tensor // domain)
+    """How many NVLink domains of ``domain`` GPUs an expert group spans, with equally many of its ranks in each."""
+    spanned = min(expert, -(-expert * expert_tensor // domain))
+    return next(domains for domains in range(spanned, expert + 1) if expert % domains == 0)
 
 
 def routed_loads(

@@ -9,27 +9,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
 from cluster_models.architecture import Experts
 from cluster_models.routing import ExpertLoads, RoutedWorkload
 from solver.candidates import FloatArray, IntArray
-from solver.experts.dispatch import LayerRates, RouterRule, Routing, layer_times, routing
+from solver.experts.dispatch import LayerRates, LayerTimes, RouterRule, layer_times, routing
 from solver.experts.layout import ExpertLayout
-from solver.experts.loads import layer_balancedness, rank_loads
+from solver.experts.loads import layer_balancedness
 from solver.experts.nodewise import place_nodewise
 from solver.experts.place import place_experts
 
 PROPOSALS: Final = 1000
 """Of the search over domains, for each layer; fewer over more than 8 domains, where each costs more."""
+MOST_DOMAINS: Final = 16
+"""Over more of them maps are made by their loads alone: a search would take longer than all else."""
 GAIN: Final = 1e-3
 """A layer whose time another order lowers by no more than this share keeps the natural order."""
 _MEMORY: Final = 256
 _FLOPS_PER_S, _BETWEEN, _INSIDE = 495e12, 50e9, 360e9
-_ONE: Final = LayerRates(0.0, 1.0, 0.0, 1.0, 1.0, tokens=1.0)
-"""Rates under which seconds are copies of a token."""
+Values = TypeVar("Values", FloatArray, IntArray)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,13 +84,18 @@ def trained_map(
     maps, rates = [natural], _rates(experts)
     if not keep_order:
         maps.append(balanced)
-        if domains > 1:
-            proposals = PROPOSALS * 64 // max(64, domains**2)
-            maps.append(place_nodewise(fitted, layout, rates, proposals=proposals).slots)
-    rows = _fastest(maps, shares, weights, fitted, layout, rates)
+    times = [layer_times(rows, fitted, layout, rates) for rows in maps]
+    if not keep_order and 1 < domains <= MOST_DOMAINS:
+        proposals = PROPOSALS * 64 // max(64, domains**2)
+        found = place_nodewise(fitted, layout, rates, proposals=proposals)
+        maps.append(found.slots)
+        times.append(found.times)
+    chosen = _fastest(maps, times, shares, weights, layout)
+    rows = _picked(chosen, maps)
     rows = np.sort(rows.reshape(len(rows), ranks, -1), axis=2).reshape(rows.shape)
-    copies = layer_times(rows, fitted, layout, _ONE)
-    inside = copies if layout.ranks_per_node > 1 else layer_times(rows, fitted, replace(layout, nodes=1), _ONE)
+    inside_s = _picked(chosen, [each.inside_s for each in times])
+    if layout.ranks_per_node == 1:
+        inside_s = layer_times(rows, fitted, replace(layout, nodes=1), rates).inside_s
     imbalance = _imbalances(rows, shares, layout)
     return TrainedMap(
         layers=loads[0].layers,
@@ -98,8 +104,8 @@ def trained_map(
         imbalance=imbalance,
         contiguous=_imbalances(natural, shares, layout),
         least=np.minimum(least, weights @ imbalance),
-        rank_copies=inside.inside_s,
-        domain_copies=copies.busiest_crossing,
+        rank_copies=inside_s * rates.inside_bytes_per_s / (rates.tokens * rates.copy_bytes),
+        domain_copies=_picked(chosen, [each.busiest_crossing for each in times]),
     )
 
 
@@ -130,19 +136,19 @@ def _imbalances(rows: IntArray, shares: FloatArray, layout: ExpertLayout) -> Flo
 
 
 def _fastest(
-    maps: list[IntArray],
-    shares: FloatArray,
-    weights: FloatArray,
-    fitted: Routing,
-    layout: ExpertLayout,
-    rates: LayerRates,
+    maps: list[IntArray], times: list[LayerTimes], shares: FloatArray, weights: FloatArray, layout: ExpertLayout
 ) -> IntArray:
-    """(L, E) of several maps, for each layer the one of the least time; the first where others gain little."""
-    compute = rates.selection_s * fitted.rule.active * rates.tokens * layout.ranks
+    """(L,) which of several maps takes a layer the least time; the first where others gain little."""
     seconds = []
-    for rows in maps:
-        times = layer_times(rows, fitted, layout, rates)
-        slowest = np.array([rank_loads(rows, each, layout).max(axis=1) for each in shares])
-        seconds.append(compute * (weights @ slowest) + times.between_s + times.inside_s)
+    for rows, each in zip(maps, times, strict=True):
+        # the mixture of workloads is smoother than they are: its compute is put back to their weighted mean
+        mixture = layer_balancedness(rows, np.einsum("w,wle->le", weights, shares), layout)
+        apart = weights @ _imbalances(rows, shares, layout)
+        seconds.append(each.compute_s * mixture * apart + each.between_s + each.inside_s)
     seconds[0] = seconds[0] * (1.0 - GAIN)
-    return np.asarray(np.array(maps)[np.argmin(seconds, axis=0), np.arange(len(maps[0]))])
+    return np.asarray(np.argmin(seconds, axis=0))
+
+
+def _picked(chosen: IntArray, each: list[Values]) -> Values:
+    """Of several arrays by layer the rows that were chosen."""
+    return np.asarray(np.array(each)[chosen, np.arange(len(chosen))])

@@ -18,12 +18,13 @@ from cluster_models.plan import Plan
 from cluster_models.routing import ExpertLoads, RoutedWorkload
 from solver.check import check_plan
 from solver.costs.memory import stage_memory
-from solver.costs.routed_loads import routed_loads
+from solver.costs.routed_loads import domains_of, routed_loads
 from solver.costs.step_costs import StepCosts, step_costs
+from solver.placement.local_search import search_placement
 from solver.predict import predict
 from solver.problem import PlanningProblem
 from tests.solver.cost_cases import H100, MIXTRAL, WORKLOAD, behaviour, candidates, even_layers
-from tests.solver.problems import SPARSE, nodes, planned, problem
+from tests.solver.problems import SPARSE, every_candidate, nodes, planned, problem
 
 SKEWED: Final = RoutedWorkload(
     "prefill", (0, 1, 2, 3), np.array([[90.0, 70, 20, 20], [5, 5, 90, 100], [40, 60, 50, 50], [100, 10, 90, 0]])
@@ -237,6 +238,33 @@ def test_a_hotter_expert_costs_time_and_memory() -> None:
     ]
     assert kept[0] == pytest.approx(kept[1], rel=1e-12)
     assert kept[0] > kept[2]
+
+
+@pytest.mark.parametrize(
+    ("expert", "cut", "domain", "domains"),
+    [
+        (8, 1, 8, 1),
+        (16, 1, 8, 2),
+        (8, 2, 8, 2),
+        (4, 8, 8, 4),
+        (2, 8, 4, 2),
+        (12, 1, 8, 2),
+        (9, 1, 4, 3),
+        (7, 1, 4, 7),
+    ],
+)
+def test_ranks_divide_by_the_domains_they_span(expert: int, cut: int, domain: int, domains: int) -> None:
+    """Where a group does not fill its domains, more of them are counted rather than fewer."""
+    assert domains_of(expert, cut, domain) == domains
+
+
+def test_no_placed_candidate_beats_the_bound() -> None:
+    """Every candidate, priced with the map that its plan would carry, placed by a local search of its own."""
+    free = replace(problem(nodes(2), model=SPARSE), routing=(SKEWED,))
+    bound = planned(free).certificate.bound
+    steps = [search_placement(each.placement, moves=50, seed=0).step_s for each in every_candidate(free)]
+    assert len(steps) > 50
+    assert min(steps) >= bound * (1 - 1e-9)
 
 
 def test_the_balance_is_a_value_of_its_own() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import combinations
 from typing import Final
@@ -16,6 +17,7 @@ from cluster_models.errors import InvalidInput
 from cluster_models.routing import ExpertLoads, RoutedWorkload, loads_of_model
 from solver.candidates import FloatArray, IntArray
 from solver.experts.trained import TrainedMap, trained_map
+from tests.readers.real_files import real
 from tests.solver.problems import DENSE, SPARSE
 
 EIGHT: Final = Experts(count=8, active=2, hidden=64)
@@ -113,6 +115,23 @@ def test_workloads_without_weight_are_judged_and_not_placed_for() -> None:
     carried = np.bincount(on_ranks(judged, 4), weights=others[0])
     assert judged.imbalance[1, 0] == pytest.approx(carried.max() / carried.mean())
     assert judged.largest == pytest.approx(judged.imbalance[0].max())
+
+
+@pytest.mark.parametrize(
+    ("ranks", "domains", "contiguous", "imbalance", "over_least"),
+    [(8, 1, 1.67, 1.0001, 1.0001), (16, 2, 1.93, 1.005, 1.005), (32, 4, 2.29, 1.15, 1.05)],
+)
+def test_real_counts_are_balanced_near_their_bound(
+    ranks: int, domains: int, contiguous: float, imbalance: float, over_least: float
+) -> None:
+    """DeepSeek-R1's prefill, 58 layers of 256 experts: contiguous blocks have a rank with twice the mean."""
+    file = real("moe_routing/deepseek_r1_sglang_lmsys/prefill_in1024.json")
+    counts = np.array(json.loads(file.text)["logical_count"], dtype=np.float64)
+    experts = Experts(count=256, active=8, hidden=2048, dense_layers=3, router_groups=8, active_groups=4)
+    found = trained_map((loads(counts[3:], first=3),), experts, ranks, domains)
+    assert found.contiguous.mean() == pytest.approx(contiguous, abs=0.01)
+    assert found.weighted.mean() <= imbalance
+    assert found.weighted.mean() <= over_least * found.least.mean()
 
 
 def test_weights_decide_between_workloads() -> None:
