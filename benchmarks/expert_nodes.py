@@ -17,10 +17,20 @@ from cluster_models.errors import InvalidInput
 from cluster_models.gpus import Precision
 from cluster_models.model_catalogue import catalogue_models
 from cluster_models.routing import RoutedWorkload
-from solver.experts.dispatch import LayerRates, LayerTimes, RouterRule, layer_times, routing, token_bytes
+from solver.candidates import IntArray
+from solver.experts.dispatch import (
+    CopyChoice,
+    LayerRates,
+    LayerTimes,
+    RouterRule,
+    Routing,
+    layer_times,
+    routing,
+    token_bytes,
+)
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import balancedness, node_local_share
-from solver.experts.nodewise import PROPOSALS, USUAL_AIM, place_nodewise, usual_rates
+from solver.experts.nodewise import PROPOSALS, place_nodewise, usual_rates
 
 SPEEDS: Final = (50.0, 100.0, 200.0, 400.0)
 """Gb/s per GPU between nodes that are compared."""
@@ -41,6 +51,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--router-groups", type=int, help="groups of consecutive experts that the router limits")
     parser.add_argument("--active-groups", type=int, help="groups from which a token's experts are taken")
+    parser.add_argument(
+        "--copy-choice",
+        choices=[each.value for each in CopyChoice],
+        help="which copies the engine takes: those on the token's own node, or any; without: both count",
+    )
     parser.add_argument("--tokens-per-gpu", type=float, default=4096.0, help="tokens of a pass on each GPU")
 
 
@@ -108,8 +123,8 @@ def nodewise_map(
     warm_up()
     started = time.perf_counter()
     routed = routing(workload.loads, rule, workload.coactivation)
-    aim = USUAL_AIM if given.gbit_per_s is None else 0.0
-    placed = place_nodewise(routed, layout, rates, seed=seed, threads=THREADS, aim=aim)
+    known, choice = given.gbit_per_s is not None, choice_of(given)
+    placed = place_nodewise(routed, layout, rates, choice=choice, seed=seed, threads=THREADS, speed_known=known)
     seconds = time.perf_counter() - started
     model = model_of(workload)
     worth = balancedness(placed.slots, workload.loads, layout)
@@ -129,10 +144,19 @@ def nodewise_map(
         },
         "gbit_per_s": given.gbit_per_s,
         "assumed_gbit_per_s": rates.between_bytes_per_s * 8 / 1e9,
+        "copy_choice": None if choice is None else choice.value,
         "layer_ms": float(placed.times.total_s.mean()) * 1e3,
         "layer_ms_bound": float(placed.bound_s.mean()) * 1e3,
         "nodes_crossed": float(placed.times.crossing.mean()),
+        "choices": {
+            each.value: _figures(layer_times(placed.slots, routed, layout, rates, each)) for each in CopyChoice
+        },
     }
+
+
+def choice_of(given: argparse.Namespace) -> CopyChoice | None:
+    """The choice of copies that is given, ``None`` where both count."""
+    return None if given.copy_choice is None else CopyChoice(given.copy_choice)
 
 
 def warm_up() -> None:
@@ -151,44 +175,73 @@ def compare_speeds(
     *,
     proposals: int = PROPOSALS,
 ) -> list[dict[str, Any]]:
-    """For each workload and speed: milliseconds of a layer under both modes of the published balancer and ours.
+    """For each workload, speed and choice of copies: milliseconds of a layer under both modes of EPLB and ours.
 
-    ``unaware``: of the one map that is made without a speed.
+    ``unaware``: of the one map that is made without a speed; ``elsewhere``: maps made so, and those of EPLB, for
+    another workload, the next one in turn, where there are several.
     """
     warm_up()
+    made = [_maps(workload, layout, given, proposals) for workload in workloads]
     rows = []
-    for workload in workloads:
-        rule = rule_of(workload, given)
-        routed = routing(workload.loads, rule)
-        groups = rule.groups if rule.groups % layout.nodes == 0 else layout.nodes
-        maps = {"eplb_global": eplb_global(workload.loads, layout)}
-        if workload.experts % groups == 0:
-            maps["eplb_hierarchical"] = eplb_hierarchical(workload.loads, layout, groups)
-        usual = rates_of(workload, None, given.tokens_per_gpu)
-        unaware = place_nodewise(routed, layout, usual, proposals=proposals, threads=THREADS, aim=USUAL_AIM)
-        maps["unaware"] = unaware.slots
+    for number, workload in enumerate(workloads):
+        routed, maps, seconds = made[number]
+        elsewhere = made[(number + 1) % len(made)][1]
         for speed in SPEEDS:
             rates = rates_of(workload, speed, given.tokens_per_gpu)
             started = time.perf_counter()
-            placed = place_nodewise(routed, layout, rates, proposals=proposals, threads=THREADS)
-            seconds = time.perf_counter() - started
-            times = {name: layer_times(slots, routed, layout, rates) for name, slots in maps.items()}
-            times["ours"] = placed.times
-            best = np.min([times[name].total_s.sum() for name in times if name in MODES])
-            rows.append(
-                {
+            placed = place_nodewise(
+                routed, layout, rates, choice=choice_of(given), proposals=proposals, threads=THREADS
+            )
+            took = time.perf_counter() - started
+            for choice in CopyChoice if given.copy_choice is None else (CopyChoice(given.copy_choice),):
+                times = _timed({**maps, "ours": placed.slots}, routed, layout, rates, choice)
+                row: dict[str, Any] = {
                     "workload": workload.name,
                     "gbit_per_s": speed,
+                    "copy_choice": choice.value,
                     **{name: _figures(each) for name, each in times.items()},
-                    "gain": float(best / times["ours"].total_s.sum() - 1.0),
-                    "unaware_gain": float(best / times["unaware"].total_s.sum() - 1.0),
+                    "gain": _gain(times, "ours"),
+                    "unaware_gain": _gain(times, "unaware"),
                     "balancedness": balancedness(placed.slots, workload.loads, layout),
-                    "unaware_balancedness": balancedness(unaware.slots, workload.loads, layout),
+                    "unaware_balancedness": balancedness(maps["unaware"], workload.loads, layout),
                     "bound_ms": float(placed.bound_s.mean()) * 1e3,
-                    "seconds": seconds,
+                    "seconds": took,
+                    "unaware_seconds": seconds,
                 }
-            )
+                if len(made) > 1 and elsewhere["unaware"].shape == maps["unaware"].shape:
+                    row["elsewhere_gain"] = _gain(_timed(elsewhere, routed, layout, rates, choice), "unaware")
+                rows.append(row)
     return rows
+
+
+def _maps(
+    workload: RoutedWorkload, layout: ExpertLayout, given: argparse.Namespace, proposals: int
+) -> tuple[Routing, dict[str, IntArray], float]:
+    """The maps of a workload that need no speed, and the seconds of ours among them."""
+    rule = rule_of(workload, given)
+    routed = routing(workload.loads, rule)
+    groups = rule.groups if rule.groups % layout.nodes == 0 else layout.nodes
+    maps = {"eplb_global": eplb_global(workload.loads, layout)}
+    if workload.experts % groups == 0:
+        maps["eplb_hierarchical"] = eplb_hierarchical(workload.loads, layout, groups)
+    usual = rates_of(workload, None, given.tokens_per_gpu)
+    started = time.perf_counter()
+    unaware = place_nodewise(
+        routed, layout, usual, choice=choice_of(given), proposals=proposals, threads=THREADS, speed_known=False
+    )
+    return routed, {**maps, "unaware": unaware.slots}, time.perf_counter() - started
+
+
+def _timed(
+    maps: dict[str, IntArray], routed: Routing, layout: ExpertLayout, rates: LayerRates, choice: CopyChoice
+) -> dict[str, LayerTimes]:
+    return {name: layer_times(slots, routed, layout, rates, choice) for name, slots in maps.items()}
+
+
+def _gain(times: dict[str, LayerTimes], name: str) -> float:
+    """By how much the better mode of EPLB takes longer."""
+    best = min(float(times[mode].total_s.sum()) for mode in times if mode in MODES)
+    return best / float(times[name].total_s.sum()) - 1.0
 
 
 def _figures(times: LayerTimes) -> dict[str, float]:
@@ -201,20 +254,38 @@ def _figures(times: LayerTimes) -> dict[str, float]:
 
 
 def speed_table(rows: Sequence[dict[str, Any]]) -> str:
-    """A table of ``compare_speeds`` by speed: means over workloads, the least gains."""
-    heads = ["Gb/s per GPU", "EPLB hierarchical", "EPLB global", "ours", "gain", "without a speed", "gain", "bound"]
+    """A table of ``compare_speeds`` by choice of copies and speed: means over workloads, gains least to most."""
+    names = {"eplb_hierarchical": "", "eplb_global": "", "ours": "gain", "unaware": "unaware_gain"}
+    heads = [
+        "copies",
+        "Gb/s per GPU",
+        "EPLB hierarchical",
+        "EPLB global",
+        "ours",
+        "gain",
+        "without a speed",
+        "gain",
+    ]
+    heads += ["planned on another", "bound"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for speed in sorted({row["gbit_per_s"] for row in rows}):
-        mine = [row for row in rows if row["gbit_per_s"] == speed]
-        cells = [f"{speed:.0f}"]
-        for name in ("eplb_hierarchical", "eplb_global", "ours", "unaware"):
+    for choice, speed in sorted({(row["copy_choice"], row["gbit_per_s"]) for row in rows}):
+        mine = [row for row in rows if (row["copy_choice"], row["gbit_per_s"]) == (choice, speed)]
+        cells = [choice, f"{speed:.0f}"]
+        for name, gain in names.items():
             cells.append(
                 f"{np.mean([row[name]['ms'] for row in mine]):.2f} ms" if all(name in row for row in mine) else "-"
             )
-            gains = {"ours": "gain", "unaware": "unaware_gain"}.get(name)
-            if gains is not None:
-                least, most = min(row[gains] for row in mine), max(row[gains] for row in mine)
-                cells.append(f"{least:+.1%} to {most:+.1%}")
+            if gain:
+                cells.append(_span(mine, gain))
+        cells.append(_span(mine, "elsewhere_gain"))
         cells.append(f"{np.mean([row['bound_ms'] for row in mine]):.2f} ms")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _span(rows: Sequence[dict[str, Any]], field: str) -> str:
+    """Least to most, mean in brackets."""
+    if not all(field in row for row in rows):
+        return "-"
+    values = [row[field] for row in rows]
+    return f"{min(values):+.1%} to {max(values):+.1%} ({np.mean(values):+.1%})"

@@ -1,6 +1,7 @@
 """Compiled search for the node of each copy of each expert: balance of the ranks against what crosses nodes.
 
-Letters: E experts, N nodes, C slots of a node, k experts a token; m source node, n other node.
+Letters: E experts, N nodes, C slots of a node, k experts a token; m source node, n other node, M sources told
+apart: N where copies near a token's node are preferred, 1 where every copy is as likely.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.experts.compiled_reach import measured_needs, node_needs, served_shares
+from solver.experts.compiled_reach import even_shares, measured_needs, node_needs, served_shares
 
 _EVEN: Final = 0.1
 """Weight of the mean load of nodes beside the maximum: it leads over plateaus."""
@@ -21,11 +22,14 @@ _SWAPS: Final = 0.7
 _LIKE: Final = 0.5
 """Share of exchanges that look for a slot of a similar load, among so many:"""
 _LOOKED_AT: Final = 4
+_BESIDE: Final = 0.5
+"""Share of new copies that go beside another of their node: they send no more tokens there."""
 _RENEWED_AFTER: Final = 0.14
 """Accepted proposals, by slots, after which the slopes of needs are worked out anew."""
 _COOLED: Final = 1e-2
 """The last temperature beside the first."""
-
+_BETTER_CHOICE: Final = 0.6
+"""Weight of both choices of copies beside the worse of them."""
 
 BEYOND: Final = 10.0
 """How many times more a load beyond the one aimed at costs."""
@@ -34,11 +38,13 @@ BEYOND: Final = 10.0
 class NodeCase(NamedTuple):
     """What stays: one layer, its router and its prices.
 
-    ``shares`` (E,) of sum 1; ``weights`` (E,) of the router's draw, ``pairs`` (E, E) as measured or (0, 0) empty;
-    ``router`` (k, H, a).  ``prices``: seconds of the load of a rank of mean speed, and of a crossing of 1.
-    ``crossing_mean``: weight of the mean crossing of nodes beside the busiest.  ``aimed``: a load of the busiest
-    rank, each load beyond it costs ``BEYOND`` times as much.  ``node_speeds`` (N,) sums of the relative speeds of
-    ranks, ``ranks`` of a node, ``filler``: what at least lies beside any copy on its rank.
+    ``references``: seconds beside which the time counts where copies near a token's node are preferred, and where
+    every copy is as likely; 0: that choice does not count.  ``shares`` (E,) of sum 1; ``weights`` (E,) of the
+    router's draw, ``pairs`` (E, E) as measured or (0, 0) empty; ``router`` (k, H, a).  ``prices``: seconds of the
+    load of a rank of mean speed, and of a crossing of 1.  ``crossing_mean``: weight of the mean crossing of nodes
+    beside the busiest.  ``aimed``: a load of the busiest rank, each load beyond it costs ``BEYOND`` times as much.
+    ``node_speeds`` (N,) sums of the relative speeds of ranks, ``ranks`` of a node, ``filler``: what at least lies
+    beside any copy on its rank.
     """
 
     shares: FloatArray
@@ -46,11 +52,25 @@ class NodeCase(NamedTuple):
     pairs: FloatArray
     router: tuple[int, int, int]
     prices: tuple[float, float]
+    references: tuple[float, float]
     crossing_mean: float
     aimed: float
     node_speeds: FloatArray
     ranks: int
     filler: float
+
+
+class Reach(NamedTuple):
+    """What nodes serve and need under one choice of copies."""
+
+    served: FloatArray
+    """(E, M, N), see ``served_shares`` and ``even_shares``."""
+    slopes: FloatArray
+    needs: FloatArray
+    """(M, N), see ``node_needs``."""
+    new_needs: FloatArray
+    new_served: FloatArray
+    """(M, N) of one expert of a proposal."""
 
 
 class NodeState(NamedTuple):
@@ -67,15 +87,11 @@ class NodeState(NamedTuple):
     hottest: FloatArray
     """(1,) the largest of these."""
     node_loads: FloatArray
-    served: FloatArray
-    """(E, N, N), see ``served_shares``."""
-    slopes: FloatArray
-    needs: FloatArray
-    """(N, N), see ``node_needs``."""
     new_loads: FloatArray
-    new_needs: FloatArray
-    new_served: FloatArray
-    """(2, N, N) of the two experts of a proposal."""
+    near: Reach
+    """Where copies near a token's node are preferred."""
+    even: Reach
+    """Where every copy is as likely."""
 
 
 class Proposal(NamedTuple):
@@ -101,80 +117,112 @@ def _below(number: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def busiest_crossing(needs: FloatArray) -> float:
-    """What the busiest node sends or receives, in tokens beside those that start on a node."""
-    nodes = len(needs)
-    busiest = 0.0
+def crossings(needs: FloatArray) -> tuple[float, float]:
+    """From (M, N) needs what the busiest node sends or receives, in tokens beside those that start on a node.
+
+    Beside it other nodes that a token needs, mean of all sources.
+    """
+    sources, nodes = needs.shape
+    busiest = mean = 0.0
     for node in range(nodes):
         sent = received = 0.0
         for other in range(nodes):
-            sent += needs[node, other]
-            received += needs[other, node]
+            if other != node:
+                sent += needs[min(node, sources - 1), other]
+                received += needs[min(other, sources - 1), node]
         busiest = max(busiest, sent, received)
-    return busiest
+        mean += sent
+    return busiest, mean / nodes
 
 
 @numba.njit(cache=True, nogil=True)
-def _time(case: NodeCase, node_loads: FloatArray, hottest: float, needs: FloatArray) -> float:
-    """Smoothed seconds of the layer, if each node packs its copies well.
+def _crossing(case: NodeCase, needs: FloatArray) -> float:
+    busiest, mean = crossings(needs)
+    return (1.0 - case.crossing_mean) * busiest + case.crossing_mean * mean
+
+
+@numba.njit(cache=True, nogil=True)
+def _time(case: NodeCase, node_loads: FloatArray, hottest: float, near: FloatArray, even: FloatArray) -> float:
+    """Smoothed seconds of the layer beside its references, if each node packs its copies well.
 
     The busiest rank then carries the mean of its node's, or the hottest copy beside cold ones.
     """
-    busiest = even = 0.0
+    busiest = mean = 0.0
     for node in range(len(node_loads)):
         load = node_loads[node] / case.node_speeds[node]
         busiest = max(busiest, load)
-        even += load * load
+        mean += load * load
     busiest = max(busiest, hottest + case.filler)
-    load = (1.0 - _EVEN) * busiest + _EVEN * math.sqrt(even / len(node_loads))
+    load = (1.0 - _EVEN) * busiest + _EVEN * math.sqrt(mean / len(node_loads))
     load += BEYOND * max(0.0, busiest - case.aimed)
-    mean = case.crossing_mean
-    crossing = (1.0 - mean) * busiest_crossing(needs) + mean * needs.sum() / len(needs)
-    return float(case.prices[0] * load + case.prices[1] * crossing)
+    worst = total = 0.0
+    for choice in range(2):
+        if case.references[choice] > 0.0:
+            crossing = _crossing(case, near if choice == 0 else even)
+            beside = (case.prices[0] * load + case.prices[1] * crossing) / case.references[choice]
+            worst, total = max(worst, beside), total + beside
+    return float((1.0 - _BETTER_CHOICE) * worst + _BETTER_CHOICE * total)
+
+
+@numba.njit(cache=True, nogil=True)
+def _reach(experts: int, sources: int, nodes: int) -> Reach:
+    return Reach(
+        np.zeros((experts, sources, nodes)),
+        np.zeros((experts, sources, nodes)),
+        np.zeros((sources, nodes)),
+        np.zeros((sources, nodes)),
+        np.zeros((sources, nodes)),
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def _serve(counts: IntArray, served: FloatArray) -> None:
+    """Fill (M, N) what copies in each node serve of one expert."""
+    if len(served) > 1:
+        served_shares(counts, served)
+    else:
+        even_shares(counts, served)
 
 
 @numba.njit(cache=True, nogil=True)
 def node_state(held: IntArray, experts: int) -> NodeState:
-    """The state of (N, C) ``held``; renew it before use."""
+    """The state of (N, C) ``held``, of at least 2 nodes; renew it before use."""
     nodes = len(held)
     counts, totals = np.zeros((experts, nodes), np.int64), np.zeros(experts, np.int64)
     for node in range(nodes):
         for expert in held[node]:
             counts[expert, node] += 1
             totals[expert] += 1
-    served = np.zeros((experts, nodes, nodes))
+    near, even = _reach(experts, nodes, nodes), _reach(experts, 1, nodes)
     for expert in range(experts):
-        served_shares(counts[expert], served[expert])
-    return NodeState(
-        held.copy(),
-        counts,
-        totals,
-        np.zeros(experts),
-        np.zeros(1),
-        np.zeros(nodes),
-        served,
-        np.zeros((experts, nodes, nodes)),
-        np.zeros((nodes, nodes)),
-        np.zeros(nodes),
-        np.zeros((nodes, nodes)),
-        np.zeros((2, nodes, nodes)),
-    )
+        _serve(counts[expert], near.served[expert])
+        _serve(counts[expert], even.served[expert])
+    loads = np.zeros(nodes)
+    return NodeState(held.copy(), counts, totals, np.zeros(experts), np.zeros(1), loads, loads.copy(), near, even)
+
+
+@numba.njit(cache=True, nogil=True)
+def _renew_needs(case: NodeCase, reach: Reach) -> None:
+    if len(case.pairs):
+        measured_needs(case.shares, case.pairs, case.router[0], reach.served, reach.needs, reach.slopes)
+    else:
+        node_needs(case.weights, reach.served, case.router, reach.needs, reach.slopes, True)
 
 
 @numba.njit(cache=True, nogil=True)
 def renewed(case: NodeCase, state: NodeState) -> float:
-    """Loads, needs and slopes of ``state`` worked out anew; its smoothed seconds."""
+    """Loads, needs and slopes of ``state`` worked out anew; its smoothed seconds beside the references."""
     state.node_loads[:] = 0.0
     for expert in range(len(state.totals)):
         state.copy_loads[expert] = case.shares[expert] / state.totals[expert]
         for node in range(len(state.node_loads)):
             state.node_loads[node] += state.counts[expert, node] * state.copy_loads[expert]
-    if len(case.pairs):
-        measured_needs(case.shares, case.pairs, case.router[0], state.served, state.needs, state.slopes)
-    else:
-        node_needs(case.weights, state.served, case.router, state.needs, state.slopes, True)
+    if case.references[0] > 0.0:
+        _renew_needs(case, state.near)
+    if case.references[1] > 0.0:
+        _renew_needs(case, state.even)
     state.hottest[0] = state.copy_loads.max()
-    return _time(case, state.node_loads, state.hottest[0], state.needs)
+    return _time(case, state.node_loads, state.hottest[0], state.near.needs, state.even.needs)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -185,6 +233,8 @@ def _propose(state: NodeState, heavier: FloatArray) -> Proposal:
     first = state.held[node, slot]
     if state.totals[first] > 1 and _chance() >= _SWAPS:
         second = min(np.searchsorted(heavier, _chance() * heavier[-1]), len(heavier) - 1)
+        if _chance() < _BESIDE:
+            second = state.held[node, _below(size)]
         return Proposal(False, node, slot, node, slot, first, second)
     other = (node + 1 + _below(nodes - 1)) % nodes
     other_slot = _below(size)
@@ -224,25 +274,40 @@ def _count(case: NodeCase, state: NodeState, move: Proposal, sign: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _carry(state: NodeState, expert: int, old: int, new: int) -> None:
+def _carry(reach: Reach, expert: int, old: int, new: int) -> None:
     """Change the new needs by moving the only copy of ``expert`` from one node to another."""
-    for source in range(len(state.needs)):
-        if source != old:
-            state.new_needs[source, old] -= state.slopes[expert, source, old]
-        if source != new:
-            state.new_needs[source, new] += state.slopes[expert, source, new]
+    sources = len(reach.needs)
+    for source in range(sources):
+        if source != old or sources == 1:
+            reach.new_needs[source, old] -= reach.slopes[expert, source, old]
+        if source != new or sources == 1:
+            reach.new_needs[source, new] += reach.slopes[expert, source, new]
 
 
 @numba.njit(cache=True, nogil=True)
-def _reshare(state: NodeState, expert: int, index: int) -> None:
+def _reshare(reach: Reach, counts: IntArray, expert: int) -> None:
     """Change the new needs by the copies of ``expert`` that are counted now."""
-    served = state.new_served[index]
-    served_shares(state.counts[expert], served)
-    for source in range(len(state.needs)):
-        for node in range(len(state.needs)):
-            if node != source:
-                change = served[source, node] - state.served[expert, source, node]
-                state.new_needs[source, node] += state.slopes[expert, source, node] * change
+    _serve(counts[expert], reach.new_served)
+    sources, nodes = reach.needs.shape
+    for source in range(sources):
+        for node in range(nodes):
+            if node != source or sources == 1:
+                change = reach.new_served[source, node] - reach.served[expert, source, node]
+                reach.new_needs[source, node] += reach.slopes[expert, source, node] * change
+
+
+@numba.njit(cache=True, nogil=True)
+def _reached(reach: Reach, state: NodeState, move: Proposal) -> None:
+    """The new needs after a proposal that stands in the counts."""
+    reach.new_needs[:] = reach.needs
+    if move.swap and state.totals[move.first] == 1:
+        _carry(reach, move.first, move.node, move.other)
+    else:
+        _reshare(reach, state.counts, move.first)
+    if move.swap and state.totals[move.second] == 1:
+        _carry(reach, move.second, move.other, move.node)
+    else:
+        _reshare(reach, state.counts, move.second)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -257,17 +322,12 @@ def _judged(case: NodeCase, state: NodeState, move: Proposal) -> float:
     for node in range(len(state.node_loads)):
         state.new_loads[node] += state.copy_loads[first] * state.counts[first, node]
         state.new_loads[node] += state.copy_loads[second] * state.counts[second, node]
-    state.new_needs[:] = state.needs
-    if move.swap and state.totals[first] == 1:
-        _carry(state, first, move.node, move.other)
-    else:
-        _reshare(state, first, 0)
-    if move.swap and state.totals[second] == 1:
-        _carry(state, second, move.other, move.node)
-    else:
-        _reshare(state, second, 1)
+    if case.references[0] > 0.0:
+        _reached(state.near, state, move)
+    if case.references[1] > 0.0:
+        _reached(state.even, state, move)
     hottest = state.hottest[0] if move.swap else state.copy_loads.max()
-    return _time(case, state.new_loads, hottest, state.new_needs)
+    return _time(case, state.new_loads, hottest, state.near.new_needs, state.even.new_needs)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -275,12 +335,14 @@ def _accept(state: NodeState, move: Proposal) -> None:
     state.held[move.node, move.slot] = move.second
     if move.swap:
         state.held[move.other, move.other_slot] = move.first
-    state.node_loads[:] = state.new_loads
-    state.needs[:] = state.new_needs
-    if not move.swap:
+    else:
         state.hottest[0] = state.copy_loads.max()
-    served_shares(state.counts[move.first], state.served[move.first])
-    served_shares(state.counts[move.second], state.served[move.second])
+    state.node_loads[:] = state.new_loads
+    state.near.needs[:] = state.near.new_needs
+    state.even.needs[:] = state.even.new_needs
+    for expert in (move.first, move.second):
+        _serve(state.counts[expert], state.near.served[expert])
+        _serve(state.counts[expert], state.even.served[expert])
 
 
 @numba.njit(cache=True, nogil=True)

@@ -47,6 +47,16 @@ def served_shares(counts: IntArray, served: FloatArray) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
+def even_shares(counts: IntArray, served: FloatArray) -> None:
+    """Fill (1, N) ``served[0, n]``: what copies in n serve of tokens from any node, if each copy is as likely."""
+    total = 0
+    for copies in counts:
+        total += copies
+    for node in range(len(counts)):
+        served[0, node] = counts[node] / total
+
+
+@numba.njit(cache=True, nogil=True)
 def _multiply_in(product: FloatArray, factor: FloatArray) -> None:
     """Multiply (a + 1, k + 1) ``product`` by ``1 + y factor(z)``, in place."""
     groups, order = product.shape[0] - 1, product.shape[1] - 1
@@ -126,7 +136,8 @@ def router_weights(shares: FloatArray, active: int, groups: int, active_groups: 
         for expert in range(experts):
             group = expert // size
             likely = weights[expert] * _slope(weights[expert], factors[group], slopes[group]) / total
-            ratio = target[expert] / likely
+            # shares that no weights reach would drive them out of range
+            ratio = target[expert] / max(likely, 1e-3 * target[expert])
             worst = max(worst, abs(ratio - 1.0))
             weights[expert] *= ratio
         if worst < 1e-4:
@@ -155,17 +166,18 @@ def node_needs(
     """Fill (N, N) ``needs[m, n]``: how likely a token from m needs another node n; 0 on the diagonal.
 
     ``served`` (E, N, N), see ``served_shares``; ``router`` is (k, H, a).  ``slopes`` (E, N, N): how the need grows
-    with ``served``, filled if ``with_slopes``; exact for a change of one expert, first-order for more.
+    with ``served``, filled if ``with_slopes``; exact for a change of one expert, first-order for more.  Where all
+    sources are alike (``even_shares``) there is one row for all of them, without a diagonal.
     """
     active, groups, active_groups = router
-    experts, nodes = served.shape[0], served.shape[1]
+    experts, sources, nodes = served.shape
     size = experts // groups
     factors, group_slopes = np.empty((groups, active + 1)), np.empty((groups, active + 1))
     left_out = np.empty(experts)
     everything = all_sets(weights, active, groups, active_groups)
-    for source in range(nodes):
+    for source in range(sources):
         for node in range(nodes):
-            if node == source:
+            if node == source and sources > 1:
                 needs[source, node] = 0.0
                 continue
             for expert in range(experts):
@@ -190,10 +202,10 @@ def measured_needs(
     token's selections that a node serves gets its mean and variance and is taken as beta-binomial: exact for k = 2,
     and for independent selections.
     """
-    experts, nodes = served.shape[0], served.shape[1]
-    for source in range(nodes):
+    experts, sources, nodes = served.shape
+    for source in range(sources):
         for node in range(nodes):
-            if node == source:
+            if node == source and sources > 1:
                 needs[source, node] = 0.0
                 continue
             share = together = 0.0

@@ -12,20 +12,29 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
 from cluster_models.architecture import Experts
 from cluster_models.errors import InvalidInput
 from solver.candidates import FloatArray, IntArray
-from solver.experts.compiled_nodewise import NodeCase, busiest_crossing, node_state, renewed
+from solver.experts.compiled_nodewise import NodeCase, crossings, node_state, renewed
 from solver.experts.compiled_reach import rank_needs, router_weights
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import rank_loads, replica_counts
 
 _FITTING_ROUNDS = 100
+_FEW_RANKS = 2
 _DISPATCH_BYTES, _SCALED_TOGETHER = 1.0, 128
 _SCALE_BYTES, _COMBINE_BYTES = 4.0, 2.0
+
+
+class CopyChoice(StrEnum):
+    """Which of an expert's copies serves a token: one on its own node where there is one, or any, all as likely."""
+
+    NEAREST = "nearest"
+    ANY = "any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,22 +129,31 @@ class Routing:
     pairs: Mapping[int, FloatArray]
 
     def case(
-        self, layer: int, layout: ExpertLayout, prices: tuple[float, float], crossing_mean: float, aim: float = 0.0
+        self,
+        layer: int,
+        layout: ExpertLayout,
+        prices: tuple[float, float],
+        crossing_mean: float,
+        references: tuple[float, float] = (1.0, 0.0),
+        aimed: float = 1.0,
     ) -> NodeCase:
-        """The problem of one layer as compiled code takes it; ``aim``: a balancedness worth more than its time."""
+        """The problem of one layer as compiled code takes it; ``aimed``: a load beyond which loads cost more."""
         shares = self.shares[layer]
-        beside = np.sort(shares)[: layout.slots_per_rank - 1]
+        # a few ranks of each node hold hot copies, and cold ones beside them
+        few = min(_FEW_RANKS * layout.nodes, layout.ranks)
+        beside = np.sort(shares)[: few * (layout.slots_per_rank - 1)].sum() / few
         return NodeCase(
             shares,
             self.weights[layer],
             self.pairs.get(layer, np.zeros((0, 0))),
             (self.rule.active, self.rule.groups, self.rule.active_groups),
             prices,
+            references,
             crossing_mean,
-            1.0 / (layout.ranks * aim) if aim else 1.0,
+            aimed,
             layout.relative_speeds().reshape(layout.nodes, -1).sum(axis=1),
             layout.ranks_per_node,
-            float(beside.sum()),
+            float(beside),
         )
 
 
@@ -158,8 +176,14 @@ def routing(loads: FloatArray, rule: RouterRule, coactivation: Mapping[int, Floa
     return Routing(rule, shares, weights, pairs)
 
 
-def layer_times(slots: IntArray, routed: Routing, layout: ExpertLayout, rates: LayerRates) -> LayerTimes:
-    """The time of each layer for (L, S) ``slots``."""
+def layer_times(
+    slots: IntArray,
+    routed: Routing,
+    layout: ExpertLayout,
+    rates: LayerRates,
+    choice: CopyChoice = CopyChoice.NEAREST,
+) -> LayerTimes:
+    """The time of each layer for (L, S) ``slots`` in an engine that takes copies by ``choice``."""
     experts, tokens = routed.shares.shape[1], rates.tokens * layout.ranks
     counts = replica_counts(slots, experts)
     slowest = rank_loads(slots, routed.shares, layout).max(axis=1)
@@ -171,9 +195,9 @@ def layer_times(slots: IntArray, routed: Routing, layout: ExpertLayout, rates: L
         rank_needs(routed.weights[layer], by_rank, counts[layer], rule, reached[layer])
         if layout.nodes > 1:
             state = node_state(np.ascontiguousarray(row.reshape(layout.nodes, -1)), experts)
-            renewed(routed.case(layer, layout, (0.0, 1.0), 0.0), state)
-            crossing[layer] = state.needs.sum() / layout.nodes
-            busiest[layer] = busiest_crossing(state.needs)
+            near = choice is CopyChoice.NEAREST
+            renewed(routed.case(layer, layout, (0.0, 1.0), 0.0, (float(near), float(not near))), state)
+            busiest[layer], crossing[layer] = crossings(state.near.needs if near else state.even.needs)
     inside = tokens * rates.copy_bytes / rates.inside_bytes_per_s if layout.ranks_per_node > 1 else 0.0
     return LayerTimes(
         compute_s=rates.selection_s * routed.rule.active * tokens * slowest,

@@ -7,7 +7,6 @@ then the rank inside the node by packing.  Letters: L layers, E experts, S slots
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -16,38 +15,39 @@ import numpy as np
 
 from solver.candidates import FloatArray, IntArray
 from solver.experts.bounds import least_slowest_load
-from solver.experts.compiled_nodewise import BEYOND, anneal_nodes
+from solver.experts.compiled_nodewise import anneal_nodes
 from solver.experts.compiled_slots import packed, swapped_down
-from solver.experts.dispatch import LayerRates, LayerTimes, Routing, layer_times, token_bytes
+from solver.experts.dispatch import CopyChoice, LayerRates, LayerTimes, Routing, layer_times, token_bytes
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import rank_loads
+from solver.experts.regret import Terms, least_regret, times_by_term
 
 PROPOSALS: Final = 75_000
-_HEATS: Final = (3e-4, 1e-2, 1e-1)
+_HEATS: Final = (1e-4, 1e-2, 1e-1)
 """First temperatures of the annealing, as shares of the layer's time: the first, or in turn where slots are few."""
 _MOST_FOR_LOAD: Final = 0.33
-"""Most that balanced ranks cost in the search beside one more node for every token: beyond it the annealing would
-shun all moves that unbalance for a while.  ``USUAL_AIM`` then sees to the balance."""
+"""Most that balanced ranks cost in the first search beside one more node for every token: beyond it the annealing
+would shun all moves that unbalance for a while.  The second search goes on from there with full prices."""
+_SECOND_SHARE, _SECOND_HEAT = 0.4, 1e-4
+"""Share of the proposals of the second search, and its first temperature."""
 _SMALL: Final = 64
 _SMALL_PROPOSALS: Final = 5_000
 """So many slots are few: one slot then changes the time by much; several short runs find more than a long one."""
-_CROSSING_MEAN: Final = 0.5
+_CROSSING_MEAN: Final = 0.7
 """Weight of the mean crossing of nodes beside the busiest: the search finds lower maxima with it too."""
 _SWAPS: Final = 200
+_AIMED: Final = 0.15
+"""Load of nodes beyond the mean that is aimed at, beside that of ranks under the balancer that ignores nodes."""
 
 
 _USUAL_HIDDEN, _USUAL_EXPERT = 7168, 2048
 _USUAL_FLOPS, _USUAL_INSIDE, _USUAL_BETWEEN = 990e12, 360e9, 6.25e9
 
-USUAL_AIM: Final = 0.987
-"""Balancedness aimed at where links are not known, near that of the published balancer when it ignores nodes."""
-
 
 def usual_rates(between_bytes_per_s: float = _USUAL_BETWEEN) -> LayerRates:
     """Rates where none are given: DeepSeek-V3 on H100 with 50 Gb/s per GPU between nodes.
 
-    FP8 products at half of the peak of 1,979 TFLOP/s, NVLink at 0.8 of 450 GB/s.  With ``USUAL_AIM``
-    beside it, maps are good from 50 to 400 Gb/s (docs/experts.md).
+    FP8 products at half of the peak of 1,979 TFLOP/s, NVLink at 0.8 of 450 GB/s.
     """
     dispatch, combine = token_bytes(_USUAL_HIDDEN)
     seconds = 6 * _USUAL_HIDDEN * _USUAL_EXPERT / _USUAL_FLOPS
@@ -56,7 +56,10 @@ def usual_rates(between_bytes_per_s: float = _USUAL_BETWEEN) -> LayerRates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodewisePlaced:
-    """(L, S) ``slots``, the predicted times of the layers, and (L,) what no map can beat: seconds, balancedness."""
+    """(L, S) ``slots``, the predicted times of the layers, and (L,) what no map can beat: seconds, balancedness.
+
+    ``times`` are those under the choice of copies that was asked for, else under the slower one.
+    """
 
     slots: IntArray
     times: LayerTimes
@@ -69,46 +72,106 @@ def place_nodewise(
     layout: ExpertLayout,
     rates: LayerRates,
     *,
+    choice: CopyChoice | None = None,
+    speed_known: bool = True,
     proposals: int = PROPOSALS,
     seed: int = 0,
     threads: int = 1,
-    aim: float = 0.0,
 ) -> NodewisePlaced:
     """The best map found for each layer: annealed, or a start that was better.
 
-    ``aim``: a balancedness below which loads cost ``BEYOND`` times more than their time, for maps whose links are
-    not known (``USUAL_AIM``); the times returned are without that.
+    ``choice``: how the engine takes copies; ``None``: not known, then the worse choice counts beside what the
+    better start reaches under it.  Without ``speed_known`` the speed between nodes of ``rates`` is the slowest
+    that may be; faster ones count in the same way.
 
     Layers are searched one by one, ``threads`` at a time; the same input, proposals and seed give the same map.
     Raises ``InvalidInput`` where the experts do not fit the layout.
     """
     layers, experts = routed.shares.shape
     layout.check(experts)
+    terms = Terms.of(rates, choice, speed_known=speed_known)
     small = layout.slots <= _SMALL
-    load_price, crossing_price = search_prices(routed, layout, rates)
-    most = np.inf if small else _MOST_FOR_LOAD * layout.ranks * crossing_price
-    prices = min(load_price, most), crossing_price
-    search_aim = max(aim, USUAL_AIM) if load_price > most else aim
+    starts = _starts(routed, layout)
+    published = [balanced_start(routed.shares, layout, swaps=0), *starts[1:]]
+    seconds = [times_by_term(each, routed, layout, terms) for each in published]
     steps = min(proposals, _SMALL_PROPOSALS) if small else proposals
-
-    def improved(job: tuple[int, IntArray, float]) -> IntArray:
-        layer, start, heat = job
-        case = routed.case(layer, layout, prices, _CROSSING_MEAN, search_aim)
-        held = start.reshape(layout.nodes, -1).copy()
-        anneal_nodes(case, held, steps, heat, seed + layer)
-        return packed_inside(held, routed.shares[layer], layout)
-
-    starts = [balanced_start(routed.shares, layout)]
-    groups = routed.rule.groups
-    if groups > 1 and groups % layout.nodes == 0 and layout.slots_per_rank <= experts // layout.nodes:
-        starts.append(grouped_start(routed.shares, layout, groups))
-    runs = [
-        (start, heat) for start in (starts if small else starts[-1:]) for heat in (_HEATS if small else _HEATS[:1])
-    ]
-    jobs = [(layer, start[layer], heat) for start, heat in runs for layer in range(layers)]
+    search = _Search(routed, layout, terms, published[0], np.array(seconds), steps)
+    searched = starts if small else starts[-1:] if routed.rule.groups > 1 else starts[:1]
+    runs = [(start, heat) for start in searched for heat in (_HEATS if small else _HEATS[:1])]
+    jobs = [(layer, start[layer], heat, seed) for start, heat in runs for layer in range(layers)]
     with ThreadPoolExecutor(threads) as pool:
-        annealed = np.array(list(pool.map(improved, jobs))).reshape(len(runs), layers, -1)
-    return best_of([*annealed, *starts], routed, layout, rates, aim)
+        annealed = np.array(list(pool.map(search.improved, jobs))).reshape(len(runs), layers, -1)
+    others = [starts[0], *annealed]
+    seconds += [times_by_term(each, routed, layout, terms) for each in others]
+    best = least_regret(np.array(seconds), len(published))
+    slots = np.array([*published, *others])[best, np.arange(layers)]
+    times = [layer_times(slots, routed, layout, rates, each) for each in terms.choices]
+    least = least_loads(routed, layout, slots)
+    slower = max(times, key=lambda each: float(each.total_s.sum()))
+    return NodewisePlaced(slots, slower, least_times(routed, layout, rates, least), 1.0 / least)
+
+
+def _starts(routed: Routing, layout: ExpertLayout) -> list[IntArray]:
+    """Balanced ranks, and whole groups in nodes: the router's where nodes divide them, else one for each node.
+
+    These are what the published balancer has in its two modes, packed better.
+    """
+    experts, groups = routed.shares.shape[1], routed.rule.groups
+    if groups % layout.nodes:
+        groups = layout.nodes
+    starts = [balanced_start(routed.shares, layout)]
+    if experts % groups == 0 and layout.nodes > 1 and layout.slots_per_rank <= experts // layout.nodes:
+        starts.append(grouped_start(routed.shares, layout, groups))
+    return starts
+
+
+class _Search:
+    """The search of single layers, with what they have in common."""
+
+    def __init__(
+        self,
+        routed: Routing,
+        layout: ExpertLayout,
+        terms: Terms,
+        balanced: IntArray,
+        seconds: FloatArray,
+        proposals: int,
+    ) -> None:
+        self.routed, self.layout, self.terms, self.proposals = routed, layout, terms, proposals
+        prices = search_prices(routed, layout, terms.rates)
+        self.most = np.inf if layout.slots <= _SMALL else _MOST_FOR_LOAD * layout.ranks * prices[1]
+        self.prices = prices
+        self.references = _references(terms, seconds)
+        even = 1.0 / layout.ranks
+        self.balanced = even + _AIMED * (rank_loads(balanced, routed.shares, layout).max(axis=1) - even)
+
+    def improved(self, job: tuple[int, IntArray, float, int]) -> IntArray:
+        """(S,) the map of a layer found from a start with a first temperature."""
+        layer, start, heat, seed = job
+        held = start.reshape(self.layout.nodes, -1).copy()
+        load_price, crossing_price = self.prices
+        aimed = 1.0 if self.terms.speed_known else float(self.balanced[layer])
+        references = float(self.references[0, layer]), float(self.references[1, layer])
+        second = int(_SECOND_SHARE * self.proposals) if load_price > self.most else 0
+        if second:
+            prices = self.most, crossing_price
+            case = self.routed.case(
+                layer, self.layout, prices, _CROSSING_MEAN, references, float(self.balanced[layer])
+            )
+            anneal_nodes(case, held, self.proposals - second, heat, seed + layer)
+            heat = _SECOND_HEAT
+        case = self.routed.case(layer, self.layout, self.prices, _CROSSING_MEAN, references, aimed)
+        anneal_nodes(case, held, second or self.proposals, heat, seed + layer)
+        return packed_inside(held, self.routed.shares[layer], self.layout)
+
+
+def _references(terms: Terms, seconds: FloatArray) -> FloatArray:
+    """(2, L) what the better start takes if copies are near, and if any serves; 0 where that does not count."""
+    found = np.zeros((2, seconds.shape[2]))
+    for row, choice in enumerate(CopyChoice):
+        if choice in terms.choices:
+            found[row] = seconds[:, terms.index(choice)].min(axis=0)
+    return found
 
 
 def search_prices(routed: Routing, layout: ExpertLayout, rates: LayerRates) -> tuple[float, float]:
@@ -124,9 +187,9 @@ def search_prices(routed: Routing, layout: ExpertLayout, rates: LayerRates) -> t
     )
 
 
-def balanced_start(shares: FloatArray, layout: ExpertLayout) -> IntArray:
+def balanced_start(shares: FloatArray, layout: ExpertLayout, swaps: int = _SWAPS) -> IntArray:
     """(L, S): the next copy to the largest load per copy, then packed onto all ranks, nodes ignored."""
-    return np.array([packed_copies(row, _copies(row, layout.slots, layout.ranks), layout) for row in shares])
+    return np.array([packed_copies(row, _copies(row, layout.slots, layout.ranks), layout, swaps) for row in shares])
 
 
 def grouped_start(shares: FloatArray, layout: ExpertLayout, groups: int) -> IntArray:
@@ -154,10 +217,10 @@ def _copies(loads: FloatArray, slots: int, most: int) -> IntArray:
     return counts
 
 
-def packed_copies(row: FloatArray, counts: IntArray, layout: ExpertLayout) -> IntArray:
+def packed_copies(row: FloatArray, counts: IntArray, layout: ExpertLayout, swaps: int = _SWAPS) -> IntArray:
     """(S,) the copies of (E,) ``counts`` packed onto all ranks."""
     speeds = layout.relative_speeds()
-    return _packed(np.repeat(np.arange(len(row)), counts), row / counts, speeds, layout.slots_per_rank)
+    return _packed(np.repeat(np.arange(len(row)), counts), row / counts, speeds, layout.slots_per_rank, swaps)
 
 
 def packed_inside(held: IntArray, row: FloatArray, layout: ExpertLayout) -> IntArray:
@@ -171,31 +234,12 @@ def packed_inside(held: IntArray, row: FloatArray, layout: ExpertLayout) -> IntA
     return np.concatenate(parts)
 
 
-def _packed(copies: IntArray, per_copy: FloatArray, speeds: FloatArray, size: int) -> IntArray:
+def _packed(copies: IntArray, per_copy: FloatArray, speeds: FloatArray, size: int, swaps: int = _SWAPS) -> IntArray:
     heaviest = copies[np.argsort(-per_copy[copies], kind="stable")]
     held = packed(per_copy[heaviest], heaviest, speeds, size)
     here = per_copy * np.bincount(copies, minlength=len(per_copy))
-    swapped_down(here, held, speeds, here.sum() / speeds.sum(), _SWAPS)
+    swapped_down(here, held, speeds, here.sum() / speeds.sum(), swaps)
     return np.asarray(held.ravel())
-
-
-def best_of(
-    maps: Sequence[IntArray], routed: Routing, layout: ExpertLayout, rates: LayerRates, aim: float = 0.0
-) -> NodewisePlaced:
-    """Of several maps, for each layer the one of the least predicted time, and of what misses the ``aim``."""
-    worth = []
-    for slots in maps:
-        beyond = np.zeros(len(slots))
-        if aim:
-            slowest = rank_loads(slots, routed.shares, layout).max(axis=1)
-            beyond = np.maximum(slowest - 1.0 / (layout.ranks * aim), 0.0)
-        price = BEYOND * search_prices(routed, layout, rates)[0]
-        worth.append(layer_times(slots, routed, layout, rates).total_s + price * beyond)
-    best = np.argmin(worth, axis=0)
-    slots = np.array(maps)[best, np.arange(len(best))]
-    times = layer_times(slots, routed, layout, rates)
-    least = least_loads(routed, layout, slots)
-    return NodewisePlaced(slots, times, least_times(routed, layout, rates, least), 1.0 / least)
 
 
 def least_loads(routed: Routing, layout: ExpertLayout, reached: IntArray) -> FloatArray:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from cluster_models.errors import InvalidInput
 from cluster_models.model_catalogue import catalogue_model
 from solver.candidates import FloatArray, IntArray
-from solver.experts.compiled_nodewise import node_state, renewed
+from solver.experts.compiled_nodewise import Reach, node_state, renewed
 from solver.experts.compiled_reach import router_weights, served_shares
-from solver.experts.dispatch import LayerRates, RouterRule, Routing, layer_times, routing, token_bytes
+from solver.experts.dispatch import CopyChoice, LayerRates, RouterRule, Routing, layer_times, routing, token_bytes
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import node_local_share
 
@@ -22,11 +22,20 @@ DEEPSEEK = RouterRule(8, 8, 4)
 RATES = LayerRates(1e-7, 7_392.0, 14_336.0, 25e9, 300e9)
 
 
+BOTH = (1.0, 1.0)
+"""References under which both choices of copies count."""
+
+
+def reach_of(slots: IntArray, routed: Routing, layout: ExpertLayout) -> tuple[Reach, Reach]:
+    """What nodes serve and need in the first layer: copies of the own node preferred, and all as likely."""
+    state = node_state(slots[0].reshape(layout.nodes, -1), routed.shares.shape[1])
+    renewed(routed.case(0, layout, (0.0, 1.0), 0.0, BOTH), state)
+    return state.near, state.even
+
+
 def node_needs_of(slots: IntArray, routed: Routing, layout: ExpertLayout) -> FloatArray:
     """(N, N) how likely a token of one node needs another, in the first layer."""
-    state = node_state(slots[0].reshape(layout.nodes, -1), routed.shares.shape[1])
-    renewed(routed.case(0, layout, (0.0, 1.0), 0.0), state)
-    return state.needs
+    return reach_of(slots, routed, layout)[0].needs
 
 
 def skewed(experts: int, seed: int, spread: float = 0.7) -> FloatArray:
@@ -59,7 +68,7 @@ def test_what_stays_in_nodes_is_the_local_share() -> None:
     layout, loads = ExpertLayout(8, 4, 40), skewed(32, 1)
     slots = scattered(32, layout, 2)
     state = node_state(slots[0].reshape(4, -1), 32)
-    inside = np.einsum("e,emm->", loads[0] / loads.sum(), state.served) / 4
+    inside = np.einsum("e,emm->", loads[0] / loads.sum(), state.near.served) / 4
     assert inside == pytest.approx(node_local_share(slots, loads, layout))
 
 
@@ -71,19 +80,21 @@ def test_needs_are_exact_sums_over_all_sets(experts: int, rule: RouterRule) -> N
     layout = ExpertLayout(3, 3, experts + 3 + -experts % 3)
     routed = routing(skewed(experts, 3, 0.3), rule)
     slots = scattered(experts, layout, 4)
-    served = node_state(slots[0].reshape(3, -1), experts).served
+    near, even = reach_of(slots, routed, layout)
     weights, size = routed.weights[0], experts // rule.groups
-    everything, missed, likely = 0.0, np.zeros((3, 3)), np.zeros(experts)
+    everything, missed, missed_even, likely = 0.0, np.zeros((3, 3)), np.zeros((1, 3)), np.zeros(experts)
     for groups in combinations(range(rule.groups), rule.active_groups):
         allowed = [expert for expert in range(experts) if expert // size in groups]
         for chosen in map(list, combinations(allowed, rule.active)):
             weight = weights[chosen].prod()
             everything += weight
-            missed += weight * (1.0 - served[chosen]).prod(axis=0)
+            missed += weight * (1.0 - near.served[chosen]).prod(axis=0)
+            missed_even += weight * (1.0 - even.served[chosen]).prod(axis=0)
             likely[chosen] += weight
     expected = 1.0 - missed / everything
     np.fill_diagonal(expected, 0.0)
-    assert node_needs_of(slots, routed, layout) == pytest.approx(expected)
+    assert near.needs == pytest.approx(expected)
+    assert even.needs == pytest.approx(1.0 - missed_even / everything)
     assert likely / everything == pytest.approx(rule.active * routed.shares[0], rel=2e-3)
 
 
@@ -98,7 +109,10 @@ def test_weights_reproduce_uneven_loads() -> None:
 
 @pytest.mark.parametrize("layout", [ExpertLayout(32, 4, 288), ExpertLayout(16, 2, 256)])
 @pytest.mark.parametrize("rule", [DEEPSEEK, RouterRule(8)])
-def test_needs_agree_with_tokens_drawn_one_by_one(layout: ExpertLayout, rule: RouterRule) -> None:
+@pytest.mark.parametrize("choice", CopyChoice)
+def test_needs_agree_with_tokens_drawn_one_by_one(
+    layout: ExpertLayout, rule: RouterRule, choice: CopyChoice
+) -> None:
     """A router that adds noise to its preferences and keeps the best is predicted from its counts within 2 %."""
     random = np.random.default_rng(5)
     tokens, experts, size = 40_000, 256, 256 // rule.groups
@@ -112,15 +126,28 @@ def test_needs_agree_with_tokens_drawn_one_by_one(layout: ExpertLayout, rule: Ro
     chosen = np.argsort(-noisy, axis=1)[:, : rule.active]
     loads = np.bincount(chosen.ravel(), minlength=experts)[None, :].astype(float)
     slots = scattered(experts, layout, 7)
-    served = node_state(slots[0].reshape(layout.nodes, -1), experts).served
     source = random.integers(layout.nodes, size=tokens)
-    shares = served[chosen, source[:, None]].cumsum(axis=2)
-    goes_to = (random.random((tokens, rule.active, 1)) > shares[:, :, :-1]).sum(axis=2)
+    if choice is CopyChoice.NEAREST:
+        served = node_state(slots[0].reshape(layout.nodes, -1), experts).near.served
+        shares = served[chosen, source[:, None]].cumsum(axis=2)
+        goes_to = (random.random((tokens, rule.active, 1)) > shares[:, :, :-1]).sum(axis=2)
+    else:
+        copies = [np.flatnonzero(slots[0] == expert) for expert in range(experts)]
+        drawn = random.random((tokens, rule.active))
+        counts = np.array([len(each) for each in copies])[chosen]
+        table = np.zeros((experts, max(map(len, copies))), dtype=np.int64)
+        for expert, each in enumerate(copies):
+            table[expert, : len(each)] = layout.node_of_slot()[each]
+        goes_to = table[chosen, (drawn * counts).astype(np.int64)]
     needed = np.zeros((tokens, layout.nodes))
     np.put_along_axis(needed, goes_to, 1.0, axis=1)
     needed[np.arange(tokens), source] = 0.0
-    times = layer_times(slots, routing(loads, rule), layout, RATES)
+    times = layer_times(slots, routing(loads, rule), layout, RATES, choice)
     assert times.crossing[0] == pytest.approx(needed.sum(axis=1).mean(), rel=0.02)
+    pairs = np.zeros((layout.nodes, layout.nodes))
+    np.add.at(pairs, source, needed / np.bincount(source)[source][:, None])
+    busiest = max(pairs.sum(axis=0).max(), pairs.sum(axis=1).max())
+    assert times.busiest_crossing[0] == pytest.approx(busiest, rel=0.02)
 
 
 def test_measured_pairs_take_the_place_of_the_rule() -> None:
@@ -155,15 +182,16 @@ def test_slopes_are_how_needs_change(seed: int) -> None:
     slots = scattered(experts, layout, seed)
     for coactivation in ({}, {0: pairs}):
         routed = routing(selected.sum(axis=0)[None, :], RouterRule(3), coactivation)
-        case = routed.case(0, layout, (0.0, 1.0), 0.0)
+        case = routed.case(0, layout, (0.0, 1.0), 0.0, BOTH)
         state = node_state(slots[0].reshape(2, -1), experts)
-        state.served[:] = 0.2 + 0.6 * random.random(state.served.shape)
-        renewed(case, state)
-        before, expert, step = state.needs[0, 1], int(random.integers(experts)), 1e-6
-        slope = state.slopes[expert, 0, 1]
-        state.served[expert, 0, 1] += step
-        renewed(case, state)
-        assert (state.needs[0, 1] - before) / step == pytest.approx(slope, rel=1e-3, abs=1e-6)
+        for reach in (state.near, state.even):
+            reach.served[:] = 0.2 + 0.6 * random.random(reach.served.shape)
+            renewed(case, state)
+            before, expert, step = reach.needs[0, 1], int(random.integers(experts)), 1e-6
+            slope = reach.slopes[expert, 0, 1]
+            reach.served[expert, 0, 1] += step
+            renewed(case, state)
+            assert (reach.needs[0, 1] - before) / step == pytest.approx(slope, rel=1e-3, abs=1e-6)
 
 
 def test_parts_of_the_time_by_hand() -> None:

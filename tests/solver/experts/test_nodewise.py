@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
 from itertools import combinations, combinations_with_replacement
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from benchmarks.eplb import eplb_global, eplb_hierarchical
 from cluster_models.expert_slots import ExpertSlots
 from solver.candidates import FloatArray, IntArray
-from solver.experts.dispatch import LayerRates, RouterRule, Routing, layer_times, routing
+from solver.experts.dispatch import CopyChoice, LayerRates, RouterRule, Routing, layer_times, routing
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import balancedness
 from solver.experts.nodewise import place_nodewise, usual_rates
@@ -38,19 +40,22 @@ def every_map(experts: int, layout: ExpertLayout) -> IntArray:
 
 @pytest.mark.parametrize("between", [SLOW, FAST])
 @pytest.mark.parametrize("rule", [RouterRule(2), RouterRule(2, 2, 1), RouterRule(2, 3, 2)])
-@pytest.mark.parametrize("seed", range(3))
-def test_small_maps_are_near_the_best_of_all(between: float, rule: RouterRule, seed: int) -> None:
-    """Six experts in eight slots of two nodes: no map is faster by more than 3 %, none faster than the bound.
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("choice", CopyChoice)
+def test_small_maps_are_near_the_best_of_all(
+    between: float, rule: RouterRule, seed: int, choice: CopyChoice
+) -> None:
+    """Six experts in eight slots of two nodes: no map is faster by more than 4 %, none faster than the bound.
 
-    Smoothing and packing leave that much where ranks of two slots count; with slow links the best is met.
+    Smoothing and packing leave that much where ranks of two slots count.
     """
     layout, loads = ExpertLayout(4, 2, 8), uneven(1, 6, seed, 0.5)
     maps = every_map(6, layout)
     one = routing(loads, rule)
     many = Routing(rule, np.repeat(one.shares, len(maps), axis=0), np.repeat(one.weights, len(maps), axis=0), {})
-    best = layer_times(maps, many, layout, rates(between)).total_s.min()
-    placed = place_nodewise(one, layout, rates(between), proposals=4_000)
-    assert placed.times.total_s[0] == pytest.approx(best, rel=5e-3 if between == SLOW else 0.03)
+    best = layer_times(maps, many, layout, rates(between), choice).total_s.min()
+    placed = place_nodewise(one, layout, rates(between), choice=choice, proposals=4_000)
+    assert placed.times.total_s[0] == pytest.approx(best, rel=0.04)
     assert placed.bound_s[0] <= best * (1 + 1e-9)
 
 
@@ -77,20 +82,55 @@ def test_no_layer_is_slower_than_in_either_mode_of_the_published_balancer(
     if experts % groups == 0:
         modes.append(eplb_hierarchical(loads, layout, groups))
     for between in (SLOW, FAST):
-        placed = place_nodewise(routed, layout, rates(between), proposals=3_000, threads=2)
-        for mode in modes:
-            theirs = layer_times(mode, routed, layout, rates(between)).total_s
-            assert (placed.times.total_s <= theirs * (1 + 1e-9)).all()
-        assert (placed.bound_s <= placed.times.total_s).all()
-        rows = tuple(tuple(row.tolist()) for row in placed.slots)
+        for choice in CopyChoice:
+            placed = place_nodewise(routed, layout, rates(between), choice=choice, proposals=3_000, threads=2)
+            for mode in modes:
+                their_times = layer_times(mode, routed, layout, rates(between), choice).total_s
+                assert (placed.times.total_s <= their_times * (1 + 1e-9)).all()
+            assert (placed.bound_s <= placed.times.total_s).all()
+        unknown = place_nodewise(routed, layout, rates(between), proposals=9_000, threads=2).slots
+        for choice in CopyChoice:
+            ours, *theirs = (
+                layer_times(each, routed, layout, rates(between), choice).total_s.sum()
+                for each in (unknown, *modes)
+            )
+            assert ours <= min(theirs) * (1 + 1e-9)
+        rows = tuple(tuple(row.tolist()) for row in unknown)
         ExpertSlots(tuple(range(3)), rows, experts, layout.ranks)
+
+
+@pytest.mark.parametrize("choice", CopyChoice)
+@pytest.mark.parametrize("gbit_per_s", [50, 100, 200, 400])
+def test_one_map_is_never_behind_where_neither_speed_nor_choice_is_known(
+    choice: CopyChoice, gbit_per_s: float
+) -> None:
+    """Made without a speed, it beats both modes at every speed, with dispatch in 16 bits too."""
+    ours, modes, routed, layout = unknown_case()
+    for dispatch in (usual_rates().dispatch_bytes, usual_rates().combine_bytes):
+        each = replace(usual_rates(gbit_per_s * 1e9 / 8), dispatch_bytes=dispatch)
+        mine, *theirs = (layer_times(slots, routed, layout, each, choice).total_s.sum() for slots in (ours, *modes))
+        assert mine < min(theirs)
+
+
+@cache
+def unknown_case() -> tuple[IntArray, list[IntArray], Routing, ExpertLayout]:
+    """A map of a few layers, those of the published balancer, and what they are for."""
+    layout = ExpertLayout(32, 4, 288)
+    routed = routing(uneven(3, 256, 11), RouterRule(8, 8, 4))
+    placed = place_nodewise(routed, layout, usual_rates(), speed_known=False, threads=2)
+    return (
+        placed.slots,
+        [eplb_global(routed.shares, layout), eplb_hierarchical(routed.shares, layout, 8)],
+        routed,
+        layout,
+    )
 
 
 def test_crossing_nodes_is_spared_without_losing_balance() -> None:
     """With usual rates, more balance than whole groups in nodes and less crossing than either mode."""
     layout, rule = ExpertLayout(32, 4, 288), RouterRule(8, 8, 4)
     routed = routing(uneven(4, 256, 2), rule)
-    placed = place_nodewise(routed, layout, usual_rates(), proposals=30_000, threads=2)
+    placed = place_nodewise(routed, layout, usual_rates(), speed_known=False, proposals=30_000, threads=2)
     grouped, scattered = (
         layer_times(mode, routed, layout, usual_rates())
         for mode in (eplb_hierarchical(routed.shares, layout, 8), eplb_global(routed.shares, layout))
