@@ -118,30 +118,30 @@ def typed(data: FormData, values: Typed) -> tuple[Typed, tuple[FormProblem, ...]
 
 def workload_data(values: Typed) -> dict[str, Any]:
     """The workload document that the form spells."""
-    data: dict[str, Any] = {name: _number(values[name]) for name in _WORKLOAD if values[name].strip()}
+    data: dict[str, Any] = {name: number(values[name]) for name in _WORKLOAD if values[name].strip()}
     data |= {name: values[name] for name in _WORDS}
     data["framework_settings"] = {name: _yes_no(values[name]) for name in _SETTINGS if values[name]}
     data |= {name: list(values[name]) for name in _BOXES}
     if values["memory_headroom_percent"].strip():
-        percent = _number(values["memory_headroom_percent"])
+        percent = number(values["memory_headroom_percent"])
         data["memory_headroom_fraction"] = percent if isinstance(percent, str) else percent / 100
     data["avoid_nodes"] = [name.strip() for name in re.split(r"[,\n]", values["avoid_nodes"]) if name.strip()]
     data["pinned"] = {
-        name: _number(values[f"pinned_{name}"]) for name in DEGREE_NAMES if values[f"pinned_{name}"].strip()
+        name: number(values[f"pinned_{name}"]) for name in DEGREE_NAMES if values[f"pinned_{name}"].strip()
     }
     data["forbidden"] = {
-        name: [_number(part) for part in values[f"forbidden_{name}"].split(",") if part.strip()]
+        name: [number(part) for part in values[f"forbidden_{name}"].split(",") if part.strip()]
         for name in DEGREE_NAMES
         if values[f"forbidden_{name}"].strip()
     }
-    if placement := placement_data(values, _number):
+    if placement := placement_data(values, number):
         data["placement"] = placement
     return data
 
 
 def options_data(values: Typed) -> dict[str, Any]:
     """The search options that the form spells; empty fields keep the service's defaults."""
-    return {name: _number(values[name]) for name in _OPTIONS if values[name].strip()}
+    return {name: number(values[name]) for name in _OPTIONS if values[name].strip()}
 
 
 def at_fields(problems: Iterable[FieldProblem]) -> tuple[FormProblem, ...]:
@@ -195,7 +195,7 @@ def _at_field(problem: FieldProblem) -> FormProblem:
     return FormProblem(name, label(name), sentence)
 
 
-def _number(text: str) -> Any:
+def number(text: str) -> Any:
     """The number that ``text`` spells, else ``text`` itself for the documents to refuse."""
     text = text.strip()
     if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
