@@ -68,16 +68,21 @@ def least_regret(seconds: FloatArray, references: int) -> IntArray:
 
     Each term counts by what all layers together take beside the best of the first ``references`` maps in all
     layers: the mean over terms is lowered, but first whatever exceeds ``_ALLOWED`` (prices on it by subgradients).
+    No map by itself is better than what comes out.
     """
     beside = seconds / seconds[:references].sum(axis=2).min(axis=0)[:, None]
     terms, layers = seconds.shape[1], np.arange(seconds.shape[2])
+    alone = [np.full(len(layers), each) for each in range(len(seconds))]
+    candidates = [*alone, np.argmin(regrets(seconds, references), axis=0)]
     prices = np.zeros(terms)
-    best, least = np.zeros(len(layers), dtype=np.int64), (np.inf, np.inf)
     for _ in range(_ROUNDS):
         chosen = np.argmin(np.einsum("k,mkl->ml", prices + 1.0 / terms, beside), axis=0)
+        candidates.append(chosen)
         lost = beside[chosen, :, layers].sum(axis=0)
-        worth = (max(float(lost.max()), _ALLOWED), float(lost.mean()))
-        if worth < least:
-            best, least = chosen, worth
         prices = np.maximum(prices + _STEP * (lost - _ALLOWED), 0.0)
-    return np.asarray(best)
+
+    def worth(chosen: IntArray) -> tuple[float, float]:
+        lost = beside[chosen, :, layers].sum(axis=0)
+        return max(float(lost.max()), _ALLOWED), float(lost.mean())
+
+    return np.asarray(min(candidates, key=worth))

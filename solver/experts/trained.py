@@ -16,7 +16,7 @@ import numpy as np
 from cluster_models.architecture import Experts
 from cluster_models.routing import ExpertLoads, RoutedWorkload
 from solver.candidates import FloatArray, IntArray
-from solver.experts.dispatch import LayerRates, LayerTimes, RouterRule, layer_times, routing
+from solver.experts.dispatch import CopyChoice, LayerRates, LayerTimes, RouterRule, layer_times, routing
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import layer_balancedness
 from solver.experts.nodewise import place_nodewise
@@ -87,7 +87,8 @@ def trained_map(
     times = [layer_times(rows, fitted, layout, rates) for rows in maps]
     if not keep_order and 1 < domains <= MOST_DOMAINS:
         proposals = PROPOSALS * 64 // max(64, domains**2)
-        found = place_nodewise(fitted, layout, rates, proposals=proposals)
+        # without copies there is no choice among them: any is the cheaper rule
+        found = place_nodewise(fitted, layout, rates, choice=CopyChoice.ANY, proposals=proposals)
         maps.append(found.slots)
         times.append(found.times)
     chosen = _fastest(maps, times, shares, weights, layout)

@@ -42,5 +42,12 @@ def test_the_command_weighs_nodes_where_there_are_copies(
     assert 0 < printed["nodes_crossed"] < 1
     assert printed["balancedness"] <= printed["bound"]
     assert printed["layer_ms_bound"] < printed["layer_ms"]
+    assert printed["copy_choice"] is None
+    near, anywhere = printed["choices"]["nearest"], printed["choices"]["any"]
+    assert near["nodes_crossed"] <= anywhere["nodes_crossed"]
+    assert experts.main([*options, "--copy-choice", "nearest"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["copy_choice"] == "nearest"
+    assert told["choices"]["nearest"]["nodes_crossed"] == pytest.approx(told["nodes_crossed"])
     assert experts.main([*options, "--active", "0"]) == 2
     assert "router.active" in capsys.readouterr().err
