@@ -12,6 +12,7 @@ from typing import Final
 from app.documents.cluster import ClusterDocument, samples_of
 from app.documents.measurements import MeasurementsDocument
 from app.documents.reading import FieldProblem, problems_of
+from app.imports.collecting import seldom_collected
 from app.imports.documents import cluster_document, measurements_document, node_changes
 from app.imports.sources import SentFile, open_files
 from app.presentation.figures import plural
@@ -51,6 +52,7 @@ class Report:
     """Those that the report follows from, hosts of files included."""
 
 
+@seldom_collected()
 def dry_run(
     files: Sequence[SentFile],
     *,
