@@ -27,6 +27,7 @@ def run_export(*, plan_json: str, target: str, given: Sequence[str] = (), output
     if EXPORTS[target].is_folder:
         write_folder(output, target, files)
     elif output is not None:
+        _make_folder(output.parent, output)
         write_text(output, files[0].text)
     else:
         sys.stdout.write(files[0].text)
@@ -56,10 +57,15 @@ def write_folder(folder: Path | None, target: str, files: Files) -> None:
         raise InvalidInput("--output", None, f"{target} makes {len(files)} files", "name a folder")
     for file in files:
         path = folder / file.name
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InvalidInput("--output", str(folder), f"no folder: {error.strerror or error}") from error
+        _make_folder(path.parent, folder)
         write_text(path, file.text)
         if file.executable:
             path.chmod(0o755)
+
+
+def _make_folder(folder: Path, given: Path) -> None:
+    """Make a folder where it is missing; raises ``InvalidInput`` naming what was ``given``."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput("--output", str(given), f"no folder: {error.strerror or error}") from error

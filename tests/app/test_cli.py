@@ -125,6 +125,11 @@ def test_export_prints_or_writes(tmp_path: Path, capsys: pytest.CaptureFixture[s
     target = tmp_path / "hosts"
     assert main(["export", str(document), "--format", "hostfile", "--output", str(target)]) == 0
     assert target.read_text() == "b slots=4\na slots=4\n"
+    target = tmp_path / "missing" / "deeper" / "hosts"
+    assert main(["export", str(document), "--format", "hostfile", "--output", str(target)]) == 0
+    assert target.read_text() == "b slots=4\na slots=4\n"
+    assert main(["export", str(document), "--format", "hostfile", "--output", str(target / "below")]) == 2
+    assert "no folder" in capsys.readouterr().err
     assert main(["export", str(document), "--format", "torchrn"]) == 2
     assert "did you mean 'torchrun'?" in capsys.readouterr().err
     assert main(["export", str(document), "--format", "csv", "--output", str(tmp_path)]) == 2
