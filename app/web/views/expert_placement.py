@@ -193,7 +193,9 @@ def _time_line(each: JudgedWorkload) -> TimeLine | None:
         balance_alone=_ms(times.balance_alone_ms),
         reached=_ms(times.layers_ms),
         least=_ms(times.least_ms),
-        parts=f"{_ms(times.compute_ms)} + {_ms(times.between_nodes_ms)} + {_ms(times.inside_node_ms)}",
+        parts=" + ".join(map(_ms, (times.compute_ms, times.between_nodes_ms, times.inside_node_ms))).replace(
+            " ms +", " +"
+        ),
         crossed=f"{times.in_order_nodes_crossed:.2f} → {times.nodes_crossed:.2f}",
     )
 
