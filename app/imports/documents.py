@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -13,8 +13,8 @@ from app.documents.nodes import NodeDocument
 from app.documents.reading import InvalidDocument, problems_of_validation, read_document
 from app.documents.switches import SwitchDocument
 from cluster_models.errors import InvalidInput
-from cluster_models.readers.proposal import Proposal, ProposedNode
-from cluster_models.topology import MOST_NODES, Cluster, NicGroup
+from cluster_models.readers.proposal import EVERY_NODE, Proposal, ProposedNode
+from cluster_models.topology import MOST_NODES, Cluster, NicGroup, Node
 from cluster_models.units import GBIT
 
 _LABEL: Final = "labels."
@@ -93,7 +93,20 @@ def node_changes(proposal: Proposal, known: Cluster | None) -> tuple[str, ...]:
             old = _old(before.labels, field) if field.startswith(_LABEL) else getattr(before, field, None)
             if old != said.value:
                 sentences.append(f"{node.name}.{field}: {shown(old)} becomes {shown(said.value)}.")
+    sentences += [_passed_over(field, names, stored) for field, names in proposal.passed_over.items()]
     return tuple(sentences)
+
+
+def _passed_over(field: str, names: Sequence[str], stored: Mapping[str, Node]) -> str:
+    """That an answer to what new nodes lack changes nothing of stored ones."""
+    kept = dict.fromkeys(shown(getattr(stored[name], field, None)) for name in names if name in stored)
+    value = f" {next(iter(kept))}" if len(kept) == 1 and not field.startswith(_LABEL) else " what is stored"
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    answer = f"{EVERY_NODE}.{field}"
+    return (
+        f"{answer} is for nodes of which nothing is stored: {', '.join(names[:3])}{more} "
+        f"{'keeps' if len(names) == 1 else 'keep'}{value}; to change that, answer {names[0]}.{field}."
+    )
 
 
 def _old(labels: Mapping[str, str], field: str) -> str | None:

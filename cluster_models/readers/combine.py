@@ -50,6 +50,7 @@ def combine(
         conflicts=tuple(notes.conflicts),
         questions=tuple(notes.waiting[key] for key in sorted(notes.waiting)),
         doubts=(*doubts, *notes.doubts, *across),
+        passed_over={field: tuple(names) for field, names in notes.passed_over.items()},
     )
 
 

@@ -101,6 +101,8 @@ class Proposal:
     conflicts: tuple[Conflict, ...] = ()
     questions: tuple[Question, ...] = ()
     doubts: tuple[tuple[str, Doubt], ...] = ()
+    passed_over: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Field -> stored nodes that keep their value, although an answer says another of all nodes."""
 
 
 @dataclass(slots=True)
@@ -111,6 +113,7 @@ class Notes:
     conflicts: list[Conflict] = field(default_factory=list)
     doubts: list[tuple[str, Doubt]] = field(default_factory=list)
     waiting: dict[str, Question] = field(default_factory=dict)
+    passed_over: dict[str, list[str]] = field(default_factory=dict)
 
     def ask(self, key: str, sentence: str, choices: tuple[str, ...] = ()) -> None:
         """Note a question; asked again, it blocks one fact more."""

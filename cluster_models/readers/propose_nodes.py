@@ -201,8 +201,11 @@ def _taken(claims: Sequence[Claim], answers: Answers, notes: Notes) -> Said:
         if matching:
             return matching[0]
         # said of all nodes, where it was asked of the new ones: what is stored of the others stays
+        value = _parsed(field, choice)
         if own is not None or all(claim.weight != _KNOWN for claim in claims):
-            return Said(_parsed(field, choice), ())
+            return Said(value, ())
+        if all(one.value != value for one in said):
+            notes.passed_over.setdefault(field, []).append(node)
     if len(said) > 1:
         notes.conflicts.append(Conflict(f"{node}.{field}", said, said[0]))
     return said[0]

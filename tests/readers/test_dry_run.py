@@ -87,6 +87,23 @@ def test_storing_twice_changes_nothing() -> None:
     assert not again.proposal.conflicts
 
 
+def test_an_answer_for_all_nodes_says_where_it_changes_nothing() -> None:
+    """It was asked of nodes that lack the value; those stored keep theirs, and the way to change one is said."""
+    first = sent(nodes=SCONTROL, table=TABLE)
+    assert first.cluster is not None
+    known = first.cluster.to_cluster()
+    chosen = {"*.gpu_count": "4", "*.nics": "8 x 400 infiniband"}
+    again = sent(known, Answers(chosen=chosen), table=TABLE)
+    assert again.proposal.passed_over == {"gpu_count": ("n1", "n2")}
+    told = [change for change in again.changes if change.startswith("*.")]
+    assert told == [
+        "*.gpu_count is for nodes of which nothing is stored: n1, n2 keep 8; to change that, answer n1.gpu_count."
+    ]
+    own = sent(known, Answers(chosen={"n1.gpu_count": "4"}), table=TABLE)
+    assert "n1.gpu_count: 8 becomes 4." in own.changes
+    assert not own.proposal.passed_over
+
+
 def test_what_is_missing_is_asked_and_named() -> None:
     report = sent(answers=Answers(), table=TABLE)
     assert report.cluster is None
