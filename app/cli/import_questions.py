@@ -169,7 +169,7 @@ def problem_lines(answer: ImportAnswer, *, of_options: bool = False) -> Iterator
         owners = list(dict.fromkeys(_owner(problem, answer) for problem in members))
         where = [shown_places([owner for owner in owners if owner])] if any(owners) else []
         name = "" if field == "files" else ": ".join([*where, field]) + ": "
-        value = "" if field == "files" or first.value in {"None", ""} else f" (got {first.value})"
+        value = "" if field == "files" or not first.value else f" (got {first.value})"
         places = f", said in {shown_places(first.origins)}" if first.origins and not any(owners) else ""
         yield f"{name}{sentence}{value}{places}{'; ' if remedy else ''}{remedy}"
 

@@ -20,7 +20,7 @@ from app.imports.sources import SentFile
 from app.presentation.figures import plural
 from app.services.aliases import table_of
 from app.services.calibrations import create_calibration
-from app.services.clusters import create_cluster, get_cluster, replace_cluster
+from app.services.clusters import check_new_name, create_cluster, get_cluster, replace_cluster
 from app.services.errors import NameTaken, NotFound
 from app.services.imports import ImportRequest, known_of, store
 from app.services.plans import get_finished_plan
@@ -101,6 +101,7 @@ def stored_base(
         if must_exist:
             problem, remedy = "is neither a file nor a stored cluster", "to make a new one: --cluster NAME --store"
             raise InvalidInput("--into", name, problem, remedy)
+        check_new_name(name)
         return name, None, (), AliasTable()
     return known.stored.name, known.stored.cluster, known.samples, table_of(known.aliases)
 

@@ -183,15 +183,18 @@ def _aside(kept: Sequence[tuple[Fact, str]]) -> list[AsideAnswer]:
 
 
 def _problem(problem: FieldProblem, proposal: Proposal) -> ImportProblem:
-    value = problem.value
-    value = str(value[:_MOST_ORIGINS] if isinstance(value, list) else value)  # a list may hold a million entries
     return ImportProblem(
         field=problem.field,
-        value=value if len(value) <= 200 else f"{value[:197]}...",
+        value=None if problem.value is None else _start_of(problem.value),
         problem=problem.problem,
         remedy=problem.remedy,
         origins=_places(origins_of(problem.field, proposal)),
     )
+
+
+def _start_of(value: object) -> str:
+    text = str(value[:_MOST_ORIGINS] if isinstance(value, list) else value)  # a list may hold a million entries
+    return text if len(text) <= 200 else f"{text[:197]}..."
 
 
 def _places(origins: Sequence[Origin]) -> list[str]:

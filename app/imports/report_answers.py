@@ -126,7 +126,7 @@ class ImportProblem(BaseModel):
     """Why nothing can be stored."""
 
     field: str = Field(description="Field of the cluster or its measurements.", examples=["nodes[0].gpu_kind"])
-    value: str = Field(description="What would stand there.", examples=["None"])
+    value: str | None = Field(description="What would stand there; null where nothing does.", examples=["H900"])
     problem: str = Field(description="What is wrong with it.", examples=["is missing"])
     remedy: str = Field(description="What to do; may be empty.")
     origins: list[str] = Field(description="file:line of the places that say it.", examples=[["a.log:12"]])

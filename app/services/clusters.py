@@ -60,12 +60,17 @@ class NodeChange:
     gpus_in_use: tuple[int, ...] | None = None
 
 
+def check_new_name(name: str) -> None:
+    """Raise ``InvalidCluster`` of a name that no cluster can be stored under."""
+    if name in _NAMES_OF_PAGES:
+        problem = f"cannot be stored: the page at /clusters/{name} is another"
+        raise InvalidCluster("name", name, problem, "choose another name")
+
+
 def create_cluster(session: Session, *, document: ClusterDocument) -> StoredCluster:
     """Store a new cluster with its measurements, as version 1."""
     cluster = document.to_cluster()
-    if cluster.name in _NAMES_OF_PAGES:
-        problem = f"cannot be stored: the page at /clusters/{cluster.name} is another"
-        raise InvalidCluster("name", cluster.name, problem, "choose another name")
+    check_new_name(cluster.name)
     samples = document.to_samples(cluster)
     cluster_id, now = uuid.uuid4().hex, datetime.now(UTC)
     counts = {"node_count": len(cluster.nodes), "gpu_count": cluster.gpu_count}

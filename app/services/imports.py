@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlalchemy.orm import Session
 
 from app.documents.cluster import ClusterDocument
-from app.documents.reading import FieldProblem, InvalidDocument
+from app.documents.reading import FieldProblem, InvalidDocument, problems_of
 from app.imports.blocking import blocked_by, origins_of
 from app.imports.dry_run import Report, answered_aliases, dry_run
 from app.imports.sources import SentFile
@@ -17,6 +17,7 @@ from app.services import aliases, clusters, measurements, snapshots
 from app.services.aliases import StoredAlias
 from app.services.clusters import StoredCluster
 from app.services.errors import ImportChanged, NameTaken, NotFound
+from cluster_models.errors import InvalidInput
 from cluster_models.measurements import Sample
 from cluster_models.readers.facts import NameKind
 from cluster_models.readers.proposal import Answers, Proposal
@@ -94,7 +95,16 @@ def look_at(known: Known, request: ImportRequest) -> Looked:
         aliases=aliases.table_of(known.aliases),
         answers=request.answers,
     )
-    return Looked(known, report)
+    return Looked(known, report if stored is not None else _with_name_checked(report, request.cluster))
+
+
+def _with_name_checked(report: Report, name: str) -> Report:
+    """The report with what is wrong with the name of a new cluster."""
+    try:
+        clusters.check_new_name(name)
+    except InvalidInput as error:
+        return replace(report, cluster=None, problems=(*problems_of(error), *report.problems))
+    return report
 
 
 def look(session: Session, request: ImportRequest) -> Report:

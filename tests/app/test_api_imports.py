@@ -200,11 +200,22 @@ def test_open_questions_keep_a_cluster_from_being_stored(client: TestClient, dat
     assert needed.keys() == {"*.gpu_count", "*.gpu_kind", "*.nics"}
     assert (needed["*.nics"]["answer_in"], needed["*.nics"]["answer_as"]) == ("chosen", "*.nics")
     assert not report["can_be_stored"]
+    assert {problem["value"] for problem in report["problems"]} == {None}
     before = rows(database_url)
     sent = form({"table.csv": TABLE}, cluster="made", store="true", digest=report["digest"])
     errors = problems(client.post(IMPORTS, **sent))
     assert {error["field"] for error in errors} == {f'answers.chosen["{key}"]' for key in needed}
     assert rows(database_url) == before
+
+
+@pytest.mark.parametrize("name", ["new", "import"])
+def test_a_name_that_a_page_has_is_refused_before_storing(client: TestClient, name: str) -> None:
+    """The report says so, and so does storing."""
+    report = client.post(IMPORTS, **form(FILES, cluster=name, answers=ANSWERS)).json()
+    assert not report["can_be_stored"]
+    assert (report["problems"][0]["field"], report["problems"][0]["value"]) == ("name", name)
+    sent = form(FILES, cluster=name, answers=ANSWERS, store="true", digest=report["digest"])
+    assert problems(client.post(IMPORTS, **sent))[0]["field"] == "name"
 
 
 def test_a_figure_that_no_link_has_names_its_line(client: TestClient) -> None:

@@ -246,6 +246,7 @@ def test_refusals_name_the_line_and_alike_ones_are_told_once(
         (["logs", "--accept", "tcp-fallback"], "is no doubt of these files"),
         (["logs", "--accept", "x.log:1:tcp-fallback"], "is none of the files given"),
         (["logs", "--store"], "add --cluster NAME"),
+        (["logs", "--cluster", "new", "--store"], "choose another name"),
         (["logs", "--into", "missing.yaml"], "cannot be read"),
         (["logs", "--into", "logs/nccl_n1_n2.log"], "nccl_n1_n2.log: "),
         (["logs", "--into", "missing.yaml", "--cluster", "x"], "--into"),
