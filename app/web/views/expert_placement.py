@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -217,17 +217,6 @@ def layer_drawing(name: str, layers: Sequence[LayerAnswer]) -> Drawing:
     scale = (_HEIGHT - _TOP - _BOTTOM) / highest
     floor = _HEIGHT - _BOTTOM
     pitch = (_WIDTH - _LEFT - _RIGHT) / len(layers)
-    width = min(pitch * 0.42, 26.0)
-    boxes = []
-    for index, layer in enumerate(layers):
-        middle = _LEFT + (index + 0.5) * pitch
-        for left, value, style, words in (
-            (middle - width, layer.in_order, _BEFORE, "contiguous"),
-            (middle, layer.balancedness, _AFTER, "this map"),
-        ):
-            height = _slowest(value) * scale
-            tip = f"Layer {layer.layer}, {words}: {_slowest(value):.2f}" if len(layers) <= _TIPS else ""
-            boxes.append(Box(left, floor - height, width, height, style, tip))
     steps = round_steps(highest, wanted=4)
     worst = max(layers, key=lambda layer: _slowest(layer.balancedness))
     before = max(layers, key=lambda layer: _slowest(layer.in_order))
@@ -240,7 +229,7 @@ def layer_drawing(name: str, layers: Sequence[LayerAnswer]) -> Drawing:
             f"The worst layer in contiguous order is {before.layer} with {_slowest(before.in_order):.2f} times the "
             f"mean load; with this map {worst.layer} with {_slowest(worst.balancedness):.2f}. 1 is even."
         ),
-        boxes=tuple(boxes),
+        boxes=tuple(_bars(layers, pitch, scale)),
         lines=(
             *(
                 Line(_LEFT, floor - step * scale, _WIDTH - _RIGHT, floor - step * scale, "grid-line")
@@ -260,6 +249,20 @@ def layer_drawing(name: str, layers: Sequence[LayerAnswer]) -> Drawing:
         legend=(Key(_BEFORE, "contiguous order"), Key(_AFTER, "this map")),
         shrinks=True,
     )
+
+
+def _bars(layers: Sequence[LayerAnswer], pitch: float, scale: float) -> Iterator[Box]:
+    """Two boxes for each layer, side by side around the middle of its ``pitch``."""
+    width = min(pitch * 0.42, 26.0)
+    for index, layer in enumerate(layers):
+        middle = _LEFT + (index + 0.5) * pitch
+        for left, value, style, words in (
+            (middle - width, layer.in_order, _BEFORE, "contiguous"),
+            (middle, layer.balancedness, _AFTER, "this map"),
+        ):
+            height = _slowest(value) * scale
+            tip = f"Layer {layer.layer}, {words}: {_slowest(value):.2f}" if len(layers) <= _TIPS else ""
+            yield Box(left, _HEIGHT - _BOTTOM - height, width, height, style, tip)
 
 
 def _formats(document: ExpertMapDocument, model_layers: int) -> tuple[FormatLine, ...]:

@@ -54,7 +54,7 @@ class NoticeLine:
 
 @dataclass(frozen=True, slots=True)
 class StatisticsPage:
-    """What statistics say; ``likeness`` in words, ``pairs`` (value, one, other) from the least alike."""
+    """What statistics say; ``likeness`` in words, ``pairs`` are correlation and names, the least alike first."""
 
     facts: tuple[tuple[str, str], ...]
     workloads: tuple[WorkloadLine, ...]
