@@ -9,14 +9,13 @@ from app.cli.import_files import Given
 from app.documents.reading import close_name, problems_of, read_document
 from app.imports.answers import AnswersDocument
 from app.imports.dry_run import Report
-from app.imports.report import doubt_key
+from app.imports.unasked import PRODUCT, doubt_key
 from cluster_models.errors import InvalidInput
-from cluster_models.readers.proposal import ALIAS, EVERY_NODE, Answers, place_of
+from cluster_models.readers.proposal import Answers
 
 _OF_FILES: Final = {"host": "hosts", "ranks": "ranks", "nodes": "nodes"}
 """First word of a key that goes on with a file -> field of the answers."""
 _OF_ALL: Final = ("gpu_kind", "node_kind", "measured_at")
-_PRODUCT: Final = "gpu_kind:"
 _FOLDER: Final = "{folder}"
 
 
@@ -57,7 +56,7 @@ def _host(file: str, value: str, given: Given) -> str:
 
 def _set(content: dict[str, Any], text: str, given: Given) -> None:
     word = text.partition(":")[0]
-    key, value = _halves(text, "--set", "KEY=VALUE", from_end=word in _OF_FILES or text.startswith(_PRODUCT))
+    key, value = _halves(text, "--set", "KEY=VALUE", from_end=word in _OF_FILES or text.startswith(PRODUCT))
     option = f"--set {key}"
     if word in _OF_FILES and ":" in key:
         place = key.partition(":")[2]
@@ -110,21 +109,13 @@ def _key(text: str, doubts: Container[str], given: Given) -> str:
     return f"{given.name_of(file, option='--accept')}:{line}:{code}"
 
 
-def check_answers(answers: Answers, report: Report) -> None:
+def check_answers(report: Report) -> None:
     """Raise ``InvalidInput`` of an answer that nothing asks for: it is a slip of the pen."""
-    files = {reading.file for reading in report.readings}
-    for file in answers.hosts:
-        if file not in files:
-            raise InvalidInput("--host", file, "is none of the files read", close_name(file, sorted(files)))
-    names = [node.name for node in report.proposal.nodes]
-    for key in answers.chosen:
-        if key.startswith((ALIAS, _PRODUCT, f"{EVERY_NODE}.")) or any(key.startswith(f"{name}.") for name in names):
+    for one in report.unasked:
+        if one.part == "accepted":  # each was a doubt before the others were accepted
             continue
-        remedy = close_name(key.rpartition(".")[0], names) if "." in key else "write NODE.FIELD or *.FIELD"
-        raise InvalidInput(f"--set {key}", answers.chosen[key], "names no node of these files", remedy)
-    facts = [fact for reading in report.readings for _, found in reading.sections for fact in found.facts]
-    places = {place_of(fact.origin) for fact in facts}
-    for place in (*answers.ranks, *answers.nodes):
-        if place not in places:
-            remedy = "write FILE:LINE as the question does"
-            raise InvalidInput("--set", place, "is not where a run begins in these files", remedy)
+        problem = one.problem
+        if one.part == "hosts":
+            raise InvalidInput("--host", one.key, problem.problem, problem.remedy)
+        word = {"ranks": "ranks:", "nodes": "nodes:", "chosen": ""}.get(one.part, one.part)
+        raise InvalidInput(f"--set {word}{one.key}", problem.value, problem.problem, problem.remedy)

@@ -61,7 +61,7 @@ def run_import(
     if accepted:
         answers = replace(answers, accepted=accepted_keys(accepted, report, given))
         report = _look(base, given, answers)
-    check_answers(answers, report)
+    check_answers(report)
     answer = _with_unread(answer_of(report, with_documents=as_json), given)
     if not as_json:
         console().print(import_view(answer, asked), crop=False)

@@ -15,6 +15,7 @@ from app.documents.reading import FieldProblem, problems_of
 from app.imports.collecting import seldom_collected
 from app.imports.documents import cluster_document, measurements_document, node_changes
 from app.imports.sources import SentFile, open_files
+from app.imports.unasked import Unasked, unasked
 from app.presentation.figures import plural
 from app.serialization import jsonable
 from cluster_models.errors import InvalidInput
@@ -50,6 +51,8 @@ class Report:
     digest: str
     answers: Answers = field(default_factory=Answers)
     """Those that the report follows from, hosts of files included."""
+    unasked: tuple[Unasked, ...] = ()
+    """Answers of no effect; their problems are among ``problems``, too."""
 
 
 @seldom_collected()
@@ -68,7 +71,8 @@ def dry_run(
     hosts = {source.name: source.host for source in opened.sources if source.host is not None}
     answers = replace(answers, hosts={**hosts, **answers.hosts})
     proposal = combine(readings, aliases=aliases, known=known, answers=answers)
-    problems: list[FieldProblem] = []
+    lost = unasked(answers, readings, proposal, known)
+    problems: list[FieldProblem] = [one.problem for one in lost]
     try:
         measurements = measurements_document(proposal)
     except InvalidInput as error:
@@ -93,6 +97,7 @@ def dry_run(
         changes=_changes(proposal, known, known_samples),
         digest=_digest(files, name, known, aliases, answers),
         answers=answers,
+        unasked=lost,
     )
 
 

@@ -26,6 +26,7 @@ from app.imports.report_answers import (
     SectionAnswer,
 )
 from app.imports.summaries import fact_words, summary
+from app.imports.unasked import doubt_key
 from cluster_models.readers.facts import Fact, Origin
 from cluster_models.readers.proposal import Answers, Proposal, ProposedNode, Question, Said
 from cluster_models.readers.reading import Doubt, Reading, Refusal, Section, Understood
@@ -88,11 +89,6 @@ def answer_of(report: Report, *, with_documents: bool = False) -> ImportAnswer:
         document=report.cluster if with_documents else None,
         measurements=report.measurements if with_documents else None,
     )
-
-
-def doubt_key(file: str, doubt: Doubt) -> str:
-    """What an answer names to accept the doubt."""
-    return f"{file}:{doubt.first_line}:{doubt.code}"
 
 
 def _file(reading: Reading, answers: Answers) -> FileAnswer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from starlette.datastructures import FormData, UploadFile
@@ -17,6 +17,7 @@ from starlette.datastructures import FormData, UploadFile
 from app.documents.reading import FieldProblem, problems_of, read_document
 from app.imports.answers import AnswersDocument
 from app.imports.sources import SentFile
+from app.imports.unasked import Unasked
 from cluster_models.errors import InvalidInput
 from cluster_models.readers import host_lists
 
@@ -60,6 +61,16 @@ def sent_answers(data: FormData) -> SentAnswers:
         content[part] = {**content.get(part, {}), **said} if part in _BY_KEY else said
     content["accepted"] = sorted({key for text in data.getlist("accepted") if (key := _key(text)) is not None})
     return SentAnswers(read_document(AnswersDocument, content, what="answers"), typed, wrong)
+
+
+def without(sent: SentAnswers, lost: Sequence[Unasked]) -> SentAnswers:
+    """The answers but for those to what is gone, as of a file that was left out."""
+    gone = {(one.part, one.key) for one in lost}
+    content = sent.answers.model_dump()
+    for part in _BY_KEY:
+        content[part] = {key: value for key, value in content[part].items() if (part, key) not in gone}
+    content["accepted"] = [key for key in content["accepted"] if ("accepted", key) not in gone]
+    return replace(sent, answers=AnswersDocument.model_validate(content))
 
 
 def sent_files(data: FormData) -> list[SentFile]:

@@ -21,7 +21,7 @@ from app.services.pagination import MAX_LIMIT
 from app.web.carried import check_size, pack, unpack
 from app.web.failures import PageRoute
 from app.web.form import FormProblem
-from app.web.import_form import numbered, sent_answers, sent_files
+from app.web.import_form import numbered, sent_answers, sent_files, without
 from app.web.origin import require_same_origin
 from app.web.rendering import page
 from app.web.views.formats import known_formats
@@ -78,6 +78,10 @@ def look_or_store(request: Request, data: Annotated[FormData, Depends(sent_uploa
     with service.read_sessions() as session:
         known = imports.known_of(session, cluster=name)
     looked = imports.look_at(known, upload)
+    if lost := [one for one in looked.report.unasked if one.of_key]:  # the page has no field for them any more
+        sent = without(sent, lost)
+        upload = ImportRequest(upload.files, name, sent.answers.to_answers())
+        looked = imports.look_at(known, upload)
     notice, status = "", 200
     if data.get("do") == "store" and not sent.wrong:
         try:

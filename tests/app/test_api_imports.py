@@ -250,6 +250,19 @@ def test_answers_that_no_cluster_can_hold_are_problems(tmp_path: Path, answers: 
         assert problems(client.post(IMPORTS, **sent))[0]["field"] == field
 
 
+@pytest.mark.parametrize("store", [{}, {"store": "true", "digest": "any"}])
+def test_answers_to_no_question_are_refused_by_their_keys(client: TestClient, store: dict[str, str]) -> None:
+    """Storing and the report alike name each key, with the nearest that something asks for."""
+    answers = {**ANSWERS, "hosts": {"node.txt": "n1"}, "accepted": ["table.csv:2:x"], "ranks": {"table.csv:99": 8}}
+    errors = problems(client.post(IMPORTS, **form(FILES, cluster="made", answers=answers, **store)))
+    assert [error["field"] for error in errors] == [
+        'answers.hosts["node.txt"]',
+        'answers.ranks["table.csv:99"]',
+        'answers.accepted["table.csv:2:x"]',
+    ]
+    assert errors[0]["remedy"] == "did you mean 'nodes.txt'?"
+
+
 def test_nothing_usable_is_not_stored(client: TestClient) -> None:
     """Each file is refused with a reason in the report, and storing them is."""
     files = {"poem.txt": "a rose is a rose\n", "empty.txt": ""}

@@ -234,6 +234,19 @@ def test_files_can_be_left_out_and_added(client: TestClient) -> None:
     assert set(_understood(page)) == {"nodes", "nodes (2)", "table"}
 
 
+def test_answers_to_a_file_that_was_left_out_go_with_it(client: TestClient) -> None:
+    """The rest can be stored: nothing on the page would take the answer back."""
+    topo = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV18\t0-9\nGPU1\tNV18\t X \t0-9\n"
+    page = _again(client, _look(client, nodes=NODES, table=TABLE, topo=topo), ASKED).text
+    form = [*_Form(page).values, ("about-900", '["hosts", ["topo"]]'), ("value-900", "n1")]
+    number = re.search(r'name="leave" value="(\d+)">Leave out<span class="unseen"> topo<', page)
+    assert number is not None
+    sent = [(name, (None, value)) for name, value in [*form, ("leave", number[1])]]
+    page = client.post(PAGE, files=sent).text
+    assert set(_understood(page)) == {"nodes", "table"}
+    assert "Ready to store" in page
+
+
 def test_figures_that_would_mislead_are_used_only_if_accepted(client: TestClient) -> None:
     """One rank exchanges nothing: its file is marked, and the box says what ticking it does."""
     rows = HEAD + "".join(f"n1,n2,8,alltoall,{size},0.9,ok\n" for size in (268435456, 1073741824))

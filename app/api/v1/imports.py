@@ -12,6 +12,7 @@ from app.api.v1.cluster_answers import ClusterSummary
 from app.api.v1.import_uploads import Received, described, received, upload_of
 from app.api.v1.parameters import ExpectedVersion, ServiceDep, etag
 from app.db.engine import transaction
+from app.documents.reading import InvalidDocument
 from app.imports.report import ImportAnswer, answer_of
 from app.services import imports
 from app.services.imports import ImportOutcome
@@ -61,12 +62,15 @@ def import_files(
     """Report, file by file and line by line, what tools' outputs say of a cluster; with ``store``, store it.
 
     409 where the report that ``digest`` names is not that of these files and the cluster as it is now; 422 where a
-    needed question is open or something is wrong: ``errors`` names file and line.  Nothing is stored then.
+    needed question is open or something is wrong: ``errors`` names file and line.  Nothing is stored then.  422
+    without ``store``, too, where an answer is to no question: ``errors`` names its key and the nearest.
     """
     upload = upload_of(found)
     with service.read_sessions() as session:
         known = imports.known_of(session, cluster=upload.request.cluster)
     looked = imports.look_at(known, upload.request)
+    if looked.report.unasked:
+        raise InvalidDocument([one.problem for one in looked.report.unasked])
     if not upload.store:
         return _reply(answer_of(looked.report, with_documents=documents))
     with transaction(service.sessions) as session:

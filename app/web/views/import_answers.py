@@ -138,7 +138,7 @@ def names_shown(names: Sequence[str]) -> str:
 
 def is_asked(problem: ImportProblem) -> bool:
     """Whether a problem is nothing but an answer that is missing: a field of the form asks for it."""
-    return problem.field.startswith("answers.") or (
+    return (problem.field.startswith("answers.") and problem.value is None) or (
         _NODE_FIELD.fullmatch(problem.field) is not None and (problem.problem.startswith(_IS_MISSING))
     )
 
