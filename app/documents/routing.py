@@ -32,7 +32,7 @@ class LayerTable(Document):
     counts: Rows = Field(description="A row of counts for each expert.", examples=[[[0, 7], [7, 0]]])
 
 
-class WorkloadDocument(Document):
+class RoutedWorkloadDocument(Document):
     """How a router spread the tokens of one workload."""
 
     name: Text = Field(description="What ran.", examples=["prefill"])
@@ -75,7 +75,7 @@ class WorkloadDocument(Document):
         )
 
     @classmethod
-    def from_workload(cls, workload: RoutedWorkload) -> WorkloadDocument:
+    def from_workload(cls, workload: RoutedWorkload) -> RoutedWorkloadDocument:
         """The document of all counts."""
         return cls.model_construct(
             name=workload.name,
@@ -90,7 +90,7 @@ class WorkloadDocument(Document):
 class RoutingDocument(Document):
     """Counts in full: several workloads of one model, or those of one."""
 
-    workloads: list[WorkloadDocument] | None = Field(
+    workloads: list[RoutedWorkloadDocument] | None = Field(
         None, min_length=1, max_length=MOST_WORKLOADS, description="The workloads."
     )
     logical_count: Rows | None = Field(
@@ -107,7 +107,7 @@ class RoutingDocument(Document):
         """The domain values; raises ``InvalidInput`` with the field inside this document."""
         if self.workloads is None:
             assert self.logical_count is not None
-            one = WorkloadDocument.model_construct(name=UNNAMED, logical_count=self.logical_count)
+            one = RoutedWorkloadDocument.model_construct(name=UNNAMED, logical_count=self.logical_count)
             return (one.to_workload(),)
         found = []
         for index, document in enumerate(self.workloads):

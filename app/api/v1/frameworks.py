@@ -77,6 +77,9 @@ class FrameworkAnswer(BaseModel):
     expert_overlap: bool = Field(
         description="Dispatch runs beside the compute of another micro-batch.", examples=[False]
     )
+    expert_tensor: bool = Field(
+        description="Experts may have a tensor parallel size of their own.", examples=[True]
+    )
     cuda_graphs: CudaGraphs = Field(description="What is captured and launched as a whole.", examples=["none"])
     stops_recompute: bool = Field(
         description="Full recomputation ends before a layer's last matrix product.", examples=[False]

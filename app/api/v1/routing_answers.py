@@ -7,7 +7,7 @@ from statistics import median
 from pydantic import BaseModel, Field
 
 from app.api.v1.answers import Moment
-from app.documents.routing import WorkloadDocument
+from app.documents.routing import RoutedWorkloadDocument
 from app.experts.statistics import WorkloadStatistics
 from app.services.routing import RoutingRecord, StoredRouting
 from cluster_models.routing_readers.reading import Notice
@@ -95,11 +95,13 @@ class RoutingStored(RoutingSummary):
 class RoutingAnswer(RoutingSummary):
     """Stored routing statistics."""
 
-    counts: list[WorkloadDocument] | None = Field(description="All counts, where they were asked for.")
+    counts: list[RoutedWorkloadDocument] | None = Field(description="All counts, where they were asked for.")
 
     @classmethod
     def of(cls, stored: StoredRouting, *, counts: bool) -> RoutingAnswer:
         """The answer, with counts or without."""
-        documents = [WorkloadDocument.from_workload(workload) for workload in stored.workloads] if counts else None
+        documents = (
+            [RoutedWorkloadDocument.from_workload(workload) for workload in stored.workloads] if counts else None
+        )
         summary = RoutingSummary.from_record(stored.record)
         return cls.model_construct(**dict(summary), counts=documents)

@@ -18,7 +18,7 @@ from app.api.v1.import_uploads import (
     parts_of,
 )
 from app.documents.reading import Document, Flag, Text, read_document
-from app.documents.routing import RoutingDocument, Rows, WorkloadDocument
+from app.documents.routing import RoutedWorkloadDocument, RoutingDocument, Rows
 from app.imports.sources import SentFile
 from app.routing.reading import RoutingRead, read_all
 from app.services.routing import without_pairs
@@ -57,7 +57,7 @@ class RoutingBody(RoutingFields):
     """An upload as JSON: files, or counts."""
 
     files: list[FileBody] = Field(default_factory=list, description="Files of counts, archives included.")
-    workloads: list[WorkloadDocument] | None = Field(None, min_length=1, description="Counts by workload.")
+    workloads: list[RoutedWorkloadDocument] | None = Field(None, min_length=1, description="Counts by workload.")
     logical_count: Rows | None = Field(None, description="Counts of one workload.", examples=[[[120, 80]]])
 
 
