@@ -75,6 +75,17 @@ def _slower(load: FloatArray, a: int, b: int, after_a: float, after_b: float) ->
     return after - before
 
 
+@numba.njit(cache=True)
+def _rank_loads(ranks: IntArray, shares: FloatArray, speeds: FloatArray) -> FloatArray:
+    """(L, G) load of each rank in each layer, over its speed."""
+    layers, experts = ranks.shape
+    load = np.zeros((layers, len(speeds)))
+    for layer in range(layers):
+        for e in range(experts):
+            load[layer, ranks[layer, e]] += shares[layer, e] / speeds[ranks[layer, e]]
+    return load
+
+
 @numba.njit(cache=True, nogil=True)
 def anneal_chain(
     onward: FloatArray,
@@ -95,11 +106,7 @@ def anneal_chain(
     np.random.seed(seed)  # noqa: NPY002
     layers, experts = ranks.shape
     flow = flows(onward, back, ranks, worth)
-    load = np.zeros((layers, len(worth)))
-    for layer in range(layers):
-        for e in range(experts):
-            g = ranks[layer, e]
-            load[layer, g] += shares[layer, e] / speeds[g]
+    load = _rank_loads(ranks, shares, speeds)
     factor = (last / temperature) ** (1.0 / max(1, steps))
     for _ in range(steps):
         temperature *= factor
@@ -134,10 +141,7 @@ def improve_chain(
     """Exchange experts of ``ranks`` (L, E), which change, as long as any exchange of two helps."""
     layers, experts = ranks.shape
     flow = flows(onward, back, ranks, worth)
-    load = np.zeros((layers, len(worth)))
-    for layer in range(layers):
-        for e in range(experts):
-            load[layer, ranks[layer, e]] += shares[layer, e] / speeds[ranks[layer, e]]
+    load = _rank_loads(ranks, shares, speeds)
     helped = True
     while helped:
         helped = False
@@ -203,10 +207,7 @@ def spend(
     """Exchange experts of ``ranks`` (L, E), which change, for faster slowest ranks, losing ``left`` at most."""
     layers, experts = ranks.shape
     flow = flows(onward, back, ranks, worth)
-    load = np.zeros((layers, len(worth)))
-    for layer in range(layers):
-        for e in range(experts):
-            load[layer, ranks[layer, e]] += shares[layer, e] / speeds[ranks[layer, e]]
+    load = _rank_loads(ranks, shares, speeds)
     for _ in range(layers * experts):
         best, at = 0.0, -1
         loss, e, f = 0.0, -1, -1
