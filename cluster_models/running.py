@@ -1,0 +1,102 @@
+"""Jobs that run on a cluster: the plan each was started with, and what a failure costs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cluster_models.errors import InvalidInput
+from cluster_models.plan import Plan
+
+
+class InvalidRunningJob(InvalidInput):
+    """What was said of a running job is wrong or contradicts itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPolicy:
+    """How a job keeps its state and what may be done with it after a failure.
+
+    State: a checkpoint every ``checkpoint_interval_steps``, ``steps_since_checkpoint`` done since the last
+    (``None``: half an interval is expected), read back at ``storage_bytes_per_s`` by all ranks together.
+    ``optimizer_instances`` copies of every optimizer shard live among the data ranks (Megatron's
+    ``num-distributed-optimizer-instances``); ``memory_checkpoint``: each node's newest checkpoint also lies in the
+    host memory of another node.
+
+    Costs: ``restart_low_s`` to ``restart_high_s`` from the order to the first step (processes, communicators,
+    compilation), without the transfer of state.  Freedom: ``may_reroute`` where the framework lets the data ranks
+    of a stage take over micro-batches of a lost one; ``may_change_batch`` where the global batch may shrink with
+    the data parallel size; ``may_reshape`` where degrees may change; ``may_move`` where the job may be moved for
+    the good of others although no failure touched it, at ``move_price_s`` seconds of its own work for each rank
+    that moves.  It needs ``least_gpus`` and takes ``most_gpus``.
+    """
+
+    checkpoint_interval_steps: int = 100
+    steps_since_checkpoint: int | None = None
+    storage_bytes_per_s: float = 25e9
+    optimizer_instances: int = 1
+    memory_checkpoint: bool = False
+    restart_low_s: float = 90.0
+    restart_high_s: float = 240.0
+    may_reroute: bool = False
+    may_change_batch: bool = False
+    may_reshape: bool = True
+    may_move: bool = False
+    move_price_s: float = 0.0
+    least_gpus: int = 1
+    most_gpus: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("checkpoint_interval_steps", "optimizer_instances", "least_gpus"):
+            if getattr(self, name) < 1:
+                raise InvalidRunningJob(f"recovery.{name}", getattr(self, name), "must be at least 1")
+        if self.steps_since_checkpoint is not None and self.steps_since_checkpoint < 0:
+            raise InvalidRunningJob("recovery.steps_since_checkpoint", self.steps_since_checkpoint, "is negative")
+        if not 0 < self.storage_bytes_per_s < float("inf"):
+            raise InvalidRunningJob("recovery.storage_bytes_per_s", self.storage_bytes_per_s, "must be positive")
+        if not 0 <= self.restart_low_s <= self.restart_high_s < float("inf"):
+            raise InvalidRunningJob(
+                "recovery.restart_high_s",
+                self.restart_high_s,
+                "must be at least restart_low_s, and that not negative",
+            )
+        if not 0 <= self.move_price_s < float("inf"):
+            raise InvalidRunningJob("recovery.move_price_s", self.move_price_s, "must not be negative")
+        if self.most_gpus is not None and self.most_gpus < self.least_gpus:
+            raise InvalidRunningJob("recovery.most_gpus", self.most_gpus, "is less than least_gpus")
+
+    @property
+    def expected_steps_lost(self) -> float:
+        """Steps to repeat when the job falls back to its checkpoint."""
+        if self.steps_since_checkpoint is None:
+            return self.checkpoint_interval_steps / 2
+        return float(self.steps_since_checkpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A job with the plan it runs by (never one without ``architecture`` and ``workload``).
+
+    ``weight`` is what a FLOP of its useful work is worth against those of other jobs.
+    """
+
+    id: str
+    name: str
+    plan: Plan
+    weight: float = 1.0
+    recovery: RecoveryPolicy = RecoveryPolicy()
+
+    def __post_init__(self) -> None:
+        if not 0 < self.weight < float("inf"):
+            raise InvalidRunningJob("weight", self.weight, "must be positive")
+        if self.plan.architecture is None or self.plan.workload is None:
+            raise InvalidRunningJob("plan", self.plan.model, "does not say which model and workload it is for")
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that it occupies, in rank order."""
+        return self.plan.placement.hosts
+
+    @property
+    def flops_per_s(self) -> float:
+        """Useful work: the model's own FLOPs per second of all its GPUs, as planned."""
+        return self.plan.model_flops_per_s_per_gpu * self.plan.configuration.degrees.gpus

@@ -1,0 +1,1 @@
+"""After failures: one decision for all jobs that they touched."""

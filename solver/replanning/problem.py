@@ -1,0 +1,102 @@
+"""What is asked after failures, and the options that a job has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from cluster_models.fitted import FittedParameters
+from cluster_models.health_events import HealthEvent
+from cluster_models.recovery import ConsideredAction, Migration, RecoveryAction
+from cluster_models.running import InvalidRunningJob, RunningJob
+from cluster_models.snapshot import ClusterSnapshot
+from solver.problem import Backend
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cluster_models.plan import Plan
+    from cluster_models.topology import Node
+
+HORIZON_S: Final = 6 * 3600.0
+"""Over which decisions are weighed where nothing is said: about what a node takes to come back."""
+
+
+@dataclass(frozen=True)
+class ReplanProblem:
+    """A cluster as it is now, with what ran on it before it was.
+
+    ``snapshot``: states, links and GPUs after the failures (``cluster_models.conditions.degraded``); GPUs of the
+    jobs here are not counted as in use.  ``jobs`` are all that run on the cluster, no two on one GPU.  ``spares``
+    are the free nodes that jobs may take.  ``gpu_budget`` limits the GPUs of all jobs together.
+    ``back_after_s``: when lost nodes are expected to serve again, for what waiting is worth.
+    Raises ``InvalidRunningJob`` where two jobs hold one GPU or name a node that the cluster does not have.
+    """
+
+    snapshot: ClusterSnapshot
+    jobs: tuple[RunningJob, ...]
+    spares: tuple[str, ...]
+    horizon_s: float = HORIZON_S
+    back_after_s: float = HORIZON_S
+    gpu_budget: int | None = None
+    events: tuple[HealthEvent, ...] = ()
+    fitted: Mapping[str, FittedParameters] = field(default_factory=lambda: MappingProxyType({}))
+    """The user's own parameters by job id."""
+
+    def __post_init__(self) -> None:
+        held: dict[tuple[str, int], str] = {}
+        for job in self.jobs:
+            for place in job.plan.placement.ranks:
+                if place.node not in self.nodes:
+                    raise InvalidRunningJob(
+                        f"jobs.{job.name}.plan",
+                        place.node,
+                        "is not a node of the cluster",
+                        "name the cluster it runs on",
+                    )
+                other = held.setdefault((place.node, place.gpu), job.name)
+                if other != job.name:
+                    raise InvalidRunningJob(
+                        f"jobs.{job.name}.plan",
+                        f"{place.node}:{place.gpu}",
+                        f"is held by {other} as well",
+                        "a GPU serves one job",
+                    )
+
+    @cached_property
+    def nodes(self) -> Mapping[str, Node]:
+        """The nodes by name, as they are now."""
+        return {node.name: node for node in self.snapshot.cluster.nodes}
+
+
+@dataclass(frozen=True, slots=True)
+class ReplanOptions:
+    """Budget of one decision.  ``effort`` scales what is tried, ``time_limit_s`` only cuts it short."""
+
+    time_limit_s: float = 15.0
+    gap: float = 0.01
+    effort: int = 1
+    seed: int = 0
+    backend: Backend = Backend.CBC
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryOption:
+    """One thing that can be done with one job: placed, priced, and the GPUs it holds afterwards.
+
+    ``holds`` are (node, GPU number), those it waits on included; ``value_flop`` as in ``JobDecision``; ``plan`` is
+    ``None`` where the job stands still.
+    """
+
+    job_id: str
+    action: RecoveryAction
+    holds: frozenset[tuple[str, int]]
+    value_flop: float
+    tokens_per_s: float
+    limited_by: str
+    migration: Migration
+    plan: Plan | None
+    reason: str
+    refused: tuple[ConsideredAction, ...] = ()
