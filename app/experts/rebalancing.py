@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -25,7 +26,7 @@ from cluster_models.routing import RoutedWorkload
 from cluster_models.routing_readers.reading import MOST_LAYERS
 from cluster_models.units import MILLISECOND
 from solver.experts.layout import ExpertLayout
-from solver.experts.loads import balancedness
+from solver.experts.loads import balancedness, layer_balancedness
 from solver.experts.moves import MoveCosts
 from solver.experts.rebalance import Pace, Rebalanced, rebalance
 
@@ -100,6 +101,16 @@ class MoveAnswer(BaseModel):
     buffered: bool = Field(description="Whether it waits in a spare buffer first.", examples=[False])
 
 
+class RebalancedLayer(BaseModel):
+    """One layer before and after the moves."""
+
+    layer: int = Field(description="Decoder layer.", examples=[3])
+    moves: int = Field(description="Experts that are loaded.", examples=[12])
+    moves_between_nodes: int = Field(description="Of these, how many come from another node.", examples=[2])
+    balancedness_before: float = Field(description="Of the map that runs.", examples=[0.71])
+    balancedness: float = Field(description="After the moves.", examples=[0.94])
+
+
 class RebalanceAnswer(BaseModel):
     """Moves, and whether to make them."""
 
@@ -126,6 +137,7 @@ class RebalanceAnswer(BaseModel):
         description="Steps that pay for the moves; null = never.", examples=[1.0]
     )
     spare_buffers: int = Field(description="Spare buffers of one expert that a rank needs.", examples=[1])
+    layers: list[RebalancedLayer] = Field(description="Layer by layer.")
     moves: list[MoveAnswer] = Field(description="In an order in which every expert has a copy at any moment.")
     assumptions: list[str] = Field(description="What was taken for want of something given.")
 
@@ -207,9 +219,29 @@ def rebalanced(asked: Rebalancing) -> RebalanceAnswer:
         gain_ms_per_step=found.gain_s_per_step / MILLISECOND,
         break_even_steps=found.break_even_steps if math.isfinite(found.break_even_steps) else None,
         spare_buffers=found.spare_buffers,
+        layers=_layers(asked, found),
         moves=[MoveAnswer.model_validate(move, from_attributes=True) for move in found.moves],
         assumptions=list(asked.assumed),
     )
+
+
+def _layers(asked: Rebalancing, found: Rebalanced) -> list[RebalancedLayer]:
+    shares = asked.mixed.shares()
+    before, after = (
+        layer_balancedness(np.array(slots.slots), shares, asked.layout) for slots in (asked.running, found.slots)
+    )
+    moved = Counter(move.layer for move in found.moves)
+    far = Counter(move.layer for move in found.moves if not move.same_node)
+    return [
+        RebalancedLayer(
+            layer=layer,
+            moves=moved[layer],
+            moves_between_nodes=far[layer],
+            balancedness_before=float(old),
+            balancedness=float(new),
+        )
+        for layer, old, new in zip(asked.running.layers, before, after, strict=True)
+    ]
 
 
 def verdict_of(found: Rebalanced, pace: Pace) -> str:
@@ -244,6 +276,10 @@ def _running(fields: RebalanceFields, counted: Sequence[int], experts: int) -> E
         problem = f"{len(rows)} layers of {len(next(iter(rows.values())))} slots take minutes"
         raise InvalidInput("physical_to_logical_map", "", problem, "rebalance a part of the layers at a time")
     ordered = sorted(rows)
+    held = max((expert for row in rows.values() for expert in row), default=-1) + 1
+    if held != experts:
+        problem = f"holds {held} experts, the statistics count {experts}"
+        raise InvalidInput("physical_to_logical_map", "", problem, "give statistics of the model that runs")
     try:
         return ExpertSlots(tuple(ordered), tuple(tuple(rows[layer]) for layer in ordered), experts, fields.ranks)
     except InvalidInput as error:

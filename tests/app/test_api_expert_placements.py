@@ -100,6 +100,34 @@ def test_links_make_nodes_count(stored: TestClient) -> None:
     assert any("DeepSeek-V3" in sentence for sentence in made["assumptions"])
 
 
+@pytest.mark.parametrize("choice", ["nearest", "any", "both"])
+def test_the_choice_of_copies_is_weighed_and_said(stored: TestClient, choice: str) -> None:
+    """Times are those under the choice that was named, else under the slower one; any is never the faster."""
+    told = asked(router={"active": 4}, between_nodes_gbit_per_s_per_gpu=50.0, workloads=["prefill"])
+    made = stored.post(ADDRESS, json=told | {"copy_choice": choice}).json()
+    assert made["copy_choice"] == choice
+    times = made["workloads"][0]["times"]
+    assert times["any_ms"] > times["nearest_ms"] >= times["least_ms"]
+    assert times["copy_choice"] == ("any" if choice == "both" else choice)
+    assert times["layers_ms"] == times[f"{times['copy_choice']}_ms"]
+    assert any("guards against both" in sentence for sentence in made["assumptions"]) == (choice == "both")
+
+
+def test_a_choice_of_copies_without_effect_is_said(stored: TestClient) -> None:
+    """Without copies, and where nodes are not weighed, all choices come to the same map."""
+    told = asked(router={"active": 4}, slots=16, copy_choice="any", workloads=["prefill"])
+    alone = stored.post(ADDRESS, json=told).json()
+    assert alone["copy_choice"] is None
+    times = alone["workloads"][0]["times"]
+    assert times["any_ms"] == pytest.approx(times["nearest_ms"])
+    assert "the choice of copies, any, changes nothing without copies" in alone["assumptions"]
+    unweighed = stored.post(ADDRESS, json=asked(copy_choice="any")).json()
+    assert unweighed["copy_choice"] is None
+    assert any("changes nothing where nodes are not weighed" in each for each in unweighed["assumptions"])
+    plain = stored.post(ADDRESS, json=asked()).json()
+    assert plain["placement"] == unweighed["placement"]
+
+
 def test_a_stored_cluster_gives_its_links(stored: TestClient) -> None:
     """The speed is what its nodes reach, and nobody has to type it."""
     name = stored.post(f"{API}/clusters", json=cluster_body()).json()["name"]
@@ -271,6 +299,13 @@ def test_moves_lead_from_the_running_map_to_the_target(stored: TestClient) -> No
     assert made["bytes_inside_nodes"] == len(made["moves"]) * 1e6
     assert made["workloads"]["decode"] == pytest.approx([made["balancedness_before"], made["balancedness"]])
     assert set(made["workloads"]) == {"prefill", "decode"}
+    assert [each["layer"] for each in made["layers"]] == [0, 1, 2]
+    for name, table in (("balancedness_before", RUNNING), ("balancedness", rows)):
+        by_layer = layer_balancedness(np.array(table), counts, layout)
+        assert [each[name] for each in made["layers"]] == pytest.approx(by_layer)
+    moved = [sum(move["layer"] == layer for move in made["moves"]) for layer in range(3)]
+    assert [each["moves"] for each in made["layers"]] == moved
+    assert all(each["moves_between_nodes"] == 0 for each in made["layers"])
 
 
 def test_it_is_left_alone_where_moves_do_not_pay(stored: TestClient) -> None:
@@ -296,6 +331,7 @@ def test_it_is_left_alone_where_moves_do_not_pay(stored: TestClient) -> None:
         ({"layers": [0, 1]}, "layers"),
         ({"layers": [7, 8, 9]}, "layers"),
         ({"physical_to_logical_map": []}, "physical_to_logical_map"),
+        ({"physical_to_logical_map": [list(range(20))] * 3}, "physical_to_logical_map"),
         ({"physical_to_logical_map": [[0] * 24] * 3}, "physical_to_logical_map"),
         ({"physical_to_logical_map": [RUNNING[0], RUNNING[0][:20], RUNNING[0]]}, "physical_to_logical_map"),
         ({"physical_to_logical_map": [[-1] * 24] * 3}, "physical_to_logical_map"),
