@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from sqlalchemy.orm import Session
@@ -15,6 +16,7 @@ from app.experts.links import Given
 from app.experts.placing import propose
 from app.experts.rebalancing import (
     RebalanceAnswer,
+    RebalanceFields,
     RebalanceRequest,
     Rebalancing,
     prepared_rebalancing,
@@ -56,7 +58,21 @@ def place(asked: Prepared) -> PlacementAnswer:
 def prepare_rebalancing(session: Session, *, request: RebalanceRequest) -> Rebalancing:
     """Look up what a request names; raises ``InvalidInput`` for all that is wrong with it."""
     workloads = workloads_of(session, reference=request.routing)
-    return prepared_rebalancing(request, workloads, given_of(session, fields=request))
+    return rebalancing_of(session, fields=request, workloads=workloads)
+
+
+def rebalancing_of(
+    session: Session,
+    *,
+    fields: RebalanceFields,
+    workloads: Sequence[RoutedWorkload],
+    model: Architecture | None = None,
+) -> Rebalancing:
+    """The same for workloads at hand; ``model`` is what runs where the fields say nothing of it."""
+    given = given_of(session, fields=fields)
+    if given.model is None and given.rule is None:
+        given = replace(given, model=model)
+    return prepared_rebalancing(fields, workloads, given)
 
 
 def find_moves(asked: Rebalancing) -> RebalanceAnswer:
