@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +69,21 @@ class RoutedWorkload:
     def shares(self) -> Counts:
         """(layers, experts): the share of each layer's selections that an expert gets; rows sum to 1."""
         return np.asarray(self.loads / self.loads.sum(axis=1, keepdims=True))
+
+    def at(self, layers: Sequence[int]) -> RoutedWorkload:
+        """The same at some of its layers, increasing; transitions stay where both layers are still neighbours."""
+        if tuple(layers) == self.layers:
+            return self
+        kept = [self.layers.index(layer) for layer in layers]
+        onward = {
+            new: self.transitions[old]
+            for new, (old, then) in enumerate(pairwise(kept))
+            if then == old + 1 and old in self.transitions
+        }
+        together = {new: self.coactivation[old] for new, old in enumerate(kept) if old in self.coactivation}
+        return replace(
+            self, layers=tuple(layers), loads=self.loads[kept], transitions=onward, coactivation=together
+        )
 
     def plain(self, weight: float = 1.0) -> ExpertLoads:
         """The loads alone, as a planning problem carries them."""

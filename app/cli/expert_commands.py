@@ -77,6 +77,14 @@ def place(  # noqa: PLR0913 - one argument for each option
     ] = None,
     gpu: Gpu = None,
     tokens: Tokens = None,
+    copy_choice: Annotated[
+        str | None,
+        typer.Option(
+            "--copy-choice",
+            metavar="nearest|any|both",
+            help="Which copy serves a token: one on its node, any, or not known; default: both.",
+        ),
+    ] = None,
     seed: Seed = 0,
     effort: Annotated[int, typer.Option("--effort", min=1, max=3, help="Scale of the search.")] = 1,
     form: Form = None,
@@ -96,6 +104,7 @@ def place(  # noqa: PLR0913 - one argument for each option
         "inside_node_gbit_per_s_per_gpu": inside_speed,
         "gpu_kind": gpu,
         "tokens_per_gpu": tokens,
+        "copy_choice": copy_choice,
         "seed": seed,
         "effort": effort,
     }

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from app.cli.terminal import bullets, command_line, more_line, report_section
 from app.experts.answer import JudgedWorkload, LayerAnswer, PlacementAnswer
+from app.experts.request import BOTH
 from app.experts.statistics import RoutingStatistics, WorkloadStatistics
 from app.presentation.figures import NOT_KNOWN, count, plural, spans
 from app.routing.reading import RoutingRead
@@ -85,7 +86,17 @@ def _times(answer: PlacementAnswer) -> list[RenderableType]:
             f"{times.in_order_nodes_crossed:.2f} → {times.nodes_crossed:.2f}",
         )
     speed = answer.between_nodes_gbit_per_s_per_gpu
-    return [table, Text(f"with {speed:.4g} Gb/s per GPU between nodes", style="dim")]
+    said: list[RenderableType] = [Text(f"with {speed:.4g} Gb/s per GPU between nodes", style="dim")]
+    if answer.copy_choice is not None:
+        said += [
+            Text(
+                f"{name}: {times.nearest_ms:.2f} ms where the nearest copy serves a token, {times.any_ms:.2f} ms "
+                f"where any does; counted above: {times.copy_choice}",
+                style="dim",
+            )
+            for name, times in told
+        ]
+    return [table, *said]
 
 
 def _share(value: float | None) -> str:
@@ -119,6 +130,8 @@ def _next(answer: PlacementAnswer, given: Place) -> list[RenderableType]:
     words += given.known.words()
     if answer.nodes_weighed and (speed := given.fields.get("between_nodes_gbit_per_s_per_gpu")) is not None:
         words += ["--link-speed", f"{speed:g}"]
+    if answer.copy_choice not in {None, BOTH}:
+        words += ["--copy-choice", str(answer.copy_choice)]
     words += ["--format", "sglang", "--output", "maps"]
     parts.append(Text("write the map for an engine (sglang, trtllm, vllm-ascend or, without copies, megatron):"))
     parts.append(command_line(shlex.join(words)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
@@ -10,12 +10,13 @@ from app.documents.reading import Count, Document
 from app.documents.routing import Layer
 from app.experts.advice import next_steps, warnings_of
 from app.experts.budget import MOST_RANKS, MOST_SLOTS
-from app.experts.placing import Proposal, Verdict
-from app.experts.request import Prepared
+from app.experts.judging import Verdict
+from app.experts.placing import Proposal
+from app.experts.request import BOTH, Prepared
 from cluster_models.expert_slots import ExpertSlots
 from cluster_models.routing_readers.reading import MOST_EXPERTS, MOST_LAYERS
 from cluster_models.units import GBIT, MILLISECOND
-from solver.experts.dispatch import LayerTimes
+from solver.experts.dispatch import CopyChoice, LayerTimes
 
 Row = Annotated[list[Annotated[int, Field(strict=True, ge=0, lt=MOST_EXPERTS)]], Field(max_length=MOST_SLOTS)]
 
@@ -57,8 +58,17 @@ class ExpertMapDocument(Document):
 
 
 class TimesAnswer(BaseModel):
-    """Predicted time of all layers together, one after the other, and what crosses nodes."""
+    """Predicted time of all layers together, one after the other, and what crosses nodes.
 
+    All figures but the two of the choices are those under ``copy_choice``.
+    """
+
+    copy_choice: Literal["nearest", "any"] = Field(
+        description="Which copies serve tokens: as asked, else the choice that makes this map slower.",
+        examples=["any"],
+    )
+    nearest_ms: float = Field(description="This map where a copy on the token's own node serves.", examples=[20.4])
+    any_ms: float = Field(description="This map where each copy is as likely to serve.", examples=[21.9])
     layers_ms: float = Field(description="This map.", examples=[20.4])
     in_order_ms: float = Field(description="Experts in their order.", examples=[31.9])
     balance_alone_ms: float = Field(description="The map that balances best and knows no nodes.", examples=[24.0])
@@ -117,6 +127,11 @@ class PlacementAnswer(BaseModel):
     between_nodes_gbit_per_s_per_gpu: float | None = Field(
         description="Speed that was counted with; null where nodes were not weighed.", examples=[100.0]
     )
+    copy_choice: Literal["nearest", "any", "both"] | None = Field(
+        description="Which copies were taken to serve tokens; null where that changes nothing: nodes were not "
+        "weighed, or no expert has copies.",
+        examples=["both"],
+    )
     workloads: list[JudgedWorkload] = Field(description="What it is worth, workload by workload.")
     warnings: list[str] = Field(description="Where the map will disappoint.")
     next_steps: list[str] = Field(description="What would make it better.")
@@ -137,6 +152,7 @@ def answer_of(proposal: Proposal, asked: Prepared) -> PlacementAnswer:
         slots=proposal.ask.layout.slots,
         nodes_weighed=terms is not None,
         between_nodes_gbit_per_s_per_gpu=None if terms is None else terms.rates.between_bytes_per_s / GBIT,
+        copy_choice=_choice(proposal),
         workloads=[_judged(each, weights.get(each.name)) for each in proposal.verdicts],
         warnings=list(warnings_of(proposal)),
         next_steps=list(next_steps(proposal, asked.workloads)),
@@ -166,20 +182,31 @@ def _judged(verdict: Verdict, weight: float | None) -> JudgedWorkload:
     )
 
 
-def _times(verdict: Verdict) -> TimesAnswer | None:
-    own, plain, alone, least = verdict.times, verdict.in_order_times, verdict.balanced_times, verdict.least_s
-    if own is None or plain is None or alone is None or least is None:
+def _choice(proposal: Proposal) -> Literal["nearest", "any", "both"] | None:
+    terms = proposal.ask.terms
+    if terms is None or proposal.ask.layout.slots == proposal.slots.experts:
         return None
+    return BOTH if terms.choice is None else terms.choice.value
+
+
+def _times(verdict: Verdict) -> TimesAnswer | None:
+    times = verdict.times
+    if times is None:
+        return None
+    own = times.own
     return TimesAnswer(
+        copy_choice=times.counted.value,
+        nearest_ms=_ms(times.by_choice[CopyChoice.NEAREST]),
+        any_ms=_ms(times.by_choice[CopyChoice.ANY]),
         layers_ms=_ms(own),
-        in_order_ms=_ms(plain),
-        balance_alone_ms=_ms(alone),
-        least_ms=float(least.sum()) / MILLISECOND,
+        in_order_ms=_ms(times.in_order),
+        balance_alone_ms=_ms(times.balanced),
+        least_ms=float(times.least_s.sum()) / MILLISECOND,
         compute_ms=float(own.compute_s.sum()) / MILLISECOND,
         between_nodes_ms=float(own.between_s.sum()) / MILLISECOND,
         inside_node_ms=float(own.inside_s.sum()) / MILLISECOND,
         nodes_crossed=float(own.crossing.mean()),
-        in_order_nodes_crossed=float(plain.crossing.mean()),
+        in_order_nodes_crossed=float(times.in_order.crossing.mean()),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from app.experts.placing import NodeTerms
+from app.experts.wanted import NodeTerms
 from cluster_models.architecture import Architecture
 from cluster_models.catalogue import gpu_kind
 from cluster_models.errors import InvalidInput
@@ -15,7 +15,7 @@ from cluster_models.gpus import GpuKind, Precision
 from cluster_models.links import effective_links
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.units import GBIT, MIB
-from solver.experts.dispatch import LayerRates, RouterRule, token_bytes
+from solver.experts.dispatch import CopyChoice, LayerRates, RouterRule, token_bytes
 from solver.experts.layout import ExpertLayout
 from solver.experts.nodewise import usual_rates
 
@@ -46,20 +46,28 @@ class Given:
         return any(each is not None for each in known)
 
 
-def terms_of(given: Given, layout: ExpertLayout, experts: int) -> tuple[NodeTerms | None, tuple[str, ...]]:
+def terms_of(
+    given: Given, layout: ExpertLayout, experts: int, choice: CopyChoice | None = None
+) -> tuple[NodeTerms | None, tuple[str, ...]]:
     """What crossing nodes costs, and a sentence for each thing that was assumed; ``None`` where nothing is known.
+
+    ``choice``: which copy of an expert serves a token; ``None`` where either may.
 
     Raises ``InvalidInput`` where the model has other experts.
     """
     if given.model is not None:
         check_model(given.model, experts)
     if layout.nodes == 1 or not given.says_something:
-        return None, _unweighed(layout)
+        return None, (*_unweighed(layout), *_choice_without_effect(choice, "where nodes are not weighed"))
     rule, assumed = rule_of(given, experts)
     rates, known, words = rates_of(given)
     if not known:
         words = (*words, "a balance of 0.99 comes first, because the speed between nodes is not known")
-    return NodeTerms(rule, rates, known), (*assumed, *words)
+    if layout.slots == experts:
+        words = (*words, *_choice_without_effect(choice, "without copies"))
+    elif choice is None:
+        words = (*words, "which copy of an expert serves a token was not said: the map guards against both choices")
+    return NodeTerms(rule, rates, known, choice), (*assumed, *words)
 
 
 def rates_of(given: Given) -> tuple[LayerRates, bool, tuple[str, ...]]:
@@ -103,6 +111,10 @@ def _unweighed(layout: ExpertLayout) -> tuple[str, ...]:
         return ()
     sentence = "nodes were not weighed: nothing was said of the model, the router or the links between nodes"
     return (sentence,)
+
+
+def _choice_without_effect(choice: CopyChoice | None, where: str) -> tuple[str, ...]:
+    return () if choice is None else (f"the choice of copies, {choice}, changes nothing {where}",)
 
 
 def rule_of(given: Given, experts: int) -> tuple[RouterRule, list[str]]:

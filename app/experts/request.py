@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import Discriminator, Field, Tag
 
@@ -13,14 +13,16 @@ from app.documents.reading import CHOICE, Count, Document, Flag, Positive, Text,
 from app.documents.routing import MOST_WORKLOADS
 from app.experts.budget import MOST_RANKS, MOST_SLOTS
 from app.experts.links import Given, terms_of
-from app.experts.placing import Ask
+from app.experts.wanted import Ask
 from app.services.requests import ModelReference, RoutingReference
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import RoutedWorkload
-from solver.experts.dispatch import RouterRule
+from solver.experts.dispatch import CopyChoice, RouterRule
 from solver.experts.layout import ExpertLayout
 
 MOST_EFFORT: Final = 3
+BOTH: Final = "both"
+"""Either choice of copies may come."""
 _LIST, _WEIGHTS = f"{CHOICE}list", f"{CHOICE}weights"
 
 Weight = Annotated[float, Field(strict=True, ge=1e-9, le=1e9, allow_inf_nan=False)]
@@ -116,6 +118,13 @@ class PlacementFields(LayoutFields, LinkFields):
         "counts); absent = all, the worst counts.",
         examples=[{"prefill": 2.0, "decode": 1.0}],
     )
+    copy_choice: Literal["nearest", "any", "both"] = Field(
+        BOTH,
+        description="Which copy of an expert serves a token: nearest = one on the token's own node where there is "
+        "one (SGLang's static dispatch), any = each as likely (vLLM, TensorRT-LLM, SGLang's dynamic dispatch), "
+        "both = not known, so that neither may cost much. Counts where nodes are weighed and experts have copies.",
+        examples=["nearest"],
+    )
     judge_others: Flag = Field(
         True, description="Whether to say what the map is worth for the other workloads, too.", examples=[True]
     )
@@ -147,7 +156,8 @@ def prepared(fields: PlacementFields, workloads: Sequence[RoutedWorkload], given
     planned, weights = planned_of(fields.workloads, [workload.name for workload in workloads])
     layout = fields.to_layout(workloads[0].experts)
     with own_fields():
-        terms, assumed = terms_of(given, layout, workloads[0].experts)
+        choice = None if fields.copy_choice == BOTH else CopyChoice(fields.copy_choice)
+        terms, assumed = terms_of(given, layout, workloads[0].experts, choice)
         if terms is not None:
             terms.rule.check(workloads[0].experts)
     if not fields.judge_others:

@@ -212,6 +212,7 @@ def test_dense_layers_have_rows_where_the_format_wants_them(client: TestClient) 
         ({"between_nodes_gbit_per_s_per_gpu": 0.0}, "between_nodes_gbit_per_s_per_gpu"),
         ({"effort": 50}, "effort"),
         ({"seed": -1}, "seed"),
+        ({"copy_choice": "near"}, "copy_choice"),
     ],
 )
 def test_what_is_wrong_is_named(stored: TestClient, changes: dict[str, Any], field: str) -> None:

@@ -1,0 +1,145 @@
+"""What a map of experts is worth for one workload, beside the order that experts come in and beside bounds.
+
+Letters: L layers, E experts, S slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from app.experts.wanted import Ask, NodeTerms
+from cluster_models.routing import RoutedWorkload
+from solver.candidates import FloatArray, IntArray
+from solver.experts.dispatch import CopyChoice, LayerTimes, RouterRule, Routing, layer_times, routing
+from solver.experts.layout import ExpertLayout
+from solver.experts.loads import layer_balancedness, node_local_share
+from solver.experts.nodewise import least_loads, least_times
+from solver.experts.place import Placed
+
+_SELDOM: Final = 1e-9
+"""Of the mean share: an expert that nothing selected is taken to be selected so seldom."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimesOver:
+    """Predicted times over nodes: of this map under each choice of copies, and of others under the one counted.
+
+    ``counted``: the choice that was asked for, else the one under which this map is slower.  ``least_s`` (L,): no
+    map takes less under any.
+    """
+
+    counted: CopyChoice
+    by_choice: Mapping[CopyChoice, LayerTimes]
+    in_order: LayerTimes
+    balanced: LayerTimes
+    least_s: FloatArray
+
+    @property
+    def own(self) -> LayerTimes:
+        """Of this map, under the choice counted."""
+        return self.by_choice[self.counted]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdict:
+    """What a map is worth for one workload, by the layers that both have (L).
+
+    ``in_order``: the same for experts in their order, repeated to fill the slots; ``bound``: no map exceeds it.
+    ``times``: where nodes were weighed.
+    """
+
+    name: str
+    planned: bool
+    layers: tuple[int, ...]
+    balancedness: FloatArray
+    in_order: FloatArray
+    bound: FloatArray
+    node_local_share: float
+    in_order_node_local_share: float
+    times: TimesOver | None = None
+
+
+def verdict_of(
+    workload: RoutedWorkload, rows: IntArray, layers: Sequence[int], placed: Placed, ask: Ask
+) -> Verdict:
+    """What the map ``rows`` (L, S) of ``layers`` is worth on a workload, at the layers that both have.
+
+    ``placed``: the map by loads alone, with its bounds.
+    """
+    shared = tuple(layer for layer in layers if layer in set(workload.layers))
+    if not shared:
+        nothing = np.zeros(0)
+        return Verdict(workload.name, False, (), nothing, nothing, nothing, 0.0, 0.0)
+    positions = [layers.index(layer) for layer in shared]
+    own = workload.at(shared)
+    held = rows[positions]
+    plain = in_order(len(shared), workload.experts, ask.layout.slots)
+    shares = own.shares()
+    reached = layer_balancedness(held, shares, ask.layout)
+    planned = workload.name in ask.planned
+    own_bounds = placed.layer_bounds[ask.planned.index(workload.name)] if planned else None
+    bound = _bound(shares, held, ask.layout) if own_bounds is None else own_bounds
+    return Verdict(
+        name=workload.name,
+        planned=planned,
+        layers=shared,
+        balancedness=reached,
+        in_order=layer_balancedness(plain, shares, ask.layout),
+        bound=np.maximum(np.minimum(bound, 1.0), reached),
+        node_local_share=node_local_share(held, shares, ask.layout),
+        in_order_node_local_share=node_local_share(plain, shares, ask.layout),
+        times=_times(own, (held, plain, placed.rows()[positions]), ask),
+    )
+
+
+def in_order(layers: int, experts: int, slots: int) -> IntArray:
+    """(L, S): experts in their order, repeated until the slots are full, as engines start without a map."""
+    return np.tile(np.arange(slots) % experts, (layers, 1))
+
+
+def routed(workload: RoutedWorkload, terms: NodeTerms) -> Routing:
+    """What is known of the router under a workload."""
+    return routing(drawable(workload.shares(), terms.rule), terms.rule, workload.coactivation)
+
+
+def drawable(shares: FloatArray, rule: RouterRule) -> FloatArray:
+    """Shares that a router can draw: no expert more often than each token, and none never at all."""
+    most = 1.0 / rule.active
+    capped = np.clip(shares, _SELDOM / shares.shape[1], most)
+    room = most - capped
+    missing = 1.0 - capped.sum(axis=1, keepdims=True)
+    spread = np.where(missing > 0, missing * room / np.maximum(room.sum(axis=1, keepdims=True), _SELDOM), 0.0)
+    filled = capped + spread
+    return np.asarray(filled / filled.sum(axis=1, keepdims=True))
+
+
+def _times(workload: RoutedWorkload, maps: tuple[IntArray, IntArray, IntArray], ask: Ask) -> TimesOver | None:
+    """Times of this map, the order and the balanced map; ``None`` where nodes were not weighed."""
+    terms = ask.terms
+    if terms is None or ask.layout.nodes == 1:
+        return None
+    held, plain, alone = maps
+    known = routed(workload, terms)
+
+    def taken(slots: IntArray, choice: CopyChoice) -> LayerTimes:
+        return layer_times(slots, known, ask.layout, terms.rates, choice)
+
+    by_choice = {choice: taken(held, choice) for choice in CopyChoice}
+    counted = max(terms.choices, key=lambda choice: float(by_choice[choice].total_s.sum()))
+    return TimesOver(
+        counted=counted,
+        by_choice=by_choice,
+        in_order=taken(plain, counted),
+        balanced=taken(alone, counted),
+        least_s=least_times(known, ask.layout, terms.rates, least_loads(known, ask.layout, held)),
+    )
+
+
+def _bound(shares: FloatArray, held: IntArray, layout: ExpertLayout) -> FloatArray:
+    """(L,) what no map exceeds in a workload that was not planned for."""
+    unfitted = Routing(RouterRule(1), shares, shares, {})
+    return np.asarray(1.0 / least_loads(unfitted, layout, held))

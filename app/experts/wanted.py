@@ -1,0 +1,48 @@
+"""A placement that is wanted, with all that decides it looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from solver.experts.dispatch import CopyChoice, LayerRates, RouterRule
+from solver.experts.layout import ExpertLayout
+from solver.experts.regret import Terms
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTerms:
+    """What crossing nodes costs: the router's rule, rates, and how engines choose among copies of an expert.
+
+    ``speed_given``: the rates of the links are known.  ``choice``: ``None`` where either choice may come.
+    """
+
+    rule: RouterRule
+    rates: LayerRates
+    speed_given: bool
+    choice: CopyChoice | None = None
+
+    @property
+    def choices(self) -> tuple[CopyChoice, ...]:
+        """The choices of copies that may come."""
+        return tuple(CopyChoice) if self.choice is None else (self.choice,)
+
+    def compared(self) -> Terms:
+        """By what maps are compared: every choice, at every speed, that may come."""
+        return Terms.of(self.rates, self.choice, speed_known=self.speed_given)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A placement that is wanted.
+
+    ``planned``: names of the workloads to plan for; ``weights`` of each, or ``None`` for the worst of them.
+    ``terms``: what crossing nodes costs, ``None`` where loads alone count.
+    """
+
+    layout: ExpertLayout
+    planned: tuple[str, ...]
+    weights: Mapping[str, float] | None = None
+    terms: NodeTerms | None = None
+    seed: int = 0
+    effort: float = 1.0
