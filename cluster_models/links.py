@@ -13,11 +13,11 @@ from statistics import median
 import numpy as np
 import numpy.typing as npt
 
-from cluster_models.link_classes import ClassEstimator, LinkClass, classify, slower_quartile
+from cluster_models.link_classes import ClassEstimator, LinkClass, Proximity, classify, slower_quartile
 from cluster_models.link_spread import spreads
 from cluster_models.link_tables import LinkTables, Recency, directions, link_tables, recent
 from cluster_models.measurements import Sample, SampleStatus
-from cluster_models.pair_kinds import PairKinds, pair_kinds
+from cluster_models.pair_kinds import PairKinds, pair_kinds, with_shares
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.suspicions import reject_absurd
 from cluster_models.workload import LinkBandwidth
@@ -72,7 +72,11 @@ class LinkModel:
         limit = np.array([link_class.limit_bytes_per_s(flows) for link_class in self.classes])
         time_s = np.maximum(time_s, message_bytes / limit[self.kinds.link_class])
         # a measured time holds its own latency, which may be below the default
-        return np.where(known, time_s, np.maximum(time_s, self.kinds.latency_s))
+        latency_s = self.kinds.latency_s.copy()
+        if self.tables.pairs:
+            latency_s[known] = np.minimum(time_s[known], self.row_latency_s[self.kinds.row[known]])
+        time_s = np.where(known, time_s, np.maximum(time_s, latency_s))
+        return latency_s + (time_s - latency_s) / self.kinds.share
 
     def bytes_per_s(self, message_bytes: float, flows_per_node: int) -> FloatArray:
         """Effective bandwidth (N, N) of each flow, latency included: bytes over ``transfer_s``."""
@@ -179,8 +183,24 @@ def effective_links(
         ),
         latency_s=latencies,
         row_latency_s=np.array([latencies[position[a], position[b]] for a, b in tables.pairs]),
-        kinds=pair_kinds(row, link_classes, latencies, class_latency),
+        kinds=with_shares(
+            pair_kinds(row, link_classes, latencies, class_latency),
+            _shares(snapshot, position, np.array([each.proximity for each in classes])[link_classes]),
+        ),
     )
+
+
+def _shares(snapshot: ClusterSnapshot, position: dict[str, int], proximity: IntArray) -> FloatArray:
+    """What is left (N, N) of the bandwidth between nodes; what NVLink joins is not touched."""
+    left = np.ones((len(position), len(position)))
+    for each in snapshot.link_shares:
+        if each.node not in position or (each.other and each.other not in position):
+            continue
+        a, b = position[each.node], position[each.other] if each.other else slice(None)
+        left[a, b] = np.minimum(left[a, b], each.share)
+        left[b, a] = np.minimum(left[b, a], each.share)
+    left[proximity <= Proximity.SAME_NVLINK_DOMAIN] = 1.0
+    return left
 
 
 def _rows(nodes: tuple[str, ...], tables: LinkTables) -> tuple[IntArray, BoolArray]:

@@ -22,13 +22,14 @@ class PairKinds:
 
     ``kind`` (N, N) indexes the kinds; of each (U,) the ``row`` of the measured link in the tables (-1: none),
     ``link_class`` and ``latency_s``, the seconds of a transfer of no bytes (0 for a measured link, whose times hold
-    their own).
+    their own).  ``share``: what failures left of the bandwidth.
     """
 
     kind: IntArray
     row: IntArray
     link_class: IntArray
     latency_s: FloatArray
+    share: FloatArray
 
 
 def pair_kinds(
@@ -53,4 +54,22 @@ def pair_kinds(
         row=np.concatenate([np.full(classes, -1), np.arange(rows), np.full(len(found), -1)]),
         link_class=np.concatenate([np.arange(classes), row_class, found[:, 0].astype(np.int64)]),
         latency_s=np.concatenate([class_latency_s, np.zeros(rows), found[:, 1]]),
+        share=np.ones(classes + rows + len(found)),
+    )
+
+
+def with_shares(kinds: PairKinds, share: FloatArray) -> PairKinds:
+    """``kinds`` with pairs of their own for what failures left of the bandwidth of each pair, ``share`` (N, N)."""
+    hurt = share < 1.0
+    pairs = np.stack([kinds.kind[hurt].astype(np.float64), share[hurt]], axis=1)
+    found, place = np.unique(pairs, axis=0, return_inverse=True)
+    like = found[:, 0].astype(np.int64)
+    kind = kinds.kind.copy()
+    kind[hurt] = len(kinds.row) + place.ravel()
+    return PairKinds(
+        kind=kind,
+        row=np.concatenate([kinds.row, kinds.row[like]]),
+        link_class=np.concatenate([kinds.link_class, kinds.link_class[like]]),
+        latency_s=np.concatenate([kinds.latency_s, kinds.latency_s[like]]),
+        share=np.concatenate([kinds.share, found[:, 1]]),
     )

@@ -1,0 +1,145 @@
+"""How the parts of a cluster are now, folded from reports that come late, twice and out of order.
+
+The newest report of a part by the time it *happened* holds, whenever it came in.  A recovery is believed only when
+nothing bad followed it for a while: what flaps stays out until it has been quiet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from cluster_models.health_events import Entity, EntityKind, HealthEvent, HealthState
+from cluster_models.recovery import Quarantine
+
+HYSTERESIS_S: Final = 600.0
+"""Quiet seconds after a recovery before it is believed."""
+REPEATED_FAILURES: Final = 3
+"""Failures of one node that make it a repeat offender: 3 of 63 nodes caused more than half of all exclusions in one
+published cluster, and boards that failed once make 27 % of failures (docs/replanning.md)."""
+REPEATED_WITHIN_S: Final = 30 * 86_400.0
+OPERATOR: Final = "operator"
+"""The source whose word overrules what others said before it: a person who looked."""
+OUT: Final = frozenset({HealthState.FAILED})
+"""States of what no longer works."""
+_SEVERITY: Final = {
+    HealthState.RECOVERED: 0,
+    HealthState.SUSPECTED: 1,
+    HealthState.DEGRADED: 2,
+    HealthState.DRAINING: 3,
+    HealthState.FAILED: 4,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """How one part is.  ``since``: the report that holds; ``failures`` counts times it failed.
+
+    ``quiet_until`` is set while a recovery is not believed yet: the state before it stands until then.
+    """
+
+    entity: Entity
+    state: HealthState
+    since: datetime
+    failures: int
+    compute_slowdown: float = 1.0
+    bandwidth_share: float = 1.0
+    quiet_until: datetime | None = None
+    source: str = ""
+    code: str = ""
+    text: str = ""
+
+
+def conditions_of(
+    events: Iterable[HealthEvent], *, now: datetime, hysteresis_s: float = HYSTERESIS_S
+) -> tuple[Condition, ...]:
+    """The parts that are not well, in the order of their names.
+
+    Reports alike in source and id count once.  Several sources may speak of one part: each is believed until it
+    takes its word back or ``OPERATOR`` says otherwise later, and the worst of them holds.  Reports from the future
+    (a clock that is ahead) count as of ``now``.
+    """
+    told: dict[Entity, list[HealthEvent]] = {}
+    for event in {(event.source, event.source_id, event.state): event for event in events}.values():
+        told.setdefault(event.entity, []).append(event)
+    found = []
+    for entity in sorted(told):
+        sources = _by_source(told[entity])
+        views = [_view(reports, now, timedelta(seconds=hysteresis_s)) for reports in sources]
+        worst = max(views, key=lambda view: (_SEVERITY[view.state], view.since, view.source))
+        if worst.state is not HealthState.RECOVERED:
+            found.append(worst)
+    return tuple(found)
+
+
+def _by_source(reports: Sequence[HealthEvent]) -> list[list[HealthEvent]]:
+    """Reports of one part by who told them, without those that the operator overruled."""
+    spoken = max((event.occurred_at for event in reports if event.source == OPERATOR), default=None)
+    sources: dict[str, list[HealthEvent]] = {}
+    for event in reports:
+        if event.source == OPERATOR or spoken is None or event.occurred_at > spoken:
+            sources.setdefault(event.source, []).append(event)
+    return [sources[name] for name in sorted(sources)]
+
+
+def _view(reports: Sequence[HealthEvent], now: datetime, hysteresis: timedelta) -> Condition:
+    """What one source says of one part."""
+    ordered = sorted(reports, key=lambda event: (event.occurred_at, _SEVERITY[event.state], event.source_id))
+    last = standing = ordered[-1]
+    quiet_until = None
+    if last.state is HealthState.RECOVERED and min(last.occurred_at, now) + hysteresis > now:
+        bad = [event for event in ordered if event.state is not HealthState.RECOVERED]
+        if bad:
+            standing, quiet_until = bad[-1], min(last.occurred_at, now) + hysteresis
+    return Condition(
+        entity=standing.entity,
+        state=standing.state,
+        since=min(standing.occurred_at, now),
+        failures=_failures(ordered),
+        compute_slowdown=standing.compute_slowdown or 1.0,
+        bandwidth_share=standing.bandwidth_share or 1.0,
+        quiet_until=quiet_until,
+        source=standing.source,
+        code=standing.code,
+        text=standing.text,
+    )
+
+
+def _failures(ordered: Sequence[HealthEvent]) -> int:
+    """Times the part went out: reports that repeat a failure that still stands are one."""
+    count, was_out = 0, False
+    for event in ordered:
+        count += event.state in OUT and not was_out
+        was_out = event.state in OUT
+    return count
+
+
+def quarantine_of(
+    events: Iterable[HealthEvent],
+    *,
+    now: datetime,
+    failures: int = REPEATED_FAILURES,
+    within_s: float = REPEATED_WITHIN_S,
+) -> tuple[Quarantine, ...]:
+    """Nodes that failed, or whose parts did, ``failures`` times in the last ``within_s`` seconds."""
+    after = now - timedelta(seconds=within_s)
+    by_part: dict[Entity, list[HealthEvent]] = {}
+    for event in {(event.source, event.source_id, event.state): event for event in events}.values():
+        if event.entity.node and event.entity.kind is not EntityKind.LINK and event.occurred_at > after:
+            by_part.setdefault(event.entity, []).append(event)
+    counted: dict[str, int] = {}
+    for entity, reports in by_part.items():
+        by_source: dict[str, list[HealthEvent]] = {}
+        for event in sorted(reports, key=lambda event: (event.occurred_at, _SEVERITY[event.state])):
+            by_source.setdefault(event.source, []).append(event)
+        # several sources that report one failure count it once
+        most = max(_failures(ordered) for ordered in by_source.values())
+        counted[entity.node] = counted.get(entity.node, 0) + most
+    days = within_s / 86_400
+    return tuple(
+        Quarantine(node, count, f"{node} failed {count} times in {days:.3g} days: keep it out until it is repaired")
+        for node, count in sorted(counted.items())
+        if count >= failures
+    )

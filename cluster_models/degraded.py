@@ -1,0 +1,129 @@
+"""A cluster as failures left it: states of nodes, GPUs that are out, links that lost bandwidth."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from cluster_models.conditions import Condition
+from cluster_models.health_events import Entity, EntityKind, HealthState
+from cluster_models.measurements import Sample
+from cluster_models.snapshot import ClusterSnapshot, LinkShare
+from cluster_models.topology import Node, NodeState
+
+LEAST_SHARE: Final = 0.001
+"""Left of a link that failed: traffic finds some way round, and plans stay away from it."""
+_NODE_STATE: Final = {
+    HealthState.FAILED: NodeState.FAILED,
+    HealthState.DRAINING: NodeState.DRAINING,
+    HealthState.SUSPECTED: NodeState.UNKNOWN,
+    HealthState.DEGRADED: NodeState.DEGRADED,
+}
+_WORST: Final = (NodeState.READY, NodeState.DEGRADED, NodeState.UNKNOWN, NodeState.DRAINING, NodeState.FAILED)
+
+
+def degraded(snapshot: ClusterSnapshot, conditions: Sequence[Condition]) -> ClusterSnapshot:
+    """``snapshot`` as ``conditions`` leave it; what speaks of parts that the cluster does not have says nothing.
+
+    A GPU that failed counts among those in use: nothing can be placed on it.  A node of whose ``k`` network cards
+    one failed keeps ``(k - 1) / k`` of its bandwidth, and fails with its last.  The nodes under a switch that
+    failed fail with it, and a node fails with a GPU whose number nobody knows.  A link that was measured again since
+    counts as it was measured.
+    """
+    if not conditions:
+        return snapshot
+    cluster = snapshot.cluster
+    nodes = tuple(_node(node, conditions) for node in cluster.nodes)
+    shares = {share for condition in conditions for share in _shares(condition, cluster.nodes)}
+    for node in cluster.nodes:
+        if 0 < (left := _cards_left(node, conditions)) < node.nics.count:
+            shares.add(LinkShare(node.name, "", left / node.nics.count))
+    measured = _last_measured(snapshot.samples)
+    since = {(each.entity.node, each.entity.part): each.since for each in conditions}
+    kept = tuple(
+        share
+        for share in sorted({*snapshot.link_shares, *shares})
+        if not (moment := measured.get((share.node, share.other)))
+        or (told := since.get((share.node, share.other))) is None
+        or moment <= told
+    )
+    digest = hashlib.sha256(repr((nodes, kept)).encode()).hexdigest()[:12]
+    return ClusterSnapshot(f"{snapshot.id}+{digest}", replace(cluster, nodes=nodes), snapshot.samples, kept)
+
+
+def _node(node: Node, conditions: Iterable[Condition]) -> Node:
+    """The node with the worst that was said of it and of its parts."""
+    state, slowdown, out = node.state, node.compute_slowdown, set(node.gpus_in_use)
+    if _cards_left(node, conditions) <= 0:
+        state = NodeState.FAILED
+    for condition in conditions:
+        touched = _touched(condition, node)
+        if touched is None:
+            continue
+        state = max(state, touched, key=_WORST.index)
+        slowdown = max(slowdown, condition.compute_slowdown)
+        if condition.state is HealthState.FAILED and _is_numbered(condition.entity, node):
+            out.add(int(condition.entity.part))
+    return replace(node, state=state, compute_slowdown=slowdown, gpus_in_use=tuple(sorted(out)))
+
+
+def _touched(condition: Condition, node: Node) -> NodeState | None:
+    """What the condition makes of the node, ``None`` where it does not concern it."""
+    entity, state = condition.entity, _NODE_STATE[condition.state]
+    failed = condition.state is HealthState.FAILED
+    if entity.kind is EntityKind.SWITCH:
+        label, _, place = entity.part.partition(":")
+        return state if node.place(label) == place else None
+    if entity.node != node.name or entity.kind is EntityKind.LINK:
+        return None
+    if entity.kind is EntityKind.GPU:
+        # some GPU of the node, nobody knows which: the node goes with it
+        return NodeState.READY if failed and _is_numbered(entity, node) else state
+    if entity.kind is EntityKind.NIC and failed:
+        return NodeState.DEGRADED
+    return state
+
+
+def _is_numbered(entity: Entity, node: Node) -> bool:
+    """Whether it is a GPU of the node by its number."""
+    return entity.kind is EntityKind.GPU and entity.part.isdecimal() and int(entity.part) < node.gpu_count
+
+
+def _cards_left(node: Node, conditions: Iterable[Condition]) -> float:
+    """Network cards of the node that work, degraded ones by their share."""
+    left = float(node.nics.count)
+    for each in conditions:
+        if each.entity.kind is EntityKind.NIC and each.entity.node == node.name:
+            if each.state is HealthState.FAILED:
+                left -= 1.0
+            elif each.state is HealthState.DEGRADED:
+                left -= 1.0 - each.bandwidth_share
+    return left
+
+
+def _shares(condition: Condition, nodes: Sequence[Node]) -> Iterator[LinkShare]:
+    """What the condition leaves of links."""
+    entity, share = condition.entity, condition.bandwidth_share
+    failed = condition.state is HealthState.FAILED
+    if condition.state not in (HealthState.FAILED, HealthState.DEGRADED):
+        return
+    if entity.kind is EntityKind.LINK:
+        yield LinkShare(entity.node, entity.part, LEAST_SHARE if failed else share)
+        return
+    if share < 1 and entity.kind in (EntityKind.NODE, EntityKind.SWITCH):
+        for node in nodes:
+            if _touched(condition, node) is not None:
+                yield LinkShare(node.name, "", share)
+
+
+def _last_measured(samples: Iterable[Sample]) -> dict[tuple[str, str], datetime]:
+    """When each pair was measured last, its names in order."""
+    last: dict[tuple[str, str], datetime] = {}
+    for sample in samples:
+        if sample.measured_at is not None:
+            first, second = sorted((sample.source, sample.destination))
+            last[first, second] = max(sample.measured_at, last.get((first, second), sample.measured_at))
+    return last

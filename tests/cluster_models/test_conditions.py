@@ -1,0 +1,94 @@
+"""Reports come late, twice and out of order; what they say together does not depend on that."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster_models.conditions import OPERATOR, conditions_of, quarantine_of
+from cluster_models.health_events import Entity, EntityKind, HealthEvent, HealthState
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+NODE = Entity(EntityKind.NODE, "n1")
+
+
+def event(
+    minute: float, state: HealthState, *, entity: Entity = NODE, source: str = "probe", number: int = 0
+) -> HealthEvent:
+    """A report ``minute`` minutes after the start."""
+    return HealthEvent(entity, state, START + timedelta(minutes=minute), source, f"{minute:g}-{number}")
+
+
+def states(events: list[HealthEvent], minute: float) -> dict[str, HealthState]:
+    """The states of what is not well."""
+    found = conditions_of(events, now=START + timedelta(minutes=minute), hysteresis_s=600)
+    return {str(each.entity): each.state for each in found}
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 30), st.sampled_from(HealthState), st.sampled_from(["a", "b"])),
+        min_size=1,
+        max_size=8,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_order_and_repetition_of_reports_do_not_matter(
+    told: list[tuple[int, HealthState, str]], random: object
+) -> None:
+    events = [
+        event(minute, state, source=source, number=index) for index, (minute, state, source) in enumerate(told)
+    ]
+    shuffled = events + events[: len(events) // 2]
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    now = START + timedelta(minutes=31)
+    assert conditions_of(shuffled, now=now) == conditions_of(events, now=now)
+    assert quarantine_of(shuffled, now=now) == quarantine_of(events, now=now)
+
+
+def test_a_late_report_of_the_past_changes_nothing() -> None:
+    events = [event(0, HealthState.FAILED), event(20, HealthState.RECOVERED), event(5, HealthState.DEGRADED)]
+    assert states(events, 31) == {}
+
+
+def test_a_recovery_is_believed_when_it_has_been_quiet() -> None:
+    events = [event(0, HealthState.FAILED), event(2, HealthState.RECOVERED)]
+    assert states(events, 3) == {"node n1": HealthState.FAILED}
+    assert states(events, 11.9) == {"node n1": HealthState.FAILED}
+    assert states(events, 12) == {}
+    flapping = [*events, event(11, HealthState.FAILED), event(12.5, HealthState.RECOVERED)]
+    assert states(flapping, 13) == {"node n1": HealthState.FAILED}
+    assert conditions_of(flapping, now=START + timedelta(minutes=13))[0].failures == 2
+
+
+def test_the_worst_of_several_sources_holds_until_each_takes_its_word_back() -> None:
+    events = [
+        event(0, HealthState.SUSPECTED, source="a"),
+        event(1, HealthState.FAILED, source="b"),
+        event(2, HealthState.RECOVERED, source="a"),
+    ]
+    assert states(events, 30) == {"node n1": HealthState.FAILED}
+
+
+def test_the_operator_overrules_what_was_said_before() -> None:
+    events = [event(0, HealthState.FAILED), event(1, HealthState.RECOVERED, source=OPERATOR)]
+    assert states(events, 12) == {}
+    assert states([*events, event(5, HealthState.FAILED, number=1)], 12) == {"node n1": HealthState.FAILED}
+
+
+def test_repeated_failures_advise_quarantine_once_each() -> None:
+    gpu = Entity(EntityKind.GPU, "n1", "3")
+    failures = [
+        event(0, HealthState.FAILED),
+        event(1, HealthState.FAILED, number=1),  # the same failure told again
+        event(60, HealthState.RECOVERED),
+        event(120, HealthState.FAILED, entity=gpu),
+        event(125, HealthState.FAILED, entity=gpu, source="other"),  # and by another source
+    ]
+    assert quarantine_of(failures, now=START + timedelta(days=1)) == ()
+    third = [*failures, event(200, HealthState.FAILED, number=2)]
+    [advice] = quarantine_of(third, now=START + timedelta(days=1))
+    assert (advice.node, advice.failures) == ("n1", 3)
+    assert quarantine_of(third, now=START + timedelta(days=40)) == ()
