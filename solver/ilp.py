@@ -68,7 +68,8 @@ class IlpOutcome:
     """Answer of one solve; ``values`` is ``None`` when there is no feasible point to read.
 
     ``bound`` holds for every feasible point, ``-inf`` when the back end proved nothing.  ``reduced`` of a
-    relaxation: by how much raising a column from its lower bound by 1 raises the objective at least.
+    relaxation: by how much raising a column from its lower bound by 1 raises the objective at least; ``duals``: by
+    how much raising the bound of a row by 1 raises the objective, to first order.
     """
 
     status: IlpStatus
@@ -77,6 +78,7 @@ class IlpOutcome:
     bound: float
     seconds: float
     reduced: FloatArray | None = None
+    duals: FloatArray | None = None
 
 
 @dataclass(slots=True)
@@ -156,7 +158,8 @@ def solve_relaxation(
         solution = solver.getSolution()
         objective = float(solver.getInfo().objective_function_value)
         reduced = np.maximum(0.0, np.asarray(solution.col_dual))
-        return IlpOutcome(IlpStatus.OPTIMAL, np.asarray(solution.col_value), objective, objective, seconds, reduced)
+        values, duals = np.asarray(solution.col_value), np.asarray(solution.row_dual)
+        return IlpOutcome(IlpStatus.OPTIMAL, values, objective, objective, seconds, reduced, duals)
     if status == highspy.HighsModelStatus.kInfeasible:
         return IlpOutcome(IlpStatus.INFEASIBLE, None, np.inf, np.inf, seconds)
     return IlpOutcome(IlpStatus.NO_SOLUTION, None, np.inf, -np.inf, seconds)
