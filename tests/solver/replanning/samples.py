@@ -24,8 +24,8 @@ from tests.cluster_models.clusters import cluster_of, host
 from tests.solver.problems import DENSE, SPARSE
 
 SEQUENCE: Final = 2048
-BATCH: Final = 24
-"""Divides by 1, 2, 3, 4, 6, 8, 12 replicas; not by 5 or 7."""
+BATCH: Final = 48
+"""Divides by 1, 2, 3, 4, 6, 8, 12, 16 replicas; not by 5 or 7."""
 MODELS: Final = (DENSE, SPARSE)
 
 
