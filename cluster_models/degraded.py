@@ -30,8 +30,8 @@ def degraded(snapshot: ClusterSnapshot, conditions: Sequence[Condition]) -> Clus
 
     A GPU that failed counts among those in use: nothing can be placed on it.  A node of whose ``k`` network cards
     one failed keeps ``(k - 1) / k`` of its bandwidth, and fails with its last.  The nodes under a switch that
-    failed fail with it, and a node fails with a GPU whose number nobody knows.  A link that was measured again since
-    counts as it was measured.
+    failed fail with it, and a node fails with a GPU whose number nobody knows.  A link that was measured again
+    since counts as it was measured.
     """
     if not conditions:
         return snapshot
