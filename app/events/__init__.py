@@ -1,0 +1,1 @@
+"""Reports of failures from monitoring systems, each in its own words, turned into one kind of event."""

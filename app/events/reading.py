@@ -1,0 +1,61 @@
+"""What an adapter takes out of a payload: reports about parts of a cluster under whatever names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from cluster_models.health_events import UNSTATED, EntityKind, HealthState
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedEvent:
+    """A report as told, before its names are looked up.
+
+    ``told`` is the node by whatever name (empty for switches), ``part`` as in ``Entity``, for a link the other node
+    as told.  The rest as in ``HealthEvent``.
+    """
+
+    kind: EntityKind
+    told: str
+    part: str
+    state: HealthState
+    occurred_at: datetime
+    source_id: str
+    text: str = ""
+    code: str = ""
+    compute_slowdown: float = UNSTATED
+    bandwidth_share: float = UNSTATED
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """An entry of a payload that could not be read while others could: where it is, why, and what to do."""
+
+    field: str
+    value: str
+    problem: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """All that one payload said."""
+
+    events: tuple[ReportedEvent, ...]
+    unread: tuple[Unread, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A monitoring system whose payloads are understood.
+
+    ``read`` takes the body and the moment it came; it raises ``InvalidInput`` where the body is not of this format.
+    ``example`` is a payload to try it with.
+    """
+
+    name: str
+    known_as: str
+    read: Callable[[bytes, datetime], Reported]
+    example: str
