@@ -7,8 +7,9 @@ from typing import Literal
 from alembic import context
 from sqlalchemy import Connection
 
+from app.db import tables
+from app.db.base import JsonText, UtcDateTime
 from app.db.engine import make_engine
-from app.db.tables import Base, JsonText, UtcDateTime
 from app.settings import Settings
 
 
@@ -22,7 +23,7 @@ def _render(kind: str, item: object, _autogen: object) -> str | Literal[False]:
 def _run(connection: Connection) -> None:
     context.configure(
         connection=connection,
-        target_metadata=Base.metadata,
+        target_metadata=tables.Base.metadata,
         render_as_batch=True,
         compare_type=True,
         render_item=_render,

@@ -8,7 +8,7 @@ from sqlalchemy import inspect
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from app.db.tables import Base
+from app.db.base import Base
 
 
 def insert_if_absent(session: Session, table: type[Base], **values: Any) -> bool:

@@ -18,3 +18,65 @@ class PlanStatus(StrEnum):
 
 
 OPEN_STATUSES = (PlanStatus.QUEUED, PlanStatus.RUNNING)
+
+
+class RunningPlanStatus(StrEnum):
+    """Where a plan of a running job is; the last two never change again."""
+
+    PROPOSED = "proposed"
+    APPROVED = "approved"
+    """It is to be started: its GPUs are the job's."""
+    APPLIED = "applied"
+    """The job runs by it; no job has two of these."""
+    SUPERSEDED = "superseded"
+    CANCELLED = "cancelled"
+
+
+OPEN_RUNNING_PLANS = (RunningPlanStatus.PROPOSED, RunningPlanStatus.APPROVED, RunningPlanStatus.APPLIED)
+
+
+class JobStanding(StrEnum):
+    """Whether a job works."""
+
+    IDLE = "idle"
+    """No plan of it was applied yet."""
+    RUNNING = "running"
+    WAITING = "waiting"
+    """It stands still on its GPUs until lost ones are back."""
+    PAUSED = "paused"
+    """It ended at its last checkpoint and holds no GPU."""
+
+
+class ReplanStatus(StrEnum):
+    """Where a decision on failures is; the last four never change again."""
+
+    COLLECTING = "collecting"
+    """Reports that come within the window join it; the safe answer is there."""
+    SOLVING = "solving"
+    PROPOSED = "proposed"
+    APPROVED = "approved"
+    """It is to be carried out: the GPUs it needs are held for its jobs."""
+    APPLYING = "applying"
+    APPLIED = "applied"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+    SUPERSEDED = "superseded"
+    """A later failure was added to it: ``superseded_by`` decides about all."""
+
+
+OPEN_REPLANS = (
+    ReplanStatus.COLLECTING,
+    ReplanStatus.SOLVING,
+    ReplanStatus.PROPOSED,
+    ReplanStatus.APPROVED,
+    ReplanStatus.APPLYING,
+)
+
+
+class DeliveryStatus(StrEnum):
+    """Where a webhook message to one endpoint is."""
+
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    """Every attempt failed, or the endpoint is gone or disabled."""
