@@ -78,8 +78,8 @@ def upgrade() -> None:
         sa.Column("approved_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("finished_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
-            "status IN ('collecting', 'solving', 'proposed', 'approved', 'applying', 'applied', 'cancelled', 'failed', "
-            "'superseded')",
+            "status IN ('collecting', 'solving', 'proposed', 'approved', 'applying', 'applied', 'cancelled', "
+            "'failed', 'superseded')",
             name=op.f("ck_replans_status_known"),
         ),
         sa.ForeignKeyConstraint(
