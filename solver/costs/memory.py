@@ -18,9 +18,9 @@ from solver.costs.local_sizes import LocalSizes, is_sharded, local_sizes
 from solver.costs.parameters import LocalParameters, by_rank, local_parameters, sharing_ranks
 from solver.costs.routed_loads import RoutedLoads
 
-_MOMENT_BYTES: Final = {Optimizer.ADAM: 8.0, Optimizer.SGD: 4.0}
+MOMENT_BYTES: Final = {Optimizer.ADAM: 8.0, Optimizer.SGD: 4.0}
 """Two FP32 moments (Adam) or one (SGD with momentum) per parameter."""
-_MASTER_BYTES: Final = 4.0
+MASTER_BYTES: Final = 4.0
 """An FP32 weight beside the 16-bit one; with Adam 18 bytes in all where gradients are FP32 (Megatron-LM's
 distributed optimizer documentation).  FP32 training has no other weight."""
 WEIGHT_BYTES: Final = {Precision.MXFP8: 2.0 * (1.0 + 1.0 / 32.0), Precision.FP32: 4.0}
@@ -157,15 +157,15 @@ def _states(
     summed = np.where(stays_whole, whole + owned, np.minimum(whole, owned + layer + parameters.tables))
     weight_bytes = WEIGHT_BYTES.get(workload.precision, 2.0)
     if framework.sharded_master:
-        sharded = _MASTER_BYTES * owned + weight_bytes * gathered
+        sharded = MASTER_BYTES * owned + weight_bytes * gathered
     else:
         sharded = weight_bytes * np.minimum(whole, owned + gathered)
-    master = np.where(zero3 & framework.sharded_master, 0.0, 0.0 if fp32 else _MASTER_BYTES)
+    master = np.where(zero3 & framework.sharded_master, 0.0, 0.0 if fp32 else MASTER_BYTES)
     gradient_bytes = max(framework.gradient_bytes, workload.precision.activation_bytes if fp32 else 0.0)
     return _States(
         weights=np.where(zero3, sharded, weight_bytes * whole),
         gradients=gradient_bytes * np.where(zero3, summed, whole),
-        optimizer=(_MOMENT_BYTES[workload.optimizer] + master) * owned,
+        optimizer=(MOMENT_BYTES[workload.optimizer] + master) * owned,
         owned=owned,
     )
 

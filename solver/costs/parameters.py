@@ -12,7 +12,7 @@ from cluster_models.workload import Sharding
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.local_sizes import is_sharded
 
-_PREDICTION_NORMS: Final = 3.0
+PREDICTION_NORMS: Final = 3.0
 """Of a prediction layer besides its decoder layer's: of hidden state, of next embedding, and before the head."""
 
 
@@ -42,7 +42,7 @@ def local_parameters(batch: CandidateBatch, layers: IntArray, architecture: Arch
     norms, and the copy of the embedding that they look up on the last of several pipeline ranks, are added here.
     """
     tensor = batch.tensor.astype(np.float64)
-    attention = _split(architecture.attention_parameters(), _repeated_attention(architecture), tensor)
+    attention = _split(architecture.attention_parameters(), repeated_attention(architecture), tensor)
     norm = architecture.norm_parameters()
     layer = attention + _split(architecture.dense_mlp_parameters(), norm if architecture.mlp_hidden else 0, tensor)
     if not layers[..., 0].any():
@@ -62,7 +62,7 @@ def local_parameters(batch: CandidateBatch, layers: IntArray, architecture: Arch
         tables[:, -1] += vocabulary
     chunks += tables
     chunks[:, -1] += architecture.norm_vectors * architecture.hidden
-    norms = _PREDICTION_NORMS * architecture.norm_vectors * architecture.hidden
+    norms = PREDICTION_NORMS * architecture.norm_vectors * architecture.hidden
     projection = architecture.prediction_projection_parameters() / tensor
     chunks[:, -1] += architecture.prediction_layers * (projection + norms)
     stages = int(batch.pipeline[0])
@@ -102,7 +102,7 @@ def _split(total: int, repeated: int, tensor: FloatArray) -> FloatArray:
     return (total - repeated) / tensor + repeated
 
 
-def _repeated_attention(architecture: Architecture) -> int:
+def repeated_attention(architecture: Architecture) -> int:
     """Attention parameters that every tensor rank holds in full: norms, and latent compression."""
     repeated = architecture.norm_parameters() + architecture.query_key_norm_parameters
     if (mla := architecture.latent_attention) is not None:

@@ -1,0 +1,300 @@
+"""What state every rank of a plan holds: weights, optimizer states and experts, by coordinate.
+
+A model's state is cut along two lines.  *Units* (decoder layers, embedding, head) lie on the pipeline ranks that
+their layers are on.  Within a unit, every *part* of the state (weights or optimizer states, of matrices that tensor
+ranks cut, of what they repeat, of routed experts) is an axis from 0 to 1, of which each member of a stage holds a
+share.  ``docs/replanning.md`` says what lies where on the axis.
+
+Letters: U units, P pipeline ranks, m members of a stage (``tensor`` fastest, then ``context``, then ``data``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import gcd, lcm
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from cluster_models.gpus import Precision
+from cluster_models.recovery import StateKind
+from cluster_models.workload import Sharding
+from solver.costs.memory import MASTER_BYTES, MOMENT_BYTES, WEIGHT_BYTES
+from solver.costs.parameters import PREDICTION_NORMS, repeated_attention
+
+if TYPE_CHECKING:
+    from cluster_models.architecture import Architecture
+    from cluster_models.expert_slots import ExpertSlots
+    from cluster_models.plan import Configuration, Degrees, Plan
+    from cluster_models.running import RecoveryPolicy
+    from cluster_models.workload import TrainingWorkload
+    from solver.candidates import BoolArray, FloatArray, IntArray
+
+NOBODY: Final = -1
+"""Stands for a rank where there is none."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Units:
+    """Parameters (U,) of every unit, whole: those that tensor ranks cut, those they repeat, and routed experts.
+
+    The layers come first (``layers`` with those of multi-token prediction), then input table, position table,
+    output table and last norm.
+    """
+
+    layers: int
+    cut: FloatArray
+    repeated: FloatArray
+    routed: FloatArray
+
+
+@lru_cache(maxsize=64)
+def units_of(architecture: Architecture) -> Units:
+    """The units of a model; they add up to ``local_parameters`` (``solver.costs.parameters``) of every shape."""
+    norm = architecture.norm_parameters()
+    sparse = [*architecture.sparse_pattern]
+    sparse += [sparse[-1]] * architecture.prediction_layers
+    attention, whole = architecture.attention_parameters(), repeated_attention(architecture)
+    dense_norm = norm if architecture.mlp_hidden else 0
+    router = 0 if architecture.experts is None else architecture.hidden * architecture.experts.count + norm
+    experts = 0 if architecture.experts is None else architecture.experts.count * architecture.expert_parameters()
+    cut, repeated, routed = [], [], []
+    for layer, is_sparse in enumerate(sparse):
+        block = architecture.sparse_common_parameters() if is_sparse else architecture.dense_mlp_parameters()
+        stays = router if is_sparse else dense_norm
+        extra = layer >= architecture.layers
+        norms = PREDICTION_NORMS * architecture.norm_vectors * architecture.hidden * extra
+        cut.append(attention - whole + block - stays + architecture.prediction_projection_parameters() * extra)
+        repeated.append(whole + stays + norms)
+        routed.append(experts * is_sparse)
+    vocabulary = architecture.vocabulary * architecture.hidden
+    cut += [vocabulary, 0, 0 if architecture.tied_embeddings else vocabulary, 0]
+    repeated += [0, architecture.learned_positions * architecture.hidden, 0]
+    repeated += [architecture.norm_vectors * architecture.hidden]
+    routed += [0] * 4
+    tables = [np.array(values, dtype=np.float64) for values in (cut, repeated, routed)]
+    return Units(len(sparse), *tables)
+
+
+def homes_of(architecture: Architecture, configuration: Configuration) -> BoolArray:
+    """(U, P) which pipeline ranks hold a unit.
+
+    The last of several holds a copy of the input table where the output layer is tied to it or prediction layers
+    look words up there.
+    """
+    units, stages = units_of(architecture), configuration.degrees.pipeline
+    rank_of_chunk = np.tile(np.arange(stages), len(configuration.stage_layers))
+    counts = [count for row in configuration.stage_layers for count in row]
+    homes = np.zeros((len(units.cut), stages), dtype=np.bool_)
+    homes[np.arange(architecture.layers), np.repeat(rank_of_chunk, counts)] = True
+    homes[architecture.layers : units.layers, -1] = True
+    first, positions, output, norm = range(units.layers, units.layers + 4)
+    homes[[first, positions], 0] = True
+    homes[[output, norm], -1] = True
+    if architecture.tied_embeddings or architecture.prediction_layers:
+        homes[first, -1] = True
+    return homes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shares:
+    """Who holds what of an axis: rows (R,) of a member and an interval, in steps of 1 / ``grid``."""
+
+    grid: int
+    member: IntArray
+    low: IntArray
+    high: IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StatePart:
+    """One part of the state: the bytes (U,) of its whole axis in each unit, and how the members share it out."""
+
+    kind: StateKind
+    unit_bytes: FloatArray
+    shares: Shares
+
+
+@dataclass(frozen=True, eq=False)
+class PlanState:
+    """The state of a plan.  ``parts`` of two states made together (``states_of``) stand for the same things.
+
+    ``homes`` (U, P).  By rank (R,): its pipeline rank ``stage``, its ``member`` number there, and where it sits:
+    ``host`` counts in ``hosts``, ``gpu`` is the number on it.
+    """
+
+    parts: tuple[StatePart, ...]
+    homes: BoolArray
+    hosts: tuple[str, ...]
+    members: int
+    stage: IntArray
+    member: IntArray
+    host: IntArray
+    gpu: IntArray
+
+    @cached_property
+    def rank_of(self) -> IntArray:
+        """(P, m) the rank of each member of a stage."""
+        found = np.full((self.homes.shape[1], self.members), NOBODY, dtype=np.int64)
+        found[self.stage, self.member] = np.arange(len(self.stage))
+        return found
+
+    @cached_property
+    def rank_bytes(self) -> FloatArray:
+        """(R,) bytes of state that each rank holds."""
+        total = np.zeros(len(self.stage))
+        for part in self.parts:
+            on_stage = part.unit_bytes @ self.homes
+            share = np.zeros(self.members)
+            np.add.at(share, part.shares.member, (part.shares.high - part.shares.low) / part.shares.grid)
+            total += on_stage[self.stage] * share[self.member]
+        return total
+
+    @property
+    def model_bytes(self) -> float:
+        """The whole state, each part of it once."""
+        return float(sum(part.unit_bytes.sum() for part in self.parts))
+
+
+def states_of(plans: tuple[Plan, ...], recovery: RecoveryPolicy) -> tuple[PlanState, ...]:
+    """The states of plans of one model, with axes that can be compared."""
+    slices = lcm(*(plan.configuration.degrees.expert_tensor for plan in plans))
+    slots = [plan.expert_slots for plan in plans]
+    rows = [None if each is None else each.slots for each in slots]
+    alike = all(row == rows[0] for row in rows)
+    return tuple(
+        _state_of(plan, recovery, slices, None if alike else _SlotOrder(plan.expert_slots)) for plan in plans
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _SlotOrder:
+    """Experts are told apart by number because the plans order them differently; without slots as numbered."""
+
+    slots: ExpertSlots | None
+
+    def experts(self, layer: int, count: int) -> IntArray:
+        """The expert in each slot of a layer."""
+        if self.slots is None or layer not in self.slots.layers or self.slots.count != count:
+            return np.arange(count)
+        return np.array(self.slots.slots[self.slots.layers.index(layer)])
+
+
+def bytes_per_parameter(workload: TrainingWorkload, sharding: Sharding) -> tuple[float, float]:
+    """Bytes of a weight, and of what the optimizer keeps of it, as they outlive a step.
+
+    PyTorch FSDP's sharded FP32 weights are the master copy themselves (``solver.costs.memory``).
+    """
+    fp32 = workload.precision is Precision.FP32
+    moments = MOMENT_BYTES[workload.optimizer]
+    if sharding is Sharding.PARAMETERS and workload.framework.sharded_master:
+        return MASTER_BYTES, moments
+    return WEIGHT_BYTES.get(workload.precision, 2.0), moments + (0.0 if fp32 else MASTER_BYTES)
+
+
+def instances_of(recovery: RecoveryPolicy, ranks: int) -> int:
+    """Copies of every shard among ``ranks`` that share one out: what of the instances asked for divides them."""
+    return gcd(recovery.optimizer_instances, ranks)
+
+
+def _state_of(plan: Plan, recovery: RecoveryPolicy, slices: int, order: _SlotOrder | None) -> PlanState:
+    architecture, workload, configuration = plan.architecture, plan.workload, plan.configuration
+    assert architecture is not None
+    assert workload is not None
+    degrees, units = configuration.degrees, units_of(architecture)
+    weight, optimizer = bytes_per_parameter(workload, configuration.sharding)
+    cuts = _Cuts(degrees, configuration.sharding, recovery, slices)
+    parts = []
+    for kind, width, is_shared in (
+        (StateKind.WEIGHTS, weight, configuration.sharding is Sharding.PARAMETERS),
+        (StateKind.OPTIMIZER, optimizer, configuration.sharding is not Sharding.NONE),
+    ):
+        parts.append(StatePart(kind, width * units.cut, cuts.common(is_cut=True, is_shared=is_shared)))
+        parts.append(StatePart(kind, width * units.repeated, cuts.common(is_cut=False, is_shared=is_shared)))
+    if architecture.experts is not None:
+        for kind, width, is_shared in (
+            (StateKind.EXPERT_WEIGHTS, weight, configuration.sharding is Sharding.PARAMETERS),
+            (StateKind.EXPERT_OPTIMIZER, optimizer, configuration.sharding is not Sharding.NONE),
+        ):
+            shares = cuts.routed(is_shared=is_shared)
+            if order is None:
+                parts.append(StatePart(kind, width * units.routed, shares))
+                continue
+            for layer in np.flatnonzero(units.routed):
+                own = np.zeros_like(units.routed)
+                own[layer] = width * units.routed[layer]
+                experts = order.experts(int(layer), architecture.experts.count)
+                parts.append(StatePart(kind, own, _by_expert(shares, experts, slices)))
+    ranks = plan.placement.ranks
+    columns = np.array(
+        [(place.pipeline, place.tensor, place.context, place.data, place.gpu) for place in ranks], dtype=np.int64
+    ).reshape(-1, 5)
+    number = {host: index for index, host in enumerate(dict.fromkeys(plan.placement.hosts))}
+    return PlanState(
+        parts=tuple(parts),
+        homes=homes_of(architecture, configuration),
+        hosts=tuple(number),
+        members=degrees.tensor * degrees.context * degrees.data,
+        stage=columns[:, 0],
+        member=columns[:, 1] + degrees.tensor * (columns[:, 2] + degrees.context * columns[:, 3]),
+        host=np.array([number[place.node] for place in ranks], dtype=np.int64),
+        gpu=columns[:, 4],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Cuts:
+    """How the members of a stage share out axes.  ``slices``: steps in which cut experts are told apart."""
+
+    degrees: Degrees
+    sharding: Sharding
+    recovery: RecoveryPolicy
+    slices: int
+
+    def common(self, *, is_cut: bool, is_shared: bool) -> Shares:
+        """Of what lies outside experts: a slice for each tensor rank if cut, of that a shard each if shared.
+
+        Shards follow the context and data rank (Megatron-Core's group of both, context fastest); with several
+        instances consecutive ranks make up one.
+        """
+        degrees = self.degrees
+        sharing = degrees.context * degrees.data
+        member = np.arange(degrees.tensor * sharing)
+        slices = degrees.tensor if is_cut else 1
+        shards = sharing // instances_of(self.recovery, sharing) if is_shared else 1
+        low = (member % degrees.tensor % slices) * shards + (member // degrees.tensor) % shards
+        return Shares(slices * shards, member, low, low + 1)
+
+    def routed(self, *, is_shared: bool) -> Shares:
+        """Of routed experts: the axis runs over slices of experts, in a slice over slots, in a slot over shards."""
+        degrees = self.degrees
+        block = degrees.expert_block
+        member = np.arange(degrees.tensor * degrees.context * degrees.data)
+        copies = max(1, len(member) // block)
+        shards = copies // instances_of(self.recovery, copies) if is_shared else 1
+        per_rank = self.slices // degrees.expert_tensor
+        first = (member % degrees.expert_tensor) * per_rank
+        place = (member % block // degrees.expert_tensor) * shards + (member // block) % shards
+        slices = (first[:, None] + np.arange(per_rank)).ravel()
+        low = slices * (degrees.expert * shards) + np.repeat(place, per_rank)
+        return Shares(self.slices * degrees.expert * shards, np.repeat(member, per_rank), low, low + 1)
+
+
+def _by_expert(shares: Shares, experts: IntArray, slices: int) -> Shares:
+    """The same shares of an axis on which experts lie by number instead of by slot."""
+    count = len(experts)
+    grid = lcm(shares.grid, slices * count)
+    scale, width = grid // shares.grid, grid // (slices * count)
+    low, high = shares.low * scale, shares.high * scale
+    first, last = low // width, -(-high // width)
+    pieces = last - first
+    row = np.repeat(np.arange(len(low)), pieces)
+    slot = np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces) + first[row]
+    shift = (slot // count * count + experts[slot % count] - slot) * width
+    return Shares(
+        grid,
+        shares.member[row],
+        np.maximum(low[row], slot * width) + shift,
+        np.minimum(high[row], (slot + 1) * width) + shift,
+    )
