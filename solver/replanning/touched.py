@@ -1,0 +1,105 @@
+"""Which jobs a batch of failures touches, what they still hold, and the GPUs that may be given out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from cluster_models.health_events import EntityKind
+from cluster_models.running import RunningJob
+from cluster_models.topology import NodeState
+from solver.replanning.problem import ReplanProblem
+from solver.replanning.program import Gpu
+
+LEAVING: Final = frozenset({NodeState.FAILED, NodeState.DRAINING})
+"""States of nodes that no job stays on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """The jobs by what the failures did to them, each part in the order of their ids.
+
+    ``hit`` lost GPUs or must leave some; ``slowed`` sit on nodes or links that do less than they did, which may
+    cost them nothing; ``movable`` are whole and may be moved at a price; ``frozen`` stay as they are.
+    """
+
+    hit: tuple[RunningJob, ...]
+    slowed: tuple[RunningJob, ...]
+    movable: tuple[RunningJob, ...]
+    frozen: tuple[RunningJob, ...]
+
+    @property
+    def in_question(self) -> tuple[RunningJob, ...]:
+        """All that the decision may change."""
+        return tuple(sorted((*self.hit, *self.slowed, *self.movable), key=lambda job: job.id))
+
+
+def touched(problem: ReplanProblem) -> Touched:
+    """The jobs of ``problem`` sorted by what became of what they hold."""
+    poor = _poor_nodes(problem)
+    parts: tuple[list[RunningJob], ...] = ([], [], [], [])
+    for job in sorted(problem.jobs, key=lambda job: job.id):
+        if lost_gpus(problem, job):
+            parts[0].append(job)
+        elif _slowed(problem, job, poor):
+            parts[1].append(job)
+        else:
+            parts[2 if job.recovery.may_move else 3].append(job)
+    return Touched(*(tuple(part) for part in parts))
+
+
+def held_gpus(job: RunningJob) -> frozenset[Gpu]:
+    """The GPUs of the plan that the job runs by."""
+    return frozenset((place.node, place.gpu) for place in job.plan.placement.ranks)
+
+
+def lost_gpus(problem: ReplanProblem, job: RunningJob) -> frozenset[Gpu]:
+    """GPUs of the job that failed, sit on a failed node, or on one that is to be left."""
+    return frozenset(gpu for gpu in held_gpus(job) if not _stays(problem, gpu))
+
+
+def live_gpus(problem: ReplanProblem, job: RunningJob) -> frozenset[Gpu]:
+    """GPUs of the job that it may keep."""
+    return held_gpus(job) - lost_gpus(problem, job)
+
+
+def spare_gpus(problem: ReplanProblem) -> frozenset[Gpu]:
+    """Usable GPUs of the spare nodes that no job holds."""
+    held = {gpu for job in problem.jobs for gpu in held_gpus(job)}
+    nodes = (problem.nodes[name] for name in problem.spares if name in problem.nodes)
+    return frozenset((node.name, gpu) for node in nodes if node.usable for gpu in node.free_gpus) - held
+
+
+def free_gpus(problem: ReplanProblem, jobs: Iterable[RunningJob]) -> frozenset[Gpu]:
+    """GPUs that a decision about ``jobs`` may give out: the spares, and what the jobs hold where it is usable."""
+    own = {gpu for job in jobs for gpu in live_gpus(problem, job) if problem.nodes[gpu[0]].usable}
+    return spare_gpus(problem) | own
+
+
+def _stays(problem: ReplanProblem, gpu: Gpu) -> bool:
+    node = problem.nodes[gpu[0]]
+    return node.state not in LEAVING and gpu[1] not in node.gpus_in_use
+
+
+def _poor_nodes(problem: ReplanProblem) -> frozenset[str]:
+    """Degraded nodes: those that the events speak of, all where there are none."""
+    degraded = {name: node for name, node in problem.nodes.items() if node.state is NodeState.DEGRADED}
+    if not problem.events:
+        return frozenset(degraded)
+    entities = {event.entity for event in problem.events}
+    named = {entity.node for entity in entities} | {entity.part for entity in entities}
+    switches = {tuple(entity.part.partition(":")[::2]) for entity in entities if entity.kind is EntityKind.SWITCH}
+    return frozenset(
+        name
+        for name, node in degraded.items()
+        if name in named or any(node.place(label) == place for label, place in switches)
+    )
+
+
+def _slowed(problem: ReplanProblem, job: RunningJob, poor: frozenset[str]) -> bool:
+    nodes = set(job.nodes)
+    shares = problem.snapshot.link_shares
+    return bool(nodes & poor) or any(
+        share.node in nodes and (not share.other or share.other in nodes) and len(nodes) > 1 for share in shares
+    )
