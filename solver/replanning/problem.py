@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from cluster_models.fitted import FittedParameters
 from cluster_models.health_events import HealthEvent
+from cluster_models.links import LinkModel, effective_links
 from cluster_models.recovery import ConsideredAction, Migration, RecoveryAction
 from cluster_models.running import InvalidRunningJob, RunningJob
 from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.workload import LinkBandwidth
 from solver.problem import Backend
 
 if TYPE_CHECKING:
@@ -69,6 +71,30 @@ class ReplanProblem:
     def nodes(self) -> Mapping[str, Node]:
         """The nodes by name, as they are now."""
         return {node.name: node for node in self.snapshot.cluster.nodes}
+
+    @cached_property
+    def position(self) -> Mapping[str, int]:
+        """Where each node stands in the cluster, and in the rows of its links."""
+        return {node.name: index for index, node in enumerate(self.snapshot.cluster.nodes)}
+
+    @cached_property
+    def holders(self) -> Mapping[str, Mapping[int, str]]:
+        """The id of the job on each GPU, by node and number."""
+        held: dict[str, dict[int, str]] = {}
+        for job in self.jobs:
+            for place in job.plan.placement.ranks:
+                held.setdefault(place.node, {})[place.gpu] = job.id
+        return held
+
+    def links(self, bandwidth: LinkBandwidth = LinkBandwidth.MEDIAN) -> LinkModel:
+        """The links of the cluster as it is now, worked out once for all jobs."""
+        if bandwidth not in self._links:
+            self._links[bandwidth] = effective_links(self.snapshot, bandwidth=bandwidth)
+        return self._links[bandwidth]
+
+    @cached_property
+    def _links(self) -> dict[LinkBandwidth, LinkModel]:
+        return {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,92 @@
+"""What a job may use after a failure: of each node the GPUs that are left to it.
+
+A job keeps what it holds and still works.  GPUs of other jobs are out of reach unless those give them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from cluster_models.running import RunningJob
+from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.topology import USABLE_STATES, Node, NodeState
+from solver.replanning.problem import ReplanProblem
+
+_STAYS = USABLE_STATES | {NodeState.UNKNOWN}
+"""States in which a node keeps the ranks it has: a suspicion moves nothing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ground:
+    """The cluster as one job sees it.
+
+    ``lost`` are GPUs that cannot be used, ``given_up`` those of other jobs that it may have.  ``held``: by node,
+    the GPU of each of its ranks there by their order on that node (of a plan made before other losses some may
+    be missing).
+    """
+
+    problem: ReplanProblem
+    job: RunningJob
+    lost: frozenset[tuple[str, int]]
+    given_up: frozenset[tuple[str, int]]
+    held: Mapping[str, Mapping[int, int]]
+    _free: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False)
+
+    def gpus(self, name: str) -> tuple[int, ...]:
+        """Numbers of the GPUs of a node that the job may use, whatever the node's state."""
+        if name not in self._free:
+            busy, lost = self._busy(name), self.lost
+            free = self.problem.nodes[name].free_gpus
+            self._free[name] = tuple(gpu for gpu in free if gpu not in busy and (name, gpu) not in lost)
+        return self._free[name]
+
+    def senders(self, name: str) -> int:
+        """GPUs of a node that others hold: they are taken to send whenever the job does.  Lost ones do not."""
+        node, held = self.problem.nodes[name], self.held.get(name, {}).values()
+        busy = self._busy(name) | set(node.gpus_in_use)
+        return len([gpu for gpu in busy if (name, gpu) not in self.lost and gpu not in held])
+
+    def offers(self, name: str, gpus: int) -> bool:
+        """Whether a node can carry ``gpus`` ranks; one that does already may be suspected, others must be well."""
+        states = _STAYS if name in self.held else USABLE_STATES
+        return self.problem.nodes[name].state in states and len(self.gpus(name)) >= gpus
+
+    def gpus_for(self, name: str, ranks: int) -> tuple[int, ...]:
+        """The GPU of each of ``ranks`` ranks on a node: those that live stay on theirs, others take free ones."""
+        free, held = self.gpus(name), self.held.get(name, {})
+        kept = {local: gpu for local, gpu in held.items() if local < ranks and gpu in free}
+        # GPUs that the job holds come first: they need not be claimed
+        left = sorted((gpu for gpu in free if gpu not in kept.values()), key=lambda gpu: gpu not in held.values())
+        others = iter(left)
+        return tuple(kept[local] if local in kept else next(others) for local in range(ranks))
+
+    def snapshot(self) -> ClusterSnapshot:
+        """The cluster with all GPUs in use that the job cannot have."""
+        whole = self.problem.snapshot
+        nodes = tuple(self._seen(node) for node in whole.cluster.nodes)
+        return replace(whole, cluster=replace(whole.cluster, nodes=nodes))
+
+    def _seen(self, node: Node) -> Node:
+        free = self.gpus(node.name)
+        if free == node.free_gpus:
+            return node
+        return replace(node, gpus_in_use=tuple(gpu for gpu in range(node.gpu_count) if gpu not in free))
+
+    def _busy(self, name: str) -> set[int]:
+        """GPUs of a node that other jobs keep."""
+        holders = self.problem.holders.get(name, {})
+        return {gpu for gpu, job in holders.items() if job != self.job.id and (name, gpu) not in self.given_up}
+
+
+def ground_of(
+    problem: ReplanProblem,
+    job: RunningJob,
+    lost: frozenset[tuple[str, int]],
+    given_up: frozenset[tuple[str, int]] = frozenset(),
+) -> Ground:
+    """What ``job`` may use."""
+    held: dict[str, dict[int, int]] = {}
+    for place in job.plan.placement.ranks:
+        held.setdefault(place.node, {})[place.rank % job.plan.placement.gpus_per_node] = place.gpu
+    return Ground(problem, job, lost, given_up, held)

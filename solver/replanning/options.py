@@ -1,0 +1,142 @@
+"""What can be done with one job after a failure, a function for each action: an option, or why it cannot be.
+
+Each is placed on the cluster as failures left it, priced with the planner's own cost model, and weighed by
+``solver.replanning.values``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from cluster_models.recovery import ConsideredAction, Migration, RecoveryAction
+from solver.replanning.filling import fill_slots
+from solver.replanning.outcome import Migrate, Placed, limit_of, named, option_of, plan_of
+from solver.replanning.problem import RecoveryOption
+from solver.replanning.site import JobSite
+from solver.replanning.values import option_value, work_flop
+
+Answer = RecoveryOption | ConsideredAction
+
+
+def keep(site: JobSite, *, migrate: Migrate, restart: bool = False) -> Answer:
+    """The job where it is: running on, or with ``restart`` started again from its checkpoint on the same GPUs."""
+    action = RecoveryAction.RESTART_IN_PLACE if restart else RecoveryAction.NONE
+    gone = [site.job.nodes[slot * site.units.width] for slot in site.broken]
+    if gone:
+        return refused(action, f"{named(gone)} cannot carry its ranks any more")
+    everything = frozenset((place.node, place.gpu) for place in site.job.plan.placement.ranks)
+    if not restart and everything & site.lost:
+        return refused(action, "a GPU that it runs on is lost")
+    placed = Placed(site.asked, site.candidate, site.home)
+    plan = plan_of(site.ground, placed, "The job stays as it was planned.")
+    migration = Migration()
+    if restart:
+        migration = migrate(site.job, plan, problem=site.problem, lost=everything, links=site.links)
+    return option_of(
+        site.ground,
+        action,
+        plan,
+        migration,
+        limited_by=limit_of(placed, plan),
+        reason="it starts again where it was" if restart else "nothing that it uses is lost",
+        is_touched=True,
+    )
+
+
+def swap(
+    site: JobSite,
+    spares: Sequence[str],
+    *,
+    migrate: Migrate,
+    prices: Mapping[str, float] = MappingProxyType({}),
+) -> Answer:
+    """The same shape with the lost slots on ``spares``, all other ranks where they are.
+
+    ``prices``: FLOPs that each node must be worth, as the master program asks.
+    """
+    action, slots = RecoveryAction.SWAP, site.broken
+    home, units = site.home, site.units
+    mendable = site.takes(spares)
+    open_slots = [int(slot) for slot in slots if home[slot] == slot or not mendable[home[slot]]]
+    free = [int(unit) for unit in np.flatnonzero(mendable) if unit >= units.slots and unit not in home]
+    if not site.is_touched:
+        return refused(action, "nothing that it uses is lost")
+    if len(free) < len(open_slots):
+        what = "nodes" if units.width == 1 else f"units of {units.width} nodes in one NVLink domain"
+        return refused(action, f"it lost {len(slots)} {what} and {len(free)} spare ones can serve")
+    price_s = _prices_in_steps(site, prices, free)
+    allowed = site.rules_broken(home)
+    filled = fill_slots(site.candidate.placement, home, open_slots, free, price_s=price_s, allowed=allowed)
+    if filled is None:
+        return refused(action, "no choice of spares keeps the placement rules of the workload")
+    placed = Placed(site.asked, site.candidate, filled.assignment)
+    plan = plan_of(site.ground, placed, "The lost part was placed, all other ranks stay.")
+    migration = migrate(site.job, plan, problem=site.problem, lost=site.state_lost, links=site.links)
+    taken = [host for unit in filled.assignment[slots] for host in units.members[unit]]
+    taken = [host for host in taken if host not in site.job.nodes]
+    lost = [host for slot in slots for host in units.members[slot] if not site.ground.offers(host, site.gpus)]
+    reason = f"{named(taken)} takes the part of {named(lost)}" if taken else "free GPUs of its own nodes take over"
+    return option_of(
+        site.ground,
+        action,
+        plan,
+        migration,
+        limited_by=limit_of(placed, plan),
+        reason=reason,
+        is_touched=True,
+    )
+
+
+def wait(site: JobSite, *, migrate: Migrate) -> Answer:
+    """The job stands still on its GPUs until the lost ones serve again, and starts there as it was planned."""
+    problem, job = site.problem, site.job
+    migration = migrate(job, job.plan, problem=problem, lost=site.state_lost, links=site.links)
+    starts_s = problem.back_after_s
+    return RecoveryOption(
+        job_id=job.id,
+        action=RecoveryAction.WAIT,
+        holds=frozenset((place.node, place.gpu) for place in job.plan.placement.ranks),
+        value_flop=option_value(
+            job, job.plan.tokens_per_s, migration, horizon_s=problem.horizon_s, starts_s=starts_s
+        ),
+        tokens_per_s=0.0,
+        limited_by="the nodes that are out",
+        migration=migration,
+        plan=None,
+        reason=f"its nodes are expected back in {starts_s / 3600:.3g} h",
+    )
+
+
+def pause(site: JobSite) -> RecoveryOption:
+    """The job ends at its last checkpoint and frees all it holds."""
+    return RecoveryOption(
+        job_id=site.job.id,
+        action=RecoveryAction.PAUSE,
+        holds=frozenset(),
+        value_flop=0.0,
+        tokens_per_s=0.0,
+        limited_by="GPUs",
+        migration=Migration(),
+        plan=None,
+        reason="it frees its GPUs for others",
+    )
+
+
+def refused(action: RecoveryAction, reason: str) -> ConsideredAction:
+    """An action that cannot be taken."""
+    return ConsideredAction(action, None, reason)
+
+
+def _prices_in_steps(site: JobSite, prices: Mapping[str, float], units: Sequence[int]) -> dict[int, float]:
+    """What each unit must save, in seconds of a step: the value of a second, at the step as it would be at best."""
+    if not any(prices.values()):
+        return {}
+    step_s = site.step_of(site.home)
+    tokens_per_s = site.asked.workload.tokens_per_step / step_s
+    worth = work_flop(site.job, tokens_per_s, site.job.recovery.restart_high_s, site.problem.horizon_s)
+    return {
+        unit: sum(prices.get(host, 0.0) for host in site.units.members[unit]) * step_s / worth for unit in units
+    }

@@ -1,0 +1,175 @@
+"""From a placed candidate to an option: the plan with every GPU by name, what limits it, and what it is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+import numpy as np
+
+from cluster_models.links import LinkModel
+from cluster_models.plan import (
+    TIME_PARTS,
+    Certificate,
+    Placement,
+    Plan,
+    StopReason,
+)
+from cluster_models.recovery import Migration, RecoveryAction
+from cluster_models.running import RunningJob
+from solver.answer.assemble import assemble_plan
+from solver.answer.warnings import used_links
+from solver.candidates import IntArray
+from solver.compiled import step_seconds
+from solver.placement.fabric import HEALTH_BYTES
+from solver.problem import PlanningProblem, SearchOptions
+from solver.refine import Candidate
+from solver.replanning.ground import Ground
+from solver.replanning.problem import RecoveryOption, ReplanProblem
+from solver.replanning.values import option_value
+
+SLOW_SHARE: Final = 0.01
+"""Of the step, what slow compute must cost to be named as the limit."""
+
+_BETWEEN_NODES: Final = frozenset(
+    TIME_PARTS[part] for part in ("context_s", "expert_s", "pipeline_transfer_s", "data_exposed_s")
+)
+
+
+class Migrate(Protocol):
+    """The signature of ``solver.replanning.migration.migration``."""
+
+    def __call__(
+        self,
+        job: RunningJob,
+        new: Plan,
+        *,
+        problem: ReplanProblem,
+        lost: frozenset[tuple[str, int]],
+        links: LinkModel | None = None,
+    ) -> Migration:
+        """What moves from the plan of ``job`` to ``new`` when the state on ``lost`` is gone."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placed:
+    """A candidate on units of its fabric, slot ``k`` on ``assignment[k]``, for the problem ``asked``."""
+
+    asked: PlanningProblem
+    candidate: Candidate
+    assignment: IntArray
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step."""
+        return float(step_seconds(self.assignment, self.candidate.placement.arrays)[0])
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Throughput."""
+        return self.asked.workload.tokens_per_step / self.step_s
+
+    @property
+    def misfit_bytes(self) -> float:
+        """What the fullest GPU needs beyond its limit; negative where it fits."""
+        memory = self.candidate.memory
+        return float((memory.total_bytes - memory.limit_bytes).max())
+
+
+def plan_of(ground: Ground, placed: Placed, explanation: str) -> Plan:
+    """The plan of ``placed``; ranks that stay on a node keep their GPUs."""
+    step_s = placed.step_s
+    certificate = Certificate(
+        objective=step_s,
+        bound=0.0,
+        gap=1.0,
+        stopped_by=StopReason.NO_SEARCH,
+        candidates_total=1,
+        candidates_infeasible=0,
+        candidates_pruned=0,
+        candidates_placed=1,
+        solver="none",
+        explanation=explanation,
+    )
+    plan = assemble_plan(
+        placed.asked, SearchOptions(), placed.candidate, placed.assignment, certificate=certificate
+    )
+    return replace(plan, placement=on_own_gpus(ground, plan.placement))
+
+
+def on_own_gpus(ground: Ground, placement: Placement) -> Placement:
+    """``placement`` with the ranks of each node on the GPUs that the job holds there, as far as they live."""
+    per_node = placement.gpus_per_node
+    counts = np.bincount([place.rank // per_node for place in placement.ranks], minlength=len(placement.hosts))
+    gpus = {host: ground.gpus_for(host, int(count)) for host, count in zip(placement.hosts, counts, strict=True)}
+    ranks = tuple(replace(place, gpu=gpus[place.node][place.rank % per_node]) for place in placement.ranks)
+    return replace(placement, ranks=ranks)
+
+
+def option_of(
+    ground: Ground,
+    action: RecoveryAction,
+    plan: Plan,
+    migration: Migration,
+    *,
+    limited_by: str,
+    reason: str,
+    is_touched: bool,
+) -> RecoveryOption:
+    """The option of running by ``plan`` after ``migration``."""
+    value = option_value(
+        ground.job,
+        plan.tokens_per_s,
+        migration,
+        horizon_s=ground.problem.horizon_s,
+        for_others=not is_touched,
+    )
+    return RecoveryOption(
+        job_id=ground.job.id,
+        action=action,
+        holds=frozenset((place.node, place.gpu) for place in plan.placement.ranks),
+        value_flop=value,
+        tokens_per_s=plan.tokens_per_s,
+        limited_by=limited_by,
+        migration=migration,
+        plan=plan,
+        reason=reason,
+    )
+
+
+def limit_of(placed: Placed, plan: Plan) -> str:
+    """What costs most beside the compute of healthy GPUs: a slow node, or a part of the step and its slow link."""
+    candidate, arrays = placed.candidate, placed.candidate.placement.arrays
+    fabric, used = candidate.fabric, np.unique(placed.assignment)
+    step_s = plan.time.step_s
+    well = arrays._replace(slowdown=np.ones_like(arrays.slowdown))
+    slow_s = step_s - float(step_seconds(placed.assignment, well)[0])
+    losses = {
+        name: getattr(plan.time, part) for part, name in TIME_PARTS.items() if part not in {"compute_s", "step_s"}
+    }
+    worst = max(losses, key=lambda name: losses[name])
+    if slow_s > max(SLOW_SHARE * step_s, losses[worst]):
+        slowest = int(used[fabric.slowdown[used].argmax()])
+        more = 100 * (float(fabric.slowdown[slowest]) - 1)
+        return f"{fabric.names[slowest]}, which computes {more:.0f} % slower"
+    if losses[worst] <= SLOW_SHARE * step_s:
+        return "compute"
+    return worst + (_slowest_link(placed) if worst in _BETWEEN_NODES else "")
+
+
+def _slowest_link(placed: Placed) -> str:
+    """The slowest pair of nodes that the plan sends between, in words; empty where it sends nothing."""
+    fabric = placed.candidate.fabric
+    pairs = used_links(placed.candidate.placement, placed.assignment)
+    if not len(pairs):
+        return ""
+    seconds = fabric.hop_s(HEALTH_BYTES)[pairs[:, 0], pairs[:, 1]]
+    a, b = pairs[int(seconds.argmax())]
+    return f", slowest from {fabric.names[a]} to {fabric.names[b]}"
+
+
+def named(nodes: Sequence[str], most: int = 4) -> str:
+    """Node names for a sentence."""
+    more = f" and {len(nodes) - most} more" if len(nodes) > most else ""
+    return ", ".join(nodes[:most]) + more

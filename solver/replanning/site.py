@@ -1,0 +1,222 @@
+"""A job on the cluster as failures left it, prepared once: afterwards an assignment is priced in a millisecond.
+
+Letters: K slots of the job's placement, N units of nodes of its site, the first K of them its own in rank order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cluster_models.links import LinkModel
+from cluster_models.placement_rules import PlacementRules
+from cluster_models.plan import Configuration
+from cluster_models.running import RunningJob
+from cluster_models.topology import NodeState
+from cluster_models.workload import TrainingWorkload
+from solver.candidates import BoolArray, IntArray, batch_of
+from solver.compiled import step_seconds, violations
+from solver.costs.calibration import calibration_of
+from solver.degrees.staging import StageKinds
+from solver.placement.fabric import Fabric
+from solver.placement.geometry import geometry
+from solver.placement.link_times import LinkTimes, flow_levels
+from solver.problem import PlanningProblem
+from solver.refine import Candidate, prepare
+from solver.replanning.ground import Ground, ground_of
+from solver.replanning.problem import ReplanProblem
+from solver.replanning.units import Units, site_units
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobSite:
+    """A job, what it may use, and its own configuration ready to be placed there.
+
+    The units of ``candidate.fabric`` are those of ``units``: first the K of the plan, whether they serve or not.
+    ``serves`` (N,): those that can carry ranks now.
+    """
+
+    ground: Ground
+    units: Units
+    asked: PlanningProblem
+    candidate: Candidate
+    serves: BoolArray
+
+    @property
+    def problem(self) -> ReplanProblem:
+        """The cluster and all its jobs."""
+        return self.ground.problem
+
+    @property
+    def job(self) -> RunningJob:
+        """The job."""
+        return self.ground.job
+
+    @property
+    def lost(self) -> frozenset[tuple[str, int]]:
+        """GPUs that it cannot use any more."""
+        return self.ground.lost
+
+    @property
+    def state_lost(self) -> frozenset[tuple[str, int]]:
+        """GPUs of the job whose state cannot be read any more: those of nodes that drain still can."""
+        nodes = self.problem.nodes
+        return frozenset(
+            (name, gpu)
+            for name, gpu in self.lost
+            if nodes[name].state is not NodeState.DRAINING or gpu in nodes[name].gpus_in_use
+        )
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that the job uses of a node."""
+        return self.job.plan.placement.gpus_per_node
+
+    @property
+    def links(self) -> LinkModel:
+        """The links that its times are made of."""
+        return self.candidate.fabric.links
+
+    @property
+    def slots(self) -> int:
+        """K."""
+        return self.units.slots
+
+    @property
+    def home(self) -> IntArray:
+        """(K,) the units as the job runs, lost ones too; one that was made whole from spares in its place."""
+        return np.array(self.units.repairs, dtype=np.int64)
+
+    @property
+    def broken(self) -> IntArray:
+        """The slots whose unit does not serve."""
+        return np.flatnonzero(~self.serves[: self.slots])
+
+    @property
+    def is_touched(self) -> bool:
+        """Whether any of the job's GPUs is lost, or on a node that must be left."""
+        return bool(len(self.broken)) or any(
+            (place.node, place.gpu) in self.lost for place in self.job.plan.placement.ranks
+        )
+
+    def takes(self, nodes: Collection[str]) -> BoolArray:
+        """(N,) units that serve and have no nodes but the job's own and ``nodes``."""
+        known = {*self.job.nodes, *nodes}
+        known_units = np.array([known.issuperset(unit) for unit in self.units.members])
+        return np.asarray(self.serves & known_units)
+
+    def step_s(self, hosts: Sequence[str]) -> float:
+        """Seconds of a step with the job's own configuration on ``hosts`` in rank order.
+
+        Raises ``KeyError`` where they are not units of the site.
+        """
+        number = {unit: index for index, unit in enumerate(self.units.members)}
+        width = self.units.width
+        chunks = [tuple(hosts[first : first + width]) for first in range(0, len(hosts), width)]
+        return self.step_of(np.array([number[chunk] for chunk in chunks], dtype=np.int64))
+
+    def step_of(self, assignment: IntArray) -> float:
+        """Seconds of a step with slot ``k`` on unit ``assignment[k]``."""
+        return float(step_seconds(assignment, self.candidate.placement.arrays)[0])
+
+    def rules_broken(self, assignment: IntArray) -> int:
+        """How often ``assignment`` breaks the placement rules of the workload."""
+        return int(violations(assignment, self.candidate.placement.arrays.rules))
+
+
+def site_of(
+    problem: ReplanProblem,
+    job: RunningJob,
+    pool: Sequence[str],
+    lost: frozenset[tuple[str, int]],
+    *,
+    given_up: frozenset[tuple[str, int]] = frozenset(),
+) -> JobSite:
+    """The site of ``job`` with the nodes of ``pool`` beside its own.
+
+    ``lost`` are GPUs (node, number) that cannot be used; ``given_up`` GPUs of other jobs that this one may have.
+    """
+    ground = ground_of(problem, job, lost, given_up)
+    units = site_units(ground, pool)
+    configuration = job.plan.configuration
+    asked = planning_problem(ground, configuration)
+    candidate = prepared(ground, units.members, asked, configuration, job.plan.placement.gpus_per_node)
+    return JobSite(ground, units, asked, candidate, np.array(units.serves, dtype=np.bool_))
+
+
+def planning_problem(ground: Ground, configuration: Configuration, *, global_batch: int = 0) -> PlanningProblem:
+    """What the planner would be asked for ``configuration`` on the cluster as the job sees it.
+
+    ``global_batch`` where it changes.
+    """
+    plan, problem = ground.job.plan, ground.problem
+    assert plan.architecture is not None
+    assert plan.workload is not None
+    workload = workload_for(plan.workload, configuration, problem.position)
+    workload = replace(workload, global_batch=global_batch or workload.global_batch)
+    return PlanningProblem(ground.snapshot(), plan.architecture, workload, problem.fitted.get(ground.job.id))
+
+
+def workload_for(
+    workload: TrainingWorkload, configuration: Configuration, known: Collection[str]
+) -> TrainingWorkload:
+    """``workload`` without what a failure overrules.
+
+    Spares are there to be used, required nodes may be lost, and a pinned degree may have to give way.  Nodes to
+    avoid that the cluster no longer has say nothing.
+    """
+    rules = PlacementRules(workload.placement.spread, workload.placement.keep_together)
+    degrees, micro_batch = configuration.degrees, configuration.micro_batch
+    pinned = {
+        name: size
+        for name, size in workload.pinned.items()
+        if size == (micro_batch if name == "micro_batch" else getattr(degrees, name))
+    }
+    avoided = tuple(name for name in workload.avoid_nodes if name in known)
+    return replace(workload, placement=rules, pinned=pinned, avoid_nodes=avoided)
+
+
+def prepared(
+    ground: Ground,
+    members: Sequence[Sequence[str]],
+    asked: PlanningProblem,
+    configuration: Configuration,
+    gpus_per_node: int,
+) -> Candidate:
+    """``configuration`` ready to be placed on units of ``members``, of the GPU kinds that the job runs on."""
+    fabric = _fabric(ground, members, asked, gpus_per_node)
+    kinds = _stage_kinds(ground, fabric)
+    return prepare(asked, fabric, batch_of(configuration), configuration.stage_layers, kinds)
+
+
+def _fabric(ground: Ground, members: Sequence[Sequence[str]], asked: PlanningProblem, gpus_per_node: int) -> Fabric:
+    problem = ground.problem
+    nodes, cluster = problem.nodes, problem.snapshot.cluster
+    names = sorted({nodes[host].gpu_kind for host in ground.job.nodes})
+    kinds = tuple(cluster.gpu_kinds[name] for name in names)
+    in_use = np.array([[ground.senders(host) for host in unit] for unit in members], dtype=np.int64)
+    workload = asked.workload
+    return Fabric(
+        names=tuple(unit[0] for unit in members),
+        members=np.array([[problem.position[host] for host in unit] for unit in members], dtype=np.int64),
+        slowdown=np.array([max(nodes[host].compute_slowdown for host in unit) for unit in members]),
+        kinds=kinds,
+        kind=np.array([names.index(nodes[unit[0]].gpu_kind) for unit in members], dtype=np.int64),
+        gpus_per_node=gpus_per_node,
+        in_use=in_use,
+        times=LinkTimes(problem.links(workload.link_bandwidth), flow_levels(gpus_per_node, in_use)),
+        domain_shares=tuple(calibration_of(kind, workload.framework, asked.fitted).domain_share for kind in kinds),
+    )
+
+
+def _stage_kinds(ground: Ground, fabric: Fabric) -> StageKinds:
+    """The GPU kind of each pipeline rank, as the job runs; empty where there is one."""
+    if not fabric.is_mixed:
+        return ()
+    plan, nodes = ground.job.plan, ground.problem.nodes
+    gpus, configuration = plan.placement.gpus_per_node, plan.configuration
+    slots = geometry(configuration.degrees, configuration.rank_order, gpus).cell_slots[0, :, 0]
+    names = [kind.name for kind in fabric.kinds]
+    return tuple(names.index(nodes[plan.placement.hosts[slot]].gpu_kind) for slot in slots)

@@ -1,0 +1,42 @@
+"""What an option is worth: useful FLOPs over the horizon.  The formulas stand in docs/replanning.md."""
+
+from __future__ import annotations
+
+from cluster_models.flops import AttentionCount, model_flops_per_token
+from cluster_models.recovery import Migration
+from cluster_models.running import RunningJob
+
+
+def flops_per_token(job: RunningJob) -> float:
+    """The model's own FLOPs for a token, forward and backward."""
+    architecture, workload = job.plan.architecture, job.plan.workload
+    assert architecture is not None
+    assert workload is not None
+    return model_flops_per_token(architecture, workload.sequence_length, attention=AttentionCount.CAUSAL)
+
+
+def work_flop(job: RunningJob, tokens_per_s: float, still_s: float, horizon_s: float) -> float:
+    """Weighted FLOPs of ``job`` over the horizon, of which it stands still, or repeats steps, for ``still_s``."""
+    return job.weight * flops_per_token(job) * tokens_per_s * max(0.0, horizon_s - still_s)
+
+
+def moves_flop(job: RunningJob, moved_ranks: int) -> float:
+    """Weighted FLOPs that its owner asks for ``moved_ranks`` moves that only serve other jobs."""
+    return job.weight * job.recovery.move_price_s * job.flops_per_s * moved_ranks
+
+
+def option_value(
+    job: RunningJob,
+    tokens_per_s: float,
+    migration: Migration,
+    *,
+    horizon_s: float,
+    starts_s: float = 0.0,
+    for_others: bool = False,
+) -> float:
+    """``value_flop`` of running at ``tokens_per_s`` after ``migration``, which begins ``starts_s`` from now.
+
+    ``for_others``: no failure touched the job, so what its owner asks for moves is due.
+    """
+    value = work_flop(job, tokens_per_s, starts_s + migration.downtime.middle_s, horizon_s)
+    return value - (moves_flop(job, len(migration.moved)) if for_others else 0.0)
