@@ -7,11 +7,15 @@ MeshwrightError
     │   ├── NameTaken
     │   ├── IdempotencyKeyReused
     │   ├── ImportChanged
-    │   └── NotReady            the thing asked for comes later, or never
+    │   ├── NotReady            the thing asked for comes later, or never
+    │   ├── WrongStatus         too late (or too early) for this
+    │   └── GpusTaken           another job holds them
     └── VersionMismatch
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from cluster_models.errors import MeshwrightError
 
@@ -58,6 +62,21 @@ class ImportChanged(Conflict):
 
 class NotReady(Conflict):
     """A plan has not (or never will have) what is asked for."""
+
+
+class WrongStatus(Conflict):
+    """A plan, a job or a replan is not where this could be done with it."""
+
+    def __init__(self, kind: str, name: str, status: str, allowed: str) -> None:
+        super().__init__(f"The {kind} {name!r} is {status}: {allowed}.")
+
+
+class GpusTaken(Conflict):
+    """GPUs that a plan needs are held by another job."""
+
+    def __init__(self, held: Sequence[tuple[str, int]], remedy: str) -> None:
+        shown = ", ".join(f"{node}:{gpu}" for node, gpu in held[:5]) + (", ..." if len(held) > 5 else "")
+        super().__init__(f"{len(held)} GPUs are held by other jobs: {shown}; {remedy}.")
 
 
 class VersionMismatch(Refused):

@@ -1,0 +1,166 @@
+"""Jobs that run on a stored cluster: what they are worth, what a failure costs them, and the GPUs they hold."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import Row, delete, func, select
+from sqlalchemy.orm import Session
+
+from app.db.insert import insert_if_absent
+from app.db.running_tables import OccupiedGpuRow, RunningJobRow, RunningPlanRow
+from app.db.status import JobStanding, RunningPlanStatus
+from app.db.tables import ClusterRow
+from app.serialization import jsonable, load
+from app.services import clusters, occupancy, running_plans
+from app.services.errors import NameTaken, WrongStatus
+from app.services.pagination import Page, decode_cursor, page_of
+from app.services.running_plans import PlanSource, RunningPlanRecord
+from cluster_models.running import InvalidRunningJob, RecoveryPolicy
+
+_HELD = (
+    select(func.count()).where(OccupiedGpuRow.job_id == RunningJobRow.id).correlate(RunningJobRow).scalar_subquery()
+)
+"""How many GPUs a job holds, those it is about to leave included."""
+_JOBS = select(RunningJobRow, ClusterRow.name, _HELD).join(ClusterRow, ClusterRow.id == RunningJobRow.cluster_id)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A job, and the plan it runs by (``None`` where none was applied, or it is paused)."""
+
+    id: str
+    cluster_id: str
+    cluster_name: str
+    name: str
+    weight: float
+    recovery: RecoveryPolicy
+    standing: JobStanding
+    gpus_held: int
+    plan: RunningPlanRecord | None
+    created_at: datetime
+    updated_at: datetime
+
+
+def register_job(
+    session: Session,
+    *,
+    reference: str,
+    name: str,
+    source: PlanSource,
+    weight: float = 1.0,
+    recovery: RecoveryPolicy | None = None,
+    applied: bool = False,
+) -> JobRecord:
+    """Register a job on a stored cluster with its first plan, proposed or (``applied``) running already.
+
+    Raises ``NotFound``, ``NameTaken``, ``InvalidInput`` where the plan does not fit the cluster, ``GpusTaken``.
+    """
+    _check_name(name)
+    _check_weight(weight)
+    row = clusters.lock(session, reference=reference, expected_version=None)
+    job_id, now = uuid.uuid4().hex, datetime.now(UTC)
+    values = {
+        "weight": weight,
+        "recovery": jsonable(recovery or RecoveryPolicy()),
+        "standing": JobStanding.IDLE,
+        "created_at": now,
+        "updated_at": now,
+    }
+    if not insert_if_absent(session, RunningJobRow, id=job_id, cluster_id=row.id, name=name, **values):
+        raise NameTaken("job", name, "propose a plan for it, or use another name")
+    proposed = running_plans.propose_plan(session, reference=row.id, job=job_id, source=source)
+    if applied:
+        running_plans.approve_plan(session, running_plan_id=proposed.id)
+        running_plans.apply_plan(session, running_plan_id=proposed.id)
+    return get_job(session, reference=row.id, job=job_id)
+
+
+def change_job(
+    session: Session,
+    *,
+    reference: str,
+    job: str,
+    weight: float | None = None,
+    recovery: RecoveryPolicy | None = None,
+) -> JobRecord:
+    """Store another weight or another policy; ``None`` leaves a value alone.  Decisions made keep the old ones."""
+    row = running_plans.job_row(session, reference=reference, job=job)
+    if weight is not None:
+        _check_weight(weight)
+        row.weight = weight
+    if recovery is not None:
+        row.recovery = jsonable(recovery)
+    row.updated_at = datetime.now(UTC)
+    session.flush()
+    return get_job(session, reference=row.cluster_id, job=row.id)
+
+
+def get_job(session: Session, *, reference: str, job: str) -> JobRecord:
+    """The job of that name or id on a cluster; raises ``NotFound``."""
+    row = running_plans.job_row(session, reference=reference, job=job)
+    return _records(session, session.execute(_JOBS.where(RunningJobRow.id == row.id)).all())[0]
+
+
+def list_jobs(session: Session, *, reference: str, limit: int, cursor: str | None = None) -> Page[JobRecord]:
+    """The jobs of a cluster by name; raises ``NotFound``."""
+    cluster_id = clusters.find_cluster(session, reference=reference).id
+    query = _JOBS.where(RunningJobRow.cluster_id == cluster_id)
+    if cursor is not None:
+        (after,) = decode_cursor(cursor, str)
+        query = query.where(RunningJobRow.name > after)
+    rows = session.execute(query.order_by(RunningJobRow.name).limit(limit + 1)).all()
+    return page_of(
+        _records(session, rows), limit=limit, item=lambda record: record, keys=lambda record: (record.name,)
+    )
+
+
+def delete_job(session: Session, *, reference: str, job: str) -> None:
+    """Forget a job and free its GPUs; raises ``WrongStatus`` while an approved plan or replan moves them."""
+    row = running_plans.job_row(session, reference=reference, job=job)
+    clusters.lock(session, reference=row.cluster_id, expected_version=None)
+    if occupancy.claims_on(session, job_id=row.id):
+        raise WrongStatus("job", row.name, "about to move", "cancel the plan or replan that was approved first")
+    occupancy.release(session, job_id=row.id)
+    session.execute(delete(RunningJobRow).where(RunningJobRow.id == row.id))
+
+
+def _records(session: Session, rows: Sequence[Row[tuple[RunningJobRow, str, int]]]) -> list[JobRecord]:
+    applied = {
+        plan.job_id: running_plans.record_of(plan)
+        for plan in session.scalars(
+            select(RunningPlanRow).where(
+                RunningPlanRow.job_id.in_([row.id for row, *_ in rows]),
+                RunningPlanRow.status == RunningPlanStatus.APPLIED,
+            )
+        )
+    }
+    return [
+        JobRecord(
+            id=row.id,
+            cluster_id=row.cluster_id,
+            cluster_name=cluster_name,
+            name=row.name,
+            weight=row.weight,
+            recovery=load(RecoveryPolicy, row.recovery),
+            standing=JobStanding(row.standing),
+            gpus_held=held,
+            plan=applied.get(row.id),
+            created_at=row.created_at,
+            updated_at=row.updated_at,
+        )
+        for row, cluster_name, held in rows
+    ]
+
+
+def _check_name(name: str) -> None:
+    if not name or len(name) > 200 or "\x00" in name or "/" in name:
+        raise InvalidRunningJob("name", name, "must have 1 to 200 characters, none of them a slash")
+
+
+def _check_weight(weight: float) -> None:
+    if not 0 < weight < float("inf"):
+        raise InvalidRunningJob("weight", weight, "must be positive")
