@@ -128,7 +128,7 @@ def delete_job(session: Session, *, reference: str, job: str) -> None:
     session.execute(delete(RunningJobRow).where(RunningJobRow.id == row.id))
 
 
-def _records(session: Session, rows: Sequence[Row[tuple[RunningJobRow, str, int]]]) -> list[JobRecord]:
+def _records(session: Session, rows: Sequence[Row[RunningJobRow, str, int]]) -> list[JobRecord]:
     applied = {
         plan.job_id: running_plans.record_of(plan)
         for plan in session.scalars(
