@@ -27,6 +27,8 @@ from cluster_models.errors import MeshwrightError
 
 QUEUE_POLL_S: Final = 0.25
 STOP_WITHIN_S: Final = 5.0
+NOTIFICATION_POLL_S: Final = 0.05
+"""We send no notifications, but on SQLite a stop waits until the engine's listener has slept this long."""
 
 log = structlog.get_logger(__name__)
 
@@ -108,4 +110,5 @@ class JobRuntime:
             "application_version": APPLICATION_VERSION,
             "executor_id": self._context.executor_id,
             "log_level": "WARNING",
+            "notification_listener_polling_interval_sec": NOTIFICATION_POLL_S,
         }

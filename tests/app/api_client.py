@@ -12,8 +12,6 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from app.db import migrate
-from app.db.engine import make_engine
 from app.documents.cluster import ClusterDocument
 from app.documents.model import ModelDocument
 from app.documents.workload import WorkloadDocument
@@ -21,6 +19,7 @@ from app.main import create_app
 from app.serialization import jsonable
 from app.settings import SOLVE_COMMAND, Role, Settings
 from tests.app import stand_in_solver
+from tests.databases import begin_at_newest
 from tests.plans import small_architecture, small_cluster, small_plan, small_samples, small_workload
 
 API = "/api/v1"
@@ -42,7 +41,7 @@ def running(
         heartbeat_s=0.5,
         max_body_bytes=2_000_000,
     )
-    migrate.upgrade(make_engine(database_url))
+    begin_at_newest(settings)
     # An address that nobody uses: the pages check where a form came from, and the API does not care.
     with TestClient(
         create_app(settings), base_url="http://meshwright.test", raise_server_exceptions=False

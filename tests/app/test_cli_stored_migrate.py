@@ -10,7 +10,7 @@ from app.cli import main
 from app.db.engine import make_engine
 from app.db.migrate import is_current
 from tests.app.command_files import CLUSTER
-from tests.conftest import fresh_postgres_database
+from tests.databases import PostgresServer
 
 
 def test_migrate_makes_an_empty_database_current(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,11 +28,11 @@ def test_migrate_refuses_an_address_that_names_no_database(capsys: pytest.Captur
 
 
 def test_only_migrate_changes_the_schema_of_a_server(
-    postgres_server_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    postgres_server: PostgresServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Storing a cluster in an empty PostgreSQL database is refused with what to do, and works after that."""
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
-    for url in fresh_postgres_database(postgres_server_url):
+    with postgres_server.database() as url:
         store = ["cluster", "import", str(tmp_path / "cluster.yaml"), "--database-url", url]
         assert main(store) == 2
         assert "migrate it with: meshwright migrate" in capsys.readouterr().err

@@ -12,9 +12,9 @@ from app.db.engine import make_engine
 from app.db.tables import Base
 
 
-def test_upgrade_downgrade_upgrade_ends_at_the_tables(database_url: str) -> None:
+def test_upgrade_downgrade_upgrade_ends_at_the_tables(empty_database_url: str) -> None:
     """Every table is there after the way up, none after the way down, and all again after the way back."""
-    engine = make_engine(database_url)
+    engine = make_engine(empty_database_url)
     tables = set(Base.metadata.tables)
     for _ in range(2):
         migrate.upgrade(engine)
@@ -35,9 +35,9 @@ def test_migrations_say_the_same_as_the_tables(engine: Engine) -> None:
             command.check(config)
 
 
-def test_a_database_knows_whether_it_is_current(database_url: str) -> None:
+def test_a_database_knows_whether_it_is_current(empty_database_url: str) -> None:
     """An empty database is not current; a migrated one is."""
-    engine = make_engine(database_url)
+    engine = make_engine(empty_database_url)
     assert not migrate.is_current(engine)
     migrate.upgrade(engine)
     assert migrate.is_current(engine)

@@ -10,7 +10,6 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from app.db import migrate
 from app.db.engine import make_engine, make_read_session_factory, make_session_factory, transaction
 from app.db.status import PlanStatus
 from app.documents.cluster import ClusterDocument
@@ -25,6 +24,7 @@ from app.settings import Settings
 from app.web.form import label
 from app.web.routes import router
 from solver.problem import PlanningProblem, Progress, SearchOptions
+from tests.databases import begin_at_newest
 from tests.plans import (
     small_architecture,
     small_cluster,
@@ -41,8 +41,8 @@ TYPED = {"sequence_length": "2048", "global_batch_sequences": "8", "recompute": 
 def service(tmp_path: Path) -> Iterator[Service]:
     """A service on an empty SQLite database; queued plans wait, since nothing solves here."""
     settings = Settings(data_dir=tmp_path)
+    begin_at_newest(settings)
     engine = make_engine(settings.resolved_database_url)
-    migrate.upgrade(engine)
     yield Service(
         settings=settings,
         engine=engine,

@@ -19,12 +19,12 @@ PLANS = f"{API}/plans"
 
 
 @pytest.fixture
-def shared(tmp_path: Path, database_url: str) -> Deployment:
+def shared(tmp_path: Path, empty_database_url: str) -> Deployment:
     """A service whose solver takes two seconds."""
-    engine = make_engine(database_url)
+    engine = make_engine(empty_database_url)
     migrate.upgrade(engine)
     engine.dispose()
-    return deployment(tmp_path, database_url, seconds=2.0)
+    return deployment(tmp_path, empty_database_url, seconds=2.0)
 
 
 def _plan(client: httpx2.Client, address: str) -> dict[str, Any]:

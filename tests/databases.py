@@ -1,0 +1,93 @@
+"""Databases that start at the newest schema: copies of one that a service was started on once.
+
+Migrating anew for every test took most of its time; what migrating does is tested where empty databases are.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Engine, make_url, text
+
+from app.db import migrate
+from app.db.engine import make_engine, make_session_factory
+from app.jobs.runtime import JobRuntime
+from app.metrics import make_metrics
+from app.settings import Settings
+
+_NUMBERS = itertools.count()
+
+
+def begin_at_newest(settings: Settings) -> None:
+    """Where the embedded database of the settings is missing, lay it and its job engine's at the newest schema."""
+    if not settings.uses_sqlite:
+        return
+    urls = settings.resolved_database_url, settings.resolved_jobs_database_url
+    for url, content in zip(urls, _newest_sqlite(), strict=True):
+        file = Path(make_url(url).database or "")
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+
+
+@functools.cache
+def _newest_sqlite() -> tuple[bytes, bytes]:
+    """The embedded database and its job engine's, after a service was started and stopped."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(data_dir=Path(folder), database_url="")
+        _start_once(settings)
+        first, second = Path(folder, "meshwright.sqlite"), Path(folder, "jobs.sqlite")
+        assert not list(Path(folder).glob("*-wal")), "what is in the log would be missing in the copies"
+        return first.read_bytes(), second.read_bytes()
+
+
+def _start_once(settings: Settings) -> None:
+    engine = make_engine(settings.resolved_database_url)
+    migrate.upgrade(engine)
+    runtime = JobRuntime(settings, make_session_factory(engine), make_metrics())
+    runtime.start()
+    runtime.stop()
+    engine.dispose()
+
+
+class PostgresServer:
+    """A server whose databases nobody needs after a crash."""
+
+    def __init__(self, url: str) -> None:
+        self._admin: Engine = make_engine(url).execution_options(isolation_level="AUTOCOMMIT")
+        for setting in ("fsync", "synchronous_commit", "full_page_writes", "autovacuum"):
+            self._run(f"ALTER SYSTEM SET {setting} = off")
+        self._run("SELECT pg_reload_conf()")
+
+    @contextmanager
+    def database(self, *, template: str = "template1") -> Iterator[str]:
+        """The URL of a new database, a copy of the template; it is dropped in the end."""
+        name = f"meshwright_test_{next(_NUMBERS)}"
+        self._run(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        yield self._url(name)
+        self._run(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+    @functools.cached_property
+    def newest(self) -> str:
+        """The name of a database at the newest schema that a service was started on once."""
+        name = "meshwright_newest"
+        self._run(f'CREATE DATABASE "{name}"')
+        with tempfile.TemporaryDirectory() as folder:
+            _start_once(Settings(data_dir=Path(folder), database_url=self._url(name)))
+        return name
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._admin.dispose()
+
+    def _url(self, name: str) -> str:
+        return self._admin.url.set(database=name).render_as_string(hide_password=False)
+
+    def _run(self, statement: str) -> None:
+        with self._admin.connect() as connection:
+            connection.execute(text(statement))
