@@ -13,6 +13,7 @@ from cluster_models.workload import LinkBandwidth, Objective, Optimizer, Recompu
 Options = tuple[tuple[str, str], ...]
 """Values with their words."""
 
+NOT_SAID = ("", "not said")
 _PASTE = ("", "paste one below")
 _AS_FRAMEWORK = ("", "as the framework does")
 

@@ -14,33 +14,27 @@ from starlette.datastructures import FormData
 
 from app.db.engine import transaction
 from app.documents.calibration import NAME
-from app.documents.reading import close_name, problems_of, read_document
+from app.documents.reading import problems_of, read_document
 from app.documents.routing import check_set
-from app.documents.text import parse_json
-from app.experts.answer import ExpertMapDocument
-from app.experts.exporting import FORMATS, archive_of, model_layers_of
-from app.experts.request import PlacementRequest
+from app.experts.request import BOTH, PlacementRequest
 from app.imports.sources import SentFile
 from app.resources import Service, service_of
 from app.routing.reading import RoutingRead, read_all
-from app.services import clusters, expert_placements, models, routing
+from app.services import expert_placements, routing
 from app.services.errors import NameTaken, NotReady
-from app.services.pagination import MAX_LIMIT
 from app.services.routing import RoutingRecord
-from app.web.carried import unpack
-from app.web.choices import Options
-from app.web.expert_form import MEAN, WORST, at_fields, blank, more_in_use, request_data, typed
+from app.web.expert_form import MEAN, WORST, at_fields, blank, request_data, typed
+from app.web.expert_links import link_choices, more_in_use
 from app.web.failures import PageRoute
 from app.web.form import FormProblem, Typed
 from app.web.import_form import sent_files
 from app.web.import_pages import sent_upload
+from app.web.map_downloads import map_download
 from app.web.origin import require_same_origin, sent_form
 from app.web.rendering import page
 from app.web.views.expert_placement import PlacementPage, placement_page
 from app.web.views.experts import notice_lines, routing_line, statistics_page
-from cluster_models.catalogue import gpu_kinds
 from cluster_models.errors import InvalidInput
-from cluster_models.model_catalogue import catalogue_models
 from cluster_models.routing_readers.reading import Notice
 from cluster_models.units import MIB
 
@@ -52,6 +46,11 @@ _EXISTING: Final = (
     (REPLACE, "replace what is stored"),
 )
 _COUNTS: Final = ((WORST, "the worst of them"), (MEAN, "their weighted mean"))
+_COPIES: Final = (
+    (BOTH, "not known: guard against both"),
+    ("nearest", "one on the token's node, where there is one"),
+    ("any", "any of them, each as likely"),
+)
 _EFFORTS: Final = (("1", "usual"), ("2", "twice the work"), ("3", "three times the work"))
 _BLANK: Final = {"name": "", "existing": REFUSE}
 _LONGEST_NAME: Final = 200
@@ -135,23 +134,9 @@ def place(request: Request, name: str, data: _Form) -> Response:
 @router.post("/experts/{name}/map")
 def map_file(request: Request, name: str, data: _Form) -> Response:
     """The map that the page carries, as the files of an engine."""
-    carried, form, model = (str(data.get(field) or "") for field in ("carried", "format", "model"))
-    files = unpack(carried)
-    if len(files) != 1:
-        raise InvalidInput("map", len(files), "did not come back whole", "place the experts again")
-    document = read_document(ExpertMapDocument, parse_json(files[0].data, what="map"), what="map")
-    slots = document.to_slots()
-    if form == "json":
-        headers = {"Content-Disposition": 'attachment; filename="expert-map.json"'}
-        return Response(document.model_dump_json() + "\n", media_type="application/json", headers=headers)
-    if form not in FORMATS:
-        raise InvalidInput("format", form, "unknown format", close_name(form, list(FORMATS)))
     with service_of(request).read_sessions() as session:
         routing.find_routing(session, name=name)
-        known = models.resolve_model(session, model=model) if model else None
-    content = archive_of(form, slots, model_layers_of(slots, known, None))
-    headers = {"Content-Disposition": f'attachment; filename="experts-{form}.zip"'}
-    return Response(content, media_type="application/zip", headers=headers)
+    return map_download(data)
 
 
 @router.post("/experts/{name}/delete", dependencies=[Depends(require_same_origin)])
@@ -201,7 +186,7 @@ def _place(service: Service, name: str, values: Typed) -> PlacementPage:
         asked = expert_placements.prepare(session, request=document)
         model = expert_placements.model_of(session, fields=document)
     answer = expert_placements.place(asked)
-    return placement_page(answer, model_layers_of(answer.placement.to_slots(), model, None))
+    return placement_page(answer, model)
 
 
 def _list(request: Request, values: Typed, found: Sequence[FormProblem], *, cursor: str | None = None) -> Response:
@@ -233,7 +218,6 @@ def _statistics(
 ) -> Response:
     names = [each.name for each in record.statistics.workloads]
     values = blank(names) if values is None else values
-    stored_clusters = [each.name for each in clusters.list_clusters(session, limit=MAX_LIMIT).items]
     return page(
         request,
         "expert_statistics.html",
@@ -247,19 +231,7 @@ def _statistics(
         answer=answer,
         counts=_COUNTS,
         efforts=_EFFORTS,
-        models=_models(session, record.statistics.experts),
-        clusters=(("", "not said"), *((each, each) for each in stored_clusters)),
-        kinds=(("", "not said"), *((each, each) for each in gpu_kinds())),
+        copies=_COPIES,
+        links=link_choices(session, experts=record.statistics.experts),
         more_open=more_in_use(values, found),
     )
-
-
-def _models(session: Session, experts: int) -> Options:
-    """Stored and shipped models whose layers have so many experts."""
-    stored = {each.name: each.architecture for each in models.list_models(session, limit=MAX_LIMIT).items}
-    fitting = [
-        name
-        for name, model in {**stored, **catalogue_models()}.items()
-        if model.experts is not None and model.experts.count == experts
-    ]
-    return (("", "not said"), *((name, name) for name in fitting))

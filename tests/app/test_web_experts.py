@@ -14,8 +14,7 @@ from typing import Any, Final
 import pytest
 from fastapi.testclient import TestClient
 
-from app.experts.answer import LayerAnswer
-from app.web.views.expert_placement import layer_drawing
+from app.web.views.layer_balance import LayerPair, layer_drawing
 from tests.app.api_client import API, running
 from tests.routing_counts import dump, in_full, sent, skewed
 
@@ -47,11 +46,11 @@ def place(client: TestClient, **fields: Any) -> Any:
     return client.post("/experts/ours", data={"nodes": "1", "counts": "worst", **fields}, headers=BROWSER)
 
 
-def carried(text: str) -> str:
-    """The hidden field that brings the map back."""
-    found = re.search(r'name="carried" value="([^"]*)"', text)
-    assert found is not None
-    return html.unescape(found[1])
+def carried(text: str) -> dict[str, str]:
+    """The hidden fields that bring the map back."""
+    found = dict(re.findall(r'name="(carried|model_layers)" value="([^"]*)"', text))
+    assert len(found) == 2
+    return {name: html.unescape(value) for name, value in found.items()}
 
 
 def test_dropped_files_become_a_page_and_a_line_of_the_list(client: TestClient) -> None:
@@ -163,6 +162,24 @@ def test_nodes_and_links_bring_times_and_what_crosses(client: TestClient) -> Non
     assert "<details open>\n      <summary>Router" in text
 
 
+def test_the_choice_of_copies_is_that_of_the_engine(client: TestClient) -> None:
+    """What was chosen goes into the search and stays chosen; unsaid, the map guards against both."""
+    store(client, "prefill")
+    fields = {"ranks": "4", "nodes": "2", "planned": "prefill", "router_active": "4", "redundant_experts": "4"}
+    fields["between_nodes_gbit_per_s_per_gpu"] = "100"
+    asked: dict[str, Any] = {"routing": "ours", "ranks": 4, "nodes": 2, "redundant_experts": 4}
+    asked |= {"router": {"active": 4}, "between_nodes_gbit_per_s_per_gpu": 100.0}
+    for choice in ("nearest", "any"):
+        text = place(client, **fields, copy_choice=choice).text
+        told = client.post(f"{API}/expert-placements", json=asked | {"copy_choice": choice}).json()
+        assert f'value="{choice}" selected' in text
+        assert client.post("/experts/ours/map", data=carried(text) | {"format": "json"}).json() == told["placement"]
+        assert "guards against both" not in text
+        times = told["workloads"][0]["times"]
+        assert f"{times['nearest_ms']:.3g}, {times['any_ms']:.3g} ms</td>" in text
+    assert "guards against both" in place(client, **fields).text
+
+
 def test_weights_count_where_the_mean_was_chosen(client: TestClient) -> None:
     """The weighted mean is asked for with the weights beside the workloads, whatever their order."""
     store(client, "prefill", "decode")
@@ -191,6 +208,7 @@ def test_weights_count_where_the_mean_was_chosen(client: TestClient) -> None:
             "between_nodes_gbit_per_s_per_gpu",
         ),
         ({"ranks": "4", "router_groups": "4"}, "router_active"),
+        ({"ranks": "4", "copy_choice": "farthest"}, "copy_choice"),
         ({"ranks": "4", "nodes": "2", "cluster": "", "gpu_kind": "Abacus", "router_active": "2"}, "gpu_kind"),
     ],
 )
@@ -218,7 +236,7 @@ def test_maps_come_as_files_of_engines(client: TestClient) -> None:
     assert 'name="format" value="sglang"' in text
     assert 'name="format" value="megatron"' not in text
     assert "Order of experts in Megatron-LM: " in text
-    fields = {"carried": carried(text), "model": ""}
+    fields = carried(text)
     plain = client.post("/experts/ours/map", data={**fields, "format": "json"})
     assert plain.json() == told
     packed = client.post("/experts/ours/map", data={**fields, "format": "sglang"})
@@ -226,8 +244,13 @@ def test_maps_come_as_files_of_engines(client: TestClient) -> None:
     with zipfile.ZipFile(io.BytesIO(packed.content)) as archive:
         location = json.loads(archive.read("expert_location.json"))
     assert told["physical_to_logical_map"] == location["physical_to_logical_map"][-LAYERS:]
-    for damaged in ({"carried": "x", "format": "json"}, {"carried": carried(text), "format": "cuneiform"}):
-        assert client.post("/experts/ours/map", data=damaged, headers=BROWSER).status_code == 422
+    for damaged in (
+        {"carried": "x", "format": "json"},
+        {"format": "cuneiform"},
+        {"format": "sglang", "model_layers": "1"},
+        {"format": "sglang", "model_layers": "1e999"},
+    ):
+        assert client.post("/experts/ours/map", data=fields | damaged, headers=BROWSER).status_code == 422
 
 
 def test_names_of_workloads_are_words_and_no_markup(client: TestClient) -> None:
@@ -260,13 +283,10 @@ def test_the_pages_are_linked(client: TestClient) -> None:
 
 def test_bars_are_as_high_as_the_slowest_rank() -> None:
     """Heights are in proportion to maximum over mean, both bars of a layer stand side by side, and all fit."""
-    layers = [
-        LayerAnswer(layer=3, balancedness=0.8, in_order=0.25, bound=0.9),
-        LayerAnswer(layer=4, balancedness=1.0, in_order=0.5, bound=1.0),
-    ]
-    drawing = layer_drawing("w", layers)
+    drawing = layer_drawing("w", [LayerPair(3, 0.25, 0.8), LayerPair(4, 0.5, 1.0)], ("old map", "new map"))
     heights = [box.height for box in drawing.boxes]
     assert heights == pytest.approx([heights[3] * ratio for ratio in (4.0, 1.25, 2.0, 1.0)])
     assert drawing.boxes[0].x + drawing.boxes[0].width == pytest.approx(drawing.boxes[1].x)
     assert all(box.y >= 0 and box.x + box.width <= drawing.width for box in drawing.boxes)
-    assert "contiguous order is 3 with 4.00" in drawing.description
+    assert "worst layer with the old map is 3 with 4.00" in drawing.description
+    assert "with the new map it is 3 with 1.25" in drawing.description

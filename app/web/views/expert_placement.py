@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.experts.answer import ExpertMapDocument, JudgedWorkload, LayerAnswer, PlacementAnswer
-from app.experts.exporting import FORMATS, files_of
-from app.imports.sources import SentFile
+from app.experts.answer import JudgedWorkload, PlacementAnswer
 from app.presentation.figures import NOT_KNOWN, count, percent, plural
-from app.web.carried import pack
-from app.web.views.drawing import Box, Drawing, Key, Line, Words, round_steps
-from cluster_models.errors import InvalidInput
+from app.web.views.drawing import Drawing
+from app.web.views.layer_balance import LayerPair, layer_drawing, slowest
+from app.web.views.map_files import MapFiles, map_files
+from cluster_models.architecture import Architecture
 
-_WIDTH: Final = 760.0
-_HEIGHT: Final = 230.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 38.0, 8.0, 12.0, 30.0
-_TIPS: Final = 128
-"""Layers of a drawing up to which every bar says its figure."""
 _MOST_DRAWN: Final = 12
-_BEFORE, _AFTER = "part-3", "part-0"
+_COUNTED: Final = {
+    "nearest": "the nearest copy of an expert serves a token",
+    "any": "each copy of an expert is as likely to serve a token",
+    "both": "the copies that make it slower serve a token",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +36,10 @@ class BalanceLine:
 
 @dataclass(frozen=True, slots=True)
 class TimeLine:
-    """Predicted times of all layers of one workload, and the nodes that its tokens cross."""
+    """Predicted times of all layers of one workload, and the nodes that its tokens cross.
+
+    ``choices``: with the map where the nearest copy of an expert serves a token, and where any does.
+    """
 
     name: str
     in_order: str
@@ -47,6 +47,7 @@ class TimeLine:
     reached: str
     least: str
     parts: str
+    choices: str
     crossed: str
 
 
@@ -70,17 +71,8 @@ class LayersOf:
 
 
 @dataclass(frozen=True, slots=True)
-class FormatLine:
-    """A file that the map can be taken as, or why it cannot."""
-
-    name: str
-    description: str
-    refused: str
-
-
-@dataclass(frozen=True, slots=True)
 class PlacementPage:
-    """A whole answer; ``carried`` brings the map back for its files."""
+    """A whole answer."""
 
     layout: str
     balance: tuple[tuple[str, str], ...]
@@ -88,18 +80,18 @@ class PlacementPage:
     workloads: tuple[BalanceLine, ...]
     several_nodes: bool
     times: tuple[TimeLine, ...]
+    copies_choice: str
     speed: str
     layers: tuple[LayersOf, ...]
     not_drawn: int
     warnings: tuple[str, ...]
     next_steps: tuple[str, ...]
     assumptions: tuple[str, ...]
-    formats: tuple[FormatLine, ...]
-    carried: str
+    files: MapFiles
 
 
-def placement_page(answer: PlacementAnswer, model_layers: int) -> PlacementPage:
-    """Everything that the page tells of a placement; ``model_layers``: decoder layers, dense ones included."""
+def placement_page(answer: PlacementAnswer, model: Architecture | None) -> PlacementPage:
+    """Everything that the page tells of a placement; the ``model``, where it is known, says how many layers."""
     found = answer.placement
     told = [each for each in answer.workloads if each.layers]
     told.sort(key=lambda each: (not each.planned, each.balancedness or 0.0))
@@ -114,14 +106,14 @@ def placement_page(answer: PlacementAnswer, model_layers: int) -> PlacementPage:
         workloads=tuple(map(_balance_line, answer.workloads)),
         several_nodes=answer.nodes > 1,
         times=tuple(line for each in answer.workloads if (line := _time_line(each)) is not None),
+        copies_choice=_COUNTED.get(answer.copy_choice or "", ""),
         speed="" if speed is None else f"{speed:,.4g} Gb/s per GPU between nodes",
         layers=tuple(_layers_of(each) for each in told[:_MOST_DRAWN]),
         not_drawn=max(0, len(told) - _MOST_DRAWN),
         warnings=tuple(answer.warnings),
         next_steps=tuple(answer.next_steps),
         assumptions=tuple(answer.assumptions),
-        formats=_formats(found, model_layers),
-        carried=pack([SentFile("map.json", found.model_dump_json().encode())]),
+        files=map_files(found, model),
     )
 
 
@@ -160,17 +152,12 @@ def _gain(each: JudgedWorkload) -> str:
 
 
 def _mean_slowest(each: JudgedWorkload, field: str) -> float:
-    return sum(_slowest(getattr(layer, field)) for layer in each.layers) / len(each.layers)
-
-
-def _slowest(balancedness: float) -> float:
-    """Slowest rank over mean."""
-    return 1 / balancedness if balancedness > 0 else 1.0
+    return sum(slowest(getattr(layer, field)) for layer in each.layers) / len(each.layers)
 
 
 def _balance_line(each: JudgedWorkload) -> BalanceLine:
     told = bool(each.layers)
-    slowest = (_mean_slowest(each, field) for field in ("in_order", "balancedness"))
+    means = (_mean_slowest(each, field) for field in ("in_order", "balancedness"))
     return BalanceLine(
         name=each.name,
         planned=each.planned,
@@ -178,7 +165,7 @@ def _balance_line(each: JudgedWorkload) -> BalanceLine:
         in_order=_share(each.in_order),
         reached=_share(each.balancedness),
         bound=_share(each.bound),
-        slowest=" → ".join(f"{value:.2f}" for value in slowest) if told else NOT_KNOWN,
+        slowest=" → ".join(f"{value:.2f}" for value in means) if told else NOT_KNOWN,
         local=f"{percent(each.in_order_node_local_share)} → {percent(each.node_local_share)}",
     )
 
@@ -196,6 +183,7 @@ def _time_line(each: JudgedWorkload) -> TimeLine | None:
         parts=" + ".join(map(_ms, (times.compute_ms, times.between_nodes_ms, times.inside_node_ms))).replace(
             " ms +", " +"
         ),
+        choices=f"{_ms(times.nearest_ms)}, {_ms(times.any_ms)}".replace(" ms,", ","),
         crossed=f"{times.in_order_nodes_crossed:.2f} → {times.nodes_crossed:.2f}",
     )
 
@@ -204,78 +192,12 @@ def _layers_of(each: JudgedWorkload) -> LayersOf:
     rows = tuple(
         LayerLine(
             layer.layer,
-            *(f"{_slowest(value):.3f}" for value in (layer.in_order, layer.balancedness, layer.bound)),
+            *(f"{slowest(value):.3f}" for value in (layer.in_order, layer.balancedness, layer.bound)),
         )
         for layer in each.layers
     )
-    return LayersOf(each.name, layer_drawing(each.name, each.layers), rows)
-
-
-def layer_drawing(name: str, layers: Sequence[LayerAnswer]) -> Drawing:
-    """Two bars for each layer: slowest rank over mean in contiguous order and with the map; 1 is even."""
-    highest = max(_slowest(min(layer.in_order, layer.balancedness)) for layer in layers)
-    scale = (_HEIGHT - _TOP - _BOTTOM) / highest
-    floor = _HEIGHT - _BOTTOM
-    pitch = (_WIDTH - _LEFT - _RIGHT) / len(layers)
-    steps = round_steps(highest, wanted=4)
-    worst = max(layers, key=lambda layer: _slowest(layer.balancedness))
-    before = max(layers, key=lambda layer: _slowest(layer.in_order))
-    every = max(1, round(len(layers) / 8))
-    return Drawing(
-        width=_WIDTH,
-        height=_HEIGHT,
-        name=f"Slowest rank over mean by layer, {name}",
-        description=(
-            f"The worst layer in contiguous order is {before.layer} with {_slowest(before.in_order):.2f} times the "
-            f"mean load; with this map {worst.layer} with {_slowest(worst.balancedness):.2f}. 1 is even."
-        ),
-        boxes=tuple(_bars(layers, pitch, scale)),
-        lines=(
-            *(
-                Line(_LEFT, floor - step * scale, _WIDTH - _RIGHT, floor - step * scale, "grid-line")
-                for step in steps
-            ),
-            Line(_LEFT, floor - scale, _WIDTH - _RIGHT, floor - scale, "axis"),
-            Line(_LEFT, floor, _WIDTH - _RIGHT, floor, "axis"),
-        ),
-        words=(
-            *(Words(_LEFT - 6, floor - step * scale + 4, f"{step:g}", anchor="end") for step in steps),
-            *(
-                Words(_LEFT + (index + 0.5) * pitch, floor + 18, str(layer.layer), anchor="middle")
-                for index, layer in enumerate(layers)
-                if index % every == 0
-            ),
-        ),
-        legend=(Key(_BEFORE, "contiguous order"), Key(_AFTER, "this map")),
-        shrinks=True,
-    )
-
-
-def _bars(layers: Sequence[LayerAnswer], pitch: float, scale: float) -> Iterator[Box]:
-    """Two boxes for each layer, side by side around the middle of its ``pitch``."""
-    width = min(pitch * 0.42, 26.0)
-    for index, layer in enumerate(layers):
-        middle = _LEFT + (index + 0.5) * pitch
-        for left, value, style, words in (
-            (middle - width, layer.in_order, _BEFORE, "contiguous"),
-            (middle, layer.balancedness, _AFTER, "this map"),
-        ):
-            height = _slowest(value) * scale
-            tip = f"Layer {layer.layer}, {words}: {_slowest(value):.2f}" if len(layers) <= _TIPS else ""
-            yield Box(left, _HEIGHT - _BOTTOM - height, width, height, style, tip)
-
-
-def _formats(document: ExpertMapDocument, model_layers: int) -> tuple[FormatLine, ...]:
-    slots = document.to_slots()
-    lines = []
-    for name, form in FORMATS.items():
-        refused = ""
-        try:
-            files_of(name, slots, model_layers)
-        except InvalidInput as error:
-            refused = "; ".join(filter(None, (error.problem, error.remedy)))
-        lines.append(FormatLine(name, form.description, refused))
-    return tuple(lines)
+    pairs = [LayerPair(layer.layer, layer.in_order, layer.balancedness) for layer in each.layers]
+    return LayersOf(each.name, layer_drawing(each.name, pairs, ("contiguous order", "new map")), rows)
 
 
 def _share(value: float | None) -> str:
