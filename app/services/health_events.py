@@ -1,0 +1,219 @@
+"""Reports about the health of a cluster's parts: each kept once, whatever it names, and what follows from all."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from sqlalchemy import delete, exists, select, tuple_, update
+from sqlalchemy.orm import Session, aliased
+
+from app.db.insert import insert_if_absent
+from app.db.replan_tables import HealthEventRow
+from app.services import clusters, replan_settings
+from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
+from cluster_models.conditions import REPEATED_WITHIN_S, Condition, conditions_of, quarantine_of
+from cluster_models.health_events import Entity, EntityKind, HealthEvent, HealthState
+from cluster_models.recovery import Quarantine
+
+KEPT_FOR: Final = timedelta(seconds=3 * REPEATED_WITHIN_S)
+"""Reports that later ones follow are forgotten after this: long past the count of repeat offenders."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToldEvent:
+    """A report with its name looked up: ``told_name`` is the source's own, ``known`` whether the cluster has it.
+
+    The entity of an unknown one carries the name as told.
+    """
+
+    event: HealthEvent
+    told_name: str
+    known: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """A stored report; ``repeats`` counts how often it came again."""
+
+    id: str
+    event: HealthEvent
+    told_name: str
+    known: bool
+    received_at: datetime
+    repeats: int
+    replan_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvents:
+    """What became of a batch of reports."""
+
+    new: tuple[EventRecord, ...]
+    repeated: int
+
+
+def store(session: Session, *, cluster_id: str, told: Sequence[ToldEvent], now: datetime) -> StoredEvents:
+    """Keep the reports that are new; those known already are counted.  The cluster's row must be locked."""
+    new, repeated = [], 0
+    for each in told:
+        event, event_id = each.event, uuid.uuid4().hex
+        inserted = insert_if_absent(
+            session,
+            HealthEventRow,
+            id=event_id,
+            cluster_id=cluster_id,
+            source=event.source,
+            source_id=event.source_id,
+            kind=event.entity.kind,
+            node=event.entity.node,
+            part=event.entity.part,
+            told_name=each.told_name,
+            known=each.known,
+            state=event.state,
+            occurred_at=event.occurred_at,
+            received_at=now,
+            text=event.text,
+            code=event.code,
+            compute_slowdown=event.compute_slowdown,
+            bandwidth_share=event.bandwidth_share,
+            repeats=0,
+        )
+        if inserted:
+            new.append(EventRecord(event_id, event, each.told_name, each.known, now, 0, None))
+        else:
+            repeated += 1
+            _count_again(session, cluster_id, event)
+    return StoredEvents(tuple(new), repeated)
+
+
+def list_events(
+    session: Session,
+    *,
+    reference: str,
+    limit: int,
+    cursor: str | None = None,
+    known: bool | None = None,
+    replan_id: str | None = None,
+) -> Page[EventRecord]:
+    """The reports on a cluster, the newest received first; raises ``NotFound``."""
+    cluster_id = clusters.find_cluster(session, reference=reference).id
+    query = select(HealthEventRow).where(HealthEventRow.cluster_id == cluster_id)
+    if known is not None:
+        query = query.where(HealthEventRow.known.is_(known))
+    if replan_id is not None:
+        query = query.where(HealthEventRow.replan_id == replan_id)
+    if cursor is not None:
+        moment, after = decode_cursor(cursor, int, str)
+        key = tuple_(HealthEventRow.received_at, HealthEventRow.id)
+        query = query.where(key < tuple_(moment_of(moment), after))
+    order = (HealthEventRow.received_at.desc(), HealthEventRow.id.desc())
+    rows = session.scalars(query.order_by(*order).limit(limit + 1)).all()
+    return page_of(rows, limit=limit, item=_record, keys=lambda row: (microseconds_of(row.received_at), row.id))
+
+
+def conditions_now(session: Session, *, reference: str, now: datetime | None = None) -> tuple[Condition, ...]:
+    """The parts of a cluster that are not well; raises ``NotFound``."""
+    cluster_id = clusters.find_cluster(session, reference=reference).id
+    settings = replan_settings.settings_of(session, cluster_id=cluster_id)
+    events = read_known(session, cluster_id=cluster_id)
+    return conditions_of(events, now=now or datetime.now(UTC), hysteresis_s=settings.hysteresis_s)
+
+
+def quarantine_now(session: Session, *, reference: str, now: datetime | None = None) -> tuple[Quarantine, ...]:
+    """Nodes that failed too often and should stay out; raises ``NotFound``."""
+    cluster_id = clusters.find_cluster(session, reference=reference).id
+    settings = replan_settings.settings_of(session, cluster_id=cluster_id)
+    events = read_known(session, cluster_id=cluster_id)
+    return quarantine_of(events, now=now or datetime.now(UTC), failures=settings.quarantine_after)
+
+
+def read_known(session: Session, *, cluster_id: str) -> tuple[HealthEvent, ...]:
+    """Every kept report on a part that the cluster has, by the time it happened."""
+    query = (
+        select(HealthEventRow)
+        .where(HealthEventRow.cluster_id == cluster_id, HealthEventRow.known.is_(True))
+        .order_by(HealthEventRow.occurred_at, HealthEventRow.id)
+    )
+    return tuple(_event(row) for row in session.scalars(query))
+
+
+def read_of_replan(session: Session, *, replan_id: str) -> tuple[HealthEvent, ...]:
+    """The reports that a replan decides on, by the time they happened."""
+    query = (
+        select(HealthEventRow)
+        .where(HealthEventRow.replan_id == replan_id)
+        .order_by(HealthEventRow.occurred_at, HealthEventRow.id)
+    )
+    return tuple(_event(row) for row in session.scalars(query))
+
+
+def assign(session: Session, *, event_ids: Iterable[str], replan_id: str) -> None:
+    """Let a replan decide on these reports."""
+    session.execute(
+        update(HealthEventRow).where(HealthEventRow.id.in_(list(event_ids))).values(replan_id=replan_id)
+    )
+
+
+def hand_over(session: Session, *, old_replan: str, new_replan: str) -> None:
+    """Let another replan decide on all reports that one had."""
+    session.execute(
+        update(HealthEventRow).where(HealthEventRow.replan_id == old_replan).values(replan_id=new_replan)
+    )
+
+
+def forget_old(session: Session, *, now: datetime) -> None:
+    """Drop reports that happened long ago and that the same source has followed up since."""
+    newer = aliased(HealthEventRow)
+    same = [
+        getattr(newer, name) == getattr(HealthEventRow, name)
+        for name in ("cluster_id", "source", "kind", "node", "part")
+    ]
+    followed = exists().where(*same, newer.occurred_at > HealthEventRow.occurred_at)
+    session.execute(
+        delete(HealthEventRow)
+        .where(HealthEventRow.occurred_at < now - KEPT_FOR, followed)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def _count_again(session: Session, cluster_id: str, event: HealthEvent) -> None:
+    session.execute(
+        update(HealthEventRow)
+        .where(
+            HealthEventRow.cluster_id == cluster_id,
+            HealthEventRow.source == event.source,
+            HealthEventRow.source_id == event.source_id,
+            HealthEventRow.state == event.state,
+        )
+        .values(repeats=HealthEventRow.repeats + 1)
+    )
+
+
+def _event(row: HealthEventRow) -> HealthEvent:
+    return HealthEvent(
+        entity=Entity(EntityKind(row.kind), row.node, row.part),
+        state=HealthState(row.state),
+        occurred_at=row.occurred_at,
+        source=row.source,
+        source_id=row.source_id,
+        text=row.text,
+        code=row.code,
+        compute_slowdown=row.compute_slowdown,
+        bandwidth_share=row.bandwidth_share,
+    )
+
+
+def _record(row: HealthEventRow) -> EventRecord:
+    return EventRecord(
+        id=row.id,
+        event=_event(row),
+        told_name=row.told_name,
+        known=row.known,
+        received_at=row.received_at,
+        repeats=row.repeats,
+        replan_id=row.replan_id,
+    )

@@ -1,0 +1,90 @@
+"""How failures on one cluster are handled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from app.db.replan_tables import ReplanSettingsRow
+from app.serialization import jsonable, load
+from app.services import clusters
+from cluster_models.conditions import HYSTERESIS_S, REPEATED_FAILURES
+from cluster_models.errors import InvalidInput
+from solver.replanning.problem import HORIZON_S, ReplanOptions
+
+LEAST_WINDOW_S: Final = 30.0
+MOST_WINDOW_S: Final = 120.0
+MOST_TIME_LIMIT_S: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReplanSettings:
+    """One cluster's settings; seconds.
+
+    ``window_s``: reports within it are decided on together (58 to 77 % of spot removals come with another in the
+    same minute).  ``horizon_s`` weighs work against moves, ``back_after_s`` is when lost nodes are expected back.
+    ``hysteresis_s``: how long a recovery must last to be believed; ``quarantine_after`` failures of a node it is to
+    be kept out.  ``auto_approve``: a decision takes its GPUs without being asked for.  ``gpu_budget`` limits the
+    GPUs of all jobs together.  ``all_free_nodes``: every free node serves as a spare, not only those listed.
+    """
+
+    window_s: float = 60.0
+    horizon_s: float = HORIZON_S
+    back_after_s: float = HORIZON_S
+    hysteresis_s: float = HYSTERESIS_S
+    quarantine_after: int = REPEATED_FAILURES
+    auto_approve: bool = False
+    gpu_budget: int | None = None
+    all_free_nodes: bool = False
+    time_limit_s: float = ReplanOptions().time_limit_s
+    effort: int = ReplanOptions().effort
+
+    def __post_init__(self) -> None:
+        if not LEAST_WINDOW_S <= self.window_s <= MOST_WINDOW_S:
+            problem = f"must lie between {LEAST_WINDOW_S:g} and {MOST_WINDOW_S:g}"
+            raise InvalidInput("window_s", self.window_s, problem)
+        for name in ("horizon_s", "back_after_s"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise InvalidInput(name, getattr(self, name), "must be positive")
+        if not 0 <= self.hysteresis_s < float("inf"):
+            raise InvalidInput("hysteresis_s", self.hysteresis_s, "must not be negative")
+        for name in ("quarantine_after", "effort"):
+            if getattr(self, name) < 1:
+                raise InvalidInput(name, getattr(self, name), "must be at least 1")
+        if self.gpu_budget is not None and self.gpu_budget < 1:
+            raise InvalidInput("gpu_budget", self.gpu_budget, "must be at least 1", "leave it out for no limit")
+        if not 0 < self.time_limit_s <= MOST_TIME_LIMIT_S:
+            raise InvalidInput(
+                "time_limit_s", self.time_limit_s, f"must be positive, at most {MOST_TIME_LIMIT_S:g}"
+            )
+
+    @property
+    def options(self) -> ReplanOptions:
+        """The budget of one decision."""
+        return ReplanOptions(time_limit_s=self.time_limit_s, effort=self.effort)
+
+
+def get_settings(session: Session, *, reference: str) -> ReplanSettings:
+    """The settings of a cluster, those never changed at their defaults; raises ``NotFound``."""
+    return settings_of(session, cluster_id=clusters.find_cluster(session, reference=reference).id)
+
+
+def settings_of(session: Session, *, cluster_id: str) -> ReplanSettings:
+    """The settings of the cluster of that id."""
+    row = session.get(ReplanSettingsRow, cluster_id)
+    return ReplanSettings() if row is None else load(ReplanSettings, row.document)
+
+
+def replace_settings(session: Session, *, reference: str, settings: ReplanSettings) -> ReplanSettings:
+    """Store these settings; windows that are open keep their end."""
+    cluster = clusters.lock(session, reference=reference, expected_version=None)
+    row = session.get(ReplanSettingsRow, cluster.id)
+    if row is None:
+        row = ReplanSettingsRow(cluster_id=cluster.id)
+        session.add(row)
+    row.document, row.updated_at = jsonable(settings), datetime.now(UTC)
+    session.flush()
+    return settings
