@@ -61,7 +61,7 @@ def fill_slots(
     limit = int(min(MOST_ENUMERATED, 1 + ENUMERATED_EVENTS / work))
     found = _at_most(ways, limit)
     if found is not None:
-        best = list(min(found, key=judge))
+        best = min(found, key=judge)
         is_best = True
     else:
         most = int(min(MOST_SEARCHED, 1 + SEARCHED_EVENTS / work))
@@ -134,14 +134,14 @@ def _exchangeable(matrices: FloatArray, a: int, b: int) -> bool:
     )
 
 
-def _ways(types: Sequence[Sequence[int]], slots: int) -> Iterator[tuple[int, ...]]:
+def _ways(types: Sequence[Sequence[int]], slots: int) -> Iterator[list[int]]:
     """Every choice of a group for each slot, as units: of a group the first so many."""
     taken = [0] * len(types)
     chosen: list[int] = []
 
-    def further() -> Iterator[tuple[int, ...]]:
+    def further() -> Iterator[list[int]]:
         if len(chosen) == slots:
-            yield tuple(chosen)
+            yield list(chosen)
             return
         for index, group in enumerate(types):
             if taken[index] < len(group):
@@ -154,9 +154,9 @@ def _ways(types: Sequence[Sequence[int]], slots: int) -> Iterator[tuple[int, ...
     return further()
 
 
-def _at_most(ways: Iterator[tuple[int, ...]], limit: int) -> list[tuple[int, ...]] | None:
+def _at_most(ways: Iterator[list[int]], limit: int) -> list[list[int]] | None:
     """All of ``ways``, ``None`` where there are more than ``limit``."""
-    found: list[tuple[int, ...]] = []
+    found: list[list[int]] = []
     for way in ways:
         if len(found) == limit:
             return None

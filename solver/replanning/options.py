@@ -15,6 +15,7 @@ from cluster_models.recovery import ConsideredAction, Migration, RecoveryAction
 from solver.replanning.filling import fill_slots
 from solver.replanning.outcome import Migrate, Placed, limit_of, named, option_of, plan_of
 from solver.replanning.problem import RecoveryOption
+from solver.replanning.shrinking import best_size, data_sizes, most_replicas, no_size, usable_units
 from solver.replanning.site import JobSite
 from solver.replanning.values import option_value, work_flop
 
@@ -87,6 +88,39 @@ def swap(
         limited_by=limit_of(placed, plan),
         reason=reason,
         is_touched=True,
+    )
+
+
+def shrink(site: JobSite, *, migrate: Migrate, replicas: int | None = None, spares: Sequence[str] = ()) -> Answer:
+    """Fewer replicas on what is left of the job, with ``spares`` as well: as many as may be, or ``replicas``.
+
+    Where the job lost nothing, it gives up the replicas that it needs least.
+    """
+    action, data = RecoveryAction.SHRINK_DATA_PARALLEL, site.job.plan.configuration.degrees.data
+    usable = usable_units(site, spares)
+    most = min(data - 1, most_replicas(site, len(usable)))
+    if most < 1:
+        return refused(action, "it has one replica" if data == 1 else "what is left of it holds no whole replica")
+    sizes = [size for size in data_sizes(site, most) if replicas in {None, size.data}]
+    if not sizes:
+        return refused(action, no_size(site, replicas or most))
+    placed = best_size(site, sizes, usable)
+    if placed is None:
+        return refused(
+            action, f"{sizes[0].data} replicas or fewer do not fit into memory or break a placement rule"
+        )
+    plan = plan_of(site.ground, placed, "The replicas that are left stay where they are as far as they can.")
+    migration = migrate(site.job, plan, problem=site.problem, lost=site.state_lost, links=site.links)
+    degrees, batch = plan.configuration.degrees, placed.asked.workload.global_batch
+    changed = f" and a global batch of {batch}" if batch != site.asked.workload.global_batch else ""
+    return option_of(
+        site.ground,
+        action,
+        plan,
+        migration,
+        limited_by=limit_of(placed, plan),
+        reason=f"it goes on with {degrees.data} of {data} replicas{changed}",
+        is_touched=site.is_touched,
     )
 
 

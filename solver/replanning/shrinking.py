@@ -1,0 +1,145 @@
+"""The sizes of data parallelism that a job may go on with, and its placement with one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from cluster_models.plan import Configuration
+from solver.candidates import IntArray
+from solver.check.configuration import configuration_violations
+from solver.pipeline.schedule import MOST_EVENTS
+from solver.replanning.outcome import Placed
+from solver.replanning.regrouping import NOBODY, placed_by_parts, regroup
+from solver.replanning.site import JobSite, planning_problem, prepared
+from solver.replanning.units import fits_units
+
+MOST_SIZES: Final = 2
+"""Data sizes that are tried, the largest legal ones: a smaller one is seldom faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataSize:
+    """A legal size of data parallelism, with the batch it goes with, in sequences."""
+
+    configuration: Configuration
+    global_batch: int
+
+    @property
+    def data(self) -> int:
+        """Replicas."""
+        return self.configuration.degrees.data
+
+
+def data_sizes(site: JobSite, most: int) -> Iterator[DataSize]:
+    """Legal data sizes up to ``most``, the largest first: for each the choices of batch that the job allows.
+
+    The global batch stays where it divides, with the micro-batch as it is, else the nearest smaller and larger
+    one that divides; where the job allows it, the batch may shrink with the replicas.
+    """
+    plan = site.job.plan
+    assert plan.workload is not None
+    workload, old = plan.workload, plan.configuration
+    batch, per_replica = workload.global_batch, workload.global_batch // old.degrees.data
+    for data in range(most, 0, -1):
+        degrees = replace(old.degrees, data=data)
+        if not fits_units(degrees, site.candidate.fabric.gpus_per_unit) and site.units.width > 1:
+            continue
+        choices = []
+        if batch % data == 0:
+            sizes = _micro_batches(batch // data, old.micro_batch)
+            choices += [(replace(old, degrees=degrees, micro_batch=size), batch) for size in sizes]
+        if site.job.recovery.may_change_batch and batch != per_replica * data:
+            choices.append((replace(old, degrees=degrees), per_replica * data))
+        for configuration, global_batch in choices:
+            if _is_legal(site, configuration, global_batch):
+                yield DataSize(configuration, global_batch)
+
+
+def _micro_batches(sequences: int, size: int) -> list[int]:
+    """``size`` if it divides ``sequences``, else the nearest smaller and the nearest larger divisor."""
+    divisors = [divisor for divisor in range(1, min(sequences, 2 * size + 1) + 1) if sequences % divisor == 0]
+    if size in divisors:
+        return [size]
+    smaller = [divisor for divisor in divisors if divisor < size][-1:]
+    return smaller + [divisor for divisor in divisors if divisor > size][:1]
+
+
+def _is_legal(site: JobSite, configuration: Configuration, global_batch: int) -> bool:
+    asked = site.asked
+    free = replace(asked.workload, global_batch=global_batch, pinned={}, forbidden={}, max_gpus=None)
+    if any(configuration_violations(configuration, replace(asked, workload=free))):
+        return False
+    degrees, micro_batches = configuration.degrees, configuration.micro_batches(global_batch)
+    cell, node = degrees.tensor * degrees.context, site.candidate.fabric.gpus_per_unit
+    wide = min(node, degrees.gpus)
+    even = all(wide % width == 0 or width % wide == 0 for width in (cell, degrees.expert_block))
+    return even and 2 * degrees.pipeline * degrees.virtual_pipeline * micro_batches <= MOST_EVENTS
+
+
+def usable_units(site: JobSite, spares: Sequence[str]) -> list[int]:
+    """The units that serve with no other nodes than the job's own and ``spares``; the job's own come first.
+
+    A unit made whole from spares stands for what is left of the broken one.
+    """
+    return [int(unit) for unit in np.flatnonzero(site.takes(spares))]
+
+
+def most_replicas(site: JobSite, units: int) -> int:
+    """Replicas for which ``units`` units have room."""
+    degrees = site.job.plan.configuration.degrees
+    return units * site.candidate.fabric.gpus_per_unit // (degrees.gpus // degrees.data)
+
+
+def no_size(site: JobSite, most: int) -> str:
+    """Why there is no legal data size up to ``most``, in words."""
+    plan = site.job.plan
+    assert plan.workload is not None
+    freedom = "" if site.job.recovery.may_change_batch else " and must not change"
+    return (
+        f"no data parallel size up to {most} is legal: the global batch of {plan.workload.global_batch} does not "
+        f"divide{freedom}, or experts and nodes do not share out evenly"
+    )
+
+
+def best_size(site: JobSite, sizes: Sequence[DataSize], usable: Sequence[int]) -> Placed | None:
+    """The fastest placement with the ``MOST_SIZES`` largest data sizes that fit; ``None`` where none does."""
+    found: list[Placed] = []
+    for size in sizes:
+        if len({int(placed.candidate.batch.data[0]) for placed in found} | {size.data}) > MOST_SIZES:
+            break
+        placed = placed_with(site, size, usable)
+        if placed is not None and placed.misfit_bytes <= 0:
+            found.append(placed)
+    return max(found, key=lambda placed: placed.tokens_per_s, default=None)
+
+
+def placed_with(site: JobSite, size: DataSize, usable: Sequence[int]) -> Placed | None:
+    """The job with another data size on units of ``usable``, moving as few ranks as it can.
+
+    ``None`` where no assignment keeps the placement rules.
+    """
+    old = site.job.plan.configuration
+    asked = planning_problem(site.ground, size.configuration, global_batch=size.global_batch)
+    gpus = min(site.gpus, size.configuration.degrees.gpus)
+    members = [site.units.members[unit] for unit in usable]
+    candidate = prepared(site.ground, members, asked, size.configuration, gpus)
+    ranks = site.job.plan.placement.ranks
+    alive = np.zeros(old.degrees.gpus, dtype=np.bool_)
+    unit_of = _unit_of_ranks(site, usable)
+    alive[[place.rank for place in ranks if (place.node, place.gpu) not in site.state_lost]] = True
+    worth = regroup(old, size.configuration, alive, unit_of, usable, gpus * site.units.width)
+    assignment = placed_by_parts(candidate.placement, worth, allowed=site.rules_broken(site.home))
+    return None if assignment is None else Placed(asked, candidate, assignment)
+
+
+def _unit_of_ranks(site: JobSite, usable: Sequence[int]) -> IntArray:
+    """(R,) the unit of ``usable`` that each rank of the running plan sits on, ``NOBODY`` where on none."""
+    unit_of_host = {host: unit for unit in usable for host in site.units.members[unit]}
+    found = np.full(site.job.plan.configuration.degrees.gpus, NOBODY, dtype=np.int64)
+    for place in site.job.plan.placement.ranks:
+        found[place.rank] = unit_of_host.get(place.node, NOBODY)
+    return found
