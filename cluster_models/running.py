@@ -76,7 +76,9 @@ class RecoveryPolicy:
 class RunningJob:
     """A job with the plan it runs by (never one without ``architecture`` and ``workload``).
 
-    ``weight`` is what a FLOP of its useful work is worth against those of other jobs.
+    ``weight`` is what a FLOP of its useful work is worth against those of other jobs.  A job ``is_paused`` where it
+    ended at its last checkpoint and holds no GPU: ``plan`` is the one that it ran by last.  ``wanted_gpus``: what it
+    was meant to run on, where a failure left it less; it grows back when GPUs come free.
     """
 
     id: str
@@ -84,6 +86,8 @@ class RunningJob:
     plan: Plan
     weight: float = 1.0
     recovery: RecoveryPolicy = RecoveryPolicy()
+    is_paused: bool = False
+    wanted_gpus: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.weight < float("inf"):
@@ -94,7 +98,7 @@ class RunningJob:
     @property
     def nodes(self) -> tuple[str, ...]:
         """The nodes that it occupies, in rank order."""
-        return self.plan.placement.hosts
+        return () if self.is_paused else self.plan.placement.hosts
 
     @property
     def flops_per_s(self) -> float:

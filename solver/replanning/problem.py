@@ -50,7 +50,7 @@ class ReplanProblem:
     def __post_init__(self) -> None:
         held: dict[tuple[str, int], str] = {}
         for job in self.jobs:
-            for place in job.plan.placement.ranks:
+            for place in () if job.is_paused else job.plan.placement.ranks:
                 if place.node not in self.nodes:
                     raise InvalidRunningJob(
                         f"jobs.{job.name}.plan",
@@ -82,7 +82,7 @@ class ReplanProblem:
         """The id of the job on each GPU, by node and number."""
         held: dict[str, dict[int, str]] = {}
         for job in self.jobs:
-            for place in job.plan.placement.ranks:
+            for place in () if job.is_paused else job.plan.placement.ranks:
                 held.setdefault(place.node, {})[place.gpu] = job.id
         return held
 
