@@ -14,6 +14,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.exports.expert_maps import EXPERT_MAPS
+from app.settings import Role
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import layer_balancedness
 from tests.app.api_client import API, cluster_body, running
@@ -22,16 +23,29 @@ from tests.routing_counts import in_full, skewed
 ADDRESS = f"{API}/expert-placements"
 
 
-@pytest.fixture
-def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
-    """A client of an application whose solver is a stand-in."""
-    with running(tmp_path, database_url) as client:
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A client of one application for all tests: placements store nothing."""
+    folder = tmp_path_factory.mktemp("service")
+    with running(folder, f"sqlite:///{folder}/a.sqlite", role=Role.WEB) as client:
         yield client
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def stored(client: TestClient) -> TestClient:
     """The same with statistics of two unlike workloads."""
+    return store(client)
+
+
+@pytest.fixture
+def on_both(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
+    """The same statistics in a database of its own, for what depends on how they were stored."""
+    with running(tmp_path, database_url, role=Role.WEB) as client:
+        yield store(client)
+
+
+def store(client: TestClient) -> TestClient:
+    """Store statistics of two unlike workloads."""
     body = {"name": "ours", "workloads": in_full("prefill", "decode")}
     assert client.post(f"{API}/routing", json=body).status_code == 201
     return client
@@ -42,9 +56,9 @@ def asked(**changes: Any) -> dict[str, Any]:
     return {"routing": "ours", "ranks": 4, "nodes": 2, "slots": 24} | changes
 
 
-def test_the_worst_of_a_set_is_planned_for_and_every_figure_is_that_of_the_map(stored: TestClient) -> None:
+def test_the_worst_of_a_set_is_planned_for_and_every_figure_is_that_of_the_map(on_both: TestClient) -> None:
     """Balancedness is recomputed from the map; no bound is exceeded; the same request gives the same map."""
-    answer = stored.post(ADDRESS, json=asked())
+    answer = on_both.post(ADDRESS, json=asked())
     assert answer.status_code == 200, answer.text
     made = answer.json()
     rows = np.array(made["placement"]["physical_to_logical_map"])
@@ -59,7 +73,7 @@ def test_the_worst_of_a_set_is_planned_for_and_every_figure_is_that_of_the_map(s
     assert made["warnings"] == []
     assert not made["nodes_weighed"]
     assert "nodes were not weighed" in made["assumptions"][0]
-    assert stored.post(ADDRESS, json=asked()).json() == made
+    assert on_both.post(ADDRESS, json=asked()).json() == made
 
 
 def test_a_plan_for_one_phase_warns_of_the_other(stored: TestClient) -> None:
@@ -128,10 +142,10 @@ def test_a_choice_of_copies_without_effect_is_said(stored: TestClient) -> None:
     assert plain["placement"] == unweighed["placement"]
 
 
-def test_a_stored_cluster_gives_its_links(stored: TestClient) -> None:
+def test_a_stored_cluster_gives_its_links(on_both: TestClient) -> None:
     """The speed is what its nodes reach, and nobody has to type it."""
-    name = stored.post(f"{API}/clusters", json=cluster_body()).json()["name"]
-    made = stored.post(ADDRESS, json=asked(cluster=name)).json()
+    name = on_both.post(f"{API}/clusters", json=cluster_body()).json()["name"]
+    made = on_both.post(ADDRESS, json=asked(cluster=name)).json()
     assert made["nodes_weighed"]
     assert made["between_nodes_gbit_per_s_per_gpu"] > 0
     assert not any("GPU kind" in sentence for sentence in made["assumptions"])
@@ -283,9 +297,9 @@ def moving(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def test_moves_lead_from_the_running_map_to_the_target(stored: TestClient) -> None:
+def test_moves_lead_from_the_running_map_to_the_target(on_both: TestClient) -> None:
     """Made one after the other they give the new map; every figure is that of the map."""
-    made = stored.post(f"{ADDRESS}/rebalance", json=moving(target_balancedness=0.9)).json()
+    made = on_both.post(f"{ADDRESS}/rebalance", json=moving(target_balancedness=0.9)).json()
     rows = [list(row) for row in RUNNING]
     for move in made["moves"]:
         assert rows[move["layer"]][move["slot"]] == move["old"]
