@@ -127,6 +127,8 @@ class Migration:
     steps_lost: float = 0.0
     state_without_copy_bytes: float = 0.0
     """State that has no live copy anywhere: what forces the fall back to the checkpoint."""
+    recut_bytes: float = 0.0
+    """Of ``bytes``: what ranks get that do not move, because optimizer states are shared out anew."""
 
 
 @dataclass(frozen=True, slots=True)
