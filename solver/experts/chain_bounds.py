@@ -5,16 +5,20 @@ Letters: L layers, E experts, G parts (ranks or nodes), s experts of a part.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import numpy as np
 
 from solver.candidates import FloatArray
+from solver.experts.compiled_chain_worth import partners
 from solver.experts.layout import ExpertLayout
 from solver.experts.transitions import inside_worth
 
 ROUNDS: Final = 60
 """How often prices of experts are shifted towards those that too many choose."""
+THREADS: Final = 2
+_ROUNDING: Final = 10 * float(np.finfo(np.float64).eps)
 
 
 def worth_bound(tables: FloatArray, worth: FloatArray, layout: ExpertLayout) -> float:
@@ -24,13 +28,13 @@ def worth_bound(tables: FloatArray, worth: FloatArray, layout: ExpertLayout) -> 
     are bounded one by one.
     """
     inside = inside_worth(worth, layout)
-    return float(
-        sum(
-            (1 - inside) * pair_bound(table, layout.ranks)
-            + (inside * pair_bound(table, layout.nodes) if inside else 0.0)
-            for table in tables
-        )
-    )
+
+    def saved(table: FloatArray) -> float:
+        in_node = inside * pair_bound(table, layout.nodes) if inside else 0.0
+        return (1 - inside) * pair_bound(table, layout.ranks) + in_node
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return float(sum(pool.map(saved, tables)))
 
 
 def pair_bound(table: FloatArray, parts: int) -> float:
@@ -44,8 +48,11 @@ def pair_bound(table: FloatArray, parts: int) -> float:
 def spectral_bound(table: FloatArray, parts: int) -> float:
     """``sum(table) / G + s`` times the sum of the G - 1 greatest singular values of the doubly centred table."""
     centred = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
-    singular = np.linalg.svd(centred, compute_uv=False)
-    return float(table.sum() / parts + len(table) // parts * singular[: parts - 1].sum())
+    squares = np.linalg.eigvalsh(centred @ centred.T)[::-1]
+    # of a symmetric matrix they are found up to a small multiple of its norm; above them all the bound stays true
+    slack = _ROUNDING * len(table) * max(float(squares[0]), 0.0)
+    greatest = np.sqrt(np.maximum(squares[: parts - 1], 0.0) + slack).sum()
+    return float(table.sum() / parts + len(table) // parts * greatest)
 
 
 def partners_bound(table: FloatArray, parts: int) -> float:
@@ -54,21 +61,6 @@ def partners_bound(table: FloatArray, parts: int) -> float:
     For prices p, ``s sum p_f + sum_e (the s greatest of table[e, f] - p_f)`` bounds what stays;
     for one side and the other.
     """
-    return min(_partners(table, parts), _partners(table.T, parts))
-
-
-def _partners(table: FloatArray, parts: int) -> float:
-    experts = len(table)
-    size = experts // parts
-    prices, best = np.zeros(experts), np.inf
-    for turn in range(ROUNDS):
-        left = table - prices
-        chosen = np.argpartition(-left, size - 1, axis=1)[:, :size]
-        value = size * prices.sum() + np.take_along_axis(left, chosen, axis=1).sum()
-        best = min(best, float(value))
-        demand = np.bincount(chosen.ravel(), minlength=experts) - size
-        norm = float(demand @ demand)
-        if not norm:
-            break
-        prices = prices + demand * (0.05 * best / (1 + turn / 5) / norm)
-    return best
+    size = len(table) // parts
+    both = np.ascontiguousarray(table), np.ascontiguousarray(table.T)
+    return min(partners(side, size, ROUNDS) for side in both)

@@ -5,7 +5,7 @@ Letters: L layers, E experts, G ranks, N nodes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -13,6 +13,7 @@ from scipy.optimize import linear_sum_assignment
 
 from solver.candidates import FloatArray, IntArray
 from solver.experts import compiled_chain_search as kernels
+from solver.experts.compiled_chain_worth import dealt, rank_masses
 from solver.experts.layout import ExpertLayout
 from solver.experts.transitions import chain_worth, inside_worth
 
@@ -26,6 +27,7 @@ class Chain:
     """What is searched: ``worth`` of transitions less ``price`` times the sum over layers of the slowest load.
 
     ``tables`` (L - 1, E, E), ``shares`` (L, E) scaled so that balanced ranks carry 1, ``worth`` (G, G).
+    ``back`` are the tables transposed.
     """
 
     tables: FloatArray
@@ -33,6 +35,15 @@ class Chain:
     worth: FloatArray
     layout: ExpertLayout
     price: float = 0.0
+    back: FloatArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "back", np.ascontiguousarray(self.tables.transpose(0, 2, 1)))
+
+    def state(self, ranks: IntArray) -> kernels.ChainState:
+        """What compiled code works on; ``ranks`` (L, E) change with it."""
+        speeds = self.layout.relative_speeds()
+        return kernels.chain_state(self.tables, self.back, ranks, self.worth, self.shares, speeds)
 
     def priced(self, price: float) -> Chain:
         """The same with another price of load."""
@@ -69,20 +80,15 @@ def searched(chain: Chain, *, starts: int, steps: int, seed: int) -> IntArray:
 
 def annealed(chain: Chain, ranks: IntArray, steps: int, hot: float, seed: int) -> None:
     """Anneal ``ranks``, which change, from temperature ``hot`` down to a hundredth, then as long as swaps help."""
-    back = np.ascontiguousarray(chain.tables.transpose(0, 2, 1))
-    speeds = chain.layout.relative_speeds()
-    given = (chain.tables, back, ranks, chain.worth, chain.shares, speeds, chain.price)
+    state = chain.state(ranks)
     if steps > 0:
-        kernels.anneal_chain(*given, (steps, hot, hot / 100, seed))
-    kernels.improve_chain(*given)
+        kernels.anneal_chain(state, chain.price, (steps, hot, hot / 100, seed))
+    kernels.improve_chain(state, chain.price)
 
 
 def spent_on_balance(chain: Chain, ranks: IntArray, least: float) -> None:
     """Exchange experts of ``ranks``, which change, while slowest ranks get faster and ``least`` is still saved."""
-    back = np.ascontiguousarray(chain.tables.transpose(0, 2, 1))
-    left = chain_worth(ranks, chain.tables, chain.worth) - least
-    speeds = chain.layout.relative_speeds()
-    kernels.spend(chain.tables, back, ranks, chain.worth, chain.shares, speeds, left)
+    kernels.spend(chain.state(ranks), chain_worth(ranks, chain.tables, chain.worth) - least)
 
 
 def forward(chain: Chain, seed: int) -> IntArray:
@@ -131,7 +137,9 @@ def mixed(chain: Chain, found: list[IntArray]) -> IntArray:
         reached = np.full(count, -np.inf)
         for there in range(count):
             for here in range(count):
-                masses = _masses(chain.tables[layer - 1], found[here][layer - 1], found[there][layer], chain)
+                masses = rank_masses(
+                    chain.tables[layer - 1], found[here][layer - 1], found[there][layer], chain.layout.ranks
+                )
                 saved, order = best_exchange(masses, chain)
                 if value[layer - 1, here] + saved > reached[there]:
                     reached[there] = value[layer - 1, here] + saved
@@ -182,12 +190,6 @@ def _renaming(here: IntArray, there: IntArray) -> IntArray:
     return order
 
 
-def _masses(table: FloatArray, here: IntArray, there: IntArray, chain: Chain) -> FloatArray:
-    """(G, G) transitions from rank to rank."""
-    unit = np.eye(chain.layout.ranks)
-    return np.asarray(unit[here].T @ table @ unit[there])
-
-
 def _saved(table: FloatArray, ranks: IntArray, worth: FloatArray) -> FloatArray:
     """(E, G) what each expert saves on each rank, with ``ranks`` of the experts that ``table`` leads to."""
     return np.asarray(table @ worth[ranks])
@@ -199,13 +201,8 @@ def _assigned(saved: FloatArray, size: int) -> IntArray:
     Of many experts, the pairs of an expert and a rank that save most are taken one after the other.
     """
     if len(saved) > SWEPT:
-        ranks, room = np.full(len(saved), -1), np.full(saved.shape[1], size)
-        for flat in np.argsort(-saved, axis=None, kind="stable").tolist():
-            expert, rank = divmod(flat, saved.shape[1])
-            if ranks[expert] < 0 and room[rank]:
-                ranks[expert] = rank
-                room[rank] -= 1
-        return ranks
+        order = np.argsort(-saved, axis=None, kind="stable")
+        return dealt(order, *saved.shape)
     _, slots = linear_sum_assignment(-np.repeat(saved, size, axis=1))
     return np.asarray(slots // size)
 

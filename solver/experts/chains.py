@@ -36,9 +36,10 @@ STEPS: Final = 400
 """Exchanges tried in each annealing, for each expert of each layer."""
 MOST_STEPS: Final = 600_000
 MANY: Final = 64
-"""With more experts than this two starts are made: one takes seconds."""
-HALVINGS: Final = 10
-"""How often the price of load is halved, once maps save too little."""
+MOST_STARTS_OF_MANY, MOST_STEPS_OF_MANY = 2, 200_000
+"""With more experts than this, exchanges as long as any helps find nearly all, and annealing little more."""
+HALVINGS, HALVINGS_OF_MANY = 10, 6
+"""For how many prices of load a map is made: doubled at first, and halved once maps save too little."""
 COOL: Final = 0.1
 """Temperature with which a map is annealed again under another price of load, beside that of a start."""
 Search = Callable[[float, IntArray | None], IntArray]
@@ -125,9 +126,9 @@ def _search(chain: Chain, starts: int, steps: int, seed: int) -> tuple[Search, b
 
     def find(price: float, start: IntArray | None) -> IntArray:
         priced = chain.priced(price)
-        budget = min(steps * chain.shares.size, MOST_STEPS)
+        budget = min(steps * chain.shares.size, MOST_STEPS if experts <= MANY else MOST_STEPS_OF_MANY)
         if start is None:
-            several = starts if experts <= MANY else min(starts, 2)
+            several = starts if experts <= MANY else min(starts, MOST_STARTS_OF_MANY)
             return searched(priced, starts=several, steps=budget, seed=seed)
         ranks = start.copy()
         annealed(priced, ranks, budget, COOL * priced.warmth(), seed)
@@ -146,7 +147,7 @@ def _balanced(chain: Chain, search: Search, ranks: IntArray, least: float) -> In
     price = _first_price(chain, least)
     low, high = 0.0, np.inf
     start = ranks
-    for _ in range(HALVINGS):
+    for _ in range(HALVINGS if chain.shares.shape[1] <= MANY else HALVINGS_OF_MANY):
         found = search(price, start)
         load = float(chain.slowest(found).mean())
         if chain_worth(found, chain.tables, chain.worth) >= least * (1 - 1e-12):

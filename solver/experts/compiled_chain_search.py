@@ -1,61 +1,136 @@
 """Compiled: search for maps of a chain of layers by exchanging two experts of a layer.
 
-Letters: L layers, E experts, G ranks.  ``flow[l, g, e]``: what expert ``e`` of layer ``l`` would save on rank ``g``
-with the maps of both neighbours as they are.  An exchange changes it in the neighbouring layers alone.
+Letters: L layers, E experts, G ranks, s experts of a rank.  An exchange changes the flow of neighbouring
+layers alone.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
+from solver.experts.compiled_chain_worth import followed
+
+_LEAST_GAIN = 1e-12
+_SLOWEST = 3
+"""Of any three ranks one takes no part in an exchange: the slowest of all others is among the three slowest."""
+
+
+class ChainState(NamedTuple):
+    """Maps of a chain while they are searched; ``ranks``, ``flow``, ``load`` and ``slowest`` change.
+
+    ``onward`` (L - 1, E, E) transitions and ``back`` the same transposed, ``ranks`` (L, E), ``worth`` (G, G),
+    ``shares`` (L, E) scaled so that balanced ranks carry 1, ``speeds`` (G,).  ``flow`` (L, G, E): what each expert
+    would save on each rank with the maps of both neighbours as they are; ``load`` (L, G) of each rank over its
+    speed; ``slowest`` (L, 3) the ranks with most of it, -1 where there are fewer.
+    """
+
+    onward: FloatArray
+    back: FloatArray
+    ranks: IntArray
+    worth: FloatArray
+    shares: FloatArray
+    speeds: FloatArray
+    flow: FloatArray
+    load: FloatArray
+    slowest: IntArray
 
 
 @numba.njit(cache=True)
-def _follow(flow: FloatArray, row: FloatArray, worth: FloatArray, old: int, new: int) -> None:
-    """The transitions ``row`` (E,) of an expert that goes from rank ``old`` to ``new``, in ``flow`` (G, E)."""
-    for g in range(len(worth)):
-        change = worth[g, new] - worth[g, old]
-        if change != 0.0:
-            for f in range(len(row)):
-                flow[g, f] += change * row[f]
+def _slower(state: ChainState, layer: int, a: int, b: int, after: tuple[float, float]) -> float:
+    """By how much the slowest rank of a layer gets slower when ranks ``a`` and ``b`` have the loads ``after``."""
+    rest = 0.0
+    for g in state.slowest[layer]:
+        if g >= 0 and g not in (a, b):
+            rest = state.load[layer, g]
+            break
+    return float(max(after[0], after[1], rest) - state.load[layer, state.slowest[layer, 0]])
 
 
 @numba.njit(cache=True)
-def _moved(
-    flow: FloatArray,
-    onward: FloatArray,
-    back: FloatArray,
-    worth: FloatArray,
-    at: tuple[int, int, int, int],
-) -> None:
-    """Tell the neighbours of layer ``at[0]`` that expert ``at[1]`` goes from rank ``at[2]`` to ``at[3]``."""
-    layer, expert, old, new = at
+def _loads_after(state: ChainState, layer: int, e: int, f: int) -> tuple[float, float]:
+    """Loads of the ranks of two experts of a layer, once these have exchanged ranks."""
+    a, b = state.ranks[layer, e], state.ranks[layer, f]
+    less = state.shares[layer, e] - state.shares[layer, f]
+    return state.load[layer, a] - less / state.speeds[a], state.load[layer, b] + less / state.speeds[b]
+
+
+@numba.njit(cache=True)
+def _saved(state: ChainState, layer: int, e: int, f: int) -> float:
+    """What an exchange of two experts of a layer saves, loads aside."""
+    here = state.flow[layer]
+    a, b = state.ranks[layer, e], state.ranks[layer, f]
+    return float(here[b, e] + here[a, f] - here[a, e] - here[b, f])
+
+
+@numba.njit(cache=True)
+def _gain(state: ChainState, price: float, layer: int, e: int, f: int) -> float:
+    """What an exchange of two experts of a layer is worth: what it saves less what it costs in load."""
+    gain = _saved(state, layer, e, f)
+    if price > 0.0:
+        after = _loads_after(state, layer, e, f)
+        gain -= price * _slower(state, layer, state.ranks[layer, e], state.ranks[layer, f], after)
+    return gain
+
+
+@numba.njit(cache=True)
+def _exchange(state: ChainState, layer: int, e: int, f: int) -> None:
+    """Let two experts of a layer exchange their ranks."""
+    a, b = state.ranks[layer, e], state.ranks[layer, f]
+    state.load[layer, a], state.load[layer, b] = _loads_after(state, layer, e, f)
+    state.ranks[layer, e], state.ranks[layer, f] = b, a
+    _sort_slowest(state.load[layer], state.slowest[layer])
     if layer > 0:
-        _follow(flow[layer - 1], back[layer - 1, expert], worth, old, new)
-    if layer < len(onward):
-        _follow(flow[layer + 1], onward[layer, expert], worth, old, new)
+        _follow(state.flow[layer - 1], state.back[layer - 1, e], state.back[layer - 1, f], state.worth, a, b)
+    if layer < len(state.onward):
+        _follow(state.flow[layer + 1], state.onward[layer, e], state.onward[layer, f], state.worth, a, b)
+
+
+@numba.njit(cache=True)
+def _follow(flow: FloatArray, first: FloatArray, second: FloatArray, worth: FloatArray, a: int, b: int) -> None:
+    """The transitions of an expert that goes from rank ``a`` to ``b`` and of one that comes back, in ``flow``."""
+    for g in range(len(worth)):
+        change = worth[g, b] - worth[g, a]
+        if change != 0.0:
+            for f in range(len(first)):
+                flow[g, f] += change * (first[f] - second[f])
+
+
+@numba.njit(cache=True)
+def _sort_slowest(load: FloatArray, slowest: IntArray) -> None:
+    """Put the ranks with the greatest ``load`` (G,) into ``slowest``, the slowest first."""
+    slowest[:] = -1
+    for g in range(len(load)):
+        at = _SLOWEST
+        while at > 0 and (slowest[at - 1] < 0 or load[slowest[at - 1]] < load[g]):
+            at -= 1
+        if at < _SLOWEST:
+            slowest[at + 1 :] = slowest[at : _SLOWEST - 1].copy()
+            slowest[at] = g
 
 
 @numba.njit(cache=True, nogil=True)
-def flows(onward: FloatArray, back: FloatArray, ranks: IntArray, worth: FloatArray) -> FloatArray:
-    """(L, G, E) what each expert would save on each rank; ``back`` are the tables ``onward`` transposed."""
+def chain_state(
+    onward: FloatArray,
+    back: FloatArray,
+    ranks: IntArray,
+    worth: FloatArray,
+    shares: FloatArray,
+    speeds: FloatArray,
+) -> ChainState:
+    """The state of ``ranks`` (L, E), which change with it."""
     layers, experts = ranks.shape
-    flow = np.zeros((layers, len(worth), experts))
+    load = np.zeros((layers, len(speeds)))
+    slowest = np.zeros((layers, _SLOWEST), dtype=np.int64)
     for layer in range(layers):
         for e in range(experts):
-            for g in range(len(worth)):
-                saved = worth[g, ranks[layer, e]]
-                if saved == 0.0:
-                    continue
-                if layer > 0:
-                    for f in range(experts):
-                        flow[layer - 1, g, f] += saved * back[layer - 1, e, f]
-                if layer < layers - 1:
-                    for f in range(experts):
-                        flow[layer + 1, g, f] += saved * onward[layer, e, f]
-    return flow
+            load[layer, ranks[layer, e]] += shares[layer, e] / speeds[ranks[layer, e]]
+        _sort_slowest(load[layer], slowest[layer])
+    flow = followed(onward, back, ranks, worth)
+    return ChainState(onward, back, ranks, worth, shares, speeds, flow, load, slowest)
 
 
 @numba.njit(cache=True)
@@ -64,165 +139,130 @@ def _below(number: int) -> int:
     return int(np.random.random() * number)  # noqa: NPY002
 
 
-@numba.njit(cache=True)
-def _slower(load: FloatArray, a: int, b: int, after_a: float, after_b: float) -> float:
-    """By how much the slowest rank gets slower when two ranks change their loads."""
-    before, after = 0.0, max(after_a, after_b)
-    for g in range(len(load)):
-        before = max(before, load[g])
-        if g not in (a, b):
-            after = max(after, load[g])
-    return after - before
-
-
-@numba.njit(cache=True)
-def _rank_loads(ranks: IntArray, shares: FloatArray, speeds: FloatArray) -> FloatArray:
-    """(L, G) load of each rank in each layer, over its speed."""
-    layers, experts = ranks.shape
-    load = np.zeros((layers, len(speeds)))
-    for layer in range(layers):
-        for e in range(experts):
-            load[layer, ranks[layer, e]] += shares[layer, e] / speeds[ranks[layer, e]]
-    return load
-
-
 @numba.njit(cache=True, nogil=True)
-def anneal_chain(
-    onward: FloatArray,
-    back: FloatArray,
-    ranks: IntArray,
-    worth: FloatArray,
-    shares: FloatArray,
-    speeds: FloatArray,
-    price: float,
-    schedule: tuple[int, float, float, int],
-) -> None:
-    """Simulated annealing of ``ranks`` (L, E), which change: worth less ``price`` times the sum of slowest loads.
+def anneal_chain(state: ChainState, price: float, schedule: tuple[int, float, float, int]) -> None:
+    """Simulated annealing of the ranks: worth less ``price`` times the sum over layers of slowest loads.
 
-    ``shares`` (L, E) scaled so that balanced ranks carry 1, ``schedule``: steps, the first and the last
-    temperature, and a seed.  A step exchanges the ranks of two experts of one layer.
+    ``schedule``: steps, the first and the last temperature, and a seed.  A step exchanges two experts of a layer.
     """
     steps, temperature, last, seed = schedule
     np.random.seed(seed)  # noqa: NPY002
-    layers, experts = ranks.shape
-    flow = flows(onward, back, ranks, worth)
-    load = _rank_loads(ranks, shares, speeds)
+    layers, experts = state.ranks.shape
     factor = (last / temperature) ** (1.0 / max(1, steps))
     for _ in range(steps):
         temperature *= factor
         layer, e, f = _below(layers), _below(experts), _below(experts)
-        a, b = ranks[layer, e], ranks[layer, f]
-        if a == b:
+        if state.ranks[layer, e] == state.ranks[layer, f]:
             continue
-        here = flow[layer]
-        gain = here[b, e] + here[a, f] - here[a, e] - here[b, f]
-        less = shares[layer, e] - shares[layer, f]
-        after_a, after_b = load[layer, a] - less / speeds[a], load[layer, b] + less / speeds[b]
-        if price > 0.0:
-            gain -= price * _slower(load[layer], a, b, after_a, after_b)
-        if gain < 0 and np.random.random() >= np.exp(gain / temperature):  # noqa: NPY002
-            continue
-        ranks[layer, e], ranks[layer, f] = b, a
-        load[layer, a], load[layer, b] = after_a, after_b
-        _moved(flow, onward, back, worth, (layer, e, a, b))
-        _moved(flow, onward, back, worth, (layer, f, b, a))
+        gain = _gain(state, price, layer, e, f)
+        if gain >= 0 or np.random.random() < np.exp(gain / temperature):  # noqa: NPY002
+            _exchange(state, layer, e, f)
 
 
 @numba.njit(cache=True, nogil=True)
-def improve_chain(
-    onward: FloatArray,
-    back: FloatArray,
-    ranks: IntArray,
-    worth: FloatArray,
-    shares: FloatArray,
-    speeds: FloatArray,
-    price: float,
-) -> None:
-    """Exchange experts of ``ranks`` (L, E), which change, as long as any exchange of two helps."""
-    layers, experts = ranks.shape
-    flow = flows(onward, back, ranks, worth)
-    load = _rank_loads(ranks, shares, speeds)
-    helped = True
-    while helped:
-        helped = False
+def improve_chain(state: ChainState, price: float) -> None:
+    """Exchange experts as long as any exchange of two of a layer helps.
+
+    A layer is looked at again once its own map or that of a neighbour has changed.
+    """
+    layers = len(state.ranks)
+    changed = np.ones(layers + 2, dtype=np.bool_)
+    while changed[1 : layers + 1].any():
         for layer in range(layers):
-            here = flow[layer]
-            for e in range(experts):
-                for f in range(e):
-                    a, b = ranks[layer, e], ranks[layer, f]
-                    if a == b:
-                        continue
-                    gain = here[b, e] + here[a, f] - here[a, e] - here[b, f]
-                    less = shares[layer, e] - shares[layer, f]
-                    after_a, after_b = load[layer, a] - less / speeds[a], load[layer, b] + less / speeds[b]
-                    if price > 0.0:
-                        gain -= price * _slower(load[layer], a, b, after_a, after_b)
-                    if gain <= 1e-12:
-                        continue
-                    helped = True
-                    ranks[layer, e], ranks[layer, f] = b, a
-                    load[layer, a], load[layer, b] = after_a, after_b
-                    _moved(flow, onward, back, worth, (layer, e, a, b))
-                    _moved(flow, onward, back, worth, (layer, f, b, a))
+            if changed[layer + 1]:
+                changed[layer + 1] = False
+                if _improve_layer(state, price, layer):
+                    changed[layer : layer + 3] = True
 
 
 @numba.njit(cache=True)
-def _relief(
-    here: FloatArray, ranks: IntArray, share: FloatArray, load: FloatArray, speeds: FloatArray, left: float
-) -> tuple[float, float, int, int]:
-    """Of one layer the exchange with an expert of the slowest rank that makes it faster at the least loss.
+def _improve_layer(state: ChainState, price: float, layer: int) -> bool:
+    """One round of exchanges in a layer; whether any helped.
 
-    How much faster for each unit lost, what is lost, and the two experts; 0 where none loses at most ``left``.
+    What an expert gains on another rank and the most that any gains on the way back limit all exchanges with that
+    rank, which saves looking at most of them.
     """
-    best, loss, first, second = 0.0, 0.0, -1, -1
-    a = int(np.argmax(load))
-    for e in range(len(ranks)):
-        if ranks[e] != a:
+    experts, size = state.ranks.shape[1], state.ranks.shape[1] // len(state.speeds)
+    ranks, here = state.ranks[layer], state.flow[layer]
+    members = np.argsort(ranks, kind="mergesort").reshape(len(state.speeds), size)
+    most = np.empty((len(members), len(members)))
+    for g in range(len(members)):
+        _most_gains(here, members[g], g, most)
+    helped = False
+    for e in range(experts):
+        for b in range(len(members)):
+            a = ranks[e]
+            if a == b:
+                continue
+            limit = here[b, e] - here[a, e] + most[b, a]
+            if price > 0.0:
+                limit -= price * _slower(state, layer, a, b, (0.0, 0.0))
+            if limit <= _LEAST_GAIN:
+                continue
+            for position in range(size):
+                f = members[b, position]
+                if _gain(state, price, layer, e, f) > _LEAST_GAIN:
+                    _exchange(state, layer, e, f)
+                    members[b, position] = e
+                    members[a, np.argmax(members[a] == e)] = f
+                    _most_gains(here, members[a], a, most)
+                    _most_gains(here, members[b], b, most)
+                    helped = True
+                    break
+    return helped
+
+
+@numba.njit(cache=True)
+def _most_gains(here: FloatArray, held: IntArray, rank: int, most: FloatArray) -> None:
+    """Of the experts that a rank holds, the most that any gains on each other rank, into ``most[rank]``."""
+    for g in range(len(here)):
+        most[rank, g] = -np.inf
+        for e in held:
+            most[rank, g] = max(most[rank, g], here[g, e] - here[rank, e])
+
+
+@numba.njit(cache=True)
+def _relief(state: ChainState, layer: int, left: float, found: IntArray) -> tuple[float, float]:
+    """Of a layer the exchange with an expert of the slowest rank that makes it faster at the least loss.
+
+    How much faster for each unit lost, and what is lost, with the two experts in ``found``; 0 where none loses at
+    most ``left``.
+    """
+    best, loss = 0.0, 0.0
+    a = state.slowest[layer, 0]
+    for e in range(state.ranks.shape[1]):
+        if state.ranks[layer, e] != a:
             continue
-        for f in range(len(ranks)):
-            b = ranks[f]
-            less = share[e] - share[f]
-            if b == a or less <= 0:
+        for f in range(state.ranks.shape[1]):
+            b = state.ranks[layer, f]
+            if b == a or state.shares[layer, e] <= state.shares[layer, f]:
                 continue
-            lost = here[a, e] + here[b, f] - here[b, e] - here[a, f]
-            faster = -_slower(load, a, b, load[a] - less / speeds[a], load[b] + less / speeds[b])
-            if faster <= 1e-12 or lost > left:
+            lost = -_saved(state, layer, e, f)
+            faster = -_slower(state, layer, a, b, _loads_after(state, layer, e, f))
+            if faster <= _LEAST_GAIN or lost > left:
                 continue
-            worth = faster / max(lost, 1e-12)
+            worth = faster / max(lost, _LEAST_GAIN)
             if worth > best:
-                best, loss, first, second = worth, lost, e, f
-    return best, loss, first, second
+                best, loss = worth, lost
+                found[0], found[1] = e, f
+    return best, loss
 
 
 @numba.njit(cache=True, nogil=True)
-def spend(
-    onward: FloatArray,
-    back: FloatArray,
-    ranks: IntArray,
-    worth: FloatArray,
-    shares: FloatArray,
-    speeds: FloatArray,
-    left: float,
-) -> None:
-    """Exchange experts of ``ranks`` (L, E), which change, for faster slowest ranks, losing ``left`` at most."""
-    layers, experts = ranks.shape
-    flow = flows(onward, back, ranks, worth)
-    load = _rank_loads(ranks, shares, speeds)
+def spend(state: ChainState, left: float) -> None:
+    """Exchange experts for faster slowest ranks, always where that loses least, losing ``left`` in all at most."""
+    layers, experts = state.ranks.shape
+    best, loss = np.zeros(layers), np.zeros(layers)
+    found = np.zeros((layers, 2), dtype=np.int64)
+    stale = np.ones(layers + 2, dtype=np.bool_)
     for _ in range(layers * experts):
-        best, at = 0.0, -1
-        loss, e, f = 0.0, -1, -1
         for layer in range(layers):
-            found = _relief(flow[layer], ranks[layer], shares[layer], load[layer], speeds, left)
-            if found[0] > best:
-                best, at = found[0], layer
-                loss, e, f = found[1], found[2], found[3]
-        if at < 0:
+            if stale[layer + 1] or loss[layer] > left:
+                best[layer], loss[layer] = _relief(state, layer, left, found[layer])
+                stale[layer + 1] = False
+        at = int(np.argmax(best))
+        if best[at] <= 0.0:
             break
-        a, b = ranks[at, e], ranks[at, f]
-        less = shares[at, e] - shares[at, f]
-        left -= loss
-        ranks[at, e], ranks[at, f] = b, a
-        load[at, a] -= less / speeds[a]
-        load[at, b] += less / speeds[b]
-        _moved(flow, onward, back, worth, (at, e, a, b))
-        _moved(flow, onward, back, worth, (at, f, b, a))
+        left -= loss[at]
+        _exchange(state, at, found[at, 0], found[at, 1])
+        stale[at : at + 3] = True

@@ -15,6 +15,7 @@ import numpy as np
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import Counts, RoutedWorkload
 from solver.candidates import FloatArray, IntArray
+from solver.experts.compiled_chain_worth import rank_masses
 from solver.experts.layout import ExpertLayout
 
 
@@ -119,7 +120,7 @@ def chain_worth(ranks: IntArray, tables: FloatArray, worth: FloatArray) -> float
     """What a map saves: the sum over ``tables`` of the ``worth`` of each transition."""
     return float(
         sum(
-            (table * worth[here[:, None], there]).sum()
+            (rank_masses(table, here, there, len(worth)) * worth).sum()
             for table, here, there in zip(tables, ranks[:-1], ranks[1:], strict=True)
         )
     )

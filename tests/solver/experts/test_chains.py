@@ -14,7 +14,7 @@ from cluster_models.routing import RoutedWorkload
 from solver.candidates import FloatArray, IntArray
 from solver.experts.chain_bounds import pair_bound, partners_bound, spectral_bound, worth_bound
 from solver.experts.chain_splits import best_chain, splits_of
-from solver.experts.chain_sweeps import Chain, best_exchange, searched
+from solver.experts.chain_sweeps import Chain, annealed, best_exchange, forward, searched
 from solver.experts.chains import chain_experts
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import balancedness
@@ -115,6 +115,32 @@ def test_searching_comes_within_3_percent_of_the_exact_chain(layout: ExpertLayou
     found = chain.value(searched(chain, starts=4, steps=400 * chain.shares.size, seed=seed))
     assert 0.97 * exact.worth <= found <= exact.worth + 1e-12
     assert worth_bound(chain.tables, worth, layout) >= exact.worth
+
+
+@given(
+    st.sampled_from([ExpertLayout(4, 2, 12), ExpertLayout(2, 1, 8), ExpertLayout(3, 1, 9, (1.0, 2.0, 3.0))]),
+    st.sampled_from(PRICES),
+    st.integers(0, 10**6),
+    st.sampled_from([0.0, 0.02]),
+)
+@settings(max_examples=30, deadline=None)
+def test_searching_ends_where_no_exchange_of_two_experts_helps(
+    layout: ExpertLayout, prices: ChangePrices, seed: int, price: float
+) -> None:
+    """Whatever was left out because it could not help: any exchange of any layer lowers the value, or keeps it."""
+    workload = traced(seed, 60, 4, layout.slots)
+    shares = workload.shares() * layout.ranks
+    chain = Chain(transition_tables(workload), shares, prices.worth(layout), layout, price)
+    ranks = forward(chain, seed)
+    start = chain.value(ranks)
+    annealed(chain, ranks, 0, 1.0, seed)
+    reached = chain.value(ranks)
+    assert reached >= start - 1e-9
+    for layer in range(len(ranks)):
+        for e, f in itertools.combinations(range(layout.slots), 2):
+            other = ranks.copy()
+            other[layer, [e, f]] = ranks[layer, [f, e]]
+            assert chain.value(other) <= reached + 1e-9
 
 
 @given(st.integers(0, 10**6), st.sampled_from([(4, 2), (6, 2), (6, 3), (4, 4)]))
