@@ -21,37 +21,45 @@ class Touched:
     """The jobs by what the failures did to them, each part in the order of their ids.
 
     ``hit`` lost GPUs or must leave some; ``slowed`` sit on nodes or links that do less than they did, which may
-    cost them nothing; ``movable`` are whole and may be moved at a price; ``frozen`` stay as they are.
+    cost them nothing; ``short`` are paused or run on fewer GPUs than they want; ``movable`` are whole and may be
+    moved at a price; ``frozen`` stay as they are.
     """
 
-    hit: tuple[RunningJob, ...]
-    slowed: tuple[RunningJob, ...]
-    movable: tuple[RunningJob, ...]
-    frozen: tuple[RunningJob, ...]
+    hit: tuple[RunningJob, ...] = ()
+    slowed: tuple[RunningJob, ...] = ()
+    short: tuple[RunningJob, ...] = ()
+    movable: tuple[RunningJob, ...] = ()
+    frozen: tuple[RunningJob, ...] = ()
 
     @property
     def in_question(self) -> tuple[RunningJob, ...]:
         """All that the decision may change."""
-        return tuple(sorted((*self.hit, *self.slowed, *self.movable), key=lambda job: job.id))
+        return tuple(sorted((*self.hit, *self.slowed, *self.short, *self.movable), key=lambda job: job.id))
 
 
 def touched(problem: ReplanProblem) -> Touched:
     """The jobs of ``problem`` sorted by what became of what they hold."""
-    poor = _poor_nodes(problem)
-    parts: tuple[list[RunningJob], ...] = ([], [], [], [])
+    poor = poor_nodes(problem)
+    parts: dict[str, list[RunningJob]] = {}
     for job in sorted(problem.jobs, key=lambda job: job.id):
-        if lost_gpus(problem, job):
-            parts[0].append(job)
-        elif _slowed(problem, job, poor):
-            parts[1].append(job)
-        else:
-            parts[2 if job.recovery.may_move else 3].append(job)
-    return Touched(*(tuple(part) for part in parts))
+        parts.setdefault(_part(problem, job, poor), []).append(job)
+    return Touched(**{name: tuple(jobs) for name, jobs in parts.items()})
+
+
+def _part(problem: ReplanProblem, job: RunningJob, poor: frozenset[str]) -> str:
+    if lost_gpus(problem, job):
+        return "hit"
+    if _slowed(problem, job, poor):
+        return "slowed"
+    if job.is_paused or len(held_gpus(job)) < (job.wanted_gpus or 0):
+        return "short"
+    return "movable" if job.recovery.may_move else "frozen"
 
 
 def held_gpus(job: RunningJob) -> frozenset[Gpu]:
-    """The GPUs of the plan that the job runs by."""
-    return frozenset((place.node, place.gpu) for place in job.plan.placement.ranks)
+    """The GPUs of the plan that the job runs by; none of a paused one."""
+    ranks = () if job.is_paused else job.plan.placement.ranks
+    return frozenset((place.node, place.gpu) for place in ranks)
 
 
 def lost_gpus(problem: ReplanProblem, job: RunningJob) -> frozenset[Gpu]:
@@ -82,7 +90,7 @@ def _stays(problem: ReplanProblem, gpu: Gpu) -> bool:
     return node.state not in LEAVING and gpu[1] not in node.gpus_in_use
 
 
-def _poor_nodes(problem: ReplanProblem) -> frozenset[str]:
+def poor_nodes(problem: ReplanProblem) -> frozenset[str]:
     """Degraded nodes: those that the events speak of, all where there are none."""
     degraded = {name: node for name, node in problem.nodes.items() if node.state is NodeState.DEGRADED}
     if not problem.events:

@@ -1,0 +1,205 @@
+"""The options of one job worked out so far, and more of them at the prices that the master program asks for GPUs.
+
+A job is looked at in one or more *views*: as failures left it, and for each of its slow nodes as if that had to be
+left as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
+
+from cluster_models.links import LinkModel
+from cluster_models.plan import Plan
+from cluster_models.recovery import ConsideredAction, Migration, RecoveryAction
+from cluster_models.running import RunningJob
+from solver.replanning import options as actions
+from solver.replanning.migration import migration
+from solver.replanning.outcome import Migrate
+from solver.replanning.problem import RecoveryOption, ReplanProblem
+from solver.replanning.program import Gpu
+from solver.replanning.site import JobSite, site_of
+from solver.replanning.touched import Touched, held_gpus, live_gpus, lost_gpus, poor_nodes, spare_gpus
+
+MOST_LEFT: Final = 3
+"""Slow nodes of a job that are also left one by one; more are only left together."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A job's site with the GPUs that it must leave, and what moving costs from there."""
+
+    site: JobSite
+    migrate: Migrate
+
+
+@dataclass(slots=True, eq=False)
+class JobColumns:
+    """What was worked out for one job.  ``pool``: nodes that it may take, the nearest first.
+
+    ``options`` grow; ``refused`` has the newest reason for each action without an option.
+    """
+
+    job: RunningJob
+    views: tuple[View, ...]
+    pool: tuple[str, ...]
+    options: list[RecoveryOption] = field(default_factory=list)
+    refused: dict[RecoveryAction, ConsideredAction] = field(default_factory=dict)
+    _seen: set[object] = field(default_factory=set)
+
+    def add(self, answers: Iterable[actions.Answer]) -> list[RecoveryOption]:
+        """Take ``answers`` in; those options that are new."""
+        new = []
+        for answer in answers:
+            if isinstance(answer, ConsideredAction):
+                self.refused[answer.action] = answer
+                continue
+            key = (answer.action, answer.holds, answer.value_flop)
+            if key not in self._seen:
+                self._seen.add(key)
+                self.options.append(answer)
+                new.append(answer)
+        return new
+
+    def is_new(self, *asked: object) -> bool:
+        """Whether this was not asked before; it counts as asked from now on."""
+        if asked in self._seen:
+            return False
+        self._seen.add(asked)
+        return True
+
+    @property
+    def best(self) -> RecoveryOption:
+        """The option worth most, of equal ones that with fewest GPUs."""
+        return max(self.options, key=lambda option: (option.value_flop, -len(option.holds)))
+
+
+def columns_of(problem: ReplanProblem, job: RunningJob, sorted_jobs: Touched) -> JobColumns:
+    """The job with its views and its pool: the spares, then what other jobs in question could give up."""
+    others = [other for other in sorted_jobs.in_question if other.id != job.id]
+    given_up = frozenset(gpu for other in others for gpu in live_gpus(problem, other))
+    standing = replace(job, is_paused=False)
+    pool = nearest_first(problem, standing, {node for node, _ in spare_gpus(problem)})
+    own = set(standing.nodes)
+    pool += nearest_first(problem, standing, {node for node, _ in given_up} - set(pool) - own)
+    views = tuple(_views(problem, job, pool, given_up))
+    return JobColumns(job, views, pool)
+
+
+def nearest_first(problem: ReplanProblem, job: RunningJob, nodes: Iterable[str]) -> tuple[str, ...]:
+    """Usable nodes as they are tried: on a leaf that lost nodes, on another of the job's, well ones first."""
+    known = problem.nodes
+    lost = {known[node].place("leaf") for node, _ in lost_gpus(problem, job)} - {None}
+    own = {known[node].place("leaf") for node in job.nodes} - {None}
+    kinds = {known[node].gpu_kind for node in job.nodes}
+
+    def key(name: str) -> tuple[bool, bool, float, int]:
+        node = known[name]
+        leaf = node.place("leaf")
+        return leaf not in lost, leaf not in own, node.compute_slowdown, problem.position[name]
+
+    return tuple(sorted((name for name in nodes if known[name].gpu_kind in kinds and known[name].usable), key=key))
+
+
+def _views(
+    problem: ReplanProblem, job: RunningJob, pool: Sequence[str], given_up: frozenset[Gpu]
+) -> Iterator[View]:
+    if job.is_paused:
+        ghost = replace(job, is_paused=False)
+        everything = held_gpus(ghost)
+        gone = everything - spare_gpus(problem)
+        yield View(site_of(problem, ghost, pool, gone, given_up=given_up), _from(everything))
+        return
+    lost = lost_gpus(problem, job)
+    yield View(site_of(problem, job, pool, lost, given_up=given_up), migration)
+    slow = sorted((set(job.nodes) & poor_nodes(problem)) - {node for node, _ in lost})
+    ends = sorted(_slow_ends(problem, job) - set(slow))
+    ways = [slow] if slow else []
+    ways += [[node] for node in (*slow, *ends) if len(slow) + len(ends) <= MOST_LEFT and [node] != slow]
+    held = held_gpus(job)
+    for left in ways:
+        leaving = lost | {gpu for gpu in held if gpu[0] in left}
+        yield View(site_of(problem, job, pool, leaving, given_up=given_up), _from(lost))
+
+
+def _slow_ends(problem: ReplanProblem, job: RunningJob) -> set[str]:
+    """Ends of slow links between nodes of the job."""
+    nodes = set(job.nodes)
+    shares = [share for share in problem.snapshot.link_shares if share.node in nodes]
+    return {
+        end for share in shares for end in (share.node, share.other or share.node)
+        if len(nodes) > 1 and end in nodes and (not share.other or share.other in nodes)
+    }  # fmt: skip
+
+
+def _from(lost: frozenset[Gpu]) -> Migrate:
+    """``migration`` with the state on ``lost`` gone, whatever GPUs the site must leave."""
+
+    def migrate(
+        job: RunningJob,
+        new: Plan,
+        *,
+        problem: ReplanProblem,
+        lost: frozenset[Gpu],  # noqa: ARG001  # what must be left still holds its state
+        links: LinkModel | None = None,
+    ) -> Migration:
+        return migration(job, new, problem=problem, lost=gone, links=links)
+
+    gone = lost
+    return migrate
+
+
+def first_options(columns: JobColumns, spares: Sequence[str]) -> list[RecoveryOption]:
+    """What can be done with ``spares`` and the job's own GPUs, as many kinds of action as there are."""
+    return columns.add(_first(columns, spares))
+
+
+def _first(columns: JobColumns, spares: Sequence[str]) -> Iterator[actions.Answer]:
+    first = columns.views[0]
+    yield actions.pause(first.site)
+    job = columns.job
+    if job.is_paused:
+        yield actions.keep(first.site, migrate=first.migrate, restart=True)
+    elif first.site.is_touched:
+        yield actions.wait(first.site, migrate=first.migrate)
+    else:
+        yield actions.keep(first.site, migrate=first.migrate)
+    for view in columns.views:
+        if not view.site.is_touched:
+            continue
+        yield actions.swap(view.site, spares, migrate=view.migrate)
+        yield actions.shrink(view.site, migrate=view.migrate)
+
+
+def priced_options(
+    columns: JobColumns, gpu_prices: Mapping[Gpu, float] = MappingProxyType({})
+) -> list[RecoveryOption]:
+    """New options at the prices of GPUs: the lost part on nodes that are worth it, other sizes on cheap ones."""
+    return columns.add(_priced(columns, gpu_prices))
+
+
+def _priced(columns: JobColumns, gpu_prices: Mapping[Gpu, float]) -> Iterator[actions.Answer]:
+    node_prices: dict[str, float] = {}
+    for (node, _), price in gpu_prices.items():
+        node_prices[node] = node_prices.get(node, 0.0) + price
+    order = {name: index for index, name in enumerate(columns.pool)}
+    cheap = sorted(columns.pool, key=lambda name: (node_prices.get(name, 0.0), order[name]))
+    for number, view in enumerate(columns.views):
+        site, migrate = view.site, view.migrate
+        if site.is_touched:
+            yield actions.swap(site, columns.pool, migrate=migrate, prices=node_prices)
+        missing = len(site.broken) * site.units.width
+        for count in range(1, missing):
+            if columns.is_new("shrink", number, taken := frozenset(cheap[:count])):
+                yield actions.shrink(site, migrate=migrate, spares=sorted(taken))
+        if any(node_prices.get(node) for node in columns.job.nodes):
+            yield from _smaller(columns, number, view)
+
+
+def _smaller(columns: JobColumns, number: int, view: View) -> Iterator[actions.Answer]:
+    """Fewer replicas, for others to use what they leave."""
+    for replicas in range(1, columns.job.plan.configuration.degrees.data):
+        if columns.is_new("replicas", number, replicas):
+            yield actions.shrink(view.site, migrate=view.migrate, replicas=replicas)

@@ -1,0 +1,164 @@
+"""What a decision says of itself: sentences, what was considered and lost, and GPU-hours without useful work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from cluster_models.plan import StopReason
+from cluster_models.recovery import BatchDecision, ConsideredAction, JobDecision, RecoveryAction
+from cluster_models.running import RunningJob
+from solver.replanning.problem import RecoveryOption, ReplanProblem
+from solver.replanning.program import Gpu
+from solver.replanning.touched import live_gpus, lost_gpus
+
+HOUR_S: Final = 3600.0
+ACTION_WORDS: Final[Mapping[RecoveryAction, str]] = {
+    RecoveryAction.NONE: "runs on",
+    RecoveryAction.RESTART_IN_PLACE: "starts again in place",
+    RecoveryAction.SWAP: "swaps in spares",
+    RecoveryAction.SHRINK_DATA_PARALLEL: "drops replicas",
+    RecoveryAction.REROUTE: "routes micro-batches around the loss",
+    RecoveryAction.RESHAPE: "takes another shape",
+    RecoveryAction.WAIT: "waits",
+    RecoveryAction.PAUSE: "pauses",
+}
+_STOPPED: Final[Mapping[StopReason, str]] = {
+    StopReason.PROVEN: "the gap asked for is proven",
+    StopReason.TIME_LIMIT: "the time ran out",
+    StopReason.WORK_LIMIT: "the work budget ran out",
+    StopReason.CANCELLED: "it was cancelled",
+    StopReason.NO_SEARCH: "nothing had to be searched",
+}
+
+
+def named(nodes: Iterable[str], most: int = 4) -> str:
+    """Node names for a sentence."""
+    names = sorted(nodes)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def lost_gpu_hours(problem: ReplanProblem, job: RunningJob, option: RecoveryOption) -> tuple[float, float]:
+    """GPU-hours without useful work because of the decision, low and high.
+
+    What the job holds afterwards, for its downtime; what it stands still on, until the lost nodes are back; of a
+    job that pauses, what it held and still lives, for the horizon: others may use them, which is theirs to count.
+    """
+    downtime = option.migration.downtime
+    if option.action is RecoveryAction.PAUSE:
+        hours = len(live_gpus(problem, job)) * problem.horizon_s / HOUR_S
+        return hours, hours
+    gpus, still_s = len(option.holds), 0.0
+    if option.action is RecoveryAction.WAIT:
+        gpus, still_s = len(live_gpus(problem, job)), problem.back_after_s
+    low, high = (min(problem.horizon_s, still_s + s) for s in (downtime.low_s, downtime.high_s))
+    return gpus * low / HOUR_S, gpus * high / HOUR_S
+
+
+def reason_of(
+    problem: ReplanProblem,
+    job: RunningJob,
+    option: RecoveryOption,
+    rivals: Sequence[RecoveryOption],
+    takers: Mapping[Gpu, str],
+) -> str:
+    """One sentence: what was lost, what is done, and what speaks for it.
+
+    ``rivals`` are the job's other options, ``takers`` names the job on each GPU after the decision.
+    """
+    lost = {node for node, _ in lost_gpus(problem, job)}
+    cause = f"{named(lost)} {'is' if len(lost) == 1 else 'are'} out" if lost else ""
+    better = max((rival for rival in rivals if rival.value_flop > option.value_flop), default=None, key=_worth)
+    why = option.reason
+    if better is not None:
+        why += f"; {_instead(better, job, takers)}"
+    elif option.action is RecoveryAction.PAUSE and not any(_worth(rival) > 0 for rival in rivals):
+        why += "; nothing else can be done with what is left"
+    parts = [part for part in (cause, why) if part]
+    return _sentence(": ".join(parts))
+
+
+def considered_actions(
+    option: RecoveryOption,
+    rivals: Sequence[RecoveryOption],
+    refused: Sequence[ConsideredAction],
+    job: RunningJob,
+    takers: Mapping[Gpu, str],
+) -> tuple[ConsideredAction, ...]:
+    """Of every other action the best option and why it lost, or why there is none; in the order of the actions."""
+    best: dict[RecoveryAction, RecoveryOption] = {}
+    for rival in sorted(rivals, key=_worth):
+        best[rival.action] = rival
+    found = {
+        action: ConsideredAction(action, rival.value_flop, _sentence(_why_not(option, rival, job, takers)))
+        for action, rival in best.items()
+        if action is not option.action
+    }
+    for refusal in (*refused, *option.refused):
+        if refusal.action is not option.action:
+            found.setdefault(
+                refusal.action,
+                ConsideredAction(refusal.action, refusal.value_flop, _sentence(refusal.reason)),
+            )
+    return tuple(found[action] for action in RecoveryAction if action in found)
+
+
+def explanation(decision: BatchDecision) -> str:
+    """The batch in three sentences: what is done, with which spares, and how sure it is the best."""
+    counts: dict[RecoveryAction, list[JobDecision]] = {}
+    for made in decision.jobs:
+        counts.setdefault(made.action, []).append(made)
+    done = "; ".join(
+        f"{named(made.job_name for made in counts[action])} {ACTION_WORDS[action]}"
+        for action in RecoveryAction
+        if action in counts
+    )
+    first = f"{done}." if done else "No job is touched: nothing changes."
+    spares = f"{len(decision.spares_used)} of {len(decision.spares_before)} spare nodes are used."
+    if decision.fallback:
+        return f"{first} {spares} This is the safe answer, made without a search; a better one may follow."
+    sure = f"No other choice of the same options is worth more than {100 * decision.gap:.2f} % more"
+    return f"{first} {spares} {sure} ({_STOPPED[decision.stopped_by]})."
+
+
+def _why_not(option: RecoveryOption, rival: RecoveryOption, job: RunningJob, takers: Mapping[Gpu, str]) -> str:
+    if rival.value_flop > option.value_flop:
+        return _instead(rival, job, takers)
+    less = _percent(option.value_flop - rival.value_flop, option.value_flop)
+    slower = option.tokens_per_s - rival.tokens_per_s
+    still_s = rival.migration.downtime.middle_s - option.migration.downtime.middle_s
+    causes = []
+    if slower > 0.001 * option.tokens_per_s:
+        limit = f" (limited by {rival.limited_by})" if rival.limited_by else ""
+        causes.append(f"{_percent(slower, option.tokens_per_s)} fewer tokens/s{limit}")
+    if still_s > 1:
+        causes.append(f"{still_s:.0f} s more downtime")
+    if not causes and rival.value_flop == option.value_flop:
+        return "as good, but it holds more GPUs" if len(rival.holds) > len(option.holds) else "as good"
+    return f"worth {less} less over the horizon" + (f": {' and '.join(causes)}" if causes else "")
+
+
+def _instead(rival: RecoveryOption, job: RunningJob, takers: Mapping[Gpu, str]) -> str:
+    """Why an option that is worth more to the job was not taken."""
+    others = {takers[gpu] for gpu in rival.holds if takers.get(gpu, job.name) != job.name}
+    if not others:
+        return f"{_noun(rival)} would hold {len(rival.holds)} GPUs, more than the others leave of the budget"
+    nodes = {node for node, gpu in rival.holds if takers.get((node, gpu), job.name) != job.name}
+    return f"{_noun(rival)} would need {named(nodes)}, which {named(others)} makes more of"
+
+
+def _noun(option: RecoveryOption) -> str:
+    return f"the action {option.action}".replace("_", " ")
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.2g} %" if whole > 0 else "nothing"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:].rstrip(".") + "." if text else text
+
+
+def _worth(option: RecoveryOption) -> float:
+    return option.value_flop
