@@ -52,6 +52,12 @@ class Ground:
         states = _STAYS if name in self.held else USABLE_STATES
         return self.problem.nodes[name].state in states and len(self.gpus(name)) >= gpus
 
+    def carries(self, name: str) -> bool:
+        """Whether a node of the plan can go on with all its ranks; it had them until now."""
+        place, gpus = self.job.nodes.index(name), self.job.plan.placement.gpus_per_node
+        ranks = min(gpus, self.job.plan.configuration.degrees.gpus - place * gpus)
+        return len(self.held.get(name, {})) == ranks and self.offers(name, ranks)
+
     def gpus_for(self, name: str, ranks: int) -> tuple[int, ...]:
         """The GPU of each of ``ranks`` ranks on a node: those that live stay on theirs, others take free ones."""
         free, held = self.gpus(name), self.held.get(name, {})

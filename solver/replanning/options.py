@@ -7,14 +7,17 @@ Each is placed on the cluster as failures left it, priced with the planner's own
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 
 from cluster_models.recovery import ConsideredAction, Migration, RecoveryAction
 from solver.replanning.filling import fill_slots
+from solver.replanning.migration import migration
 from solver.replanning.outcome import Migrate, Placed, limit_of, named, option_of, plan_of
 from solver.replanning.problem import RecoveryOption
+from solver.replanning.rerouting import cannot_reroute, living_cells, plan_without, rerouted
 from solver.replanning.shrinking import best_size, data_sizes, most_replicas, no_size, usable_units
 from solver.replanning.site import JobSite
 from solver.replanning.values import option_value, work_flop
@@ -22,7 +25,7 @@ from solver.replanning.values import option_value, work_flop
 Answer = RecoveryOption | ConsideredAction
 
 
-def keep(site: JobSite, *, migrate: Migrate, restart: bool = False) -> Answer:
+def keep(site: JobSite, *, migrate: Migrate = migration, restart: bool = False) -> Answer:
     """The job where it is: running on, or with ``restart`` started again from its checkpoint on the same GPUs."""
     action = RecoveryAction.RESTART_IN_PLACE if restart else RecoveryAction.NONE
     gone = [site.job.nodes[slot * site.units.width] for slot in site.broken]
@@ -33,14 +36,14 @@ def keep(site: JobSite, *, migrate: Migrate, restart: bool = False) -> Answer:
         return refused(action, "a GPU that it runs on is lost")
     placed = Placed(site.asked, site.candidate, site.home)
     plan = plan_of(site.ground, placed, "The job stays as it was planned.")
-    migration = Migration()
+    moves = Migration()
     if restart:
-        migration = migrate(site.job, plan, problem=site.problem, lost=everything, links=site.links)
+        moves = migrate(site.job, plan, problem=site.problem, lost=everything, links=site.links)
     return option_of(
         site.ground,
         action,
         plan,
-        migration,
+        moves,
         limited_by=limit_of(placed, plan),
         reason="it starts again where it was" if restart else "nothing that it uses is lost",
         is_touched=True,
@@ -51,7 +54,7 @@ def swap(
     site: JobSite,
     spares: Sequence[str],
     *,
-    migrate: Migrate,
+    migrate: Migrate = migration,
     prices: Mapping[str, float] = MappingProxyType({}),
 ) -> Answer:
     """The same shape with the lost slots on ``spares``, all other ranks where they are.
@@ -75,7 +78,7 @@ def swap(
         return refused(action, "no choice of spares keeps the placement rules of the workload")
     placed = Placed(site.asked, site.candidate, filled.assignment)
     plan = plan_of(site.ground, placed, "The lost part was placed, all other ranks stay.")
-    migration = migrate(site.job, plan, problem=site.problem, lost=site.state_lost, links=site.links)
+    moves = migrate(site.job, plan, problem=site.problem, lost=site.state_lost, links=site.links)
     taken = [host for unit in filled.assignment[slots] for host in units.members[unit]]
     taken = [host for host in taken if host not in site.job.nodes]
     lost = [host for slot in slots for host in units.members[slot] if not site.ground.offers(host, site.gpus)]
@@ -84,14 +87,16 @@ def swap(
         site.ground,
         action,
         plan,
-        migration,
+        moves,
         limited_by=limit_of(placed, plan),
         reason=reason,
         is_touched=True,
     )
 
 
-def shrink(site: JobSite, *, migrate: Migrate, replicas: int | None = None, spares: Sequence[str] = ()) -> Answer:
+def shrink(
+    site: JobSite, *, migrate: Migrate = migration, replicas: int | None = None, spares: Sequence[str] = ()
+) -> Answer:
     """Fewer replicas on what is left of the job, with ``spares`` as well: as many as may be, or ``replicas``.
 
     Where the job lost nothing, it gives up the replicas that it needs least.
@@ -110,35 +115,57 @@ def shrink(site: JobSite, *, migrate: Migrate, replicas: int | None = None, spar
             action, f"{sizes[0].data} replicas or fewer do not fit into memory or break a placement rule"
         )
     plan = plan_of(site.ground, placed, "The replicas that are left stay where they are as far as they can.")
-    migration = migrate(site.job, plan, problem=site.problem, lost=site.state_lost, links=site.links)
+    moves = migrate(site.job, plan, problem=site.problem, lost=site.state_lost, links=site.links)
     degrees, batch = plan.configuration.degrees, placed.asked.workload.global_batch
     changed = f" and a global batch of {batch}" if batch != site.asked.workload.global_batch else ""
     return option_of(
         site.ground,
         action,
         plan,
-        migration,
+        moves,
         limited_by=limit_of(placed, plan),
         reason=f"it goes on with {degrees.data} of {data} replicas{changed}",
         is_touched=site.is_touched,
     )
 
 
-def wait(site: JobSite, *, migrate: Migrate) -> Answer:
+def reroute(site: JobSite, *, migrate: Migrate = migration) -> Answer:
+    """Live data ranks of each stage take over the micro-batches of the lost ones; nothing moves."""
+    action, job = RecoveryAction.REROUTE, site.job
+    alive = living_cells(site)
+    if alive.all():
+        return refused(action, "every replica of every stage lives")
+    if reason := cannot_reroute(site, alive):
+        return refused(action, reason)
+    found = rerouted(site, alive)
+    stage, living = found.tightest, int(alive[:, found.tightest].sum())
+    plan = plan_without(site, found)
+    # the shards of lost ranks must come from somewhere all the same, but no rank changes its GPU
+    moves = migrate(job, job.plan, problem=site.problem, lost=site.state_lost, links=site.links)
+    return option_of(
+        site.ground,
+        action,
+        plan,
+        replace(moves, moved=()),
+        limited_by=f"stage {stage}, whose work {living} of {len(alive)} replicas share",
+        reason=f"its peers run the micro-batches of {int((~alive).sum())} lost parts, and nothing moves",
+        is_touched=True,
+    )
+
+
+def wait(site: JobSite, *, migrate: Migrate = migration) -> Answer:
     """The job stands still on its GPUs until the lost ones serve again, and starts there as it was planned."""
     problem, job = site.problem, site.job
-    migration = migrate(job, job.plan, problem=problem, lost=site.state_lost, links=site.links)
+    moves = migrate(job, job.plan, problem=problem, lost=site.state_lost, links=site.links)
     starts_s = problem.back_after_s
     return RecoveryOption(
         job_id=job.id,
         action=RecoveryAction.WAIT,
         holds=frozenset((place.node, place.gpu) for place in job.plan.placement.ranks),
-        value_flop=option_value(
-            job, job.plan.tokens_per_s, migration, horizon_s=problem.horizon_s, starts_s=starts_s
-        ),
+        value_flop=option_value(job, job.plan.tokens_per_s, moves, horizon_s=problem.horizon_s, starts_s=starts_s),
         tokens_per_s=0.0,
         limited_by="the nodes that are out",
-        migration=migration,
+        migration=moves,
         plan=None,
         reason=f"its nodes are expected back in {starts_s / 3600:.3g} h",
     )

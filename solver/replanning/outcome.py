@@ -77,10 +77,9 @@ class Placed:
         return float((memory.total_bytes - memory.limit_bytes).max())
 
 
-def plan_of(ground: Ground, placed: Placed, explanation: str) -> Plan:
-    """The plan of ``placed``; ranks that stay on a node keep their GPUs."""
-    step_s = placed.step_s
-    certificate = Certificate(
+def given(step_s: float, explanation: str) -> Certificate:
+    """The certificate of a plan that was not searched for: nothing but its own step is known."""
+    return Certificate(
         objective=step_s,
         bound=0.0,
         gap=1.0,
@@ -92,6 +91,11 @@ def plan_of(ground: Ground, placed: Placed, explanation: str) -> Plan:
         solver="none",
         explanation=explanation,
     )
+
+
+def plan_of(ground: Ground, placed: Placed, explanation: str) -> Plan:
+    """The plan of ``placed``; ranks that stay on a node keep their GPUs."""
+    certificate = given(placed.step_s, explanation)
     plan = assemble_plan(
         placed.asked, SearchOptions(), placed.candidate, placed.assignment, certificate=certificate
     )

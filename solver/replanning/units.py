@@ -41,7 +41,7 @@ def site_units(ground: Ground, pool: Sequence[str]) -> Units:
     usable = [
         name
         for name in dict.fromkeys(pool)
-        if name not in hosts and nodes[name].gpu_kind in kinds and ground.offers(name, gpus)
+        if name not in ground.held and nodes[name].gpu_kind in kinds and ground.offers(name, gpus)
     ]
     usable.sort(key=lambda name: nodes[name].compute_slowdown)
     found = [_units(ground, usable, width) for width in _widths(ground)]
@@ -68,17 +68,16 @@ def fits_units(degrees: Degrees, gpus: int) -> bool:
 
 
 def _units(ground: Ground, usable: Sequence[str], width: int) -> Units:
-    hosts, gpus = ground.job.nodes, ground.job.plan.placement.gpus_per_node
-    nodes = ground.problem.nodes
+    hosts, nodes = ground.job.nodes, ground.problem.nodes
     own = [hosts[first : first + width] for first in range(0, len(hosts), width)]
-    serves = [all(ground.offers(host, gpus) for host in unit) for unit in own]
+    serves = [all(ground.carries(host) for host in unit) for unit in own]
     left: dict[str, list[str]] = {}
     for name in usable:
         left.setdefault(nodes[name].nvlink_domain, []).append(name)
     members, repairs = list(own), list(range(len(own)))
     for slot, unit in enumerate(own if width > 1 else ()):
         here = left.get(nodes[unit[0]].nvlink_domain, [])
-        broken = [host for host in unit if not ground.offers(host, gpus)]
+        broken = [host for host in unit if not ground.carries(host)]
         if 0 < len(broken) < width and len(broken) <= len(here):
             takers = dict(zip(broken, here, strict=False))
             repairs[slot] = len(members)
@@ -86,7 +85,7 @@ def _units(ground: Ground, usable: Sequence[str], width: int) -> Units:
             del here[: len(broken)]
     for slot, unit in enumerate(own if width > 1 else ()):
         if not serves[slot] and repairs[slot] == slot:
-            alone = [host for host in unit if ground.offers(host, gpus)]
+            alone = [host for host in unit if ground.carries(host)]
             left.setdefault(nodes[unit[0]].nvlink_domain, []).extend(alone)
     for group in left.values():
         members += [tuple(group[first : first + width]) for first in range(0, len(group) - width + 1, width)]
