@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from cluster_models.recovery import MigrationBytes, StateKind, TimeRange
-from solver.replanning.sources import Found, Distances, Supplies
+from solver.replanning.sources import Distances, Found, Supplies
 from solver.replanning.state import NOBODY
 
 if TYPE_CHECKING:

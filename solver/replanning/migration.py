@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from cluster_models.links import effective_links
 from cluster_models.recovery import Migration, MovedRank, MovedState, StateSource, TimeRange
 from solver.replanning.flows import KINDS, Flows, bytes_by_link, flows_of, transfer_time
 from solver.replanning.overlap import needs_of
 from solver.replanning.sources import (
     Available,
-    Found,
     Distances,
+    Found,
     available,
     distances_between,
     kept_atoms,
@@ -48,7 +47,7 @@ _CHECKPOINT_SOURCES: Final = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scene:
-    """Old and new state on the same nodes.  ``old_node`` and ``new_node`` (R,) count in it; ``alive`` (R,) by old rank.
+    """Old and new state on nodes that ``old_node`` and ``new_node`` (R,) count; ``alive`` (R,) by old rank.
 
     ``own`` (R',): the old rank that ran on each new rank's GPU and is still there; ``moved`` (R',).
     """
@@ -84,7 +83,7 @@ def migration(
     else the whole job falls back to its last checkpoint, in the memory of nodes or on storage.
     ``links`` are those of the problem's snapshot, made here where not given.
     """
-    links = effective_links(problem.snapshot) if links is None else links
+    links = problem.links() if links is None else links
     cluster, recovery = problem.snapshot.cluster, job.recovery
     scene = _scene(job, new, lost, links)
     needs = needs_of(scene.old, scene.new)

@@ -62,7 +62,7 @@ def distances_between(hosts: Sequence[str], links: LinkModel, flows: int) -> Dis
 class Available:
     """Where the state of old ranks can be read.
 
-    ``sites`` (R, w): nodes of a ``Distances``, ``NOBODY`` where there is none (no more).  ``own`` (R',): the old rank
+    ``sites`` (R, w): nodes of ``Distances``, ``NOBODY`` where there is none (no more).  ``own`` (R',): the old rank
     whose state a new rank's own GPU still has; ``near`` (R', g): those whose state its node has.
     ``node`` (R',) is the node of each new rank.
     """
