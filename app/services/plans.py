@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import delete, func, select, tuple_
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, undefer
 
 from app.db.status import OPEN_STATUSES, PlanStatus
 from app.db.tables import PlanRow
@@ -133,6 +133,13 @@ def list_plans(
     query = query.order_by(PlanRow.created_at.desc(), PlanRow.id.desc()).limit(limit + 1)
     rows = session.scalars(query).all()
     return page_of(rows, limit=limit, item=_record, keys=lambda row: (microseconds_of(row.created_at), row.id))
+
+
+def list_plans_with_experts(session: Session, *, newest: int) -> list[PlanRecord]:
+    """Those of the ``newest`` plans that succeeded which say where experts lie."""
+    query = select(PlanRow).where(PlanRow.status == PlanStatus.SUCCEEDED).options(undefer(PlanRow.result))
+    rows = session.scalars(query.order_by(PlanRow.created_at.desc(), PlanRow.id.desc()).limit(newest)).all()
+    return [_record(row) for row in rows if row.result and row.result.get("expert_slots")]
 
 
 def get_problem(session: Session, *, plan_id: str) -> PlanningProblem:

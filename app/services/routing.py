@@ -25,6 +25,9 @@ from cluster_models.routing import RoutedWorkload
 MOST_COUNTS: Final = 2**25
 """Of all workloads of a set, pairs included: 256 MiB while they are unpacked."""
 
+_NAMES_OF_PAGES: Final = frozenset({"rebalance"})
+"""What stands where the name of statistics stands in an address, and is a page of its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class RoutingRecord:
@@ -46,8 +49,16 @@ class StoredRouting:
     workloads: tuple[RoutedWorkload, ...]
 
 
+def check_new_name(name: str) -> None:
+    """Raise ``InvalidInput`` of a name that nothing can be stored under."""
+    if name in _NAMES_OF_PAGES:
+        problem = f"cannot be stored: the page at /experts/{name} is another"
+        raise InvalidInput("name", name, problem, "choose another name")
+
+
 def create_routing(session: Session, *, name: str, workloads: Sequence[RoutedWorkload]) -> RoutingRecord:
     """Store workloads of one model under a name that is free, as version 1."""
+    check_new_name(name)
     now = datetime.now(UTC)
     values = _content(workloads) | {"created_at": now, "updated_at": now}
     if not insert_if_absent(session, RoutingRow, id=uuid.uuid4().hex, name=name, version=1, **values):

@@ -75,15 +75,20 @@ def without(sent: SentAnswers, lost: Sequence[Unasked]) -> SentAnswers:
 
 def sent_files(data: FormData) -> list[SentFile]:
     """Files chosen or dropped, and the box for pasted text."""
-    files = [
-        SentFile(upload.filename, upload.file.read())
-        for upload in data.getlist("files")
-        if isinstance(upload, UploadFile) and upload.filename
-    ]
+    files = uploads(data, "files")
     pasted = data.get("pasted")
     if isinstance(pasted, str) and pasted.strip():
         files.append(SentFile(PASTED, pasted.encode("utf-8", "replace")))
     return files
+
+
+def uploads(data: FormData, field: str) -> list[SentFile]:
+    """Files chosen or dropped in one field."""
+    return [
+        SentFile(upload.filename, upload.file.read())
+        for upload in data.getlist(field)
+        if isinstance(upload, UploadFile) and upload.filename
+    ]
 
 
 def numbered(files: Sequence[SentFile]) -> list[SentFile]:

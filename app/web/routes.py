@@ -13,6 +13,7 @@ from app.services import clusters, plans
 from app.services.errors import NotFound
 from app.web.calibration_pages import router as calibration_router
 from app.web.cluster_pages import router as cluster_router
+from app.web.expert_moves_pages import router as moves_router
 from app.web.expert_pages import router as expert_router
 from app.web.failures import PageRoute
 from app.web.import_pages import router as import_router
@@ -57,4 +58,6 @@ router.include_router(import_router)
 router.include_router(measuring_router)
 router.include_router(cluster_router)
 router.include_router(calibration_router)
+# before the statistics, for the same reason
+router.include_router(moves_router)
 router.include_router(expert_router)
