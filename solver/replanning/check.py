@@ -85,11 +85,11 @@ def _gpus(problem: ReplanProblem, decision: BatchDecision) -> Iterator[str]:
     given = spare_gpus(problem) | {gpu for job in problem.jobs for gpu in live_gpus(problem, job)}
     before = {job.id: held_gpus(job) for job in problem.jobs}
     for job_id in sorted(made.job_id for made in decision.jobs if made.job_id in before):
-        for node, gpu in sorted(held[job_id] - before[job_id]):
-            if (node, gpu) not in given:
-                yield f"{job_id} gets GPU {node}:{gpu}, which is neither spare nor given up."
-            elif not problem.nodes[node].usable:
-                yield f"{job_id} gets GPU {node}:{gpu} on a node that is {problem.nodes[node].state}."
+        for new in sorted(held[job_id] - before[job_id]):
+            if new not in given:
+                yield f"{job_id} gets GPU {new[0]}:{new[1]}, which is neither spare nor given up."
+            elif not problem.nodes[new[0]].usable:
+                yield f"{job_id} gets GPU {new[0]}:{new[1]} on a node that is {problem.nodes[new[0]].state}."
 
 
 def _figures(decision: BatchDecision) -> Iterator[str]:

@@ -151,26 +151,33 @@ def _from(lost: frozenset[Gpu]) -> Migrate:
     return migrate
 
 
-def first_options(columns: JobColumns, spares: Sequence[str]) -> list[RecoveryOption]:
-    """What can be done with ``spares`` and the job's own GPUs, as many kinds of action as there are."""
-    return columns.add(_first(columns, spares))
+def first_options(columns: JobColumns, spares: Sequence[str], *, in_full: bool = True) -> list[RecoveryOption]:
+    """What can be done with ``spares`` and the job's own GPUs, every kind of action that there is.
+
+    Without ``in_full`` only what needs no placement: standing still, or running on.
+    """
+    found = columns.add(_standing(columns))
+    return found + columns.add(_first(columns, spares)) if in_full else found
 
 
-def _first(columns: JobColumns, spares: Sequence[str]) -> Iterator[actions.Answer]:
+def _standing(columns: JobColumns) -> Iterator[actions.Answer]:
     first = columns.views[0]
     yield actions.pause(first.site)
-    job = columns.job
-    if job.is_paused:
+    if columns.job.is_paused:
         yield actions.keep(first.site, migrate=first.migrate, restart=True)
     elif first.site.is_touched:
         yield actions.wait(first.site, migrate=first.migrate)
     else:
         yield actions.keep(first.site, migrate=first.migrate)
+
+
+def _first(columns: JobColumns, spares: Sequence[str]) -> Iterator[actions.Answer]:
     for view in columns.views:
         if not view.site.is_touched:
             continue
         yield actions.swap(view.site, spares, migrate=view.migrate)
         yield actions.shrink(view.site, migrate=view.migrate)
+        yield actions.reroute(view.site, migrate=view.migrate)
 
 
 def priced_options(

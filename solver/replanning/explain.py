@@ -23,6 +23,16 @@ ACTION_WORDS: Final[Mapping[RecoveryAction, str]] = {
     RecoveryAction.WAIT: "waits",
     RecoveryAction.PAUSE: "pauses",
 }
+_NOUNS: Final[Mapping[RecoveryAction, str]] = {
+    RecoveryAction.NONE: "running on",
+    RecoveryAction.RESTART_IN_PLACE: "a restart in place",
+    RecoveryAction.SWAP: "a swap",
+    RecoveryAction.SHRINK_DATA_PARALLEL: "going on with fewer replicas",
+    RecoveryAction.REROUTE: "re-routing",
+    RecoveryAction.RESHAPE: "another shape",
+    RecoveryAction.WAIT: "waiting",
+    RecoveryAction.PAUSE: "a pause",
+}
 _STOPPED: Final[Mapping[StopReason, str]] = {
     StopReason.PROVEN: "the gap asked for is proven",
     StopReason.TIME_LIMIT: "the time ran out",
@@ -68,15 +78,14 @@ def reason_of(
     ``rivals`` are the job's other options, ``takers`` names the job on each GPU after the decision.
     """
     lost = {node for node, _ in lost_gpus(problem, job)}
-    cause = f"{named(lost)} {'is' if len(lost) == 1 else 'are'} out" if lost else ""
+    cause = f"without {named(lost)}" if lost else ""
     better = max((rival for rival in rivals if rival.value_flop > option.value_flop), default=None, key=_worth)
     why = option.reason
     if better is not None:
         why += f"; {_instead(better, job, takers)}"
     elif option.action is RecoveryAction.PAUSE and not any(_worth(rival) > 0 for rival in rivals):
         why += "; nothing else can be done with what is left"
-    parts = [part for part in (cause, why) if part]
-    return _sentence(": ".join(parts))
+    return _sentence(f"{cause}: {why}" if cause else why)
 
 
 def considered_actions(
@@ -118,18 +127,20 @@ def explanation(decision: BatchDecision) -> str:
     spares = f"{len(decision.spares_used)} of {len(decision.spares_before)} spare nodes are used."
     if decision.fallback:
         return f"{first} {spares} This is the safe answer, made without a search; a better one may follow."
-    sure = f"No other choice of the same options is worth more than {100 * decision.gap:.2f} % more"
-    return f"{first} {spares} {sure} ({_STOPPED[decision.stopped_by]})."
+    sure = f"No other choice can be worth more than {100 * decision.gap:.2f} % more"
+    return f"{first} {spares} {sure}: {_STOPPED[decision.stopped_by]}."
 
 
 def _why_not(option: RecoveryOption, rival: RecoveryOption, job: RunningJob, takers: Mapping[Gpu, str]) -> str:
     if rival.value_flop > option.value_flop:
         return _instead(rival, job, takers)
+    if not rival.tokens_per_s and rival.value_flop <= 0:
+        return "it makes nothing over the horizon"
     less = _percent(option.value_flop - rival.value_flop, option.value_flop)
     slower = option.tokens_per_s - rival.tokens_per_s
     still_s = rival.migration.downtime.middle_s - option.migration.downtime.middle_s
     causes = []
-    if slower > 0.001 * option.tokens_per_s:
+    if rival.action is not RecoveryAction.WAIT and slower > 0.001 * option.tokens_per_s:
         limit = f" (limited by {rival.limited_by})" if rival.limited_by else ""
         causes.append(f"{_percent(slower, option.tokens_per_s)} fewer tokens/s{limit}")
     if still_s > 1:
@@ -143,17 +154,18 @@ def _instead(rival: RecoveryOption, job: RunningJob, takers: Mapping[Gpu, str]) 
     """Why an option that is worth more to the job was not taken."""
     others = {takers[gpu] for gpu in rival.holds if takers.get(gpu, job.name) != job.name}
     if not others:
-        return f"{_noun(rival)} would hold {len(rival.holds)} GPUs, more than the others leave of the budget"
+        return f"{_noun(rival)} would hold {len(rival.holds)} GPUs, which the GPU budget does not leave it"
     nodes = {node for node, gpu in rival.holds if takers.get((node, gpu), job.name) != job.name}
     return f"{_noun(rival)} would need {named(nodes)}, which {named(others)} makes more of"
 
 
 def _noun(option: RecoveryOption) -> str:
-    return f"the action {option.action}".replace("_", " ")
+    return _NOUNS[option.action]
 
 
 def _percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.2g} %" if whole > 0 else "nothing"
+    share = 100 * part / whole if whole > 0 else 0.0
+    return f"{share:.0f} %" if share >= 10 else f"{share:.2g} %"
 
 
 def _sentence(text: str) -> str:

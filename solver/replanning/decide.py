@@ -1,0 +1,246 @@
+"""The decision about a batch of failures: options of all touched jobs, chosen together, with a proof.
+
+Column generation: every job starts with a few options; the relaxation of the master program (``program``) says what
+GPUs are worth, and jobs work out further options at those prices until none would enter or the gap is closed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cluster_models.plan import StopReason
+from cluster_models.recovery import BatchDecision, RecoveryAction
+from cluster_models.running import RunningJob
+from solver.problem import IsCancelled
+from solver.replanning.check import gap_of
+from solver.replanning.columns import JobColumns, columns_of, first_options, priced_options
+from solver.replanning.concluding import conclude
+from solver.replanning.problem import RecoveryOption, ReplanOptions, ReplanProblem
+from solver.replanning.program import Gpu, Limits, Promise, choose, integer_bound, prices
+from solver.replanning.promises import promises_of
+from solver.replanning.touched import Touched, free_gpus, held_gpus, spare_gpus, touched
+
+ROUNDS: Final = 6
+"""Rounds of pricing at effort 1."""
+NOTICEABLE: Final = 0.01
+"""Share of its planned throughput that a job on slower nodes or links must lose before anything is done."""
+IMPROVES: Final = 1e-6
+"""Share of the bound by which an option must beat its job's price to enter."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplanProgress:
+    """One line of progress; ``objective``, ``bound`` and ``gap`` are ``None`` while nothing was chosen."""
+
+    elapsed_s: float
+    phase: str
+    jobs: int
+    options: int
+    objective: float | None
+    bound: float | None
+    gap: float | None
+
+
+OnReplanProgress = Callable[[ReplanProgress], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Search:
+    """What the search knows so far; ``chosen`` is the best choice of one option a job, by job id."""
+
+    problem: ReplanProblem
+    options: ReplanOptions
+    columns: list[JobColumns]
+    limits: Limits
+    started: float
+    chosen: dict[str, RecoveryOption]
+    bound: float = float("inf")
+
+    @property
+    def objective(self) -> float:
+        return sum(option.value_flop for option in self.chosen.values())
+
+    @property
+    def remaining_s(self) -> float:
+        return self.options.time_limit_s - (time.monotonic() - self.started)
+
+    @property
+    def every_option(self) -> list[RecoveryOption]:
+        return [option for columns in self.columns for option in columns.options]
+
+    @property
+    def promises(self) -> list[Promise]:
+        pool = self.limits.pools["all"]
+        return [promise for columns in self.columns for promise in promises_of(columns, pool)]
+
+    @property
+    def gap(self) -> float:
+        return gap_of(self.objective, self.bound)
+
+
+def decide(
+    problem: ReplanProblem,
+    options: ReplanOptions | None = None,
+    *,
+    on_progress: OnReplanProgress | None = None,
+    is_cancelled: IsCancelled | None = None,
+) -> BatchDecision:
+    """The best decision found within the budget, with its bound.
+
+    Every job in question gets an option, at worst to pause.  The order of jobs and spares in ``problem`` does not
+    matter.
+    """
+    options, started = options or ReplanOptions(), time.monotonic()
+    columns = asked_columns(problem, touched(problem))
+    search = _Search(problem, options, columns, limits_of(problem, columns), started, {})
+
+    def told(phase: str) -> None:
+        if on_progress is not None:
+            on_progress(_progress(search, phase))
+
+    stopped_by = _run(search, told, is_cancelled)
+    solver = f"{options.backend} behind a relaxation by highs"
+    return conclude(problem, columns, search.chosen, bound=search.bound, stopped_by=stopped_by, solver=solver)
+
+
+def asked_columns(problem: ReplanProblem, sorted_jobs: Touched) -> list[JobColumns]:
+    """The jobs to decide about, those of most worth first: empty where nothing that costs anything happened.
+
+    Jobs on slower nodes or links that lose nothing noticeable stay as they are, and so do movable ones where no
+    other job gains by it.
+    """
+    spares = bool(spare_gpus(problem))
+    found = [columns_of(problem, job, sorted_jobs) for job in (*sorted_jobs.hit, *sorted_jobs.slowed)]
+    found = [columns for columns in found if columns.views[0].site.is_touched or costs(columns)]
+    if found or spares:
+        found += [columns_of(problem, job, sorted_jobs) for job in sorted_jobs.short]
+    if found:
+        found += [columns_of(problem, job, sorted_jobs) for job in sorted_jobs.movable]
+    return sorted(found, key=lambda columns: worth_first(columns.job))
+
+
+def worth_first(job: RunningJob) -> tuple[float, str]:
+    """Sorts jobs by what a second of them is worth, the most first."""
+    return -job.weight * job.flops_per_s, job.id
+
+
+def costs(columns: JobColumns) -> bool:
+    """Whether a job on slower nodes or links loses a noticeable part of its throughput."""
+    site = columns.views[0].site
+    planned_s = columns.job.plan.time.step_s
+    return site.step_of(site.home) * (1 - NOTICEABLE) > planned_s
+
+
+def limits_of(problem: ReplanProblem, columns: Sequence[JobColumns]) -> Limits:
+    """What the jobs share: GPUs that may be given out, and what frozen jobs leave of the budget."""
+    asked = {column.job.id for column in columns}
+    frozen = sum(len(held_gpus(job)) for job in problem.jobs if job.id not in asked)
+    budget = None if problem.gpu_budget is None else max(0, problem.gpu_budget - frozen)
+    return Limits(budget, {"all": free_gpus(problem, [column.job for column in columns])})
+
+
+def greedy(
+    columns: Iterable[JobColumns], limits: Limits, fixed: dict[str, RecoveryOption] | None = None
+) -> dict[str, RecoveryOption]:
+    """For one job after the other the best of its options that the jobs before it leave possible."""
+    chosen = dict(fixed or {})
+    taken: set[Gpu] = {gpu for option in chosen.values() for gpu in option.holds}
+    for column in columns:
+        if column.job.id in chosen:
+            continue
+        room = None if limits.gpu_budget is None else limits.gpu_budget - len(taken)
+        possible = [
+            option
+            for option in column.options
+            if taken.isdisjoint(option.holds) and (room is None or len(option.holds) <= room)
+        ]
+        best = max(possible, key=lambda option: (option.value_flop, -len(option.holds)))
+        chosen[column.job.id] = best
+        taken |= best.holds
+    return chosen
+
+
+def _run(search: _Search, told: Callable[[str], None], is_cancelled: IsCancelled | None) -> StopReason:
+    """Work out options and choose among them until the gap is closed or something stops it."""
+    if not search.columns:
+        search.bound = 0.0
+        return StopReason.PROVEN
+    _first_round(search)
+    told("first options")
+    for _ in range(ROUNDS * search.options.effort):
+        _choose(search)
+        told("pricing")
+        if is_cancelled is not None and is_cancelled():
+            return StopReason.CANCELLED
+        if search.gap <= search.options.gap:
+            return StopReason.PROVEN
+        if search.remaining_s <= 0:
+            return StopReason.TIME_LIMIT
+        if not _next_round(search):
+            break
+    _choose(search)
+    told("choosing")
+    return StopReason.PROVEN if search.gap <= search.options.gap else StopReason.WORK_LIMIT
+
+
+def _first_round(search: _Search) -> None:
+    """Options of every job, those of later jobs with the spares that the best of earlier ones leave.
+
+    Once the time is up, jobs that are left get what needs no placement.
+    """
+    taken: set[str] = set()
+    for columns in search.columns:
+        spares = [name for name in columns.pool if name not in taken]
+        first_options(columns, spares, in_full=search.remaining_s > 0)
+        best = columns.best
+        if best.action is not RecoveryAction.WAIT:
+            taken |= {node for node, _ in best.holds}
+    search.chosen = greedy(search.columns, search.limits)
+
+
+def _next_round(search: _Search) -> bool:
+    """Whether any job worked out an option that would enter at the prices of those known."""
+    priced = prices(search.every_option, (), search.limits)
+    found = False
+    for columns in search.columns:
+        if search.remaining_s <= 0:
+            break
+        new = priced_options(columns, priced.gpus)
+        found |= any(priced.reduced(option) > IMPROVES * priced.bound for option in new)
+    return found
+
+
+def _choose(search: _Search) -> None:
+    """The best choice among the options known, and the lowest bound known of all of them and the others."""
+    options, every, promises = search.options, search.every_option, search.promises
+    time_limit_s = max(1.0, search.remaining_s)
+    choice = choose(every, search.limits, backend=options.backend, time_limit_s=time_limit_s, effort=options.effort)
+    if choice is not None and choice.objective > search.objective:
+        search.chosen = dict(choice.chosen)
+    search.bound = min(search.bound, prices(every, promises, search.limits).bound)
+    if search.gap > options.gap:
+        whole = integer_bound(
+            every,
+            promises,
+            search.limits,
+            backend=options.backend,
+            time_limit_s=time_limit_s,
+            effort=options.effort,
+        )
+        search.bound = min(search.bound, whole)
+
+
+def _progress(search: _Search, phase: str) -> ReplanProgress:
+    bound = search.bound if search.bound < float("inf") else None
+    return ReplanProgress(
+        elapsed_s=time.monotonic() - search.started,
+        phase=phase,
+        jobs=len(search.columns),
+        options=len(search.every_option),
+        objective=search.objective,
+        bound=bound,
+        gap=None if bound is None else search.gap,
+    )
