@@ -38,7 +38,6 @@ _STOPPED: Final[Mapping[StopReason, str]] = {
     StopReason.TIME_LIMIT: "the time ran out",
     StopReason.WORK_LIMIT: "the work budget ran out",
     StopReason.CANCELLED: "it was cancelled",
-    StopReason.NO_SEARCH: "nothing had to be searched",
 }
 
 
@@ -127,7 +126,9 @@ def explanation(decision: BatchDecision) -> str:
     spares = f"{len(decision.spares_used)} of {len(decision.spares_before)} spare nodes are used."
     if decision.fallback:
         return f"{first} {spares} This is the safe answer, made without a search; a better one may follow."
-    sure = f"No other choice can be worth more than {100 * decision.gap:.2f} % more"
+    if decision.stopped_by is StopReason.NO_SEARCH:
+        return f"{first} {spares} Nothing better was searched for."
+    sure = f"Nothing else can be worth more than {100 * decision.gap:.2f} % above it"
     return f"{first} {spares} {sure}: {_STOPPED[decision.stopped_by]}."
 
 
