@@ -77,8 +77,8 @@ class RunningJob:
     """A job with the plan it runs by (never one without ``architecture`` and ``workload``).
 
     ``weight`` is what a FLOP of its useful work is worth against those of other jobs.  A job ``is_paused`` where it
-    ended at its last checkpoint and holds no GPU: ``plan`` is the one that it ran by last.  ``wanted_gpus``: what it
-    was meant to run on, where a failure left it less; it grows back when GPUs come free.
+    ended at its last checkpoint and holds no GPU: ``plan`` is the one that it ran by last.  ``wanted_gpus``: what
+    it was meant to run on, where a failure left it less; it grows back when GPUs come free.
     """
 
     id: str
