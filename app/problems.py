@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.documents.reading import FieldProblem, problems_of, problems_of_validation
-from app.services.errors import Conflict, IdempotencyKeyReused, NotFound, Refused, VersionMismatch
+from app.services.errors import Conflict, IdempotencyKeyReused, NotAuthentic, NotFound, Refused, VersionMismatch
 from app.services.requests import BY_NAME, IN_FULL
 from app.web.failures import failure_page, wants_page
 from cluster_models.errors import InvalidInput
@@ -33,6 +33,7 @@ TYPES: Final[Mapping[str, str]] = {
     "conflict": "The request does not fit the state it meets.",
     "idempotency-key-reused": "The Idempotency-Key was used with another request.",
     "version-mismatch": "Somebody else changed the thing meanwhile; read it again.",
+    "not-authentic": "The request does not prove who sent it.",
     "content-too-large": "The request's body is larger than this service takes.",
     "unsupported-media-type": "The request's body is not of a type that this address reads.",
     "bad-request": "The request cannot be read.",
@@ -181,6 +182,7 @@ async def _refused(request: Request, error: Exception) -> Response:
         (NotFound, "not-found", 404),
         (VersionMismatch, "version-mismatch", 412),
         (IdempotencyKeyReused, "idempotency-key-reused", 422),
+        (NotAuthentic, "not-authentic", 401),
         (Conflict, "conflict", 409),
     ]
     kind, status = next((kind, status) for cls, kind, status in kinds if isinstance(error, cls))

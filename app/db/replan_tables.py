@@ -103,6 +103,8 @@ class ReplanRow(Base):
     """What lists show of the decision."""
     progress: Mapped[dict[str, Any] | None]
     safe: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
+    """The answer prepared in advance, with the running plans that it starts from."""
+    has_decision: Mapped[bool] = mapped_column(default=False)
     decision: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     error: Mapped[dict[str, Any] | None]
     chosen: Mapped[str | None] = mapped_column(String(20))

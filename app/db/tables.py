@@ -104,6 +104,7 @@ class SnapshotRow(Base):
     """Empty where the cluster came with the request, or is gone."""
     cluster_name: Mapped[str] = mapped_column(String(200))
     cluster_version: Mapped[int | None]
+    """Empty also where GPUs in use and failures of that moment are in it."""
     document: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     created_at: Mapped[datetime]
 

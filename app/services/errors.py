@@ -10,7 +10,8 @@ MeshwrightError
     │   ├── NotReady            the thing asked for comes later, or never
     │   ├── WrongStatus         too late (or too early) for this
     │   └── GpusTaken           another job holds them
-    └── VersionMismatch
+    ├── VersionMismatch
+    └── NotAuthentic
 """
 
 from __future__ import annotations
@@ -85,4 +86,14 @@ class VersionMismatch(Refused):
     def __init__(self, kind: str, name: str, expected: str, current: str) -> None:
         super().__init__(
             f"The {kind} {name!r} is at version {current}, not {expected}; read it again and repeat the change."
+        )
+
+
+class NotAuthentic(Refused):
+    """A report is neither signed with its source's secret nor carries it."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(
+            f"The report does not come from {source!r}: sign it (webhook-id, webhook-timestamp and "
+            "webhook-signature), or send the source's secret as Authorization: Bearer."
         )

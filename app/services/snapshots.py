@@ -26,7 +26,10 @@ from cluster_models.topology import Cluster
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRecord:
-    """A stored snapshot without its content.  ``cluster_version`` is empty for clusters given in a request."""
+    """A stored snapshot without its content.
+
+    ``cluster_version`` is empty for clusters given in a request, and where jobs or failures changed what is stored.
+    """
 
     id: str
     cluster_name: str
@@ -47,6 +50,32 @@ def take_snapshot(session: Session, *, reference: str) -> ClusterSnapshot:
     """Freeze a stored cluster as it is now."""
     record = clusters.get_cluster(session, reference=reference)
     return _store(session, current_snapshot(session, stored=record), record)
+
+
+def newest_snapshot(session: Session, *, reference: str) -> ClusterSnapshot:
+    """A stored cluster as it is now, from the last time it was frozen unless it has changed since."""
+    record = clusters.find_cluster(session, reference=reference)
+    document = session.scalar(
+        select(SnapshotRow.document).where(
+            SnapshotRow.cluster_id == record.id, SnapshotRow.cluster_version == record.version
+        )
+    )
+    return take_snapshot(session, reference=record.id) if document is None else load(ClusterSnapshot, document)
+
+
+def store_derived(session: Session, *, snapshot: ClusterSnapshot, cluster_id: str) -> ClusterSnapshot:
+    """Keep a snapshot of a stored cluster that differs from what is stored: GPUs in use, parts that failed."""
+    insert_if_absent(
+        session,
+        SnapshotRow,
+        id=snapshot.id,
+        cluster_id=cluster_id,
+        cluster_name=snapshot.cluster.name,
+        cluster_version=None,
+        document=jsonable(snapshot),
+        created_at=datetime.now(UTC),
+    )
+    return snapshot
 
 
 def current_snapshot(session: Session, *, stored: StoredCluster) -> ClusterSnapshot:

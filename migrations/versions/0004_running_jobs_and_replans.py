@@ -63,6 +63,7 @@ def upgrade() -> None:
         sa.Column("summary", sa.Text(), nullable=True),
         sa.Column("progress", sa.Text(), nullable=True),
         sa.Column("safe", sa.Text(), nullable=True),
+        sa.Column("has_decision", sa.Boolean(), nullable=False),
         sa.Column("decision", sa.Text(), nullable=True),
         sa.Column("error", sa.Text(), nullable=True),
         sa.Column("chosen", sa.String(length=20), nullable=True),

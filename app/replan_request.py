@@ -1,0 +1,61 @@
+"""A question about failures as JSON values, for the solver's child process and for whoever asks in this one.
+
+Light on purpose: the child reads it and must not load the database.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from app.serialization import load
+from cluster_models.fitted import FittedParameters
+from cluster_models.health_events import HealthEvent
+from cluster_models.plan import Plan
+from cluster_models.running import RecoveryPolicy, RunningJob
+from cluster_models.snapshot import ClusterSnapshot
+from solver.replanning.problem import ReplanOptions, ReplanProblem
+
+
+@dataclass(frozen=True, slots=True)
+class ReplanRequest:
+    """Everything that a decision is made from, as ``app.serialization.jsonable`` writes it.
+
+    ``jobs`` have id, name, weight, recovery, plan and fitted (the user's own parameters, or ``None``).
+    """
+
+    snapshot: dict[str, Any]
+    jobs: list[dict[str, Any]]
+    spares: list[str]
+    horizon_s: float
+    back_after_s: float
+    gpu_budget: int | None
+    events: list[dict[str, Any]]
+    options: dict[str, Any]
+
+    def to_problem(self, snapshot: ClusterSnapshot | None = None) -> ReplanProblem:
+        """The problem; ``snapshot`` where it was read already."""
+        return ReplanProblem(
+            snapshot=snapshot or load(ClusterSnapshot, self.snapshot),
+            jobs=tuple(_job(job) for job in self.jobs),
+            spares=tuple(self.spares),
+            horizon_s=self.horizon_s,
+            back_after_s=self.back_after_s,
+            gpu_budget=self.gpu_budget,
+            events=load(tuple[HealthEvent, ...], self.events),
+            fitted={job["id"]: load(FittedParameters, job["fitted"]) for job in self.jobs if job["fitted"]},
+        )
+
+    def to_options(self) -> ReplanOptions:
+        """The budget of the decision."""
+        return load(ReplanOptions, self.options)
+
+
+def _job(document: dict[str, Any]) -> RunningJob:
+    return RunningJob(
+        id=document["id"],
+        name=document["name"],
+        plan=load(Plan, document["plan"]),
+        weight=document["weight"],
+        recovery=load(RecoveryPolicy, document["recovery"]),
+    )

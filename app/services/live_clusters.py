@@ -1,0 +1,62 @@
+"""A stored cluster as it is at this moment: GPUs that jobs hold are in use, and parts that failed are out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.db.running_tables import OccupiedGpuRow
+from app.services import clusters, health_events, occupancy, snapshots
+from cluster_models.degraded import degraded
+from cluster_models.snapshot import ClusterSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """``running``: GPUs of the plans that jobs run by; ``promised``: what plans not applied yet have taken."""
+
+    running: Mapping[tuple[str, int], str]
+    promised: frozenset[tuple[str, int]]
+
+
+def snapshot_for_new_job(session: Session, *, reference: str, now: datetime) -> ClusterSnapshot:
+    """What a new job may be planned on: no GPU that another holds, no part that failed; raises ``NotFound``.
+
+    A cluster without jobs and trouble gives the same snapshot as ``snapshots.take_snapshot``.
+    """
+    record = clusters.find_cluster(session, reference=reference)
+    held = occupancy.held_gpus(session, cluster_id=record.id)
+    conditions = health_events.conditions_now(session, reference=record.id, now=now)
+    if not held and not conditions:
+        return snapshots.take_snapshot(session, reference=record.id)
+    stored = snapshots.newest_snapshot(session, reference=record.id)
+    live = degraded(as_held(stored, Held({}, frozenset(held))), conditions)
+    return stored if live is stored else snapshots.store_derived(session, snapshot=live, cluster_id=record.id)
+
+
+def read_held(session: Session, *, cluster_id: str, claim_id: str) -> Held:
+    """Who runs on what, and what is promised; what the claim of that id has taken counts as free."""
+    running: dict[tuple[str, int], str] = {}
+    promised = set()
+    for row in session.scalars(select(OccupiedGpuRow).where(OccupiedGpuRow.cluster_id == cluster_id)):
+        gpu = row.node, row.gpu
+        owner = row.job_id if row.claim_id is None else row.previous_job_id
+        if owner is not None:
+            running[gpu] = owner
+        if row.claim_id not in (None, claim_id) and owner != row.job_id:
+            promised.add(gpu)
+    return Held(running, frozenset(promised))
+
+
+def as_held(snapshot: ClusterSnapshot, held: Held) -> ClusterSnapshot:
+    """The snapshot with what is promised in use, and what jobs run on not: that is theirs to decide about."""
+    cluster = occupancy.with_in_use(snapshot.cluster, held.promised, free=held.running)
+    if cluster == snapshot.cluster:
+        return snapshot
+    digest = hashlib.sha256(repr([node.gpus_in_use for node in cluster.nodes]).encode()).hexdigest()[:12]
+    return replace(snapshot, id=f"{snapshot.id}+{digest}", cluster=cluster)

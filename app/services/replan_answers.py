@@ -1,0 +1,214 @@
+"""The answers of a replan: kept, summed up, approved (their GPUs claimed) and carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.db.replan_tables import ReplanRow
+from app.db.running_tables import RunningPlanRow
+from app.db.status import JobStanding, ReplanStatus, RunningPlanStatus
+from app.serialization import jsonable, load
+from app.services import occupancy, replan_rows, running_plans
+from app.services.errors import GpusTaken, WrongStatus
+from app.services.occupancy import Gpus, gpus_of
+from cluster_models.plan import Plan
+from cluster_models.recovery import BatchDecision, JobDecision, RecoveryAction
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """One job's part of a decision: throughput in tokens per second, times in seconds, GPU-hours low and high."""
+
+    job_id: str
+    job: str
+    action: RecoveryAction
+    degrees: str
+    """As text; empty where the job stands still."""
+    moved_ranks: int
+    moved_bytes: float
+    downtime_low_s: float
+    downtime_high_s: float
+    tokens_per_s_before: float
+    tokens_per_s_after: float
+    lost_gpu_hours_low: float
+    lost_gpu_hours_high: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionSummary:
+    """A decision without plans and moves.  ``fallback`` marks the safe answer."""
+
+    jobs: tuple[JobSummary, ...]
+    untouched: int
+    spares_used: tuple[str, ...]
+    spares_left: tuple[str, ...]
+    quarantine: tuple[str, ...]
+    objective: float
+    objective_if_waiting: float
+    gap: float
+    stopped_by: str
+    fallback: bool
+    explanation: str
+
+
+def document_of(decision: BatchDecision, base: Mapping[str, str]) -> dict[str, Any]:
+    """A decision as a replan keeps it, with the running plans of the jobs that it starts from."""
+    return {"base": dict(base), "decision": jsonable(decision)}
+
+
+def summary_of(decision: BatchDecision) -> DecisionSummary:
+    """A decision without plans and moves."""
+    return DecisionSummary(
+        jobs=tuple(_job_summary(job) for job in decision.jobs),
+        untouched=len(decision.untouched),
+        spares_used=decision.spares_used,
+        spares_left=decision.spares_left,
+        quarantine=tuple(each.node for each in decision.quarantine),
+        objective=decision.objective,
+        objective_if_waiting=decision.objective_if_waiting,
+        gap=decision.gap,
+        stopped_by=decision.stopped_by,
+        fallback=decision.fallback,
+        explanation=decision.explanation,
+    )
+
+
+def kept_answer(row: ReplanRow, *, safe: bool) -> dict[str, Any] | None:
+    """An answer as kept; for the solver's the safe one where it found none and is done."""
+    if safe:
+        return row.safe
+    if row.decision is None and row.status not in (ReplanStatus.COLLECTING, ReplanStatus.SOLVING):
+        return row.safe
+    return row.decision
+
+
+def approve(session: Session, *, row: ReplanRow, safe: bool) -> None:
+    """Claim the GPUs of an answer for its jobs and store their plans; the cluster's row must be locked."""
+    allowed = [ReplanStatus.PROPOSED, *([ReplanStatus.COLLECTING, ReplanStatus.SOLVING] if safe else [])]
+    kept = kept_answer(row, safe=safe)
+    if row.status not in allowed or kept is None:
+        told = "wait for its answer" if row.status in allowed else f"only one that is {' or '.join(allowed)} can be"
+        raise WrongStatus("replan", row.id, row.status, told)
+    if safe and row.safe_revision != row.revision:
+        raise WrongStatus("replan", row.id, "about to take in a later report", "try again in a second")
+    decision = load(BatchDecision, kept["decision"])
+    running = _running(session, row, kept["base"], decision)
+    # What an overtaken replan had claimed is decided anew.
+    replan_rows.undo(session, replan_id=row.id)
+    holdings = {made.job_id: _holdings(made, running[made.job_id]) for made in decision.jobs}
+    occupancy.claim(session, cluster_id=row.cluster_id, claim_id=row.id, holdings=holdings)
+    for made in decision.jobs:
+        now_runs = running[made.job_id]
+        if made.plan is not None and not _same(made.plan, now_runs):
+            running_plans.add_row(
+                session,
+                job_id=made.job_id,
+                plan=made.plan,
+                fitted=now_runs.fitted,
+                replan_id=row.id,
+                status=RunningPlanStatus.APPROVED,
+            )
+    session.flush()
+    replan_rows.demand(
+        session,
+        row,
+        allowed,
+        status=ReplanStatus.APPROVED,
+        chosen="safe" if safe else "decision",
+        approved_at=datetime.now(UTC),
+        summary=jsonable(summary_of(decision)),
+    )
+
+
+def approve_if_possible(session: Session, *, row: ReplanRow) -> bool:
+    """Approve the solver's answer as ``approve`` does, or leave all as it was where GPUs are taken."""
+    try:
+        with session.begin_nested():
+            approve(session, row=row, safe=False)
+    except (GpusTaken, WrongStatus):
+        session.expire_all()
+        return False
+    return True
+
+
+def carry_out(session: Session, *, row: ReplanRow) -> None:
+    """The jobs run as was approved; nodes that they left whole serve as spares from now on."""
+    kept = kept_answer(row, safe=row.chosen == "safe")
+    assert kept is not None, "an answer was approved"
+    decision = load(BatchDecision, kept["decision"])
+    before = set(occupancy.held_gpus(session, cluster_id=row.cluster_id))
+    occupancy.settle(session, claim_id=row.id)
+    plans = select(RunningPlanRow.job_id, RunningPlanRow.id).where(
+        RunningPlanRow.replan_id == row.id, RunningPlanRow.status == RunningPlanStatus.APPROVED
+    )
+    for job_id, running_plan_id in session.execute(plans).tuples().all():
+        running_plans.set_applied(session, running_plan_id=running_plan_id, job_id=job_id)
+    for made in decision.jobs:
+        running_plans.set_standing(session, job_id=made.job_id, standing=_standing(made.action))
+    paused = [made.job_id for made in decision.jobs if made.action is RecoveryAction.PAUSE]
+    running_plans.end_applied(session, job_ids=paused)
+    after = {node for node, _gpu in occupancy.held_gpus(session, cluster_id=row.cluster_id)}
+    occupancy.add_spares(session, cluster_id=row.cluster_id, nodes={node for node, _gpu in before} - after)
+
+
+def _running(
+    session: Session, row: ReplanRow, base: Mapping[str, str], decision: BatchDecision
+) -> dict[str, RunningPlanRow]:
+    """What the decided jobs run by; raises ``WrongStatus`` where that is not what the decision starts from."""
+    jobs = [made.job_id for made in decision.jobs]
+    query = select(RunningPlanRow).where(
+        RunningPlanRow.job_id.in_(jobs), RunningPlanRow.status == RunningPlanStatus.APPLIED
+    )
+    running = {plan.job_id: plan for plan in session.scalars(query)}
+    changed = [made.job_name for made in decision.jobs if _id_of(running, made.job_id) != base.get(made.job_id)]
+    if changed:
+        told = f"{', '.join(sorted(changed))} changed since; ask for a new replan"
+        raise WrongStatus("replan", row.id, "out of date", told)
+    return running
+
+
+def _id_of(running: Mapping[str, RunningPlanRow], job_id: str) -> str | None:
+    return running[job_id].id if job_id in running else None
+
+
+def _holdings(made: JobDecision, running: RunningPlanRow) -> Gpus:
+    """The GPUs that a job is to hold: where it waits all it had, for the lost ones are what it waits for."""
+    if made.action is RecoveryAction.PAUSE:
+        return frozenset()
+    return gpus_of(load(Plan, running.plan) if made.plan is None else made.plan)
+
+
+def _same(plan: Plan, running: RunningPlanRow) -> bool:
+    old = load(Plan, running.plan)
+    return (plan.placement, plan.configuration) == (old.placement, old.configuration)
+
+
+def _standing(action: RecoveryAction) -> JobStanding:
+    standings = {RecoveryAction.WAIT: JobStanding.WAITING, RecoveryAction.PAUSE: JobStanding.PAUSED}
+    return standings.get(action, JobStanding.RUNNING)
+
+
+def _job_summary(made: JobDecision) -> JobSummary:
+    low, high = made.lost_gpu_hours
+    return JobSummary(
+        job_id=made.job_id,
+        job=made.job_name,
+        action=made.action,
+        degrees="" if made.plan is None else str(made.plan.configuration.degrees),
+        moved_ranks=len(made.migration.moved),
+        moved_bytes=made.migration.bytes.total,
+        downtime_low_s=made.migration.downtime.low_s,
+        downtime_high_s=made.migration.downtime.high_s,
+        tokens_per_s_before=made.tokens_per_s_before,
+        tokens_per_s_after=made.tokens_per_s_after,
+        lost_gpu_hours_low=low,
+        lost_gpu_hours_high=high,
+        reason=made.reason,
+    )

@@ -1,0 +1,105 @@
+"""From what is stored about a cluster to the question that is put to the solver after failures.
+
+The plans that jobs run by are those last *applied*: while GPUs change hands for a replan that a later failure
+overtook, the state of a job is surely where it was before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.db.running_tables import RunningJobRow, RunningPlanRow
+from app.db.status import RunningPlanStatus
+from app.replan_request import ReplanRequest
+from app.serialization import jsonable
+from app.services import health_events, occupancy, replan_settings, snapshots
+from app.services.live_clusters import as_held, read_held
+from cluster_models.conditions import conditions_of, quarantine_of
+from cluster_models.degraded import degraded
+from cluster_models.recovery import Quarantine
+from cluster_models.snapshot import ClusterSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A cluster with its jobs after failures.
+
+    ``document`` is what a replan keeps of it (``request_of`` reads it back): the jobs by the running plan that each
+    runs by, spares and options.  ``base``: the running plan of each job.
+    """
+
+    snapshot: ClusterSnapshot
+    document: dict[str, Any]
+    quarantine: tuple[Quarantine, ...]
+
+    @property
+    def base(self) -> dict[str, str]:
+        """The running plan that each job runs by."""
+        return {job["id"]: job["running_plan_id"] for job in self.document["jobs"]}
+
+
+def situation(session: Session, *, cluster_id: str, replan_id: str, now: datetime) -> Situation:
+    """How a cluster is now, for the replan of that id; what that has claimed itself counts as free."""
+    settings = replan_settings.settings_of(session, cluster_id=cluster_id)
+    events = health_events.read_known(session, cluster_id=cluster_id)
+    conditions = conditions_of(events, now=now, hysteresis_s=settings.hysteresis_s)
+    quarantine = quarantine_of(events, now=now, failures=settings.quarantine_after)
+    held = read_held(session, cluster_id=cluster_id, claim_id=replan_id)
+    jobs = _jobs(session, cluster_id)
+    snapshot = degraded(as_held(snapshots.newest_snapshot(session, reference=cluster_id), held), conditions)
+    names = occupancy.spare_names(session, cluster_id=cluster_id)
+    taken = {*held.running, *held.promised}
+    out = {each.node for each in quarantine}
+    spares = [
+        node
+        for node in occupancy.free_nodes(snapshot.cluster, taken)
+        if node not in out and (settings.all_free_nodes or node in names)
+    ]
+    document = {
+        "jobs": jobs,
+        "spares": spares,
+        "horizon_s": settings.horizon_s,
+        "back_after_s": settings.back_after_s,
+        "gpu_budget": settings.gpu_budget,
+        "events": jsonable(health_events.read_of_replan(session, replan_id=replan_id)),
+        "options": jsonable(settings.options),
+    }
+    return Situation(snapshot, document, quarantine)
+
+
+def request_of(session: Session, *, snapshot: dict[str, Any], document: Mapping[str, Any]) -> ReplanRequest:
+    """The request that a replan keeps, with the plans of its jobs."""
+    ids = [job["running_plan_id"] for job in document["jobs"]]
+    query = select(RunningPlanRow.id, RunningPlanRow.plan, RunningPlanRow.fitted).where(RunningPlanRow.id.in_(ids))
+    plans = {plan_id: (plan, fitted) for plan_id, plan, fitted in session.execute(query)}
+    jobs = []
+    for job in document["jobs"]:
+        plan, fitted = plans[job["running_plan_id"]]
+        jobs.append({**job, "plan": plan, "fitted": fitted})
+    return ReplanRequest(**{**document, "snapshot": snapshot, "jobs": jobs})
+
+
+def _jobs(session: Session, cluster_id: str) -> list[dict[str, Any]]:
+    """The jobs that run by a plan (or wait on its GPUs), by name."""
+    query = (
+        select(RunningJobRow, RunningPlanRow.id)
+        .join(RunningPlanRow, RunningPlanRow.job_id == RunningJobRow.id)
+        .where(RunningJobRow.cluster_id == cluster_id, RunningPlanRow.status == RunningPlanStatus.APPLIED)
+        .order_by(RunningJobRow.name)
+    )
+    return [
+        {
+            "id": row.id,
+            "name": row.name,
+            "weight": row.weight,
+            "recovery": row.recovery,
+            "running_plan_id": running_plan_id,
+        }
+        for row, running_plan_id in session.execute(query)
+    ]

@@ -1,0 +1,211 @@
+"""Decisions on failures: opened by reports, solved, approved, applied, called off.
+
+One of a cluster is open at a time, which its table makes sure of.  Every change of status is one guarded UPDATE;
+the cluster's row is locked by whatever moves GPUs.  ``app.services.replan_solves`` is the part of whoever solves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import select, tuple_
+from sqlalchemy.orm import Session
+
+from app.db.replan_tables import HealthEventRow, ReplanRow
+from app.db.status import OPEN_REPLANS, ReplanStatus
+from app.db.tables import ClusterRow
+from app.serialization import load
+from app.services import announcements, clusters, replan_answers, replan_rows
+from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
+from app.services.plans import PlanError
+from app.services.replan_answers import DecisionSummary
+from app.services.webhooks import EventType
+from cluster_models.recovery import BatchDecision
+
+
+class Answer(StrEnum):
+    """Which of a replan's two answers is meant."""
+
+    DECISION = "decision"
+    """What the solver found; the safe answer where it found none."""
+    SAFE = "safe"
+    """What was prepared in advance; there within a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplanRecord:
+    """A replan without its answers.
+
+    ``summary`` is of the decision, before there is one of the safe answer.  ``error`` says why it failed or was
+    called off, or why only the safe answer is there.
+    """
+
+    id: str
+    cluster_id: str
+    cluster_name: str
+    status: ReplanStatus
+    reason: str
+    window_ends_at: datetime
+    event_ids: tuple[str, ...]
+    snapshot_id: str | None
+    has_safe_answer: bool
+    has_decision: bool
+    summary: DecisionSummary | None
+    progress: dict[str, Any] | None
+    error: PlanError | None
+    chosen: Answer | None
+    superseded_by: str | None
+    attempts: int
+    rescues: int
+    created_at: datetime
+    solving_at: datetime | None
+    proposed_at: datetime | None
+    approved_at: datetime | None
+    finished_at: datetime | None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is still to happen with it."""
+        return self.status in OPEN_REPLANS
+
+
+def get_replan(session: Session, *, replan_id: str) -> ReplanRecord:
+    """The replan of that id; raises ``NotFound``."""
+    return _records(session, [replan_rows.row_of(session, replan_id)])[0]
+
+
+def list_replans(
+    session: Session,
+    *,
+    limit: int,
+    cursor: str | None = None,
+    reference: str | None = None,
+    status: ReplanStatus | None = None,
+) -> Page[ReplanRecord]:
+    """Replans, newest first, of one cluster (raises ``NotFound``) or of all."""
+    query = select(ReplanRow)
+    if reference is not None:
+        query = query.where(ReplanRow.cluster_id == clusters.find_cluster(session, reference=reference).id)
+    if status is not None:
+        query = query.where(ReplanRow.status == status)
+    if cursor is not None:
+        moment, after = decode_cursor(cursor, int, str)
+        query = query.where(tuple_(ReplanRow.created_at, ReplanRow.id) < tuple_(moment_of(moment), after))
+    rows = session.scalars(query.order_by(ReplanRow.created_at.desc(), ReplanRow.id.desc()).limit(limit + 1)).all()
+    page = page_of(
+        rows, limit=limit, item=lambda row: row, keys=lambda row: (microseconds_of(row.created_at), row.id)
+    )
+    return Page(tuple(_records(session, page.items)), page.next_cursor)
+
+
+def open_replan_of(session: Session, *, reference: str) -> ReplanRecord | None:
+    """The replan of a cluster that is open, if one is; raises ``NotFound``."""
+    row = replan_rows.open_row(session, clusters.find_cluster(session, reference=reference).id)
+    return None if row is None else _records(session, [row])[0]
+
+
+def get_answer(session: Session, *, replan_id: str, answer: Answer = Answer.DECISION) -> BatchDecision | None:
+    """One of a replan's answers, ``None`` where it is not there (yet); raises ``NotFound``."""
+    kept = replan_answers.kept_answer(replan_rows.row_of(session, replan_id), safe=answer is Answer.SAFE)
+    return None if kept is None else load(BatchDecision, kept["decision"])
+
+
+def approve_replan(session: Session, *, replan_id: str, answer: Answer = Answer.DECISION) -> ReplanRecord:
+    """Take the GPUs that an answer needs; nothing happens where that answer was approved already.
+
+    The safe answer can be approved as soon as it is there, the solver's once it is proposed.  Raises ``GpusTaken``,
+    and ``WrongStatus`` where it is too late, too early, or the jobs have changed since.
+    """
+    row = replan_rows.locked(session, replan_id)
+    if row.status in (ReplanStatus.APPROVED, ReplanStatus.APPLYING, ReplanStatus.APPLIED) and row.chosen == answer:
+        return get_replan(session, replan_id=replan_id)
+    replan_answers.approve(session, row=row, safe=answer is Answer.SAFE)
+    return get_replan(session, replan_id=replan_id)
+
+
+def begin_applying(session: Session, *, replan_id: str) -> ReplanRecord:
+    """Note that an approved replan is being carried out; nothing happens where that is known."""
+    row = replan_rows.locked(session, replan_id)
+    if row.status != ReplanStatus.APPLYING:
+        replan_rows.demand(session, row, [ReplanStatus.APPROVED], status=ReplanStatus.APPLYING)
+    return get_replan(session, replan_id=replan_id)
+
+
+def finish_applied(session: Session, *, replan_id: str) -> ReplanRecord:
+    """The jobs run as decided: the GPUs they left are free, their former plans superseded."""
+    row = replan_rows.locked(session, replan_id)
+    if row.status == ReplanStatus.APPLIED:
+        return get_replan(session, replan_id=replan_id)
+    now = datetime.now(UTC)
+    allowed = [ReplanStatus.APPROVED, ReplanStatus.APPLYING]
+    replan_rows.demand(session, row, allowed, status=ReplanStatus.APPLIED, finished_at=now)
+    replan_answers.carry_out(session, row=row)
+    announcements.tell_of_replan(session, event_type=EventType.APPLIED, row=row)
+    return get_replan(session, replan_id=replan_id)
+
+
+def fail_replan(session: Session, *, replan_id: str, problem: str) -> ReplanRecord:
+    """Note that carrying it out failed: every GPU is whose it was, and a new replan may be asked for."""
+    row = replan_rows.locked(session, replan_id)
+    if row.status == ReplanStatus.FAILED:
+        return get_replan(session, replan_id=replan_id)
+    replan_rows.close(
+        session, row, [ReplanStatus.APPROVED, ReplanStatus.APPLYING], status=ReplanStatus.FAILED, problem=problem
+    )
+    announcements.tell_of_replan(session, event_type=EventType.FAILED, row=row)
+    return get_replan(session, replan_id=replan_id)
+
+
+def cancel_replan(session: Session, *, replan_id: str, problem: str = "It was called off.") -> ReplanRecord:
+    """Call off a replan that is not applied yet: what it had claimed is given back, its solver ends in a second."""
+    row = replan_rows.locked(session, replan_id)
+    if row.status in (ReplanStatus.CANCELLED, ReplanStatus.SUPERSEDED):
+        return get_replan(session, replan_id=replan_id)
+    replan_rows.close(session, row, OPEN_REPLANS, status=ReplanStatus.CANCELLED, problem=problem)
+    announcements.tell_of_replan(session, event_type=EventType.CANCELLED, row=row)
+    return get_replan(session, replan_id=replan_id)
+
+
+def _records(session: Session, rows: Sequence[ReplanRow]) -> list[ReplanRecord]:
+    names_query = select(ClusterRow.id, ClusterRow.name).where(ClusterRow.id.in_({row.cluster_id for row in rows}))
+    names = dict(session.execute(names_query).tuples().all())
+    events: dict[str, list[str]] = {}
+    events_query = (
+        select(HealthEventRow.replan_id, HealthEventRow.id)
+        .where(HealthEventRow.replan_id.in_([row.id for row in rows]))
+        .order_by(HealthEventRow.occurred_at, HealthEventRow.id)
+    )
+    for replan_id, event_id in session.execute(events_query):
+        events.setdefault(str(replan_id), []).append(event_id)
+    return [_record(row, names[row.cluster_id], events.get(row.id, [])) for row in rows]
+
+
+def _record(row: ReplanRow, cluster_name: str, event_ids: Sequence[str]) -> ReplanRecord:
+    return ReplanRecord(
+        id=row.id,
+        cluster_id=row.cluster_id,
+        cluster_name=cluster_name,
+        status=ReplanStatus(row.status),
+        reason=row.reason,
+        window_ends_at=row.window_ends_at,
+        event_ids=tuple(event_ids),
+        snapshot_id=row.snapshot_id,
+        has_safe_answer=row.safe_revision > 0,
+        has_decision=row.has_decision,
+        summary=None if row.summary is None else load(DecisionSummary, row.summary),
+        progress=row.progress,
+        error=None if row.error is None else PlanError(**row.error),
+        chosen=None if row.chosen is None else Answer(row.chosen),
+        superseded_by=row.superseded_by,
+        attempts=row.attempts,
+        rescues=row.rescues,
+        created_at=row.created_at,
+        solving_at=row.solving_at,
+        proposed_at=row.proposed_at,
+        approved_at=row.approved_at,
+        finished_at=row.finished_at,
+    )

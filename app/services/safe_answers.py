@@ -1,0 +1,70 @@
+"""The first answer to a failure, there within a second: prepared in advance, or made without a search."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import Any
+
+import structlog
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.db.engine import SessionFactory, transaction
+from app.db.running_tables import PreparedJobRow
+from app.serialization import load
+from app.services import replan_problems, replan_rows, replan_solves
+from app.services.replan_problems import Situation
+from cluster_models.errors import MeshwrightError
+from cluster_models.recovery import BatchDecision
+from solver.replanning.problem import ReplanProblem
+
+log = structlog.get_logger(__name__)
+
+
+def answer_safely(sessions: SessionFactory, *, replan_id: str, now: datetime | None = None) -> bool:
+    """Work out and store the safe answer of an undecided replan; returns whether it has one now.
+
+    To be called once the reports are committed: it computes outside any transaction.  When it breaks, the keeper
+    tries again, and the solver's answer comes all the same.
+    """
+    now = now or datetime.now(UTC)
+    with transaction(sessions) as session:
+        row = replan_rows.locked(session, replan_id)
+        if row.status not in replan_solves.UNDECIDED or row.safe_revision >= row.revision:
+            return row.safe_revision >= row.revision
+        revision = row.revision
+        found = replan_problems.situation(session, cluster_id=row.cluster_id, replan_id=row.id, now=now)
+        problem = _problem(session, found)
+        prepared = _prepared(session, found)
+    try:
+        decision = _safe_answer(problem, prepared)
+    except MeshwrightError as broken:
+        log.warning("no_safe_answer", replan_id=replan_id, reason=str(broken)[:300])
+        return False
+    with transaction(sessions) as session:
+        return replan_solves.store_safe(
+            session, replan_id=replan_id, revision=revision, base=found.base, decision=decision
+        )
+
+
+def _problem(session: Session, found: Situation) -> ReplanProblem:
+    request = replan_problems.request_of(session, snapshot={}, document=found.document)
+    return request.to_problem(found.snapshot)
+
+
+def _prepared(session: Session, found: Situation) -> dict[str, Any]:
+    """What was prepared for these jobs, by job."""
+    query = select(PreparedJobRow.running_plan_id, PreparedJobRow.document).where(
+        PreparedJobRow.running_plan_id.in_(found.base.values())
+    )
+    jobs = {plan: job for job, plan in found.base.items()}
+    return {jobs[plan]: document for plan, document in session.execute(query)}
+
+
+def _safe_answer(problem: ReplanProblem, prepared: dict[str, Any]) -> BatchDecision:
+    # Imported late: only whoever answers failures pays for loading the solver.
+    kind = import_module("solver.replanning.prepared").PreparedJob
+    tables = {job: load(kind, document) for job, document in prepared.items()}
+    answer: BatchDecision = import_module("solver.replanning.decide").safe_answer(problem, tables)
+    return answer
