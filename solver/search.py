@@ -11,20 +11,48 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from cluster_models.links import effective_links
+import numpy as np
+
+from cluster_models.links import LinkModel, effective_links
 from cluster_models.plan import NoPlan, Plan, StopReason
 from solver.answer.conclusion import conclude, describe, place_runners_up
 from solver.answer.remedies import no_plan
 from solver.answer.rules_unkept import no_plan_by_rules, none_found
 from solver.degrees.legality import check_workload
-from solver.degrees.priced import price_candidates
-from solver.degrees.ruled import kept_candidates, ruled_fabrics, taken
+from solver.degrees.priced import PricedCandidates, price_candidates
+from solver.degrees.ruled import Kept, kept_candidates, ruled_fabrics, taken
 from solver.ilp import OPTIMALITY_TOLERANCE
 from solver.placement.cluster_fabrics import fabrics, mixed_fabrics
+from solver.placement.fabric import Fabric
 from solver.problem import IsCancelled, OnProgress, PlanningProblem, Progress, SearchOptions
 from solver.refine import LEVELS, refine
 from solver.search_state import SearchState, first_state
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SearchSpace:
+    """All legal candidates of a problem on its fabrics with their prices, and which may keep all rules."""
+
+    fabrics: tuple[Fabric, ...]
+    priced: PricedCandidates
+    kept: Kept
+
+
+def search_space(problem: PlanningProblem, links: LinkModel) -> SearchSpace:
+    """What ``plan`` searches, on ``links``, which are those of the problem's snapshot.
+
+    Raises ``InvalidInput`` where the workload contradicts the model or the cluster.
+    """
+    alike = fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
+    mixed = mixed_fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
+    check_workload(problem, alike, mixed)
+    usable = ruled_fabrics(problem, (*alike, *mixed))
+    priced = price_candidates(problem, usable)
+    if not (priced.excess_bytes <= 0).any():
+        return SearchSpace(usable, priced, Kept(np.ones(len(priced), dtype=np.bool_), {}))
+    return SearchSpace(usable, priced, kept_candidates(problem, usable, priced))
 
 
 def plan(
@@ -41,18 +69,30 @@ def plan(
     """
     started = time.monotonic()
     links = effective_links(problem.snapshot, bandwidth=problem.workload.link_bandwidth)
-    alike = fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
-    mixed = mixed_fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
-    check_workload(problem, alike, mixed)
-    usable = ruled_fabrics(problem, (*alike, *mixed))
-    priced = price_candidates(problem, usable)
-    if not (priced.excess_bytes <= 0).any():
-        return no_plan(problem, options, usable, priced)
-    kept = kept_candidates(problem, usable, priced)
-    candidates = taken(priced, kept.mask)
-    if not (candidates.excess_bytes <= 0).any():
-        return no_plan_by_rules(problem, options, usable, priced, kept)
-    state = first_state(candidates, usable)
+    space = search_space(problem, links)
+    if not (space.priced.excess_bytes <= 0).any():
+        return no_plan(problem, options, space.fabrics, space.priced)
+    if not (taken(space.priced, space.kept.mask).excess_bytes <= 0).any():
+        return no_plan_by_rules(problem, options, space.fabrics, space.priced, space.kept)
+    spent_s = time.monotonic() - started
+    return plan_within(problem, space, options, spent_s=spent_s, on_progress=on_progress, is_cancelled=is_cancelled)
+
+
+def plan_within(
+    problem: PlanningProblem,
+    space: SearchSpace,
+    options: SearchOptions,
+    *,
+    spent_s: float = 0.0,
+    on_progress: OnProgress | None = None,
+    is_cancelled: IsCancelled | None = None,
+) -> Plan | NoPlan:
+    """The best plan of a space in which some candidate fits into memory and may keep all rules.
+
+    ``spent_s`` of the time limit are gone already.
+    """
+    started = time.monotonic() - spent_s
+    state = first_state(taken(space.priced, space.kept.mask), space.fabrics)
 
     def remaining_s() -> float:
         return options.time_limit_s - (time.monotonic() - started)
