@@ -38,6 +38,20 @@ def sent(files: Mapping[str, bytes]) -> list[tuple[str, tuple[str, io.BytesIO, s
     return [("files", (name, io.BytesIO(data), "application/octet-stream")) for name, data in files.items()]
 
 
+def traced(name: str, seed: int, *, layers: int = 4, experts: int = 16) -> dict[str, Any]:
+    """A workload as JSON carries it, with transitions: most tokens go on inside hidden groups of four experts."""
+    generator = np.random.default_rng(seed)
+    groups = np.array([np.random.default_rng(7 + layer).permutation(experts) // 4 for layer in range(layers)])
+    likely = 1.0 + 8.0 * (groups[:-1, :, None] == groups[1:, None, :])
+    tables = generator.poisson(10.0 * likely * generator.random((layers - 1, experts, 1)))
+    loads = np.concatenate([tables.sum(axis=2), tables[-1:].sum(axis=1)])
+    return {
+        "name": name,
+        "logical_count": (loads + 1).tolist(),
+        "transitions": [{"layer": layer, "counts": table.tolist()} for layer, table in enumerate(tables)],
+    }
+
+
 def in_full(*names: str, layers: int = 3, experts: int = 16) -> list[dict[str, Any]]:
     """Workloads as JSON carries them, no two alike."""
     return [

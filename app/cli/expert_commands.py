@@ -85,6 +85,18 @@ def place(  # noqa: PLR0913 - one argument for each option
             help="Which copy serves a token: one on its node, any, or not known; default: both.",
         ),
     ] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            "--objective",
+            metavar="balance|locality",
+            help="Even loads, or tokens that stay on their GPU from layer to layer; default: balance.",
+        ),
+    ] = None,
+    least_locality: Annotated[
+        float | None,
+        typer.Option("--least-locality", metavar="SHARE", help="Of the best locality to keep; default 0.98."),
+    ] = None,
     seed: Seed = 0,
     effort: Annotated[int, typer.Option("--effort", min=1, max=3, help="Scale of the search.")] = 1,
     form: Form = None,
@@ -105,6 +117,8 @@ def place(  # noqa: PLR0913 - one argument for each option
         "gpu_kind": gpu,
         "tokens_per_gpu": tokens,
         "copy_choice": copy_choice,
+        "objective": objective,
+        "least_locality": least_locality,
         "seed": seed,
         "effort": effort,
     }

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from app.cli.terminal import bullets, command_line, more_line, report_section
 from app.experts.answer import JudgedWorkload, LayerAnswer, PlacementAnswer
-from app.experts.request import BOTH
+from app.experts.request import BOTH, LOCALITY
 from app.experts.statistics import RoutingStatistics, WorkloadStatistics
 from app.presentation.figures import NOT_KNOWN, count, plural, spans
 from app.routing.reading import RoutingRead
@@ -38,6 +38,7 @@ def placement_view(answer: PlacementAnswer, given: Place) -> RenderableType:
     )
     parts: list[tuple[str, list[RenderableType]]] = [
         ("Balance: load of the mean rank over that of the slowest", [_balance(answer)]),
+        ("Transitions of tokens that stay on their GPU from layer to layer", _locality(answer)),
         ("Predicted time of all layers", _times(answer)),
         ("Layers that stay furthest from balance", _worst_layers(answer)),
         ("Taken for granted", [bullets(answer.assumptions)] if answer.assumptions else []),
@@ -66,6 +67,34 @@ def _balance(answer: PlacementAnswer) -> RenderableType:
 def _named(each: JudgedWorkload) -> str:
     weight = "" if each.weight is None else f" (weight {each.weight:g})"
     return f"{each.name}{weight if each.planned else ' (not planned for)'}"
+
+
+def _locality(answer: PlacementAnswer) -> list[RenderableType]:
+    told = [(each, each.locality) for each in answer.workloads if each.locality is not None]
+    if not told:
+        return []
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    table.add_column("workload", overflow="fold")
+    for name in ("in order", "balance alone", "this map"):
+        table.add_column(name, justify="right")
+    if answer.nodes > 1:
+        table.add_column("stays in its node", justify="right")
+    for each, local in told:
+        row = [local.in_order.on_gpu, local.balance_alone.on_gpu, local.this_map.on_gpu]
+        inside = (
+            [f"{_share(local.in_order.in_node)} → {_share(local.this_map.in_node)}"] if answer.nodes > 1 else []
+        )
+        table.add_row(_named(each), *map(_share, row), *inside)
+    return [table, *_followed(answer)]
+
+
+def _followed(answer: PlacementAnswer) -> list[RenderableType]:
+    found = answer.locality
+    if found is None:
+        return []
+    proof = "proven: no map exceeds that" if found.exact else f"no map exceeds {found.bound:.3f}"
+    sentence = f"worth {found.worth:.3f}, {found.kept:.1%} of the best found without regard to load ({proof})"
+    return [Text(sentence, style="dim")]
 
 
 def _times(answer: PlacementAnswer) -> list[RenderableType]:
@@ -128,10 +157,15 @@ def _next(answer: PlacementAnswer, given: Place) -> list[RenderableType]:
     if given.workloads is not None:
         words += ["--workloads", given.workloads]
     words += given.known.words()
-    if answer.nodes_weighed and (speed := given.fields.get("between_nodes_gbit_per_s_per_gpu")) is not None:
+    heeded = answer.nodes_weighed or answer.objective == LOCALITY
+    if heeded and (speed := given.fields.get("between_nodes_gbit_per_s_per_gpu")) is not None:
         words += ["--link-speed", f"{speed:g}"]
     if answer.copy_choice not in {None, BOTH}:
         words += ["--copy-choice", str(answer.copy_choice)]
+    if answer.objective == LOCALITY:
+        words += ["--objective", LOCALITY]
+    if answer.locality is not None and given.fields.get("least_locality") is not None:
+        words += ["--least-locality", f"{answer.locality.least_locality:g}"]
     words += ["--format", "sglang", "--output", "maps"]
     parts.append(Text("write the map for an engine (sglang, trtllm, vllm-ascend or, without copies, megatron):"))
     parts.append(command_line(shlex.join(words)))

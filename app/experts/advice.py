@@ -17,12 +17,13 @@ _MUCH: Final = 0.9
 """Of what is possible: a workload below it was left behind by the plan."""
 _BOUND_HINT: Final = 0.97
 _GAIN: Final = 0.01
+_HALF: Final = 0.5
 
 
 def warnings_of(proposal: Proposal) -> tuple[str, ...]:
     """What will go wrong with the map where another workload runs."""
     planned = joined([each.name for each in proposal.verdicts if each.planned])
-    found = []
+    found = [] if proposal.chained is None else _less_local(proposal, planned)
     for each in proposal.verdicts:
         if each.planned:
             continue
@@ -30,7 +31,7 @@ def warnings_of(proposal: Proposal) -> tuple[str, ...]:
             found.append(f"{each.name} has none of the layers that were placed: nothing is known of it")
             continue
         reached, possible = float(each.balancedness.mean()), float(each.bound.mean())
-        if reached < _MUCH * possible:
+        if proposal.chained is None and reached < _MUCH * possible:
             found.append(
                 f"planned for {planned}; {each.name} would run at {reached:.2f} of perfect balance, where up to "
                 f"{possible:.2f} may be possible: plan for both"
@@ -44,6 +45,8 @@ def warnings_of(proposal: Proposal) -> tuple[str, ...]:
 def next_steps(proposal: Proposal, workloads: Sequence[RoutedWorkload]) -> tuple[str, ...]:
     """What would make the map better, or that nothing would."""
     planned = [each for each in proposal.verdicts if each.planned]
+    if proposal.chained is not None:
+        return _after_following(proposal)
     found = []
     worst = min(planned, key=lambda each: float(each.bound.mean()))
     limit = float(worst.bound.mean())
@@ -60,10 +63,41 @@ def next_steps(proposal: Proposal, workloads: Sequence[RoutedWorkload]) -> tuple
             )
     if all(np.allclose(each.balancedness, each.bound, atol=5e-4) for each in planned) and len(planned) == 1:
         found.append("this is the best balance that these slots allow: the bound is reached")
+    if any(each.locality is not None for each in planned):
+        found.append("transitions between layers were counted: objective locality places by them")
     gain = min(float(each.balancedness.mean() - each.in_order.mean()) for each in planned)
     if gain < _GAIN:
         found.append("experts in their order are as good: nothing needs to move")
     return tuple(found)
+
+
+def _after_following(proposal: Proposal) -> tuple[str, ...]:
+    """What to do after a map by transitions."""
+    if proposal.worth >= _MUCH or proposal.worth >= _MUCH * proposal.bound:
+        return ()
+    sentence = (
+        f"ranks run at {proposal.worth:.2f} of perfect balance: a lower least_locality leaves more room for it"
+    )
+    return (sentence,)
+
+
+def _less_local(proposal: Proposal, planned: str) -> list[str]:
+    """Workloads with whose transitions the map does not keep half of what it gains with those planned for."""
+    told = {each.name: each.locality for each in proposal.verdicts if each.locality is not None}
+    gains = {name: local.own.on_rank - local.in_order.on_rank for name, local in told.items()}
+    least = min(gains[each.name] for each in proposal.verdicts if each.planned)
+    found = []
+    for each in proposal.verdicts:
+        if each.planned or not each.layers:
+            continue
+        if each.locality is None:
+            found.append(f"{each.name} has no transitions: how much of it would stay is not known")
+        elif gains[each.name] < _HALF * least:
+            stays = f"{each.locality.own.on_rank:.2f} of the transitions of {each.name} would stay on their GPU"
+            found.append(
+                f"planned for {planned}; {stays}, in order {each.locality.in_order.on_rank:.2f}: plan for both"
+            )
+    return found
 
 
 def _with_one_more(layout: ExpertLayout) -> ExpertLayout:

@@ -11,8 +11,9 @@ from app.documents.routing import Layer
 from app.experts.advice import next_steps, warnings_of
 from app.experts.budget import MOST_RANKS, MOST_SLOTS
 from app.experts.judging import Verdict
+from app.experts.locality_answer import FollowedAnswer, LocalityAnswer, followed_answer, locality_answer
 from app.experts.placing import Proposal
-from app.experts.request import BOTH, Prepared
+from app.experts.request import BALANCE, BOTH, LOCALITY, Prepared
 from cluster_models.expert_slots import ExpertSlots
 from cluster_models.routing_readers.reading import MOST_EXPERTS, MOST_LAYERS
 from cluster_models.units import GBIT, MILLISECOND
@@ -110,6 +111,9 @@ class JudgedWorkload(BaseModel):
     )
     in_order_node_local_share: float | None = Field(description="The same of the order.", examples=[0.25])
     times: TimesAnswer | None = Field(description="Predicted times, where nodes were weighed.")
+    locality: LocalityAnswer | None = Field(
+        description="What stays from layer to layer; null without counted transitions, and with copies."
+    )
     layers: list[LayerAnswer] = Field(description="Layer by layer.")
 
 
@@ -117,6 +121,10 @@ class PlacementAnswer(BaseModel):
     """Where experts should lie, and what that is worth."""
 
     placement: ExpertMapDocument = Field(description="The map.")
+    objective: Literal["balance", "locality"] = Field(description="As asked.", examples=["balance"])
+    locality: FollowedAnswer | None = Field(
+        description="What a map by transitions keeps; null with objective balance."
+    )
     balancedness: float = Field(
         description="Weighted mean over the workloads planned for, or the worst of them.", examples=[0.99]
     )
@@ -146,6 +154,8 @@ def answer_of(proposal: Proposal, asked: Prepared) -> PlacementAnswer:
     weights = proposal.ask.weights or {}
     return PlacementAnswer(
         placement=ExpertMapDocument.from_slots(proposal.slots),
+        objective=BALANCE if proposal.chained is None else LOCALITY,
+        locality=followed_answer(proposal.chained, proposal.ask.chain),
         balancedness=proposal.worth,
         bound=proposal.bound,
         nodes=proposal.ask.layout.nodes,
@@ -175,6 +185,7 @@ def _judged(verdict: Verdict, weight: float | None) -> JudgedWorkload:
         node_local_share=verdict.node_local_share if told else None,
         in_order_node_local_share=verdict.in_order_node_local_share if told else None,
         times=_times(verdict),
+        locality=locality_answer(verdict.locality),
         layers=[
             LayerAnswer(layer=layer, balancedness=float(own), in_order=float(plain), bound=float(bound))
             for layer, own, plain, bound in rows

@@ -24,6 +24,8 @@ _FEWEST_STEPS, _FEWEST_PROPOSALS = 500, 300
 _STEP_S, _STEP_SLOT_S = 4e-7, 3e-8
 _PROPOSAL_S, _PROPOSAL_NODES_S = 1e-6, 9e-8
 _SLOT_PAIR_S, _JUDGED_S, _JUDGED_NODES_S = 1.2e-8, 1e-3, 1e-4
+_PAIR_S: Final = 3e-6
+"""Of two experts of neighbouring layers; 58 layers of 256 experts take 5 to 12 seconds."""
 _ROUNDS: Final = 4
 """Searches of a set beside one of a single workload."""
 
@@ -37,13 +39,24 @@ class Budget:
 
 
 def budget_of(
-    layout: ExpertLayout, *, layers: int, planned: int, judged: int, over_nodes: bool, effort: float = 1.0
+    layout: ExpertLayout,
+    *,
+    layers: int,
+    planned: int,
+    judged: int,
+    over_nodes: bool,
+    along_layers: bool = False,
+    effort: float = 1.0,
 ) -> Budget:
     """What a placement over ``layers`` may cost, for ``planned`` workloads of the ``judged`` ones.
 
     Raises ``InvalidInput`` where it would take minutes.
     """
     _check_size(layout, layers, judged, over_nodes=over_nodes)
+    following = _PAIR_S * layout.slots**2 * layers
+    if along_layers and following > MOST_FIXED_SECONDS:
+        problem = f"transitions between {layers} layers of so many experts take minutes to follow"
+        raise InvalidInput("objective", "locality", problem, "place a part of the layers at a time, or by balance")
     rounds = 1 if planned == 1 else _ROUNDS
     step = (_STEP_S + _STEP_SLOT_S * layout.slots_per_rank * planned) * layers * rounds
     proposal = (_PROPOSAL_S + _PROPOSAL_NODES_S * layout.nodes**2) * layers

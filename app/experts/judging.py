@@ -19,7 +19,10 @@ from solver.experts.layout import ExpertLayout
 from solver.experts.loads import layer_balancedness, node_local_share
 from solver.experts.nodewise import least_loads, least_times
 from solver.experts.place import Placed
+from solver.experts.transitions import node_stay_share, stay_share
 
+Maps = tuple[IntArray, IntArray, IntArray]
+"""(L, S) each: this map, experts in their order, and the map by loads alone."""
 _SELDOM: Final = 1e-9
 """Of the mean share: an expert that nothing selected is taken to be selected so seldom."""
 
@@ -44,12 +47,29 @@ class TimesOver:
         return self.by_choice[self.counted]
 
 
+@dataclass(frozen=True, slots=True)
+class Stays:
+    """Shares of the counted transitions that stay on their rank, and in their node."""
+
+    on_rank: float
+    in_node: float
+
+
+@dataclass(frozen=True, slots=True)
+class Locality:
+    """What stays from layer to layer with this map, in order, and with the map by loads alone."""
+
+    own: Stays
+    in_order: Stays
+    balanced: Stays
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
     """What a map is worth for one workload, by the layers that both have (L).
 
     ``in_order``: the same for experts in their order, repeated to fill the slots; ``bound``: no map exceeds it.
-    ``times``: where nodes were weighed.
+    ``times``: where nodes were weighed; ``locality``: where transitions were counted and no expert has copies.
     """
 
     name: str
@@ -61,6 +81,7 @@ class Verdict:
     node_local_share: float
     in_order_node_local_share: float
     times: TimesOver | None = None
+    locality: Locality | None = None
 
 
 def verdict_of(
@@ -80,6 +101,7 @@ def verdict_of(
     plain = in_order(len(shared), workload.experts, ask.layout.slots)
     shares = own.shares()
     reached = layer_balancedness(held, shares, ask.layout)
+    maps = held, plain, placed.rows()[positions]
     planned = workload.name in ask.planned
     own_bounds = placed.layer_bounds[ask.planned.index(workload.name)] if planned else None
     bound = _bound(shares, held, ask.layout) if own_bounds is None else own_bounds
@@ -92,7 +114,8 @@ def verdict_of(
         bound=np.maximum(np.minimum(bound, 1.0), reached),
         node_local_share=node_local_share(held, shares, ask.layout),
         in_order_node_local_share=node_local_share(plain, shares, ask.layout),
-        times=_times(own, (held, plain, placed.rows()[positions]), ask),
+        times=_times(own, maps, ask),
+        locality=_locality(own, maps, ask.layout),
     )
 
 
@@ -117,7 +140,20 @@ def drawable(shares: FloatArray, rule: RouterRule) -> FloatArray:
     return np.asarray(filled / filled.sum(axis=1, keepdims=True))
 
 
-def _times(workload: RoutedWorkload, maps: tuple[IntArray, IntArray, IntArray], ask: Ask) -> TimesOver | None:
+def _locality(workload: RoutedWorkload, maps: Maps, layout: ExpertLayout) -> Locality | None:
+    """What stays; ``None`` without transitions, and with copies, of which each may serve the next layer."""
+    if not any(table.any() for table in workload.transitions.values()) or layout.slots != workload.experts:
+        return None
+
+    def stays(slots: IntArray) -> Stays:
+        on_rank = stay_share(slots, workload.transitions, layout)
+        return Stays(on_rank, node_stay_share(slots, workload.transitions, layout))
+
+    held, plain, alone = maps
+    return Locality(stays(held), stays(plain), stays(alone))
+
+
+def _times(workload: RoutedWorkload, maps: Maps, ask: Ask) -> TimesOver | None:
     """Times of this map, the order and the balanced map; ``None`` where nodes were not weighed."""
     terms = ask.terms
     if terms is None or ask.layout.nodes == 1:

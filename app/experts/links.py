@@ -18,6 +18,7 @@ from cluster_models.units import GBIT, MIB
 from solver.experts.dispatch import CopyChoice, LayerRates, RouterRule, token_bytes
 from solver.experts.layout import ExpertLayout
 from solver.experts.nodewise import usual_rates
+from solver.experts.transitions import EVERY_CHANGE, ChangePrices
 
 PRODUCTS, NVLINK = 0.5, 0.8
 """Shares of the data sheet that products of experts and dispatch reach, as in ``usual_rates``."""
@@ -68,6 +69,24 @@ def terms_of(
     elif choice is None:
         words = (*words, "which copy of an expert serves a token was not said: the map guards against both choices")
     return NodeTerms(rule, rates, known, choice), (*assumed, *words)
+
+
+def prices_of(given: Given, layout: ExpertLayout, experts: int) -> tuple[ChangePrices, tuple[str, ...]]:
+    """What a change of rank between layers costs inside a node and between nodes, and what was assumed for it.
+
+    Raises ``InvalidInput`` where the model has other experts.
+    """
+    if given.model is not None:
+        check_model(given.model, experts)
+    if layout.nodes == 1:
+        return EVERY_CHANGE, ()
+    if not given.says_something:
+        sentence = "a change of GPU between layers was taken to cost the same inside a node as between nodes"
+        return EVERY_CHANGE, (f"{sentence}: nothing was said of the links",)
+    rates, _, assumed = rates_of(given)
+    between = 1.0 / rates.between_bytes_per_s
+    told = tuple(sentence for sentence in assumed if "no model" not in sentence)
+    return ChangePrices(min(1.0 / rates.inside_bytes_per_s, between), between), told
 
 
 def rates_of(given: Given) -> tuple[LayerRates, bool, tuple[str, ...]]:

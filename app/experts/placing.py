@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from app.experts.budget import Budget, budget_of
+from app.experts.following import placed_along
 from app.experts.judging import Verdict, drawable, routed, verdict_of
 from app.experts.statistics import common_layers
 from app.experts.wanted import Ask, NodeTerms
@@ -19,6 +20,7 @@ from cluster_models.errors import InvalidInput
 from cluster_models.expert_slots import ExpertSlots
 from cluster_models.routing import RoutedWorkload
 from solver.candidates import FloatArray, IntArray
+from solver.experts.chains import Chained
 from solver.experts.dispatch import routing
 from solver.experts.nodewise import place_nodewise
 from solver.experts.place import Placed, check_alike, place_experts
@@ -29,7 +31,10 @@ _THREADS: Final = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proposal:
-    """A map; ``worth`` is the weighted mean of balancedness or that of the worst planned workload."""
+    """A map; ``worth`` is the weighted mean of balancedness or that of the worst planned workload.
+
+    ``chained``: what it keeps of transitions, where these were followed.
+    """
 
     slots: ExpertSlots
     ask: Ask
@@ -38,6 +43,7 @@ class Proposal:
     bound: float
     budget: Budget
     left_out_layers: tuple[int, ...]
+    chained: Chained | None = None
 
 
 def propose(workloads: Sequence[RoutedWorkload], ask: Ask) -> Proposal:
@@ -53,12 +59,14 @@ def propose(workloads: Sequence[RoutedWorkload], ask: Ask) -> Proposal:
         planned=len(chosen),
         judged=len(workloads),
         over_nodes=ask.terms is not None and ask.layout.nodes > 1,
+        along_layers=ask.chain is not None,
         effort=ask.effort,
     )
     placed = place_experts(
         chosen, ask.layout, weights=ask.weights if len(chosen) > 1 else None, steps=budget.steps, seed=ask.seed
     )
-    rows = placed.rows()
+    chained = None if ask.chain is None else placed_along(chosen, ask, ask.chain)
+    rows = placed.rows() if chained is None else chained.rows()
     if ask.terms is not None and ask.layout.nodes > 1:
         rows = _over_nodes(chosen, placed, ask, ask.terms, budget)
     verdicts = tuple(verdict_of(workload, rows, layers, placed, ask) for workload in workloads)
@@ -71,6 +79,7 @@ def propose(workloads: Sequence[RoutedWorkload], ask: Ask) -> Proposal:
         bound=max(placed.bound, _worth(verdicts, ask.weights)),
         budget=budget,
         left_out_layers=tuple(sorted(counted - set(layers))),
+        chained=chained,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal
 
 from pydantic import Discriminator, Field, Tag
@@ -12,8 +12,9 @@ from pydantic import Discriminator, Field, Tag
 from app.documents.reading import CHOICE, Count, Document, Flag, Positive, Text, WholeNumber, close_name
 from app.documents.routing import MOST_WORKLOADS
 from app.experts.budget import MOST_RANKS, MOST_SLOTS
-from app.experts.links import Given, terms_of
-from app.experts.wanted import Ask
+from app.experts.following import check_transitions, limits_of
+from app.experts.links import Given, prices_of, terms_of
+from app.experts.wanted import Ask, ChainTerms
 from app.services.requests import ModelReference, RoutingReference
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import RoutedWorkload
@@ -21,6 +22,10 @@ from solver.experts.dispatch import CopyChoice, RouterRule
 from solver.experts.layout import ExpertLayout
 
 MOST_EFFORT: Final = 3
+BALANCE: Final = "balance"
+LOCALITY: Final = "locality"
+"""What a placement raises first."""
+LEAST_LOCALITY: Final = 0.98
 BOTH: Final = "both"
 """Either choice of copies may come."""
 _LIST, _WEIGHTS = f"{CHOICE}list", f"{CHOICE}weights"
@@ -125,6 +130,19 @@ class PlacementFields(LayoutFields, LinkFields):
         "both = not known, so that neither may cost much. Counts where nodes are weighed and experts have copies.",
         examples=["nearest"],
     )
+    objective: Literal["balance", "locality"] = Field(
+        BALANCE,
+        description="balance = even loads of ranks and, where nodes are weighed, the least time of the layers; "
+        "locality = tokens stay on their GPU, or in their node, from layer to layer, and what is left goes into "
+        "balance. Locality needs counted transitions and takes no copies; a set is placed for its mean.",
+        examples=["balance"],
+    )
+    least_locality: Annotated[float, Field(strict=True, ge=0, le=1)] | None = Field(
+        None,
+        description="With objective locality: share of the best locality found that must be kept while ranks are "
+        "balanced; absent = 0.98.",
+        examples=[None],
+    )
     judge_others: Flag = Field(
         True, description="Whether to say what the map is worth for the other workloads, too.", examples=[True]
     )
@@ -156,14 +174,31 @@ def prepared(fields: PlacementFields, workloads: Sequence[RoutedWorkload], given
     planned, weights = planned_of(fields.workloads, [workload.name for workload in workloads])
     layout = fields.to_layout(workloads[0].experts)
     with own_fields():
-        choice = None if fields.copy_choice == BOTH else CopyChoice(fields.copy_choice)
-        terms, assumed = terms_of(given, layout, workloads[0].experts, choice)
-        if terms is not None:
-            terms.rule.check(workloads[0].experts)
+        ask, assumed = _ask(fields, Ask(layout, planned, weights), workloads, given)
     if not fields.judge_others:
         workloads = [workload for workload in workloads if workload.name in planned]
-    ask = Ask(layout, planned, weights, terms, fields.seed, float(fields.effort))
-    return Prepared(tuple(workloads), ask, assumed)
+    return Prepared(tuple(workloads), replace(ask, seed=fields.seed, effort=float(fields.effort)), assumed)
+
+
+def _ask(
+    fields: PlacementFields, plain: Ask, workloads: Sequence[RoutedWorkload], given: Given
+) -> tuple[Ask, tuple[str, ...]]:
+    """The placement with what it minimises, and what was assumed for that."""
+    experts = workloads[0].experts
+    choice = None if fields.copy_choice == BOTH else CopyChoice(fields.copy_choice)
+    if fields.objective == BALANCE:
+        if fields.least_locality is not None:
+            remedy = "leave it out, or name objective locality"
+            raise InvalidInput("least_locality", fields.least_locality, "belongs to objective locality", remedy)
+        terms, assumed = terms_of(given, plain.layout, experts, choice)
+        if terms is not None:
+            terms.rule.check(experts)
+        return replace(plain, terms=terms), assumed
+    chosen = [workload for workload in workloads if workload.name in plain.planned]
+    check_transitions(chosen, plain.layout, fields.redundant_experts)
+    prices, assumed = prices_of(given, plain.layout, experts)
+    least = LEAST_LOCALITY if fields.least_locality is None else fields.least_locality
+    return replace(plain, chain=ChainTerms(prices, least)), (*limits_of(len(chosen), choice), *assumed)
 
 
 def planned_of(

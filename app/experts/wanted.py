@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from solver.experts.dispatch import CopyChoice, LayerRates, RouterRule
 from solver.experts.layout import ExpertLayout
 from solver.experts.regret import Terms
+from solver.experts.transitions import ChangePrices
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +34,26 @@ class NodeTerms:
 
 
 @dataclass(frozen=True, slots=True)
+class ChainTerms:
+    """How transitions between layers count: prices of changes of rank, and the share of locality to keep."""
+
+    prices: ChangePrices
+    least_locality: float
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """A placement that is wanted.
 
     ``planned``: names of the workloads to plan for; ``weights`` of each, or ``None`` for the worst of them.
-    ``terms``: what crossing nodes costs, ``None`` where loads alone count.
+    ``terms``: what crossing nodes costs, ``None`` where loads alone count.  ``chain``: tokens are to stay where
+    they are from layer to layer; ``None`` where balance, and time over nodes, is what is wanted.
     """
 
     layout: ExpertLayout
     planned: tuple[str, ...]
     weights: Mapping[str, float] | None = None
     terms: NodeTerms | None = None
+    chain: ChainTerms | None = None
     seed: int = 0
     effort: float = 1.0

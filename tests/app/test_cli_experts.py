@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from tests.routing_counts import dump, skewed
+from tests.routing_counts import dump, skewed, traced
 
 
 @pytest.fixture
@@ -45,6 +45,31 @@ def test_a_placement_is_told_to_a_person(counts: Path, capsys: pytest.CaptureFix
     table = json.loads(Path("maps/expert_location.json").read_text())["physical_to_logical_map"]
     assert [len(row) for row in table] == [24] * 4
     assert "--ep-num-redundant-experts 8" in Path("maps/flags.txt").read_text()
+
+
+def test_a_map_by_transitions_is_told_with_what_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before and after, bound and limits; the command that follows writes the same map; refusals name options."""
+    monkeypatch.chdir(tmp_path)
+    full = traced("chat", 1)
+    tables = [table["counts"] for table in full["transitions"]]
+    counted = {"name": "chat", "layers": [0, 1, 2, 3], "loads": full["logical_count"], "transitions": tables}
+    Path("chat.json").write_text(json.dumps({"workloads": [counted]}))
+    words = ("place", "chat.json", "--ranks", "4", "--nodes", "2", "--objective", "locality", "--link-speed", "50")
+    code, out, err = run(capsys, *words)
+    assert (code, err) == (0, "")
+    assert "Transitions of tokens that stay on their GPU from layer to layer" in out
+    assert "of the best found without regard to load" in out
+    command = out[out.index("meshwright experts place") :]
+    assert "--link-speed 50 --objective locality" in command
+    answer = json.loads(run(capsys, *shlex.split(command)[2:], "--json")[1])
+    written = json.loads(Path("maps/expert_location.json").read_text())["physical_to_logical_map"]
+    assert written == answer["placement"]["physical_to_logical_map"]
+    for more, option in ((("--redundant", "8"), "--redundant"), (("--least-locality", "2"), "--least-locality")):
+        code, _, err = run(capsys, *words, *more)
+        assert code == 2
+        assert option in err
 
 
 def test_json_is_the_answer_of_the_service(counts: Path, capsys: pytest.CaptureFixture[str]) -> None:
