@@ -267,12 +267,12 @@ def test_prices_and_bounds_stay_below_every_placement(
     )  # type: ignore[arg-type]  # sampled
     price = price_candidates(asked, fabrics_of(asked)).bound_s
     for index, placed in list(enumerate(every_candidate(asked)))[first::7]:
-        naive = NaiveStep(placed)
+        naive, bound_s = NaiveStep(placed), placement_bound_s(placed.placement)
         for order in permutations(range(placed.fabric.nodes), placed.placement.slots):
             step = step_seconds(np.array(order), placed.placement.arrays)[0]
             assert step == pytest.approx(naive(order), rel=1e-12)
             assert price[index] <= step * SLACK
-            assert placement_bound_s(placed.placement) <= step * SLACK
+            assert bound_s <= step * SLACK
 
 
 def test_copies_of_cut_experts_ring_over_the_nodes_that_hold_the_same_share() -> None:
