@@ -312,6 +312,7 @@ def test_no_stage_reaches_two_leaves_that_hold_a_kind_each(*, group: RankGroup, 
         placement=PlacementRules(spread=(Spread(group, "leaf", 2),)),
     )
     asked = PlanningProblem(make_snapshot(cluster, ()), catalogue_models()["llama-3-8b"], workload)
-    found = plan(asked, SearchOptions(time_limit_s=60))
+    # Whether there is a plan is asked here, not how good it can be shown to be.
+    found = plan(asked, SearchOptions(time_limit_s=60, gap=0.5))
     assert isinstance(found, Plan if kept else NoPlan)
     assert isinstance(found, Plan) or "by counting places" in found.reason
