@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from app.profiler.script import script_text
 from app.services import fitting_process
+from app.settings import Role
 from tests.app.api_client import API, ended, plan_body, running
 from tests.app.calibration_bodies import GPU, HEAD, LINES, calibration_document, profile_body, runs_csv
 
@@ -20,7 +21,14 @@ ADDRESS = f"{API}/calibrations"
 @pytest.fixture
 def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
     """A client of an application whose solver is a stand-in."""
-    with running(tmp_path, database_url) as client:
+    with running(tmp_path, database_url, role=Role.WEB) as client:
+        yield client
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[TestClient]:
+    """The same on SQLite, for what takes a fit, which knows no database."""
+    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite", role=Role.WEB) as client:
         yield client
 
 
@@ -66,7 +74,7 @@ def test_a_profile_and_runs_are_fitted(client: TestClient) -> None:
     assert len(made["collectives"]) == 1
 
 
-def test_what_is_wrong_is_refused_and_nothing_is_stored(client: TestClient) -> None:
+def test_what_is_wrong_is_refused_and_nothing_is_stored(embedded: TestClient) -> None:
     """Each problem names its field; the list stays empty."""
     cases: list[tuple[dict[str, Any], str]] = [
         ({}, "name"),
@@ -81,10 +89,10 @@ def test_what_is_wrong_is_refused_and_nothing_is_stored(client: TestClient) -> N
         ({"name": "x", "runs": HEAD + 61 * LINES[0].format(step=9.0)}, "runs"),
     ]
     for body, field in cases:
-        answer = client.post(ADDRESS, json=body)
+        answer = embedded.post(ADDRESS, json=body)
         assert answer.status_code == 422, answer.text
         assert answer.json()["errors"][0]["field"] == field
-    assert client.get(ADDRESS).json()["items"] == []
+    assert embedded.get(ADDRESS).json()["items"] == []
 
 
 def test_a_plan_asks_for_a_calibration_by_name_or_not_at_all(client: TestClient) -> None:

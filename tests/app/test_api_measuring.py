@@ -20,7 +20,7 @@ ADDRESS = f"{API}/clusters/two-and-a-spare/measuring-plan"
 @pytest.fixture
 def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
     """A client of an application that has the small cluster, on either database."""
-    with running(tmp_path, database_url) as client:
+    with running(tmp_path, database_url, role=Role.WEB) as client:
         assert client.post(f"{API}/clusters", json=cluster_body()).status_code == 201
         yield client
 

@@ -13,6 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.services.packed_counts import packed, unpacked
+from app.settings import Role
 from cluster_models.routing import RoutedWorkload
 from tests.app.api_client import API, running
 from tests.routing_counts import dump, in_full, sent, skewed
@@ -23,7 +24,7 @@ ADDRESS = f"{API}/routing"
 @pytest.fixture
 def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
     """A client of an application whose solver is a stand-in."""
-    with running(tmp_path, database_url) as client:
+    with running(tmp_path, database_url, role=Role.WEB) as client:
         yield client
 
 

@@ -20,6 +20,7 @@ from app.documents.switches import SwitchDocument
 from app.documents.workload import WorkloadDocument
 from app.presentation.switches import shared_uplinks
 from app.serialization import jsonable, load, snapshot_id
+from app.settings import Role
 from app.web.form import at_fields, blank, filled, workload_data
 from app.web.placement_form import placement_data, placement_filled
 from cluster_models.errors import InvalidCluster, InvalidInput
@@ -185,7 +186,7 @@ def test_a_filled_form_shows_the_usual_rules_in_fields_and_others_in_the_box() -
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
     """A client of an application on SQLite."""
-    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite") as client:
+    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite", role=Role.WEB) as client:
         yield client
 
 

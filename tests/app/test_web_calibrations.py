@@ -10,6 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.documents.calibration import CalibrationDocument
+from app.settings import Role
 from tests.app.api_client import API, running
 from tests.app.calibration_bodies import calibration_document, profile_body
 
@@ -19,7 +20,7 @@ BROWSER = {"Accept": "text/html"}
 @pytest.fixture
 def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
     """A client of an application whose solver is a stand-in."""
-    with running(tmp_path, database_url) as client:
+    with running(tmp_path, database_url, role=Role.WEB) as client:
         yield client
 
 

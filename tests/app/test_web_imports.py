@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.imports.sources import SentFile
+from app.settings import Role
 from app.web.carried import check_size, pack, unpack
 from cluster_models.errors import InvalidInput
 from tests.app.api_client import API, running
@@ -70,7 +71,7 @@ class _Form(HTMLParser):
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
     """A client of an application whose solver is a stand-in."""
-    with running(tmp_path, f"sqlite:///{tmp_path / 'meshwright.sqlite'}") as client:
+    with running(tmp_path, f"sqlite:///{tmp_path / 'meshwright.sqlite'}", role=Role.WEB) as client:
         client.headers.update(BROWSER)
         yield client
 
