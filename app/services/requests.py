@@ -58,6 +58,9 @@ RoutingReference = Annotated[
 ]
 
 
+RoutingWeights = Annotated[dict[Text, NotNegative], Field(max_length=MOST_WORKLOADS)]
+
+
 class OptionsDocument(Document):
     """How hard to search."""
 
@@ -106,7 +109,7 @@ class ProblemRequest(Document):
         "placed for them and priced with the balance they then have; absent = the calibrated imbalance.",
         examples=[None],
     )
-    routing_weights: Annotated[dict[Text, NotNegative], Field(max_length=MOST_WORKLOADS)] | None = Field(
+    routing_weights: RoutingWeights | None = Field(
         None,
         description="Weight of each workload of routing in what experts are placed for; those left out have none "
         "and are judged only. Absent = all alike.",

@@ -18,10 +18,12 @@ from app.documents.reading import (
     problems_of,
     read_document,
 )
+from app.documents.routing import RoutingDocument
 from app.documents.workload import WorkloadDocument
 from app.services.field_paths import errors_under
-from app.services.requests import OptionsDocument, PlanRequest
+from app.services.requests import OptionsDocument, PlanRequest, RoutingWeights
 from app.web.form import Typed, options_data, workload_data
+from app.web.workload_weights import weights_of
 from cluster_models.errors import InvalidInput
 
 D = TypeVar("D", bound=Document)
@@ -95,8 +97,29 @@ def _options(values: Typed) -> OptionsDocument:
     return read_document(OptionsDocument, options_data(values), what="options")
 
 
+def _routing(values: Typed) -> str | RoutingDocument | None:
+    if values["routing"]:
+        return str(values["routing"])
+    return _document(RoutingDocument, values["routing_text"], "routing") if values["routing_text"].strip() else None
+
+
+def _routing_weights(values: Typed) -> dict[str, Any] | None:
+    weights = weights_of(values["routing_weights"], field="routing_weights")
+    return read_document(_Weights, {"routing_weights": weights or None}, what="weights").routing_weights
+
+
+def _keep_expert_order(values: Typed) -> bool:
+    return bool(values["keep_expert_order"] == "true")
+
+
 def _calibration(values: Typed) -> str | None:
     return values["calibration"] or None
+
+
+class _Weights(Document):
+    """Weights alone, so that what is wrong with them is reported with all else."""
+
+    routing_weights: RoutingWeights | None = None
 
 
 _PARTS: Final[dict[str, Callable[[Typed], object]]] = {
@@ -105,4 +128,7 @@ _PARTS: Final[dict[str, Callable[[Typed], object]]] = {
     "workload": _workload,
     "options": _options,
     "calibration": _calibration,
+    "routing": _routing,
+    "routing_weights": _routing_weights,
+    "keep_expert_order": _keep_expert_order,
 }

@@ -15,6 +15,7 @@ Options = tuple[tuple[str, str], ...]
 
 NOT_SAID = ("", "not said")
 _PASTE = ("", "paste one below")
+_AS_CALIBRATED = ("", "none: imbalance as calibrated")
 _AS_FRAMEWORK = ("", "as the framework does")
 
 
@@ -25,6 +26,7 @@ class Choices:
     clusters: Options
     models: Options
     calibrations: Options
+    routing: Options
     precision: Options = tuple((value, value.upper()) for value in Precision)
     framework: Options = tuple((each.name, each.title) for each in reversed(list(frameworks().values())))
     yes_no: Options = (_AS_FRAMEWORK, ("true", "yes"), ("false", "no"))
@@ -47,6 +49,7 @@ class Choices:
         (ExpertDispatch.DEEPEP, "DeepEP"),
         (ExpertDispatch.HYBRIDEP, "HybridEP"),
     )
+    expert_order: Options = (("", "may be permuted"), ("true", "stays as in the checkpoint"))
     optimizer: Options = ((Optimizer.ADAM, "Adam"), (Optimizer.SGD, "SGD"))
     recompute: Options = (
         (Recompute.NONE, "none"),
@@ -79,10 +82,13 @@ class Choices:
     )
 
 
-def choices(*, clusters: Iterable[str], models: Iterable[str], calibrations: Iterable[str]) -> Choices:
-    """The offers, with the stored clusters and calibrations and the models that have a name."""
+def choices(
+    *, clusters: Iterable[str], models: Iterable[str], calibrations: Iterable[str], routing: Iterable[str]
+) -> Choices:
+    """The offers, with the stored clusters, calibrations and routing, and the models that have a name."""
     return Choices(
         clusters=(_PASTE, *((name, name) for name in clusters)),
         models=(_PASTE, *((name, name) for name in models)),
         calibrations=(("", "as shipped"), *((name, name) for name in calibrations if name)),
+        routing=(_AS_CALIBRATED, *((name, name) for name in routing)),
     )

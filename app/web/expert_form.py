@@ -14,8 +14,8 @@ from starlette.datastructures import FormData
 from app.documents.reading import FieldProblem
 from app.experts.request import BOTH
 from app.web import expert_links
-from app.web.expert_links import field_name, link_data, sentence_of
-from app.web.form import FormProblem, Typed, number
+from app.web.expert_links import field_name, link_data
+from app.web.form import FormProblem, Typed, number, sentence_of
 
 WORST, MEAN = "worst", "mean"
 _NUMBERS: Final = ("ranks", "nodes", "slots", "redundant_experts", "effort")

@@ -74,8 +74,3 @@ def field_name(problem: FieldProblem) -> str:
     path = re.sub(r"\[[^\]]*\]", "", problem.field).split(".")
     name = "_".join(path[:2]) if path[0] == "router" and len(path) > 1 else path[0]
     return {"router": "router_active"}.get(name, name)
-
-
-def sentence_of(problem: FieldProblem) -> str:
-    """What is wrong and what helps, without the field."""
-    return "; ".join(filter(None, (problem.problem, problem.remedy)))

@@ -22,8 +22,8 @@ from app.services import plans, routing
 from app.services.errors import NotFound, NotReady
 from app.web import expert_links
 from app.web.carried import check_size, pack, unpack
-from app.web.expert_links import field_name, link_data, sentence_of
-from app.web.form import FormProblem, Typed, number
+from app.web.expert_links import field_name, link_data
+from app.web.form import FormProblem, Typed, number, sentence_of
 from app.web.import_form import PASTED, uploads
 from app.web.workload_weights import weights_of
 from cluster_models.architecture import Architecture

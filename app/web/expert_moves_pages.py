@@ -17,7 +17,7 @@ from app.services import expert_placements, plans, routing
 from app.services.errors import NotReady
 from app.services.pagination import MAX_LIMIT
 from app.web.choices import Options
-from app.web.expert_links import link_choices, more_in_use, sentence_of
+from app.web.expert_links import link_choices, more_in_use
 from app.web.expert_moves_form import (
     LABELS,
     Sent,
@@ -31,7 +31,7 @@ from app.web.expert_moves_form import (
     workloads_of,
 )
 from app.web.failures import PageRoute
-from app.web.form import FormProblem
+from app.web.form import FormProblem, sentence_of
 from app.web.import_pages import sent_upload
 from app.web.map_downloads import map_download
 from app.web.origin import sent_form as sent_fields

@@ -46,11 +46,7 @@ _EXISTING: Final = (
     (REPLACE, "replace what is stored"),
 )
 _COUNTS: Final = ((WORST, "the worst of them"), (MEAN, "their weighted mean"))
-_COPIES: Final = (
-    (BOTH, "not known: guard against both"),
-    ("nearest", "one on the token's node, where there is one"),
-    ("any", "any of them, each as likely"),
-)
+_COPIES: Final = ((BOTH, "not known: guard both"), ("nearest", "the nearest"), ("any", "any, all alike"))
 _EFFORTS: Final = (("1", "usual"), ("2", "twice the work"), ("3", "three times the work"))
 _BLANK: Final = {"name": "", "existing": REFUSE}
 _LONGEST_NAME: Final = 200

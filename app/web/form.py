@@ -30,6 +30,7 @@ _WORKLOAD: Final = ("sequence_length", "global_batch_sequences", "max_gpus")
 _WORDS: Final = ("precision", "framework", "optimizer", "objective", "link_bandwidth")
 _SETTINGS: Final = tuple(FrameworkSettings.model_fields)
 _OPTIONS: Final = ("time_limit_s", "effort")
+ROUTING: Final = ("routing", "routing_text", "routing_weights", "keep_expert_order")
 _NUMBER: Final = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?|[+-]?\.\d+([eE][+-]?\d+)?", re.ASCII)
 _WHOLE: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _LONGEST_NUMBER: Final = 40
@@ -56,6 +57,7 @@ def blank(*, time_limit_s: float) -> Typed:
         "model_file": "",
         "model_text": "",
         "calibration": "",
+        **dict.fromkeys(ROUTING, ""),
         "sequence_length": "",
         "global_batch_sequences": "",
         "precision": str(default.precision),
@@ -144,9 +146,9 @@ def options_data(values: Typed) -> dict[str, Any]:
     return {name: number(values[name]) for name in _OPTIONS if values[name].strip()}
 
 
-def at_fields(problems: Iterable[FieldProblem]) -> tuple[FormProblem, ...]:
-    """Problems of documents at the fields of the form that they concern."""
-    return tuple(_at_field(problem) for problem in problems)
+def at_fields(problems: Iterable[FieldProblem], *, counts: str = "routing") -> tuple[FormProblem, ...]:
+    """Problems of documents at the fields of the form that they concern; ``counts``: where routing came in."""
+    return tuple(_at_field(problem, counts) for problem in problems)
 
 
 def degrees_in_use(values: Typed, found: Sequence[FormProblem]) -> bool:
@@ -164,13 +166,18 @@ def placement_in_use(values: Typed, found: Sequence[FormProblem]) -> bool:
     return _in_use(values, found, FIELDS)
 
 
+def routing_in_use(values: Typed, found: Sequence[FormProblem]) -> bool:
+    """Whether the part of the form about routing has to be open."""
+    return _in_use(values, found, ROUTING)
+
+
 def _in_use(values: Typed, found: Sequence[FormProblem], starts: tuple[str, ...]) -> bool:
     return any(problem.anchor.startswith(starts) for problem in found) or any(
         values[name] for name in values if name.startswith(starts)
     )
 
 
-def _at_field(problem: FieldProblem) -> FormProblem:
+def _at_field(problem: FieldProblem, counts: str) -> FormProblem:
     path = re.sub(r"\[\d+\]", "", problem.field)
     top, _, rest = path.partition(".")
     whole = problem.field.removeprefix("workload.")
@@ -181,6 +188,10 @@ def _at_field(problem: FieldProblem) -> FormProblem:
         return FormProblem("cluster_text", label("cluster_text"), str(problem))
     if top == "model":
         return FormProblem("model_text", label("model_text"), str(problem))
+    if top in ("routing", "routing_weights"):
+        anchor = counts if top == "routing" else top
+        place = problem.field.removeprefix(f"{top}.") + ": " if rest else ""
+        return FormProblem(anchor, label(anchor), place + sentence_of(problem))
     parts = (rest if top in ("workload", "options") else path).split(".")
     name = "_".join(parts[:2]) if parts[0] in ("pinned", "forbidden") else parts[0]
     name = parts[1] if name == "framework_settings" and len(parts) > 1 else name
@@ -189,10 +200,14 @@ def _at_field(problem: FieldProblem) -> FormProblem:
         "memory_headroom": "memory_headroom_percent",
     }.get(name, {"global_batch": "global_batch_sequences"}.get(name, name))
     known = name in blank(time_limit_s=1)
-    sentence = problem.problem + (f"; {problem.remedy}" if problem.remedy else "")
     if not known:
         return FormProblem("", "", str(problem))
-    return FormProblem(name, label(name), sentence)
+    return FormProblem(name, label(name), sentence_of(problem))
+
+
+def sentence_of(problem: FieldProblem) -> str:
+    """What is wrong and what helps, without the field."""
+    return "; ".join(filter(None, (problem.problem, problem.remedy)))
 
 
 def number(text: str) -> Any:
@@ -226,5 +241,8 @@ def label(name: str) -> str:
         "overlap_tensor": "Tensor overlap",
         "cuda_graphs": "CUDA graphs",
         "avoid_nodes": "Nodes to avoid",
+        "routing": "Routing statistics",
+        "routing_text": "Counts",
+        "routing_weights": "Weights of workloads",
     }
     return (special | LABELS).get(name, name.replace("_", " ").capitalize())

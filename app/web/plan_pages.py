@@ -18,7 +18,7 @@ from app.documents.reading import parse_text, problems_of
 from app.documents.workload import WorkloadDocument
 from app.exports.contract import options_of
 from app.resources import Service, service_of
-from app.services import calibrations, clusters, models, plans
+from app.services import calibrations, clusters, models, plans, routing
 from app.services.errors import NotFound
 from app.services.pagination import MAX_LIMIT
 from app.web.asked import plan_request
@@ -33,10 +33,12 @@ from app.web.form import (
     degrees_in_use,
     filled,
     placement_in_use,
+    routing_in_use,
     settings_in_use,
     typed,
 )
 from app.web.origin import require_same_origin, sent_form
+from app.web.plan_routing import asked_routing, routing_before
 from app.web.rendering import page
 from app.web.views.cluster import leaves
 from app.web.views.exports import Exports, exports_of, given_options, option_label
@@ -68,13 +70,20 @@ def plan_list(request: Request, cursor: str | None = None) -> Response:
 
 @router.get("/plans/new")
 def new_plan(
-    request: Request, example: str = "", cluster: str = "", calibration: str = "", again: str = ""
+    request: Request,
+    example: str = "",
+    cluster: str = "",
+    calibration: str = "",
+    statistics: str = "",
+    again: str = "",
 ) -> Response:
-    """The empty form, or one with an example, a cluster, a calibration, or what an earlier plan was made from."""
+    """The empty form, or one with an example, a cluster, a calibration, routing, or those of an earlier plan."""
     service = service_of(request)
     values = blank(time_limit_s=service.settings.default_time_limit_s)
     values |= {"cluster": cluster, "calibration": calibration}
     with service.read_sessions() as session:
+        if statistics:
+            values |= asked_routing(session, statistics)
         if again:
             values = _asked_before(session, values, again)
         for known in plan_examples(catalogue_models()):
@@ -94,7 +103,8 @@ def ask_for_plan(request: Request, data: Annotated[FormData, Depends(sent_form)]
         try:
             plan_id = _create(service, values)
         except InvalidInput as error:
-            found = at_fields(problems_of(error))
+            counts = "routing" if values["routing"] or not values["routing_text"].strip() else "routing_text"
+            found = at_fields(problems_of(error), counts=counts)
         except NotFound as error:
             found = (FormProblem("cluster", "Stored cluster", str(error)),)
         else:
@@ -174,6 +184,7 @@ def _create(service: Service, values: Typed) -> str:
 def _form(request: Request, session: Session, values: Typed, found: tuple[FormProblem, ...]) -> Response:
     stored = clusters.list_clusters(session, limit=MAX_LIMIT)
     own_models = models.list_models(session, limit=MAX_LIMIT)
+    own_routing = routing.list_routing(session, limit=MAX_LIMIT)
     own_calibrations = calibrations.list_calibrations(session, limit=MAX_LIMIT)
     return page(
         request,
@@ -186,11 +197,13 @@ def _form(request: Request, session: Session, values: Typed, found: tuple[FormPr
             models=[*(record.name for record in own_models.items), *catalogue_models()],
             # One that was deleted stays in the list: choosing another must not happen by itself.
             calibrations=dict.fromkeys([*(each.name for each in own_calibrations.items), values["calibration"]]),
+            routing=[each.name for each in own_routing.items],
         ),
         examples=plan_examples(catalogue_models()),
         degrees_open=degrees_in_use(values, found),
         placement_open=placement_in_use(values, found),
         settings_open=settings_in_use(values, found),
+        routing_open=routing_in_use(values, found),
     )
 
 
@@ -201,6 +214,7 @@ def _asked_before(session: Session, values: Typed, plan_id: str) -> Typed:
     values = filled(values, WorkloadDocument.from_workload(problem.workload).model_dump(mode="json"))
     values |= {"time_limit_s": f"{record.options.time_limit_s:g}", "effort": str(record.options.effort)}
     values["calibration"] = "" if problem.fitted is None else problem.fitted.source.partition(" ")[0]
+    values |= routing_before(session, problem)
     name = problem.architecture.name
     if catalogue_models().get(name) == problem.architecture:
         values["model"] = name

@@ -16,6 +16,9 @@ from cluster_models.units import MILLISECOND
 _MOST_MOVES: Final = 1_000
 """That are listed one by one."""
 
+_LOSS: Final = 0.02
+"""Of balance: a workload that loses more is warned of."""
+
 
 @dataclass(frozen=True, slots=True)
 class LayerMoves:
@@ -44,7 +47,7 @@ class MoveLine:
 
 @dataclass(frozen=True, slots=True)
 class MovesPage:
-    """A whole answer; ``more_moves`` are not listed."""
+    """A whole answer; ``losers`` are workloads that lose balance, ``more_moves`` are not listed."""
 
     mood: str
     advice: str
@@ -52,6 +55,7 @@ class MovesPage:
     balance: tuple[tuple[str, str], ...]
     figures: tuple[tuple[str, str], ...]
     workloads: tuple[tuple[str, str, str], ...]
+    losers: tuple[str, ...]
     layers: tuple[LayerMoves, ...]
     unmoved: int
     drawing: Drawing
@@ -76,6 +80,7 @@ def moves_page(answer: RebalanceAnswer, model: Architecture | None) -> MovesPage
         workloads=tuple(
             (name, f"{before:.3f}", f"{after:.3f}") for name, (before, after) in answer.workloads.items()
         ),
+        losers=tuple(name for name, (before, after) in answer.workloads.items() if after < before - _LOSS),
         layers=tuple(_layer_line(each, each_bytes) for each in moved),
         unmoved=len(answer.layers) - len(moved),
         drawing=layer_drawing("the workloads that run", pairs, ("running map", "new map")),
