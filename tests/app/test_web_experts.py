@@ -14,6 +14,7 @@ from typing import Any, Final
 import pytest
 from fastapi.testclient import TestClient
 
+from app.settings import Role
 from app.web.views.layer_balance import LayerPair, layer_drawing
 from tests.app.api_client import API, running
 from tests.routing_counts import dump, in_full, sent, skewed
@@ -25,8 +26,17 @@ HOSTILE: Final = "<script>alert('x')</script> & \"so\""
 
 @pytest.fixture
 def client(tmp_path: Path, database_url: str) -> Iterator[TestClient]:
-    """A client of an application whose solver is a stand-in."""
-    with running(tmp_path, database_url) as client:
+    """A client of an application that only answers."""
+    with running(tmp_path, database_url, role=Role.WEB) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """One application with statistics of two workloads, for placements, which store nothing."""
+    folder = tmp_path_factory.mktemp("service")
+    with running(folder, f"sqlite:///{folder}/a.sqlite", role=Role.WEB) as client:
+        store(client, "a", "b")
         yield client
 
 
@@ -213,11 +223,10 @@ def test_weights_count_where_the_mean_was_chosen(client: TestClient) -> None:
     ],
 )
 def test_what_is_wrong_with_a_placement_stands_at_its_field(
-    client: TestClient, fields: dict[str, Any], anchor: str
+    stored: TestClient, fields: dict[str, Any], anchor: str
 ) -> None:
     """The form comes back with what was typed, the problem beside the field and in the summary."""
-    store(client, "a", "b")
-    answer = place(client, **{"planned": ["a", "b"], **fields})
+    answer = place(stored, **{"planned": ["a", "b"], **fields})
     assert answer.status_code == 422
     assert f'<a href="#{anchor}">' in answer.text, answer.text
     assert f'id="{anchor}-wrong-1"' in answer.text
