@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cluster_models.links import LinkModel
+    from cluster_models.running import RunningJob
     from solver.candidates import IntArray
     from solver.replanning.problem import ReplanProblem
 
@@ -23,9 +24,9 @@ MOST_CLASSES: Final = 32
 
 
 def alike_hosts(
-    hosts: Sequence[str], problem: ReplanProblem, links: LinkModel, *, apart: bool = False
+    hosts: Sequence[str], job: RunningJob, problem: ReplanProblem, links: LinkModel, *, apart: bool = False
 ) -> tuple[tuple[IntArray, ...], ...]:
-    """Groups of exchangeable classes of exchangeable hosts, as positions in ``hosts``.
+    """Groups of exchangeable classes of exchangeable hosts of ``job``, as positions in ``hosts``.
 
     ``apart``: no class is exchanged for another as a whole, because places count (rules, ways up of switches).
     What can be exchanged with nothing is left out.
@@ -33,7 +34,7 @@ def alike_hosts(
     number = {name: index for index, name in enumerate(links.nodes)}
     rows = np.array([number[host] for host in hosts], dtype=np.int64)
     kind = links.kinds.kind[np.ix_(rows, rows)]
-    hardware = [_hardware(host, problem) for host in hosts]
+    hardware = [_hardware(host, job, problem) for host in hosts]
     places = [_places(host, problem) for host in hosts]
     ways = [(np.sort(row).tobytes(), np.sort(column).tobytes()) for row, column in zip(kind, kind.T, strict=True)]
     classes = _sorted_out(kind, np.diagonal(kind), list(zip(hardware, places, ways, strict=True)))
@@ -56,9 +57,10 @@ def alike_hosts(
     return tuple(group for group in found if len(group) * len(group[0]) > 1)
 
 
-def _hardware(host: str, problem: ReplanProblem) -> tuple[object, ...]:
+def _hardware(host: str, job: RunningJob, problem: ReplanProblem) -> tuple[object, ...]:
+    """What of a host counts: its GPUs, and how many of them others hold, which send as well."""
     node = problem.nodes[host]
-    others = len(problem.holders.get(host, {}))
+    others = sum(holder != job.id for holder in problem.holders.get(host, {}).values())
     return node.gpu_kind, node.gpu_count, node.nics, node.compute_slowdown, node.gpus_in_use, others
 
 

@@ -8,6 +8,7 @@ what.  Letters: U units, K runs, A atoms of a part, Q needs of a part.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import lcm
 from typing import TYPE_CHECKING
 
@@ -20,13 +21,22 @@ if TYPE_CHECKING:
     from solver.candidates import BoolArray, FloatArray, IntArray
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Runs:
     """``run`` (U,) of every unit; ``old`` (K, P) and ``new`` (K, P') the pipeline ranks that hold a run."""
 
     run: IntArray
     old: BoolArray
     new: BoolArray
+
+    @cached_property
+    def old_stages(self) -> IntArray:
+        """(K, most) the numbers of the old pipeline ranks that hold a run, padded with ``NOBODY``."""
+        run, stage = np.nonzero(self.old)
+        counts = self.old.sum(axis=1)
+        found = np.full((len(counts), int(counts.max())), NOBODY, dtype=np.int64)
+        found[run, np.arange(len(run)) - (np.cumsum(counts) - counts)[run]] = stage
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -99,8 +99,8 @@ class Supplies:
 def supplies(needs: Needs, old: PlanState, held: Available, distances: Distances) -> Supplies:
     """The nearest source of every need of a part.
 
-    The own GPU comes first, then GPUs (or the memory) of the own node, then the fastest link.  Nodes that take
-    choose among equally near ranks in turn, so that they do not all ask the same one.
+    The own GPU comes first, then GPUs (or the memory) of the own node, then the fastest link.  Ranks that need the
+    same share those that are equally near, so that they do not all ask the same one.
     """
     found = np.full(len(needs.rank), Found.NOWHERE, dtype=np.int64)
     giver = np.full(len(needs.rank), NOBODY, dtype=np.int64)
@@ -116,7 +116,7 @@ def supplies(needs: Needs, old: PlanState, held: Available, distances: Distances
         found[left[hits]], giver[left[hits]] = Found.SAME_NODE, near[hits]
     node = held.node[needs.rank].copy()
     left = np.flatnonzero(giver == NOBODY)
-    if left.size:
+    if left.size and (held.sites != NOBODY).any():
         ranks, nodes = _elsewhere(needs, left, old, held, distances)
         got = ranks != NOBODY
         found[left[got]], giver[left[got]], node[left[got]] = Found.ELSEWHERE, ranks[got], nodes[got]
@@ -127,36 +127,37 @@ def supplies(needs: Needs, old: PlanState, held: Available, distances: Distances
 def _elsewhere(
     needs: Needs, left: IntArray, old: PlanState, held: Available, distances: Distances
 ) -> tuple[IntArray, IntArray]:
-    """Rank and node that give each need of ``left``.
-
-    A node asks once for what its ranks need alike, so equal needs of one node are looked up together.
-    """
-    taker = held.node[needs.rank[left]]
-    runs, atoms = needs.runs.old.shape[0], needs.atoms
-    alike = (taker * runs + needs.run[left]) * atoms + needs.atom[left]
-    _, first, member = np.unique(alike, return_index=True, return_inverse=True)
-    turn = np.unique(taker, return_inverse=True)[1].reshape(len(taker))
-    sample = left[first]
-    holders = needs.holders(old)[needs.atom[sample]]
-    on_stage = needs.runs.old[needs.run[sample]]
-    holders = np.where(on_stage[:, :, None], holders, NOBODY).reshape(len(sample), -1)
-    sites = held.sites[holders]
-    sites[holders == NOBODY] = NOBODY
+    """Rank and node that give each need of ``left``."""
+    run, atom, taker = needs.run[left], needs.atom[left], held.node[needs.rank[left]]
+    stages = needs.runs.old_stages[run]
+    holders = needs.holders(old)[atom[:, None], stages]
+    holders = np.where(stages[:, :, None] == NOBODY, NOBODY, holders).reshape(len(left), -1)
+    sites = np.where(holders[:, :, None] == NOBODY, NOBODY, held.sites[holders])
     width = sites.shape[2]
-    sites = sites.reshape(len(sample), -1)
-    seconds = np.where(sites == NOBODY, np.inf, distances.seconds[sites, taker[first][:, None]])
-    choice = _in_turn(seconds, turn[first])
-    index = np.arange(len(sample))
-    rank, node = holders[index, choice // width], sites[index, choice]
-    nobody = node == NOBODY
-    rank[nobody] = NOBODY
-    return rank[member.ravel()], node[member.ravel()]
+    sites = sites.reshape(len(left), -1)
+    seconds = np.where(sites == NOBODY, np.inf, distances.seconds[sites, taker[:, None]])
+    choice = _in_turn(seconds, *_places_in_groups(run * needs.atoms + atom, taker))
+    index = np.arange(len(left))
+    node = sites[index, choice]
+    rank = np.where(node == NOBODY, NOBODY, holders[index, choice // width])
+    return rank, node
 
 
-def _in_turn(seconds: FloatArray, turn: IntArray) -> IntArray:
-    """(n,) of each row of ``seconds`` one of its least values, by turns."""
+def _places_in_groups(group: IntArray, taker: IntArray) -> tuple[IntArray, IntArray]:
+    """Which of those of its group each is, in the order of takers, and how many the group has; both (n,)."""
+    order = np.lexsort((taker, group))
+    _, first, member, count = np.unique(group[order], return_index=True, return_inverse=True, return_counts=True)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order)) - first[member]
+    size = np.empty_like(order)
+    size[order] = count[member]
+    return place, size
+
+
+def _in_turn(seconds: FloatArray, place: IntArray, size: IntArray) -> IntArray:
+    """(n,) of each row of ``seconds`` one of its least values; those of a group share them evenly."""
     near = seconds <= seconds.min(axis=1, keepdims=True) * _EQUAL
-    wanted = turn % near.sum(axis=1) + 1
+    wanted = place * near.sum(axis=1) // size + 1
     choice: IntArray = (np.cumsum(near, axis=1) == wanted[:, None]).argmax(axis=1)
     return choice
 
