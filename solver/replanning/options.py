@@ -6,23 +6,31 @@ Each is placed on the cluster as failures left it, priced with the planner's own
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
+from cluster_models.plan import NoPlan
 from cluster_models.recovery import ConsideredAction, Migration, RecoveryAction
+from solver.problem import SearchOptions
 from solver.replanning.filling import fill_slots
 from solver.replanning.migration import migration
-from solver.replanning.outcome import Migrate, Placed, limit_of, named, option_of, plan_of
+from solver.replanning.outcome import Migrate, Placed, limit_of, limit_of_time, named, option_of, plan_of
 from solver.replanning.problem import RecoveryOption
 from solver.replanning.rerouting import cannot_reroute, living_cells, plan_without, rerouted
+from solver.replanning.reshaping import on_familiar_hosts, shapes_on
 from solver.replanning.shrinking import best_size, data_sizes, most_replicas, no_size, usable_units
 from solver.replanning.site import JobSite
 from solver.replanning.values import option_value, work_flop
+from solver.search import plan_within
 
 Answer = RecoveryOption | ConsideredAction
+RESHAPE_GAP: Final = 0.01
+"""Proven gap at which the search for other degrees ends: that of a whole decision."""
 
 
 def keep(site: JobSite, *, migrate: Migrate = migration, restart: bool = False) -> Answer:
@@ -150,6 +158,34 @@ def reroute(site: JobSite, *, migrate: Migrate = migration) -> Answer:
         limited_by=f"stage {stage}, whose work {living} of {len(alive)} replicas share",
         reason=f"its peers run the micro-batches of {int((~alive).sum())} lost parts, and nothing moves",
         is_touched=True,
+    )
+
+
+def reshape(
+    site: JobSite, nodes: Sequence[str], limit_s: float, *, migrate: Migrate = migration, seed: int = 0
+) -> Answer:
+    """Other degrees on what is left of the job and ``nodes``, as the planner finds them within ``limit_s``."""
+    action, job = RecoveryAction.RESHAPE, site.job
+    if not job.recovery.may_reshape:
+        return refused(action, "its degrees may not change (recovery.may_reshape)")
+    started = time.monotonic()
+    shapes = shapes_on(site, nodes)
+    if isinstance(shapes, str):
+        return refused(action, shapes)
+    options = SearchOptions(time_limit_s=limit_s, seed=seed, gap=RESHAPE_GAP, alternatives=0)
+    found = plan_within(shapes.asked, shapes.space, options, spent_s=time.monotonic() - started)
+    if isinstance(found, NoPlan):
+        return refused(action, found.reason)
+    plan = on_familiar_hosts(site, found)
+    moves = migrate(job, plan, problem=site.problem, lost=site.state_lost, links=site.links)
+    return option_of(
+        site.ground,
+        action,
+        plan,
+        moves,
+        limited_by=limit_of_time(plan.time),
+        reason=f"{plan.configuration.degrees} instead of {job.plan.configuration.degrees}",
+        is_touched=site.is_touched,
     )
 
 

@@ -15,6 +15,7 @@ from cluster_models.plan import (
     Placement,
     Plan,
     StopReason,
+    TimeBreakdown,
 )
 from cluster_models.recovery import Migration, RecoveryAction
 from cluster_models.running import RunningJob
@@ -149,17 +150,24 @@ def limit_of(placed: Placed, plan: Plan) -> str:
     step_s = plan.time.step_s
     well = arrays._replace(slowdown=np.ones_like(arrays.slowdown))
     slow_s = step_s - float(step_seconds(placed.assignment, well)[0])
-    losses = {
-        name: getattr(plan.time, part) for part, name in TIME_PARTS.items() if part not in {"compute_s", "step_s"}
-    }
-    worst = max(losses, key=lambda name: losses[name])
-    if slow_s > max(SLOW_SHARE * step_s, losses[worst]):
+    part, part_s = _largest_part(plan.time)
+    if slow_s > max(SLOW_SHARE * step_s, part_s):
         slowest = int(used[fabric.slowdown[used].argmax()])
         more = 100 * (float(fabric.slowdown[slowest]) - 1)
         return f"{fabric.names[slowest]}, which computes {more:.0f} % slower"
-    if losses[worst] <= SLOW_SHARE * step_s:
-        return "compute"
-    return worst + (_slowest_link(placed) if worst in _BETWEEN_NODES else "")
+    return part + (_slowest_link(placed) if part in _BETWEEN_NODES else "")
+
+
+def limit_of_time(time: TimeBreakdown) -> str:
+    """What costs most beside compute, from the parts of the step alone."""
+    return _largest_part(time)[0]
+
+
+def _largest_part(time: TimeBreakdown) -> tuple[str, float]:
+    """The largest part of a step beside compute, or compute where none is noticeable, and its seconds."""
+    parts = {name: getattr(time, part) for part, name in TIME_PARTS.items() if part != "compute_s"}
+    worst = max(parts, key=lambda name: parts[name])
+    return (worst, parts[worst]) if parts[worst] > SLOW_SHARE * time.step_s else ("compute", 0.0)
 
 
 def _slowest_link(placed: Placed) -> str:

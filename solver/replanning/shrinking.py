@@ -46,6 +46,8 @@ def data_sizes(site: JobSite, most: int) -> Iterator[DataSize]:
     batch, per_replica = workload.global_batch, workload.global_batch // old.degrees.data
     for data in range(most, 0, -1):
         degrees = replace(old.degrees, data=data)
+        if degrees.gpus < site.job.recovery.least_gpus:
+            return
         if not fits_units(degrees, site.candidate.fabric.gpus_per_unit) and site.units.width > 1:
             continue
         choices = []
@@ -101,7 +103,7 @@ def no_size(site: JobSite, most: int) -> str:
     freedom = "" if site.job.recovery.may_change_batch else " and must not change"
     return (
         f"no data parallel size up to {most} is legal: the global batch of {plan.workload.global_batch} does not "
-        f"divide{freedom}, or experts and nodes do not share out evenly"
+        f"divide{freedom}, experts and nodes do not share out evenly, or it is less than the job needs"
     )
 
 

@@ -1,0 +1,72 @@
+"""Other degrees for a job after a failure: what the planner is asked, and all its candidates with their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from cluster_models.errors import InvalidInput
+from cluster_models.plan import Plan
+from cluster_models.workload import Objective
+from solver.answer.assemble import place_ranks
+from solver.candidates import BoolArray, IntArray
+from solver.problem import PlanningProblem
+from solver.replanning.matching import relabel
+from solver.replanning.outcome import on_own_gpus
+from solver.replanning.site import JobSite
+from solver.search import SearchSpace, search_space
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shapes:
+    """All shapes that a job may take on some nodes: the problem, its space, and (n,) GPUs of each candidate."""
+
+    asked: PlanningProblem
+    space: SearchSpace
+    gpus: IntArray
+
+
+def shapes_on(site: JobSite, nodes: Collection[str]) -> Shapes | str:
+    """The shapes of the job on its live nodes and ``nodes``, or why there are none.
+
+    Of the workload everything holds but pinned degrees and the objective, which becomes the shortest step.
+    """
+    recovery, ground = site.job.recovery, site.ground
+    own = {host for host in site.job.nodes if ground.offers(host, 1)}
+    cluster = site.asked.snapshot.cluster
+    avoided = tuple(node.name for node in cluster.nodes if node.name not in own and node.name not in nodes)
+    workload = replace(
+        site.asked.workload,
+        avoid_nodes=tuple(sorted({*avoided, *site.asked.workload.avoid_nodes})),
+        objective=Objective.STEP_TIME,
+        pinned={},
+        max_gpus=recovery.most_gpus,
+    )
+    asked = replace(site.asked, workload=workload)
+    try:
+        space = search_space(asked, site.links)
+    except InvalidInput as contradiction:
+        return str(contradiction)
+    batch = space.priced.batch
+    gpus = batch.tensor * batch.context * batch.data * batch.pipeline
+    wanted: BoolArray = gpus >= recovery.least_gpus
+    fits = space.priced.excess_bytes <= 0
+    if not (fits & wanted & space.kept.mask).any():
+        few = "" if (fits & space.kept.mask).any() else " fits into memory and"
+        return f"no legal shape{few or ' large enough'} keeps the rules on {len(own) + len(nodes)} nodes"
+    kept = replace(space.kept, mask=space.kept.mask & wanted)
+    return Shapes(asked, replace(space, kept=kept), gpus)
+
+
+def on_familiar_hosts(site: JobSite, plan: Plan) -> Plan:
+    """``plan`` with its hosts in an order that is as fast and moves least, on the job's own GPUs there."""
+    hosts = relabel(
+        site.job,
+        plan.placement.hosts,
+        plan.configuration,
+        site.problem,
+        lost=site.state_lost,
+        links=site.links,
+    )
+    placement = place_ranks(plan.configuration, hosts, plan.placement.gpus_per_node)
+    return replace(plan, placement=on_own_gpus(site.ground, placement))
