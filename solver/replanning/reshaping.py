@@ -31,18 +31,7 @@ def shapes_on(site: JobSite, nodes: Collection[str]) -> Shapes | str:
 
     Of the workload everything holds but pinned degrees and the objective, which becomes the shortest step.
     """
-    recovery, ground = site.job.recovery, site.ground
-    own = {host for host in site.job.nodes if ground.offers(host, 1)}
-    cluster = site.asked.snapshot.cluster
-    avoided = tuple(node.name for node in cluster.nodes if node.name not in own and node.name not in nodes)
-    workload = replace(
-        site.asked.workload,
-        avoid_nodes=tuple(sorted({*avoided, *site.asked.workload.avoid_nodes})),
-        objective=Objective.STEP_TIME,
-        pinned={},
-        max_gpus=recovery.most_gpus,
-    )
-    asked = replace(site.asked, workload=workload)
+    asked, recovery = asked_on(site, nodes), site.job.recovery
     try:
         space = search_space(asked, site.links)
     except InvalidInput as contradiction:
@@ -52,10 +41,25 @@ def shapes_on(site: JobSite, nodes: Collection[str]) -> Shapes | str:
     wanted: BoolArray = gpus >= recovery.least_gpus
     fits = space.priced.excess_bytes <= 0
     if not (fits & wanted & space.kept.mask).any():
-        few = "" if (fits & space.kept.mask).any() else " fits into memory and"
-        return f"no legal shape{few or ' large enough'} keeps the rules on {len(own) + len(nodes)} nodes"
+        lacking = f"is as large as {recovery.least_gpus} GPUs" if (fits & space.kept.mask).any() else "fits"
+        return f"no legal shape {lacking} on what is left of the job and {len(nodes)} more nodes"
     kept = replace(space.kept, mask=space.kept.mask & wanted)
     return Shapes(asked, replace(space, kept=kept), gpus)
+
+
+def asked_on(site: JobSite, nodes: Collection[str]) -> PlanningProblem:
+    """What the planner is asked for the job on its live nodes and ``nodes``."""
+    workload, cluster = site.asked.workload, site.asked.snapshot.cluster
+    known = {*nodes, *(host for host in site.job.nodes if site.ground.offers(host, 1))}
+    avoided = {node.name for node in cluster.nodes if node.name not in known}
+    free = replace(
+        workload,
+        avoid_nodes=tuple(sorted({*avoided, *workload.avoid_nodes})),
+        objective=Objective.STEP_TIME,
+        pinned={},
+        max_gpus=site.job.recovery.most_gpus,
+    )
+    return replace(site.asked, workload=free)
 
 
 def on_familiar_hosts(site: JobSite, plan: Plan) -> Plan:

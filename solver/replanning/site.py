@@ -101,6 +101,11 @@ class JobSite:
             (place.node, place.gpu) in self.lost for place in self.job.plan.placement.ranks
         )
 
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The nodes of its units that are not its own."""
+        return tuple(sorted({host for unit in self.units.members for host in unit} - set(self.job.nodes)))
+
     def takes(self, nodes: Collection[str]) -> BoolArray:
         """(N,) units that serve and have no nodes but the job's own and ``nodes``."""
         known = {*self.job.nodes, *nodes}

@@ -1,0 +1,207 @@
+"""What no option of a job can be worth more than.
+
+Throughput that no placement beats, over the horizon less the time that restarting takes; docs/replanning.md has the
+proofs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+
+import numpy as np
+
+from cluster_models.links import LinkModel
+from cluster_models.recovery import RecoveryAction
+from solver.candidates import CandidateBatch, FloatArray, IntArray, batch_of
+from solver.degrees.layout import chunk_layers
+from solver.degrees.priced import price_candidates
+from solver.degrees.pricing import optimistic_step_s
+from solver.degrees.staging import costs_of, kind_rows
+from solver.placement.bounds import placement_bound_s
+from solver.placement.cluster_fabrics import fabrics, mixed_fabrics
+from solver.placement.fabric import Fabric
+from solver.placement.problem import PlacementProblem
+from solver.problem import PlanningProblem
+from solver.replanning.rerouting import cannot_reroute, living_cells, rerouted
+from solver.replanning.reshaping import asked_on
+from solver.replanning.shrinking import DataSize, data_sizes
+from solver.replanning.site import JobSite
+from solver.replanning.values import work_flop
+
+NO_OPTION = -math.inf
+"""The value of an action that cannot be taken."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SizeBounds:
+    """``tokens_per_s`` (v,) that no option with at most ``gpus`` (v,) GPUs beats, both increasing."""
+
+    gpus: IntArray
+    tokens_per_s: FloatArray
+
+    def at(self, gpus: int | None) -> float:
+        """The bound for at most ``gpus``, or for any number; 0 where nothing is as small."""
+        count = len(self.gpus) if gpus is None else int(np.searchsorted(self.gpus, gpus, side="right"))
+        return float(self.tokens_per_s[count - 1]) if count else 0.0
+
+
+def size_bounds(gpus: Sequence[int] | IntArray, tokens_per_s: Sequence[float] | FloatArray) -> SizeBounds:
+    """Bounds of options with ``gpus`` (n,) each and no more than ``tokens_per_s`` (n,)."""
+    sizes, rates = np.asarray(gpus, dtype=np.int64), np.asarray(tokens_per_s, dtype=np.float64)
+    order = np.lexsort((-rates, sizes))
+    counts, first = np.unique(sizes[order], return_index=True)
+    return SizeBounds(counts, np.maximum.accumulate(rates[order][first]))
+
+
+def upper_value(site: JobSite, action: RecoveryAction, *, nodes: int | None = None) -> float:
+    """FLOPs that no option of ``action`` with at most ``nodes`` nodes of the site is worth more than.
+
+    ``-inf`` where there is none.  ``reshape`` costs the price of all shapes, a second or so; the others little.
+    """
+    horizon_s, recovery = site.problem.horizon_s, site.job.recovery
+    restart_s = (recovery.restart_low_s + recovery.restart_high_s) / 2
+    gpus = None if nodes is None else nodes * site.gpus
+    held = len(site.job.nodes)
+    match action:
+        case RecoveryAction.PAUSE:
+            return 0.0
+        case RecoveryAction.WAIT:
+            rate, restart_s = site.job.plan.tokens_per_s, restart_s + site.problem.back_after_s
+        case RecoveryAction.NONE:
+            rate, restart_s = 0.0 if len(site.broken) else _rate(site, site.step_of(site.home)), 0.0
+        case RecoveryAction.RESTART_IN_PLACE:
+            rate = 0.0 if len(site.broken) else _rate(site, site.step_of(site.home))
+        case RecoveryAction.SWAP:
+            rate = 0.0 if nodes is not None and nodes < held else swap_rate(site)
+        case RecoveryAction.REROUTE:
+            rate = _rerouted_rate(site)
+        case RecoveryAction.SHRINK_DATA_PARALLEL:
+            rate = shrink_bounds(site).at(gpus)
+        case RecoveryAction.RESHAPE:
+            rate = reshape_bounds(site).at(gpus)
+    return work_flop(site.job, rate, restart_s, horizon_s) if rate > 0 else NO_OPTION
+
+
+def _rate(site: JobSite, step_s: float) -> float:
+    return site.asked.workload.tokens_per_step / step_s
+
+
+def swap_rate(site: JobSite) -> float:
+    """Tokens per second that the job's own configuration cannot beat on any units that serve; 0 with too few."""
+    usable = np.flatnonzero(site.serves)
+    if len(usable) < site.slots:
+        return 0.0
+    return _rate(site, placement_bound_s(restricted(site.candidate.placement, usable)))
+
+
+def restricted(placement: PlacementProblem, units: IntArray) -> PlacementProblem:
+    """The same problem with some of its units only."""
+    arrays, square = placement.arrays, np.ix_(units, units)
+    rules, uplinks = arrays.rules, arrays.uplinks
+    kept = arrays._replace(
+        slowdown=arrays.slowdown[units],
+        hop_s=np.ascontiguousarray(arrays.hop_s[square]),
+        cross_s=np.ascontiguousarray(arrays.cross_s[:, units][:, :, units]),
+        reduce_s=np.ascontiguousarray(arrays.reduce_s[:, units][:, :, units]),
+        gather_s=np.ascontiguousarray(arrays.gather_s[:, units][:, :, units]),
+        rules=rules._replace(
+            eligible=np.ascontiguousarray(rules.eligible[:, units]),
+            places=np.ascontiguousarray(rules.places[:, units]),
+            quota_of=np.ascontiguousarray(rules.quota_of[:, units]),
+        ),
+        uplinks=uplinks._replace(above=np.ascontiguousarray(uplinks.above[:, units])),
+    )
+    return replace(placement, nodes=len(units), arrays=kept)
+
+
+def _rerouted_rate(site: JobSite) -> float:
+    alive = living_cells(site)
+    if alive.all() or cannot_reroute(site, alive):
+        return 0.0
+    return _rate(site, max(rerouted(site, alive).step_s, site.job.plan.time.step_s))
+
+
+@lru_cache(maxsize=32)
+def shrink_bounds(site: JobSite) -> SizeBounds:
+    """Bounds of all legal data sizes smaller than the job's own."""
+    sizes = list(data_sizes(site, site.job.plan.configuration.degrees.data - 1))
+    if not sizes:
+        return size_bounds([], [])
+    gpus = [size.configuration.degrees.gpus for size in sizes]
+    steps = _steps(site, sizes)
+    tokens = [size.global_batch * site.asked.workload.sequence_length for size in sizes]
+    return size_bounds(gpus, np.array(tokens) / steps)
+
+
+def _steps(site: JobSite, sizes: Sequence[DataSize]) -> FloatArray:
+    """(n,) seconds of a step that no placement on units of the site beats; sizes below a node stand alone."""
+    steps = np.empty(len(sizes))
+    per_node = np.array([min(site.gpus, size.configuration.degrees.gpus) for size in sizes])
+    candidate = site.candidate
+    layers = chunk_layers(site.asked.architecture, candidate.layout)
+    for count in np.unique(per_node):
+        rows = np.flatnonzero(per_node == count)
+        fabric = _loosened(candidate.fabric.with_gpus(int(count)), _FreeInside)
+        batch = _joined([batch_of(sizes[row].configuration) for row in rows.tolist()])
+        kinds = kind_rows(batch, candidate.stage_kinds)
+        rounds = [sizes[row].configuration.micro_batches(sizes[row].global_batch) for row in rows.tolist()]
+        costs = costs_of(site.asked, fabric, batch, layers, kinds)
+        steps[rows] = optimistic_step_s(batch, costs, np.array(rounds, dtype=np.int64), fabric, kinds)
+    return steps
+
+
+def _joined(batches: Sequence[CandidateBatch]) -> CandidateBatch:
+    return CandidateBatch(
+        *(np.concatenate([getattr(batch, column.name) for batch in batches]) for column in fields(CandidateBatch))
+    )
+
+
+@lru_cache(maxsize=32)
+def reshape_bounds(site: JobSite) -> SizeBounds:
+    """Bounds of all shapes that the planner knows, on the job's live nodes and all others of its site."""
+    if not site.job.recovery.may_reshape:
+        return size_bounds([], [])
+    return shape_bounds(asked_on(site, site.others), site.links, least_gpus=site.job.recovery.least_gpus)
+
+
+def shape_bounds(asked: PlanningProblem, links: LinkModel, *, least_gpus: int = 1) -> SizeBounds:
+    """Bounds of all candidates of a problem that fit into memory, by GPUs; they hold on parts of its nodes too."""
+    alike = fabrics(asked.snapshot, asked.workload, links, fitted=asked.fitted)
+    mixed = mixed_fabrics(asked.snapshot, asked.workload, links, fitted=asked.fitted)
+    joined = any(fabric.nodes_per_unit > 1 for fabric in alike)
+    loose = [_loosened(fabric, _FreeLinks if joined else _FreeInside) for fabric in (*alike, *mixed)]
+    priced = price_candidates(asked, loose)
+    batch = priced.batch
+    gpus = batch.tensor * batch.context * batch.data * batch.pipeline
+    wanted = (priced.excess_bytes <= 0) & (gpus >= least_gpus)
+    return size_bounds(gpus[wanted], asked.workload.tokens_per_step / priced.bound_s[wanted])
+
+
+class _FreeInside(Fabric):
+    """A fabric with free transfers inside units: what the slowest unit takes depends on which are there."""
+
+    __slots__ = ()
+
+    def best_inside_s(self, message_bytes: FloatArray) -> FloatArray:
+        return np.zeros_like(message_bytes)
+
+
+class _FreeLinks(_FreeInside):
+    """A fabric with links that take no time: which nodes make a unit depends on which are there."""
+
+    __slots__ = ()
+
+    def best_s(self, message_bytes: FloatArray) -> FloatArray:
+        return np.zeros_like(message_bytes)
+
+    def joining_s(self, message_bytes: FloatArray, units: IntArray) -> FloatArray:  # noqa: ARG002
+        return np.zeros_like(message_bytes)
+
+
+def _loosened(fabric: Fabric, kind: type[Fabric]) -> Fabric:
+    """``fabric`` with the links of ``kind``, for every candidate, whatever wider units there are."""
+    values = {field.name: getattr(fabric, field.name) for field in fields(fabric) if field.init}
+    return kind(**{**values, "wider": ()})
