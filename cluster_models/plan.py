@@ -12,6 +12,7 @@ from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.expert_balance import ExpertBalance
 from cluster_models.expert_slots import ExpertSlots
+from cluster_models.failure_domains import FailureDomainLosses
 from cluster_models.workload import LinkBandwidth, Recompute, Sharding, TrainingWorkload
 
 
@@ -367,6 +368,8 @@ class Plan:
     """The experts of every expert rank, layer by layer; ``None`` for dense models."""
     expert_balance: ExpertBalance | None = None
     """How evenly they share out what was counted; ``None`` where nothing was, or one rank holds all."""
+    survives: tuple[FailureDomainLosses, ...] = ()
+    """Which losses leave every part of the state alive (docs/resilience.md); empty in plans made by hand."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cluster_models.failure_domains import FailureDomainLosses
 from cluster_models.plan import Plan, StopReason
 
 
@@ -129,20 +130,6 @@ class Migration:
     """State that has no live copy anywhere: what forces the fall back to the checkpoint."""
     recut_bytes: float = 0.0
     """Of ``bytes``: what ranks get that do not move, because optimizer states are shared out anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class FailureDomainLosses:
-    """How many domains of one kind may be lost together, whichever, with every part of the state still alive.
-
-    ``label``: ``node``, ``nvlink_domain``, ``leaf``, ``rack``, ... (``Node.place``); ``count`` of ``domains`` in
-    use; ``weakest`` names places whose loss together takes a last copy.
-    """
-
-    label: str
-    count: int
-    domains: int
-    weakest: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

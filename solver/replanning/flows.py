@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from cluster_models.recovery import MigrationBytes, StateKind, TimeRange
+from solver.costs.training_state import NOBODY
 from solver.replanning.sources import Distances, Found, Supplies
-from solver.replanning.state import NOBODY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,9 +15,9 @@ from scipy.sparse import csr_array
 
 from cluster_models.plan import RankOrder
 from solver.answer.assemble import place_ranks
+from solver.costs.training_state import NOBODY, PlanState, states_of
 from solver.replanning.alike import alike_hosts
 from solver.replanning.overlap import Needs, needs_of
-from solver.replanning.state import NOBODY, PlanState, states_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from cluster_models.recovery import Migration, MovedRank, MovedState, StateSource, TimeRange
+from solver.costs.training_state import NOBODY, PlanState, states_of
 from solver.replanning.flows import KINDS, Flows, bytes_by_link, flows_of, transfer_time
 from solver.replanning.overlap import needs_of
 from solver.replanning.sources import (
@@ -22,7 +23,6 @@ from solver.replanning.sources import (
     kept_atoms,
     supplies,
 )
-from solver.replanning.state import NOBODY, PlanState, states_of
 
 if TYPE_CHECKING:
     from cluster_models.links import LinkModel

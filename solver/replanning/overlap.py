@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from solver.replanning.state import NOBODY, PlanState, Shares
+from solver.costs.training_state import NOBODY, PlanState, Shares
 
 if TYPE_CHECKING:
     from cluster_models.recovery import StateKind

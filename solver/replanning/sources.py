@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from cluster_models.units import MIB
+from solver.costs.training_state import NOBODY, PlanState
 from solver.replanning.overlap import Needs
-from solver.replanning.state import NOBODY, PlanState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

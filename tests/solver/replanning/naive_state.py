@@ -10,7 +10,7 @@ from cluster_models.expert_slots import ExpertSlots
 from cluster_models.plan import Plan, RankPlace
 from cluster_models.running import RecoveryPolicy, RunningJob
 from cluster_models.workload import Sharding
-from solver.replanning.state import bytes_per_parameter, homes_of, units_of
+from solver.costs.training_state import bytes_per_parameter, homes_of, units_of
 
 Cell = tuple[str, str, int, int, int]
 """Kind, axis, unit, expert (or -1), and a step on the axis of a slice."""

@@ -15,9 +15,9 @@ from cluster_models.recovery import Migration, StateKind, StateSource
 from cluster_models.running import RecoveryPolicy, RunningJob
 from cluster_models.switches import Switch
 from cluster_models.workload import Sharding
+from solver.costs.training_state import states_of
 from solver.replanning.migration import WARM_UP_STEPS, migration
 from solver.replanning.problem import ReplanProblem
-from solver.replanning.state import states_of
 from tests.cluster_models.clusters import snapshot
 from tests.solver.problems import DENSE, SPARSE, names
 from tests.solver.replanning.moves import gpus_of, hosts_of, job_on, plan_on, replanning, shape

@@ -18,8 +18,8 @@ from cluster_models.running import RecoveryPolicy
 from cluster_models.workload import Sharding
 from solver.candidates import batch_of
 from solver.costs.parameters import local_parameters, sharing_ranks
+from solver.costs.training_state import bytes_per_parameter, states_of, units_of
 from solver.degrees.layout import chunk_layers
-from solver.replanning.state import bytes_per_parameter, states_of, units_of
 from tests.solver.problems import DENSE, SPARSE
 from tests.solver.replanning.moves import plan_on, shape
 

@@ -1,0 +1,85 @@
+"""Which losses a plan survives: live copies of every part of its state, and the failure domains that hold them.
+
+``docs/resilience.md`` says why the counts are exact.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from cluster_models.failure_domains import FailureDomainLosses
+from solver.costs.training_state import PlanState, states_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cluster_models.plan import Plan
+    from cluster_models.running import RecoveryPolicy
+    from cluster_models.topology import Cluster, Node
+    from solver.candidates import IntArray
+
+PHYSICAL_LABELS: Final = ("node", "nvlink_domain", "leaf", "rack", "zone")
+"""Labels that are failure domains whatever a workload or the switches speak of."""
+
+
+def survives(plan: Plan, recovery: RecoveryPolicy, cluster: Cluster) -> tuple[FailureDomainLosses, ...]:
+    """How many failure domains of each kind may be lost together, whichever, with all state alive.
+
+    By label, narrow ones first: ``node``, and those of ``PHYSICAL_LABELS``, of the workload's rules and of the
+    switches that all hosts carry and that join some of them.  A checkpoint in another node's memory counts as a
+    copy where ``recovery`` keeps one.  Empty for plans made by hand without a model.  Raises ``InvalidCluster``
+    where a host is no node of the cluster.
+    """
+    if plan.architecture is None or plan.workload is None:
+        return ()
+    (state,) = states_of((plan,), recovery)
+    known = {node.name: node for node in cluster.nodes}
+    nodes = [known.get(host) or cluster.node(host) for host in state.hosts]
+    found = []
+    for label, names in _domains(plan, cluster, nodes):
+        numbers: dict[str, int] = {}
+        place = np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
+        fewest = _fewest_places(state, place, in_memory=recovery.memory_checkpoint)
+        places = tuple(numbers)
+        weakest = tuple(places[number] for number in fewest.tolist())
+        found.append(FailureDomainLosses(label, len(weakest) - 1, len(places), weakest))
+    return tuple(found)
+
+
+def _domains(plan: Plan, cluster: Cluster, nodes: list[Node]) -> Iterator[tuple[str, list[str]]]:
+    """Labels with the place of every host; those that part the hosts as one before does are left out."""
+    assert plan.workload is not None
+    asked = (*plan.workload.placement.labels, *(switch.label for switch in cluster.switches))
+    seen = set()
+    for label in dict.fromkeys((*PHYSICAL_LABELS, *asked)):
+        places = [node.place(label) for node in nodes]
+        names = [place for place in places if place is not None]
+        if len(names) < len(places):
+            continue
+        parted = tuple(names.index(name) for name in names)
+        if parted not in seen:
+            seen.add(parted)
+            yield label, names
+
+
+def _fewest_places(state: PlanState, place: IntArray, *, in_memory: bool) -> IntArray:
+    """The places that hold the part of the state that lies in fewest of them; ``place`` is that of each host."""
+    hosts = len(state.hosts)
+    sites = [state.host, (state.host + 1) % hosts] if in_memory else [state.host]
+    fewest = np.arange(int(place.max()) + 1)
+    for stages in np.unique(state.homes, axis=0):
+        units = (state.homes == stages).all(axis=1)
+        ranks = state.rank_of[stages].ravel()
+        for part in state.parts:
+            if not part.unit_bytes[units].any():
+                continue
+            rank = ranks.reshape(-1, state.members)[:, part.shares.member]
+            piece = np.broadcast_to(part.shares.low, rank.shape)
+            pairs = np.unique(np.concatenate([(piece * len(place) + place[site[rank]]).ravel() for site in sites]))
+            pieces, counts = np.unique(pairs // len(place), return_counts=True)
+            weakest = int(counts.argmin())
+            if counts[weakest] < len(fewest):
+                fewest = pairs[pairs // len(place) == pieces[weakest]] % len(place)
+    return fewest
