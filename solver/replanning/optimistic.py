@@ -17,7 +17,7 @@ from cluster_models.links import LinkModel
 from cluster_models.recovery import RecoveryAction
 from solver.candidates import CandidateBatch, FloatArray, IntArray, batch_of
 from solver.degrees.layout import chunk_layers
-from solver.degrees.priced import price_candidates
+from solver.degrees.priced import PricedCandidates, price_candidates
 from solver.degrees.pricing import optimistic_step_s
 from solver.degrees.staging import costs_of, kind_rows
 from solver.placement.bounds import placement_bound_s
@@ -164,16 +164,21 @@ def reshape_bounds(site: JobSite) -> SizeBounds:
     """Bounds of all shapes that the planner knows, on the job's live nodes and all others of its site."""
     if not site.job.recovery.may_reshape:
         return size_bounds([], [])
-    return shape_bounds(asked_on(site, site.others), site.links, least_gpus=site.job.recovery.least_gpus)
+    asked = asked_on(site, site.others)
+    return bounds_of(asked, loose_prices(asked, site.links)[1], least_gpus=site.job.recovery.least_gpus)
 
 
-def shape_bounds(asked: PlanningProblem, links: LinkModel, *, least_gpus: int = 1) -> SizeBounds:
-    """Bounds of all candidates of a problem that fit into memory, by GPUs; they hold on parts of its nodes too."""
+def loose_prices(asked: PlanningProblem, links: LinkModel) -> tuple[tuple[Fabric, ...], PricedCandidates]:
+    """All candidates of a problem with bounds that hold on any part of its nodes too, and their fabrics."""
     alike = fabrics(asked.snapshot, asked.workload, links, fitted=asked.fitted)
     mixed = mixed_fabrics(asked.snapshot, asked.workload, links, fitted=asked.fitted)
     joined = any(fabric.nodes_per_unit > 1 for fabric in alike)
-    loose = [_loosened(fabric, _FreeLinks if joined else _FreeInside) for fabric in (*alike, *mixed)]
-    priced = price_candidates(asked, loose)
+    loose = tuple(_loosened(fabric, _FreeLinks if joined else _FreeInside) for fabric in (*alike, *mixed))
+    return loose, price_candidates(asked, loose)
+
+
+def bounds_of(asked: PlanningProblem, priced: PricedCandidates, *, least_gpus: int = 1) -> SizeBounds:
+    """What the candidates that fit into memory reach at best, by GPUs."""
     batch = priced.batch
     gpus = batch.tensor * batch.context * batch.data * batch.pipeline
     wanted = (priced.excess_bytes <= 0) & (gpus >= least_gpus)
