@@ -162,6 +162,8 @@ def prepared_rebalancing(fields: RebalanceFields, workloads: Sequence[RoutedWork
     names, weights = planned_of(fields.workloads, [workload.name for workload in workloads])
     chosen = [workload for workload in workloads if workload.name in names]
     experts = workloads[0].experts
+    if given.model is not None:
+        check_model(given.model, experts)
     running = _running(fields, common_layers(chosen), experts)
     rates, known, assumed = rates_of(given)
     rule, words = rule_of(given, experts)
@@ -177,7 +179,7 @@ def prepared_rebalancing(fields: RebalanceFields, workloads: Sequence[RoutedWork
         mixed=_mixed(chosen, running.layers, weights),
         layout=layout,
         costs=MoveCosts(
-            _expert_bytes(fields, given.model, experts), 1 / rates.inside_bytes_per_s, 1 / rates.between_bytes_per_s
+            _expert_bytes(fields, given.model), 1 / rates.inside_bytes_per_s, 1 / rates.between_bytes_per_s
         ),
         pace=Pace(balanced, float(fields.steps_until_next)),
         target=fields.target_balancedness,
@@ -298,12 +300,11 @@ def _mixed(
     return RoutedWorkload(" and ".join(workload.name for workload in chosen), tuple(layers), shares)
 
 
-def _expert_bytes(fields: RebalanceFields, model: Architecture | None, experts: int) -> float:
+def _expert_bytes(fields: RebalanceFields, model: Architecture | None) -> float:
     if fields.expert_bytes is not None:
         return fields.expert_bytes
     if model is None:
         raise InvalidInput("expert_bytes", None, "is missing", "give it, or the model: its experts' size is known")
-    check_model(model, experts)
-    assert model.experts is not None
+    assert model.experts is not None, "checked before"
     matrices = _MATRICES if model.gated_mlp else _MATRICES - 1
     return matrices * model.hidden * model.experts.hidden * fields.bytes_per_weight

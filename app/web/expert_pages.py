@@ -93,6 +93,8 @@ def take_in(request: Request, data: _Upload) -> Response:
         problem = "is taken; say below what to do then, or use another name"
         return _list(request, values, [FormProblem("name", "Name", problem)])
     except InvalidInput as error:
+        if error.field == "name":
+            return _list(request, values, [FormProblem("name", "Name", f"{error.problem}; {error.remedy}")])
         return _list(request, values, [FormProblem("files", "Files", _sentence(error))])
     if not read.notices:
         return RedirectResponse(f"/experts/{quote(record.name, safe='')}", 303)
