@@ -22,6 +22,8 @@ class Metrics:
     gap_at_stop: Histogram
     child_crashes: Counter
     rescues: Counter
+    replans: Counter
+    webhook_attempts: Counter
     plans: Gauge
 
 
@@ -61,5 +63,14 @@ def make_metrics() -> Metrics:
             "meshwright_solve_crashes", "Solving processes that died without an answer.", registry=registry
         ),
         rescues=Counter("meshwright_rescues", "Solves taken over from workers that vanished.", registry=registry),
+        replans=Counter(
+            "meshwright_replans", "Attempts to decide on failures, by outcome.", ("outcome",), registry=registry
+        ),
+        webhook_attempts=Counter(
+            "meshwright_webhook_attempts",
+            "Attempts to deliver messages, by outcome.",
+            ("outcome",),
+            registry=registry,
+        ),
         plans=Gauge("meshwright_plans", "Plans by status.", ("status",), registry=registry),
     )

@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.db.engine import SessionFactory
 from app.jobs.client import JobClient
 from app.metrics import Metrics
+from app.services.safe_answers import answer_safely
 from app.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -37,6 +38,13 @@ class Service:
             self.jobs.enqueue(plan_id)
         except SQLAlchemyError as error:
             log.warning("plan_not_queued_yet", plan_id=plan_id, reason=str(error)[:300])
+
+    def answer_failures(self, replan_id: str) -> None:
+        """Work out the safe answer of a replan whose reports are committed; a keeper makes up for what breaks."""
+        try:
+            answer_safely(self.sessions, replan_id=replan_id)
+        except Exception:  # the reports are stored, and that is what the sender must know
+            log.exception("no_safe_answer", replan_id=replan_id)
 
 
 def service_of(request: Request) -> Service:

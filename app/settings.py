@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,6 +17,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from cluster_models.units import MIB
 
+REPLAN_COMMAND: Final = (sys.executable, "-m", "app.jobs.replan_child")
 SOLVE_COMMAND: Final = (sys.executable, "-m", "app.jobs.solve_child")
 
 
@@ -78,6 +80,18 @@ class Settings(BaseSettings):
         default=SOLVE_COMMAND,
         min_length=1,
         description="Program that solves: problem on its standard input, progress and result on its output.",
+    )
+    replan_command: tuple[str, ...] = Field(
+        default=REPLAN_COMMAND,
+        min_length=1,
+        description="Program that decides on failures: speaks as the one that solves does.",
+    )
+    webhook_networks: tuple[IPv4Network | IPv6Network, ...] = Field(
+        default=(),
+        description="Networks that are not public and that webhooks may be sent to all the same.",
+    )
+    webhook_retention_days: float = Field(
+        default=30.0, gt=0, description="How long messages that were delivered, or given up, are kept."
     )
     max_body_bytes: int = Field(default=32 * MIB, ge=1024)
     heartbeat_s: float = Field(default=3.0, gt=0, description="Pause between two signs of life of a worker.")

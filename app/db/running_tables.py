@@ -102,6 +102,8 @@ class PreparedJobRow(Base):
     running_plan_id: Mapped[str] = mapped_column(
         ForeignKey("running_plans.id", ondelete="CASCADE"), primary_key=True
     )
+    generation: Mapped[int]
+    """``preparations`` of the running plan when this was asked for."""
     snapshot_id: Mapped[str] = mapped_column(String(80))
     document: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     created_at: Mapped[datetime]

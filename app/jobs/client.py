@@ -1,22 +1,35 @@
-"""Hands solves to the job engine; runs none, and needs no worker to be up."""
+"""Hands jobs to the job engine; runs none, and needs no worker to be up."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from dbos import DBOSClient, WorkflowStatus
 
 import app.jobs.sqlite_engine  # noqa: F401 - prepares every SQLite connection of the engine
-from app.jobs.names import APPLICATION, SOLVE_QUEUE, SOLVE_WORKFLOW
+from app.jobs.names import APPLICATION, JobKind
 
 OPEN_JOBS: Final = ("ENQUEUED", "PENDING", "DELAYED")
 _CHUNK: Final = 500
 
 
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A job that some executor works on."""
+
+    id: str
+    kind: JobKind
+    executor_id: str
+
+
 class JobClient:
-    """A connection to the job engine's database.  A job's id is its plan's id."""
+    """A connection to the job engine's database.
+
+    The id of a solve is its plan's, that of a decision its replan's.
+    """
 
     def __init__(self, jobs_database_url: str) -> None:
         self._engine = DBOSClient(
@@ -28,31 +41,44 @@ class JobClient:
 
     def enqueue(self, plan_id: str) -> None:
         """Queue the solve of a plan; nothing happens when it is queued, running or done."""
-        self._engine.enqueue(
-            {"workflow_name": SOLVE_WORKFLOW, "queue_name": SOLVE_QUEUE, "workflow_id": plan_id}, plan_id
-        )
+        self._enqueue(JobKind.SOLVE, plan_id, plan_id)
 
-    def states(self, plan_ids: Sequence[str]) -> dict[str, str]:
+    def enqueue_decision(self, replan_id: str) -> None:
+        """Queue the decision of a replan whose window has ended; nothing happens when it is queued or done."""
+        self._enqueue(JobKind.DECIDE, replan_id, replan_id)
+
+    def enqueue_preparation(self, job_id: str, cluster_id: str) -> None:
+        """Queue the preparation of a cluster's running plans, under an id that says which they are."""
+        self._enqueue(JobKind.PREPARE, job_id, cluster_id)
+
+    def enqueue_delivery(self, job_id: str, delivery_id: str, attempts: int) -> None:
+        """Queue an attempt to deliver a webhook message, after so many others; the id counts them, too."""
+        self._enqueue(JobKind.DELIVER, job_id, delivery_id, attempts)
+
+    def states(self, job_ids: Sequence[str]) -> dict[str, str]:
         """The engine's state of each of these jobs that exists."""
         states: dict[str, str] = {}
-        for start in range(0, len(plan_ids), _CHUNK):
+        for start in range(0, len(job_ids), _CHUNK):
             states |= {
                 job.workflow_id: job.status
-                for job in self._list(workflow_ids=list(plan_ids[start : start + _CHUNK]))
+                for job in self._list(workflow_ids=list(job_ids[start : start + _CHUNK]))
             }
         return states
 
-    def running(self) -> dict[str, str]:
-        """The executor of each running job."""
-        return {job.workflow_id: job.executor_id or "" for job in self._list(status="PENDING")}
+    def running(self) -> tuple[RunningJob, ...]:
+        """The jobs that are worked on."""
+        return tuple(
+            RunningJob(job.workflow_id, JobKind(job.name), job.executor_id or "")
+            for job in self._list(status="PENDING")
+        )
 
-    def put_back(self, plan_ids: Iterable[str]) -> None:
+    def put_back(self, jobs: Iterable[RunningJob]) -> None:
         """Queue running jobs again, for another worker to start over."""
-        for plan_id in plan_ids:
-            self._engine.resume_workflow(plan_id, queue_name=SOLVE_QUEUE)
+        for job in jobs:
+            self._engine.resume_workflow(job.id, queue_name=job.kind.queue)
 
     def delete_finished(self, *, before: datetime) -> int:
-        """Forget jobs that ended before a moment; returns how many.  Plans stay."""
+        """Forget jobs that ended before a moment; returns how many.  Plans and replans stay."""
         done = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
         old = [
             job.workflow_id for job in self._list(status=done, completed_before=before.isoformat(), limit=_CHUNK)
@@ -64,6 +90,11 @@ class JobClient:
     def close(self) -> None:
         """Give the connections back."""
         self._engine.destroy()
+
+    def _enqueue(self, kind: JobKind, job_id: str, *arguments: str | int) -> None:
+        self._engine.enqueue(
+            {"workflow_name": kind.value, "queue_name": kind.queue, "workflow_id": job_id}, *arguments
+        )
 
     def _list(
         self,
@@ -78,7 +109,7 @@ class JobClient:
             status=status,
             completed_before=completed_before,
             limit=limit,
-            name=SOLVE_WORKFLOW,
+            name=[kind.value for kind in JobKind],
             load_input=False,
             load_output=False,
         )

@@ -1,9 +1,10 @@
-"""A worker's own signs of life, and its care for solves whose worker is gone or that were never queued.
+"""A worker's own signs of life, and its care for jobs whose worker is gone or that were never queued.
 
 The engine's open-source part never notices a dead machine.  Here every worker counts up a row, and every worker
 watches the others' rows with its own clock.  A worker whose row stands still (or whose process is surely gone) is
-struck off; the one who strikes it off queues its solves again.  A worker that was merely frozen may then solve a
-plan a second time, but only the first result is kept (``app.services.solves``).
+struck off; the one who strikes it off queues its jobs again.  A worker that was merely frozen may then solve a
+plan a second time, but only the first result is kept (``app.services.solves``).  What is due by the clock (windows
+of replans, messages) is queued in ``app.jobs.due_work``.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import structlog
+from sqlalchemy.orm import Session
 
 from app.db.engine import transaction
 from app.db.status import PlanStatus
-from app.jobs.client import OPEN_JOBS, JobClient
+from app.jobs import due_work
+from app.jobs.client import OPEN_JOBS, JobClient, RunningJob
 from app.jobs.context import JobContext
+from app.jobs.names import JobKind
 from app.jobs.process_scope import is_surely_gone
-from app.services import idempotency, solves, workers
+from app.services import health_events, idempotency, replan_solves, solves, webhook_deliveries, workers
 from app.services.solves import failure
 from app.services.workers import Worker
 
@@ -59,9 +63,10 @@ class Keeper:
             workers.beat(session, executor_id=context.executor_id, pid=os.getpid(), pid_scope=context.pid_scope)
 
     def round(self) -> None:
-        """Look after everybody's solves once."""
+        """Look after everybody's jobs once."""
         self._take_over_from_the_vanished()
         self._queue_the_forgotten()
+        due_work.queue_all(self._context.sessions, self._client)
         if time.monotonic() >= self._next_tidy:
             self._tidy()
             self._next_tidy = time.monotonic() + TIDY_EVERY_S
@@ -77,7 +82,8 @@ class Keeper:
     def _take_over_from_the_vanished(self) -> None:
         running = self._client.running()
         with transaction(self._context.sessions) as session:
-            for executor_id in workers.list_unregistered(session, executor_ids=running.values()):
+            executors = {job.executor_id for job in running}
+            for executor_id in workers.list_unregistered(session, executor_ids=executors):
                 workers.register_silent(session, executor_id=executor_id)
             others = [
                 worker
@@ -100,16 +106,16 @@ class Keeper:
         return silent or is_surely_gone(worker.pid, worker.pid_scope)
 
     def _take_over(self, executor_id: str) -> None:
-        """Queue a vanished worker's solves again, unless another worker is already doing it."""
+        """Queue a vanished worker's jobs again, unless another worker is already doing it."""
         with transaction(self._context.sessions) as session:
             if not workers.remove(session, executor_id=executor_id):
                 return
-            lost = [plan for plan, owner in self._client.running().items() if owner == executor_id]
-            again = [plan for plan in lost if solves.count_rescue(session, plan_id=plan)]
+            lost = [job for job in self._client.running() if job.executor_id == executor_id]
+            again = [job.id for job in lost if _may_be_tried_again(session, job)]
         # A plan that was given up runs on as a job that finds its row closed, and ends.
         self._client.put_back(lost)
         self._context.metrics.rescues.inc(len(again))
-        log.warning("worker_vanished", executor_id=executor_id, solves_taken_over=again)
+        log.warning("worker_vanished", executor_id=executor_id, jobs_taken_over=again)
 
     def _queue_the_forgotten(self) -> None:
         """Queue plans whose row was committed but whose job was not, and close those whose job broke."""
@@ -130,5 +136,15 @@ class Keeper:
         keep = timedelta(days=self._context.settings.job_retention_days)
         while self._client.delete_finished(before=datetime.now(UTC) - keep):
             pass
+        now, messages = datetime.now(UTC), timedelta(days=self._context.settings.webhook_retention_days)
         with transaction(self._context.sessions) as session:
-            idempotency.forget(session, before=datetime.now(UTC) - idempotency.KEPT_FOR)
+            idempotency.forget(session, before=now - idempotency.KEPT_FOR)
+            webhook_deliveries.forget(session, before=now - messages)
+            health_events.forget_old(session, now=now)
+
+
+def _may_be_tried_again(session: Session, job: RunningJob) -> bool:
+    """Count one more worker lost under a solve or a decision; the other jobs are small, and tried for ever."""
+    if job.kind is JobKind.SOLVE:
+        return solves.count_rescue(session, plan_id=job.id)
+    return job.kind is not JobKind.DECIDE or replan_solves.count_rescue(session, replan_id=job.id)

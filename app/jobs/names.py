@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Final
 
 APPLICATION: Final = "meshwright"
 APPLICATION_VERSION: Final = "1"
-"""Raised only when the order of steps in a workflow changes: other versions' open solves are not resumed."""
+"""Raised only when the order of steps in a workflow changes: other versions' open jobs are not resumed."""
 SOLVE_QUEUE: Final = "solve"
 """Only solves wait here; a workflow that waits for others would need a queue of its own, or block its children."""
 SOLVE_WORKFLOW: Final = "solve_plan"
+
+
+class JobKind(StrEnum):
+    """What a job does; its value names the workflow."""
+
+    SOLVE = SOLVE_WORKFLOW
+    DECIDE = "decide_replan"
+    """Decide on failures; never behind a solve."""
+    PREPARE = "prepare_jobs"
+    """Work out in advance what to do when a node is lost; last in line for the processor."""
+    DELIVER = "deliver_webhook"
+
+    @property
+    def queue(self) -> str:
+        """Where jobs of this kind wait."""
+        return {JobKind.SOLVE: SOLVE_QUEUE, JobKind.DECIDE: "decide", JobKind.PREPARE: "prepare"}.get(
+            self, "deliver"
+        )

@@ -1,4 +1,4 @@
-"""Starts and stops what runs solves in this process."""
+"""Starts and stops what runs jobs in this process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.jobs import workflows
 from app.jobs.client import JobClient
 from app.jobs.context import JobContext
 from app.jobs.keeper import Keeper
-from app.jobs.names import APPLICATION, APPLICATION_VERSION, SOLVE_QUEUE
+from app.jobs.names import APPLICATION, APPLICATION_VERSION, JobKind
 from app.jobs.process_scope import current_pid_scope
 from app.metrics import Metrics
 from app.services import solves
@@ -26,6 +26,9 @@ from app.settings import Role, Settings
 from cluster_models.errors import MeshwrightError
 
 QUEUE_POLL_S: Final = 0.25
+IDLE_QUEUE_POLL_S: Final = 1.0
+"""Of queues whose jobs can wait a second."""
+DELIVERIES_AT_ONCE: Final = 8
 STOP_WITHIN_S: Final = 5.0
 NOTIFICATION_POLL_S: Final = 0.05
 """We send no notifications, but on SQLite a stop waits until the engine's listener has slept this long."""
@@ -74,16 +77,18 @@ class JobRuntime:
         self._keeper.beat()
         workflows.bind(self._context)
         DBOS(config=self._engine_config())
-        DBOS.listen_queues([SOLVE_QUEUE])
+        DBOS.listen_queues([kind.queue for kind in JobKind])
         DBOS.launch()
         # Kept in the engine's database, one value for all workers: hence one solve per process outside role all.
         slots = settings.solver_slots if settings.role is Role.ALL else 1
-        DBOS.register_queue(
-            SOLVE_QUEUE,
-            worker_concurrency=slots,
-            polling_interval_sec=QUEUE_POLL_S,
-            on_conflict="always_update",
-        )
+        at_once = {JobKind.SOLVE: slots, JobKind.DELIVER: DELIVERIES_AT_ONCE}
+        for kind in JobKind:
+            DBOS.register_queue(
+                kind.queue,
+                worker_concurrency=at_once.get(kind, 1),
+                polling_interval_sec=QUEUE_POLL_S if kind in (JobKind.SOLVE, JobKind.DECIDE) else IDLE_QUEUE_POLL_S,
+                on_conflict="always_update",
+            )
         self._keeper.round()
         self._keeper.start()
         log.info("solving", executor_id=self._context.executor_id, slots=slots)
@@ -95,9 +100,9 @@ class JobRuntime:
         while self._context.solving and time.monotonic() < until:
             time.sleep(0.05)
         DBOS.destroy()
-        mine = [plan for plan, owner in self._client.running().items() if owner == self._context.executor_id]
+        mine = [job for job in self._client.running() if job.executor_id == self._context.executor_id]
         with transaction(self._context.sessions) as session:
-            solves.wait_again(session, plan_ids=mine)
+            solves.wait_again(session, plan_ids=[job.id for job in mine if job.kind is JobKind.SOLVE])
         self._client.put_back(mine)
         self._keeper.stop()
         self._client.close()

@@ -12,6 +12,7 @@ from app.db.engine import transaction
 from app.db.status import PlanStatus
 from app.jobs.child import ChildEnd, Ending, run_child
 from app.jobs.context import JobContext
+from app.jobs.following import Following
 from app.services import solves
 from app.services.solves import SolveRequest, failure
 from cluster_models.units import GIB
@@ -19,13 +20,8 @@ from cluster_models.units import GIB
 CRASHED: Final = "crashed"
 """Outcome of an attempt that is worth another one; every other outcome is a ``PlanStatus`` or ``gone``."""
 GONE: Final = "gone"
-PROGRESS_EVERY_S: Final = 1.0
 
 log = structlog.get_logger(__name__)
-
-
-class ServiceStopping(BaseException):
-    """The process ends: the engine must not record an outcome, so that the solve starts over elsewhere."""
 
 
 def attempt(context: JobContext, *, plan_id: str) -> str:
@@ -60,7 +56,9 @@ def give_up(context: JobContext, *, plan_id: str, attempts: int) -> str:
 
 def _run(context: JobContext, plan_id: str, request: SolveRequest) -> ChildEnd:
     settings = context.settings
-    following = _Following(context, plan_id)
+    following = Following(
+        context, lambda session, newest: solves.save_progress(session, plan_id=plan_id, progress=newest)
+    )
     memory = settings.solve_memory_gib
     message = {
         "snapshot": request.snapshot,
@@ -77,32 +75,6 @@ def _run(context: JobContext, plan_id: str, request: SolveRequest) -> ChildEnd:
         on_progress=following.keep,
         should_stop=following.should_stop,
     )
-
-
-class _Following:
-    """The newest progress of a child, written down at most once a second."""
-
-    def __init__(self, context: JobContext, plan_id: str) -> None:
-        self._context = context
-        self._plan_id = plan_id
-        self._newest: dict[str, Any] | None = None
-        self._next_write = 0.0
-
-    def keep(self, message: dict[str, Any]) -> None:
-        """Remember a progress message."""
-        self._newest = {name: value for name, value in message.items() if name != "kind"}
-
-    def should_stop(self) -> bool:
-        """Whether nobody wants the plan any more; raises ``ServiceStopping`` when the process is to end."""
-        if self._context.stopping.is_set():
-            raise ServiceStopping
-        if time.monotonic() < self._next_write:
-            return False
-        with transaction(self._context.sessions) as session:
-            wanted = solves.save_progress(session, plan_id=self._plan_id, progress=self._newest)
-        self._newest = None
-        self._next_write = time.monotonic() + PROGRESS_EVERY_S
-        return not wanted
 
 
 def _record(context: JobContext, plan_id: str, request: SolveRequest, end: ChildEnd) -> str:

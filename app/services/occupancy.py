@@ -14,7 +14,8 @@ from sqlalchemy import delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from app.db.running_tables import OccupiedGpuRow, RunningJobRow, SpareNodeRow
+from app.db.running_tables import OccupiedGpuRow, RunningJobRow, RunningPlanRow, SpareNodeRow
+from app.db.status import RunningPlanStatus
 from app.documents.reading import FieldProblem, InvalidDocument, close_name
 from app.services import clusters
 from app.services.errors import GpusTaken
@@ -149,6 +150,7 @@ def replace_spares(session: Session, *, reference: str, nodes: Sequence[str]) ->
         raise InvalidDocument(unknown)
     session.execute(delete(SpareNodeRow).where(SpareNodeRow.cluster_id == row.id))
     add_spares(session, cluster_id=row.id, nodes=nodes)
+    outdate_preparations(session, cluster_id=row.id)
     return list_spares(session, reference=row.id)
 
 
@@ -157,6 +159,18 @@ def add_spares(session: Session, *, cluster_id: str, nodes: Iterable[str]) -> No
     fresh = sorted(set(nodes) - set(spare_names(session, cluster_id=cluster_id)))
     if fresh:
         session.execute(insert(SpareNodeRow), [{"cluster_id": cluster_id, "node": node} for node in fresh])
+
+
+def outdate_preparations(session: Session, *, cluster_id: str) -> None:
+    """Have the answers to the loss of a node prepared anew: what is free, or who runs, has changed."""
+    jobs = select(RunningJobRow.id).where(RunningJobRow.cluster_id == cluster_id)
+    session.execute(
+        update(RunningPlanRow)
+        .where(RunningPlanRow.job_id.in_(jobs), RunningPlanRow.status == RunningPlanStatus.APPLIED)
+        .values(preparations=RunningPlanRow.preparations + 1)
+        .execution_options(synchronize_session=False)
+    )
+    session.expire_all()
 
 
 def claim(session: Session, *, cluster_id: str, claim_id: str, holdings: Mapping[str, Gpus]) -> None:

@@ -148,12 +148,16 @@ def carry_out(session: Session, *, row: ReplanRow) -> None:
     plans = select(RunningPlanRow.job_id, RunningPlanRow.id).where(
         RunningPlanRow.replan_id == row.id, RunningPlanRow.status == RunningPlanStatus.APPROVED
     )
-    for job_id, running_plan_id in session.execute(plans).tuples().all():
+    for job_id, running_plan_id in session.execute(plans).all():
         running_plans.set_applied(session, running_plan_id=running_plan_id, job_id=job_id)
     for made in decision.jobs:
         running_plans.set_standing(session, job_id=made.job_id, standing=_standing(made.action))
+    # A job that waited and is not touched any more has all that it waited for.
+    for job_id in decision.untouched:
+        running_plans.set_standing(session, job_id=job_id, standing=JobStanding.RUNNING)
     paused = [made.job_id for made in decision.jobs if made.action is RecoveryAction.PAUSE]
     running_plans.end_applied(session, job_ids=paused)
+    occupancy.outdate_preparations(session, cluster_id=row.cluster_id)
     after = {node for node, _gpu in occupancy.held_gpus(session, cluster_id=row.cluster_id)}
     occupancy.add_spares(session, cluster_id=row.cluster_id, nodes={node for node, _gpu in before} - after)
 

@@ -115,7 +115,7 @@ def finish_without(session: Session, *, replan_id: str, error: dict[str, Any]) -
     replan_rows.locked(session, replan_id)
     if row.safe is not None and row.safe_revision == row.revision:
         values: dict[str, Any] = {"status": ReplanStatus.PROPOSED, "proposed_at": datetime.now(UTC)}
-        if stored := replan_rows.change(session, replan_id, [ReplanStatus.SOLVING], error=error, **values):
+        if stored := replan_rows.change(session, replan_id, UNDECIDED, error=error, **values):
             _proposed(session, replan_id)
         return stored
     values = {"status": ReplanStatus.FAILED, "finished_at": datetime.now(UTC)}

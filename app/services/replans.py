@@ -172,7 +172,7 @@ def cancel_replan(session: Session, *, replan_id: str, problem: str = "It was ca
 
 def _records(session: Session, rows: Sequence[ReplanRow]) -> list[ReplanRecord]:
     names_query = select(ClusterRow.id, ClusterRow.name).where(ClusterRow.id.in_({row.cluster_id for row in rows}))
-    names = dict(session.execute(names_query).tuples().all())
+    names = {row.id: row.name for row in session.execute(names_query)}
     events: dict[str, list[str]] = {}
     events_query = (
         select(HealthEventRow.replan_id, HealthEventRow.id)

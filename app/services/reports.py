@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sqlalchemy import select
+from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
 from app.db.replan_tables import ReplanRow
@@ -122,7 +122,8 @@ def wake_waiting(session: Session, *, now: datetime) -> list[str]:
         if replan_rows.open_row(session, cluster_id) is not None:
             continue
         still = _touched_jobs(session, cluster_id, _conditions(session, cluster_id, now))
-        if ready := sorted(name for job_id, name in jobs.items() if job_id not in still):
+        ready = sorted(name for job_id, name in jobs.items() if job_id not in still)
+        if ready and not _asked_since_quiet(session, cluster_id, now):
             reason = f"What {_listed(ready)} waited for is back."
             opened.append(_open(session, cluster_id, reason=reason, window_s=0.0, now=now))
     return opened
@@ -231,6 +232,15 @@ def _holders(session: Session, cluster: StoredCluster, current: ReplanRow | None
     nodes = [node for node in cluster.cluster.nodes if node.name in counted_on]
     holders[_SPARES] = frozenset((node.name, gpu) for node in nodes for gpu in range(node.gpu_count))
     return holders
+
+
+def _asked_since_quiet(session: Session, cluster_id: str, now: datetime) -> bool:
+    """Whether a replan was opened since the last report: one that was called off is not asked for again."""
+    hysteresis = timedelta(seconds=replan_settings.settings_of(session, cluster_id=cluster_id).hysteresis_s)
+    events = health_events.read_known(session, cluster_id=cluster_id)
+    quiet = max((min(event.occurred_at, now) + hysteresis for event in events), default=now)
+    query = select(exists().where(ReplanRow.cluster_id == cluster_id, ReplanRow.created_at >= quiet))
+    return bool(session.scalar(query))
 
 
 def _conditions(session: Session, cluster_id: str, now: datetime) -> tuple[Condition, ...]:

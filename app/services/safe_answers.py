@@ -53,18 +53,15 @@ def _problem(session: Session, found: Situation) -> ReplanProblem:
     return request.to_problem(found.snapshot)
 
 
-def _prepared(session: Session, found: Situation) -> dict[str, Any]:
-    """What was prepared for these jobs, by job."""
-    query = select(PreparedJobRow.running_plan_id, PreparedJobRow.document).where(
-        PreparedJobRow.running_plan_id.in_(found.base.values())
-    )
-    jobs = {plan: job for job, plan in found.base.items()}
-    return {jobs[plan]: document for plan, document in session.execute(query)}
+def _prepared(session: Session, found: Situation) -> list[dict[str, Any]]:
+    """What was prepared for these jobs."""
+    query = select(PreparedJobRow.document).where(PreparedJobRow.running_plan_id.in_(found.base.values()))
+    return list(session.scalars(query))
 
 
-def _safe_answer(problem: ReplanProblem, prepared: dict[str, Any]) -> BatchDecision:
+def _safe_answer(problem: ReplanProblem, prepared: list[dict[str, Any]]) -> BatchDecision:
     # Imported late: only whoever answers failures pays for loading the solver.
     kind = import_module("solver.replanning.prepared").PreparedJob
-    tables = {job: load(kind, document) for job, document in prepared.items()}
-    answer: BatchDecision = import_module("solver.replanning.decide").safe_answer(problem, tables)
+    tables = [load(kind, document) for document in prepared]
+    answer: BatchDecision = import_module("solver.replanning.safe").safe_answer(problem, tables)
     return answer

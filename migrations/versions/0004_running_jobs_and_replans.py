@@ -255,6 +255,7 @@ def upgrade() -> None:
     op.create_table(
         "prepared_jobs",
         sa.Column("running_plan_id", sa.String(length=32), nullable=False),
+        sa.Column("generation", sa.Integer(), nullable=False),
         sa.Column("snapshot_id", sa.String(length=80), nullable=False),
         sa.Column("document", sa.Text(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),

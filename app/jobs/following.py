@@ -1,0 +1,47 @@
+"""Follows a child: its newest progress is written down at most once a second, and who wants it is asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from sqlalchemy.orm import Session
+
+from app.db.engine import transaction
+from app.jobs.context import JobContext
+
+PROGRESS_EVERY_S: Final = 1.0
+
+SaveProgress = Callable[[Session, dict[str, Any] | None], bool]
+"""Stores the newest progress, if there is any; returns whether the answer is still wanted."""
+
+
+class ServiceStopping(BaseException):
+    """The process ends: the engine must not record an outcome, so that the job starts over elsewhere."""
+
+
+class Following:
+    """What ``run_child`` is to be given: ``keep`` for its progress, ``should_stop`` to be asked."""
+
+    def __init__(self, context: JobContext, save: SaveProgress) -> None:
+        self._context = context
+        self._save = save
+        self._newest: dict[str, Any] | None = None
+        self._next_write = 0.0
+
+    def keep(self, message: dict[str, Any]) -> None:
+        """Remember a progress message."""
+        self._newest = {name: value for name, value in message.items() if name != "kind"}
+
+    def should_stop(self) -> bool:
+        """Whether nobody wants the answer any more; raises ``ServiceStopping`` when the process is to end."""
+        if self._context.stopping.is_set():
+            raise ServiceStopping
+        if time.monotonic() < self._next_write:
+            return False
+        with transaction(self._context.sessions) as session:
+            wanted = self._save(session, self._newest)
+        self._newest = None
+        self._next_write = time.monotonic() + PROGRESS_EVERY_S
+        return not wanted
