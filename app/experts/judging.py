@@ -5,7 +5,7 @@ Letters: L layers, E experts, S slots.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -85,12 +85,14 @@ class Verdict:
 
 
 def verdict_of(
-    workload: RoutedWorkload, rows: IntArray, layers: Sequence[int], placed: Placed, ask: Ask
+    workload: RoutedWorkload, rows: IntArray, placed: Placed, ask: Ask, known: Routing | None = None
 ) -> Verdict:
-    """What the map ``rows`` (L, S) of ``layers`` is worth on a workload, at the layers that both have.
+    """What the map ``rows`` (L, S) is worth on a workload, at the layers that both have.
 
-    ``placed``: the map by loads alone, with its bounds.
+    ``placed``: the map by loads alone of the same layers, with its bounds; ``known``: the router under the workload
+    at all of them, where that was fitted before.
     """
+    layers = placed.slots.layers
     shared = tuple(layer for layer in layers if layer in set(workload.layers))
     if not shared:
         nothing = np.zeros(0)
@@ -105,16 +107,19 @@ def verdict_of(
     planned = workload.name in ask.planned
     own_bounds = placed.layer_bounds[ask.planned.index(workload.name)] if planned else None
     bound = _bound(shares, held, ask.layout) if own_bounds is None else own_bounds
+    bound = np.minimum(bound, 1.0)
+    if shared != layers:
+        known = None
     return Verdict(
         name=workload.name,
         planned=planned,
         layers=shared,
         balancedness=reached,
         in_order=layer_balancedness(plain, shares, ask.layout),
-        bound=np.maximum(np.minimum(bound, 1.0), reached),
+        bound=np.maximum(bound, reached),
         node_local_share=node_local_share(held, shares, ask.layout),
         in_order_node_local_share=node_local_share(plain, shares, ask.layout),
-        times=_times(own, maps, ask),
+        times=_times(own, maps, bound, ask, known),
         locality=_locality(own, maps, ask.layout),
     )
 
@@ -153,17 +158,25 @@ def _locality(workload: RoutedWorkload, maps: Maps, layout: ExpertLayout) -> Loc
     return Locality(stays(held), stays(plain), stays(alone))
 
 
-def _times(workload: RoutedWorkload, maps: Maps, ask: Ask) -> TimesOver | None:
-    """Times of this map, the order and the balanced map; ``None`` where nodes were not weighed."""
+def _times(
+    workload: RoutedWorkload, maps: Maps, bound: FloatArray, ask: Ask, known: Routing | None
+) -> TimesOver | None:
+    """Times of this map, the order and the balanced map; ``None`` where nodes were not weighed.
+
+    ``bound`` (L,): what the balancedness of no map exceeds.
+    """
     terms = ask.terms
     if terms is None or ask.layout.nodes == 1:
         return None
     held, plain, alone = maps
-    known = routed(workload, terms)
+    router = routed(workload, terms) if known is None else known
 
     def taken(slots: IntArray, choice: CopyChoice) -> LayerTimes:
-        return layer_times(slots, known, ask.layout, terms.rates, choice)
+        return layer_times(slots, router, ask.layout, terms.rates, choice)
 
+    # where a router cannot draw the loads as counted, those that it can draw have a bound of their own
+    alike = np.allclose(router.shares, workload.shares(), rtol=1e-9, atol=0.0)
+    least = 1.0 / bound if alike else least_loads(router, ask.layout, held)
     by_choice = {choice: taken(held, choice) for choice in CopyChoice}
     counted = max(terms.choices, key=lambda choice: float(by_choice[choice].total_s.sum()))
     return TimesOver(
@@ -171,7 +184,7 @@ def _times(workload: RoutedWorkload, maps: Maps, ask: Ask) -> TimesOver | None:
         by_choice=by_choice,
         in_order=taken(plain, counted),
         balanced=taken(alone, counted),
-        least_s=least_times(known, ask.layout, terms.rates, least_loads(known, ask.layout, held)),
+        least_s=least_times(router, ask.layout, terms.rates, least),
     )
 
 

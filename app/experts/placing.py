@@ -5,9 +5,11 @@ Letters: L layers, E experts, S slots, W workloads, C candidate maps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -21,11 +23,13 @@ from cluster_models.expert_slots import ExpertSlots
 from cluster_models.routing import RoutedWorkload
 from solver.candidates import FloatArray, IntArray
 from solver.experts.chains import Chained
-from solver.experts.dispatch import routing
+from solver.experts.dispatch import RouterRule, Routing, layer_times, routing
+from solver.experts.layout import ExpertLayout
 from solver.experts.nodewise import place_nodewise
 from solver.experts.place import Placed, check_alike, place_experts
-from solver.experts.regret import least_regret, times_by_term
+from solver.experts.regret import least_regret
 
+T = TypeVar("T")
 _THREADS: Final = 2
 
 
@@ -67,9 +71,13 @@ def propose(workloads: Sequence[RoutedWorkload], ask: Ask) -> Proposal:
     )
     chained = None if ask.chain is None else placed_along(chosen, ask, ask.chain)
     rows = placed.rows() if chained is None else chained.rows()
+    routers: dict[str, Routing] = {}
     if ask.terms is not None and ask.layout.nodes > 1:
-        rows = _over_nodes(chosen, placed, ask, ask.terms, budget)
-    verdicts = tuple(verdict_of(workload, rows, layers, placed, ask) for workload in workloads)
+        routers = dict(zip(ask.planned, _each(partial(routed, terms=ask.terms), chosen), strict=True))
+        rows = _over_nodes(chosen, placed, ask, ask.terms, budget, list(routers.values()))
+    verdicts = tuple(
+        _each(lambda workload: verdict_of(workload, rows, placed, ask, routers.get(workload.name)), workloads)
+    )
     counted = {layer for workload in workloads if workload.name in ask.planned for layer in workload.layers}
     return Proposal(
         slots=ExpertSlots(layers, tuple(tuple(row) for row in rows.tolist()), chosen[0].experts, ask.layout.ranks),
@@ -95,18 +103,28 @@ def _chosen(workloads: Sequence[RoutedWorkload], ask: Ask) -> list[RoutedWorkloa
     return [workload.at(layers) for workload in chosen]
 
 
+def _each(do: Callable[[RoutedWorkload], T], workloads: Sequence[RoutedWorkload]) -> list[T]:
+    """What ``do`` returns for each workload: compiled loops leave the interpreter free."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(do, workloads))
+
+
 def _over_nodes(
-    chosen: Sequence[RoutedWorkload], placed: Placed, ask: Ask, terms: NodeTerms, budget: Budget
+    chosen: Sequence[RoutedWorkload],
+    placed: Placed,
+    ask: Ask,
+    terms: NodeTerms,
+    budget: Budget,
+    members: Sequence[Routing],
 ) -> IntArray:
     """(L, S): for each layer, of the map by loads alone and one searched over nodes, the one of the least time.
 
     A set is searched as one workload with the mean of their shares; the maps are compared on its members, under
-    every choice of copies that may come.
+    every choice of copies that may come.  ``members``: the router under each.
     """
     weights = _factors(chosen, ask.weights)
-    mixed = np.tensordot(weights, np.array([workload.shares() for workload in chosen]), axes=1)
     searched = place_nodewise(
-        routing(drawable(mixed, terms.rule), terms.rule, _mixed_pairs(chosen, weights)),
+        members[0] if len(members) == 1 else _mixed(chosen, weights, terms.rule),
         ask.layout,
         terms.rates,
         proposals=budget.proposals,
@@ -118,12 +136,24 @@ def _over_nodes(
     if len(chosen) == 1 and not terms.speed_given:
         return searched.slots
     maps = np.array([searched.slots, placed.rows()])
-    members = [routed(one, terms) for one in chosen]
-    seconds = np.array(
-        [[times_by_term(slots, one, ask.layout, terms.compared()) for one in members] for slots in maps]
-    )
+    seconds = np.array([[_seconds(slots, one, ask.layout, terms) for one in members] for slots in maps])
     judged = seconds.max(axis=1) if ask.weights is None else np.tensordot(seconds, weights, axes=(1, 0))
     return np.asarray(maps[least_regret(judged, len(maps)), np.arange(maps.shape[1])])
+
+
+def _seconds(slots: IntArray, router: Routing, layout: ExpertLayout, terms: NodeTerms) -> FloatArray:
+    """(K, L) seconds of each layer under each choice of copies and each speed that may come."""
+    times = [layer_times(slots, router, layout, terms.rates, choice) for choice in terms.choices]
+    factors = terms.compared().factors
+    return np.array(
+        [each.compute_s + each.inside_s + factor * each.between_s for each in times for factor in factors]
+    )
+
+
+def _mixed(chosen: Sequence[RoutedWorkload], weights: FloatArray, rule: RouterRule) -> Routing:
+    """The router under the mean of several workloads."""
+    shares = np.tensordot(weights, np.array([workload.shares() for workload in chosen]), axes=1)
+    return routing(drawable(shares, rule), rule, _mixed_pairs(chosen, weights))
 
 
 def _mixed_pairs(chosen: Sequence[RoutedWorkload], weights: FloatArray) -> dict[int, FloatArray]:
