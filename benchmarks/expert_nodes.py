@@ -30,7 +30,7 @@ from solver.experts.dispatch import (
 )
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import balancedness, node_local_share
-from solver.experts.nodewise import PROPOSALS, place_nodewise, usual_rates
+from solver.experts.nodewise import place_nodewise, usual_rates
 
 SPEEDS: Final = (50.0, 100.0, 200.0, 400.0)
 """Gb/s per GPU between nodes that are compared."""
@@ -173,7 +173,7 @@ def compare_speeds(
     layout: ExpertLayout,
     given: argparse.Namespace,
     *,
-    proposals: int = PROPOSALS,
+    proposals: int | None = None,
 ) -> list[dict[str, Any]]:
     """For each workload, speed and choice of copies: milliseconds of a layer under both modes of EPLB and ours.
 
@@ -215,7 +215,7 @@ def compare_speeds(
 
 
 def _maps(
-    workload: RoutedWorkload, layout: ExpertLayout, given: argparse.Namespace, proposals: int
+    workload: RoutedWorkload, layout: ExpertLayout, given: argparse.Namespace, proposals: int | None
 ) -> tuple[Routing, dict[str, IntArray], float]:
     """The maps of a workload that need no speed, and the seconds of ours among them."""
     rule = rule_of(workload, given)

@@ -41,17 +41,17 @@ class NodeCase(NamedTuple):
     ``references``: seconds beside which the time counts where copies near a token's node are preferred, and where
     every copy is as likely; 0: that choice does not count.  ``shares`` (E,) of sum 1; ``weights`` (E,) of the
     router's draw, ``pairs`` (E, E) as measured or (0, 0) empty; ``router`` (k, H, a).  ``prices``: seconds of the
-    load of a rank of mean speed, and of a crossing of 1.  ``crossing_mean``: weight of the mean crossing of nodes
-    beside the busiest.  ``aimed``: a load of the busiest rank, each load beyond it costs ``BEYOND`` times as much.
-    ``node_speeds`` (N,) sums of the relative speeds of ranks, ``ranks`` of a node, ``filler``: what at least lies
-    beside any copy on its rank.
+    load of a rank of mean speed, of a crossing of 1, and of the square of the hottest copy's load.
+    ``crossing_mean``: weight of the mean crossing of nodes beside the busiest.  ``aimed``: a load of the busiest
+    rank, each load beyond it costs ``BEYOND`` times as much.  ``node_speeds`` (N,) sums of the relative speeds of
+    ranks, ``ranks`` of a node, ``filler``: what at least lies beside any copy on its rank.
     """
 
     shares: FloatArray
     weights: FloatArray
     pairs: FloatArray
     router: tuple[int, int, int]
-    prices: tuple[float, float]
+    prices: tuple[float, float, float]
     references: tuple[float, float]
     crossing_mean: float
     aimed: float
@@ -155,11 +155,12 @@ def _time(case: NodeCase, node_loads: FloatArray, hottest: float, near: FloatArr
     busiest = max(busiest, hottest + case.filler)
     load = (1.0 - _EVEN) * busiest + _EVEN * math.sqrt(mean / len(node_loads))
     load += BEYOND * max(0.0, busiest - case.aimed)
+    load_s = case.prices[0] * load + case.prices[2] * hottest * hottest
     worst = total = 0.0
     for choice in range(2):
         if case.references[choice] > 0.0:
             crossing = _crossing(case, near if choice == 0 else even)
-            beside = (case.prices[0] * load + case.prices[1] * crossing) / case.references[choice]
+            beside = (load_s + case.prices[1] * crossing) / case.references[choice]
             worst, total = max(worst, beside), total + beside
     return float((1.0 - _BETTER_CHOICE) * worst + _BETTER_CHOICE * total)
 
@@ -202,11 +203,12 @@ def node_state(held: IntArray, experts: int) -> NodeState:
 
 
 @numba.njit(cache=True, nogil=True)
-def _renew_needs(case: NodeCase, reach: Reach) -> None:
+def fill_needs(case: NodeCase, reach: Reach, with_slopes: bool) -> None:
+    """Work out anew what tokens need, from what copies serve; slopes if wanted (with measured pairs always)."""
     if len(case.pairs):
         measured_needs(case.shares, case.pairs, case.router[0], reach.served, reach.needs, reach.slopes)
     else:
-        node_needs(case.weights, reach.served, case.router, reach.needs, reach.slopes, True)
+        node_needs(case.weights, reach.served, case.router, reach.needs, reach.slopes, with_slopes)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -218,9 +220,9 @@ def renewed(case: NodeCase, state: NodeState) -> float:
         for node in range(len(state.node_loads)):
             state.node_loads[node] += state.counts[expert, node] * state.copy_loads[expert]
     if case.references[0] > 0.0:
-        _renew_needs(case, state.near)
+        fill_needs(case, state.near, True)
     if case.references[1] > 0.0:
-        _renew_needs(case, state.even)
+        fill_needs(case, state.even, True)
     state.hottest[0] = state.copy_loads.max()
     return _time(case, state.node_loads, state.hottest[0], state.near.needs, state.even.needs)
 

@@ -10,7 +10,7 @@ Letters: L layers, E experts, S slots, G ranks, N nodes, k experts a token.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -19,7 +19,7 @@ import numpy as np
 from cluster_models.architecture import Experts
 from cluster_models.errors import InvalidInput
 from solver.candidates import FloatArray, IntArray
-from solver.experts.compiled_nodewise import NodeCase, crossings, node_state, renewed
+from solver.experts.compiled_nodewise import NodeCase, crossings, fill_needs, node_state
 from solver.experts.compiled_reach import rank_needs, router_weights
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import rank_loads, replica_counts
@@ -132,7 +132,7 @@ class Routing:
         self,
         layer: int,
         layout: ExpertLayout,
-        prices: tuple[float, float],
+        prices: tuple[float, float, float],
         crossing_mean: float,
         references: tuple[float, float] = (1.0, 0.0),
         aimed: float = 1.0,
@@ -184,25 +184,53 @@ def layer_times(
     choice: CopyChoice = CopyChoice.NEAREST,
 ) -> LayerTimes:
     """The time of each layer for (L, S) ``slots`` in an engine that takes copies by ``choice``."""
-    experts, tokens = routed.shares.shape[1], rates.tokens * layout.ranks
-    counts = replica_counts(slots, experts)
-    slowest = rank_loads(slots, routed.shares, layout).max(axis=1)
-    crossing, busiest = np.zeros(len(slots)), np.zeros(len(slots))
-    reached = np.zeros((len(slots), layout.ranks))
+    return times_by_choice(slots, routed, layout, rates, (choice,))[0]
+
+
+def times_by_choice(
+    slots: IntArray, routed: Routing, layout: ExpertLayout, rates: LayerRates, choices: Sequence[CopyChoice]
+) -> list[LayerTimes]:
+    """The times of layers for (L, S) ``slots`` under each of several choices of copies."""
+    tokens = rates.tokens * layout.ranks
+    compute_s = (
+        rates.selection_s * routed.rule.active * tokens * rank_loads(slots, routed.shares, layout).max(axis=1)
+    )
+    inside = tokens * rates.copy_bytes / rates.inside_bytes_per_s if layout.ranks_per_node > 1 else 0.0
+    inside_s = inside * _busiest_ranks(slots, routed, layout)
+    between = rates.tokens * rates.copy_bytes / rates.between_bytes_per_s
+    crossing = _crossing(slots, routed, layout, choices)
+    return [
+        LayerTimes(
+            compute_s=compute_s,
+            between_s=between * busiest,
+            inside_s=inside_s,
+            crossing=mean,
+            busiest_crossing=busiest,
+        )
+        for busiest, mean in crossing
+    ]
+
+
+def _busiest_ranks(slots: IntArray, routed: Routing, layout: ExpertLayout) -> FloatArray:
+    """(L,) how likely a token needs the busiest rank."""
+    counts = replica_counts(slots, routed.shares.shape[1])
     rule = (routed.rule.active, routed.rule.groups, routed.rule.active_groups)
+    reached = np.zeros((len(slots), layout.ranks))
     for layer, row in enumerate(slots):
         by_rank = np.ascontiguousarray(row.reshape(layout.ranks, -1))
         rank_needs(routed.weights[layer], by_rank, counts[layer], rule, reached[layer])
-        if layout.nodes > 1:
-            state = node_state(np.ascontiguousarray(row.reshape(layout.nodes, -1)), experts)
-            near = choice is CopyChoice.NEAREST
-            renewed(routed.case(layer, layout, (0.0, 1.0), 0.0, (float(near), float(not near))), state)
-            busiest[layer], crossing[layer] = crossings(state.near.needs if near else state.even.needs)
-    inside = tokens * rates.copy_bytes / rates.inside_bytes_per_s if layout.ranks_per_node > 1 else 0.0
-    return LayerTimes(
-        compute_s=rates.selection_s * routed.rule.active * tokens * slowest,
-        between_s=rates.tokens * rates.copy_bytes / rates.between_bytes_per_s * busiest,
-        inside_s=inside * reached.max(axis=1),
-        crossing=crossing,
-        busiest_crossing=busiest,
-    )
+    return np.asarray(reached.max(axis=1))
+
+
+def _crossing(slots: IntArray, routed: Routing, layout: ExpertLayout, choices: Sequence[CopyChoice]) -> FloatArray:
+    """(choices, 2, L) what the busiest node sends or receives, and the mean of nodes."""
+    found = np.zeros((len(choices), 2, len(slots)))
+    if layout.nodes > 1:
+        for layer, row in enumerate(slots):
+            state = node_state(np.ascontiguousarray(row.reshape(layout.nodes, -1)), routed.shares.shape[1])
+            case = routed.case(layer, layout, (0.0, 1.0, 0.0), 0.0)
+            for number, choice in enumerate(choices):
+                reach = state.near if choice is CopyChoice.NEAREST else state.even
+                fill_needs(case, reach, False)
+                found[number, :, layer] = crossings(reach.needs)
+    return found

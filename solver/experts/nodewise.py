@@ -17,12 +17,13 @@ from solver.candidates import FloatArray, IntArray
 from solver.experts.bounds import least_slowest_load
 from solver.experts.compiled_nodewise import anneal_nodes
 from solver.experts.compiled_slots import packed, swapped_down
-from solver.experts.dispatch import CopyChoice, LayerRates, LayerTimes, Routing, layer_times, token_bytes
+from solver.experts.dispatch import CopyChoice, LayerRates, LayerTimes, Routing, times_by_choice, token_bytes
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import rank_loads
 from solver.experts.regret import Terms, least_regret, times_by_term
 
-PROPOSALS: Final = 75_000
+PROPOSALS: Final = 50_000
+"""For each layer of up to four nodes; over more each costs more."""
 _HEATS: Final = (1e-4, 1e-2, 1e-1)
 """First temperatures of the annealing, as shares of the layer's time: the first, or in turn where slots are few."""
 _MOST_FOR_LOAD: Final = 0.33
@@ -74,7 +75,7 @@ def place_nodewise(
     *,
     choice: CopyChoice | None = None,
     speed_known: bool = True,
-    proposals: int = PROPOSALS,
+    proposals: int | None = None,
     seed: int = 0,
     threads: int = 1,
 ) -> NodewisePlaced:
@@ -84,7 +85,8 @@ def place_nodewise(
     better start reaches under it.  Without ``speed_known`` the speed between nodes of ``rates`` is the slowest
     that may be; faster ones count in the same way.
 
-    Layers are searched one by one, ``threads`` at a time; the same input, proposals and seed give the same map.
+    Layers are searched one by one, ``threads`` at a time, with ``PROPOSALS`` each or fewer over many nodes; the
+    same input, proposals and seed give the same map.
     Raises ``InvalidInput`` where the experts do not fit the layout.
     """
     layers, experts = routed.shares.shape
@@ -93,19 +95,26 @@ def place_nodewise(
     small = layout.slots <= _SMALL
     starts = _starts(routed, layout)
     published = [balanced_start(routed.shares, layout, swaps=0), *starts[1:]]
-    seconds = [times_by_term(each, routed, layout, terms) for each in published]
-    steps = min(proposals, _SMALL_PROPOSALS) if small else proposals
-    search = _Search(routed, layout, terms, published[0], np.array(seconds), steps)
-    searched = starts if small else starts[-1:] if routed.rule.groups > 1 else starts[:1]
-    runs = [(start, heat) for start in searched for heat in (_HEATS if small else _HEATS[:1])]
-    jobs = [(layer, start[layer], heat, seed) for start, heat in runs for layer in range(layers)]
+    routings = terms.routings(routed)
+    if proposals is None:
+        proposals = min(PROPOSALS, PROPOSALS * 12 // (8 + layout.nodes))
+
+    def timed(slots: IntArray) -> FloatArray:
+        return times_by_term(slots, routings, layout, terms)
+
     with ThreadPoolExecutor(threads) as pool:
+        seconds = list(pool.map(timed, published))
+        steps = min(proposals, _SMALL_PROPOSALS) if small else proposals
+        search = _Search(routed, layout, terms, published[0], np.array(seconds), steps)
+        searched = starts if small else starts[-1:] if routed.rule.groups > 1 else starts[:1]
+        runs = [(start, heat) for start in searched for heat in (_HEATS if small else _HEATS[:1])]
+        jobs = [(layer, start[layer], heat, seed) for start, heat in runs for layer in range(layers)]
         annealed = np.array(list(pool.map(search.improved, jobs))).reshape(len(runs), layers, -1)
-    others = [starts[0], *annealed]
-    seconds += [times_by_term(each, routed, layout, terms) for each in others]
+        others = [starts[0], *annealed]
+        seconds += pool.map(timed, others)
     best = least_regret(np.array(seconds), len(published))
     slots = np.array([*published, *others])[best, np.arange(layers)]
-    times = [layer_times(slots, routed, layout, rates, each) for each in terms.choices]
+    times = times_by_choice(slots, routed, layout, rates, terms.choices)
     least = least_loads(routed, layout, slots)
     slower = max(times, key=lambda each: float(each.total_s.sum()))
     return NodewisePlaced(slots, slower, least_times(routed, layout, rates, least), 1.0 / least)
@@ -149,12 +158,12 @@ class _Search:
         """(S,) the map of a layer found from a start with a first temperature."""
         layer, start, heat, seed = job
         held = start.reshape(self.layout.nodes, -1).copy()
-        load_price, crossing_price = self.prices
+        load_price, crossing_price, peak_price = self.prices
         aimed = 1.0 if self.terms.speed_known else float(self.balanced[layer])
         references = float(self.references[0, layer]), float(self.references[1, layer])
         second = int(_SECOND_SHARE * self.proposals) if load_price > self.most else 0
         if second:
-            prices = self.most, crossing_price
+            prices = self.most, crossing_price, peak_price
             case = self.routed.case(
                 layer, self.layout, prices, _CROSSING_MEAN, references, float(self.balanced[layer])
             )
@@ -174,8 +183,13 @@ def _references(terms: Terms, seconds: FloatArray) -> FloatArray:
     return found
 
 
-def search_prices(routed: Routing, layout: ExpertLayout, rates: LayerRates) -> tuple[float, float]:
-    """Seconds of the load of a rank (compute and NVLink, at balance) and of one more node for every token."""
+def search_prices(routed: Routing, layout: ExpertLayout, rates: LayerRates) -> tuple[float, float, float]:
+    """Seconds of a rank's load (compute and NVLink, at balance), of one more node a token, of a hot copy squared.
+
+    The rank of the hottest copy is needed by more tokens than one with the same load in equal copies: with
+    selections drawn one by one a rank with copies x_i, in selections of a token, is missed with probability
+    ``prod (1 - x_i)``, about ``exp(-sum x_i - sum x_i^2 / 2)``.
+    """
     active, tokens = routed.rule.active, rates.tokens * layout.ranks
     inside = 0.0
     if layout.ranks_per_node > 1:
@@ -184,6 +198,7 @@ def search_prices(routed: Routing, layout: ExpertLayout, rates: LayerRates) -> t
     return (
         rates.selection_s * active * tokens + inside,
         rates.tokens * rates.copy_bytes / rates.between_bytes_per_s,
+        inside * active / 2.0,
     )
 
 

@@ -1,6 +1,6 @@
-"""What maps of experts lose, at worst, where it is not known how engines choose copies or how fast links are.
+"""What maps of experts lose where choice of copies, speed of links and pace of nodes are not known.
 
-Letters: L layers, S slots, K terms: each a choice of copies and a factor on the time between nodes.
+Letters: L layers, S slots, K terms: router, choice of copies, pace and factor on the time between nodes.
 """
 
 from __future__ import annotations
@@ -11,22 +11,37 @@ from typing import Final
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.experts.dispatch import CopyChoice, LayerRates, Routing, layer_times
+from solver.experts.dispatch import (
+    CopyChoice,
+    LayerRates,
+    LayerTimes,
+    RouterRule,
+    Routing,
+    routing,
+    times_by_choice,
+)
 from solver.experts.layout import ExpertLayout
 
 UNKNOWN_SPEEDS: Final = (1.0, 4.0 / 3.0, 1.0 / 2.0, 1.0 / 4.0, 1.0 / 8.0, 0.0)
 """Factors on the time between nodes that count where the speed is not known: from 50 to 400 Gb/s if the slowest is
 50, 4 / 3 for dispatch in 16 bits, and nothing between nodes."""
 
-_ROUNDS: Final = 60
-_STEP: Final = 5.0
-_ALLOWED: Final = 0.998
-"""What the layers may take together under any term, beside the better of the references."""
+_ROUNDS: Final = 100
+_STEP: Final = 10.0
+_SWEEPS, _SWEPT = 3, 20
+"""How often layers change their maps one by one, and from how many of the best mixtures."""
+_ALLOWED: Final = 0.9995
+"""What the layers should take together at most under any term, beside the better of the references."""
+_DEAREST: Final = 30.0
+"""Price of what is beyond that, beside the mean over terms: not endless, for terms may contradict each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """``rates``, ``choices`` of copies that may be, and ``factors`` on the time between nodes that may be."""
+    """``rates``, ``choices`` of copies that may be, and ``factors`` on the time between nodes that may be.
+
+    Where the speed is not known, the mean of nodes counts as well as the busiest, and a router without groups.
+    """
 
     rates: LayerRates
     choices: tuple[CopyChoice, ...]
@@ -45,17 +60,31 @@ class Terms:
         return len(self.factors) == 1
 
     def index(self, choice: CopyChoice) -> int:
-        """The place of ``choice`` at the speed of ``rates`` among all terms."""
-        return self.choices.index(choice) * len(self.factors)
+        """The place of ``choice`` at the speed of ``rates``, paced by the busiest node, among all terms."""
+        return self.choices.index(choice) * len(self.factors) * (1 if self.speed_known else 2)
+
+    def routings(self, routed: Routing) -> list[Routing]:
+        """The routers that count: what is known of one, and where nothing else is either, one without groups."""
+        if self.speed_known or routed.rule.groups == 1:
+            return [routed]
+        return [routed, routing(routed.shares, RouterRule(routed.rule.active))]
+
+    def seconds(self, times: LayerTimes) -> list[FloatArray]:
+        """(L,) seconds of layers for each pace and factor."""
+        here = times.compute_s + times.inside_s
+        paces = [times.between_s]
+        if not self.speed_known:
+            between = self.rates.tokens * self.rates.copy_bytes / self.rates.between_bytes_per_s
+            paces.append(between * times.crossing)
+        return [here + factor * pace for pace in paces for factor in self.factors]
 
 
-def times_by_term(slots: IntArray, routed: Routing, layout: ExpertLayout, terms: Terms) -> FloatArray:
+def times_by_term(slots: IntArray, routings: list[Routing], layout: ExpertLayout, terms: Terms) -> FloatArray:
     """(K, L) seconds of each layer for (L, S) ``slots``."""
-    seconds = []
-    for choice in terms.choices:
-        times = layer_times(slots, routed, layout, terms.rates, choice)
-        seconds += [times.compute_s + times.inside_s + factor * times.between_s for factor in terms.factors]
-    return np.array(seconds)
+    found = [
+        times for routed in routings for times in times_by_choice(slots, routed, layout, terms.rates, terms.choices)
+    ]
+    return np.array([seconds for times in found for seconds in terms.seconds(times)])
 
 
 def regrets(seconds: FloatArray, references: int | None = None) -> FloatArray:
@@ -63,26 +92,42 @@ def regrets(seconds: FloatArray, references: int | None = None) -> FloatArray:
     return np.asarray((seconds / seconds[:references].min(axis=0)).max(axis=1))
 
 
+def lost(beside: FloatArray) -> FloatArray:
+    """Of (.., K) times beside the references: what is beyond ``_ALLOWED`` at its price, and the mean."""
+    return np.asarray(_DEAREST * np.maximum(beside - _ALLOWED, 0.0).sum(axis=-1) + beside.mean(axis=-1))
+
+
 def least_regret(seconds: FloatArray, references: int) -> IntArray:
     """(L,) which of the maps each layer takes, of (maps, K, L) seconds.
 
     Each term counts by what all layers together take beside the best of the first ``references`` maps in all
-    layers: the mean over terms is lowered, but first whatever exceeds ``_ALLOWED`` (prices on it by subgradients).
-    No map by itself is better than what comes out.
+    layers: the mean over terms is lowered, and at a high price whatever exceeds ``_ALLOWED``.  Prices of terms are
+    found by subgradients, and layers then change their maps one by one.  No map by itself is better than what
+    comes out.
     """
     beside = seconds / seconds[:references].sum(axis=2).min(axis=0)[:, None]
     terms, layers = seconds.shape[1], np.arange(seconds.shape[2])
     alone = [np.full(len(layers), each) for each in range(len(seconds))]
     candidates = [*alone, np.argmin(regrets(seconds, references), axis=0)]
     prices = np.zeros(terms)
-    for _ in range(_ROUNDS):
+    for step in range(_ROUNDS):
         chosen = np.argmin(np.einsum("k,mkl->ml", prices + 1.0 / terms, beside), axis=0)
         candidates.append(chosen)
-        lost = beside[chosen, :, layers].sum(axis=0)
-        prices = np.maximum(prices + _STEP * (lost - _ALLOWED), 0.0)
+        beyond = beside[chosen, :, layers].sum(axis=0) - _ALLOWED
+        prices = np.clip(prices + _STEP / (1.0 + 0.1 * step) * beyond, 0.0, _DEAREST)
+    different = np.unique(candidates, axis=0)
+    losses = lost(beside[different, :, layers].sum(axis=1))
+    swept = [_swept(beside, different[each]) for each in np.argsort(losses, kind="stable")[:_SWEPT]]
+    return min(swept, key=lambda each: float(lost(beside[each, :, layers].sum(axis=0))))
 
-    def worth(chosen: IntArray) -> tuple[float, float]:
-        lost = beside[chosen, :, layers].sum(axis=0)
-        return max(float(lost.max()), _ALLOWED), float(lost.mean())
 
-    return np.asarray(min(candidates, key=worth))
+def _swept(beside: FloatArray, chosen: IntArray) -> IntArray:
+    """The choice after layers took, one by one, the map that lowers what is lost."""
+    together = beside[chosen, :, np.arange(len(chosen))].sum(axis=0)
+    for layer in list(range(len(chosen))) * _SWEEPS:
+        tried = together - beside[chosen[layer], :, layer] + beside[:, :, layer]
+        least = lost(tried)
+        best = int(np.argmin(least))
+        if least[best] < least[chosen[layer]]:
+            chosen[layer], together = best, tried[best]
+    return chosen

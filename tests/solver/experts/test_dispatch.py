@@ -29,7 +29,7 @@ BOTH = (1.0, 1.0)
 def reach_of(slots: IntArray, routed: Routing, layout: ExpertLayout) -> tuple[Reach, Reach]:
     """What nodes serve and need in the first layer: copies of the own node preferred, and all as likely."""
     state = node_state(slots[0].reshape(layout.nodes, -1), routed.shares.shape[1])
-    renewed(routed.case(0, layout, (0.0, 1.0), 0.0, BOTH), state)
+    renewed(routed.case(0, layout, (0.0, 1.0, 0.0), 0.0, BOTH), state)
     return state.near, state.even
 
 
@@ -182,7 +182,7 @@ def test_slopes_are_how_needs_change(seed: int) -> None:
     slots = scattered(experts, layout, seed)
     for coactivation in ({}, {0: pairs}):
         routed = routing(selected.sum(axis=0)[None, :], RouterRule(3), coactivation)
-        case = routed.case(0, layout, (0.0, 1.0), 0.0, BOTH)
+        case = routed.case(0, layout, (0.0, 1.0, 0.0), 0.0, BOTH)
         state = node_state(slots[0].reshape(2, -1), experts)
         for reach in (state.near, state.even):
             reach.served[:] = 0.2 + 0.6 * random.random(reach.served.shape)
