@@ -73,6 +73,34 @@ def fill_slots(
     return Filled(assignment, float(step_seconds(assignment, placement.arrays)[0]), is_best)
 
 
+def exchanged(
+    placement: PlacementProblem, assignment: IntArray, slots: Sequence[int], *, least_gain: float, allowed: int = 0
+) -> IntArray:
+    """``assignment`` (K,) with units of ``slots`` and others exchanged while each saves ``least_gain`` of a step.
+
+    The best exchange first.  The units stay the same: a spare takes the place of a live unit, which takes the lost
+    one's.
+    """
+    arrays, work = placement.arrays, 2 * len(placement.schedule.rank) * placement.replicas
+    left = int(min(MOST_SEARCHED, 1 + SEARCHED_EVENTS / work))
+    step_s = float(step_seconds(assignment, arrays)[0])
+    while left > 0:
+        tries = []
+        for slot in slots:
+            for other in np.setdiff1d(np.arange(len(assignment)), slots)[:left]:
+                changed = assignment.copy()
+                changed[slot], changed[other] = assignment[other], assignment[slot]
+                left -= 1
+                if int(violations(changed, arrays.rules)) <= allowed:
+                    tries.append((float(step_seconds(changed, arrays)[0]), int(slot), int(other)))
+        if not tries or min(tries)[0] > step_s * (1 - least_gain):
+            break
+        step_s, slot, other = min(tries)
+        assignment = assignment.copy()
+        assignment[slot], assignment[other] = assignment[other], assignment[slot]
+    return assignment
+
+
 def with_units(home: IntArray, slots: Sequence[int], units: Sequence[int]) -> IntArray:
     """``home`` (K,) with ``units`` on ``slots``."""
     assignment = home.copy()

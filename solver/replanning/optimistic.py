@@ -62,7 +62,7 @@ def upper_value(site: JobSite, action: RecoveryAction, *, nodes: int | None = No
     ``-inf`` where there is none.  ``reshape`` costs the price of all shapes, a second or so; the others little.
     """
     horizon_s, recovery = site.problem.horizon_s, site.job.recovery
-    restart_s = (recovery.restart_low_s + recovery.restart_high_s) / 2
+    restart_s = (recovery.restart_low_s + recovery.restart_high_s) / 2  # the middle of every downtime is no less
     gpus = None if nodes is None else nodes * site.gpus
     held = len(site.job.nodes)
     match action:

@@ -16,11 +16,13 @@ import numpy as np
 
 from cluster_models.plan import NoPlan
 from cluster_models.recovery import ConsideredAction, Migration, RecoveryAction
+from solver.candidates import IntArray
 from solver.problem import SearchOptions
-from solver.replanning.filling import fill_slots
+from solver.replanning.filling import exchanged, fill_slots
 from solver.replanning.migration import migration
 from solver.replanning.outcome import Migrate, Placed, limit_of, limit_of_time, named, option_of, plan_of
 from solver.replanning.problem import RecoveryOption
+from solver.replanning.regrouping import WORTH_MOVING
 from solver.replanning.rerouting import cannot_reroute, living_cells, plan_without, rerouted
 from solver.replanning.reshaping import on_familiar_hosts, shapes_on
 from solver.replanning.shrinking import best_size, data_sizes, most_replicas, no_size, usable_units
@@ -65,8 +67,9 @@ def swap(
     migrate: Migrate = migration,
     prices: Mapping[str, float] = MappingProxyType({}),
 ) -> Answer:
-    """The same shape with the lost slots on ``spares``, all other ranks where they are.
+    """The same shape with the lost slots on ``spares``, for the shortest step.
 
+    All other ranks stay, but for exchanges between the lost slots and others that pay over the horizon.
     ``prices``: FLOPs that each node must be worth, as the master program asks.
     """
     action, slots = RecoveryAction.SWAP, site.broken
@@ -84,16 +87,30 @@ def swap(
     filled = fill_slots(site.candidate.placement, home, open_slots, free, price_s=price_s, allowed=allowed)
     if filled is None:
         return refused(action, "no choice of spares keeps the placement rules of the workload")
-    placed = Placed(site.asked, site.candidate, filled.assignment)
-    plan = plan_of(site.ground, placed, "The lost part was placed, all other ranks stay.")
+    orders = [filled.assignment]
+    if filled.step_s > site.job.plan.time.step_s * (1 + WORTH_MOVING):
+        further = exchanged(
+            site.candidate.placement, filled.assignment, open_slots, least_gain=WORTH_MOVING, allowed=allowed
+        )
+        orders += [further] * (not np.array_equal(further, filled.assignment))
+    return max((_swapped(site, order, migrate) for order in orders), key=lambda option: option.value_flop)
+
+
+def _swapped(site: JobSite, assignment: IntArray, migrate: Migrate) -> RecoveryOption:
+    """The option of the job's own configuration on ``assignment``."""
+    placed = Placed(site.asked, site.candidate, assignment)
+    plan = plan_of(site.ground, placed, "The lost part was placed; other ranks moved only where that pays.")
     moves = migrate(site.job, plan, problem=site.problem, lost=site.state_lost, links=site.links)
-    taken = [host for unit in filled.assignment[slots] for host in units.members[unit]]
-    taken = [host for host in taken if host not in site.job.nodes]
-    lost = [host for slot in slots for host in units.members[slot] if not site.ground.offers(host, site.gpus)]
-    reason = f"{named(taken)} takes the part of {named(lost)}" if taken else "free GPUs of its own nodes take over"
+    taken = [host for host in plan.placement.hosts if host not in site.ground.held]
+    lost = [host for slot in site.broken for host in site.units.members[slot] if not site.ground.carries(host)]
+    reason = f"{named(taken)} for {named(lost)}, all other ranks stay"
+    if not taken:
+        reason = "free GPUs of its own nodes take over"
+    elif not np.array_equal(np.delete(assignment, site.broken), np.delete(site.home, site.broken)):
+        reason = f"{named(taken)} for {named(lost)}, and live ranks change places, which the faster step pays"
     return option_of(
         site.ground,
-        action,
+        RecoveryAction.SWAP,
         plan,
         moves,
         limited_by=limit_of(placed, plan),
