@@ -27,7 +27,7 @@ class RecoveryPolicy:
     of a stage take over micro-batches of a lost one; ``may_change_batch`` where the global batch may shrink with
     the data parallel size; ``may_reshape`` where degrees may change; ``may_move`` where the job may be moved for
     the good of others although no failure touched it, at ``move_price_s`` seconds of its own work for each rank
-    that moves.  It needs ``least_gpus`` and takes ``most_gpus``.
+    that moves.  It needs ``least_gpus`` and takes ``most_gpus`` (``None``: what it ran on or wants).
     """
 
     checkpoint_interval_steps: int = 100
@@ -104,3 +104,9 @@ class RunningJob:
     def flops_per_s(self) -> float:
         """Useful work: the model's own FLOPs per second of all its GPUs, as planned."""
         return self.plan.model_flops_per_s_per_gpu * self.plan.configuration.degrees.gpus
+
+    @property
+    def gpus_at_most(self) -> int:
+        """GPUs that a decision may give it: what it runs on or wants, unless its owner says otherwise."""
+        most = max(self.plan.configuration.degrees.gpus, self.wanted_gpus or 0)
+        return most if self.recovery.most_gpus is None else self.recovery.most_gpus

@@ -31,7 +31,7 @@ def shapes_on(site: JobSite, nodes: Collection[str]) -> Shapes | str:
 
     Of the workload everything holds but pinned degrees and the objective, which becomes the shortest step.
     """
-    asked, recovery = asked_on(site, nodes), site.job.recovery
+    recovery, asked = site.job.recovery, at_most(asked_on(site, nodes), site.job.gpus_at_most)
     try:
         space = search_space(asked, site.links)
     except InvalidInput as contradiction:
@@ -60,6 +60,11 @@ def asked_on(site: JobSite, nodes: Collection[str]) -> PlanningProblem:
         max_gpus=site.job.recovery.most_gpus,
     )
     return replace(site.asked, workload=free)
+
+
+def at_most(asked: PlanningProblem, gpus: int) -> PlanningProblem:
+    """``asked`` with so many GPUs at most."""
+    return replace(asked, workload=replace(asked.workload, max_gpus=gpus))
 
 
 def on_familiar_hosts(site: JobSite, plan: Plan) -> Plan:
