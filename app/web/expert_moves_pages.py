@@ -112,8 +112,9 @@ def _asked(
         asked = expert_placements.rebalancing_of(session, fields=document, workloads=workloads, model=model)
     except InvalidInput as error:
         problems = problems_of(error)
-        if running is None:
-            problems = tuple(each for each in problems if each.field != "physical_to_logical_map")
+        if running is None:  # it has a problem of its own, and may say the ranks
+            unknown = {"physical_to_logical_map"} | (set() if sent.values["ranks"] else {"ranks"})
+            problems = tuple(each for each in problems if each.field not in unknown)
         found += at_fields(problems, sent.map_anchor)
         return None
     return asked, model

@@ -228,6 +228,8 @@ def test_several_mistakes_are_told_at_once(client: TestClient) -> None:
     text = ask(client, running_text="", target_balancedness="2", nodes="none").text
     for anchor in ("running_text", "routing", "target_balancedness", "nodes"):
         assert f'id="{anchor}-wrong-1"' in text
+    assert 'id="ranks-wrong-1"' not in ask(client, running_text="", ranks="").text, "the map may say them"
+    assert 'id="ranks-wrong-1"' in ask(client, running_text=PASTED, ranks="").text
 
 
 def test_the_page_has_its_address_for_itself(client: TestClient) -> None:

@@ -122,13 +122,17 @@ def _figures(answer: RebalanceAnswer, layers: int) -> tuple[tuple[str, str], ...
         ("Time of the moves", seconds(answer.move_ms * MILLISECOND)),
         ("Saved in a step", seconds(answer.gain_ms_per_step * MILLISECOND)),
         ("Earned back after", "never" if even is None else _steps(even)),
-        ("Spare buffers of a rank", f"{count(answer.spare_buffers)} of one expert"),
+        ("Spare buffers of a rank", _buffers(answer.spare_buffers)),
     )
 
 
 def _steps(steps: float) -> str:
     """Steps until moves are earned back, with a decimal where there are few."""
     return f"{steps:,.1f} steps" if steps < 100 else f"{steps:,.0f} steps"
+
+
+def _buffers(spare: int) -> str:
+    return f"{count(spare)} of one expert" if spare else "none"
 
 
 def _bytes_of_one(answer: RebalanceAnswer) -> float:
