@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -38,6 +38,16 @@ Form = Annotated[
     typer.Option("--format", metavar="FORMAT", help="Also write files: sglang, trtllm, vllm-ascend, megatron."),
 ]
 Output = Annotated[Path | None, typer.Option("--output", metavar="DIR", help="Folder for the files of --format.")]
+
+
+def _links(link_speed: float | None, gpu: str | None, tokens: float | None) -> dict[str, Any]:
+    """What both commands may be told of links, GPUs and tokens, as fields of a request."""
+    return {"between_nodes_gbit_per_s_per_gpu": link_speed, "gpu_kind": gpu, "tokens_per_gpu": tokens}
+
+
+def _files(loads: list[Path] | None, more: list[Path] | None) -> tuple[Path, ...]:
+    """All files of counts, as options and as arguments."""
+    return (*(loads or ()), *(more or ()))
 
 
 @app.command()
@@ -112,19 +122,16 @@ def place(  # noqa: PLR0913 - one argument for each option
         "nodes": nodes,
         "slots": slots,
         "redundant_experts": redundant,
-        "between_nodes_gbit_per_s_per_gpu": link_speed,
+        **_links(link_speed, gpu, tokens),
         "inside_node_gbit_per_s_per_gpu": inside_speed,
-        "gpu_kind": gpu,
-        "tokens_per_gpu": tokens,
         "copy_choice": copy_choice,
         "objective": objective,
         "least_locality": least_locality,
         "seed": seed,
         "effort": effort,
     }
-    files = (*(loads or ()), *(more or ()))
     known, wanted = KnownLinks(model, router, cluster), MapFiles(form, output)
-    run_place(Place(files, fields, workloads, worst, known, wanted, as_json))
+    run_place(Place(_files(loads, more), fields, workloads, worst, known, wanted, as_json))
 
 
 @app.command()
@@ -173,14 +180,11 @@ def rebalance(  # noqa: PLR0913 - one argument for each option
         "steps_until_next": steps,
         "expert_bytes": expert_bytes,
         "balanced_layer_ms": layer_ms,
-        "between_nodes_gbit_per_s_per_gpu": link_speed,
-        "gpu_kind": gpu,
-        "tokens_per_gpu": tokens,
+        **_links(link_speed, gpu, tokens),
         "seed": seed,
     }
-    files = (*(loads or ()), *(more or ()))
     known, wanted = KnownLinks(model, None, cluster), MapFiles(form, output)
-    run_rebalance(Rebalance(running, files, fields, workloads, known, wanted, as_json))
+    run_rebalance(Rebalance(running, _files(loads, more), fields, workloads, known, wanted, as_json))
 
 
 @app.command()

@@ -75,30 +75,35 @@ def without_old_map(data: object) -> object:
     return {name: value for name, value in data.items() if name != "expert_map"}
 
 
-class WorkloadBalanceDocument(Document):
+class BalanceFields(Document):
+    """Load of the slowest expert rank over the mean: under the plan's map, and under the one launchers assign."""
+
+    imbalance: Positive = Field(description="With the plan's map; of several layers their mean.", examples=[1.05])
+    contiguous: Positive = Field(description="With experts in their natural order.", examples=[2.6])
+
+
+class BoundedBalanceFields(BalanceFields):
+    """The same with what it can at best be."""
+
+    least: Positive = Field(description="What no map without copies is below.", examples=[1.04])
+
+
+class WorkloadBalanceDocument(BalanceFields):
     """Load of the slowest expert rank over the mean under one workload."""
 
     name: Text = Field(description="The workload.", examples=["prefill"])
     weight: NotNegative = Field(description="Its share in what experts are placed for.", examples=[1.0])
-    imbalance: Positive = Field(description="With the plan's map, mean of the counted layers.", examples=[1.05])
-    contiguous: Positive = Field(description="With experts in their natural order.", examples=[2.6])
 
 
-class LayerBalanceDocument(Document):
+class LayerBalanceDocument(BoundedBalanceFields):
     """The same of one layer, weighted over the workloads."""
 
     layer: WholeNumber = Field(description="Decoder layer, from 0.", examples=[3])
-    imbalance: Positive = Field(description="With the plan's map.", examples=[1.05])
-    contiguous: Positive = Field(description="With experts in their natural order.", examples=[2.6])
-    least: Positive = Field(description="What no map without copies is below.", examples=[1.04])
 
 
-class ExpertBalanceDocument(Document):
+class ExpertBalanceDocument(BoundedBalanceFields):
     """How evenly the plan's map shares out the tokens that were counted: slowest rank over the mean."""
 
-    imbalance: Positive = Field(description="With the plan's map, mean of the counted layers.", examples=[1.05])
-    contiguous: Positive = Field(description="With experts in their natural order.", examples=[2.6])
-    least: Positive = Field(description="What no map without copies is below.", examples=[1.04])
     leaving_copies: NotNegative = Field(
         description="Where an expert group spans NVLink domains: copies of each token that the busiest of them "
         "sends or receives, in tokens that start in a domain.",
@@ -119,17 +124,9 @@ class ExpertBalanceDocument(Document):
             least=balance.least,
             leaving_copies=balance.leaving_copies,
             contiguous_step_time_s=balance.contiguous_step_s,
-            layers=[
-                LayerBalanceDocument(
-                    layer=each.layer, imbalance=each.imbalance, contiguous=each.contiguous, least=each.least
-                )
-                for each in balance.layers
-            ],
+            layers=[LayerBalanceDocument.model_validate(each, from_attributes=True) for each in balance.layers],
             workloads=[
-                WorkloadBalanceDocument(
-                    name=each.name, weight=each.weight, imbalance=each.imbalance, contiguous=each.contiguous
-                )
-                for each in balance.workloads
+                WorkloadBalanceDocument.model_validate(each, from_attributes=True) for each in balance.workloads
             ],
         )
 
