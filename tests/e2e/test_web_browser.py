@@ -22,6 +22,7 @@ from playwright.sync_api import Browser, FilePayload, Page, Request, sync_playwr
 
 from app.documents.cluster import ClusterDocument
 from tests.plans import small_cluster, small_samples
+from tests.routing_counts import dump, skewed
 
 REPOSITORY = Path(__file__).parents[2]
 STAND_IN = Path(__file__).with_name("web_stand_in.py")
@@ -151,6 +152,15 @@ def _tab_to(page: Page, selector: str) -> None:
     pytest.fail(f"{selector} cannot be reached with the Tab key")
 
 
+def _tab_back_to(page: Page, selector: str) -> None:
+    """The same backwards."""
+    for _ in range(MOST_TABS):
+        if page.locator(f"{selector}:focus").count():
+            return
+        page.keyboard.press("Shift+Tab")
+    pytest.fail(f"{selector} cannot be reached with Shift and the Tab key")
+
+
 def test_from_a_pasted_cluster_to_the_plan_by_keyboard(page: Page, site: Site) -> None:
     """Start page, form, progress, plan: every step with keys only, with scripts and without."""
     cluster = ClusterDocument.from_cluster(small_cluster(), small_samples()).model_dump_json()
@@ -254,6 +264,38 @@ def test_dropped_files_become_a_cluster(page: Page, site: Site) -> None:
     page.get_by_role("heading", name="What to measure next").wait_for()
 
 
+def test_a_map_is_rebalanced_by_keyboard(page: Page, site: Site) -> None:
+    """From the page of experts: a mistake keeps map and counts, then moves, and the new map as a file."""
+    running = [[slot % 16 for slot in range(24)] for _ in range(3)]
+    page.goto(f"{site.address}/experts")
+    page.get_by_role("link", name="Rebalance a running map").press("Enter")
+    page.get_by_label("File of the map").set_input_files(
+        FilePayload(name="map.json", mimeType="", buffer=json.dumps({"physical_to_logical_map": running}).encode())
+    )
+    page.get_by_label("Files of counts").set_input_files(
+        FilePayload(name="<b>now.json", mimeType="", buffer=dump(skewed(3, 16, 2)))
+    )
+    page.get_by_text("What moves cost and steps take").press("Enter")
+    for name, text in (("Bytes of one expert", "1e6"), ("Time of a layer, ms", "1"), ("Balance to reach", "0.9")):
+        page.get_by_label(name).fill(text)
+    page.get_by_role("button", name="Find the moves").press("Enter")
+    page.get_by_role("alert").get_by_role("link", name="Expert ranks").press("Enter")
+    page.keyboard.press("Tab")
+    _tab_back_to(page, "#ranks")
+    page.keyboard.insert_text("4")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="What to do").wait_for()
+    moves = page.get_by_role("region", name="Moves by layer, table")
+    assert {row.get_by_role("rowheader").inner_text() for row in moves.locator("tbody tr").all()} <= {"0", "1", "2"}
+    assert page.get_by_role("rowheader", name="<b>now").count() == 1
+    assert page.get_by_label("Balance to reach").input_value() == "0.9"
+    with page.expect_download() as download:
+        page.get_by_role("button", name="JSON").press("Enter")
+    new = json.loads(Path(download.value.path()).read_text())["physical_to_logical_map"]
+    assert [sorted(set(row)) for row in new] == [list(range(16))] * 3
+    assert new != running
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 def test_no_page_scrolls_sideways(page: Page, site: Site, width: int) -> None:
     """Wide tables and drawings scroll in their own boxes, on a phone too."""
@@ -269,6 +311,8 @@ def test_no_page_scrolls_sideways(page: Page, site: Site, width: int) -> None:
         "/clusters/two-and-a-spare",
         "/clusters/two-and-a-spare/measure",
         "/calibrations/new",
+        "/experts",
+        "/experts/rebalance",
         "/nowhere",
     ):
         page.goto(f"{site.address}{address}")
