@@ -82,6 +82,9 @@ class TrainingWorkload:
     ``memory_headroom`` is the share of each GPU's memory that must stay free; the default covers what the memory
     model is off by on most published peaks (docs/cost_model.md).  ``link_bandwidth`` says how careful the plan
     is about links (docs/robustness.md).
+    ``survive``: by label, how many of its places may be lost together with every part of the training state still
+    alive (docs/resilience.md).  ``memory_checkpoint``: the newest checkpoint of each node also lies in the memory
+    of the next host, and counts as a copy there.
     """
 
     sequence_length: int
@@ -99,6 +102,8 @@ class TrainingWorkload:
     objective: Objective = Objective.STEP_TIME
     link_bandwidth: LinkBandwidth = LinkBandwidth.MEDIAN
     placement: PlacementRules = NOTHING_ASKED
+    survive: dict[str, int] = field(default_factory=dict, hash=False)
+    memory_checkpoint: bool = False
 
     def __post_init__(self) -> None:
         for name, most in (("sequence_length", LONGEST_SEQUENCE), ("global_batch", MOST_SEQUENCES)):
@@ -119,6 +124,11 @@ class TrainingWorkload:
         both = sorted(set(self.avoid_nodes) & set(self.placement.require_nodes))
         if both:
             raise InvalidWorkload("workload.placement.require_nodes", both, "must be hosts and are avoided at once")
+        for label, count in self.survive.items():
+            if count < 1:
+                raise InvalidWorkload(
+                    f"workload.survive.{label}", count, "must be at least 1", "leave out labels that may take state"
+                )
         self._check_degrees()
 
     def _check_degrees(self) -> None:

@@ -11,10 +11,12 @@ import numpy as np
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.links import effective_links
 from cluster_models.plan import Certificate, Configuration, Plan, StopReason
+from cluster_models.running import RecoveryPolicy
 from cluster_models.topology import Cluster
 from cluster_models.workload import Recompute, Sharding
 from solver.answer.assemble import assemble_plan
 from solver.answer.robustness import Contender, drift_of, robustness
+from solver.answer.survival import survives
 from solver.candidates import IntArray, batch_of
 from solver.check.configuration import configuration_violations, layer_violations
 from solver.compiled import step_seconds
@@ -66,7 +68,12 @@ def predict(
     )
     drift = drift_of(problem, options.seed, candidate.batch)
     steps = Contender(str(configuration.degrees), drift.step_s(candidate, assignment), weight=1.0)
-    return replace(plan, robustness=robustness(steps, [], drift.spread_of(candidate, assignment)))
+    policy = RecoveryPolicy(memory_checkpoint=problem.workload.memory_checkpoint)
+    return replace(
+        plan,
+        robustness=robustness(steps, [], drift.spread_of(candidate, assignment)),
+        survives=survives(plan, policy, problem.snapshot.cluster),
+    )
 
 
 def _check_rules(problem: PlanningProblem, configuration: Configuration) -> None:

@@ -20,9 +20,11 @@ from cluster_models.plan import NoPlan, Plan, StopReason
 from solver.answer.conclusion import conclude, describe, place_runners_up
 from solver.answer.remedies import no_plan
 from solver.answer.rules_unkept import no_plan_by_rules, none_found
+from solver.answer.survival import with_losses
 from solver.degrees.legality import check_workload
 from solver.degrees.priced import PricedCandidates, price_candidates
 from solver.degrees.ruled import Kept, kept_candidates, ruled_fabrics, taken
+from solver.degrees.surviving import surviving
 from solver.ilp import OPTIMALITY_TOLERANCE
 from solver.placement.cluster_fabrics import fabrics, mixed_fabrics
 from solver.placement.fabric import Fabric
@@ -64,9 +66,20 @@ def plan(
 ) -> Plan | NoPlan:
     """The best plan found within the budget, with its certificate, or why none fits.
 
+    What ``workload.survive`` asks is kept through placement rules and shardings (``solver.degrees.surviving``).
     Raises ``InvalidInput`` where the workload contradicts the model or the cluster.  A cancelled search returns
     the best plan so far, with a certificate that says so.
     """
+    ruled = surviving(problem)
+    return with_losses(_plan(ruled, options, on_progress, is_cancelled), problem)
+
+
+def _plan(
+    problem: PlanningProblem,
+    options: SearchOptions,
+    on_progress: OnProgress | None,
+    is_cancelled: IsCancelled | None,
+) -> Plan | NoPlan:
     started = time.monotonic()
     links = effective_links(problem.snapshot, bandwidth=problem.workload.link_bandwidth)
     space = search_space(problem, links)

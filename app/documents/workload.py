@@ -112,6 +112,19 @@ class WorkloadDocument(Document):
         description="What is asked of the nodes: who sits apart or together, which stay free, which are hosts.",
         examples=[{"spread": [{"group": "data", "over": "leaf", "at_least": 2}], "spares": [{"count": 1}]}],
     )
+    survive: dict[Text, Count] = Field(
+        default_factory=dict,
+        max_length=_MOST_VALUES,
+        description="By label (node, leaf, rack, ...): how many of its places may be lost together with every part "
+        "of the training state still alive.",
+        examples=[{"node": 1}],
+    )
+    memory_checkpoint: bool = Field(
+        _DEFAULT.memory_checkpoint,
+        description="The newest checkpoint of each node also lies in the memory of the plan's next host, which "
+        "counts as a copy.",
+        examples=[False],
+    )
 
     def to_workload(self) -> TrainingWorkload:
         """The domain value; raises ``InvalidDocument`` or ``InvalidWorkload``."""
@@ -139,6 +152,8 @@ class WorkloadDocument(Document):
             objective=self.objective,
             link_bandwidth=self.link_bandwidth,
             placement=self.placement.to_rules(),
+            survive=dict(self.survive),
+            memory_checkpoint=self.memory_checkpoint,
         )
 
     @classmethod
@@ -161,4 +176,6 @@ class WorkloadDocument(Document):
             objective=workload.objective,
             link_bandwidth=workload.link_bandwidth,
             placement=PlacementRulesDocument.from_rules(workload.placement),
+            survive=dict(workload.survive),
+            memory_checkpoint=workload.memory_checkpoint,
         )

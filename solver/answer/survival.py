@@ -5,23 +5,51 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from cluster_models.failure_domains import FailureDomainLosses
+from cluster_models.plan import NoPlan, Plan
+from cluster_models.running import RecoveryPolicy
 from solver.costs.training_state import PlanState, states_of
+from solver.degrees.surviving import losses_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cluster_models.plan import Plan
-    from cluster_models.running import RecoveryPolicy
     from cluster_models.topology import Cluster, Node
     from solver.candidates import IntArray
+    from solver.problem import PlanningProblem
 
 PHYSICAL_LABELS: Final = ("node", "nvlink_domain", "leaf", "rack", "zone")
 """Labels that are failure domains whatever a workload or the switches speak of."""
+_SHARDING_REMEDY: Final = ("Allow optimizer sharding", "Allow parameter sharding")
+
+
+def with_losses(answer: Plan | NoPlan, problem: PlanningProblem) -> Plan | NoPlan:
+    """The answer to ``problem``, found for what ``surviving`` makes of it, with what it survives.
+
+    Remedies that ``workload.survive`` rules out are told as what they are: surviving less.
+    """
+    workload = problem.workload
+    if isinstance(answer, Plan):
+        policy = RecoveryPolicy(memory_checkpoint=workload.memory_checkpoint)
+        return replace(answer, workload=workload, survives=survives(answer, policy, problem.snapshot.cluster))
+    if not workload.survive:
+        return answer
+    asked = ", ".join(f"{label}: {count}" for label, count in workload.survive.items())
+    needs = "every part of the state on two nodes or more"
+    if losses_of(workload).by_replicas:
+        needs = "unsharded state, and replicas in several places"
+    remedies = [remedy for remedy in answer.remedies if not remedy.startswith(_SHARDING_REMEDY)]
+    if losses_of(workload).by_replicas and len(remedies) < len(answer.remedies):
+        remedies.append(
+            "Survive less: sharded state fits, and memory_checkpoint with survive: {node: 1} allows it."
+        )
+    reason = f"{answer.reason} Under workload.survive ({asked}) a plan needs {needs}."
+    return replace(answer, reason=reason, remedies=tuple(remedies))
 
 
 def survives(plan: Plan, recovery: RecoveryPolicy, cluster: Cluster) -> tuple[FailureDomainLosses, ...]:

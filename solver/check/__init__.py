@@ -16,6 +16,7 @@ from solver.check.memory import memory_violations
 from solver.check.placement import placement_violations
 from solver.check.robustness import robustness_violations
 from solver.check.rules import rule_violations
+from solver.check.survival import survival_violations
 from solver.check.timeline import timeline_violations
 from solver.problem import PlanningProblem
 
@@ -30,6 +31,7 @@ def check_plan(plan: Plan, problem: PlanningProblem) -> tuple[str, ...]:
         *placement_violations(plan, problem),
         *kind_violations(plan, problem),
         *rule_violations(plan, problem),
+        *survival_violations(plan, problem),
         *expert_violations(plan, problem),
         *memory_violations(plan, problem),
         *figure_violations(plan, problem),
