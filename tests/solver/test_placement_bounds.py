@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -94,7 +95,8 @@ def best_step_s(problem: PlacementProblem) -> float:
     return min((step_seconds(order, problem.arrays)[0] for order in kept), default=np.inf)
 
 
-@settings(deadline=None, max_examples=60)
+@pytest.mark.slow
+@settings(deadline=None, max_examples=40)
 @given(grids(), st.booleans())
 def test_no_assignment_beats_the_packing_bound(problem: PlacementProblem, informed: bool) -> None:
     """Even where far worse assignments are all that is known, and whether or not one is shown to it."""
@@ -129,7 +131,7 @@ def degraded_grid(seed: int) -> PlacementProblem:
     return grid_problem(links, training)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=12)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1.0, 1.02, 1.3]))
 def test_question_after_question_the_packing_bound_holds_where_nodes_are_degraded(seed: int, above: float) -> None:
     """Cases of slow nodes and their neighbours on rings; the enumeration, written apart from it, is the oracle."""
