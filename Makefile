@@ -31,7 +31,7 @@ serve: $(INSTALLED) ## start the service with its embedded database
 	$(BIN)/meshwright serve
 
 test: $(INSTALLED_DEV) browser ## run every check and test
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile -r fEs
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -r fEs
 
 fetch-tools: $(INSTALLED_DEV) ## fetch the sources of launchers and engines that exports are tested on, about 400 MB
 	$(BIN)/python -m tests.app.exports.fetch_tools

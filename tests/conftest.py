@@ -25,6 +25,12 @@ settings.register_profile("explore", derandomize=False)
 settings.load_profile("explore" if os.environ.get("MESHWRIGHT_TEST_EXPLORE") else "repeatable")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests go first, so that at the end no worker is left alone with one of them."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """A PostgreSQL server of our own, on a Unix socket, gone when the tests end."""

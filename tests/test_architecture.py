@@ -61,6 +61,7 @@ def test_the_code_is_laid_out_by_the_formatter() -> None:
     _run("ruff", "format", "--check", ".")
 
 
+@pytest.mark.slow
 def test_types_hold() -> None:
     """The strict type check passes on app, solver and cluster_models."""
     _run("mypy")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode, checks
@@ -68,6 +69,7 @@ def test_operations_have_short_unique_names_and_examples() -> None:
         assert [name for name, field in fields.items() if not {"description", "examples"} <= set(field)] == []
 
 
+@pytest.mark.slow
 def test_the_service_keeps_what_its_description_promises(tmp_path: Path) -> None:
     """Generated requests, good and bad, get no breakage, and the statuses and bodies that are described."""
     with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite", role=Role.WEB) as client:

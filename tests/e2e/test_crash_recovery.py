@@ -16,6 +16,7 @@ from tests.app.api_client import API, plan_body
 from tests.e2e.processes import Deployment, deployment, is_gone, service, wait_until, worker
 
 PLANS = f"{API}/plans"
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ WORKLOAD = REPOSITORY / "examples/workloads/llama-3-8b-small.yaml"
 MODEL = "llama-3-8b"
 
 
+@pytest.mark.slow
 def test_http_command_line_and_form_give_the_same_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Everything but the timeline, which the service keeps at an address of its own, is equal to the last digit."""
     own = calibration_document().model_dump(mode="json")
