@@ -14,7 +14,7 @@ import numpy as np
 from app.experts.wanted import Ask, NodeTerms
 from cluster_models.routing import RoutedWorkload
 from solver.candidates import FloatArray, IntArray
-from solver.experts.dispatch import CopyChoice, LayerTimes, RouterRule, Routing, layer_times, routing
+from solver.experts.dispatch import CopyChoice, LayerTimes, RouterRule, Routing, routing, times_by_choice
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import layer_balancedness, node_local_share
 from solver.experts.nodewise import least_loads, least_times
@@ -171,19 +171,19 @@ def _times(
     held, plain, alone = maps
     router = routed(workload, terms) if known is None else known
 
-    def taken(slots: IntArray, choice: CopyChoice) -> LayerTimes:
-        return layer_times(slots, router, ask.layout, terms.rates, choice)
+    def taken(slots: IntArray, *choices: CopyChoice) -> list[LayerTimes]:
+        return times_by_choice(slots, router, ask.layout, terms.rates, choices)
 
     # where a router cannot draw the loads as counted, those that it can draw have a bound of their own
     alike = np.allclose(router.shares, workload.shares(), rtol=1e-9, atol=0.0)
     least = 1.0 / bound if alike else least_loads(router, ask.layout, held)
-    by_choice = {choice: taken(held, choice) for choice in CopyChoice}
+    by_choice = dict(zip(CopyChoice, taken(held, *CopyChoice), strict=True))
     counted = max(terms.choices, key=lambda choice: float(by_choice[choice].total_s.sum()))
     return TimesOver(
         counted=counted,
         by_choice=by_choice,
-        in_order=taken(plain, counted),
-        balanced=taken(alone, counted),
+        in_order=taken(plain, counted)[0],
+        balanced=taken(alone, counted)[0],
         least_s=least_times(router, ask.layout, terms.rates, least),
     )
 

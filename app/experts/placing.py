@@ -23,11 +23,10 @@ from cluster_models.expert_slots import ExpertSlots
 from cluster_models.routing import RoutedWorkload
 from solver.candidates import FloatArray, IntArray
 from solver.experts.chains import Chained
-from solver.experts.dispatch import RouterRule, Routing, layer_times, routing
-from solver.experts.layout import ExpertLayout
+from solver.experts.dispatch import RouterRule, Routing, routing
 from solver.experts.nodewise import place_nodewise
 from solver.experts.place import Placed, check_alike, place_experts
-from solver.experts.regret import least_regret
+from solver.experts.regret import least_regret, times_by_term
 
 T = TypeVar("T")
 _THREADS: Final = 2
@@ -136,18 +135,11 @@ def _over_nodes(
     if len(chosen) == 1 and not terms.speed_given:
         return searched.slots
     maps = np.array([searched.slots, placed.rows()])
-    seconds = np.array([[_seconds(slots, one, ask.layout, terms) for one in members] for slots in maps])
+    compared = terms.compared()
+    routers = [compared.routings(one) for one in members]
+    seconds = np.array([[times_by_term(slots, each, ask.layout, compared) for each in routers] for slots in maps])
     judged = seconds.max(axis=1) if ask.weights is None else np.tensordot(seconds, weights, axes=(1, 0))
     return np.asarray(maps[least_regret(judged, len(maps)), np.arange(maps.shape[1])])
-
-
-def _seconds(slots: IntArray, router: Routing, layout: ExpertLayout, terms: NodeTerms) -> FloatArray:
-    """(K, L) seconds of each layer under each choice of copies and each speed that may come."""
-    times = [layer_times(slots, router, layout, terms.rates, choice) for choice in terms.choices]
-    factors = terms.compared().factors
-    return np.array(
-        [each.compute_s + each.inside_s + factor * each.between_s for each in times for factor in factors]
-    )
 
 
 def _mixed(chosen: Sequence[RoutedWorkload], weights: FloatArray, rule: RouterRule) -> Routing:
