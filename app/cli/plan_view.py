@@ -17,6 +17,7 @@ from app.cli.terminal import bullets, section
 from app.presentation.experts import expert_summary
 from app.presentation.figures import count, gib, interval, interval_name, percent, plural, seconds, spans, tflops
 from app.presentation.robustness import drift_basis, drift_rows
+from app.presentation.survival import survival_sentences
 from cluster_models.plan import MEMORY_PARTS, TIME_PARTS, Plan, StageMemory, StopReason
 from cluster_models.units import GIB
 from cluster_models.workload import LinkBandwidth
@@ -48,6 +49,7 @@ def plan_view(plan: Plan) -> RenderableType:
         section("Configuration", _configuration(plan)),
         section("Hosts: a row for each pipeline stage, a column for each replica", hosts_grid(plan)),
         *([Text(f"Kept as spares: {', '.join(plan.spare_nodes)}")] if plan.spare_nodes else []),
+        *([section("What it survives", bullets(survival_sentences(plan)))] if plan.survives else []),
         section("Memory of each GPU", _memory(plan)),
         section("Where a step's time goes", _time(plan)),
         section("Proof", _proof(plan)),

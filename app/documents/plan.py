@@ -24,6 +24,7 @@ from app.documents.plan_parts import (
     RankDocument,
     StageDocument,
     StepIntervalDocument,
+    SurvivedLossesDocument,
     TimeDocument,
     TimelineEventDocument,
 )
@@ -71,6 +72,11 @@ class PlanDocument(Document):
         description="Free nodes kept as the spares that the workload asks for; unused_nodes are the others.",
         examples=[["cnode2-017"]],
     )
+    survives: list[SurvivedLossesDocument] = Field(
+        default_factory=list,
+        description="Losses that leave every part of the training state alive, by kind of failure domain.",
+        examples=[[]],
+    )
     provenance: ProvenanceDocument = Field(description="What the plan was made from.")
     architecture: ArchitectureDocument | None = Field(None, description="The model in full.")
     workload: WorkloadDocument | None = Field(None, description="The workload it was made for.")
@@ -109,6 +115,7 @@ class PlanDocument(Document):
             expert_balance=plan.expert_balance and ExpertBalanceDocument.from_balance(plan.expert_balance),
             unused_nodes=list(plan.unused_nodes),
             spare_nodes=list(plan.spare_nodes),
+            survives=[SurvivedLossesDocument.from_losses(losses) for losses in plan.survives],
             provenance=ProvenanceDocument.from_provenance(plan.provenance),
             architecture=plan.architecture and ArchitectureDocument.from_architecture(plan.architecture),
             workload=plan.workload and WorkloadDocument.from_workload(plan.workload),
@@ -147,6 +154,7 @@ class PlanDocument(Document):
             expert_balance=self.expert_balance.to_balance() if self.expert_balance else None,
             unused_nodes=tuple(self.unused_nodes),
             spare_nodes=tuple(self.spare_nodes),
+            survives=tuple(losses.to_losses() for losses in self.survives),
             provenance=self.provenance.to_provenance(),
             architecture=self.architecture.to_architecture() if self.architecture else None,
             workload=self.workload.to_workload() if self.workload else None,

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from app.documents.configuration import ConfigurationDocument
 from app.documents.reading import Document
+from cluster_models.failure_domains import FailureDomainLosses
 from cluster_models.plan import (
     MEMORY_PARTS,
     Alternative,
@@ -65,6 +66,26 @@ class StageDocument(Document):
     def from_stage(cls, stage: StageTime) -> StageDocument:
         """The document of a domain value."""
         return cls(**{name: getattr(stage, name) for name in cls.model_fields})
+
+
+class SurvivedLossesDocument(Document):
+    """How many failure domains of one kind may be lost together, whichever, with all training state alive."""
+
+    label: str = Field(description="What joins nodes to a domain: node, leaf, rack, ...", examples=["leaf"])
+    count: int = Field(description="Domains that may be lost.", examples=[1])
+    domains: int = Field(description="Domains that the plan uses.", examples=[4])
+    weakest: list[str] = Field(
+        description="Domains whose loss together takes the last copy of something.", examples=[["leaf-0", "leaf-1"]]
+    )
+
+    def to_losses(self) -> FailureDomainLosses:
+        """The domain value."""
+        return FailureDomainLosses(self.label, self.count, self.domains, tuple(self.weakest))
+
+    @classmethod
+    def from_losses(cls, losses: FailureDomainLosses) -> SurvivedLossesDocument:
+        """The document of a domain value."""
+        return cls(label=losses.label, count=losses.count, domains=losses.domains, weakest=list(losses.weakest))
 
 
 class MemoryDocument(Document):

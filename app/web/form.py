@@ -15,7 +15,15 @@ from starlette.datastructures import FormData, UploadFile
 
 from app.documents.framework import FrameworkSettings
 from app.documents.reading import FieldProblem, decode
-from app.web.placement_form import FIELDS, LABELS, placement_anchor, placement_data, placement_filled
+from app.web.placement_form import (
+    FIELDS,
+    LABELS,
+    placement_anchor,
+    placement_data,
+    placement_filled,
+    survival_data,
+    survival_filled,
+)
 from cluster_models.errors import InvalidInput
 from cluster_models.workload import DEGREE_NAMES, TrainingWorkload
 
@@ -91,7 +99,7 @@ def filled(values: Typed, workload: Mapping[str, Any]) -> Typed:
     if "memory_headroom_fraction" in workload:
         filled_in["memory_headroom_percent"] = f"{100 * workload['memory_headroom_fraction']:g}"
     filled_in["avoid_nodes"] = ", ".join(workload.get("avoid_nodes", ()))
-    filled_in |= placement_filled(workload.get("placement", {}))
+    filled_in |= placement_filled(workload.get("placement", {})) | survival_filled(workload)
     for name, value in workload.get("pinned", {}).items():
         filled_in[f"pinned_{name}"] = str(value)
     for name, numbers in workload.get("forbidden", {}).items():
@@ -138,7 +146,7 @@ def workload_data(values: Typed) -> dict[str, Any]:
     }
     if placement := placement_data(values, number):
         data["placement"] = placement
-    return data
+    return data | survival_data(values, number)
 
 
 def options_data(values: Typed) -> dict[str, Any]:

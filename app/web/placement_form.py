@@ -19,6 +19,8 @@ FIELDS: Final = (
     "spares_per",
     "require_nodes",
     "placement_text",
+    "survive",
+    "memory_checkpoint",
 )
 _LISTS: Final = ("spread", "keep_together", "spares", "require_nodes")
 _KEPT: Final = {"pipeline": "keep_pipeline_within", "stage": "keep_stage_within"}
@@ -40,6 +42,8 @@ LABELS: Final = {
     "spares_per": "in each",
     "require_nodes": "Nodes to use",
     "placement_text": "More placement rules",
+    "survive": "Losses to survive",
+    "memory_checkpoint": "Checkpoints in memory",
 }
 
 
@@ -101,3 +105,22 @@ def placement_anchor(path: str) -> str:
     if path.startswith("require_nodes"):
         return "require_nodes"
     return _ANCHORS.get(path, "placement_text")
+
+
+def survival_data(values: Mapping[str, Any], number: Any) -> dict[str, Any]:
+    """The fields of the workload document that say what must survive; ``number`` as in ``placement_data``."""
+    data: dict[str, Any] = {}
+    if parts := [part for part in re.split(r"[,\n]", str(values["survive"])) if part.strip()]:
+        pairs = [part.partition(":") for part in parts]
+        data["survive"] = {label.strip(): number(count) if colon else 1 for label, colon, count in pairs}
+    if values["memory_checkpoint"]:
+        data["memory_checkpoint"] = values["memory_checkpoint"] == "true"
+    return data
+
+
+def survival_filled(workload: Mapping[str, Any]) -> dict[str, str]:
+    """What stands in those fields for a workload document."""
+    return {
+        "survive": ", ".join(f"{label}: {count}" for label, count in workload.get("survive", {}).items()),
+        "memory_checkpoint": "true" if workload.get("memory_checkpoint") else "",
+    }

@@ -113,6 +113,8 @@ def test_workload_defaults_are_the_domains() -> None:
         avoid_nodes=st.lists(st.sampled_from("abc"), unique=True).map(tuple),
         objective=st.sampled_from(Objective),
         link_bandwidth=st.sampled_from(LinkBandwidth),
+        survive=st.dictionaries(st.sampled_from(["node", "leaf", "rack"]), st.integers(1, 4)),
+        memory_checkpoint=st.booleans(),
     )
 )
 def test_a_workload_survives_its_document(workload: TrainingWorkload) -> None:

@@ -36,6 +36,8 @@ def test_a_workload_survives_the_form() -> None:
         link_bandwidth=LinkBandwidth.PESSIMISTIC,
         avoid_nodes=("n1", "n2"),
         memory_headroom=0.1,
+        survive={"node": 1, "leaf": 2},
+        memory_checkpoint=True,
         framework=replace(
             frameworks()["megatron-core-0.12"],
             sequence_parallel=False,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from app.presentation.experts import ExpertPage, expert_page
 from app.presentation.figures import gib
 from app.presentation.robustness import DriftRow, drift_basis, drift_rows
+from app.presentation.survival import survival_sentences
 from app.web.views.drawing import Drawing
 from app.web.views.memory import MemoryRow, memory_bars, memory_table
 from app.web.views.proof import Proof, proof
@@ -33,6 +34,7 @@ class Result:
     seats: SeatGrid
     unused_nodes: tuple[str, ...]
     spare_nodes: tuple[str, ...]
+    survives: tuple[str, ...]
     memory_bars: Drawing
     memory_parts: tuple[str, ...]
     memory_rows: tuple[MemoryRow, ...]
@@ -72,6 +74,7 @@ def result(plan: Plan, workload: TrainingWorkload, leaf_of: Mapping[str, str], w
         seats=seat_grid(plan.configuration, plan.placement, leaf_of, plan.mixed_kinds),
         unused_nodes=plan.unused_nodes,
         spare_nodes=plan.spare_nodes,
+        survives=survival_sentences(plan),
         memory_bars=memory_bars(plan.memory),
         memory_parts=tuple(MEMORY_PARTS.values()),
         memory_rows=memory_table(plan.memory, plan.mixed_kinds),

@@ -1,0 +1,23 @@
+"""Which losses a plan survives, in sentences."""
+
+from __future__ import annotations
+
+from cluster_models.failure_domains import FailureDomainLosses
+from cluster_models.plan import Plan
+
+
+def survival_sentences(plan: Plan) -> tuple[str, ...]:
+    """A sentence for each kind of failure domain; nothing for plans made by hand."""
+    return tuple(_sentence(losses) for losses in plan.survives)
+
+
+def _sentence(losses: FailureDomainLosses) -> str:
+    label, weakest = losses.label.replace("nvlink_domain", "NVLink domain"), " and ".join(losses.weakest)
+    if losses.count == 0:
+        alone = "the only one" if losses.domains == 1 else f"of {losses.domains}"
+        return f"No {label} may be lost: state on {label} {weakest} ({alone}) has no copy elsewhere."
+    plural = "" if losses.count == 1 else "s"
+    return (
+        f"Any {losses.count} {label}{plural} of {losses.domains} may be lost; "
+        f"{weakest} together hold all copies of something."
+    )
