@@ -30,13 +30,18 @@ def snapshot_for_new_job(session: Session, *, reference: str, now: datetime) -> 
     A cluster without jobs and trouble gives the same snapshot as ``snapshots.take_snapshot``.
     """
     record = clusters.find_cluster(session, reference=reference)
-    held = occupancy.held_gpus(session, cluster_id=record.id)
-    conditions = health_events.conditions_now(session, reference=record.id, now=now)
-    if not held and not conditions:
-        return snapshots.take_snapshot(session, reference=record.id)
     stored = snapshots.newest_snapshot(session, reference=record.id)
-    live = degraded(as_held(stored, Held({}, frozenset(held))), conditions)
+    live = as_others_left_it(session, snapshot=stored, cluster_id=record.id, now=now)
     return stored if live is stored else snapshots.store_derived(session, snapshot=live, cluster_id=record.id)
+
+
+def as_others_left_it(
+    session: Session, *, snapshot: ClusterSnapshot, cluster_id: str, now: datetime
+) -> ClusterSnapshot:
+    """A stored cluster's snapshot without GPUs that jobs hold and parts that failed; nothing is stored."""
+    held = occupancy.held_gpus(session, cluster_id=cluster_id)
+    conditions = health_events.conditions_now(session, reference=cluster_id, now=now)
+    return degraded(as_held(snapshot, Held({}, frozenset(held))), conditions)
 
 
 def read_held(session: Session, *, cluster_id: str, claim_id: str) -> Held:

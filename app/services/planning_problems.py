@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from sqlalchemy.orm import Session
 
 from app.documents.reading import FieldProblem, InvalidDocument, close_name
 from app.documents.routing import planned_loads
-from app.services import calibrations, clusters, models, routing, snapshots
+from app.services import calibrations, clusters, live_clusters, models, routing, snapshots
 from app.services.field_paths import errors_under
 from app.services.requests import OptionsDocument, ProblemRequest
 from cluster_models.architecture import Architecture
@@ -98,7 +100,9 @@ def _snapshot(session: Session, request: ProblemRequest) -> ClusterSnapshot:
             cluster = request.cluster.to_cluster()
             return snapshots.store_inline(session, cluster=cluster, samples=request.cluster.to_samples(cluster))
     if request.snapshot is None:
-        return snapshots.take_snapshot(session, reference=request.cluster)
+        if request.as_stored:
+            return snapshots.take_snapshot(session, reference=request.cluster)
+        return live_clusters.snapshot_for_new_job(session, reference=request.cluster, now=datetime.now(UTC))
     snapshot = snapshots.get_snapshot(session, snapshot_id=request.snapshot)
     name = clusters.find_cluster(session, reference=request.cluster).name
     if snapshot.cluster.name != name:

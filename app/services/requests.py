@@ -96,6 +96,12 @@ class ProblemRequest(Document):
         description="Id of a stored snapshot of the cluster; absent = the cluster as it is now.",
         examples=["7f6d1c0f9a3b2e45"],
     )
+    as_stored: Flag = Field(
+        False,
+        description="Plan on a stored cluster as it is stored, GPUs that running jobs hold and parts reported as "
+        "failed included; absent = on what is free and works. Goes with no snapshot, which is as it was frozen.",
+        examples=[False],
+    )
     model: ModelReference
     workload: WorkloadDocument = Field(description="What is to be trained.")
     calibration: CalibrationReference | None = Field(
