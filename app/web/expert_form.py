@@ -12,20 +12,22 @@ from typing import Any, Final
 from starlette.datastructures import FormData
 
 from app.documents.reading import FieldProblem
-from app.experts.request import BOTH
+from app.experts.request import BALANCE, BOTH
 from app.web import expert_links
 from app.web.expert_links import field_name, link_data
 from app.web.form import FormProblem, Typed, number, sentence_of
 
 WORST, MEAN = "worst", "mean"
-_NUMBERS: Final = ("ranks", "nodes", "slots", "redundant_experts", "effort")
-_BOXES: Final = (*_NUMBERS, "copy_choice", "counts", *expert_links.FIELDS)
+_NUMBERS: Final = ("ranks", "nodes", "slots", "redundant_experts", "least_locality", "effort")
+_BOXES: Final = (*_NUMBERS, "objective", "copy_choice", "counts", *expert_links.FIELDS)
 _LABELS: Final = expert_links.LABELS | {
     "ranks": "Expert ranks",
     "nodes": "Nodes",
     "slots": "Slots of a layer",
     "redundant_experts": "Redundant experts",
     "effort": "Effort",
+    "objective": "What the map raises",
+    "least_locality": "Locality to keep",
     "copy_choice": "Copy that serves a token",
     "planned": "Workloads to plan for",
 }
@@ -33,7 +35,8 @@ _LABELS: Final = expert_links.LABELS | {
 
 def blank(workloads: Sequence[str]) -> Typed:
     """What stands in the form before anybody typed."""
-    boxes = dict.fromkeys(_BOXES, "") | {"nodes": "1", "effort": "1", "copy_choice": BOTH, "counts": WORST}
+    boxes = dict.fromkeys(_BOXES, "") | {"nodes": "1", "effort": "1", "counts": WORST}
+    boxes |= {"objective": BALANCE, "copy_choice": BOTH}
     return boxes | {"planned": tuple(workloads), "weights": dict.fromkeys(workloads, "1")}
 
 
@@ -56,7 +59,7 @@ def typed(data: FormData, values: Typed) -> Typed:
 def request_data(values: Typed, routing: str) -> dict[str, Any]:
     """The request that the form spells; empty fields are left out."""
     fields: dict[str, Any] = {name: number(values[name]) for name in _NUMBERS if values[name]}
-    fields |= {"copy_choice": values["copy_choice"], **link_data(values)}
+    fields |= {name: values[name] for name in ("objective", "copy_choice")} | link_data(values)
     planned = list(values["planned"])
     if values["counts"] == MEAN:
         fields["workloads"] = {name: number(values["weights"].get(name, "")) for name in planned}

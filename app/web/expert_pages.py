@@ -16,7 +16,7 @@ from app.db.engine import transaction
 from app.documents.calibration import NAME
 from app.documents.reading import problems_of, read_document
 from app.documents.routing import check_set
-from app.experts.request import BOTH, PlacementRequest
+from app.experts.request import BALANCE, BOTH, LOCALITY, PlacementRequest
 from app.imports.sources import SentFile
 from app.resources import Service, service_of
 from app.routing.reading import RoutingRead, read_all
@@ -47,6 +47,7 @@ _EXISTING: Final = (
 )
 _COUNTS: Final = ((WORST, "the worst of them"), (MEAN, "their weighted mean"))
 _COPIES: Final = ((BOTH, "not known: guard both"), ("nearest", "the nearest"), ("any", "any, all alike"))
+_OBJECTIVES: Final = ((BALANCE, "balance of ranks"), (LOCALITY, "locality between layers"))
 _EFFORTS: Final = (("1", "usual"), ("2", "twice the work"), ("3", "three times the work"))
 _BLANK: Final = {"name": "", "existing": REFUSE}
 _LONGEST_NAME: Final = 200
@@ -230,6 +231,7 @@ def _statistics(
         counts=_COUNTS,
         efforts=_EFFORTS,
         copies=_COPIES,
+        objectives=_OBJECTIVES if any(each.transition_layers for each in record.statistics.workloads) else (),
         links=link_choices(session, experts=record.statistics.experts),
         more_open=more_in_use(values, found),
     )

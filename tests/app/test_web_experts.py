@@ -190,6 +190,27 @@ def test_the_choice_of_copies_is_that_of_the_engine(client: TestClient) -> None:
     assert "guards against both" in place(client, **fields).text
 
 
+def test_locality_is_offered_where_transitions_were_counted(client: TestClient) -> None:
+    """With what stays from layer to layer, as the API tells it; without transitions neither field is there."""
+    store(client, "plain")
+    assert 'id="objective"' not in client.get("/experts/ours").text
+    table = skewed(EXPERTS, EXPERTS, 5)
+    (counted,) = in_full("told", layers=LAYERS, experts=EXPERTS)
+    counted["transitions"] = [{"layer": layer, "counts": table} for layer in range(LAYERS - 1)]
+    assert client.put(f"{API}/routing/ours", json={"workloads": [counted]}).status_code == 200
+    fields = {"ranks": "4", "nodes": "2", "planned": "told", "objective": "locality", "least_locality": "0.9"}
+    text = place(client, **fields).text
+    asked = {"routing": "ours", "ranks": 4, "nodes": 2, "objective": "locality", "least_locality": 0.9}
+    told = client.post(f"{API}/expert-placements", json=asked).json()
+    stays = told["workloads"][0]["locality"]["this_map"]
+    assert f"<strong>{100 * stays['on_gpu']:.1f} %, {100 * stays['in_node']:.1f} %</strong>" in text
+    assert f"This map keeps {100 * told['locality']['worth']:.1f} %" in text
+    wrong = place(client, **(fields | {"least_locality": "2"}))
+    assert wrong.status_code == 422
+    assert 'id="least_locality-wrong-1"' in wrong.text
+    assert 'value="locality" selected' in wrong.text
+
+
 def test_weights_count_where_the_mean_was_chosen(client: TestClient) -> None:
     """The weighted mean is asked for with the weights beside the workloads, whatever their order."""
     store(client, "prefill", "decode")

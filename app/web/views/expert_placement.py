@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.experts.answer import JudgedWorkload, PlacementAnswer
+from app.experts.locality_answer import FollowedAnswer
 from app.presentation.figures import NOT_KNOWN, count, percent, plural
 from app.web.views.drawing import Drawing
 from app.web.views.layer_balance import LayerPair, layer_drawing, slowest
@@ -52,6 +53,16 @@ class TimeLine:
 
 
 @dataclass(frozen=True, slots=True)
+class StaysLine:
+    """Transitions of one workload that stay on their GPU, and in their node."""
+
+    name: str
+    in_order: str
+    balance_alone: str
+    reached: str
+
+
+@dataclass(frozen=True, slots=True)
 class LayerLine:
     """One layer: slowest rank over mean."""
 
@@ -82,6 +93,8 @@ class PlacementPage:
     times: tuple[TimeLine, ...]
     copies_choice: str
     speed: str
+    stays: tuple[StaysLine, ...]
+    followed: str
     layers: tuple[LayersOf, ...]
     not_drawn: int
     warnings: tuple[str, ...]
@@ -108,6 +121,8 @@ def placement_page(answer: PlacementAnswer, model: Architecture | None) -> Place
         times=tuple(line for each in answer.workloads if (line := _time_line(each)) is not None),
         copies_choice=_COUNTED.get(answer.copy_choice or "", ""),
         speed="" if speed is None else f"{speed:,.4g} Gb/s per GPU between nodes",
+        stays=tuple(stay for each in answer.workloads if (stay := _stays_line(each)) is not None),
+        followed=_followed(answer.locality),
         layers=tuple(_layers_of(each) for each in told[:_MOST_DRAWN]),
         not_drawn=max(0, len(told) - _MOST_DRAWN),
         warnings=tuple(answer.warnings),
@@ -138,17 +153,22 @@ def _gain(each: JudgedWorkload) -> str:
     """What the map saves on the workload that stays furthest behind."""
     times = each.times
     if times is not None:
-        saved = 1 - times.layers_ms / times.in_order_ms
+        share = times.layers_ms / times.in_order_ms
         least = f"no map takes less than {_ms(times.least_ms)}"
         return (
             f"All sparse layers of {each.name} are predicted to take {_ms(times.layers_ms)} instead of "
-            f"{_ms(times.in_order_ms)} ({percent(saved)} less); {least}."
+            f"{_ms(times.in_order_ms)} ({_less(share)}); {least}."
         )
     before, after = _mean_slowest(each, "in_order"), _mean_slowest(each, "balancedness")
     return (
         f"In a mean layer of {each.name} the slowest rank carries {after:.2f} times the mean load instead of "
-        f"{before:.2f} times, so that its products take {percent(1 - after / before)} less time."
+        f"{before:.2f} times, so that its products take {_less(after / before)} time."
     )
+
+
+def _less(share: float) -> str:
+    """How much less a share is than all, or more: a map for locality may give balance away."""
+    return f"{percent(1 - share)} less" if share <= 1 else f"{percent(share - 1)} more"
 
 
 def _mean_slowest(each: JudgedWorkload, field: str) -> float:
@@ -185,6 +205,26 @@ def _time_line(each: JudgedWorkload) -> TimeLine | None:
         ),
         choices=f"{_ms(times.nearest_ms)}, {_ms(times.any_ms)}".replace(" ms,", ","),
         crossed=f"{times.in_order_nodes_crossed:.2f} → {times.nodes_crossed:.2f}",
+    )
+
+
+def _stays_line(each: JudgedWorkload) -> StaysLine | None:
+    if each.locality is None:
+        return None
+    found = each.locality
+    maps = (found.in_order, found.balance_alone, found.this_map)
+    return StaysLine(each.name, *(f"{percent(stays.on_gpu)}, {percent(stays.in_node)}" for stays in maps))
+
+
+def _followed(found: FollowedAnswer | None) -> str:
+    """What a map by transitions keeps beside what could be kept."""
+    if found is None:
+        return ""
+    most = "no map keeps more" if found.exact else f"no map keeps more than {percent(found.bound)}"
+    return (
+        f"This map keeps {percent(found.worth)} of the transitions, one that stays in its node alone counted "
+        f"{percent(1 - found.inside_node_price)}; the best found without regard to balance keeps "
+        f"{percent(found.most_worth)}, and {most}."
     )
 
 
