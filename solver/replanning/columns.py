@@ -6,9 +6,8 @@ left as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Final
 
 from cluster_models.links import LinkModel
@@ -29,10 +28,14 @@ MOST_LEFT: Final = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """A job's site with the GPUs that it must leave, and what moving costs from there."""
+    """A job's site with the GPUs that it must leave, and what moving costs from there.
+
+    ``steps_lost``: those since the checkpoint where state is gone that every plan needs.
+    """
 
     site: JobSite
     migrate: Migrate
+    steps_lost: float
 
 
 @dataclass(slots=True, eq=False)
@@ -106,22 +109,25 @@ def nearest_first(problem: ReplanProblem, job: RunningJob, nodes: Iterable[str])
 def _views(
     problem: ReplanProblem, job: RunningJob, pool: Sequence[str], given_up: frozenset[Gpu]
 ) -> Iterator[View]:
+    standing = replace(job, is_paused=False)
+    held = held_gpus(standing)
+
+    def view(leaving: frozenset[Gpu], migrate: Migrate) -> View:
+        site = site_of(problem, standing, pool, leaving, given_up=given_up)
+        back = migrate(standing, job.plan, problem=problem, lost=site.state_lost, links=site.links)
+        return View(site, migrate, back.steps_lost)
+
     if job.is_paused:
-        ghost = replace(job, is_paused=False)
-        everything = held_gpus(ghost)
-        gone = everything - spare_gpus(problem)
-        yield View(site_of(problem, ghost, pool, gone, given_up=given_up), _from(everything))
+        yield view(held - spare_gpus(problem), _from(held))
         return
     lost = lost_gpus(problem, job)
-    yield View(site_of(problem, job, pool, lost, given_up=given_up), migration)
+    yield view(lost, migration)
     slow = sorted((set(job.nodes) & poor_nodes(problem)) - {node for node, _ in lost})
     ends = sorted(_slow_ends(problem, job) - set(slow))
     ways = [slow] if slow else []
     ways += [[node] for node in (*slow, *ends) if len(slow) + len(ends) <= MOST_LEFT and [node] != slow]
-    held = held_gpus(job)
     for left in ways:
-        leaving = lost | {gpu for gpu in held if gpu[0] in left}
-        yield View(site_of(problem, job, pool, leaving, given_up=given_up), _from(lost))
+        yield view(lost | {gpu for gpu in held if gpu[0] in left}, _from(lost))
 
 
 def _slow_ends(problem: ReplanProblem, job: RunningJob) -> set[str]:
@@ -178,35 +184,3 @@ def _first(columns: JobColumns, spares: Sequence[str]) -> Iterator[actions.Answe
         yield actions.swap(view.site, spares, migrate=view.migrate)
         yield actions.shrink(view.site, migrate=view.migrate)
         yield actions.reroute(view.site, migrate=view.migrate)
-
-
-def priced_options(
-    columns: JobColumns, gpu_prices: Mapping[Gpu, float] = MappingProxyType({})
-) -> list[RecoveryOption]:
-    """New options at the prices of GPUs: the lost part on nodes that are worth it, other sizes on cheap ones."""
-    return columns.add(_priced(columns, gpu_prices))
-
-
-def _priced(columns: JobColumns, gpu_prices: Mapping[Gpu, float]) -> Iterator[actions.Answer]:
-    node_prices: dict[str, float] = {}
-    for (node, _), price in gpu_prices.items():
-        node_prices[node] = node_prices.get(node, 0.0) + price
-    order = {name: index for index, name in enumerate(columns.pool)}
-    cheap = sorted(columns.pool, key=lambda name: (node_prices.get(name, 0.0), order[name]))
-    for number, view in enumerate(columns.views):
-        site, migrate = view.site, view.migrate
-        if site.is_touched:
-            yield actions.swap(site, columns.pool, migrate=migrate, prices=node_prices)
-        missing = len(site.broken) * site.units.width
-        for count in range(1, missing):
-            if columns.is_new("shrink", number, taken := frozenset(cheap[:count])):
-                yield actions.shrink(site, migrate=migrate, spares=sorted(taken))
-        if any(node_prices.get(node) for node in columns.job.nodes):
-            yield from _smaller(columns, number, view)
-
-
-def _smaller(columns: JobColumns, number: int, view: View) -> Iterator[actions.Answer]:
-    """Fewer replicas, for others to use what they leave."""
-    for replicas in range(1, columns.job.plan.configuration.degrees.data):
-        if columns.is_new("replicas", number, replicas):
-            yield actions.shrink(view.site, migrate=view.migrate, replicas=replicas)

@@ -7,28 +7,36 @@ GPUs are worth, and jobs work out further options at those prices until none wou
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final
 
 from cluster_models.plan import StopReason
 from cluster_models.recovery import BatchDecision, RecoveryAction
-from cluster_models.running import RunningJob
 from solver.problem import IsCancelled
 from solver.replanning.check import gap_of
-from solver.replanning.columns import JobColumns, columns_of, first_options, priced_options
+from solver.replanning.columns import JobColumns, columns_of, first_options
 from solver.replanning.concluding import conclude
+from solver.replanning.optimistic import size_bounds
+from solver.replanning.options import Answer
 from solver.replanning.problem import RecoveryOption, ReplanOptions, ReplanProblem
-from solver.replanning.program import Gpu, Limits, Promise, choose, integer_bound, prices
-from solver.replanning.promises import promises_of
-from solver.replanning.touched import Touched, free_gpus, held_gpus, spare_gpus, touched
+from solver.replanning.program import Gpu, Limits, Prices, Promise, choose, integer_bound, prices
+from solver.replanning.promises import POOL, Ask, asks_of, at_peak, price_of, shapes_by_job, work_out
+from solver.replanning.safe import safe_answer
+from solver.replanning.touched import Touched, free_gpus, held_gpus, spare_gpus, touched, worth_first
 
+__all__ = ["OnReplanProgress", "ReplanProgress", "decide", "safe_answer"]
 ROUNDS: Final = 6
 """Rounds of pricing at effort 1."""
 NOTICEABLE: Final = 0.01
 """Share of its planned throughput that a job on slower nodes or links must lose before anything is done."""
 IMPROVES: Final = 1e-6
 """Share of the bound by which an option must beat its job's price to enter."""
+SHAPE_LIMIT_S: Final = 10.0
+"""For one search of another shape."""
+SHAPES_A_ROUND: Final = 2
+"""Searches of other shapes of one job in one round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,7 @@ class _Search:
     limits: Limits
     started: float
     chosen: dict[str, RecoveryOption]
+    asks: dict[str, tuple[Ask, ...]] = field(default_factory=dict)
     bound: float = float("inf")
 
     @property
@@ -73,8 +82,7 @@ class _Search:
 
     @property
     def promises(self) -> list[Promise]:
-        pool = self.limits.pools["all"]
-        return [promise for columns in self.columns for promise in promises_of(columns, pool)]
+        return [ask.promise for asks in self.asks.values() for ask in asks]
 
     @property
     def gap(self) -> float:
@@ -122,11 +130,6 @@ def asked_columns(problem: ReplanProblem, sorted_jobs: Touched) -> list[JobColum
     return sorted(found, key=lambda columns: worth_first(columns.job))
 
 
-def worth_first(job: RunningJob) -> tuple[float, str]:
-    """Sorts jobs by what a second of them is worth, the most first."""
-    return -job.weight * job.flops_per_s, job.id
-
-
 def costs(columns: JobColumns) -> bool:
     """Whether a job on slower nodes or links loses a noticeable part of its throughput."""
     site = columns.views[0].site
@@ -139,7 +142,7 @@ def limits_of(problem: ReplanProblem, columns: Sequence[JobColumns]) -> Limits:
     asked = {column.job.id for column in columns}
     frozen = sum(len(held_gpus(job)) for job in problem.jobs if job.id not in asked)
     budget = None if problem.gpu_budget is None else max(0, problem.gpu_budget - frozen)
-    return Limits(budget, {"all": free_gpus(problem, [column.job for column in columns])})
+    return Limits(budget, {POOL: free_gpus(problem, [column.job for column in columns])})
 
 
 def greedy(
@@ -170,6 +173,8 @@ def _run(search: _Search, told: Callable[[str], None], is_cancelled: IsCancelled
         return StopReason.PROVEN
     _first_round(search)
     told("first options")
+    _promise(search)
+    told("bounds")
     for _ in range(ROUNDS * search.options.effort):
         _choose(search)
         told("pricing")
@@ -201,15 +206,58 @@ def _first_round(search: _Search) -> None:
     search.chosen = greedy(search.columns, search.limits)
 
 
+def _promise(search: _Search) -> None:
+    """Bound the options that nobody has worked out; roughly, once the time is up."""
+    in_time = search.remaining_s > 0
+    shapes = shapes_by_job(search.columns) if in_time else {}
+    none = size_bounds([], [])
+    for columns in search.columns:
+        may = columns.job.recovery.may_reshape
+        sizes = shapes.get(columns.job.id, none) if in_time or not may else at_peak(columns)
+        search.asks[columns.job.id] = asks_of(columns, search.limits.pools[POOL], sizes)
+
+
 def _next_round(search: _Search) -> bool:
-    """Whether any job worked out an option that would enter at the prices of those known."""
+    """Whether any job worked out an option that would enter at the prices of those known, or may have more."""
     priced = prices(search.every_option, (), search.limits)
     found = False
     for columns in search.columns:
-        if search.remaining_s <= 0:
+        known = len(columns.options) + len(columns.refused)
+        for answer in _answers(search, columns, priced):
+            new = columns.add([answer])
+            found |= any(priced.reduced(option) > IMPROVES * priced.bound for option in new)
+        found |= len(columns.options) + len(columns.refused) > known
+    return found
+
+
+def _answers(search: _Search, columns: JobColumns, priced: Prices) -> Iterator[Answer]:
+    """What the job works out at these prices: asks whose promise beats them, by how much they do."""
+    options, job_price = search.options, priced.jobs[columns.job.id]
+    node_prices = _by_node(priced.gpus)
+    pool = sorted(priced.gpus.get(gpu, 0.0) for gpu in search.limits.pools[POOL])
+    cheapest = list(accumulate(pool, initial=0.0))
+    enough = options.gap / 2 * max(job_price, priced.bound / len(search.columns))
+    gains = [
+        (ask.promise.value_flop - price_of(ask, priced.gpus, cheapest, priced.budget) - job_price, ask)
+        for ask in search.asks[columns.job.id]
+    ]
+    shapes = 0
+    for gain, ask in sorted(gains, key=lambda pair: -pair[0]):
+        if gain <= enough or search.remaining_s <= 0:
             break
-        new = priced_options(columns, priced.gpus)
-        found |= any(priced.reduced(option) > IMPROVES * priced.bound for option in new)
+        if ask.action is RecoveryAction.RESHAPE:
+            shapes += 1
+            if shapes > SHAPES_A_ROUND * options.effort:
+                continue
+        limit_s = min(SHAPE_LIMIT_S * options.effort, search.remaining_s)
+        yield from work_out(columns, ask, node_prices, limit_s=limit_s, seed=options.seed)
+
+
+def _by_node(gpus: Mapping[Gpu, float]) -> dict[str, float]:
+    """Prices of GPUs added up over their nodes."""
+    found: dict[str, float] = {}
+    for (node, _), price in sorted(gpus.items()):
+        found[node] = found.get(node, 0.0) + price
     return found
 
 

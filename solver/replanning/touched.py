@@ -56,6 +56,11 @@ def _part(problem: ReplanProblem, job: RunningJob, poor: frozenset[str]) -> str:
     return "movable" if job.recovery.may_move else "frozen"
 
 
+def worth_first(job: RunningJob) -> tuple[float, str]:
+    """Sorts jobs by what a second of them is worth, the most first."""
+    return -job.weight * job.flops_per_s, job.id
+
+
 def held_gpus(job: RunningJob) -> frozenset[Gpu]:
     """The GPUs of the plan that the job runs by; none of a paused one."""
     ranks = () if job.is_paused else job.plan.placement.ranks
