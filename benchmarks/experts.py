@@ -2,14 +2,16 @@
 
     python -m benchmarks.experts --loads JSON [JSON ...] --gpus G --nodes N --slots S [--json]
     python -m benchmarks.experts speeds --loads JSON [JSON ...] --gpus G --nodes N --slots S [--json]
+    python -m benchmarks.experts models --loads JSON [JSON ...] --gpus G --nodes N --slots S [--json]
     python -m benchmarks.experts transitions [--folder FOLDER] [--json]
     python -m benchmarks.experts [compare [--folder FOLDER] [--page FILE] [--json]]
 
 The first prints a map for the workloads of all files together (the worst of them counts) and what it is worth;
 ``--gbit-per-s`` weighs balance against what crosses nodes over such links, and one workload with copies to spare is
 weighed for usual links in any case; ``--transitions`` keeps tokens on their rank from layer to layer.  The second
-compares the time of layers at several link speeds with both modes of the published balancer; the third uses maps
-for transitions on other tokens; the last compares contiguous, random, both modes and ours over a folder.
+compares the time of layers at several link speeds with both modes of the published balancer, the third does so for
+one map under every usual way to predict that time; the fourth uses maps for transitions on other tokens; the last
+compares contiguous, random, both modes and ours over a folder.
 Seconds are of placing alone: imports and compiling are done before, on a tiny case.
 """
 
@@ -24,7 +26,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import expert_nodes, transition_files
+from benchmarks import expert_models, expert_nodes, transition_files
 from benchmarks.chain_comparison import chain_table, compare_chains
 from benchmarks.expert_comparison import compare, page
 from benchmarks.routing_files import generated, read_workloads
@@ -44,8 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if not given or given[0] == "compare":
             _compare(given[1:])
-        elif given[0] == "speeds":
-            _speeds(given[1:])
+        elif given[0] in {"speeds", "models"}:
+            _speeds(given[0], given[1:])
         elif given[0] == "transitions":
             _transitions(given[1:])
         else:
@@ -164,8 +166,8 @@ def _transitions(arguments: Sequence[str]) -> None:
     print(json.dumps([asdict(row) for row in rows]) if given.json else chain_table(rows))
 
 
-def _speeds(arguments: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.experts speeds", description="Compare link speeds.")
+def _speeds(what: str, arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.experts {what}", description="Compare with EPLB.")
     parser.add_argument("--loads", type=Path, nargs="+", required=True, help="files of counts, each by itself")
     parser.add_argument("--gpus", type=int, required=True, help="expert ranks")
     parser.add_argument("--nodes", type=int, required=True, help="nodes; they divide the ranks")
@@ -174,8 +176,12 @@ def _speeds(arguments: Sequence[str]) -> None:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
     workloads = [workload for path in given.loads for workload in read_workloads(path)]
-    rows = expert_nodes.compare_speeds(workloads, ExpertLayout(given.gpus, given.nodes, given.slots), given)
-    print(json.dumps(rows) if given.json else expert_nodes.speed_table(rows))
+    layout = ExpertLayout(given.gpus, given.nodes, given.slots)
+    if what == "speeds":
+        rows, table = expert_nodes.compare_speeds(workloads, layout, given), expert_nodes.speed_table
+    else:
+        rows, table = expert_models.compare_models(workloads, layout, given), expert_models.model_table
+    print(json.dumps(rows) if given.json else table(rows))
 
 
 def _compare(arguments: Sequence[str]) -> None:

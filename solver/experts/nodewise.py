@@ -7,7 +7,7 @@ then the rank inside the node by packing.  Letters: L layers, E experts, S slots
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,9 +18,10 @@ from solver.experts.bounds import least_slowest_load
 from solver.experts.compiled_nodewise import anneal_nodes
 from solver.experts.compiled_slots import packed, swapped_down
 from solver.experts.dispatch import CopyChoice, LayerRates, LayerTimes, Routing, times_by_choice, token_bytes
+from solver.experts.few import FEW, improved_few
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import rank_loads
-from solver.experts.regret import Terms, least_regret, times_by_term
+from solver.experts.regret import Terms, least_regret, regrets, times_by_term
 
 PROPOSALS: Final = 50_000
 """For each layer of up to four nodes; over more each costs more."""
@@ -89,35 +90,50 @@ def place_nodewise(
     same input, proposals and seed give the same map.
     Raises ``InvalidInput`` where the experts do not fit the layout.
     """
-    layers, experts = routed.shares.shape
-    layout.check(experts)
+    layout.check(routed.shares.shape[1])
     terms = Terms.of(rates, choice, speed_known=speed_known)
-    small = layout.slots <= _SMALL
-    starts = _starts(routed, layout)
-    published = [balanced_start(routed.shares, layout, swaps=0), *starts[1:]]
-    routings = terms.routings(routed)
     if proposals is None:
         proposals = min(PROPOSALS, PROPOSALS * 12 // (8 + layout.nodes))
-
-    def timed(slots: IntArray) -> FloatArray:
-        return times_by_term(slots, routings, layout, terms)
-
+    if layout.slots <= _SMALL:
+        proposals = min(proposals, _SMALL_PROPOSALS)
     with ThreadPoolExecutor(threads) as pool:
-        seconds = list(pool.map(timed, published))
-        steps = min(proposals, _SMALL_PROPOSALS) if small else proposals
-        search = _Search(routed, layout, terms, published[0], np.array(seconds), steps)
-        searched = starts if small else starts[-1:] if routed.rule.groups > 1 else starts[:1]
-        runs = [(start, heat) for start in searched for heat in (_HEATS if small else _HEATS[:1])]
-        jobs = [(layer, start[layer], heat, seed) for start, heat in runs for layer in range(layers)]
-        annealed = np.array(list(pool.map(search.improved, jobs))).reshape(len(runs), layers, -1)
-        others = [starts[0], *annealed]
-        seconds += pool.map(timed, others)
-    best = least_regret(np.array(seconds), len(published))
-    slots = np.array([*published, *others])[best, np.arange(layers)]
+        maps, seconds, references = _candidates(routed, layout, terms, proposals, seed, pool)
+    slots = maps[least_regret(seconds, references), np.arange(maps.shape[1])]
     times = times_by_choice(slots, routed, layout, rates, terms.choices)
     least = least_loads(routed, layout, slots)
     slower = max(times, key=lambda each: float(each.total_s.sum()))
     return NodewisePlaced(slots, slower, least_times(routed, layout, rates, least), 1.0 / least)
+
+
+def _candidates(
+    routed: Routing, layout: ExpertLayout, terms: Terms, proposals: int, seed: int, pool: Executor
+) -> tuple[IntArray, FloatArray, int]:
+    """(maps, L, S) starts and what was searched from them, (maps, K, L) their seconds, how many are published."""
+    layers, small = len(routed.shares), layout.slots <= _SMALL
+    starts = _starts(routed, layout)
+    maps = [balanced_start(routed.shares, layout, swaps=0), *starts[1:]]
+    routings = terms.routings(routed)
+
+    def timed(slots: IntArray) -> FloatArray:
+        return times_by_term(slots, routings, layout, terms)
+
+    seconds = list(pool.map(timed, maps))
+    published, references = len(maps), np.min(seconds, axis=0)
+    search = _Search(routed, layout, terms, maps[0], np.array(seconds), proposals)
+    searched = starts if small else starts[-1:] if routed.rule.groups > 1 else starts[:1]
+    runs = [(start, heat) for start in searched for heat in (_HEATS if small else _HEATS[:1])]
+    jobs = [(layer, start[layer], heat, seed) for start, heat in runs for layer in range(layers)]
+    annealed = np.array(list(pool.map(search.improved, jobs))).reshape(len(runs), layers, -1)
+    maps += [starts[0], *annealed]
+    seconds += pool.map(timed, maps[published:])
+    if layout.slots <= FEW:
+        best = np.argmin(regrets(np.array(seconds), published), axis=0)
+        first = np.array(maps)[best, np.arange(layers)]
+        maps.append(
+            improved_few(first, references, routed, layout, terms, evaluations=proposals, seed=seed, pool=pool)
+        )
+        seconds.append(timed(maps[-1]))
+    return np.array(maps), np.array(seconds), published
 
 
 def _starts(routed: Routing, layout: ExpertLayout) -> list[IntArray]:

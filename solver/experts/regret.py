@@ -59,9 +59,14 @@ class Terms:
         """Whether one speed counts."""
         return len(self.factors) == 1
 
+    @property
+    def paces(self) -> tuple[bool, ...]:
+        """Whether the mean of nodes sets the pace, in place of the busiest, for each pace that may be."""
+        return (False,) if self.speed_known else (False, True)
+
     def index(self, choice: CopyChoice) -> int:
         """The place of ``choice`` at the speed of ``rates``, paced by the busiest node, among all terms."""
-        return self.choices.index(choice) * len(self.factors) * (1 if self.speed_known else 2)
+        return self.choices.index(choice) * len(self.factors) * len(self.paces)
 
     def routings(self, routed: Routing) -> list[Routing]:
         """The routers that count: what is known of one, and where nothing else is either, one without groups."""
@@ -72,11 +77,9 @@ class Terms:
     def seconds(self, times: LayerTimes) -> list[FloatArray]:
         """(L,) seconds of layers for each pace and factor."""
         here = times.compute_s + times.inside_s
-        paces = [times.between_s]
-        if not self.speed_known:
-            between = self.rates.tokens * self.rates.copy_bytes / self.rates.between_bytes_per_s
-            paces.append(between * times.crossing)
-        return [here + factor * pace for pace in paces for factor in self.factors]
+        mean_s = self.rates.tokens * self.rates.copy_bytes / self.rates.between_bytes_per_s * times.crossing
+        paced = [mean_s if by_mean else times.between_s for by_mean in self.paces]
+        return [here + factor * between_s for between_s in paced for factor in self.factors]
 
 
 def times_by_term(slots: IntArray, routings: list[Routing], layout: ExpertLayout, terms: Terms) -> FloatArray:

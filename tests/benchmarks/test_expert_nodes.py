@@ -51,3 +51,19 @@ def test_the_command_weighs_nodes_where_there_are_copies(
     assert told["choices"]["nearest"]["nodes_crossed"] == pytest.approx(told["nodes_crossed"])
     assert experts.main([*options, "--active", "0"]) == 2
     assert "router.active" in capsys.readouterr().err
+
+
+def test_one_map_is_compared_under_every_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Routers with and without groups, both choices, both paces and both widths: a gain at each speed."""
+    path = tmp_path / "loads.json"
+    path.write_text(json.dumps({"logical_count": generated("a", 2, 32, 1).loads.tolist()}))
+    options = ["models", "--loads", str(path), "--gpus", "8", "--nodes", "2", "--slots", "40", "--active", "4"]
+    options += ["--router-groups", "4", "--active-groups", "2"]
+    assert experts.main([*options, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len({tuple(row[part] for part in ("router", "copy_choice", "pace", "dispatch")) for row in rows}) == 16
+    assert all(list(row["gains"]) == ["50.0", "100.0", "200.0", "400.0"] for row in rows)
+    busiest = [row["gains"] for row in rows if (row["router"], row["pace"]) == ("groups", "busiest node")]
+    assert all(gain > -1e-9 for gains in busiest for gain in gains.values())
+    assert experts.main(options) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 18

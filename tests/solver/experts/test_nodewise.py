@@ -42,20 +42,15 @@ def every_map(experts: int, layout: ExpertLayout) -> IntArray:
 @pytest.mark.parametrize("rule", [RouterRule(2), RouterRule(2, 2, 1), RouterRule(2, 3, 2)])
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("choice", CopyChoice)
-def test_small_maps_are_near_the_best_of_all(
-    between: float, rule: RouterRule, seed: int, choice: CopyChoice
-) -> None:
-    """Six experts in eight slots of two nodes: no map is faster by more than 4 %, none faster than the bound.
-
-    Smoothing and packing leave that much where ranks of two slots count.
-    """
+def test_small_maps_are_the_best_of_all(between: float, rule: RouterRule, seed: int, choice: CopyChoice) -> None:
+    """Six experts in eight slots of two nodes: no map is faster, none faster than the bound."""
     layout, loads = ExpertLayout(4, 2, 8), uneven(1, 6, seed, 0.5)
     maps = every_map(6, layout)
     one = routing(loads, rule)
     many = Routing(rule, np.repeat(one.shares, len(maps), axis=0), np.repeat(one.weights, len(maps), axis=0), {})
     best = layer_times(maps, many, layout, rates(between), choice).total_s.min()
     placed = place_nodewise(one, layout, rates(between), choice=choice, proposals=4_000)
-    assert placed.times.total_s[0] == pytest.approx(best, rel=0.04)
+    assert placed.times.total_s[0] == pytest.approx(best, rel=1e-9)
     assert placed.bound_s[0] <= best * (1 + 1e-9)
 
 
