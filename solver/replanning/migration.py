@@ -142,8 +142,8 @@ def _parts_run(old: tuple[Plan, PlanState], new: tuple[Plan, PlanState]) -> tupl
     for (plan, state), other in ((old, False), (new, shapes[0] != shapes[1])):
         degrees = plan.configuration.degrees
         experts = state.member % degrees.expert_block
-        number = stage[first + state.stage] * state.members * degrees.expert_block
-        number = number + state.member % degrees.tensor * degrees.expert_block + experts
+        slices = stage[first + state.stage] * degrees.tensor + state.member % degrees.tensor
+        number = slices * degrees.expert_block + experts
         found.append(-1 - number if other else number)
         first += state.homes.shape[1]
     return found[0], found[1]

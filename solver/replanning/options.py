@@ -23,7 +23,7 @@ from solver.replanning.migration import migration
 from solver.replanning.outcome import Migrate, Placed, limit_of, limit_of_time, named, option_of, plan_of
 from solver.replanning.problem import RecoveryOption
 from solver.replanning.regrouping import WORTH_MOVING
-from solver.replanning.rerouting import cannot_reroute, living_cells, plan_without, rerouted
+from solver.replanning.rerouting import cannot_reroute, living_cells, living_ranks, plan_without, rerouted
 from solver.replanning.reshaping import on_familiar_hosts, shapes_on
 from solver.replanning.shrinking import best_size, data_sizes, most_replicas, no_size, usable_units
 from solver.replanning.site import JobSite
@@ -38,6 +38,8 @@ RESHAPE_GAP: Final = 0.01
 def keep(site: JobSite, *, migrate: Migrate = migration, restart: bool = False) -> Answer:
     """The job where it is: running on, or with ``restart`` started again from its checkpoint on the same GPUs."""
     action = RecoveryAction.RESTART_IN_PLACE if restart else RecoveryAction.NONE
+    if site.is_rerouted and not restart:
+        return _still_rerouted(site)
     gone = [site.job.nodes[slot * site.units.width] for slot in site.broken]
     if gone:
         return refused(action, f"{named(gone)} cannot carry its ranks any more")
@@ -56,6 +58,22 @@ def keep(site: JobSite, *, migrate: Migrate = migration, restart: bool = False) 
         moves,
         limited_by=limit_of(placed, plan),
         reason="it starts again where it was" if restart else "nothing that it uses is lost",
+        is_touched=True,
+    )
+
+
+def _still_rerouted(site: JobSite) -> Answer:
+    """A job that runs around ranks lost before goes on doing so, as long as no more of it is lost."""
+    plan = site.job.plan
+    if len(living_ranks(site)) < len(plan.placement.ranks):
+        return refused(RecoveryAction.NONE, "more of the ranks that it runs on are lost")
+    return option_of(
+        site.ground,
+        RecoveryAction.NONE,
+        plan,
+        Migration(),
+        limited_by="ranks lost before, whose work others share",
+        reason="nothing that it uses is lost",
         is_touched=True,
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -107,7 +108,9 @@ def rerouted(site: JobSite, alive: BoolArray) -> Rerouted:
     sharded = site.job.plan.configuration.sharding is Sharding.OPTIMIZER
     optimizer_s = placement.arrays.optimizer_s * (share if sharded else 1.0)
     ends = [
-        _simulated(placement, site.home, alive, times.duration_s, most) for most in _most_in_flight(site, alive)
+        _simulated(placement, site.home, owners, times.duration_s, most)
+        for owners in _sharings(alive, placement.schedule.micro_batches)
+        for most in _most_in_flight(site, alive)
     ]
     step_s = min(float((end.max(axis=0) + reduce_s).max()) for end in ends) + float((optimizer_s + gather_s).max())
     return Rerouted(alive, step_s)
@@ -142,6 +145,14 @@ def plan_without(site: JobSite, found: Rerouted) -> Plan:
         robustness=None,
         warnings=(*plan.warnings, f"Micro-batches of {site.job.name} are re-routed around lost ranks."),
     )
+
+
+def _sharings(alive: BoolArray, micro_batches: int) -> Iterator[IntArray]:
+    """Ways to share out the work of dead cells: stage by stage, or whole replicas run whole micro-batches."""
+    yield _owners(alive, micro_batches)
+    whole = alive.all(axis=1)
+    if whole.any():
+        yield _owners(np.broadcast_to(whole[:, None], alive.shape), micro_batches)
 
 
 def _owners(alive: BoolArray, micro_batches: int) -> IntArray:
@@ -250,16 +261,15 @@ def _onward(way: int, stage: int) -> int:
 
 
 def _simulated(
-    placement: PlacementProblem, assignment: IntArray, alive: BoolArray, duration_s: FloatArray, most: IntArray
+    placement: PlacementProblem, assignment: IntArray, owners: IntArray, duration_s: FloatArray, most: IntArray
 ) -> FloatArray:
-    """(D, P) when each cell ends its last backward (0 for dead ones); it holds ``most`` (P,) micro-batches."""
-    schedule = placement.schedule
+    """(D, P) when each cell ends its last backward (0 without any); it holds ``most`` (P,) micro-batches."""
     pipelines = _Pipelines(
-        owners=_owners(alive, schedule.micro_batches).tolist(),
+        owners=owners.tolist(),
         seconds=duration_s.tolist(),
         hop_s=_hop_seconds(placement, assignment),
-        cells=[[_Cell(limit) for limit in most.tolist()] for _ in alive],
-        is_blocking=schedule.blocking,
+        cells=[[_Cell(limit) for limit in most.tolist()] for _ in owners],
+        is_blocking=placement.schedule.blocking,
     )
     pipelines.run()
     return np.array([[cell.end_s for cell in row] for row in pipelines.cells])

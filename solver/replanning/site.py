@@ -95,6 +95,12 @@ class JobSite:
         return np.flatnonzero(~self.serves[: self.slots])
 
     @property
+    def is_rerouted(self) -> bool:
+        """Whether the job runs without some of its ranks, lost before."""
+        plan = self.job.plan
+        return len(plan.placement.ranks) < plan.configuration.degrees.gpus
+
+    @property
     def is_touched(self) -> bool:
         """Whether any of the job's GPUs is lost, or on a node that must be left."""
         return bool(len(self.broken)) or any(
