@@ -17,8 +17,6 @@ from solver.costs.training_state import PlanState, states_of
 from solver.degrees.surviving import losses_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cluster_models.topology import Cluster, Node
     from solver.candidates import IntArray
     from solver.problem import PlanningProblem
@@ -55,41 +53,52 @@ def with_losses(answer: Plan | NoPlan, problem: PlanningProblem) -> Plan | NoPla
 def survives(plan: Plan, recovery: RecoveryPolicy, cluster: Cluster) -> tuple[FailureDomainLosses, ...]:
     """How many failure domains of each kind may be lost together, whichever, with all state alive.
 
-    By label, narrow ones first: ``node``, and those of ``PHYSICAL_LABELS``, of the workload's rules and of the
-    switches that all hosts carry and that join some of them.  A checkpoint in another node's memory counts as a
-    copy where ``recovery`` keeps one.  Empty for plans made by hand without a model.  Raises ``InvalidCluster``
-    where a host is no node of the cluster.
+    By label: ``PHYSICAL_LABELS`` and those of the switches, of the workload's rules and of what it asks to survive,
+    as far as all hosts carry them.  One that parts the hosts as another does is told only if it was asked for.  A
+    checkpoint in another node's memory counts as a copy where ``recovery`` keeps one.  Empty for plans made by hand
+    without a model.  Raises ``InvalidCluster`` where a host is no node of the cluster.
     """
     if plan.architecture is None or plan.workload is None:
         return ()
+    asked = (*plan.workload.survive, *plan.workload.placement.labels)
+    labels = dict.fromkeys((*PHYSICAL_LABELS, *asked, *(switch.label for switch in cluster.switches)))
     (state,) = states_of((plan,), recovery)
-    known = {node.name: node for node in cluster.nodes}
-    nodes = [known.get(host) or cluster.node(host) for host in state.hosts]
-    found = []
-    for label, names in _domains(plan, cluster, nodes):
-        numbers: dict[str, int] = {}
-        place = np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
-        fewest = _fewest_places(state, place, in_memory=recovery.memory_checkpoint)
-        places = tuple(numbers)
-        weakest = tuple(places[number] for number in fewest.tolist())
-        found.append(FailureDomainLosses(label, len(weakest) - 1, len(places), weakest))
+    nodes = _hosts(state, cluster)
+    found, seen = [], set()
+    for label in labels:
+        names = _places(nodes, label)
+        parted = tuple(names.index(name) for name in names)
+        if names and (label in asked or parted not in seen):
+            seen.add(parted)
+            found.append(_losses(state, label, names, in_memory=recovery.memory_checkpoint))
     return tuple(found)
 
 
-def _domains(plan: Plan, cluster: Cluster, nodes: list[Node]) -> Iterator[tuple[str, list[str]]]:
-    """Labels with the place of every host; those that part the hosts as one before does are left out."""
-    assert plan.workload is not None
-    asked = (*plan.workload.placement.labels, *(switch.label for switch in cluster.switches))
-    seen = set()
-    for label in dict.fromkeys((*PHYSICAL_LABELS, *asked)):
-        places = [node.place(label) for node in nodes]
-        names = [place for place in places if place is not None]
-        if len(names) < len(places):
-            continue
-        parted = tuple(names.index(name) for name in names)
-        if parted not in seen:
-            seen.add(parted)
-            yield label, names
+def losses_by(plan: Plan, recovery: RecoveryPolicy, cluster: Cluster, label: str) -> FailureDomainLosses | None:
+    """The same for one label; ``None`` where some host does not carry it."""
+    (state,) = states_of((plan,), recovery)
+    names = _places(_hosts(state, cluster), label)
+    return _losses(state, label, names, in_memory=recovery.memory_checkpoint) if names else None
+
+
+def _hosts(state: PlanState, cluster: Cluster) -> list[Node]:
+    known = {node.name: node for node in cluster.nodes}
+    return [known.get(host) or cluster.node(host) for host in state.hosts]
+
+
+def _places(nodes: list[Node], label: str) -> list[str]:
+    """The place of every host; none at all where some host has none."""
+    found = [node.place(label) for node in nodes]
+    names = [place for place in found if place is not None]
+    return names if len(names) == len(found) else []
+
+
+def _losses(state: PlanState, label: str, names: list[str], *, in_memory: bool) -> FailureDomainLosses:
+    numbers: dict[str, int] = {}
+    place = np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
+    places = tuple(numbers)
+    weakest = tuple(places[number] for number in _fewest_places(state, place, in_memory=in_memory).tolist())
+    return FailureDomainLosses(label, len(weakest) - 1, len(places), weakest)
 
 
 def _fewest_places(state: PlanState, place: IntArray, *, in_memory: bool) -> IntArray:
