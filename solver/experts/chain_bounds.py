@@ -49,8 +49,8 @@ def spectral_bound(table: FloatArray, parts: int) -> float:
     """``sum(table) / G + s`` times the sum of the G - 1 greatest singular values of the doubly centred table."""
     centred = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
     squares = np.linalg.eigvalsh(centred @ centred.T)[::-1]
-    # of a symmetric matrix they are found up to a small multiple of its norm; above them all the bound stays true
-    slack = _ROUNDING * len(table) * max(float(squares[0]), 0.0)
+    # rounding of product and eigenvalues is at most a small multiple of E times the sum of all squares
+    slack = _ROUNDING * len(table) * float((centred**2).sum())
     greatest = np.sqrt(np.maximum(squares[: parts - 1], 0.0) + slack).sum()
     return float(table.sum() / parts + len(table) // parts * greatest)
 
