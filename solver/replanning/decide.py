@@ -14,16 +14,18 @@ from typing import Final
 
 from cluster_models.plan import StopReason
 from cluster_models.recovery import BatchDecision, RecoveryAction
-from solver.problem import IsCancelled
+from solver.problem import IsCancelled, SearchOptions
 from solver.replanning.check import gap_of
 from solver.replanning.columns import JobColumns, columns_of, first_options
 from solver.replanning.concluding import conclude
 from solver.replanning.optimistic import size_bounds
 from solver.replanning.options import Answer
 from solver.replanning.problem import RecoveryOption, ReplanOptions, ReplanProblem
-from solver.replanning.program import Gpu, Limits, Prices, Promise, choose, integer_bound, prices
-from solver.replanning.promises import POOL, Ask, asks_of, at_peak, price_of, shapes_by_job, work_out
+from solver.replanning.program import Gpu, Limits, Prices, Promise, Relaxed, choose, prices, relaxed
+from solver.replanning.promises import POOL, Ask, asks_of, price_of, work_out
+from solver.replanning.realising import realise
 from solver.replanning.safe import safe_answer
+from solver.replanning.shapes import FINE, ShapeBook, at_peak, books_of
 from solver.replanning.touched import Touched, free_gpus, held_gpus, spare_gpus, touched, worth_first
 
 __all__ = ["OnReplanProgress", "ReplanProgress", "decide", "safe_answer"]
@@ -31,8 +33,6 @@ ROUNDS: Final = 6
 """Rounds of pricing at effort 1."""
 NOTICEABLE: Final = 0.01
 """Share of its planned throughput that a job on slower nodes or links must lose before anything is done."""
-IMPROVES: Final = 1e-6
-"""Share of the bound by which an option must beat its job's price to enter."""
 SHAPE_LIMIT_S: Final = 10.0
 """For one search of another shape."""
 SHAPES_A_ROUND: Final = 2
@@ -65,7 +65,9 @@ class _Search:
     limits: Limits
     started: float
     chosen: dict[str, RecoveryOption]
+    books: dict[str, ShapeBook] = field(default_factory=dict)
     asks: dict[str, tuple[Ask, ...]] = field(default_factory=dict)
+    has_books: bool = False
     bound: float = float("inf")
 
     @property
@@ -173,10 +175,12 @@ def _run(search: _Search, told: Callable[[str], None], is_cancelled: IsCancelled
         return StopReason.PROVEN
     _first_round(search)
     told("first options")
+    if search.remaining_s > 0:
+        search.books, search.has_books = books_of(search.columns), True
     _promise(search)
     told("bounds")
     for _ in range(ROUNDS * search.options.effort):
-        _choose(search)
+        best = _choose(search)
         told("pricing")
         if is_cancelled is not None and is_cancelled():
             return StopReason.CANCELLED
@@ -184,7 +188,7 @@ def _run(search: _Search, told: Callable[[str], None], is_cancelled: IsCancelled
             return StopReason.PROVEN
         if search.remaining_s <= 0:
             return StopReason.TIME_LIMIT
-        if not _next_round(search):
+        if not _next_round(search, best):
             break
     _choose(search)
     told("choosing")
@@ -207,26 +211,32 @@ def _first_round(search: _Search) -> None:
 
 
 def _promise(search: _Search) -> None:
-    """Bound the options that nobody has worked out; roughly, once the time is up."""
-    in_time = search.remaining_s > 0
-    shapes = shapes_by_job(search.columns) if in_time else {}
+    """Bound the options that nobody has worked out, by peak rates where no shapes were priced."""
     none = size_bounds([], [])
     for columns in search.columns:
-        may = columns.job.recovery.may_reshape
-        sizes = shapes.get(columns.job.id, none) if in_time or not may else at_peak(columns)
+        book = search.books.get(columns.job.id)
+        if book is not None:
+            sizes = book.upper()
+        elif columns.job.recovery.may_reshape and not search.has_books:
+            sizes = at_peak(columns)
+        else:
+            sizes = none
         search.asks[columns.job.id] = asks_of(columns, search.limits.pools[POOL], sizes)
 
 
-def _next_round(search: _Search) -> bool:
-    """Whether any job worked out an option that would enter at the prices of those known, or may have more."""
-    priced = prices(search.every_option, (), search.limits)
+def _next_round(search: _Search, best: Relaxed | None) -> bool:
+    """Whether any job worked out more: what would be worth the bound, and what enters at the prices of GPUs."""
     found = False
+    if best is not None:
+        options = _shape_options(search)
+        found = realise(search.problem, search.columns, best.picked, search.asks, search.books, options) > 0
+    priced = prices(search.every_option, (), search.limits)
     for columns in search.columns:
         known = len(columns.options) + len(columns.refused)
         for answer in _answers(search, columns, priced):
-            new = columns.add([answer])
-            found |= any(priced.reduced(option) > IMPROVES * priced.bound for option in new)
+            columns.add([answer])
         found |= len(columns.options) + len(columns.refused) > known
+    _promise(search)
     return found
 
 
@@ -234,6 +244,7 @@ def _answers(search: _Search, columns: JobColumns, priced: Prices) -> Iterator[A
     """What the job works out at these prices: asks whose promise beats them, by how much they do."""
     options, job_price = search.options, priced.jobs[columns.job.id]
     node_prices = _by_node(priced.gpus)
+    nodes = sorted(columns.pool, key=lambda name: node_prices.get(name, 0.0))
     pool = sorted(priced.gpus.get(gpu, 0.0) for gpu in search.limits.pools[POOL])
     cheapest = list(accumulate(pool, initial=0.0))
     enough = options.gap / 2 * max(job_price, priced.bound / len(search.columns))
@@ -241,16 +252,27 @@ def _answers(search: _Search, columns: JobColumns, priced: Prices) -> Iterator[A
         (ask.promise.value_flop - price_of(ask, priced.gpus, cheapest, priced.budget) - job_price, ask)
         for ask in search.asks[columns.job.id]
     ]
-    shapes = 0
+    book, shapes = search.books.get(columns.job.id), 0
     for gain, ask in sorted(gains, key=lambda pair: -pair[0]):
         if gain <= enough or search.remaining_s <= 0:
             break
-        if ask.action is RecoveryAction.RESHAPE:
-            shapes += 1
-            if shapes > SHAPES_A_ROUND * options.effort:
-                continue
-        limit_s = min(SHAPE_LIMIT_S * options.effort, search.remaining_s)
-        yield from work_out(columns, ask, node_prices, limit_s=limit_s, seed=options.seed)
+        if ask.action is RecoveryAction.RESHAPE and shapes == SHAPES_A_ROUND * options.effort:
+            continue
+        for answer in work_out(columns, ask, nodes, book, _shape_options(search), prices=node_prices):
+            shapes += ask.action is RecoveryAction.RESHAPE
+            yield answer
+
+
+def _shape_options(search: _Search) -> SearchOptions:
+    options = search.options
+    return SearchOptions(
+        time_limit_s=min(SHAPE_LIMIT_S * options.effort, max(0.1, search.remaining_s)),
+        effort=options.effort,
+        seed=options.seed,
+        gap=FINE * options.gap,
+        backend=options.backend,
+        alternatives=0,
+    )
 
 
 def _by_node(gpus: Mapping[Gpu, float]) -> dict[str, float]:
@@ -261,24 +283,22 @@ def _by_node(gpus: Mapping[Gpu, float]) -> dict[str, float]:
     return found
 
 
-def _choose(search: _Search) -> None:
-    """The best choice among the options known, and the lowest bound known of all of them and the others."""
+def _choose(search: _Search) -> Relaxed | None:
+    """The best choice among the options known, and the lowest bound known of all of them and the others.
+
+    What would be worth the bound, where that leaves a gap.
+    """
     options, every, promises = search.options, search.every_option, search.promises
-    time_limit_s = max(1.0, search.remaining_s)
-    choice = choose(every, search.limits, backend=options.backend, time_limit_s=time_limit_s, effort=options.effort)
+    backend, effort, limit_s = options.backend, options.effort, max(1.0, search.remaining_s)
+    choice = choose(every, search.limits, backend=backend, time_limit_s=limit_s, effort=effort)
     if choice is not None and choice.objective > search.objective:
         search.chosen = dict(choice.chosen)
     search.bound = min(search.bound, prices(every, promises, search.limits).bound)
-    if search.gap > options.gap:
-        whole = integer_bound(
-            every,
-            promises,
-            search.limits,
-            backend=options.backend,
-            time_limit_s=time_limit_s,
-            effort=options.effort,
-        )
-        search.bound = min(search.bound, whole)
+    if search.gap <= options.gap:
+        return None
+    best = relaxed(every, promises, search.limits, backend=backend, time_limit_s=limit_s, effort=effort)
+    search.bound = min(search.bound, best.bound)
+    return best if best.picked else None
 
 
 def _progress(search: _Search, phase: str) -> ReplanProgress:

@@ -136,7 +136,18 @@ def choose(
     return Choice(chosen, objective, max(objective, bound), outcome.status)
 
 
-def integer_bound(
+@dataclass(frozen=True, slots=True)
+class Relaxed:
+    """What no choice among options and those that promises stand for can beat, and one that would be worth it.
+
+    ``picked`` by job id; empty where the back end found none in its time.
+    """
+
+    bound: float
+    picked: Mapping[str, RecoveryOption | Promise]
+
+
+def relaxed(
     options: Iterable[RecoveryOption],
     promises: Iterable[Promise],
     limits: Limits,
@@ -144,10 +155,15 @@ def integer_bound(
     backend: Backend = Backend.CBC,
     time_limit_s: float = 10.0,
     effort: int = 1,
-) -> float:
-    """What no choice among the options and those that the promises stand for can beat, in FLOP."""
-    program = _program(ordered(options), tuple(promises), limits, tie_break=0.0)
-    return _upper(program, _solved(program, backend, time_limit_s, effort, 0.0))
+) -> Relaxed:
+    """The best choice of one option or promise a job: its value bounds every choice of options."""
+    known, made = ordered(options), tuple(promises)
+    program = _program(known, made, limits, tie_break=0.0)
+    outcome = _solved(program, backend, time_limit_s, effort, 0.0)
+    values = np.zeros(len(known) + len(made)) if outcome.values is None else outcome.values
+    columns: tuple[_Column, ...] = (*known, *made)
+    picked = {each.job_id: each for each, taken in zip(columns, values, strict=True) if taken > 0.5}
+    return Relaxed(_upper(program, outcome), picked)
 
 
 def prices(options: Iterable[RecoveryOption], promises: Iterable[Promise], limits: Limits) -> Prices:

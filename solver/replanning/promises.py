@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
-from cluster_models.recovery import RecoveryAction
+from cluster_models.plan import Configuration
+from cluster_models.recovery import ConsideredAction, RecoveryAction
+from solver.problem import SearchOptions
 from solver.replanning import options as actions
 from solver.replanning.columns import JobColumns, View
 from solver.replanning.migration import WARM_UP_STEPS
-from solver.replanning.optimistic import SizeBounds, bounds_of, loose_prices, shrink_bounds, size_bounds, swap_rate
+from solver.replanning.optimistic import SizeBounds, shrink_bounds, swap_rate
 from solver.replanning.program import Gpu, Promise
-from solver.replanning.reshaping import asked_on, at_most
-from solver.replanning.values import flops_per_token, work_flop
+from solver.replanning.shapes import ShapeBook, in_shape
+from solver.replanning.values import work_flop
 
 POOL: Final = "all"
 """The pool of all GPUs that a decision may give out."""
@@ -44,27 +47,6 @@ def asks_of(columns: JobColumns, pool: frozenset[Gpu], shapes: SizeBounds) -> tu
     return (*found, *_sizes(columns, 0, RecoveryAction.RESHAPE, shapes, pool))
 
 
-def shapes_by_job(every: Sequence[JobColumns]) -> dict[str, SizeBounds]:
-    """The bounds of all shapes of each job; jobs that train the same share those of all their nodes together."""
-    found: dict[str, SizeBounds] = {}
-    for group in _alike(every):
-        first = group[0].views[0].site
-        nodes = {node for columns in group for node in (*columns.pool, *columns.job.nodes)}
-        most = max(columns.job.gpus_at_most for columns in group)
-        least = min(columns.job.recovery.least_gpus for columns in group)
-        asked = at_most(asked_on(first, nodes - set(first.job.nodes)), most)
-        bounds = bounds_of(asked, loose_prices(asked, first.links)[1], least_gpus=least)
-        found |= {columns.job.id: bounds for columns in group}
-    return found
-
-
-def at_peak(columns: JobColumns) -> SizeBounds:
-    """Bounds of all shapes without pricing any: every GPU that the job may have computes at its peak."""
-    job, site = columns.job, columns.views[0].site
-    peak = max(kind.peak_flops[site.asked.workload.precision] for kind in site.candidate.fabric.kinds)
-    return size_bounds([job.recovery.least_gpus], [job.gpus_at_most * peak / flops_per_token(job)])
-
-
 def price_of(ask: Ask, gpu_prices: Mapping[Gpu, float], cheapest: Sequence[float], budget: float) -> float:
     """What the GPUs of an option of ``ask`` cost at least; ``cheapest[n]``: the n cheapest of the pool."""
     held = sum(gpu_prices.get(gpu, 0.0) for gpu in ask.promise.holds)
@@ -73,34 +55,48 @@ def price_of(ask: Ask, gpu_prices: Mapping[Gpu, float], cheapest: Sequence[float
 
 
 def work_out(
-    columns: JobColumns, ask: Ask, node_prices: Mapping[str, float], *, limit_s: float, seed: int
+    columns: JobColumns,
+    ask: Ask,
+    nodes: Sequence[str],
+    book: ShapeBook | None,
+    options: SearchOptions,
+    *,
+    prices: Mapping[str, float] = MappingProxyType({}),
 ) -> Iterator[actions.Answer]:
-    """The option that keeps the promise of ``ask`` best at the prices of nodes; none where it was asked before."""
+    """The option that keeps the promise of ``ask`` best on the first of ``nodes``, as many as it needs.
+
+    None where it was asked before.  ``book``: the shapes of the job, for whose search ``options`` are; ``prices``:
+    FLOPs that nodes must be worth, among which a swap chooses.
+    """
     view = columns.views[ask.view]
     site, migrate = view.site, view.migrate
     if ask.action is RecoveryAction.SWAP:
-        yield actions.swap(site, columns.pool, migrate=migrate, prices=node_prices)
+        yield actions.swap(site, nodes, migrate=migrate, prices=prices)
         return
-    nodes = _cheapest_nodes(columns, view, ask.gpus, node_prices)
-    if not columns.is_new(ask.action, ask.view, ask.gpus, frozenset(nodes)):
+    gpus, shape = ask.gpus, None
+    if ask.action is RecoveryAction.RESHAPE and book is not None:
+        shape = book.search(ask.gpus, columns.job.recovery.least_gpus, options)
+        gpus = ask.gpus if shape is None else shape.degrees.gpus
+    live = [host for host in dict.fromkeys(site.job.nodes) if site.ground.offers(host, 1)]
+    taken = tuple(nodes[: max(0, -(-gpus // site.gpus) - len(live))])
+    if not columns.is_new(ask.action, ask.view, gpus, frozenset(taken)):
         return
     if ask.action is RecoveryAction.SHRINK_DATA_PARALLEL:
         degrees = site.job.plan.configuration.degrees
-        replicas = ask.gpus * degrees.data // degrees.gpus
-        yield actions.shrink(site, migrate=migrate, replicas=replicas, spares=nodes)
-    else:
-        yield actions.reshape(site, nodes, limit_s, migrate=migrate, seed=seed)
+        replicas = gpus * degrees.data // degrees.gpus
+        yield actions.shrink(site, migrate=migrate, replicas=replicas, spares=taken)
+    elif shape is not None:
+        if _runs_as(site.job.plan.configuration, shape) and site.is_touched:
+            yield actions.swap(site, taken, migrate=migrate)
+        answer = in_shape(view, taken, shape, options)
+        if isinstance(answer, ConsideredAction):
+            answer = actions.reshape(site, taken, options.time_limit_s, migrate=migrate, seed=options.seed)
+        yield answer
 
 
-def _cheapest_nodes(
-    columns: JobColumns, view: View, gpus: int, node_prices: Mapping[str, float]
-) -> tuple[str, ...]:
-    """As many of the cheapest nodes of the pool, near ones first, as the job needs beside its own for ``gpus``."""
-    site = view.site
-    live = [host for host in dict.fromkeys(site.job.nodes) if site.ground.offers(host, 1)]
-    missing = -(-gpus // site.gpus) - len(live)
-    order = sorted(columns.pool, key=lambda name: node_prices.get(name, 0.0))
-    return tuple(order[: max(0, missing)])
+def _runs_as(running: Configuration, shape: Configuration) -> bool:
+    """Whether they differ in nothing that moves state."""
+    return replace(running, stage_layers=shape.stage_layers) == shape
 
 
 def _swaps(columns: JobColumns, pool: frozenset[Gpu]) -> Iterator[Ask]:
@@ -143,27 +139,3 @@ def _value(view: View, tokens_per_s: float, *, warm_up: bool) -> float:
     steps = view.steps_lost + (sum(WARM_UP_STEPS) / 2 if warm_up else 0.0)
     step_s = site.asked.workload.tokens_per_step / tokens_per_s
     return work_flop(site.job, tokens_per_s, restart_s + steps * step_s, site.problem.horizon_s)
-
-
-def _alike(every: Sequence[JobColumns]) -> list[list[JobColumns]]:
-    """Jobs that may change their shape, those together that train the same model in the same way."""
-    groups: list[list[JobColumns]] = []
-    for columns in every:
-        if not columns.job.recovery.may_reshape:
-            continue
-        for group in groups:
-            if not columns.job.is_paused and not group[0].job.is_paused and _same(columns, group[0]):
-                group.append(columns)
-                break
-        else:
-            groups.append([columns])
-    return groups
-
-
-def _same(a: JobColumns, b: JobColumns) -> bool:
-    first, second = (columns.views[0].site.asked for columns in (a, b))
-    return (
-        first.architecture == second.architecture
-        and replace(first.workload, pinned={}) == replace(second.workload, pinned={})
-        and first.fitted == second.fitted
-    )

@@ -1,0 +1,81 @@
+"""From a choice among promises to options on nodes that no two jobs share.
+
+Jobs that get by with fewer GPUs than they have come first: what they leave serves those that need more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from cluster_models.recovery import ConsideredAction
+from solver.problem import SearchOptions
+from solver.replanning.columns import JobColumns
+from solver.replanning.problem import RecoveryOption, ReplanProblem
+from solver.replanning.program import Gpu, Promise
+from solver.replanning.promises import Ask, work_out
+from solver.replanning.shapes import ShapeBook
+from solver.replanning.touched import live_gpus, spare_gpus
+
+
+def realise(
+    problem: ReplanProblem,
+    columns: Sequence[JobColumns],
+    picked: Mapping[str, RecoveryOption | Promise],
+    asks: Mapping[str, Sequence[Ask]],
+    books: Mapping[str, ShapeBook],
+    options: SearchOptions,
+) -> int:
+    """Work out the promises among ``picked`` one after the other; how many options that gave."""
+    free = set(spare_gpus(problem))
+    found = 0
+    for column in sorted(columns, key=lambda column: _further(problem, column, picked)):
+        pick = picked[column.job.id]
+        option: RecoveryOption | None
+        if isinstance(pick, Promise):
+            ask = next(ask for ask in asks[column.job.id] if ask.promise is pick)
+            nodes = list(_open_nodes(problem, column, free))
+            option, new = _worked_out(column, ask, nodes, books.get(column.job.id), options)
+            found += new
+        else:
+            option = pick
+        if option is not None:
+            free |= live_gpus(problem, column.job)
+            free -= option.holds
+    return found
+
+
+def _further(
+    problem: ReplanProblem, column: JobColumns, picked: Mapping[str, RecoveryOption | Promise]
+) -> tuple[bool, float, str]:
+    """Sorts jobs: those that need no GPUs beyond their own first, then those of most worth."""
+    job, pick = column.job, picked[column.job.id]
+    gpus = pick.gpus if isinstance(pick, Promise) else len(pick.holds)
+    return gpus > len(live_gpus(problem, job)), -job.weight * job.flops_per_s, job.id
+
+
+def _open_nodes(problem: ReplanProblem, column: JobColumns, free: set[Gpu]) -> Iterator[str]:
+    """Nodes of the job's pool of which it can have all GPUs that are not held elsewhere."""
+    gpus = column.job.plan.placement.gpus_per_node
+    for name in column.pool:
+        if sum((name, gpu) in free for gpu in problem.nodes[name].free_gpus) >= gpus:
+            yield name
+
+
+def _worked_out(
+    column: JobColumns, ask: Ask, nodes: Sequence[str], book: ShapeBook | None, options: SearchOptions
+) -> tuple[RecoveryOption | None, int]:
+    """The option of ``ask`` on ``nodes`` and whether it is new; where it was worked out before, that one."""
+    new = 0
+    for answer in work_out(column, ask, nodes, book, options):
+        new += len(column.add([answer]))
+        if not isinstance(answer, ConsideredAction):
+            return answer, new
+    usable = set(nodes) | set(column.job.nodes)
+    known = [
+        option
+        for option in column.options
+        if option.action is ask.action
+        and len(option.holds) <= ask.gpus
+        and {node for node, _ in option.holds} <= usable
+    ]
+    return max(known, key=lambda option: option.value_flop, default=None), new

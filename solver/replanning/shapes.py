@@ -1,0 +1,160 @@
+"""The shapes that jobs alike may take: priced once for all of them, and searched once for each number of GPUs.
+
+Jobs that train the same model in the same way share one search over all their nodes together; what it finds is then
+placed for each of them on nodes of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from cluster_models.errors import InvalidInput
+from cluster_models.links import LinkModel
+from cluster_models.plan import Configuration, NoPlan, Plan
+from cluster_models.recovery import ConsideredAction, RecoveryAction
+from solver.candidates import FloatArray, IntArray
+from solver.degrees.ruled import kept_candidates
+from solver.problem import PlanningProblem, SearchOptions
+from solver.replanning import options as actions
+from solver.replanning.columns import JobColumns, View
+from solver.replanning.optimistic import SizeBounds, bounds_of, loose_prices, size_bounds
+from solver.replanning.outcome import limit_of_time, option_of
+from solver.replanning.reshaping import asked_on, at_most, on_familiar_hosts
+from solver.replanning.values import flops_per_token
+from solver.search import SearchSpace, plan_within, search_space
+
+FINE: Final = 0.25
+"""Share of the gap asked for that a search of shapes may leave open."""
+
+
+@dataclass(slots=True, eq=False)
+class ShapeBook:
+    """All shapes on some nodes.  ``found``: by GPUs at most, the best configuration, ``None`` where none is."""
+
+    asked: PlanningProblem
+    links: LinkModel
+    space: SearchSpace
+    gpus: IntArray
+    bounds: SizeBounds
+    found: dict[int, Configuration | None] = field(default_factory=dict)
+    _proven: dict[int, float] = field(default_factory=dict)
+
+    def upper(self) -> SizeBounds:
+        """Throughput that no shape with at most so many GPUs beats, with what the searches proved."""
+        rates: FloatArray = self.bounds.tokens_per_s.copy()
+        for most, rate in self._proven.items():
+            small = self.bounds.gpus <= most
+            rates[small] = np.minimum(rates[small], rate)
+        return size_bounds(self.bounds.gpus, rates)
+
+    def search(self, most: int, least: int, options: SearchOptions) -> Configuration | None:
+        """The best shape of at most ``most`` GPUs; searched once."""
+        if most not in self.found:
+            self.found[most] = self._searched(most, least, options)
+        return self.found[most]
+
+    def _searched(self, most: int, least: int, options: SearchOptions) -> Configuration | None:
+        mask = self.space.kept.mask & (self.gpus <= most) & (self.gpus >= least)
+        if not ((self.space.priced.excess_bytes <= 0) & mask).any():
+            return None
+        space = replace(self.space, kept=replace(self.space.kept, mask=mask))
+        plan = plan_within(self.asked, space, options)
+        if isinstance(plan, NoPlan):
+            return None
+        # the objective is the step, so its bound is one of the step
+        self._proven[most] = self.asked.workload.tokens_per_step / plan.certificate.bound
+        return plan.configuration
+
+
+def books_of(every: Sequence[JobColumns]) -> dict[str, ShapeBook]:
+    """By job id the shapes of each job that may change its own; jobs alike have one book."""
+    books: dict[str, ShapeBook] = {}
+    for group in _alike(every):
+        site = group[0].views[0].site
+        nodes = {node for columns in group for node in (*columns.pool, *columns.job.nodes)}
+        most = max(columns.job.gpus_at_most for columns in group)
+        least = min(columns.job.recovery.least_gpus for columns in group)
+        asked = at_most(asked_on(site, nodes - set(site.job.nodes)), most)
+        fabrics, priced = loose_prices(asked, site.links)
+        batch = priced.batch
+        gpus = batch.tensor * batch.context * batch.data * batch.pipeline
+        if not (priced.excess_bytes <= 0).any():
+            continue
+        space = SearchSpace(fabrics, priced, kept_candidates(asked, fabrics, priced))
+        book = ShapeBook(asked, site.links, space, gpus, bounds_of(asked, priced, least_gpus=least))
+        books |= {columns.job.id: book for columns in group}
+    return books
+
+
+def at_peak(columns: JobColumns) -> SizeBounds:
+    """Bounds of all shapes without pricing any: every GPU that the job may have computes at its peak."""
+    job, site = columns.job, columns.views[0].site
+    peak = max(kind.peak_flops[site.asked.workload.precision] for kind in site.candidate.fabric.kinds)
+    return size_bounds([job.recovery.least_gpus], [job.gpus_at_most * peak / flops_per_token(job)])
+
+
+def in_shape(
+    view: View, nodes: Sequence[str], configuration: Configuration, options: SearchOptions
+) -> actions.Answer:
+    """The job in the shape of ``configuration`` on what is left of it and ``nodes``."""
+    action, site, degrees = RecoveryAction.RESHAPE, view.site, configuration.degrees
+    asked = at_most(asked_on(site, nodes), degrees.gpus)
+    pinned = {name: getattr(degrees, name) for name in degrees.__slots__}
+    workload = replace(
+        asked.workload,
+        pinned={**pinned, "micro_batch": configuration.micro_batch},
+        recompute=(configuration.recompute,),
+        sharding=(configuration.sharding,),
+    )
+    asked = replace(asked, workload=workload)
+    try:
+        space = search_space(asked, site.links)
+    except InvalidInput as contradiction:
+        return ConsideredAction(action, None, str(contradiction))
+    if not ((space.priced.excess_bytes <= 0) & space.kept.mask).any():
+        return ConsideredAction(action, None, f"{degrees} cannot be placed on what is left and {len(nodes)} nodes")
+    found = plan_within(asked, space, options)
+    if not isinstance(found, Plan):
+        return ConsideredAction(action, None, found.reason)
+    plan = on_familiar_hosts(site, found)
+    moves = view.migrate(site.job, plan, problem=site.problem, lost=site.state_lost, links=site.links)
+    return option_of(
+        site.ground,
+        action,
+        plan,
+        moves,
+        limited_by=limit_of_time(plan.time),
+        reason=f"{degrees} instead of {site.job.plan.configuration.degrees}",
+        is_touched=site.is_touched,
+    )
+
+
+def _alike(every: Sequence[JobColumns]) -> list[list[JobColumns]]:
+    """Jobs that may change their shape, those together that train the same model in the same way.
+
+    Paused ones stand alone: what they may use is not what others see.
+    """
+    groups: list[list[JobColumns]] = []
+    for columns in every:
+        if not columns.job.recovery.may_reshape:
+            continue
+        for group in groups:
+            if not columns.job.is_paused and not group[0].job.is_paused and _same(columns, group[0]):
+                group.append(columns)
+                break
+        else:
+            groups.append([columns])
+    return groups
+
+
+def _same(a: JobColumns, b: JobColumns) -> bool:
+    first, second = (columns.views[0].site.asked for columns in (a, b))
+    return (
+        first.architecture == second.architecture
+        and replace(first.workload, pinned={}) == replace(second.workload, pinned={})
+        and first.fitted == second.fitted
+    )
