@@ -49,6 +49,8 @@ KINDS: Final = (
     Kind("llama-3-70b", 12, 3.0, _PLAIN),
 )
 """36 nodes together."""
+SMALLER: Final = (KINDS[0], KINDS[1], KINDS[2], KINDS[0], KINDS[3], KINDS[4])
+"""26 nodes together."""
 
 
 def cluster_of(nodes: int) -> ClusterSnapshot:
@@ -63,8 +65,8 @@ def cluster_of(nodes: int) -> ClusterSnapshot:
     return ClusterSnapshot(f"well-{nodes}", cluster, ())
 
 
-def leaf_lost(jobs: int, nodes: int, lost: int, *, spares: int) -> ReplanProblem:
-    """``jobs`` jobs of all kinds, then ``lost`` nodes of the second leaf down; ``spares`` free ones may serve.
+def leaf_lost(jobs: int, nodes: int, lost: int, *, spares: int, kinds: Sequence[Kind] = KINDS) -> ReplanProblem:
+    """``jobs`` jobs of ``kinds`` in turn, then ``lost`` nodes of the second leaf down; ``spares`` others may serve.
 
     Jobs sit where there was room when they came: their nodes are drawn from all over the cluster, so that a leaf
     serves many of them.
@@ -73,10 +75,9 @@ def leaf_lost(jobs: int, nodes: int, lost: int, *, spares: int) -> ReplanProblem
     names = [node.name for node in whole.cluster.nodes]
     order = [names[index] for index in np.random.default_rng(SEED).permutation(nodes)]
     running, used = [], 0
-    for number, kind in zip(range(jobs), cycle(KINDS), strict=False):
-        fitting = kind if kind.nodes <= nodes - used else KINDS[0]
-        running.append(_job(number, fitting, whole, sorted(order[used : used + fitting.nodes])))
-        used += fitting.nodes
+    for number, kind in zip(range(jobs), cycle(kinds), strict=False):
+        running.append(_job(number, kind, whole, sorted(order[used : used + kind.nodes])))
+        used += kind.nodes
     down = set(names[LEAF_NODES : LEAF_NODES + lost])
     free = [name for name in order[used:] if name not in down]
     after = tuple(
