@@ -1,4 +1,4 @@
-"""What a running solve needs of its process."""
+"""What running jobs need of their process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.settings import Settings
 class JobContext:
     """Handed to the workflows when the engine starts; ``stopping`` is set when the process is to end.
 
-    ``solving`` holds the plans whose child runs just now.
+    ``solving`` holds the plans, replans and other jobs that are worked on just now.
     """
 
     settings: Settings

@@ -9,6 +9,8 @@ environment not used, for both would lead past the check (docs/decisions/0014-we
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
@@ -29,7 +31,10 @@ TIMEOUT: Final = httpx2.Timeout(10.0, connect=5.0)
 USER_AGENT: Final = "Meshwright-Webhooks/1"
 _LONGEST_ERROR: Final = 500
 
+Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
+_NAT64: Final = IPv6Network("64:ff9b::/96")
+
 log = structlog.get_logger(__name__)
 
 
@@ -45,7 +50,11 @@ def attempt(context: JobContext, *, delivery_id: str, attempts: int) -> str:
         )
     if message is None:
         return GONE
-    outcome = send(message, networks=context.settings.webhook_networks)
+    context.solving.add(delivery_id)
+    try:
+        outcome = send(message, networks=context.settings.webhook_networks)
+    finally:
+        context.solving.discard(delivery_id)
     with transaction(context.sessions) as session:
         webhook_deliveries.record(
             session, delivery_id=delivery_id, attempts=attempts, outcome=outcome, now=datetime.now(UTC)
@@ -58,20 +67,10 @@ def attempt(context: JobContext, *, delivery_id: str, attempts: int) -> str:
 
 def send(message: Outgoing, *, networks: tuple[Network, ...]) -> Outcome:
     """Post a message; any status from 200 to 299 means that it was taken."""
-    url = httpx2.URL(message.url)
     try:
-        address = allowed_address(url.host, url.port or (443 if url.scheme == "https" else 80), networks=networks)
-        with (
-            httpx2.Client(trust_env=False, follow_redirects=False, timeout=TIMEOUT) as client,
-            client.stream(
-                "POST",
-                url.copy_with(host=address),
-                content=message.body,
-                headers=message.headers | {"host": url.netloc.decode(), "user-agent": USER_AGENT},
-                extensions={"sni_hostname": url.raw_host.decode()},
-            ) as response,
-        ):
-            status = response.status_code
+        url = httpx2.URL(message.url)
+        port = url.port or (443 if url.scheme == "https" else 80)
+        status = _post(message, url, allowed_addresses(url.host, port, networks=networks))
     except (AddressNotAllowed, OSError, UnicodeError, httpx2.HTTPError, httpx2.InvalidURL) as broken:
         return Outcome(None, (str(broken) or type(broken).__name__)[:_LONGEST_ERROR])
     if 200 <= status < 300:
@@ -80,10 +79,10 @@ def send(message: Outgoing, *, networks: tuple[Network, ...]) -> Outcome:
     return Outcome(status, f"The endpoint answered {status}: {told}.")
 
 
-def allowed_address(host: str, port: int, *, networks: tuple[Network, ...]) -> str:
-    """An address of the host that messages may be sent to; raises ``AddressNotAllowed``, ``OSError``.
+def allowed_addresses(host: str, port: int, *, networks: tuple[Network, ...]) -> tuple[str, ...]:
+    """The addresses of a host, if messages may be sent to it; raises ``AddressNotAllowed``, ``OSError``.
 
-    All addresses of the host must be allowed: one that is not shows that the name is not what it seems.
+    All must be allowed: one that is not shows that the name is not what it seems.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = [ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
@@ -91,12 +90,42 @@ def allowed_address(host: str, port: int, *, networks: tuple[Network, ...]) -> s
         if not is_allowed(address, networks=networks):
             remedy = "name its network in MESHWRIGHT_WEBHOOK_NETWORKS to allow it"
             raise AddressNotAllowed(f"{host} is {address}, which is not public; {remedy}.")
-    return str(addresses[0])
+    return tuple(dict.fromkeys(map(str, addresses)))
 
 
-def is_allowed(address: IPv4Address | IPv6Address, *, networks: tuple[Network, ...]) -> bool:
+def is_allowed(address: Address, *, networks: tuple[Network, ...]) -> bool:
     """Whether messages may be sent to an address: it is public, or in a network that was named."""
-    plain = address.ipv4_mapped if isinstance(address, IPv6Address) and address.ipv4_mapped else address
-    if any(plain in network for network in networks):
+    meant = _meant(address)
+    if any(each in network for each in meant for network in networks):
         return True
-    return plain.is_global and not plain.is_multicast
+    return all(each.is_global and not each.is_multicast for each in meant)
+
+
+def _post(message: Outgoing, url: httpx2.URL, addresses: Sequence[str]) -> int:
+    """The status that the first address with an open port answers."""
+    headers = message.headers | {"host": url.netloc.decode(), "user-agent": USER_AGENT}
+    name = {"sni_hostname": url.raw_host.decode()}
+    with httpx2.Client(trust_env=False, follow_redirects=False, timeout=TIMEOUT) as client:
+        for address in addresses[:-1]:
+            with suppress(httpx2.ConnectError, httpx2.ConnectTimeout):
+                return _posted(client, url.copy_with(host=address), message.body, headers, name)
+        return _posted(client, url.copy_with(host=addresses[-1]), message.body, headers, name)
+
+
+def _posted(
+    client: httpx2.Client, url: httpx2.URL, body: bytes, headers: dict[str, str], name: dict[str, str]
+) -> int:
+    """The status of the answer, whose body nobody reads."""
+    with client.stream("POST", url, content=body, headers=headers, extensions=name) as response:
+        return response.status_code
+
+
+def _meant(address: Address) -> tuple[Address, ...]:
+    """The address, and an IPv4 address that it stands for: mapped, 6to4 (RFC 3056), NAT64 (RFC 6052)."""
+    if isinstance(address, IPv4Address):
+        return (address,)
+    if address.ipv4_mapped is not None:
+        return (address.ipv4_mapped,)
+    if address in _NAT64:
+        return (IPv4Address(int(address) & 0xFFFFFFFF),)
+    return (address,) if address.sixtofour is None else (address, address.sixtofour)

@@ -36,6 +36,7 @@ def attempt(context: JobContext, *, cluster_id: str) -> str:
             preparations.store(session, asked=asked, job_id=message["job_id"], document=message["prepared"])
 
     settings = context.settings
+    context.solving.add(cluster_id)
     try:
         end = run_child(
             settings.replan_command,
@@ -47,6 +48,8 @@ def attempt(context: JobContext, *, cluster_id: str) -> str:
         )
     except OSError as broken:
         end = ChildEnd(Ending.CRASHED, None, -1, f"the solver could not be started: {broken}")
+    finally:
+        context.solving.discard(cluster_id)
     return _outcome(cluster_id, end)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from importlib import import_module
 from typing import Any
 
 import structlog
@@ -61,7 +60,13 @@ def _prepared(session: Session, found: Situation) -> list[dict[str, Any]]:
 
 def _safe_answer(problem: ReplanProblem, prepared: list[dict[str, Any]]) -> BatchDecision:
     # Imported late: only whoever answers failures pays for loading the solver.
-    kind = import_module("solver.replanning.prepared").PreparedJob
-    tables = [load(kind, document) for document in prepared]
-    answer: BatchDecision = import_module("solver.replanning.safe").safe_answer(problem, tables)
-    return answer
+    from solver.replanning.prepared import PreparedJob  # noqa: PLC0415
+    from solver.replanning.safe import safe_answer  # noqa: PLC0415
+
+    tables = []
+    for document in prepared:
+        try:
+            tables.append(load(PreparedJob, document))
+        except ValueError as broken:  # prepared by another version of the product: do without
+            log.warning("preparation_not_readable", reason=str(broken)[:300])
+    return safe_answer(problem, tables)

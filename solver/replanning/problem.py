@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cluster_models.fitted import FittedParameters
 from cluster_models.health_events import HealthEvent
 from cluster_models.links import LinkModel, effective_links
+from cluster_models.plan import Plan
 from cluster_models.recovery import ConsideredAction, Migration, RecoveryAction
 from cluster_models.running import InvalidRunningJob, RunningJob
 from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.topology import Node
 from cluster_models.workload import LinkBandwidth
 from solver.problem import Backend
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from cluster_models.plan import Plan
-    from cluster_models.topology import Node
 
 HORIZON_S: Final = 6 * 3600.0
 """Over which decisions are weighed where nothing is said: about what a node takes to come back."""

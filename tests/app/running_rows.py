@@ -21,6 +21,7 @@ from app.services.running_plans import PlanSource
 from cluster_models.health_events import Entity, EntityKind, HealthEvent, HealthState
 from cluster_models.plan import Plan, StopReason
 from cluster_models.recovery import BatchDecision, JobDecision, Migration, RecoveryAction
+from cluster_models.running import RecoveryPolicy
 from tests.cluster_models.clusters import cluster_of, host
 from tests.plans import small_plan
 
@@ -43,11 +44,19 @@ def plan_on(first: str, second: str) -> Plan:
     return replace(plan, placement=replace(plan.placement, hosts=hosts, ranks=ranks))
 
 
-def add_job(session: Session, name: str, first: str, second: str, *, weight: float = 1.0) -> JobRecord:
+def add_job(
+    session: Session,
+    name: str,
+    first: str,
+    second: str,
+    *,
+    weight: float = 1.0,
+    recovery: RecoveryPolicy | None = None,
+) -> JobRecord:
     """A job that runs on two nodes."""
     source = PlanSource(plan=plan_on(first, second))
     return running_jobs.register_job(
-        session, reference=CLUSTER, name=name, source=source, weight=weight, applied=True
+        session, reference=CLUSTER, name=name, source=source, weight=weight, recovery=recovery, applied=True
     )
 
 

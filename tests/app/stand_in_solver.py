@@ -2,7 +2,8 @@
 
 ``behaviour`` in the request's options: ``answer`` (after ``seconds``, with progress), ``crash``, ``crash_once``,
 ``refuse``, ``no_plan`` or ``hang``.  Each start and each end leaves a line in ``ledger``.  ``plan`` is a file with
-the plan to answer.  Options may also come as JSON in the first argument.
+the plan to answer, ``decision`` one with a decision on failures.  Options may also come as JSON in the first
+argument; preparations are refused without a trace.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ def _say(**message: Any) -> None:
 def main() -> None:
     """Read the request and do as it says."""
     options = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
-    options |= json.loads(sys.stdin.buffer.readline())["options"]
+    request = json.loads(sys.stdin.buffer.readline())
+    options |= request["options"]
+    if request.get("task") == "prepare":
+        _say(kind="failed", error={"problem": "The stand-in prepares nothing.", "remedy": ""})
+        return
     threading.Thread(target=_die_with_parent, daemon=True).start()
     ledger = Path(options["ledger"])
     starts = _write(ledger, f"start {os.getpid()}")
@@ -53,6 +58,8 @@ def main() -> None:
     _write(ledger, "end")
     if behaviour == "refuse":
         _say(kind="failed", error={"problem": "The plan did not pass its check.", "remedy": ""})
+    elif "decision" in options:
+        _say(kind="decision", decision=json.loads(Path(options["decision"]).read_text()))
     elif behaviour == "no_plan":
         _say(kind="no_plan", no_plan={"reason": "nothing fits"})
     else:
