@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cluster_models.conditions import quarantine_of
+from cluster_models.failure_domains import FailureDomainLosses
 from cluster_models.plan import StopReason
 from cluster_models.recovery import BatchDecision, JobDecision, Quarantine, RecoveryAction
 from cluster_models.running import RunningJob
+from solver.answer.survival import survives
 from solver.answer.survival import survives
 from solver.replanning.check import gap_of
 from solver.replanning.columns import JobColumns
@@ -81,6 +83,13 @@ def _if_waiting(columns: JobColumns) -> float:
     """What the job is worth if nothing moves: it runs on where it can, else it waits for what it lost."""
     still = {RecoveryAction.NONE, RecoveryAction.WAIT}
     return max((option.value_flop for option in columns.options if option.action in still), default=0.0)
+
+
+def _survives(problem: ReplanProblem, job: RunningJob, option: RecoveryOption) -> tuple[FailureDomainLosses, ...]:
+    """What may be lost next; nothing is said of a plan with ranks left out, and of one that stands still."""
+    if option.plan is None or option.action is RecoveryAction.REROUTE:
+        return ()
+    return survives(option.plan, job.recovery, problem.snapshot.cluster)
 
 
 def _decided(

@@ -39,12 +39,17 @@ class PreparedJob:
     losses: tuple[PreparedLoss, ...]
 
 
-def prepare(problem: ReplanProblem, job: RunningJob) -> PreparedJob:
-    """The options of ``job`` for any one of its nodes lost and no spare left, on the cluster as it is."""
+def prepare(problem: ReplanProblem, job: RunningJob, *, limit_s: float = 10.0, seed: int = 0) -> PreparedJob:
+    """The options of ``job`` for any one of its nodes lost and no spare left, on the cluster as it is.
+
+    ``limit_s`` for the search of another shape, of each class of nodes.
+    """
     classes: dict[object, list[str]] = {}
     for host in dict.fromkeys(job.nodes):
         classes.setdefault(_part_of(problem, job, host), []).append(host)
-    losses = tuple(PreparedLoss(tuple(nodes), _without(problem, job, nodes[0])) for nodes in classes.values())
+    losses = tuple(
+        PreparedLoss(tuple(nodes), _without(problem, job, nodes[0], limit_s, seed)) for nodes in classes.values()
+    )
     return PreparedJob(job.id, job.nodes, losses)
 
 
@@ -77,7 +82,9 @@ def _part_of(problem: ReplanProblem, job: RunningJob, host: str) -> object:
     return ranks, node.gpu_kind, node.place("leaf"), node.compute_slowdown, node.nics, node.free_gpus
 
 
-def _without(problem: ReplanProblem, job: RunningJob, host: str) -> tuple[RecoveryOption, ...]:
+def _without(
+    problem: ReplanProblem, job: RunningJob, host: str, limit_s: float, seed: int
+) -> tuple[RecoveryOption, ...]:
     """The options with one node failed and no spares, the best first."""
     nodes = tuple(
         replace(node, state=NodeState.FAILED) if node.name == host else node
@@ -86,13 +93,14 @@ def _without(problem: ReplanProblem, job: RunningJob, host: str) -> tuple[Recove
     snapshot = replace(problem.snapshot, cluster=replace(problem.snapshot.cluster, nodes=nodes))
     after = replace(problem, snapshot=snapshot, spares=())
     view = columns_of(after, job, Touched(hit=(job,))).views[0]
-    found = [answer for answer in _answers(view) if not isinstance(answer, ConsideredAction)]
+    found = [answer for answer in _answers(view, limit_s, seed) if not isinstance(answer, ConsideredAction)]
     return tuple(sorted(found, key=lambda option: (-option.value_flop, option.action)))
 
 
-def _answers(view: View) -> Iterator[actions.Answer]:
+def _answers(view: View, limit_s: float, seed: int) -> Iterator[actions.Answer]:
     yield actions.shrink(view.site, migrate=view.migrate)
     yield actions.reroute(view.site, migrate=view.migrate)
+    yield actions.reshape(view.site, (), limit_s, migrate=view.migrate, seed=seed)
 
 
 def _renamed(
