@@ -69,7 +69,7 @@ def seconds(placed: Candidate, hosts: Sequence[str]) -> float:
 @given(data=st.data(), asked=clusters())
 @settings(max_examples=60, deadline=None)
 def test_orders_that_count_as_equal_take_the_same_time(data: st.DataObject, asked: PlanningProblem) -> None:
-    """Exchanges of alike hosts and of alike leaves one by one, and what ``relabel`` makes of them with rotations."""
+    """Exchanges of alike hosts and of alike leaves, one by one, and all of them with rotations by ``relabel``."""
     degrees = dict(data.draw(st.sampled_from(SHAPES)))
     order = data.draw(st.sampled_from(list(RankOrder)))
     members = degrees.get("tensor", 1) * degrees.get("context", 1) * degrees.get("data", 1)
