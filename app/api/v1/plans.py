@@ -7,47 +7,36 @@ import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import BaseModel, Field
 
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import Cursor, Limit, PlanPath, ServiceDep
 from app.api.v1.plan_answers import PlanAccepted, PlanAnswer, PlanSummary, plan_event, plan_links
+from app.api.v1.plan_exports import (
+    FILE_RESPONSES,
+    ExportAnswer,
+    SetOptions,
+    export_answers,
+    export_file,
+    known_format,
+)
 from app.db.engine import transaction
 from app.db.status import PlanStatus
 from app.documents.plan import result_document
 from app.documents.plan_parts import TimelineEventDocument
-from app.exports.contract import Family, Options, options_of, refusal
-from app.exports.packing import packed
-from app.exports.registry import EXPORTS
 from app.services import plans
 from app.services.errors import NotFound
 from app.services.plans import PlanRecord
 from app.services.requests import PlanRequest
-from cluster_models.errors import InvalidInput
 
 EVENTS_EVERY_S: Final = 0.5
 EVENTS_END_AFTER_S: Final = 600.0
 """A stream ends after ten minutes; browsers open a new one by themselves."""
 
 router = APIRouter(tags=["plans"], route_class=BodyRoute)
-
-
-class ExportAnswer(BaseModel):
-    """A format that plans are exported to."""
-
-    name: str = Field(description="Last part of its address.", examples=["torchrun"])
-    file_name: str = Field(description="What to call the file.", examples=["torchrun.sh"])
-    media_type: str = Field(description="Type of the content.", examples=["text/x-shellscript"])
-    description: str = Field(description="What it is for.", examples=["Script for every node"])
-    address: str = Field(description="Where to get it.")
-    family: Family = Field(description="Whom it is for.", examples=["training"])
-    refusal: str | None = Field(
-        description="Why the target cannot run this plan; null where it can.", examples=[None]
-    )
 
 
 @router.post("/plans", status_code=202)
@@ -134,73 +123,23 @@ def list_exports(plan: PlanPath, service: ServiceDep) -> list[ExportAnswer]:
     """The formats of a plan for other programs."""
     with service.read_sessions() as session:
         found = plans.get_finished_plan(session, plan_id=plan)
-    return [
-        ExportAnswer(
-            name=export.name,
-            file_name=export.file_name,
-            media_type=export.media_type,
-            description=export.description,
-            address=address("plans", plan, "exports", export.name),
-            family=export.family,
-            refusal=refusal(export, found),
-        )
-        for export in EXPORTS.values()
-    ]
+    return export_answers(found, "plans", plan)
 
 
-@router.get(
-    "/plans/{plan}/exports/{format}",
-    response_class=Response,
-    responses={
-        200: {
-            "description": "The file.",
-            "content": {kind: {} for kind in sorted({export.media_type for export in EXPORTS.values()})},
-        }
-    },
-)
+@router.get("/plans/{plan}/exports/{format}", response_class=Response, responses=FILE_RESPONSES)
 def get_export(
     plan: PlanPath,
-    export_format: Annotated[
-        str, Path(alias="format", description="Name of the format, as listed under exports.", examples=["torchrun"])
-    ],
+    export_format: Annotated[str, Depends(known_format)],
     service: ServiceDep,
-    given: Annotated[
-        list[str] | None,
-        Query(
-            alias="set",
-            max_length=20,
-            description="An option of the launch as name=value, once each: job, image, command, port, namespace, "
-            "queue, topology_label, gpu_resource, model_path, as far as the format has a use for it.",
-            examples=[["image=registry.example/train:7", "queue=team-a"]],
-        ),
-    ] = None,
+    given: SetOptions = None,
 ) -> Response:
     """A plan as another program reads it; the formats are listed under exports.
 
     A format of several files comes as a ZIP archive.  422 where the target cannot do what the plan asks.
     """
-    export = EXPORTS.get(export_format)
-    if export is None:
-        raise NotFound("export format", export_format)
-    options = _options(given or [])
     with service.read_sessions() as session:
         found = plans.get_finished_plan(session, plan_id=plan)
-    content = packed(export, export.files(found, options))
-    disposition = f'attachment; filename="{export.file_name}"'
-    return Response(content, media_type=export.media_type, headers={"Content-Disposition": disposition})
-
-
-def _options(given: list[str]) -> Options:
-    """The options of ``set`` parameters; raises ``InvalidInput`` naming the option."""
-    values: dict[str, str] = {}
-    for entry in given:
-        name, equals, text = entry.partition("=")
-        if not equals:
-            raise InvalidInput("query.set", entry, "is not name=value", "write set=image=registry.example/train:7")
-        if name in values:
-            raise InvalidInput(f"options.{name}", text, "is given twice", "give each option once")
-        values[name] = text
-    return options_of(values)
+    return export_file(found, export_format, given)
 
 
 def _known_plan(plan: PlanPath, service: ServiceDep) -> str:

@@ -1,0 +1,95 @@
+"""Plans as other programs read them, wherever a plan comes from."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import Path, Query, Response
+from pydantic import BaseModel, Field
+
+from app.api.v1.answers import address
+from app.exports.contract import Family, Options, options_of, refusal
+from app.exports.packing import packed
+from app.exports.registry import EXPORTS
+from app.services.errors import NotFound
+from cluster_models.errors import InvalidInput
+from cluster_models.plan import Plan
+
+FILE_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "The file.",
+        "content": {kind: {} for kind in sorted({export.media_type for export in EXPORTS.values()})},
+    }
+}
+SetOptions = Annotated[
+    list[str] | None,
+    Query(
+        alias="set",
+        max_length=20,
+        description="An option of the launch as name=value, once each: job, image, command, port, namespace, "
+        "queue, topology_label, gpu_resource, model_path, as far as the format has a use for it.",
+        examples=[["image=registry.example/train:7", "queue=team-a"]],
+    ),
+]
+
+
+class ExportAnswer(BaseModel):
+    """A format that plans are exported to."""
+
+    name: str = Field(description="Last part of its address.", examples=["torchrun"])
+    file_name: str = Field(description="What to call the file.", examples=["torchrun.sh"])
+    media_type: str = Field(description="Type of the content.", examples=["text/x-shellscript"])
+    description: str = Field(description="What it is for.", examples=["Script for every node"])
+    address: str = Field(description="Where to get it.")
+    family: Family = Field(description="Whom it is for.", examples=["training"])
+    refusal: str | None = Field(
+        description="Why the target cannot run this plan; null where it can.", examples=[None]
+    )
+
+
+def known_format(
+    name: Annotated[
+        str, Path(alias="format", description="Name of the format, as listed under exports.", examples=["torchrun"])
+    ],
+) -> str:
+    """The format's name; raises ``NotFound`` where there is none of that name."""
+    if name not in EXPORTS:
+        raise NotFound("export format", name)
+    return name
+
+
+def export_answers(plan: Plan, *place: str) -> list[ExportAnswer]:
+    """The formats of the plan whose address has these parts."""
+    return [
+        ExportAnswer(
+            name=export.name,
+            file_name=export.file_name,
+            media_type=export.media_type,
+            description=export.description,
+            address=address(*place, "exports", export.name),
+            family=export.family,
+            refusal=refusal(export, plan),
+        )
+        for export in EXPORTS.values()
+    ]
+
+
+def export_file(plan: Plan, name: str, given: list[str] | None) -> Response:
+    """The file of a plan in a known format; raises ``InvalidInput`` of an option or a refusal."""
+    export = EXPORTS[name]
+    content = packed(export, export.files(plan, set_options(given or [])))
+    disposition = f'attachment; filename="{export.file_name}"'
+    return Response(content, media_type=export.media_type, headers={"Content-Disposition": disposition})
+
+
+def set_options(given: list[str]) -> Options:
+    """The options of ``set`` parameters; raises ``InvalidInput`` naming the option."""
+    values: dict[str, str] = {}
+    for entry in given:
+        name, equals, text = entry.partition("=")
+        if not equals:
+            raise InvalidInput("query.set", entry, "is not name=value", "write set=image=registry.example/train:7")
+        if name in values:
+            raise InvalidInput(f"options.{name}", text, "is given twice", "give each option once")
+        values[name] = text
+    return options_of(values)
