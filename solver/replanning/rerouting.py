@@ -150,7 +150,7 @@ def plan_without(site: JobSite, found: Rerouted) -> Plan:
 def _sharings(alive: BoolArray, micro_batches: int) -> Iterator[IntArray]:
     """Ways to share out the work of dead cells: stage by stage, or whole replicas run whole micro-batches."""
     yield _owners(alive, micro_batches)
-    whole = alive.all(axis=1)
+    whole = np.asarray(alive.all(axis=1))
     if whole.any():
         yield _owners(np.broadcast_to(whole[:, None], alive.shape), micro_batches)
 

@@ -257,10 +257,8 @@ REROUTING = RecoveryPolicy(may_reroute=True)
 
 @settings(max_examples=15, deadline=None)
 @given(rates=RATES, shape=st.sampled_from([(2, 2), (1, 4)]))
-def test_without_losses_rerouting_simulates_the_step_of_the_plan(
-    rates: list[float], shape: tuple[int, int]
-) -> None:
-    """Backwards first under the same limit of micro-batches is 1F1B: no faster than it, and as fast at most."""
+def test_without_losses_rerouting_is_no_slower_than_planned(rates: list[float], shape: tuple[int, int]) -> None:
+    """Backwards first under the same limit in flight is 1F1B; a wider limit is taken only where it is faster."""
     whole = measured(cluster(6, leaf_nodes=3), rates, 2)
     running = job("a", whole, names(whole, 0, 4), recovery=REROUTING, tensor=shape[0], pipeline=shape[1])
     here = site(replan(whole, [running]))
@@ -325,7 +323,7 @@ def test_a_rerouted_job_runs_on_and_can_take_its_node_back() -> None:
     assert back.tokens_per_s == pytest.approx(running.plan.tokens_per_s)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(rates=RATES)
 def test_no_other_shape_beats_its_bound(rates: list[float]) -> None:
     """With any of the spares, and with few nodes; the plan is what the planner predicts on its hosts."""
