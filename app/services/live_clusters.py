@@ -48,13 +48,14 @@ def read_held(session: Session, *, cluster_id: str, claim_id: str) -> Held:
     """Who runs on what, and what is promised; what the claim of that id has taken counts as free."""
     running: dict[tuple[str, int], str] = {}
     promised = set()
-    for row in session.scalars(select(OccupiedGpuRow).where(OccupiedGpuRow.cluster_id == cluster_id)):
-        gpu = row.node, row.gpu
-        owner = row.job_id if row.claim_id is None else row.previous_job_id
+    row = OccupiedGpuRow
+    columns = (row.node, row.gpu, row.job_id, row.claim_id, row.previous_job_id)
+    for node, gpu, job, claim, previous in session.execute(select(*columns).where(row.cluster_id == cluster_id)):
+        owner = job if claim is None else previous
         if owner is not None:
-            running[gpu] = owner
-        if row.claim_id not in (None, claim_id) and owner != row.job_id:
-            promised.add(gpu)
+            running[node, gpu] = owner
+        if claim not in (None, claim_id) and owner != job:
+            promised.add((node, gpu))
     return Held(running, frozenset(promised))
 
 

@@ -181,8 +181,7 @@ def claim(session: Session, *, cluster_id: str, claim_id: str, holdings: Mapping
     """
     wanted = {gpu: job for job, gpus in holdings.items() for gpu in gpus}
     assert len(wanted) == sum(map(len, holdings.values())), "a GPU is meant for two jobs"
-    rows = session.scalars(select(OccupiedGpuRow).where(OccupiedGpuRow.cluster_id == cluster_id)).all()
-    held = {(row.node, row.gpu): row for row in rows}
+    held = {(row.node, row.gpu): row for row in _concerned(session, cluster_id, holdings, wanted)}
     changing = [
         gpu for gpu, row in held.items() if row.claim_id is not None and _concerns(row, gpu, holdings, wanted)
     ]
@@ -239,6 +238,16 @@ def claims_on(session: Session, *, job_id: str) -> tuple[str, ...]:
     mine = or_(OccupiedGpuRow.job_id == job_id, OccupiedGpuRow.previous_job_id == job_id)
     query = select(OccupiedGpuRow.claim_id).where(mine, OccupiedGpuRow.claim_id.is_not(None)).distinct()
     return tuple(sorted(claim_id for claim_id in session.scalars(query) if claim_id is not None))
+
+
+def _concerned(
+    session: Session, cluster_id: str, holdings: Mapping[str, Gpus], wanted: Iterable[tuple[str, int]]
+) -> Sequence[OccupiedGpuRow]:
+    """The GPUs of these jobs, and of the nodes that they want some of."""
+    row, jobs = OccupiedGpuRow, list(holdings)
+    nodes = {node for node, _gpu in wanted}
+    among = or_(row.job_id.in_(jobs), row.previous_job_id.in_(jobs), row.node.in_(nodes))
+    return session.scalars(select(row).where(row.cluster_id == cluster_id, among)).all()
 
 
 def _concerns(
