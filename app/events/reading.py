@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from cluster_models.health_events import UNSTATED, EntityKind, HealthState
+from cluster_models.health_events import UNSTATED, EntityKind, HealthEvent, HealthState
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,8 @@ class ReportedEvent:
     """A report as told, before its names are looked up.
 
     ``told`` is the node by whatever name (empty for switches), ``part`` as in ``Entity``, for a link the other node
-    as told.  The rest as in ``HealthEvent``.
+    as told.  The rest as in ``HealthEvent``.  ``is_sighting``: it says how the part is now, as systems do that are
+    asked again and again, and not that it changed: it is news only where it differs from what was last said.
     """
 
     kind: EntityKind
@@ -27,6 +28,20 @@ class ReportedEvent:
     code: str = ""
     compute_slowdown: float = UNSTATED
     bandwidth_share: float = UNSTATED
+    is_sighting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToldEvent:
+    """A report with its name looked up: ``told_name`` is the source's own, ``known`` whether the cluster has it.
+
+    The entity of an unknown one carries the name as told.
+    """
+
+    event: HealthEvent
+    told_name: str
+    known: bool
+    is_sighting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from sqlalchemy.orm import Session, aliased
 
 from app.db.insert import insert_if_absent
 from app.db.replan_tables import HealthEventRow
+from app.events.news import news
+from app.events.reading import ToldEvent
 from app.services import clusters, replan_settings
 from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
 from cluster_models.conditions import REPEATED_WITHIN_S, Condition, conditions_of, quarantine_of
@@ -21,18 +23,8 @@ from cluster_models.recovery import Quarantine
 
 KEPT_FOR: Final = timedelta(seconds=3 * REPEATED_WITHIN_S)
 """Reports that later ones follow are forgotten after this: long past the count of repeat offenders."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToldEvent:
-    """A report with its name looked up: ``told_name`` is the source's own, ``known`` whether the cluster has it.
-
-    The entity of an unknown one carries the name as told.
-    """
-
-    event: HealthEvent
-    told_name: str
-    known: bool
+_MOST_NODES_ASKED: Final = 500
+"""Nodes that one query names; for more, it asks for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +49,13 @@ class StoredEvents:
 
 
 def store(session: Session, *, cluster_id: str, told: Sequence[ToldEvent], now: datetime) -> StoredEvents:
-    """Keep the reports that are new; those known already are counted.  The cluster's row must be locked."""
-    new, repeated = [], 0
-    for each in told:
+    """Keep the reports that are new; those known already are counted.  The cluster's row must be locked.
+
+    A sighting is new where it differs from what its source said last of the part.
+    """
+    fresh = news(told, _said(session, cluster_id, told), now=now)
+    new, repeated = [], len(told) - len(fresh)
+    for each in fresh:
         event, event_id = each.event, uuid.uuid4().hex
         inserted = insert_if_absent(
             session,
@@ -178,6 +174,20 @@ def forget_old(session: Session, *, now: datetime) -> None:
         .where(HealthEventRow.occurred_at < now - KEPT_FOR, followed)
         .execution_options(synchronize_session=False)
     )
+
+
+def _said(session: Session, cluster_id: str, told: Sequence[ToldEvent]) -> Iterable[HealthEvent]:
+    """What the sources of sightings said before of the nodes that they speak of."""
+    seen = [each.event for each in told if each.is_sighting]
+    if not seen:
+        return ()
+    query = select(HealthEventRow).where(
+        HealthEventRow.cluster_id == cluster_id, HealthEventRow.source.in_({event.source for event in seen})
+    )
+    nodes = {event.entity.node for event in seen}
+    if len(nodes) <= _MOST_NODES_ASKED:
+        query = query.where(HealthEventRow.node.in_(nodes))
+    return [_event(row) for row in session.scalars(query)]
 
 
 def _count_again(session: Session, cluster_id: str, event: HealthEvent) -> None:

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from app.db.replan_tables import ReplanRow
 from app.db.running_tables import RunningJobRow
 from app.db.status import OPEN_REPLANS, JobStanding, ReplanStatus
+from app.events.reading import ToldEvent
 from app.services import (
     announcements,
     clusters,
@@ -28,7 +29,7 @@ from app.services import (
 )
 from app.services.clusters import StoredCluster
 from app.services.errors import Conflict, IdempotencyKeyReused
-from app.services.health_events import EventRecord, ToldEvent
+from app.services.health_events import EventRecord
 from app.services.occupancy import Gpus
 from app.services.touching import fresh_trouble, standing_trouble, touched
 from app.services.webhooks import EventType

@@ -12,9 +12,9 @@ from sqlalchemy.orm import Session
 
 from app.db.running_tables import OccupiedGpuRow
 from app.documents.cluster import ClusterDocument
+from app.events.reading import ToldEvent
 from app.serialization import jsonable
 from app.services import clusters, occupancy, replan_solves, reports, running_jobs
-from app.services.health_events import ToldEvent
 from app.services.reports import ReportAnswer
 from app.services.running_jobs import JobRecord
 from app.services.running_plans import PlanSource

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from app.db.engine import SessionFactory, transaction
 from app.db.status import ReplanStatus
+from app.events.reading import ToldEvent
 from app.serialization import jsonable
 from app.services import health_events, occupancy, replan_settings, replan_solves, replans, reports
 from app.services.errors import Conflict, IdempotencyKeyReused
@@ -86,7 +87,7 @@ def test_reports_within_a_window_are_one_replan(sessions: SessionFactory) -> Non
     ids=["in no job", "unknown", "suspected", "recovered", "link of two jobs", "switch of none"],
 )
 def test_what_touches_no_job_is_kept_and_opens_nothing(
-    sessions: SessionFactory, event: health_events.ToldEvent
+    sessions: SessionFactory, event: ToldEvent
 ) -> None:
     """Reports on parts of no job, suspicions, and names that the cluster does not have."""
     with transaction(sessions) as session:
@@ -111,7 +112,7 @@ def test_what_touches_no_job_is_kept_and_opens_nothing(
     ],
     ids=["draining", "degraded", "GPU", "GPU by bus", "card", "link", "switch"],
 )
-def test_every_part_of_a_job_counts(sessions: SessionFactory, event: health_events.ToldEvent) -> None:
+def test_every_part_of_a_job_counts(sessions: SessionFactory, event: ToldEvent) -> None:
     """Nodes, their GPUs and cards, links within the job, switches above it."""
     with transaction(sessions) as session:
         _two_jobs(session)
