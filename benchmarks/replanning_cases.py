@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import cycle
@@ -80,11 +80,25 @@ def leaf_lost(jobs: int, nodes: int, lost: int, *, spares: int, kinds: Sequence[
         used += kind.nodes
     down = set(names[LEAF_NODES : LEAF_NODES + lost])
     free = [name for name in order[used:] if name not in down]
+    return _without(whole, down, running, sorted(free[:spares]))
+
+
+def one_node_lost() -> ReplanProblem:
+    """A job of eight nodes on one leaf with its spare, and one of its nodes down."""
+    whole = cluster_of(LEAF_NODES)
+    names = [node.name for node in whole.cluster.nodes]
+    job = _job(0, KINDS[4], whole, names[: KINDS[4].nodes])
+    return _without(whole, {names[3]}, [job], names[KINDS[4].nodes : KINDS[4].nodes + 1])
+
+
+def _without(
+    whole: ClusterSnapshot, down: Collection[str], jobs: Sequence[RunningJob], spares: Sequence[str]
+) -> ReplanProblem:
     after = tuple(
         replace(node, state=NodeState.FAILED) if node.name in down else node for node in whole.cluster.nodes
     )
-    now = replace(whole, id=f"lost-{nodes}", cluster=replace(whole.cluster, nodes=after))
-    return ReplanProblem(now, tuple(running), tuple(sorted(free[:spares])))
+    now = replace(whole, id=f"{whole.id}-after", cluster=replace(whole.cluster, nodes=after))
+    return ReplanProblem(now, tuple(jobs), tuple(spares))
 
 
 def _job(number: int, kind: Kind, whole: ClusterSnapshot, hosts: Sequence[str]) -> RunningJob:

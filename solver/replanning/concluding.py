@@ -12,7 +12,6 @@ from cluster_models.plan import StopReason
 from cluster_models.recovery import BatchDecision, JobDecision, Quarantine, RecoveryAction
 from cluster_models.running import RunningJob
 from solver.answer.survival import survives
-from solver.answer.survival import survives
 from solver.replanning.check import gap_of
 from solver.replanning.columns import JobColumns
 from solver.replanning.explain import considered_actions, explanation, lost_gpu_hours, reason_of
@@ -108,7 +107,7 @@ def _decided(
         limited_by=option.limited_by,
         value_flop=option.value_flop,
         lost_gpu_hours=lost_gpu_hours(problem, job, option),
-        survives=() if option.plan is None else survives(option.plan, job.recovery, problem.snapshot.cluster),
+        survives=_survives(problem, job, option),
         reason=reason_of(problem, job, option, rivals, takers),
         considered=considered_actions(option, rivals, tuple(columns.refused.values()), job, takers),
     )

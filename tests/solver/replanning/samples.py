@@ -118,17 +118,36 @@ def replan(
     return ReplanProblem(snapshot, tuple(jobs), tuple(spares), **changes)
 
 
-def one_lost(*, spares: int = 2) -> ReplanProblem:
+SAME_SHAPE: Final = RecoveryPolicy(may_reshape=False)
+"""Decisions about such jobs need no search of other shapes."""
+
+
+def one_lost(*, spares: int = 2, recovery: RecoveryPolicy | None = None) -> ReplanProblem:
     """One job, tensor 2 x data 4 on four nodes of two GPUs; its second node failed."""
     whole = cluster(4 + spares, leaf_nodes=4 + spares)
-    return replan(after(whole, failed=["n01"]), [job("one", whole, names(whole, 0, 4), tensor=2)])
+    return replan(
+        after(whole, failed=["n01"]), [job("one", whole, names(whole, 0, 4), tensor=2, recovery=recovery)]
+    )
 
 
-def four_jobs(*, failed: Collection[str] = ("n00", "n04", "n08", "n12"), spares: int = 2) -> ReplanProblem:
+def four_jobs(
+    *,
+    failed: Collection[str] = ("n00", "n04", "n08", "n12"),
+    spares: int = 2,
+    recovery: RecoveryPolicy | None = None,
+) -> ReplanProblem:
     """Four jobs of four nodes with weights 1 to 4 and pipelines of two, each on a leaf; then the spares."""
     whole = cluster(16 + spares)
     jobs = [
-        job(f"j{index}", whole, names(whole, 4 * index, 4), weight=1.0 + index, tensor=2, pipeline=2)
+        job(
+            f"j{index}",
+            whole,
+            names(whole, 4 * index, 4),
+            weight=1.0 + index,
+            tensor=2,
+            pipeline=2,
+            recovery=recovery,
+        )
         for index in range(4)
     ]
     return replan(after(whole, failed=failed), jobs)
