@@ -37,12 +37,12 @@ SHAPES = (
 
 
 def counted(
-    job: RunningJob, hosts: Sequence[str], configuration: Configuration, problem: ReplanProblem
+    job: RunningJob, hosts: Sequence[str], configuration: Configuration, problem: ReplanProblem, *, gpus: int = 2
 ) -> Migration:
     """The migration to that order of hosts with nothing lost."""
     model = job.plan.architecture
     assert model is not None
-    new = plan_on(hosts, configuration, gpus=2, model=model)
+    new = plan_on(hosts, configuration, gpus=gpus, model=model)
     return migration(job, new, problem=problem, lost=frozenset())
 
 
@@ -140,3 +140,18 @@ def test_replicas_that_share_nodes_or_experts_stay_together(order: RankOrder) ->
     halves = replica_slots(shape(tensor=4, pipeline=2, data=4, order=order), 4)
     assert halves is not None
     assert halves.shape == ((2, 2) if order is RankOrder.DATA_BEFORE_PIPELINE else (4, 1))
+
+
+@given(hosts=st.permutations(names(5)))
+@settings(max_examples=30, deadline=None)
+def test_replicas_that_differ_are_only_turned(hosts: list[str]) -> None:
+    """Without a step time to ask, the ring of data ranks keeps its order: only where it begins may change."""
+    configuration = shape(tensor=8, data=5)
+    job = job_on(names(5), configuration)
+    rates = {pair: 20.0 + index for index, pair in enumerate(combinations(names(5), 2))}
+    problem = ReplanProblem(snapshot(hosts_of(5), pair_samples(rates, flows=8)), (job,), ())
+    found = relabel(job, hosts, configuration, problem)
+    turns = [tuple(hosts[turn:] + hosts[:turn]) for turn in range(5)]
+    assert found in turns
+    costs = {turn: counted(job, turn, configuration, problem, gpus=8).bytes.leaf for turn in turns}
+    assert costs[found] == pytest.approx(min(costs.values()))
