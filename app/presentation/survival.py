@@ -8,10 +8,11 @@ from cluster_models.plan import Plan
 
 def survival_sentences(plan: Plan) -> tuple[str, ...]:
     """A sentence for each kind of failure domain; nothing for plans made by hand."""
-    return tuple(_sentence(losses) for losses in plan.survives)
+    return tuple(losses_sentence(losses) for losses in plan.survives)
 
 
-def _sentence(losses: FailureDomainLosses) -> str:
+def losses_sentence(losses: FailureDomainLosses) -> str:
+    """How many domains of one kind may be lost, and which are the weakest."""
     label, weakest = losses.label.replace("nvlink_domain", "NVLink domain"), " and ".join(losses.weakest)
     if losses.count == 0:
         alone = "the only one" if losses.domains == 1 else f"of {losses.domains}"

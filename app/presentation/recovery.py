@@ -1,0 +1,110 @@
+"""Failures and what is done about them, in plain words: for somebody who was just woken up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from app.presentation.figures import NOT_KNOWN, count
+from cluster_models.health_events import Entity, EntityKind, HealthState
+from cluster_models.recovery import RecoveryAction, StateSource, TimeRange
+from cluster_models.units import GBYTE
+
+ACTIONS: Final[Mapping[RecoveryAction, str]] = {
+    RecoveryAction.NONE: "runs on unchanged",
+    RecoveryAction.RESTART_IN_PLACE: "starts again on the same GPUs",
+    RecoveryAction.SWAP: "moves to spare nodes where it lost some",
+    RecoveryAction.SHRINK_DATA_PARALLEL: "goes on smaller, without the replicas it lost",
+    RecoveryAction.REROUTE: "goes on; other replicas take over the lost work",
+    RecoveryAction.RESHAPE: "starts again in another shape",
+    RecoveryAction.WAIT: "waits for its nodes to come back",
+    RecoveryAction.PAUSE: "pauses and gives up its GPUs",
+}
+"""What becomes of a job; the job's name stands before it."""
+OTHER_ACTIONS: Final[Mapping[RecoveryAction, str]] = {
+    RecoveryAction.NONE: "Leave it as it is",
+    RecoveryAction.RESTART_IN_PLACE: "Start it again on the same GPUs",
+    RecoveryAction.SWAP: "Take spare nodes",
+    RecoveryAction.SHRINK_DATA_PARALLEL: "Drop the replicas that lost GPUs",
+    RecoveryAction.REROUTE: "Let other replicas take over the work",
+    RecoveryAction.RESHAPE: "Use another shape",
+    RecoveryAction.WAIT: "Wait for the nodes",
+    RecoveryAction.PAUSE: "Pause it",
+}
+STATES: Final[Mapping[HealthState, str]] = {
+    HealthState.FAILED: "failed",
+    HealthState.DEGRADED: "slower than it should be",
+    HealthState.DRAINING: "to be left soon",
+    HealthState.SUSPECTED: "under suspicion",
+    HealthState.RECOVERED: "well again",
+}
+SOURCES: Final[Mapping[StateSource, str]] = {
+    StateSource.SAME_GPU: "the same GPU",
+    StateSource.SAME_NODE: "the same node",
+    StateSource.PEER: "a live copy on",
+    StateSource.HOST_MEMORY: "a checkpoint in the memory of",
+    StateSource.CHECKPOINT: "the last checkpoint on storage",
+}
+_SIZES: Final = ((1e15, "PB"), (1e12, "TB"), (GBYTE, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+def entity_words(entity: Entity) -> str:
+    """A part of a cluster: "GPU 3 of node-7"."""
+    if entity.kind is EntityKind.GPU:
+        return f"GPU {entity.part} of {entity.node}"
+    if entity.kind is EntityKind.NIC:
+        return f"network card {entity.part} of {entity.node}"
+    if entity.kind is EntityKind.LINK:
+        return f"link {entity.node} to {entity.part}"
+    if entity.kind is EntityKind.SWITCH:
+        label, _, place = entity.part.partition(":")
+        return f"{label} switch {place}"
+    return f"node {entity.node}"
+
+
+def moment(at: datetime) -> str:
+    """A moment to the second: "01 Mar 2026 12:00:07 UTC"."""
+    return f"{at:%d %b %Y %H:%M:%S} UTC"
+
+
+def duration(value_s: float) -> str:
+    """Seconds as people say them: "40 s", "2 min 30 s", "1 h 5 min", "3 days"."""
+    whole = max(0, round(value_s))
+    for size, unit, less, lesser in ((86_400, "day", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            most, rest = whole // size, whole % size // less
+            named = f"{most} {unit}s" if unit == "day" and most != 1 else f"{most} {unit}"
+            return f"{named} {rest} {lesser}" if rest and most < 10 else named
+    return f"{whole} s"
+
+
+def duration_range(span: TimeRange) -> str:
+    """A range of seconds: "2 min to 5 min"."""
+    low, high = duration(span.low_s), duration(span.high_s)
+    return low if low == high else f"{low} to {high}"
+
+
+def data_size(size: float) -> str:
+    """Bytes in decimal units, three digits at most: "12.3 GB"."""
+    for unit_bytes, unit in _SIZES:
+        if size >= unit_bytes:
+            value = size / unit_bytes
+            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+    return "nothing" if size < 1 else f"{size:.0f} bytes"
+
+
+def tokens_per_s(rate: float) -> str:
+    """A throughput of training."""
+    return f"{count(rate)} tokens/s" if rate else "stands still"
+
+
+def change(before: float, after: float) -> str:
+    """What became of a throughput: "12 % less", "unchanged"."""
+    if before <= 0:
+        return NOT_KNOWN
+    share = after / before - 1
+    if abs(share) < 0.0005:
+        return "unchanged"
+    places = 0 if abs(share) >= 0.1 else 1
+    return f"{100 * abs(share):.{places}f} % {'more' if share > 0 else 'less'}"

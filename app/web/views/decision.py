@@ -1,0 +1,232 @@
+"""An answer to failures: for each job a card, and what it means for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from app.exports.contract import Family, why_not
+from app.exports.registry import EXPORTS
+from app.presentation.figures import percent, plural, spans
+from app.presentation.recovery import (
+    ACTIONS,
+    OTHER_ACTIONS,
+    SOURCES,
+    change,
+    data_size,
+    duration,
+    duration_range,
+    tokens_per_s,
+)
+from app.presentation.survival import losses_sentence
+from app.web.views.health import quarantine_sentences
+from cluster_models.plan import Plan, StopReason
+from cluster_models.recovery import BatchDecision, JobDecision, Migration, MovedRank, RecoveryAction
+
+_MOST_MOVES: Final = 40
+_LAUNCHED: Final = (Family.TRAINING, Family.KUBERNETES)
+_MOODS: Final = {
+    RecoveryAction.NONE: "good",
+    RecoveryAction.WAIT: "warn",
+    RecoveryAction.PAUSE: "bad",
+}
+_LIMITS: Final = {
+    StopReason.PROVEN: "The search is done.",
+    StopReason.TIME_LIMIT: "The search ended because its time was used up.",
+    StopReason.WORK_LIMIT: "The search ended because its work budget was used up.",
+    StopReason.CANCELLED: "The search was called off.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Ranks that go from one node to another together."""
+
+    ranks: str
+    origin: str
+    target: str
+    state: str
+    size: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFile:
+    """A file to start a job with."""
+
+    words: str
+    file_name: str
+    format: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobCard:
+    """One job's part; ``figures`` in the order of what matters first."""
+
+    id: str
+    name: str
+    action: str
+    mood: str
+    reason: str
+    figures: tuple[tuple[str, str], ...]
+    bytes: tuple[tuple[str, str], ...]
+    falls_back: str
+    moves: tuple[Move, ...]
+    more_moves: int
+    moved_ranks: str
+    survives: tuple[str, ...]
+    considered: tuple[tuple[str, str], ...]
+    files: tuple[LaunchFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionView:
+    """A whole answer in words."""
+
+    explanation: str
+    cards: tuple[JobCard, ...]
+    untouched: str
+    spares: tuple[tuple[str, str], ...]
+    quarantine: tuple[str, ...]
+    proof: tuple[str, ...]
+
+
+def decision_view(decision: BatchDecision, names: Mapping[str, str]) -> DecisionView:
+    """An answer; ``names`` are those of the cluster's jobs by id."""
+    untouched = sorted(names.get(job_id, job_id) for job_id in decision.untouched)
+    return DecisionView(
+        explanation=decision.explanation,
+        cards=tuple(_card(made) for made in decision.jobs),
+        untouched=", ".join(untouched),
+        spares=(
+            ("there were", _nodes(decision.spares_before)),
+            ("are used", _nodes(decision.spares_used)),
+            ("are left", _nodes(decision.spares_left)),
+        ),
+        quarantine=quarantine_sentences(decision.quarantine),
+        proof=_proof(decision),
+    )
+
+
+def _card(made: JobDecision) -> JobCard:
+    moves = _moves(made.migration.moved)
+    return JobCard(
+        id=made.job_id,
+        name=made.job_name,
+        action=ACTIONS[made.action],
+        mood=_MOODS.get(made.action, "busy"),
+        reason=made.reason,
+        figures=_figures(made),
+        bytes=_bytes(made.migration),
+        falls_back=_falls_back(made.migration),
+        moves=moves[:_MOST_MOVES],
+        more_moves=max(0, len(moves) - _MOST_MOVES),
+        moved_ranks=plural(len(made.migration.moved), "rank"),
+        survives=tuple(losses_sentence(losses) for losses in made.survives),
+        considered=tuple((OTHER_ACTIONS[each.action], each.reason) for each in made.considered),
+        files=() if made.plan is None else _files(made.plan),
+    )
+
+
+def _figures(made: JobDecision) -> tuple[tuple[str, str], ...]:
+    low, high = made.lost_gpu_hours
+    still = duration_range(made.migration.downtime)
+    if made.action is RecoveryAction.WAIT:
+        still = "until the nodes are back"
+    if made.action is RecoveryAction.PAUSE:
+        still = "until there is room again"
+    lost = f"{low:.3g}" if f"{low:.3g}" == f"{high:.3g}" else f"{low:.3g} to {high:.3g}"
+    figures = [
+        ("stands still for", still),
+        ("before", tokens_per_s(made.tokens_per_s_before)),
+        ("after", tokens_per_s(made.tokens_per_s_after)),
+    ]
+    if made.tokens_per_s_after:
+        figures.append(("change", change(made.tokens_per_s_before, made.tokens_per_s_after)))
+    if made.plan is not None and made.action is not RecoveryAction.NONE:
+        figures.append(("shape", str(made.plan.configuration.degrees)))
+    return (*figures, ("ranks that move", str(len(made.migration.moved))), ("GPU-hours lost", lost))
+
+
+def _bytes(migration: Migration) -> tuple[tuple[str, str], ...]:
+    """What crosses which links, where something does."""
+    parts = (
+        ("inside nodes", migration.bytes.nvlink),
+        ("under one leaf switch", migration.bytes.leaf),
+        ("between leaf switches", migration.bytes.fabric),
+        ("from storage", migration.bytes.storage),
+    )
+    return tuple((words, data_size(size)) for words, size in parts if size >= 1)
+
+
+def _falls_back(migration: Migration) -> str:
+    if not migration.state_without_copy_bytes:
+        return ""
+    return (
+        f"{data_size(migration.state_without_copy_bytes)} of its state has no live copy: it goes back to its last "
+        f"checkpoint and repeats about {plural(round(migration.steps_lost), 'step')}."
+    )
+
+
+def _moves(moved: Sequence[MovedRank]) -> tuple[Move, ...]:
+    """Ranks by where they come from and go to: those of one node go together."""
+    groups: dict[tuple[str, str], list[MovedRank]] = {}
+    for rank in moved:
+        groups.setdefault((rank.from_node, rank.to_node), []).append(rank)
+    return tuple(
+        Move(
+            ranks=spans(rank.rank for rank in ranks),
+            origin=origin or "nowhere: it is new",
+            target=f"{target} GPU {spans(rank.to_gpu for rank in ranks)}",
+            state=_givers(ranks),
+            size=data_size(sum(part.bytes for rank in ranks for part in rank.state)),
+        )
+        for (origin, target), ranks in groups.items()
+    )
+
+
+def _givers(ranks: Sequence[MovedRank]) -> str:
+    """Where the state comes from: each kind of source once, with its nodes."""
+    found: dict[str, set[str]] = {}
+    for rank in ranks:
+        for part in rank.state:
+            found.setdefault(SOURCES[part.source], set()).add(part.node if " " in SOURCES[part.source] else "")
+    told = []
+    for words, nodes in found.items():
+        named = sorted(filter(None, nodes)) if words.endswith(("on", "of")) else []
+        told.append(f"{words} {', '.join(named[:4])}{' and others' if len(named) > 4 else ''}".strip())
+    return "; ".join(told)
+
+
+def _files(plan: Plan) -> tuple[LaunchFile, ...]:
+    return tuple(
+        LaunchFile(export.description, export.file_name, name)
+        for name, export in EXPORTS.items()
+        if export.family in _LAUNCHED and why_not(export, plan) is None
+    )
+
+
+def _nodes(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    return f"{len(names)}: {shown}" if names else "none"
+
+
+def _proof(decision: BatchDecision) -> tuple[str, ...]:
+    horizon = duration(decision.horizon_s)
+    if decision.fallback:
+        found = "This answer was made without a search: it is safe, and there may be a better one."
+    elif decision.stopped_by is StopReason.NO_SEARCH:
+        found = "Nothing better was searched for."
+    elif decision.gap <= 0:
+        found = "Proven best: no other decision is worth more."
+    else:
+        found = f"No other decision can be worth more than {percent(decision.gap, places=2)} more."
+    told = [found]
+    if not decision.fallback and decision.stopped_by in _LIMITS:
+        told.append(_LIMITS[decision.stopped_by])
+    if decision.objective > decision.objective_if_waiting > 0:
+        more = decision.objective / decision.objective_if_waiting - 1
+        told.append(f"It makes {percent(more, places=0)} more of the next {horizon} than if every job here waited.")
+    else:
+        told.append(f"Weighed over the next {horizon}.")
+    return tuple(told)

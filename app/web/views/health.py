@@ -1,0 +1,111 @@
+"""What is not well on a cluster, and what was reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from app.presentation.recovery import STATES, duration, entity_words, moment
+from app.services.health_events import EventRecord
+from cluster_models.conditions import OPERATOR, Condition
+from cluster_models.health_events import HealthState
+from cluster_models.recovery import Quarantine
+
+MOODS: Final = {
+    HealthState.FAILED: "bad",
+    HealthState.DEGRADED: "warn",
+    HealthState.DRAINING: "warn",
+    HealthState.SUSPECTED: "warn",
+    HealthState.RECOVERED: "good",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionRow:
+    """A part that is not well, since when, who says so, and in what words."""
+
+    part: str
+    state: str
+    mood: str
+    since: str
+    source: str
+    details: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """A report; ``unknown`` is the name that the cluster does not have, empty where it has."""
+
+    id: str
+    moment: str
+    part: str
+    state: str
+    mood: str
+    source: str
+    details: str
+    unknown: str
+    replan_id: str | None
+
+
+def condition_rows(conditions: Iterable[Condition], now: datetime) -> tuple[ConditionRow, ...]:
+    """The parts that are not well, the worst first."""
+    order = list(MOODS)
+    ranked = sorted(conditions, key=lambda each: (order.index(each.state), each.entity))
+    return tuple(_condition(each, now) for each in ranked)
+
+
+def event_rows(events: Iterable[EventRecord]) -> tuple[EventRow, ...]:
+    """Reports in the order given."""
+    return tuple(_event(each) for each in events)
+
+
+def quarantine_sentences(found: Sequence[Quarantine]) -> tuple[str, ...]:
+    """Advice on nodes that failed too often."""
+    return tuple(each.reason.rstrip(".") + "." for each in found)
+
+
+def _condition(each: Condition, now: datetime) -> ConditionRow:
+    notes = [each.code, each.text]
+    if each.compute_slowdown > 1:
+        notes.append(f"computes {each.compute_slowdown:g} times as long")
+    if each.bandwidth_share < 1:
+        notes.append(f"{100 * each.bandwidth_share:.0f} % of its bandwidth is left")
+    if each.failures > 1:
+        notes.append(f"failed {each.failures} times")
+    if each.quiet_until is not None and (left_s := (each.quiet_until - now).total_seconds()) > 0:
+        notes.append(f"reported well again; counts as well after {duration(left_s)} more without trouble")
+    return ConditionRow(
+        part=_title(entity_words(each.entity)),
+        state=STATES[each.state],
+        mood=MOODS[each.state],
+        since=f"{moment(each.since)} ({duration((now - each.since).total_seconds())})",
+        source=_source(each.source),
+        details="; ".join(filter(None, notes)),
+    )
+
+
+def _event(each: EventRecord) -> EventRow:
+    event = each.event
+    again = f"came {each.repeats + 1} times" if each.repeats else ""
+    return EventRow(
+        id=each.id,
+        moment=moment(event.occurred_at),
+        part=_title(entity_words(event.entity)),
+        state=STATES[event.state],
+        mood=MOODS[event.state],
+        source=_source(event.source),
+        details="; ".join(filter(None, (event.code, event.text, again))),
+        unknown="" if each.known else each.told_name,
+        replan_id=each.replan_id,
+    )
+
+
+def _source(name: str) -> str:
+    return "by hand" if name == OPERATOR else name
+
+
+def _title(text: str) -> str:
+    """The first letter large, names of nodes as they are."""
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,220 @@
+"""A decision on failures from the first report to its end, and the one thing to do next."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from app.db.status import ReplanStatus
+from app.presentation.figures import percent
+from app.presentation.recovery import ACTIONS, duration, moment
+from app.services.replans import Answer, ReplanRecord
+
+_STATUSES: Final = {
+    ReplanStatus.COLLECTING: ("collecting reports", "busy"),
+    ReplanStatus.SOLVING: ("searching", "busy"),
+    ReplanStatus.PROPOSED: ("waits for you", "warn"),
+    ReplanStatus.APPROVED: ("approved, to be carried out", "warn"),
+    ReplanStatus.APPLYING: ("being carried out", "busy"),
+    ReplanStatus.APPLIED: ("done", "good"),
+    ReplanStatus.CANCELLED: ("called off", ""),
+    ReplanStatus.FAILED: ("failed", "bad"),
+    ReplanStatus.SUPERSEDED: ("overtaken by a later failure", ""),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    """Something that can be done: the value it sends, its words and what it means; the first of all stands out."""
+
+    do: str
+    words: str
+    means: str
+    style: str = "quiet"
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """What to do now, on top of the page."""
+
+    title: str
+    sentences: tuple[str, ...]
+    mood: str
+    buttons: tuple[Button, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplanLine:
+    """A replan in a list, and the head of its own page."""
+
+    id: str
+    cluster: str
+    status: str
+    mood: str
+    reason: str
+    opened: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How long until there is an answer: words that change seldom, and those that change by the second."""
+
+    words: str
+    countdown: str
+    share: str | None
+
+
+_APPROVE: Final = Button(
+    "approve",
+    "Approve this answer",
+    "Holds the GPUs it needs, so that nobody else gets them. Nothing is stopped or started by it.",
+    "",
+)
+_APPROVE_SAFE: Final = Button(
+    "approve_safe",
+    "Approve the safe answer",
+    "Holds the GPUs that it needs. The search for a better one ends.",
+    "quiet",
+)
+_START: Final = Button(
+    "start",
+    "I have begun",
+    "Tells everybody who looks here that somebody is at it. May be left out.",
+    "quiet",
+)
+_APPLIED: Final = Button(
+    "applied",
+    "Done: the jobs run as decided",
+    "Frees the GPUs that they left. There is no way back from here.",
+    "",
+)
+_FAILED: Final = Button(
+    "failed",
+    "It did not work",
+    "Every GPU is whose it was before. Ask for a new decision then.",
+    "danger",
+)
+_CANCEL: Final = Button(
+    "cancel",
+    "Call it off",
+    "Nothing is done about these failures; what was held is given back.",
+    "danger",
+)
+
+
+def replan_line(replan: ReplanRecord) -> ReplanLine:
+    """A replan by what opened it and how far it is."""
+    status, mood = _STATUSES[replan.status]
+    jobs = replan.summary.jobs if replan.summary else ()
+    told = [f"{job.job} {ACTIONS[job.action]}" for job in jobs[:4]]
+    if len(jobs) > 4:
+        told.append(f"and {len(jobs) - 4} more")
+    return ReplanLine(
+        id=replan.id,
+        cluster=replan.cluster_name,
+        status=status,
+        mood=mood,
+        reason=replan.reason,
+        opened=moment(replan.created_at),
+        outcome="; ".join(told),
+    )
+
+
+def next_step(replan: ReplanRecord, answer: Answer | None) -> Next:
+    """What somebody who opens the page now has to do; ``answer`` is the one shown, if there is one."""
+    status = replan.status
+    if status in (ReplanStatus.COLLECTING, ReplanStatus.SOLVING):
+        return _undecided(replan)
+    if status is ReplanStatus.PROPOSED:
+        return _proposed(replan, answer)
+    if status in (ReplanStatus.APPROVED, ReplanStatus.APPLYING):
+        begun = status is ReplanStatus.APPLYING
+        sentences = (
+            "The GPUs are held. Stop and start the jobs below as their cards say; the launch files are in them.",
+            "When they run, say so here.",
+        )
+        buttons = (_APPLIED, *(() if begun else (_START,)), _FAILED, _CANCEL)
+        return Next("Carry it out, then say that it is done", sentences, "warn", buttons)
+    return _ended(replan)
+
+
+def waiting(replan: ReplanRecord, now: datetime) -> Waiting | None:
+    """How long until there is an answer, while there is none."""
+    if replan.status is ReplanStatus.COLLECTING:
+        left_s = (replan.window_ends_at - now).total_seconds()
+        whole_s = (replan.window_ends_at - replan.created_at).total_seconds()
+        words = "Failures seldom come alone: what is reported until then is decided on together."
+        if left_s <= 0:
+            return Waiting(words, "The search is about to begin.", "1")
+        share = f"{1 - min(1.0, left_s / whole_s):.3f}" if whole_s > 0 else None
+        return Waiting(words, f"The search begins in {duration(left_s)}.", share)
+    if replan.status is ReplanStatus.SOLVING:
+        newest = replan.progress or {}
+        gap = newest.get("gap")
+        found = "" if gap is None else f" The best found so far is within {percent(gap, places=1)} of the optimum."
+        begun = replan.solving_at or replan.created_at
+        countdown = f"The search has run for {duration((now - begun).total_seconds())}."
+        return Waiting(f"A better answer is searched for.{found}", countdown, None)
+    return None
+
+
+def mark(replan: ReplanRecord) -> str:
+    """Differs as soon as the page would look different in more than its countdown."""
+    seen = (replan.status, replan.event_ids, replan.has_decision, replan.summary, replan.error)
+    return f"{zlib.crc32(repr(seen).encode()):08x}"
+
+
+def moments(replan: ReplanRecord) -> tuple[tuple[str, str], ...]:
+    """When what happened to the replan itself."""
+    return tuple(
+        (words, moment(at))
+        for words, at in (
+            ("opened", replan.created_at),
+            ("search began", replan.solving_at),
+            ("answer proposed", replan.proposed_at),
+            ("approved", replan.approved_at),
+            ("ended", replan.finished_at),
+        )
+        if at is not None
+    )
+
+
+def _undecided(replan: ReplanRecord) -> Next:
+    if not replan.has_safe_answer:
+        soon = ("A first safe answer is being worked out. It takes a second or two.",)
+        return Next("Nothing to do yet", soon, "busy", (_CANCEL,))
+    sentences = (
+        "A safe answer is ready, and a better one is on its way.",
+        "If every second counts, approve the safe one now. Otherwise wait: this page changes by itself.",
+    )
+    return Next("You can wait for a better answer", sentences, "busy", (_APPROVE_SAFE, _CANCEL))
+
+
+def _proposed(replan: ReplanRecord, answer: Answer | None) -> Next:
+    if answer is Answer.SAFE:
+        why = replan.error.problem if replan.error else "The search found no answer."
+        sentences = (why, "The safe answer below stands. Read it, then approve it.")
+        approve = Button("approve_safe", "Approve the safe answer", _APPROVE.means, "")
+        return Next("Approve the safe answer", sentences, "warn", (approve, _CANCEL))
+    told = ("Read what becomes of each job, below. Approve if nothing speaks against it.",)
+    return Next("Approve the answer", told, "warn", (_APPROVE, _CANCEL))
+
+
+def _ended(replan: ReplanRecord) -> Next:
+    why = (replan.error.problem,) if replan.error else ()
+    if replan.status is ReplanStatus.APPLIED:
+        return Next("Nothing left to do", ("The jobs run as decided below.",), "good", ())
+    if replan.status is ReplanStatus.SUPERSEDED:
+        return Next("Look at the later decision", ("A later failure was added to it.",), "warn", ())
+    if replan.status is ReplanStatus.FAILED:
+        told = (*why, "Every GPU is whose it was. Ask for a new decision when you are ready.")
+        return Next("It failed: ask for a new decision", told, "bad", (Button("again", "Decide anew", "", ""),))
+    return Next(
+        "It was called off",
+        (*why, "Ask for a new decision if jobs still need one."),
+        "",
+        (Button("again", "Decide anew", "", "quiet"),),
+    )
