@@ -11,6 +11,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from app.db.insert import insert_if_absent
+from app.db.running_tables import OccupiedGpuRow, RunningJobRow, SpareNodeRow
 from app.db.tables import ClusterRow, ClusterVersionRow, MeasurementRow
 from app.documents.cluster import ClusterDocument
 from app.serialization import jsonable, load
@@ -87,7 +88,8 @@ def replace_cluster(
 ) -> StoredCluster:
     """Store new content of a cluster.
 
-    Measurements are history and stay; those of the document that are new are added.
+    Measurements are history and stay; those of the document that are new are added.  Raises ``InvalidCluster``
+    where a GPU is missing that a running job holds.
     """
     row = lock(session, reference=reference, expected_version=expected_version)
     cluster = document.to_cluster()
@@ -96,6 +98,7 @@ def replace_cluster(
         raise InvalidCluster(
             "name", cluster.name, f"the cluster is called {row.name!r}", "store it under the new name with POST"
         )
+    _check_held(session, row.id, cluster)
     raise_version(row)
     row.node_count, row.gpu_count = len(cluster.nodes), cluster.gpu_count
     _store_content(session, row.id, row.version, cluster)
@@ -180,6 +183,24 @@ def _row(session: Session, reference: str) -> ClusterRow:
         if (row := session.scalar(select(ClusterRow).where(column == reference))) is not None:
             return row
     raise NotFound("cluster", reference)
+
+
+def _check_held(session: Session, cluster_id: str, cluster: Cluster) -> None:
+    """Raise ``InvalidCluster`` where running jobs hold what the cluster is not to have any more."""
+    counts = {node.name: node.gpu_count for node in cluster.nodes}
+    highest = select(OccupiedGpuRow.node, func.max(OccupiedGpuRow.gpu), func.min(RunningJobRow.name)).join(
+        RunningJobRow, RunningJobRow.id == OccupiedGpuRow.job_id
+    )
+    query = highest.where(OccupiedGpuRow.cluster_id == cluster_id).group_by(OccupiedGpuRow.node)
+    for node, gpu, job in session.execute(query):
+        if gpu >= counts.get(node, 0):
+            problem = f"the running job {job!r} holds its GPU {gpu}, which would be gone"
+            raise InvalidCluster(
+                "nodes", node, problem, "keep the node, failed if need be, or delete the job first"
+            )
+    spares = select(SpareNodeRow.node).where(SpareNodeRow.cluster_id == cluster_id)
+    gone = [name for name in session.scalars(spares) if name not in counts]
+    session.execute(delete(SpareNodeRow).where(SpareNodeRow.cluster_id == cluster_id, SpareNodeRow.node.in_(gone)))
 
 
 def _content(session: Session, cluster_id: str) -> Cluster:

@@ -14,13 +14,16 @@ from sqlalchemy.orm import Session
 from app.db.engine import SessionFactory, transaction
 from app.db.running_tables import OccupiedGpuRow, RunningJobRow
 from app.db.status import JobStanding, RunningPlanStatus
+from app.documents.cluster import ClusterDocument
 from app.serialization import jsonable
-from app.services import live_clusters, occupancy, running_jobs, running_plans, snapshots
+from app.services import clusters, live_clusters, occupancy, running_jobs, running_plans, snapshots
 from app.services.errors import GpusTaken, NameTaken, NotFound, WrongStatus
 from app.services.occupancy import Gpus
 from app.services.running_plans import PlanSource
+from cluster_models.errors import InvalidCluster
 from cluster_models.health_events import HealthState
 from cluster_models.running import InvalidRunningJob, RecoveryPolicy
+from cluster_models.topology import Cluster
 from tests.app.running_rows import CLUSTER, START, add_cluster, add_job, nodes_held, occupied, plan_on, report, told
 from tests.plans import small_plan
 
@@ -163,6 +166,27 @@ def test_spares_are_nodes_of_the_cluster_and_free_while_nobody_holds_them(sessio
         assert [(spare.node, spare.free) for spare in spares] == [("n1", False), ("n7", True)]
         with pytest.raises(Exception, match=r"nodes\[1\]"):
             occupancy.replace_spares(session, reference=CLUSTER, nodes=["n6", "n77"])
+
+
+@on_sqlite
+def test_nodes_that_jobs_hold_stay_in_their_cluster(sessions: SessionFactory) -> None:
+    """A new version without them is refused; without a spare that nobody holds it is not."""
+    with transaction(sessions) as session:
+        add_cluster(session)
+        add_job(session, "a", "n0", "n7")
+        occupancy.replace_spares(session, reference=CLUSTER, nodes=["n6", "n5"])
+        whole = clusters.get_cluster(session, reference=CLUSTER).cluster
+        with pytest.raises(InvalidCluster, match="'a' holds"):
+            _replace(session, replace(whole, nodes=whole.nodes[:7]))
+        _replace(session, replace(whole, nodes=(*whole.nodes[:6], whole.nodes[7])))
+        assert occupancy.spare_names(session, cluster_id=clusters.find_cluster(session, reference=CLUSTER).id) == (
+            "n5",
+        )
+
+
+def _replace(session: Session, cluster: Cluster) -> None:
+    document = ClusterDocument.from_cluster(cluster, ())
+    clusters.replace_cluster(session, reference=CLUSTER, document=document)
 
 
 def _bare_job(session: Session, cluster_id: str, name: str) -> str:
