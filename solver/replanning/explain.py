@@ -82,6 +82,9 @@ def reason_of(
     why = option.reason
     if better is not None:
         why += f"; {_instead(better, job, takers)}"
+    elif given := {gpu for gpu in live_gpus(problem, job) if takers.get(gpu, job.name) != job.name}:
+        others = named({takers[gpu] for gpu in given})
+        why += f"; {others} goes on with {named({node for node, _ in given})}"
     elif option.action is RecoveryAction.PAUSE and not any(_worth(rival) > 0 for rival in rivals):
         why += "; nothing else can be done with what is left"
     return _sentence(f"{cause}: {why}" if cause else why)
