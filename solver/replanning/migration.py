@@ -80,16 +80,19 @@ def migration(
     """What it takes to run ``new`` in place of the job's plan when the state on the GPUs of ``lost`` is gone.
 
     ``lost`` are (node, GPU number).  Where every part of the state has a live copy, only what a GPU lacks moves;
-    else the whole job falls back to its last checkpoint, in the memory of nodes or on storage.
-    ``links`` are those of the problem's snapshot, made here where not given.
+    else the whole job falls back to its last checkpoint, in the memory of nodes or on storage.  A paused job has
+    nothing but the checkpoint that it ended at, and repeats nothing.  ``links`` are those of the problem's snapshot, made here where not given.
     """
     links = problem.links() if links is None else links
     cluster, recovery = problem.snapshot.cluster, job.recovery
+    if job.is_paused:
+        lost = frozenset((place.node, place.gpu) for place in job.plan.placement.ranks)
     scene = _scene(job, new, lost, links)
     needs = needs_of(scene.old, scene.new)
     gone = sum(float(each.atom_bytes[~kept_atoms(each, scene.old, scene.alive)].sum()) for each in needs)
     falls_back = gone > 0
-    held = _checkpoints(scene, in_memory=recovery.memory_checkpoint) if falls_back else _on_gpus(scene)
+    in_memory = recovery.memory_checkpoint and not job.is_paused
+    held = _checkpoints(scene, in_memory=in_memory) if falls_back else _on_gpus(scene)
     flows = flows_of([supplies(each, scene.old, held, scene.distances) for each in needs], scene.new_node)
     moved = scene.moved
     stays = flows.of(Found.SAME_NODE, Found.ELSEWHERE) & ~moved[flows.rank]
@@ -98,7 +101,8 @@ def migration(
     )
     restart = TimeRange(recovery.restart_low_s, recovery.restart_high_s)
     warm_up = TimeRange(*(steps * new.time.step_s for steps in WARM_UP_STEPS))
-    repeated = _repeated(job, new) if falls_back else TimeRange()
+    repeats = falls_back and not job.is_paused
+    repeated = _repeated(job, new) if repeats else TimeRange()
     parts = (transfer, restart, warm_up, repeated)
     return Migration(
         moved=_moved_ranks(job.plan, new, scene, flows, falls_back=falls_back),
@@ -107,7 +111,7 @@ def migration(
         restart=restart,
         warm_up=warm_up,
         downtime=TimeRange(sum(each.low_s for each in parts), sum(each.high_s for each in parts)),
-        steps_lost=recovery.expected_steps_lost if falls_back else 0.0,
+        steps_lost=recovery.expected_steps_lost if repeats else 0.0,
         state_without_copy_bytes=gone,
         recut_bytes=0.0 if falls_back else float(flows.bytes[stays].sum()),
     )

@@ -262,3 +262,15 @@ def test_a_gpu_that_lost_its_state_is_no_source_for_itself() -> None:
     assert [each.rank for each in found.moved] == list(range(8, 16))
     assert found.bytes.leaf > 0
     assert moved(job, job.plan, frozenset()).moved == ()
+
+
+def test_a_paused_job_reads_its_checkpoint_and_repeats_nothing() -> None:
+    """It ended at the checkpoint and left its GPUs, memory of nodes included."""
+    configuration = shape(tensor=8, data=2, sharding=Sharding.NONE)
+    job = replace(job_on(names(2), configuration, memory_checkpoint=True), is_paused=True)
+    found = moved(job, job.plan, frozenset())
+    assert found.bytes.storage == found.bytes.total == pytest.approx(14 * DENSE.parameters())
+    assert found.steps_lost == 0
+    assert found.downtime.high_s == pytest.approx(
+        found.transfer.high_s + found.restart.high_s + found.warm_up.high_s
+    )
