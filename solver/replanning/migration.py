@@ -81,7 +81,8 @@ def migration(
 
     ``lost`` are (node, GPU number).  Where every part of the state has a live copy, only what a GPU lacks moves;
     else the whole job falls back to its last checkpoint, in the memory of nodes or on storage.  A paused job has
-    nothing but the checkpoint that it ended at, and repeats nothing.  ``links`` are those of the problem's snapshot, made here where not given.
+    nothing but the checkpoint that it ended at, and repeats nothing.
+    ``links`` are those of the problem's snapshot, made here where not given.
     """
     links = problem.links() if links is None else links
     cluster, recovery = problem.snapshot.cluster, job.recovery
