@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from cluster_models.failure_domains import FailureDomainLosses
 from cluster_models.plan import Plan
+
+_NAMED: Final = 5
+"""Domains that a sentence names."""
 
 
 def survival_sentences(plan: Plan) -> tuple[str, ...]:
@@ -13,7 +18,9 @@ def survival_sentences(plan: Plan) -> tuple[str, ...]:
 
 def losses_sentence(losses: FailureDomainLosses) -> str:
     """How many domains of one kind may be lost, and which are the weakest."""
-    label, weakest = losses.label.replace("nvlink_domain", "NVLink domain"), " and ".join(losses.weakest)
+    label, weakest = losses.label.replace("nvlink_domain", "NVLink domain"), " and ".join(losses.weakest[:_NAMED])
+    if more := len(losses.weakest[_NAMED:]):
+        weakest += f" and {more} more"
     if losses.count == 0:
         alone = "the only one" if losses.domains == 1 else f"of {losses.domains}"
         return f"No {label} may be lost: state on {label} {weakest} ({alone}) has no copy elsewhere."

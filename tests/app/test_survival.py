@@ -42,6 +42,10 @@ def test_every_label_is_told_in_a_sentence() -> None:
         "Any 2 racks of 3 may be lost; r0 and r1 and r2 together hold all copies of something.",
     )
     assert survival_sentences(small_plan()) == ()
+    (many,) = survival_sentences(
+        replace(small_plan(), survives=(FailureDomainLosses("node", 7, 9, tuple("abcdefgh")),))
+    )
+    assert many.endswith("a and b and c and d and e and 3 more together hold all copies of something.")
 
 
 def test_the_command_line_shows_them() -> None:
