@@ -42,7 +42,8 @@ class View:
 class JobColumns:
     """What was worked out for one job.  ``pool``: nodes that it may take, the nearest first.
 
-    ``options`` grow; ``refused`` has the newest reason for each action without an option.
+    ``options`` grow; ``refused`` has the newest reason for each action without an option.  ``proven``: by view and
+    GPUs, throughput that no placement with so many replicas beats.
     """
 
     job: RunningJob
@@ -50,6 +51,7 @@ class JobColumns:
     pool: tuple[str, ...]
     options: list[RecoveryOption] = field(default_factory=list)
     refused: dict[RecoveryAction, ConsideredAction] = field(default_factory=dict)
+    proven: dict[tuple[int, int], float] = field(default_factory=dict)
     _seen: set[object] = field(default_factory=set)
 
     def add(self, answers: Iterable[actions.Answer]) -> list[RecoveryOption]:
@@ -84,8 +86,8 @@ def columns_of(problem: ReplanProblem, job: RunningJob, sorted_jobs: Touched) ->
     others = [other for other in sorted_jobs.in_question if other.id != job.id]
     given_up = frozenset(gpu for other in others for gpu in live_gpus(problem, other))
     standing = replace(job, is_paused=False)
-    pool = nearest_first(problem, standing, {node for node, _ in spare_gpus(problem)})
     own = set(standing.nodes)
+    pool = nearest_first(problem, standing, {node for node, _ in spare_gpus(problem)} - own)
     pool += nearest_first(problem, standing, {node for node, _ in given_up} - set(pool) - own)
     views = tuple(_views(problem, job, pool, given_up))
     return JobColumns(job, views, pool)
@@ -160,7 +162,7 @@ def _from(lost: frozenset[Gpu]) -> Migrate:
 def first_options(columns: JobColumns, spares: Sequence[str], *, in_full: bool = True) -> list[RecoveryOption]:
     """What can be done with ``spares`` and the job's own GPUs, every kind of action that there is.
 
-    Without ``in_full`` only what needs no placement: standing still, or running on.
+    Without ``in_full`` only what needs no placement: standing still, running on, or routing around the loss.
     """
     found = columns.add(_standing(columns))
     return found + columns.add(_first(columns, spares)) if in_full else found
@@ -173,6 +175,7 @@ def _standing(columns: JobColumns) -> Iterator[actions.Answer]:
         yield actions.keep(first.site, migrate=first.migrate, restart=True)
     elif first.site.is_touched:
         yield actions.wait(first.site, migrate=first.migrate)
+        yield actions.reroute(first.site, migrate=first.migrate)
     else:
         yield actions.keep(first.site, migrate=first.migrate)
 
@@ -183,4 +186,3 @@ def _first(columns: JobColumns, spares: Sequence[str]) -> Iterator[actions.Answe
             continue
         yield actions.swap(view.site, spares, migrate=view.migrate)
         yield actions.shrink(view.site, migrate=view.migrate)
-        yield actions.reroute(view.site, migrate=view.migrate)

@@ -20,6 +20,7 @@ from solver.replanning.columns import JobColumns, columns_of, first_options
 from solver.replanning.concluding import conclude
 from solver.replanning.optimistic import size_bounds
 from solver.replanning.options import Answer
+from solver.replanning.prepared import PreparedJob, fitting_options
 from solver.replanning.problem import RecoveryOption, ReplanOptions, ReplanProblem
 from solver.replanning.program import Gpu, Limits, Prices, Promise, Relaxed, choose, prices, relaxed
 from solver.replanning.promises import POOL, Ask, asks_of, price_of, work_out
@@ -95,16 +96,20 @@ def decide(
     problem: ReplanProblem,
     options: ReplanOptions | None = None,
     *,
+    prepared: Sequence[PreparedJob] = (),
     on_progress: OnReplanProgress | None = None,
     is_cancelled: IsCancelled | None = None,
 ) -> BatchDecision:
-    """The best decision found within the budget, with its bound.
+    """The best decision found within the budget, with its bound; what was ``prepared`` is among its options.
 
     Every job in question gets an option, at worst to pause.  The order of jobs and spares in ``problem`` does not
     matter.
     """
     options, started = options or ReplanOptions(), time.monotonic()
     columns = asked_columns(problem, touched(problem))
+    for column in columns:
+        for known in (known for known in prepared if known.job_id == column.job.id):
+            column.add(fitting_options(problem, column.job, known))
     search = _Search(problem, options, columns, limits_of(problem, columns), started, {})
 
     def told(phase: str) -> None:

@@ -173,7 +173,12 @@ def _percent(part: float, whole: float) -> str:
 
 
 def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:].rstrip(".") + "." if text else text
+    if not text:
+        return text
+    first = text.split(maxsplit=1)[0]
+    # names of nodes and degrees are written as they are
+    is_name = any(letter.isdigit() for letter in first)
+    return (text if is_name else text[0].upper() + text[1:]).rstrip(".") + "."
 
 
 def _worth(option: RecoveryOption) -> float:

@@ -10,15 +10,20 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
+import numpy as np
+
 from cluster_models.plan import Configuration
 from cluster_models.recovery import ConsideredAction, RecoveryAction
+from solver.placement.bounds import placement_bound_s
 from solver.problem import SearchOptions
 from solver.replanning import options as actions
 from solver.replanning.columns import JobColumns, View
 from solver.replanning.migration import WARM_UP_STEPS
-from solver.replanning.optimistic import SizeBounds, shrink_bounds, swap_rate
+from solver.replanning.optimistic import SizeBounds, shrink_bounds, size_bounds, swap_rate
 from solver.replanning.program import Gpu, Promise
 from solver.replanning.shapes import ShapeBook, in_shape
+from solver.replanning.shrinking import data_sizes
+from solver.replanning.site import JobSite, planning_problem, prepared
 from solver.replanning.values import work_flop
 
 POOL: Final = "all"
@@ -42,7 +47,7 @@ def asks_of(columns: JobColumns, pool: frozenset[Gpu], shapes: SizeBounds) -> tu
     """
     found = [*_swaps(columns, pool)]
     for number, view in enumerate(columns.views):
-        sizes = shrink_bounds(view.site)
+        sizes = _proven(shrink_bounds(view.site), columns, number)
         found += _sizes(columns, number, RecoveryAction.SHRINK_DATA_PARALLEL, sizes, pool)
     return (*found, *_sizes(columns, 0, RecoveryAction.RESHAPE, shapes, pool))
 
@@ -84,6 +89,7 @@ def work_out(
     if ask.action is RecoveryAction.SHRINK_DATA_PARALLEL:
         degrees = site.job.plan.configuration.degrees
         replicas = gpus * degrees.data // degrees.gpus
+        columns.proven.setdefault((ask.view, gpus), _best_rate(site, replicas))
         yield actions.shrink(site, migrate=migrate, replicas=replicas, spares=taken)
     elif shape is not None:
         if _runs_as(site.job.plan.configuration, shape) and site.is_touched:
@@ -92,6 +98,30 @@ def work_out(
         if isinstance(answer, ConsideredAction):
             answer = actions.reshape(site, taken, options.time_limit_s, migrate=migrate, seed=options.seed)
         yield answer
+
+
+def _proven(sizes: SizeBounds, columns: JobColumns, number: int) -> SizeBounds:
+    """``sizes`` with what is known of placements of some of them; no size reaches more than it or a smaller one."""
+    rates: list[float] = []
+    for gpus, rate in zip(sizes.gpus.tolist(), sizes.tokens_per_s.tolist(), strict=True):
+        smaller = rates[-1] if rates else 0.0
+        rates.append(max(smaller, min(rate, columns.proven.get((number, gpus), rate))))
+    return size_bounds(sizes.gpus, rates)
+
+
+def _best_rate(site: JobSite, replicas: int) -> float:
+    """Tokens per second that ``replicas`` cannot beat on any units that serve, however the batch is cut."""
+    serving = [site.units.members[unit] for unit in np.flatnonzero(site.serves)]
+    rates = [0.0]
+    for size in data_sizes(site, replicas):
+        if size.data < replicas:
+            break
+        asked = planning_problem(site.ground, size.configuration, global_batch=size.global_batch)
+        gpus = min(site.gpus, size.configuration.degrees.gpus)
+        candidate = prepared(site.ground, serving, asked, size.configuration, gpus)
+        if candidate.placement.slots <= len(serving):
+            rates.append(asked.workload.tokens_per_step / placement_bound_s(candidate.placement))
+    return max(rates)
 
 
 def _runs_as(running: Configuration, shape: Configuration) -> bool:
