@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from cluster_models.plan import StopReason
 from cluster_models.recovery import BatchDecision, ConsideredAction
@@ -29,8 +30,13 @@ def first_come(problem: ReplanProblem) -> BatchDecision:
     for job in problem.jobs:
         if job.id not in asking or (job.id not in {hit.id for hit in sorted_jobs.hit} and not job.is_paused):
             continue
-        columns = columns_of(problem, job, Touched(hit=(job,)))
-        free = [name for name in problem.spares if name not in taken and name in columns.pool]
+        left = problem
+        if job.is_paused and taken:
+            # where it ran before counts as lost to it once another job took that
+            left = replace(problem, spares=tuple(name for name in problem.spares if name not in taken))
+        columns = columns_of(left, job, Touched(hit=(job,)))
+        own = set(columns.views[0].site.job.nodes)
+        free = [name for name in left.spares if name not in taken | own and name in columns.pool]
         chosen[job.id] = _first_that_goes(problem, job, columns, free, chosen)
         taken |= {node for node, _ in chosen[job.id].holds}
         every.append(columns)
