@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import delete, exists, select, tuple_, update
+from sqlalchemy import Row, bindparam, delete, exists, select, tuple_, update
 from sqlalchemy.orm import Session, aliased
 
-from app.db.insert import insert_if_absent
+from app.db.insert import insert_all_absent
 from app.db.replan_tables import HealthEventRow
 from app.events.news import news
 from app.events.reading import ToldEvent
@@ -25,6 +25,20 @@ KEPT_FOR: Final = timedelta(seconds=3 * REPEATED_WITHIN_S)
 """Reports that later ones follow are forgotten after this: long past the count of repeat offenders."""
 _MOST_NODES_ASKED: Final = 500
 """Nodes that one query names; for more, it asks for all."""
+_COLUMNS: Final = (
+    HealthEventRow.kind,
+    HealthEventRow.node,
+    HealthEventRow.part,
+    HealthEventRow.state,
+    HealthEventRow.occurred_at,
+    HealthEventRow.source,
+    HealthEventRow.source_id,
+    HealthEventRow.text,
+    HealthEventRow.code,
+    HealthEventRow.compute_slowdown,
+    HealthEventRow.bandwidth_share,
+)
+"""What ``HealthEvent`` is made of: plain rows of it are read four times as fast as objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,36 +68,16 @@ def store(session: Session, *, cluster_id: str, told: Sequence[ToldEvent], now: 
     A sighting is new where it differs from what its source said last of the part.
     """
     fresh = news(told, _said(session, cluster_id, told), now=now)
-    new, repeated = [], len(told) - len(fresh)
-    for each in fresh:
-        event, event_id = each.event, uuid.uuid4().hex
-        inserted = insert_if_absent(
-            session,
-            HealthEventRow,
-            id=event_id,
-            cluster_id=cluster_id,
-            source=event.source,
-            source_id=event.source_id,
-            kind=event.entity.kind,
-            node=event.entity.node,
-            part=event.entity.part,
-            told_name=each.told_name,
-            known=each.known,
-            state=event.state,
-            occurred_at=event.occurred_at,
-            received_at=now,
-            text=event.text,
-            code=event.code,
-            compute_slowdown=event.compute_slowdown,
-            bandwidth_share=event.bandwidth_share,
-            repeats=0,
-        )
-        if inserted:
-            new.append(EventRecord(event_id, event, each.told_name, each.known, now, 0, None))
-        else:
-            repeated += 1
-            _count_again(session, cluster_id, event)
-    return StoredEvents(tuple(new), repeated)
+    rows = {uuid.uuid4().hex: each for each in fresh}
+    values = [_values(event_id, cluster_id, each, now) for event_id, each in rows.items()]
+    added = insert_all_absent(session, HealthEventRow, values)
+    _count_again(session, cluster_id, [each.event for event_id, each in rows.items() if event_id not in added])
+    new = tuple(
+        EventRecord(event_id, each.event, each.told_name, each.known, now, 0, None)
+        for event_id, each in rows.items()
+        if event_id in added
+    )
+    return StoredEvents(new, len(told) - len(new))
 
 
 def list_events(
@@ -127,24 +121,28 @@ def quarantine_now(session: Session, *, reference: str, now: datetime | None = N
     return quarantine_of(events, now=now or datetime.now(UTC), failures=settings.quarantine_after)
 
 
-def read_known(session: Session, *, cluster_id: str) -> tuple[HealthEvent, ...]:
-    """Every kept report on a part that the cluster has, by the time it happened."""
-    query = (
-        select(HealthEventRow)
-        .where(HealthEventRow.cluster_id == cluster_id, HealthEventRow.known.is_(True))
-        .order_by(HealthEventRow.occurred_at, HealthEventRow.id)
-    )
-    return tuple(_event(row) for row in session.scalars(query))
+def read_known(
+    session: Session, *, cluster_id: str, nodes: Collection[str] | None = None
+) -> tuple[HealthEvent, ...]:
+    """Every kept report on a part that the cluster has, by the time it happened.
+
+    ``nodes`` limits them to parts of these, where they are few; the node of a switch is empty.
+    """
+    query = select(*_COLUMNS).where(HealthEventRow.cluster_id == cluster_id, HealthEventRow.known.is_(True))
+    if nodes is not None and len(nodes) <= _MOST_NODES_ASKED:
+        query = query.where(HealthEventRow.node.in_(nodes))
+    rows = session.execute(query.order_by(HealthEventRow.occurred_at, HealthEventRow.id))
+    return tuple(_event(row) for row in rows)
 
 
 def read_of_replan(session: Session, *, replan_id: str) -> tuple[HealthEvent, ...]:
     """The reports that a replan decides on, by the time they happened."""
     query = (
-        select(HealthEventRow)
+        select(*_COLUMNS)
         .where(HealthEventRow.replan_id == replan_id)
         .order_by(HealthEventRow.occurred_at, HealthEventRow.id)
     )
-    return tuple(_event(row) for row in session.scalars(query))
+    return tuple(_event(row) for row in session.execute(query))
 
 
 def assign(session: Session, *, event_ids: Iterable[str], replan_id: str) -> None:
@@ -181,29 +179,58 @@ def _said(session: Session, cluster_id: str, told: Sequence[ToldEvent]) -> Itera
     seen = [each.event for each in told if each.is_sighting]
     if not seen:
         return ()
-    query = select(HealthEventRow).where(
+    query = select(*_COLUMNS).where(
         HealthEventRow.cluster_id == cluster_id, HealthEventRow.source.in_({event.source for event in seen})
     )
     nodes = {event.entity.node for event in seen}
     if len(nodes) <= _MOST_NODES_ASKED:
         query = query.where(HealthEventRow.node.in_(nodes))
-    return [_event(row) for row in session.scalars(query)]
+    return [_event(row) for row in session.execute(query)]
 
 
-def _count_again(session: Session, cluster_id: str, event: HealthEvent) -> None:
-    session.execute(
-        update(HealthEventRow)
-        .where(
-            HealthEventRow.cluster_id == cluster_id,
-            HealthEventRow.source == event.source,
-            HealthEventRow.source_id == event.source_id,
-            HealthEventRow.state == event.state,
-        )
-        .values(repeats=HealthEventRow.repeats + 1)
+def _values(event_id: str, cluster_id: str, told: ToldEvent, now: datetime) -> dict[str, Any]:
+    event = told.event
+    return {
+        "id": event_id,
+        "cluster_id": cluster_id,
+        "source": event.source,
+        "source_id": event.source_id,
+        "kind": event.entity.kind,
+        "node": event.entity.node,
+        "part": event.entity.part,
+        "told_name": told.told_name,
+        "known": told.known,
+        "state": event.state,
+        "occurred_at": event.occurred_at,
+        "received_at": now,
+        "text": event.text,
+        "code": event.code,
+        "compute_slowdown": event.compute_slowdown,
+        "bandwidth_share": event.bandwidth_share,
+        "repeats": 0,
+    }
+
+
+def _count_again(session: Session, cluster_id: str, events: Sequence[HealthEvent]) -> None:
+    if not events:
+        return
+    same = (
+        HealthEventRow.cluster_id == cluster_id,
+        HealthEventRow.source == bindparam("its_source"),
+        HealthEventRow.source_id == bindparam("its_id"),
+        HealthEventRow.state == bindparam("its_state"),
     )
+    session.connection().execute(
+        update(HealthEventRow).where(*same).values(repeats=HealthEventRow.repeats + 1),
+        [
+            {"its_source": event.source, "its_id": event.source_id, "its_state": str(event.state)}
+            for event in events
+        ],
+    )
+    session.expire_all()
 
 
-def _event(row: HealthEventRow) -> HealthEvent:
+def _event(row: HealthEventRow | Row[*tuple[Any, ...]]) -> HealthEvent:
     return HealthEvent(
         entity=Entity(EntityKind(row.kind), row.node, row.part),
         state=HealthState(row.state),

@@ -88,7 +88,7 @@ def request_replan(
 ) -> str:
     """Open a replan of a cluster as it is, whatever touched it; returns its id.
 
-    One that was proposed or approved is overtaken.  Raises ``NotFound``, ``IdempotencyKeyReused``, and ``Conflict``
+    One that collects reports is that replan, and its window ends no later than the wanted one.  One that was proposed or approved is overtaken.  Raises ``NotFound``, ``IdempotencyKeyReused``, and ``Conflict``
     where no job runs there.
     """
     now = now or datetime.now(UTC)
@@ -104,6 +104,7 @@ def request_replan(
         raise Conflict(f"No job runs on the cluster {cluster.name!r}: there is nothing to decide.")
     replan_id = _open(session, cluster.id, reason=reason, window_s=window_s, now=now)
     row = replan_rows.row_of(session, replan_id)
+    row.window_ends_at = min(row.window_ends_at, now + timedelta(seconds=window_s))
     row.idempotency_key, row.request_hash = idempotency_key, request_hash
     session.flush()
     return replan_id
@@ -215,7 +216,8 @@ def _open(session: Session, cluster_id: str, *, reason: str, window_s: float, no
 def _fresh(session: Session, cluster_id: str, new: Sequence[EventRecord], now: datetime) -> tuple[Condition, ...]:
     """The trouble that was not known before these reports."""
     hysteresis_s = replan_settings.settings_of(session, cluster_id=cluster_id).hysteresis_s
-    events = health_events.read_known(session, cluster_id=cluster_id)
+    nodes = {each.event.entity.node for each in new}
+    events = health_events.read_known(session, cluster_id=cluster_id, nodes=nodes)
     latest = {_key(each.event) for each in new}
     earlier = [event for event in events if _key(event) not in latest]
     before = conditions_of(earlier, now=now, hysteresis_s=hysteresis_s)
