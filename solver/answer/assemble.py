@@ -59,8 +59,12 @@ def assemble_plan(
     assignment: IntArray,
     *,
     certificate: Certificate,
+    doubts: Sequence[str] | None = None,
 ) -> Plan:
-    """The plan of ``candidate`` with slot ``k`` on node ``assignment[k]`` of its fabric, without alternatives."""
+    """The plan of ``candidate`` with slot ``k`` on node ``assignment[k]`` of its fabric, without alternatives.
+
+    ``doubts``: the suspicions about the snapshot, where they are known already.
+    """
     configuration = configuration_of(candidate)
     fabric, architecture, workload = candidate.fabric, problem.architecture, problem.workload
     times = placed_times(candidate.placement, assignment)
@@ -89,7 +93,7 @@ def assemble_plan(
         mfu=tokens_per_s / gpus * flops / (sum(peaks) / len(peaks)),
         certificate=certificate,
         warnings=(
-            *plan_warnings(problem, candidate, assignment, confidence),
+            *plan_warnings(problem, candidate, assignment, confidence, doubts=doubts),
             *expert_warnings(slots, balance, times.step_s),
         ),
         alternatives=(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from cluster_models.collective_curves import domain_is_estimated
@@ -20,9 +22,19 @@ from solver.refine import Candidate
 
 
 def plan_warnings(
-    problem: PlanningProblem, candidate: Candidate, assignment: IntArray, confidence: Confidence
+    problem: PlanningProblem,
+    candidate: Candidate,
+    assignment: IntArray,
+    confidence: Confidence,
+    *,
+    doubts: Sequence[str] | None = None,
 ) -> tuple[str, ...]:
-    """One sentence for each estimate, doubt or shortage behind the plan of ``candidate``."""
+    """One sentence for each estimate, doubt or shortage behind the plan of ``candidate``.
+
+    ``doubts``: the suspicions about the snapshot, where they are known already.
+    """
+    if doubts is None:
+        doubts = suspicions(problem.snapshot, _medians(problem, candidate))
     return (
         *_estimated_links(problem, candidate, assignment),
         _uncertainty(confidence),
@@ -33,7 +45,7 @@ def plan_warnings(
         *_other_kinds(problem, candidate),
         *_memory(candidate),
         *site_warnings(problem, candidate, assignment),
-        *suspicions(problem.snapshot, _medians(problem, candidate)),
+        *doubts,
     )
 
 

@@ -141,13 +141,17 @@ def _alike(placement: PlacementProblem, spares: Sequence[int], price_s: Mapping[
         ]
     )
     groups: list[list[int]] = []
+    like: dict[bytes, list[list[int]]] = {}
     for spare in sorted(spares, key=lambda unit: (price_s.get(unit, 0.0), unit)):
-        for group in groups:
+        # units that can be exchanged send alike to the others and to each other
+        known = like.setdefault(np.sort(np.delete(arrays.hop_s[spare], spare)).tobytes(), [])
+        for group in known:
             if np.array_equal(columns[:, spare], columns[:, group[0]]) and _exchangeable(matrices, spare, group[0]):
                 group.append(spare)
                 break
         else:
-            groups.append([spare])
+            known.append([spare])
+            groups.append(known[-1])
     return groups
 
 

@@ -32,6 +32,7 @@ class Ground:
     given_up: frozenset[tuple[str, int]]
     held: Mapping[str, Mapping[int, int]]
     _free: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False)
+    _snapshots: list[ClusterSnapshot] = field(default_factory=list, init=False)
 
     def gpus(self, name: str) -> tuple[int, ...]:
         """Numbers of the GPUs of a node that the job may use, whatever the node's state."""
@@ -69,9 +70,11 @@ class Ground:
 
     def snapshot(self) -> ClusterSnapshot:
         """The cluster with all GPUs in use that the job cannot have."""
-        whole = self.problem.snapshot
-        nodes = tuple(self._seen(node) for node in whole.cluster.nodes)
-        return replace(whole, cluster=replace(whole.cluster, nodes=nodes))
+        if not self._snapshots:
+            whole = self.problem.snapshot
+            nodes = tuple(self._seen(node) for node in whole.cluster.nodes)
+            self._snapshots.append(replace(whole, cluster=replace(whole.cluster, nodes=nodes)))
+        return self._snapshots[0]
 
     def _seen(self, node: Node) -> Node:
         free = self.gpus(node.name)

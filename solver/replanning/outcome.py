@@ -96,9 +96,13 @@ def given(step_s: float, explanation: str) -> Certificate:
 
 def plan_of(ground: Ground, placed: Placed, explanation: str) -> Plan:
     """The plan of ``placed``; ranks that stay on a node keep their GPUs."""
-    certificate = given(placed.step_s, explanation)
     plan = assemble_plan(
-        placed.asked, SearchOptions(), placed.candidate, placed.assignment, certificate=certificate
+        placed.asked,
+        SearchOptions(),
+        placed.candidate,
+        placed.assignment,
+        certificate=given(placed.step_s, explanation),
+        doubts=ground.problem.doubts(placed.asked.workload.link_bandwidth),
     )
     return replace(plan, placement=on_own_gpus(ground, plan.placement))
 

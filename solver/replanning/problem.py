@@ -15,8 +15,10 @@ from cluster_models.plan import Plan
 from cluster_models.recovery import ConsideredAction, Migration, RecoveryAction
 from cluster_models.running import InvalidRunningJob, RunningJob
 from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.suspicions import suspicions
 from cluster_models.topology import Node
 from cluster_models.workload import LinkBandwidth
+from solver.placement.link_times import LinkTimes
 from solver.problem import Backend
 
 HORIZON_S: Final = 6 * 3600.0
@@ -88,6 +90,27 @@ class ReplanProblem:
         if bandwidth not in self._links:
             self._links[bandwidth] = effective_links(self.snapshot, bandwidth=bandwidth)
         return self._links[bandwidth]
+
+    def times(self, bandwidth: LinkBandwidth, flows: tuple[int, ...]) -> LinkTimes:
+        """What ``flows`` take over these links; jobs of one model ask for the same messages."""
+        if (bandwidth, flows) not in self._times:
+            self._times[bandwidth, flows] = LinkTimes(self.links(bandwidth), flows)
+        return self._times[bandwidth, flows]
+
+    def doubts(self, bandwidth: LinkBandwidth) -> tuple[str, ...]:
+        """What a reader of any plan on this cluster must know of its measurements."""
+        if bandwidth not in self._doubts:
+            tables = self.links(bandwidth).tables if bandwidth is LinkBandwidth.MEDIAN else None
+            self._doubts[bandwidth] = suspicions(self.snapshot, tables)
+        return self._doubts[bandwidth]
+
+    @cached_property
+    def _times(self) -> dict[tuple[LinkBandwidth, tuple[int, ...]], LinkTimes]:
+        return {}
+
+    @cached_property
+    def _doubts(self) -> dict[LinkBandwidth, tuple[str, ...]]:
+        return {}
 
     @cached_property
     def _links(self) -> dict[LinkBandwidth, LinkModel]:

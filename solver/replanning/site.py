@@ -22,7 +22,7 @@ from solver.costs.calibration import calibration_of
 from solver.degrees.staging import StageKinds
 from solver.placement.fabric import Fabric
 from solver.placement.geometry import geometry
-from solver.placement.link_times import LinkTimes, flow_levels
+from solver.placement.link_times import flow_levels
 from solver.problem import PlanningProblem
 from solver.refine import Candidate, prepare
 from solver.replanning.ground import Ground, ground_of
@@ -217,7 +217,7 @@ def _fabric(ground: Ground, members: Sequence[Sequence[str]], asked: PlanningPro
         kind=np.array([names.index(nodes[unit[0]].gpu_kind) for unit in members], dtype=np.int64),
         gpus_per_node=gpus_per_node,
         in_use=in_use,
-        times=LinkTimes(problem.links(workload.link_bandwidth), flow_levels(gpus_per_node, in_use)),
+        times=problem.times(workload.link_bandwidth, flow_levels(gpus_per_node, in_use)),
         domain_shares=tuple(calibration_of(kind, workload.framework, asked.fitted).domain_share for kind in kinds),
     )
 
