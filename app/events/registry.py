@@ -8,13 +8,17 @@ from typing import Final
 
 from app.documents.reading import close_name
 from app.events.alertmanager import ALERTMANAGER
+from app.events.aws_health import AWS_HEALTH
+from app.events.dcgm import DCGM
 from app.events.kubernetes import KUBERNETES
+from app.events.nvsentinel import NVSENTINEL
 from app.events.plain import PLAIN
 from app.events.reading import Adapter
+from app.events.slurm import SLURM
 from cluster_models.errors import InvalidInput
 
 ADAPTERS: Final[Mapping[str, Adapter]] = MappingProxyType(
-    {adapter.name: adapter for adapter in (PLAIN, ALERTMANAGER, KUBERNETES)}
+    {adapter.name: adapter for adapter in (PLAIN, ALERTMANAGER, KUBERNETES, SLURM, DCGM, AWS_HEALTH, NVSENTINEL)}
 )
 
 
