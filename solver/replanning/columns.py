@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 from cluster_models.links import LinkModel
@@ -26,16 +27,19 @@ MOST_LEFT: Final = 3
 """Slow nodes of a job that are also left one by one; more are only left together."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class View:
-    """A job's site with the GPUs that it must leave, and what moving costs from there.
-
-    ``steps_lost``: those since the checkpoint where state is gone that every plan needs.
-    """
+    """A job's site with the GPUs that it must leave, and what moving costs from there."""
 
     site: JobSite
     migrate: Migrate
-    steps_lost: float
+
+    @cached_property
+    def steps_lost(self) -> float:
+        """Steps since the checkpoint where state is gone that every plan needs, else 0."""
+        site = self.site
+        back = self.migrate(site.job, site.job.plan, problem=site.problem, lost=site.state_lost, links=site.links)
+        return back.steps_lost
 
 
 @dataclass(slots=True, eq=False)
@@ -115,9 +119,7 @@ def _views(
     held = held_gpus(standing)
 
     def view(leaving: frozenset[Gpu], migrate: Migrate) -> View:
-        site = site_of(problem, standing, pool, leaving, given_up=given_up)
-        back = migrate(standing, job.plan, problem=problem, lost=site.state_lost, links=site.links)
-        return View(site, migrate, back.steps_lost)
+        return View(site_of(problem, standing, pool, leaving, given_up=given_up), migrate)
 
     if job.is_paused:
         yield view(held - spare_gpus(problem), _from(held))

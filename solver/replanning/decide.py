@@ -7,6 +7,7 @@ GPUs are worth, and jobs work out further options at those prices until none wou
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -36,8 +37,8 @@ NOTICEABLE: Final = 0.01
 """Share of its planned throughput that a job on slower nodes or links must lose before anything is done."""
 SHAPE_LIMIT_S: Final = 10.0
 """For one search of another shape."""
-SHAPES_A_ROUND: Final = 2
-"""Searches of other shapes of one job in one round."""
+SIZES_A_ROUND: Final = 2
+"""Numbers of GPUs for which one job works out an action in one round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,15 +258,15 @@ def _answers(search: _Search, columns: JobColumns, priced: Prices) -> Iterator[A
         (ask.promise.value_flop - price_of(ask, priced.gpus, cheapest, priced.budget) - job_price, ask)
         for ask in search.asks[columns.job.id]
     ]
-    book, shapes = search.books.get(columns.job.id), 0
+    book, worked = search.books.get(columns.job.id), Counter[RecoveryAction]()
     for gain, ask in sorted(gains, key=lambda pair: -pair[0]):
         if gain <= enough or search.remaining_s <= 0:
             break
-        if ask.action is RecoveryAction.RESHAPE and shapes == SHAPES_A_ROUND * options.effort:
+        if worked[ask.action] == SIZES_A_ROUND * options.effort:
             continue
-        for answer in work_out(columns, ask, nodes, book, _shape_options(search), prices=node_prices):
-            shapes += ask.action is RecoveryAction.RESHAPE
-            yield answer
+        answers = list(work_out(columns, ask, nodes, book, _shape_options(search), prices=node_prices))
+        worked[ask.action] += bool(answers)
+        yield from answers
 
 
 def _shape_options(search: _Search) -> SearchOptions:
