@@ -122,7 +122,7 @@ def _views(
         return View(site_of(problem, standing, pool, leaving, given_up=given_up), migrate)
 
     if job.is_paused:
-        yield view(held - spare_gpus(problem), _from(held))
+        yield view(held - spare_gpus(problem), _from(held, is_paused=True))
         return
     lost = lost_gpus(problem, job)
     yield view(lost, migration)
@@ -144,20 +144,19 @@ def _slow_ends(problem: ReplanProblem, job: RunningJob) -> set[str]:
     }  # fmt: skip
 
 
-def _from(lost: frozenset[Gpu]) -> Migrate:
-    """``migration`` with the state on ``lost`` gone, whatever GPUs the site must leave."""
+def _from(gone: frozenset[Gpu], *, is_paused: bool = False) -> Migrate:
+    """``migration`` with the state on ``gone`` lost, whatever GPUs the site must leave, or of a paused job."""
 
     def migrate(
         job: RunningJob,
         new: Plan,
         *,
         problem: ReplanProblem,
-        lost: frozenset[Gpu],  # noqa: ARG001  # what must be left still holds its state
+        lost: frozenset[Gpu],  # noqa: ARG001  # what must be left may still hold its state
         links: LinkModel | None = None,
     ) -> Migration:
-        return migration(job, new, problem=problem, lost=gone, links=links)
+        return migration(replace(job, is_paused=is_paused), new, problem=problem, lost=gone, links=links)
 
-    gone = lost
     return migrate
 
 

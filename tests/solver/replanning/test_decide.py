@@ -17,12 +17,16 @@ from cluster_models.recovery import BatchDecision, ConsideredAction, JobDecision
 from cluster_models.running import RecoveryPolicy, RunningJob
 from cluster_models.snapshot import ClusterSnapshot, LinkShare
 from cluster_models.topology import NodeState
+from solver.problem import SearchOptions
 from solver.replanning import options as actions
 from solver.replanning.check import check_decision
-from solver.replanning.columns import columns_of
-from solver.replanning.decide import decide, safe_answer
+from solver.replanning.columns import columns_of, first_options
+from solver.replanning.decide import asked_columns, decide, limits_of, safe_answer
 from solver.replanning.first_come import first_come
+from solver.replanning.optimistic import size_bounds
 from solver.replanning.problem import ReplanOptions, ReplanProblem
+from solver.replanning.promises import POOL, asks_of, work_out
+from solver.replanning.shapes import books_of
 from solver.replanning.touched import Touched, touched
 from tests.cluster_models.clusters import cluster_of, host
 from tests.solver.problems import SPARSE
@@ -235,6 +239,57 @@ def test_node_that_failed_three_times_is_advised_against_and_a_suspicion_moves_n
     decision = decided(replan(seen, [running], events=events))
     assert decision.jobs == ()
     assert [advice.node for advice in decision.quarantine] == ["n01"]
+
+
+def test_paused_job_comes_back_on_what_is_free_and_repeats_nothing() -> None:
+    """Its own nodes but one are free again: it starts there, with a spare for the one, from where it ended."""
+    whole = cluster(6, leaf_nodes=6)
+    paused = replace(job("back", whole, names(whole, 0, 4), tensor=2, recovery=SAME_SHAPE), is_paused=True)
+    decision = decided(replan(after(whole, failed=["n02"]), [paused]))
+    made = of_job(decision, "back")
+    assert made.action is RecoveryAction.SWAP
+    assert made.plan is not None
+    assert {"n00", "n01", "n03"} < set(made.plan.placement.hosts)
+    assert made.migration.steps_lost == 0
+    assert made.tokens_per_s_before == 0
+
+
+def test_job_that_wants_more_grows_on_spares_where_that_pays() -> None:
+    """Half of what it wants: it takes the rest over hours, and stays as it is when only a minute is left."""
+    whole = cluster(6, leaf_nodes=6)
+    half = replace(job("half", whole, names(whole, 0, 2), tensor=1), wanted_gpus=8)
+    made = of_job(decided(replan(whole, [half])), "half")
+    assert made.plan is not None
+    assert len(made.plan.placement.ranks) == 8
+    assert made.tokens_per_s_after > made.tokens_per_s_before
+    assert of_job(decided(replan(whole, [half], horizon_s=60.0)), "half").action is RecoveryAction.NONE
+
+
+def test_every_option_keeps_the_promise_made_for_it() -> None:
+    """Each option that a search worked out is worth no more and takes no less than some promise of its action."""
+    for problem in (four_jobs(spares=1, failed=["n00", "n01", "n04"]), one_lost(), four_jobs(recovery=SAME_SHAPE)):
+        columns = asked_columns(problem, touched(problem))
+        pool, books = limits_of(problem, columns).pools[POOL], books_of(columns)
+        none = size_bounds([], [])
+        for column in columns:
+            book = books.get(column.job.id)
+            asks = asks_of(column, pool, none if book is None else book.upper())
+            first_options(column, column.pool)
+            for ask in asks:
+                column.add(work_out(column, ask, column.pool, book, SearchOptions(alternatives=0)))
+            refined = asks_of(column, pool, none if book is None else book.upper())
+            placed = [option for option in column.options if option.action in {ask.action for ask in asks}]
+            assert placed
+            for option in placed:
+                for promises in (asks, refined):
+                    assert any(
+                        ask.promise.value_flop >= option.value_flop
+                        and ask.promise.holds <= option.holds
+                        and ask.promise.takes[POOL] <= len(option.holds & pool)
+                        and ask.promise.gpus <= len(option.holds)
+                        for ask in promises
+                        if ask.action is option.action
+                    ), option.reason
 
 
 @pytest.mark.parametrize(("price_s", "moves"), [(0.0, True), (1e6, False)])
