@@ -78,7 +78,8 @@ class RunningJob:
 
     ``weight`` is what a FLOP of its useful work is worth against those of other jobs.  A job ``is_paused`` where it
     ended at its last checkpoint and holds no GPU: ``plan`` is the one that it ran by last.  ``wanted_gpus``: what
-    it was meant to run on, where a failure left it less; it grows back when GPUs come free.
+    it was meant to run on, where a failure left it less; it grows back when GPUs come free.  ``wanted_batch``: the
+    global batch that it was meant to have, where that shrank with its replicas; any other shape has it again.
     """
 
     id: str
@@ -88,6 +89,7 @@ class RunningJob:
     recovery: RecoveryPolicy = RecoveryPolicy()
     is_paused: bool = False
     wanted_gpus: int | None = None
+    wanted_batch: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.weight < float("inf"):

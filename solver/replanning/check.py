@@ -15,7 +15,7 @@ from solver.check.configuration import layer_violations
 from solver.problem import PlanningProblem
 from solver.replanning.problem import ReplanProblem
 from solver.replanning.program import Gpu
-from solver.replanning.touched import held_gpus, live_gpus, lost_gpus, spare_gpus
+from solver.replanning.touched import beside_gpus, held_gpus, live_gpus, lost_gpus, spare_gpus
 
 TOLERANCE: Final = 1e-9
 """Rounding in sums of FLOPs, as a share."""
@@ -82,7 +82,8 @@ def _gpus(problem: ReplanProblem, decision: BatchDecision) -> Iterator[str]:
                 yield f"GPU {gpu[0]}:{gpu[1]} is given to {other} and to {job_id}."
     if problem.gpu_budget is not None and len(takers) > problem.gpu_budget:
         yield f"The jobs hold {len(takers)} GPUs, more than the budget of {problem.gpu_budget}."
-    given = spare_gpus(problem) | {gpu for job in problem.jobs for gpu in live_gpus(problem, job)}
+    beside = {gpu for job in problem.jobs for gpu in beside_gpus(problem, job)}
+    given = spare_gpus(problem) | beside | {gpu for job in problem.jobs for gpu in live_gpus(problem, job)}
     before = {job.id: held_gpus(job) for job in problem.jobs}
     for job_id in sorted(made.job_id for made in decision.jobs if made.job_id in before):
         for new in sorted(held[job_id] - before[job_id]):

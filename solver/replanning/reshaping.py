@@ -56,6 +56,7 @@ def asked_on(site: JobSite, nodes: Collection[str]) -> PlanningProblem:
         workload,
         avoid_nodes=tuple(sorted({*avoided, *workload.avoid_nodes})),
         objective=Objective.STEP_TIME,
+        global_batch=site.job.wanted_batch or workload.global_batch,
         pinned={},
         max_gpus=site.job.recovery.most_gpus,
     )

@@ -21,6 +21,7 @@ from solver.replanning.columns import JobColumns, columns_of, nearest_first
 from solver.replanning.concluding import conclude
 from solver.replanning.prepared import PreparedJob, fitting_options
 from solver.replanning.problem import RecoveryOption, ReplanProblem
+from solver.replanning.program import Gpu
 from solver.replanning.touched import Touched, held_gpus, lost_gpus, spare_gpus, touched, worth_first
 
 SPARES_A_LOSS: Final = 2
@@ -37,7 +38,7 @@ def safe_answer(problem: ReplanProblem, prepared: Sequence[PreparedJob] = ()) ->
     near = _near(problem, hit)
     known = {made.job_id: made for made in prepared}
     free = {node for node, _ in spare_gpus(problem)}
-    budget = _Budget(problem)
+    budget, taken = _Budget(problem), set[Gpu]()
     every: list[JobColumns] = []
     chosen: dict[str, RecoveryOption] = {}
     for job in hit:
@@ -45,10 +46,13 @@ def safe_answer(problem: ReplanProblem, prepared: Sequence[PreparedJob] = ()) ->
         spares = [name for name in columns.pool if name in free]
         for answer in _tries(near, columns, spares, known.get(job.id)):
             columns.add([answer])
-            if not isinstance(answer, ConsideredAction) and budget.allows(job, answer):
+            if isinstance(answer, ConsideredAction) or not taken.isdisjoint(answer.holds):
+                continue
+            if budget.allows(job, answer):
                 chosen[job.id] = answer
                 break
         budget.take(job, chosen[job.id])
+        taken |= chosen[job.id].holds
         free -= {node for node, _ in chosen[job.id].holds}
         every.append(columns)
     bound = math.fsum(columns.best.value_flop for columns in every)

@@ -157,4 +157,5 @@ def _same(a: JobColumns, b: JobColumns) -> bool:
         first.architecture == second.architecture
         and replace(first.workload, pinned={}) == replace(second.workload, pinned={})
         and first.fitted == second.fitted
+        and a.job.wanted_batch == b.job.wanted_batch
     )

@@ -84,10 +84,21 @@ def spare_gpus(problem: ReplanProblem) -> frozenset[Gpu]:
     return frozenset((node.name, gpu) for node in nodes if node.usable for gpu in node.free_gpus) - held
 
 
+def beside_gpus(problem: ReplanProblem, job: RunningJob) -> frozenset[Gpu]:
+    """GPUs that nobody holds on the usable nodes that the job runs on: its own ranks may take them."""
+    nodes = (problem.nodes[name] for name in set(job.nodes))
+    free = {(node.name, gpu) for node in nodes if node.usable for gpu in node.free_gpus}
+    return frozenset(gpu for gpu in free if gpu[1] not in problem.holders.get(gpu[0], {}))
+
+
 def free_gpus(problem: ReplanProblem, jobs: Iterable[RunningJob]) -> frozenset[Gpu]:
-    """GPUs that a decision about ``jobs`` may give out: the spares, and what the jobs hold where it is usable."""
+    """GPUs that a decision about ``jobs`` may give out: the spares, and what the jobs hold where it is usable.
+
+    What is free beside them on their own nodes as well.
+    """
+    jobs = tuple(jobs)
     own = {gpu for job in jobs for gpu in live_gpus(problem, job) if problem.nodes[gpu[0]].usable}
-    return spare_gpus(problem) | own
+    return spare_gpus(problem) | own | {gpu for job in jobs for gpu in beside_gpus(problem, job)}
 
 
 def _stays(problem: ReplanProblem, gpu: Gpu) -> bool:
