@@ -11,24 +11,30 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from cluster_models.plan import StopReason
-from cluster_models.recovery import BatchDecision, ConsideredAction
+from cluster_models.recovery import BatchDecision, ConsideredAction, RecoveryAction
 from cluster_models.running import RunningJob
+from solver.problem import SearchOptions
 from solver.replanning import options as actions
 from solver.replanning.columns import JobColumns, View, columns_of
 from solver.replanning.concluding import conclude
 from solver.replanning.problem import RecoveryOption, ReplanProblem
+from solver.replanning.shapes import in_shape
 from solver.replanning.touched import Touched, held_gpus, touched
 
 
-def first_come(problem: ReplanProblem) -> BatchDecision:
-    """The decision of spares first come, first served; ``bound`` and ``gap`` say nothing about it."""
+def first_come(problem: ReplanProblem, *, grows: bool = False) -> BatchDecision:
+    """The decision of spares first come, first served; ``bound`` and ``gap`` say nothing about it.
+
+    ``grows``: jobs that run on fewer GPUs than they want take the size they want once the spares suffice.
+    """
     sorted_jobs = touched(problem)
-    asking = {job.id for job in (*sorted_jobs.hit, *sorted_jobs.short)}
+    asking = {job.id for job in (*sorted_jobs.hit, *sorted_jobs.short) if grows or job.is_paused}
+    asking |= {job.id for job in sorted_jobs.hit}
     chosen: dict[str, RecoveryOption] = {}
     every: list[JobColumns] = []
     taken: set[str] = set()
     for job in problem.jobs:
-        if job.id not in asking or (job.id not in {hit.id for hit in sorted_jobs.hit} and not job.is_paused):
+        if job.id not in asking:
             continue
         left = problem
         if job.is_paused and taken:
@@ -37,7 +43,7 @@ def first_come(problem: ReplanProblem) -> BatchDecision:
         columns = columns_of(left, job, Touched(hit=(job,)))
         own = set(columns.views[0].site.job.nodes)
         free = [name for name in left.spares if name not in taken | own and name in columns.pool]
-        chosen[job.id] = _first_that_goes(problem, job, columns, free, chosen)
+        chosen[job.id] = _first_that_goes(problem, job, columns, free, chosen, grows=grows)
         taken |= {node for node, _ in chosen[job.id].holds}
         every.append(columns)
     bound = math.fsum(option.value_flop for option in chosen.values())
@@ -52,27 +58,45 @@ def _first_that_goes(
     columns: JobColumns,
     free: Sequence[str],
     chosen: dict[str, RecoveryOption],
+    *,
+    grows: bool,
 ) -> RecoveryOption:
-    view = columns.views[0]
-    needed = len(view.site.broken) * view.site.units.width
-    paused = actions.pause(view.site)
+    paused = actions.pause(columns.views[0].site)
     columns.add([paused])
-    for answer in _tries(view, free[:needed], is_paused=job.is_paused):
+    for answer in _tries(columns.views[0], free, is_paused=job.is_paused, grows=grows):
         columns.add([answer])
-        if not isinstance(answer, ConsideredAction) and _within_budget(problem, answer, chosen):
+        if not isinstance(answer, ConsideredAction) and _is_possible(problem, answer, chosen):
             return answer
     return paused
 
 
-def _tries(view: View, spares: Sequence[str], *, is_paused: bool) -> Iterator[actions.Answer]:
-    yield actions.swap(view.site, spares, migrate=view.migrate)
-    if is_paused:
-        yield actions.keep(view.site, migrate=view.migrate, restart=True)
-    else:
-        yield actions.shrink(view.site, migrate=view.migrate)
+def _tries(view: View, free: Sequence[str], *, is_paused: bool, grows: bool) -> Iterator[actions.Answer]:
+    site = view.site
+    if grows:
+        yield _as_large_as_wanted(view, free)
+    yield actions.swap(site, free[: len(site.broken) * site.units.width], migrate=view.migrate)
+    if is_paused or not site.is_touched:
+        yield actions.keep(site, migrate=view.migrate, restart=is_paused)
+    if not is_paused:
+        yield actions.shrink(site, migrate=view.migrate)
 
 
-def _within_budget(problem: ReplanProblem, option: RecoveryOption, chosen: dict[str, RecoveryOption]) -> bool:
+def _as_large_as_wanted(view: View, free: Sequence[str]) -> actions.Answer:
+    """The job with the replicas that it was meant to have, on the first of ``free``."""
+    site, configuration = view.site, view.site.job.plan.configuration
+    degrees, wanted = configuration.degrees, site.job.wanted_gpus or 0
+    live = sum(site.ground.offers(host, 1) for host in dict.fromkeys(site.job.nodes))
+    needed = -(-wanted // site.gpus) - live
+    if wanted <= degrees.gpus or wanted % (degrees.gpus // degrees.data) or len(free) < needed:
+        return actions.refused(RecoveryAction.RESHAPE, "it is as large as it can be")
+    full = replace(configuration, degrees=replace(degrees, data=wanted * degrees.data // degrees.gpus))
+    return in_shape(view, free[: max(0, needed)], full, SearchOptions(alternatives=0))
+
+
+def _is_possible(problem: ReplanProblem, option: RecoveryOption, chosen: dict[str, RecoveryOption]) -> bool:
+    """Whether the GPU budget and what earlier jobs took leave it."""
+    if not all(option.holds.isdisjoint(made.holds) for made in chosen.values()):
+        return False
     if problem.gpu_budget is None:
         return True
     others = [job for job in problem.jobs if job.id not in chosen and job.id != option.job_id]
