@@ -58,16 +58,20 @@ def conditions_of(
     """The parts that are not well, in the order of their names.
 
     Reports alike in source and id count once.  Several sources may speak of one part: each is believed until it
-    takes its word back or ``OPERATOR`` says otherwise later, and the worst of them holds.  Reports from the future
-    (a clock that is ahead) count as of ``now``.
+    takes its word back or ``OPERATOR`` says otherwise later, and the worst of them holds.  So it is with several
+    findings (codes) of one source: a report with a code follows up that finding alone, one without a code all of
+    them.  Reports from the future (a clock that is ahead) count as of ``now``.
     """
     told: dict[Entity, list[HealthEvent]] = {}
     for event in {(event.source, event.source_id, event.state): event for event in events}.values():
         told.setdefault(event.entity, []).append(event)
     found = []
     for entity in sorted(told):
-        sources = _by_source(told[entity])
-        views = [_view(reports, now, timedelta(seconds=hysteresis_s)) for reports in sources]
+        views = [
+            _view(reports, now, timedelta(seconds=hysteresis_s))
+            for source in _by_source(told[entity])
+            for reports in _by_finding(source)
+        ]
         worst = max(views, key=lambda view: (_SEVERITY[view.state], view.since, view.source))
         if worst.state is not HealthState.RECOVERED:
             found.append(worst)
@@ -84,15 +88,23 @@ def _by_source(reports: Sequence[HealthEvent]) -> list[list[HealthEvent]]:
     return [sources[name] for name in sorted(sources)]
 
 
+def _by_finding(reports: Sequence[HealthEvent]) -> list[list[HealthEvent]]:
+    """Reports of one part by one source: for each code those that have it or none."""
+    codes = sorted({event.code for event in reports})
+    return [[event for event in reports if event.code in (code, "")] for code in codes]
+
+
 def _view(reports: Sequence[HealthEvent], now: datetime, hysteresis: timedelta) -> Condition:
-    """What one source says of one part."""
+    """What one source says of one part, or of one finding there."""
     ordered = sorted(reports, key=lambda event: (event.occurred_at, _SEVERITY[event.state], event.source_id))
     last = standing = ordered[-1]
     quiet_until = None
-    if last.state is HealthState.RECOVERED and min(last.occurred_at, now) + hysteresis > now:
-        bad = [event for event in ordered if event.state is not HealthState.RECOVERED]
-        if bad:
-            standing, quiet_until = bad[-1], min(last.occurred_at, now) + hysteresis
+    bad = [index for index, event in enumerate(ordered) if event.state is not HealthState.RECOVERED]
+    if bad and last.state is HealthState.RECOVERED:
+        # the first of several recoveries counts: saying it again does not put it off
+        quiet = min(ordered[bad[-1] + 1].occurred_at, now) + hysteresis
+        if quiet > now:
+            standing, quiet_until = ordered[bad[-1]], quiet
     return Condition(
         entity=standing.entity,
         state=standing.state,

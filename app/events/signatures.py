@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from standardwebhooks import Webhook
+from standardwebhooks.webhooks import EmptyWebhookSecretError, Webhook
 
 from cluster_models.errors import MeshwrightError
 
@@ -52,8 +52,9 @@ def verify(headers: Mapping[str, str], body: bytes, secret: str, now: datetime) 
 
 def _verify_standard(headers: Mapping[str, str], body: bytes, secret: str, now: datetime) -> None:
     message_id, told = headers.get(_ID, ""), headers.get(_MOMENT, "").strip()
-    if not message_id or not told:
-        raise NotVerified(f"The header {_MOMENT if message_id else _ID} is missing: it is part of what is signed.")
+    if not (message_id and message_id.isascii()) or not told:
+        missing = _MOMENT if message_id else _ID
+        raise NotVerified(f"The header {missing} is missing or odd: it is part of what is signed.")
     if not (told.isascii() and told.isdigit() and len(told) <= 11):
         raise NotVerified(f"The header {_MOMENT} must be seconds since 1970.")
     age_s = now.timestamp() - int(told)
@@ -64,7 +65,7 @@ def _verify_standard(headers: Mapping[str, str], body: bytes, secret: str, now: 
         signer, text = Webhook(secret), body.decode()
     except UnicodeDecodeError:
         raise NotVerified("The body is not UTF-8 text: it cannot have been signed so.") from None
-    except (ValueError, RuntimeError):
+    except (ValueError, RuntimeError, EmptyWebhookSecretError):
         raise NotVerified("The secret of the source is not one of Standard Webhooks; make a new one.") from None
     expected = signer.sign(message_id, datetime.fromtimestamp(int(told), UTC), text)
     given = headers[_SIGNATURE].split()[:_MOST_SIGNATURES]

@@ -90,10 +90,11 @@ class VersionMismatch(Refused):
 
 
 class NotAuthentic(Refused):
-    """A report is neither signed with its source's secret nor carries it."""
+    """A report is neither signed with its source's secret nor carries it; ``reason`` says what is wrong with it."""
 
-    def __init__(self, source: str) -> None:
-        super().__init__(
-            f"The report does not come from {source!r}: sign it (webhook-id, webhook-timestamp and "
-            "webhook-signature), or send the source's secret as Authorization: Bearer."
+    def __init__(self, source: str, reason: str = "") -> None:
+        remedy = (
+            "Sign it (webhook-id, webhook-timestamp and webhook-signature), or send the source's secret as "
+            "Authorization: Bearer."
         )
+        super().__init__(f"The report is not proven to come from {source!r}. {reason or remedy}")

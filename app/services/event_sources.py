@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import hmac
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
-from standardwebhooks import Webhook, WebhookVerificationError
 
 from app.db.insert import insert_if_absent
 from app.db.replan_tables import EventSourceRow
+from app.events.signatures import NotVerified, verify
 from app.services import clusters, webhooks
 from app.services.errors import NameTaken, NotAuthentic, NotFound
 from cluster_models.errors import InvalidInput
-
-_BEARER: Final = "bearer "
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +78,14 @@ def list_sources(session: Session, *, reference: str) -> tuple[EventSource, ...]
     return tuple(_source(row) for row in session.scalars(query))
 
 
+def find_source(session: Session, *, reference: str, source: str) -> EventSource:
+    """The source of that name or id on a cluster; raises ``NotFound``."""
+    for each in list_sources(session, reference=reference):
+        if source in (each.name, each.id):
+            return each
+    raise NotFound("event source", source)
+
+
 def delete_source(session: Session, *, source_id: str) -> None:
     """Forget a source; what it reported stays.  Raises ``NotFound``."""
     _row(session, source_id)
@@ -90,20 +95,13 @@ def delete_source(session: Session, *, source_id: str) -> None:
 def check_authentic(session: Session, *, source_id: str, body: bytes, headers: Mapping[str, str]) -> EventSource:
     """The source that sent a report; raises ``NotFound``, and ``NotAuthentic`` where it did not.
 
-    Signed as Standard Webhooks says (not older than five minutes), or with the secret as a bearer token for senders
-    that cannot sign: Alertmanager, AWS EventBridge.
+    ``app.events.signatures`` says how: signed, or with the secret for senders that cannot sign.
     """
     row = _row(session, source_id)
-    by_name = {name.lower(): value for name, value in headers.items()}
-    given = by_name.get("authorization", "")
-    if given.lower().startswith(_BEARER):
-        if hmac.compare_digest(given[len(_BEARER) :].strip().encode(), row.secret.encode()):
-            return _source(row)
-        raise NotAuthentic(row.name)
     try:
-        Webhook(row.secret).verify(body, by_name, json_parse=False)
-    except (WebhookVerificationError, ValueError) as wrong:
-        raise NotAuthentic(row.name) from wrong
+        verify(headers, body, row.secret, datetime.now(UTC))
+    except NotVerified as wrong:
+        raise NotAuthentic(row.name, str(wrong)) from wrong
     return _source(row)
 
 
