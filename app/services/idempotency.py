@@ -21,6 +21,11 @@ def fingerprint(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
+def id_of(kind: str, key: str) -> str:
+    """The id of what a request with this key makes: the same request finds it, for as long as it is kept."""
+    return fingerprint(f"{kind} {key}".encode())[:32]
+
+
 def find_plan(session: Session, *, key: str, request_hash: str) -> str | None:
     """The plan that the same request made before; raises when the key came with another request."""
     row = session.get(IdempotencyKeyRow, key)

@@ -15,8 +15,8 @@ from app.db.running_tables import OccupiedGpuRow, RunningJobRow, RunningPlanRow
 from app.db.status import JobStanding, RunningPlanStatus
 from app.db.tables import ClusterRow
 from app.serialization import jsonable, load
-from app.services import clusters, occupancy, running_plans
-from app.services.errors import NameTaken, WrongStatus
+from app.services import clusters, idempotency, occupancy, running_plans
+from app.services.errors import IdempotencyKeyReused, NameTaken, WrongStatus
 from app.services.pagination import Page, decode_cursor, page_of
 from app.services.running_plans import PlanSource, RunningPlanRecord
 from cluster_models.running import InvalidRunningJob, RecoveryPolicy
@@ -54,15 +54,27 @@ def register_job(
     weight: float = 1.0,
     recovery: RecoveryPolicy | None = None,
     applied: bool = False,
+    idempotency_key: str | None = None,
 ) -> JobRecord:
     """Register a job on a stored cluster with its first plan, proposed or (``applied``) running already.
 
-    Raises ``NotFound``, ``NameTaken``, ``InvalidInput`` where the plan does not fit the cluster, ``GpusTaken``.
+    One that the same key made before is found again.  Raises ``NotFound``, ``NameTaken``, ``IdempotencyKeyReused``,
+    ``InvalidInput`` where the plan does not fit the cluster, ``GpusTaken``.
     """
     _check_name(name)
     _check_weight(weight)
     row = clusters.lock(session, reference=reference, expected_version=None)
     job_id, now = uuid.uuid4().hex, datetime.now(UTC)
+    if idempotency_key is not None:
+        job_id = idempotency.id_of("job", idempotency_key)
+        made = session.get(RunningJobRow, job_id)
+        if made is not None and (made.cluster_id, made.name) == (row.id, name):
+            running_plans.propose_plan(
+                session, reference=row.id, job=job_id, source=source, idempotency_key=f"job {idempotency_key}"
+            )
+            return get_job(session, reference=row.id, job=job_id)
+        if made is not None:
+            raise IdempotencyKeyReused(idempotency_key)
     values = {
         "weight": weight,
         "recovery": jsonable(recovery or RecoveryPolicy()),
@@ -72,7 +84,13 @@ def register_job(
     }
     if not insert_if_absent(session, RunningJobRow, id=job_id, cluster_id=row.id, name=name, **values):
         raise NameTaken("job", name, "propose a plan for it, or use another name")
-    proposed = running_plans.propose_plan(session, reference=row.id, job=job_id, source=source)
+    proposed = running_plans.propose_plan(
+        session,
+        reference=row.id,
+        job=job_id,
+        source=source,
+        idempotency_key=None if idempotency_key is None else f"job {idempotency_key}",
+    )
     if applied:
         running_plans.approve_plan(session, running_plan_id=proposed.id)
         running_plans.apply_plan(session, running_plan_id=proposed.id)

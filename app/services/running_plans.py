@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 from app.db.running_tables import RunningJobRow, RunningPlanRow
 from app.db.status import JobStanding, RunningPlanStatus
 from app.serialization import jsonable, load
-from app.services import clusters, occupancy, plans
-from app.services.errors import NotFound, WrongStatus
+from app.services import clusters, idempotency, occupancy, plans
+from app.services.errors import IdempotencyKeyReused, NotFound, WrongStatus
 from app.services.occupancy import gpus_of
 from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
 from cluster_models.fitted import FittedParameters
@@ -47,6 +47,7 @@ class RunningPlanSummary:
     hosts: int
     tokens_per_s: float
     step_s: float
+    global_batch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +66,31 @@ class RunningPlanRecord:
     ended_at: datetime | None
 
 
-def propose_plan(session: Session, *, reference: str, job: str, source: PlanSource) -> RunningPlanRecord:
-    """Store a plan for a job; raises ``NotFound``, ``NotReady``, and ``InvalidInput`` where it does not fit."""
+def propose_plan(
+    session: Session, *, reference: str, job: str, source: PlanSource, idempotency_key: str | None = None
+) -> RunningPlanRecord:
+    """Store a plan for a job; one that the same key made before is found again.
+
+    Raises ``NotFound``, ``NotReady``, ``IdempotencyKeyReused``, and ``InvalidInput`` where it does not fit.
+    """
     row = job_row(session, reference=reference, job=job)
+    if idempotency_key is not None:
+        clusters.lock(session, reference=row.cluster_id, expected_version=None)
+        made = session.get(RunningPlanRow, idempotency.id_of("running plan", idempotency_key))
+        if made is not None:
+            if made.job_id != row.id or not _is_from(made, source):
+                raise IdempotencyKeyReused(idempotency_key)
+            return record_of(made)
     plan, fitted = _content(session, source)
     check_fits(plan, clusters.get_cluster(session, reference=row.cluster_id).cluster)
-    added = add_row(session, job_id=row.id, plan=plan, fitted=fitted, plan_id=source.plan_id)
+    added = add_row(
+        session,
+        job_id=row.id,
+        plan=plan,
+        fitted=fitted,
+        plan_id=source.plan_id,
+        new_id=None if idempotency_key is None else idempotency.id_of("running plan", idempotency_key),
+    )
     session.flush()
     return record_of(added)
 
@@ -184,12 +204,13 @@ def add_row(
     plan_id: str | None = None,
     replan_id: str | None = None,
     status: RunningPlanStatus = RunningPlanStatus.PROPOSED,
+    new_id: str | None = None,
 ) -> RunningPlanRow:
     """A new running plan's row."""
     now = datetime.now(UTC)
     degrees = plan.configuration.degrees
     row = RunningPlanRow(
-        id=uuid.uuid4().hex,
+        id=new_id or uuid.uuid4().hex,
         job_id=job_id,
         plan_id=plan_id,
         replan_id=replan_id,
@@ -204,6 +225,7 @@ def add_row(
                 hosts=len(plan.placement.hosts),
                 tokens_per_s=plan.tokens_per_s,
                 step_s=plan.time.step_s,
+                global_batch=None if plan.workload is None else plan.workload.global_batch,
             )
         ),
         created_at=now,
@@ -268,6 +290,13 @@ def _content(session: Session, source: PlanSource) -> tuple[Plan, dict[str, Any]
     plan = plans.get_finished_plan(session, plan_id=source.plan_id)
     fitted: FittedParameters | None = plans.get_problem(session, plan_id=source.plan_id).fitted
     return plan, None if fitted is None else jsonable(fitted)
+
+
+def _is_from(row: RunningPlanRow, source: PlanSource) -> bool:
+    """Whether a running plan was made from this source."""
+    if source.plan is None:
+        return row.plan_id == source.plan_id
+    return row.plan_id is None and bool(row.plan == jsonable(source.plan))
 
 
 def _locked(session: Session, running_plan_id: str) -> tuple[RunningPlanRow, RunningJobRow]:

@@ -34,10 +34,10 @@ def answer_safely(sessions: SessionFactory, *, replan_id: str, now: datetime | N
             return row.safe_revision >= row.revision
         revision = row.revision
         found = replan_problems.situation(session, cluster_id=row.cluster_id, replan_id=row.id, now=now)
-        problem = _problem(session, found)
-        prepared = _prepared(session, found)
+        problem = problem_of(session, found)
+        prepared = prepared_for(session, found)
     try:
-        decision = _safe_answer(problem, prepared)
+        decision = work_out(problem, prepared)
     except MeshwrightError as broken:
         log.warning("no_safe_answer", replan_id=replan_id, reason=str(broken)[:300])
         return False
@@ -47,18 +47,20 @@ def answer_safely(sessions: SessionFactory, *, replan_id: str, now: datetime | N
         )
 
 
-def _problem(session: Session, found: Situation) -> ReplanProblem:
+def problem_of(session: Session, found: Situation) -> ReplanProblem:
+    """The question that a situation puts."""
     request = replan_problems.request_of(session, snapshot={}, document=found.document)
     return request.to_problem(found.snapshot)
 
 
-def _prepared(session: Session, found: Situation) -> list[dict[str, Any]]:
-    """What was prepared for these jobs."""
+def prepared_for(session: Session, found: Situation) -> list[dict[str, Any]]:
+    """What was prepared for the jobs of a situation."""
     query = select(PreparedJobRow.document).where(PreparedJobRow.running_plan_id.in_(found.base.values()))
     return list(session.scalars(query))
 
 
-def _safe_answer(problem: ReplanProblem, prepared: list[dict[str, Any]]) -> BatchDecision:
+def work_out(problem: ReplanProblem, prepared: list[dict[str, Any]]) -> BatchDecision:
+    """The safe answer to a question, with what was prepared for its jobs."""
     # Imported late: only whoever answers failures pays for loading the solver.
     from solver.replanning.prepared import PreparedJob  # noqa: PLC0415
     from solver.replanning.safe import safe_answer  # noqa: PLC0415

@@ -22,11 +22,14 @@ from sqlalchemy.orm import Session
 
 from app.db.status import DeliveryStatus
 from app.db.webhook_tables import WebhookDeliveryRow, WebhookEndpointRow
-from app.services.errors import NotFound
+from app.services import idempotency
+from app.services.errors import IdempotencyKeyReused, NotFound, WrongStatus
 from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
 from cluster_models.errors import InvalidInput
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what secrets begin with
+PING: Final = "webhook.ping"
+"""What a message is called that only tests an endpoint."""
 _LEAST_SECRET_BYTES: Final = 24
 _MOST_SECRET_BYTES: Final = 64
 _LONGEST_URL: Final = 2000
@@ -83,14 +86,28 @@ class Delivery:
 
 
 def create_endpoint(
-    session: Session, *, url: str, event_types: Sequence[EventType] = (), secret: str | None = None
+    session: Session,
+    *,
+    url: str,
+    event_types: Sequence[EventType] = (),
+    secret: str | None = None,
+    idempotency_key: str | None = None,
 ) -> NewEndpoint:
-    """Store an address; without a secret one is made.  Raises ``InvalidInput``."""
+    """Store an address; without a secret one is made.  One that the same key made before is found again.
+
+    Raises ``InvalidInput``, ``IdempotencyKeyReused``.
+    """
     check_url(url)
     kept = new_secret() if secret is None else checked_secret(secret)
-    now = datetime.now(UTC)
+    endpoint_id, now = uuid.uuid4().hex, datetime.now(UTC)
+    if idempotency_key is not None:
+        endpoint_id = idempotency.id_of("webhook", idempotency_key)
+        if (made := session.get(WebhookEndpointRow, endpoint_id)) is not None:
+            if made.url != url or (secret is not None and made.secret != secret):
+                raise IdempotencyKeyReused(idempotency_key)
+            return NewEndpoint(_endpoint(made), made.secret)
     row = WebhookEndpointRow(
-        id=uuid.uuid4().hex,
+        id=endpoint_id,
         url=url,
         secret=kept,
         event_types={"types": sorted(set(event_types))},
@@ -178,32 +195,38 @@ def list_deliveries(
     return page_of(rows, limit=limit, item=_delivery, keys=lambda row: (microseconds_of(row.created_at), row.id))
 
 
+def find_delivery(session: Session, *, endpoint_id: str, delivery_id: str) -> Delivery:
+    """One message to an endpoint; raises ``NotFound``."""
+    row = session.get(WebhookDeliveryRow, delivery_id)
+    if row is None or row.endpoint_id != _row(session, endpoint_id).id:
+        raise NotFound("message", delivery_id)
+    return _delivery(row)
+
+
+def ping(session: Session, *, endpoint_id: str) -> str:
+    """Store a message that tests an endpoint, whatever it wants to be told; returns its id.
+
+    Raises ``NotFound``, and ``WrongStatus`` where the endpoint is disabled.
+    """
+    row = _row(session, endpoint_id)
+    if not row.enabled:
+        raise WrongStatus("webhook endpoint", row.id, "disabled", "enable it first")
+    now = datetime.now(UTC)
+    message_id = _add_message(session, row.id, PING, _body(PING, now, {"endpoint": row.id}), now)
+    session.flush()
+    return message_id
+
+
 def announce(session: Session, *, event_type: EventType, data: Mapping[str, Any]) -> tuple[str, ...]:
     """Store a message to every endpoint that wants to be told; returns their ids.  A keeper sends them."""
     now = datetime.now(UTC)
-    body = json.dumps(
-        {"type": event_type, "timestamp": now.isoformat().replace("+00:00", "Z"), "data": data},
-        separators=(",", ":"),
-        ensure_ascii=False,
-        allow_nan=False,
-    )
+    body = _body(event_type, now, data)
     ids = []
     for endpoint in session.scalars(select(WebhookEndpointRow).where(WebhookEndpointRow.enabled.is_(True))):
         wanted = endpoint.event_types["types"]
         if wanted and event_type not in wanted:
             continue
-        ids.append(f"msg_{uuid.uuid4().hex}")
-        session.add(
-            WebhookDeliveryRow(
-                id=ids[-1],
-                endpoint_id=endpoint.id,
-                event_type=event_type,
-                payload=body,
-                status=DeliveryStatus.PENDING,
-                next_attempt_at=now,
-                created_at=now,
-            )
-        )
+        ids.append(_add_message(session, endpoint.id, event_type, body, now))
     session.flush()
     return tuple(ids)
 
@@ -236,6 +259,31 @@ def checked_secret(secret: str) -> str:
         problem = f"must be {SECRET_PREFIX} and {_LEAST_SECRET_BYTES} to {_MOST_SECRET_BYTES} bytes in base64"
         raise InvalidInput("secret", "...", problem, "leave it out to have one made")
     return secret
+
+
+def _body(event_type: str, now: datetime, data: Mapping[str, Any]) -> str:
+    return json.dumps(
+        {"type": event_type, "timestamp": now.isoformat().replace("+00:00", "Z"), "data": data},
+        separators=(",", ":"),
+        ensure_ascii=False,
+        allow_nan=False,
+    )
+
+
+def _add_message(session: Session, endpoint_id: str, event_type: str, body: str, now: datetime) -> str:
+    message_id = f"msg_{uuid.uuid4().hex}"
+    session.add(
+        WebhookDeliveryRow(
+            id=message_id,
+            endpoint_id=endpoint_id,
+            event_type=event_type,
+            payload=body,
+            status=DeliveryStatus.PENDING,
+            next_attempt_at=now,
+            created_at=now,
+        )
+    )
+    return message_id
 
 
 def _row(session: Session, endpoint_id: str) -> WebhookEndpointRow:

@@ -26,6 +26,14 @@ RoutingPath = Annotated[
     Path(description="Name of the routing statistics.", examples=["deepseek-r1"], max_length=200),
 ]
 PlanPath = Annotated[str, Path(alias="plan", description="Id of the plan.", examples=["0f4d2c8e6b7a4c55"])]
+JobPath = Annotated[
+    str, Path(alias="job", description="Name or id of the job.", max_length=200, examples=["pretrain-a"])
+]
+RunningPlanPath = Annotated[
+    str, Path(alias="running_plan", description="Id of the running plan.", examples=["0f4d2c8e6b7a4c55"])
+]
+ReplanPath = Annotated[str, Path(alias="replan", description="Id of the replan.", examples=["0f4d2c8e6b7a4c55"])]
+WebhookPath = Annotated[str, Path(alias="webhook", description="Id of the webhook.", examples=["0f4d2c8e6b7a4c55"])]
 SnapshotPath = Annotated[
     str, Path(alias="snapshot", description="Id of the snapshot.", examples=["7f6d1c0f9a3b2e45"])
 ]
@@ -33,6 +41,16 @@ SnapshotPath = Annotated[
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Entries of a page at most.", examples=[50])]
 Cursor = Annotated[
     str | None, Query(max_length=1000, description="Where the page begins: next_cursor of the page before.")
+]
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=255,
+        description="A repeated request with the same key and body finds what the first one made.",
+        examples=["8e03978e-40d5-43dd-bc93-6894a57f9324"],
+    ),
 ]
 
 _ETAG = re.compile(r'(?:W/)?"(\d{1,18})"')

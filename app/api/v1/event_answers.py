@@ -1,0 +1,210 @@
+"""Answers about the health of a cluster's parts."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import BaseModel, Field
+
+from app.api.v1.answers import Links, Moment, address
+from app.events.reading import Unread
+from app.services.event_sources import EventSource
+from app.services.health_events import EventRecord
+from app.services.reports import ReportAnswer
+from cluster_models.conditions import Condition
+from cluster_models.health_events import Entity, EntityKind, HealthState
+from cluster_models.recovery import Quarantine
+
+
+class EntityAnswer(BaseModel):
+    """A part of a cluster."""
+
+    kind: EntityKind = Field(description="What it is.", examples=["node"])
+    node: str | None = Field(description="Its node, of a link one end; null of a switch.", examples=["cnode2-004"])
+    part: str | None = Field(
+        description="GPU, network card, other node of a link, label:place of a switch; null of a node.",
+        examples=[None],
+    )
+
+    @classmethod
+    def from_entity(cls, entity: Entity) -> EntityAnswer:
+        """The answer for a domain value."""
+        return cls(kind=entity.kind, node=entity.node or None, part=entity.part or None)
+
+
+class EventAnswer(BaseModel):
+    """A stored report."""
+
+    id: str = Field(description="Its id here.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
+    entity: EntityAnswer = Field(description="The part that it is about.")
+    told_name: str = Field(description="The name that its source used.", examples=["cnode2-004.example"])
+    known: bool = Field(
+        description="Whether the cluster has that part under its name or an alias; others change nothing.",
+        examples=[True],
+    )
+    state: HealthState = Field(description="What became of the part.", examples=["failed"])
+    occurred_at: Moment
+    received_at: Moment
+    source: str = Field(description="Who told it.", examples=["alertmanager-a"])
+    source_id: str = Field(description="Its id at the source.", examples=["4711"])
+    text: str = Field(description="The source's own words.", examples=["Fell off the bus."])
+    code: str = Field(description="The source's name of the finding.", examples=["Xid 79"])
+    compute_slowdown: float | None = Field(
+        description="Step compute time over that of a healthy one; null where not told.", examples=[None]
+    )
+    bandwidth_share: float | None = Field(
+        description="Share of bandwidth that its links have left; null where not told.", examples=[None]
+    )
+    repeats: int = Field(description="How often it came again.", examples=[0])
+    replan: str | None = Field(description="Id of the replan that decides on it, if one does.", examples=[None])
+
+    @classmethod
+    def from_record(cls, record: EventRecord) -> EventAnswer:
+        """The answer for a stored report."""
+        event = record.event
+        return cls(
+            id=record.id,
+            entity=EntityAnswer.from_entity(event.entity),
+            told_name=record.told_name,
+            known=record.known,
+            state=event.state,
+            occurred_at=event.occurred_at,
+            received_at=record.received_at,
+            source=event.source,
+            source_id=event.source_id,
+            text=event.text,
+            code=event.code,
+            compute_slowdown=event.compute_slowdown or None,
+            bandwidth_share=event.bandwidth_share or None,
+            repeats=record.repeats,
+            replan=record.replan_id,
+        )
+
+
+class UnreadAnswer(BaseModel):
+    """An entry of a payload that could not be read while others could."""
+
+    field: str = Field(description="Where it stands.", examples=["alerts[3].startsAt"])
+    value: str = Field(description="What stands there.", examples=["yesterday"])
+    problem: str = Field(description="What is wrong with it.", examples=["is not a time"])
+    remedy: str = Field(description="What to do instead; may be empty.", examples=[""])
+
+
+class ReceivedAnswer(BaseModel):
+    """What became of reports."""
+
+    stored: int = Field(description="Reports that are new.", examples=[1])
+    repeated: int = Field(description="Reports that were known already.", examples=[0])
+    unknown: int = Field(description="New ones about parts that the cluster does not have.", examples=[0])
+    events: list[str] = Field(description="Ids of the new ones.", examples=[["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"]])
+    unknown_names: list[str] = Field(
+        description="Names among them that are no part's: store them as aliases.", examples=[[]]
+    )
+    unread: list[UnreadAnswer] = Field(description="Entries that could not be read.", examples=[[]])
+    replan: str | None = Field(
+        description="Id of the replan that decides on them; null where they touch no job.", examples=[None]
+    )
+    links: Links
+
+    @classmethod
+    def make(cls, answer: ReportAnswer, unread: tuple[Unread, ...] = ()) -> ReceivedAnswer:
+        """The answer for stored reports."""
+        links = {} if answer.replan_id is None else {"replan": address("replans", answer.replan_id)}
+        return cls(
+            stored=len(answer.events),
+            repeated=answer.repeated,
+            unknown=answer.unknown,
+            events=[each.id for each in answer.events],
+            unknown_names=sorted({each.told_name for each in answer.events if not each.known}),
+            unread=[UnreadAnswer.model_validate(each, from_attributes=True) for each in unread],
+            replan=answer.replan_id,
+            links=links,
+        )
+
+
+class ConditionAnswer(BaseModel):
+    """How a part of a cluster is that is not well."""
+
+    entity: EntityAnswer = Field(description="The part.")
+    state: HealthState = Field(description="How it is.", examples=["failed"])
+    since: Moment
+    failures: int = Field(description="Times it failed.", examples=[1])
+    compute_slowdown: float = Field(
+        description="Step compute time over a healthy one's; 1 = as fast.", examples=[1]
+    )
+    bandwidth_share: float = Field(description="Share of bandwidth that its links have left.", examples=[1])
+    quiet_until: datetime | None = Field(
+        description="A recovery was reported and is believed from then on, in UTC; null where none was.",
+        examples=[None],
+    )
+    source: str = Field(description="Who told it.", examples=["alertmanager-a"])
+    code: str = Field(description="The source's name of the finding.", examples=["Xid 79"])
+    text: str = Field(description="The source's own words.", examples=["Fell off the bus."])
+
+    @classmethod
+    def from_condition(cls, condition: Condition) -> ConditionAnswer:
+        """The answer for a domain value."""
+        names = [name for name in cls.model_fields if name != "entity"]
+        entity = EntityAnswer.from_entity(condition.entity)
+        return cls(entity=entity, **{name: getattr(condition, name) for name in names})
+
+
+class QuarantineAnswer(BaseModel):
+    """A node that failed too often."""
+
+    node: str = Field(description="Its name.", examples=["cnode2-004"])
+    failures: int = Field(description="How often it failed within 30 days.", examples=[3])
+    reason: str = Field(description="Why it should stay out.", examples=["cnode2-004 failed 3 times in 30 days."])
+
+    @classmethod
+    def from_quarantine(cls, quarantine: Quarantine) -> QuarantineAnswer:
+        """The answer for a domain value."""
+        return cls.model_validate(quarantine, from_attributes=True)
+
+
+class ConditionsAnswer(BaseModel):
+    """The parts of a cluster that are not well."""
+
+    conditions: list[ConditionAnswer] = Field(description="By kind and name.")
+    quarantine: list[QuarantineAnswer] = Field(description="Nodes that should stay out until they are repaired.")
+
+
+class AdapterAnswer(BaseModel):
+    """A monitoring system whose reports are understood."""
+
+    name: str = Field(description="Last part of the address it reports to.", examples=["alertmanager"])
+    known_as: str = Field(description="For people.", examples=["Prometheus Alertmanager webhook"])
+    example: str = Field(description="A body to try it with.", examples=['{"node": "n3", "state": "failed"}'])
+
+
+class EventSourceAnswer(BaseModel):
+    """A monitoring system that reports to a cluster."""
+
+    id: str = Field(description="Its id.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
+    name: str = Field(description="Its name; reports carry it as their source.", examples=["alertmanager-a"])
+    adapter: str = Field(description="Format that it speaks.", examples=["alertmanager"])
+    created_at: Moment
+    links: Links
+
+    @classmethod
+    def make(cls, source: EventSource, cluster: str) -> EventSourceAnswer:
+        """The answer for a source of a cluster of that name."""
+        return cls(
+            id=source.id,
+            name=source.name,
+            adapter=source.adapter,
+            created_at=source.created_at,
+            links={
+                "self": address("clusters", cluster, "event-sources", source.name),
+                "report_to": f"{address('clusters', cluster, 'events', source.adapter)}?source={source.id}",
+            },
+        )
+
+
+class NewEventSourceAnswer(EventSourceAnswer):
+    """A source with its secret, which is shown this once."""
+
+    secret: str = Field(
+        description="What reports are signed with (Standard Webhooks), or carry as Authorization: Bearer.",
+        examples=["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"],
+    )

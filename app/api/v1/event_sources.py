@@ -1,0 +1,64 @@
+"""Monitoring systems that prove who they are when they report."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Response
+
+from app.api.v1.answers import address
+from app.api.v1.bodies import BodyRoute
+from app.api.v1.event_answers import EventSourceAnswer, NewEventSourceAnswer
+from app.api.v1.parameters import ClusterPath, ServiceDep
+from app.api.v1.webhook_bodies import EventSourceDocument
+from app.db.engine import transaction
+from app.events.registry import adapter_named
+from app.services import clusters, event_sources
+
+router = APIRouter(tags=["failures"], route_class=BodyRoute)
+
+SourcePath = Annotated[
+    str, Path(alias="source", max_length=100, description="Name or id of the source.", examples=["alertmanager-a"])
+]
+
+
+@router.post("/clusters/{cluster}/event-sources", status_code=201)
+def create_event_source(
+    cluster: ClusterPath, document: EventSourceDocument, service: ServiceDep, response: Response
+) -> NewEventSourceAnswer:
+    """Store a source of reports.  Its secret is in this answer only; from then on its format must be signed."""
+    adapter = adapter_named(document.adapter).name
+    with transaction(service.sessions) as session:
+        name = clusters.find_cluster(session, reference=cluster).name
+        made = event_sources.create_source(
+            session, reference=cluster, name=document.name, adapter=adapter, secret=document.secret
+        )
+    response.headers["Location"] = address("clusters", name, "event-sources", made.source.name)
+    told = EventSourceAnswer.make(made.source, name)
+    return NewEventSourceAnswer(**dict(told), secret=made.secret)
+
+
+@router.get("/clusters/{cluster}/event-sources")
+def list_event_sources(cluster: ClusterPath, service: ServiceDep) -> list[EventSourceAnswer]:
+    """The sources of a cluster by name, without their secrets."""
+    with service.read_sessions() as session:
+        name = clusters.find_cluster(session, reference=cluster).name
+        found = event_sources.list_sources(session, reference=cluster)
+    return [EventSourceAnswer.make(each, name) for each in found]
+
+
+@router.get("/clusters/{cluster}/event-sources/{source}")
+def get_event_source(cluster: ClusterPath, source: SourcePath, service: ServiceDep) -> EventSourceAnswer:
+    """One source, without its secret."""
+    with service.read_sessions() as session:
+        name = clusters.find_cluster(session, reference=cluster).name
+        found = event_sources.find_source(session, reference=cluster, source=source)
+    return EventSourceAnswer.make(found, name)
+
+
+@router.delete("/clusters/{cluster}/event-sources/{source}", status_code=204)
+def delete_event_source(cluster: ClusterPath, source: SourcePath, service: ServiceDep) -> None:
+    """Forget a source; what it reported stays."""
+    with transaction(service.sessions) as session:
+        found = event_sources.find_source(session, reference=cluster, source=source)
+        event_sources.delete_source(session, source_id=found.id)

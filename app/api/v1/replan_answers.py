@@ -1,0 +1,226 @@
+"""Answers about decisions on failures."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from app.api.v1.answers import Links, Moment, address
+from app.api.v1.event_answers import QuarantineAnswer
+from app.api.v1.job_decision_answers import JobDecisionAnswer
+from app.api.v1.plan_answers import FailureAnswer
+from app.db.status import ReplanStatus
+from app.services.replan_views import AnswerView
+from app.services.replans import Answer, ReplanRecord
+from cluster_models.plan import StopReason
+from cluster_models.recovery import BatchDecision, RecoveryAction
+
+
+class ReplanProgressAnswer(BaseModel):
+    """How far a decision is."""
+
+    elapsed_s: float = Field(description="Seconds since it was begun.", examples=[1.4])
+    phase: str = Field(description="What is done.", examples=["options"])
+    jobs: int = Field(description="Jobs that are decided on.", examples=[4])
+    options: int = Field(description="Options found so far.", examples=[31])
+    objective: float | None = Field(description="Value of the best choice so far, in FLOP.", examples=[3.2e21])
+    bound: float | None = Field(description="What no choice can beat.", examples=[3.3e21])
+    gap: float | None = Field(description="Distance between the two, as a fraction.", examples=[0.03])
+
+
+class JobSummaryAnswer(BaseModel):
+    """One job's part of a decision, without plan and moves."""
+
+    job: str = Field(description="Its name.", examples=["pretrain-a"])
+    job_id: str = Field(description="Its id.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
+    action: RecoveryAction = Field(description="What is done with it.", examples=["swap"])
+    degrees: str = Field(
+        description="Parallel sizes afterwards; empty where it stands still.", examples=["tp8 dp4"]
+    )
+    moved_ranks: int = Field(description="Ranks that move.", examples=[8])
+    moved_bytes: float = Field(description="Bytes that move.", examples=[3.8e10])
+    downtime_low_s: float = Field(description="Seconds without a step, at least.", examples=[95.0])
+    downtime_high_s: float = Field(description="Seconds without a step, at most.", examples=[260.0])
+    tokens_per_s_before: float = Field(description="Throughput before the failure.", examples=[338000.0])
+    tokens_per_s_after: float = Field(description="Throughput afterwards.", examples=[335000.0])
+    lost_gpu_hours_low: float = Field(description="GPU-hours without useful work, at least.", examples=[11.0])
+    lost_gpu_hours_high: float = Field(description="GPU-hours without useful work, at most.", examples=[26.0])
+    reason: str = Field(description="Why, in a sentence.", examples=["The spare lies under the same leaf."])
+
+
+class DecisionSummaryAnswer(BaseModel):
+    """A decision without plans and moves."""
+
+    jobs: list[JobSummaryAnswer] = Field(description="What becomes of each job that is decided on.")
+    untouched: int = Field(description="Jobs that run on as they are.", examples=[3])
+    spares_used: list[str] = Field(description="Spare nodes that it takes.", examples=[["s003"]])
+    spares_left: list[str] = Field(description="Spare nodes that stay free.", examples=[["s004"]])
+    quarantine: list[str] = Field(description="Nodes that should stay out.", examples=[["n017"]])
+    objective: float = Field(description="Sum of the jobs' values, in FLOP.", examples=[3.2e21])
+    objective_if_waiting: float = Field(description="The same if every touched job stood still.", examples=[9e20])
+    gap: float = Field(description="(bound - objective) / bound.", examples=[0.0])
+    stopped_by: StopReason = Field(description="What ended the search.", examples=["proven"])
+    fallback: bool = Field(description="Whether it is the safe answer.", examples=[False])
+    explanation: str = Field(description="In words.", examples=["Both jobs get a spare."])
+
+
+class DecisionAnswer(BaseModel):
+    """One decision for all jobs that failures touched."""
+
+    jobs: list[JobDecisionAnswer] = Field(description="What becomes of each job that is decided on.")
+    untouched: list[str] = Field(description="Ids of jobs that run on as they are.", examples=[[]])
+    spares_before: list[str] = Field(description="Spare nodes that were free.", examples=[["s003", "s004"]])
+    spares_used: list[str] = Field(description="Of these, those that it takes.", examples=[["s003"]])
+    spares_left: list[str] = Field(description="Of these, those that stay free.", examples=[["s004"]])
+    quarantine: list[QuarantineAnswer] = Field(description="Nodes that should stay out until they are repaired.")
+    horizon_s: float = Field(description="Seconds over which work was weighed against moves.", examples=[21600.0])
+    objective: float = Field(description="Sum of the jobs' values, in FLOP.", examples=[3.2e21])
+    objective_if_waiting: float = Field(
+        description="The same if every touched job stood still for the horizon, or until its parts are back.",
+        examples=[9e20],
+    )
+    bound: float = Field(description="What no decision of the same options can beat, in FLOP.", examples=[3.2e21])
+    gap: float = Field(description="(bound - objective) / bound.", examples=[0.0])
+    stopped_by: StopReason = Field(description="What ended the search.", examples=["proven"])
+    fallback: bool = Field(description="Whether it is the safe answer.", examples=[False])
+    solver: str = Field(description="What solved it.", examples=["cbc 2.10.3"])
+    snapshot: str = Field(description="Id of the cluster's snapshot after the failures.", examples=["7f6d1c+8a0b"])
+    explanation: str = Field(description="In words.", examples=["Both jobs get a spare."])
+
+    @classmethod
+    def make(cls, view: AnswerView, place: tuple[str, ...] = (), query: str = "") -> DecisionAnswer:
+        """The answer for a decision; ``place`` are the parts of its replan's address (none of a what-if)."""
+        decision = view.decision
+        return cls(
+            jobs=[
+                JobDecisionAnswer.make(made, view.before.get(made.job_id), place, query) for made in decision.jobs
+            ],
+            quarantine=[QuarantineAnswer.from_quarantine(each) for each in decision.quarantine],
+            **_batch(decision),
+        )
+
+
+class ReplanSummary(BaseModel):
+    """A decision on failures, without its answers."""
+
+    id: str = Field(description="Its id.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
+    cluster: str = Field(description="Name of the cluster.", examples=["h100-17-nodes"])
+    status: ReplanStatus = Field(
+        description="collecting, solving, proposed, approved and applying change; applied, cancelled, failed and "
+        "superseded stay.",
+        examples=["proposed"],
+    )
+    reason: str = Field(description="Why it was opened.", examples=["node n017 failed: touches pretrain-a."])
+    window_ends_at: Moment
+    events: list[str] = Field(
+        description="Ids of the reports that it decides on.", examples=[["1b9d6bcdbbfd4b2d9b5dab8dfbbd4bed"]]
+    )
+    snapshot: str | None = Field(
+        description="Id of the cluster's snapshot after the failures; null while reports may still join.",
+        examples=["7f6d1c+8a0b"],
+    )
+    has_safe_answer: bool = Field(description="Whether the safe answer is there.", examples=[True])
+    has_decision: bool = Field(description="Whether the solver's answer is there.", examples=[True])
+    chosen: Answer | None = Field(description="Which of the two was approved; null before.", examples=["decision"])
+    summary: DecisionSummaryAnswer | None = Field(
+        description="Of the solver's answer, before there is one of the safe answer."
+    )
+    progress: ReplanProgressAnswer | None = Field(description="The newest progress; null before the first.")
+    error: FailureAnswer | None = Field(
+        description="Why it failed or was called off, or why only the safe answer is there; null otherwise."
+    )
+    superseded_by: str | None = Field(description="Id of the replan that took over.", examples=[None])
+    created_at: Moment
+    solving_at: datetime | None = Field(description="When its window ended, in UTC.", examples=[None])
+    proposed_at: datetime | None = Field(description="When it was proposed, in UTC.", examples=[None])
+    approved_at: datetime | None = Field(description="When it was approved, in UTC.", examples=[None])
+    finished_at: datetime | None = Field(description="When it ended, in UTC.", examples=[None])
+    attempts: int = Field(description="How often a solve was started.", examples=[1])
+    rescues: int = Field(description="How often it was taken over from a worker that vanished.", examples=[0])
+    links: Links
+
+    @classmethod
+    def from_record(cls, record: ReplanRecord) -> ReplanSummary:
+        """The answer for a stored replan."""
+        return cls(**_replan(record))
+
+
+class ReplanAnswer(ReplanSummary):
+    """A decision on failures, with its answers."""
+
+    safe_answer: DecisionAnswer | None = Field(
+        description="What was prepared in advance or made without a search; null where it is not there."
+    )
+    decision: DecisionAnswer | None = Field(description="What the solver found; null where it is not there.")
+
+    @classmethod
+    def make(cls, record: ReplanRecord, safe: AnswerView | None, decision: AnswerView | None) -> ReplanAnswer:
+        """The answer for a stored replan with its answers."""
+        place = ("replans", record.id)
+        return cls(
+            **_replan(record),
+            safe_answer=safe and DecisionAnswer.make(safe, place, "?answer=safe"),
+            decision=decision and DecisionAnswer.make(decision, place),
+        )
+
+
+class ReplanAccepted(BaseModel):
+    """A decision is on its way."""
+
+    id: str = Field(description="Id of the replan.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
+    status: ReplanStatus = Field(description="Where it is.", examples=["collecting"])
+    links: Links
+
+
+class ReplanEvent(BaseModel):
+    """One event of a replan's stream."""
+
+    status: ReplanStatus = Field(description="Where the replan is.", examples=["solving"])
+    has_safe_answer: bool = Field(description="Whether the safe answer is there.", examples=[True])
+    has_decision: bool = Field(description="Whether the solver's answer is there.", examples=[False])
+    progress: ReplanProgressAnswer | None = Field(description="The newest progress.")
+    error: FailureAnswer | None = Field(description="What went wrong.")
+
+
+def replan_links(replan_id: str) -> dict[str, str]:
+    """Addresses of what belongs to a replan."""
+    parts = ("events", "approve", "start", "complete", "fail", "cancel")
+    return {"self": address("replans", replan_id)} | {part: address("replans", replan_id, part) for part in parts}
+
+
+def replan_event(record: ReplanRecord) -> ReplanEvent:
+    """What the stream says of a replan."""
+    return ReplanEvent(
+        status=record.status,
+        has_safe_answer=record.has_safe_answer,
+        has_decision=record.has_decision,
+        progress=record.progress and ReplanProgressAnswer.model_validate(_told(record.progress)),
+        error=record.error and FailureAnswer.model_validate(record.error, from_attributes=True),
+    )
+
+
+def _told(progress: dict[str, Any]) -> dict[str, Any]:
+    return {name: progress.get(name) for name in ReplanProgressAnswer.model_fields}
+
+
+def _batch(decision: BatchDecision) -> dict[str, Any]:
+    own = set(DecisionAnswer.model_fields) - {"jobs", "quarantine", "snapshot"}
+    lists = ("untouched", "spares_before", "spares_used", "spares_left")
+    values = {name: getattr(decision, name) for name in own}
+    return {**values, **{name: list(values[name]) for name in lists}, "snapshot": decision.snapshot_id}
+
+
+def _replan(record: ReplanRecord) -> dict[str, Any]:
+    own = set(ReplanSummary.model_fields) & set(record.__slots__) - {"summary", "progress", "error"}
+    summary = record.summary and DecisionSummaryAnswer.model_validate(record.summary, from_attributes=True)
+    return {
+        **{name: getattr(record, name) for name in own},
+        **replan_event(record).model_dump(),
+        "cluster": record.cluster_name,
+        "events": list(record.event_ids),
+        "snapshot": record.snapshot_id,
+        "summary": summary,
+        "links": replan_links(record.id),
+    }

@@ -1,0 +1,118 @@
+"""What is asked of decisions on failures: settings, losses that are supposed, which answer is approved."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from app.documents.health_events import LossDocument
+from app.documents.long_lists import long_list
+from app.documents.reading import Count, Document, Flag, NotNegative, Positive, Prose, Text
+from app.documents.running_jobs import LONGEST_S
+from app.services.replan_settings import (
+    LEAST_WINDOW_S,
+    MOST_TIME_LIMIT_S,
+    MOST_WINDOW_S,
+    ReplanSettings,
+)
+from app.services.replans import Answer
+from cluster_models.topology import MOST_NODES
+
+MOST_LOSSES: Final = 10_000
+_DEFAULT: Final = ReplanSettings()
+
+
+class ReplanSettingsDocument(Document):
+    """How failures on one cluster are handled."""
+
+    window_s: Annotated[Positive, Field(ge=LEAST_WINDOW_S, le=MOST_WINDOW_S)] = Field(
+        _DEFAULT.window_s, description="Reports within so many seconds are decided on together.", examples=[60.0]
+    )
+    horizon_s: Annotated[Positive, Field(le=LONGEST_S)] = Field(
+        _DEFAULT.horizon_s, description="Seconds over which work is weighed against moves.", examples=[21600.0]
+    )
+    back_after_s: Annotated[Positive, Field(le=LONGEST_S)] = Field(
+        _DEFAULT.back_after_s, description="Seconds until lost nodes are expected back.", examples=[21600.0]
+    )
+    hysteresis_s: Annotated[NotNegative, Field(le=LONGEST_S)] = Field(
+        _DEFAULT.hysteresis_s, description="Seconds a recovery must last to be believed.", examples=[600.0]
+    )
+    quarantine_after: Count = Field(
+        _DEFAULT.quarantine_after,
+        description="After so many failures within 30 days a node is to be kept out.",
+        examples=[3],
+    )
+    auto_approve: Flag = Field(
+        _DEFAULT.auto_approve,
+        description="Whether a decision takes its GPUs without anybody's approval.",
+        examples=[False],
+    )
+    gpu_budget: Count | None = Field(
+        None, description="Most GPUs of all jobs together; absent = no limit.", examples=[512]
+    )
+    all_free_nodes: Flag = Field(
+        _DEFAULT.all_free_nodes,
+        description="Whether every free node serves as a spare, not only those listed.",
+        examples=[False],
+    )
+    time_limit_s: Annotated[Positive, Field(le=MOST_TIME_LIMIT_S)] = Field(
+        _DEFAULT.time_limit_s, description="Seconds after which a decision must be there.", examples=[15.0]
+    )
+    effort: Annotated[Count, Field(le=100)] = Field(
+        _DEFAULT.effort, description="Scales the work budgets of a decision.", examples=[1]
+    )
+
+    def to_settings(self) -> ReplanSettings:
+        """The domain value."""
+        return ReplanSettings(**self.model_dump())
+
+    @classmethod
+    def from_settings(cls, settings: ReplanSettings) -> ReplanSettingsDocument:
+        """The document of a domain value."""
+        return cls.model_construct(**{name: getattr(settings, name) for name in cls.model_fields})
+
+
+class SpareNodesDocument(Document):
+    """The nodes that are kept for jobs that lose one."""
+
+    nodes: Annotated[list[Text], Field(max_length=MOST_NODES), long_list(MOST_NODES)] = Field(
+        description="Names of nodes, in place of all that were spares before.", examples=[["cnode2-016"]]
+    )
+
+
+class ReplanRequestDocument(Document):
+    """A decision that is wanted now, whatever was reported."""
+
+    reason: Text = Field("It was asked for.", description="For people.", examples=["A job was added."])
+
+
+class WhatIfDocument(Document):
+    """Losses that are supposed, on top of what was reported."""
+
+    losses: Annotated[list[LossDocument], Field(max_length=MOST_LOSSES, min_length=1), long_list(MOST_LOSSES)] = (
+        Field(description="Parts of the cluster and what becomes of each.")
+    )
+
+
+class ApprovalDocument(Document):
+    """Which answer of a replan is approved."""
+
+    answer: Answer = Field(
+        Answer.DECISION,
+        description="decision: what the solver found (the safe answer where it found none). safe: the answer that "
+        "was there within a second.",
+        examples=["decision"],
+    )
+
+
+class FailureDocument(Document):
+    """Why a replan could not be carried out."""
+
+    problem: Prose = Field(min_length=1, description="What happened.", examples=["A spare did not come up."])
+
+
+class CancellationDocument(Document):
+    """Why a replan is called off."""
+
+    problem: Prose = Field("It was called off.", min_length=1, description="Why.", examples=["A false alarm."])

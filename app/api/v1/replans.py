@@ -1,0 +1,252 @@
+"""Decisions on failures: ask for one, watch it, read it, approve it, say how it went."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from app.api.v1.answers import PageAnswer, address, page_answer
+from app.api.v1.bodies import BodyRoute
+from app.api.v1.parameters import ClusterPath, Cursor, IdempotencyKey, JobPath, Limit, ReplanPath, ServiceDep
+from app.api.v1.plan_exports import (
+    FILE_RESPONSES,
+    ExportAnswer,
+    SetOptions,
+    export_answers,
+    export_file,
+    known_format,
+)
+from app.api.v1.replan_answers import (
+    DecisionAnswer,
+    ReplanAccepted,
+    ReplanAnswer,
+    ReplanSummary,
+    replan_event,
+    replan_links,
+)
+from app.api.v1.replan_bodies import (
+    ApprovalDocument,
+    CancellationDocument,
+    FailureDocument,
+    ReplanRequestDocument,
+    WhatIfDocument,
+)
+from app.db.engine import transaction
+from app.db.status import ReplanStatus
+from app.documents.plan import PlanDocument
+from app.services import replan_views, replans, reports, what_if
+from app.services.errors import NotFound
+from app.services.field_paths import errors_under
+from app.services.replans import Answer, ReplanRecord
+from cluster_models.plan import Plan
+
+EVENTS_EVERY_S: Final = 0.5
+EVENTS_END_AFTER_S: Final = 600.0
+"""A stream ends after ten minutes; browsers open a new one by themselves."""
+
+router = APIRouter(tags=["failures"], route_class=BodyRoute)
+
+StatusFilter = Annotated[ReplanStatus | None, Query(description="Only replans in this status.")]
+AnswerQuery = Annotated[
+    Answer, Query(description="decision: what the solver found (the safe answer where it found none); or safe.")
+]
+
+
+@router.post("/clusters/{cluster}/replans", status_code=202)
+def create_replan(
+    cluster: ClusterPath,
+    document: ReplanRequestDocument,
+    service: ServiceDep,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> ReplanAccepted:
+    """Decide now on a cluster as it is, without a window; one that was proposed or approved is overtaken.
+
+    A replan whose window is open decides at once instead.  409 where no job runs there.
+    """
+    with transaction(service.sessions) as session:
+        replan_id = reports.request_replan(
+            session, reference=cluster, reason=document.reason, idempotency_key=idempotency_key
+        )
+    service.answer_failures(replan_id)
+    with service.read_sessions() as session:
+        status = replans.get_replan(session, replan_id=replan_id).status
+    response.headers["Location"] = address("replans", replan_id)
+    return ReplanAccepted(id=replan_id, status=status, links=replan_links(replan_id))
+
+
+@router.post("/clusters/{cluster}/what-if")
+def answer_what_if(cluster: ClusterPath, document: WhatIfDocument, service: ServiceDep) -> DecisionAnswer:
+    """What would be done at once if these parts failed: the safe answer, in about a second; nothing is stored."""
+    now, losses = datetime.now(UTC), []
+    for index, each in enumerate(document.losses):
+        with errors_under(f"losses[{index}]"):
+            losses.append(each.to_reported(now, source_id=str(index)))
+    return DecisionAnswer.make(what_if.answer_losses(service.sessions, reference=cluster, losses=losses, now=now))
+
+
+@router.get("/clusters/{cluster}/replans")
+def list_cluster_replans(
+    request: Request,
+    cluster: ClusterPath,
+    service: ServiceDep,
+    status: StatusFilter = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> PageAnswer[ReplanSummary]:
+    """The replans of a cluster, newest first, without their answers."""
+    with service.read_sessions() as session:
+        page = replans.list_replans(session, limit=limit, cursor=cursor, reference=cluster, status=status)
+    return page_answer(request, page, ReplanSummary.from_record)
+
+
+@router.get("/replans")
+def list_replans(
+    request: Request,
+    service: ServiceDep,
+    status: StatusFilter = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> PageAnswer[ReplanSummary]:
+    """The replans of all clusters, newest first, without their answers."""
+    with service.read_sessions() as session:
+        page = replans.list_replans(session, limit=limit, cursor=cursor, status=status)
+    return page_answer(request, page, ReplanSummary.from_record)
+
+
+@router.get("/replans/{replan}")
+def get_replan(replan: ReplanPath, service: ServiceDep) -> ReplanAnswer:
+    """A replan with its answers, as far as they are there."""
+    with service.read_sessions() as session:
+        record = replans.get_replan(session, replan_id=replan)
+        safe = replan_views.view_answer(session, replan_id=replan, answer=Answer.SAFE)
+        decision = None
+        if record.has_decision:
+            decision = replan_views.view_answer(session, replan_id=replan, answer=Answer.DECISION)
+    return ReplanAnswer.make(record, safe, decision)
+
+
+@router.post("/replans/{replan}/approve")
+def approve_replan(
+    replan: ReplanPath, service: ServiceDep, document: ApprovalDocument | None = None
+) -> ReplanSummary:
+    """Take the GPUs that an answer needs, all or none; approving the same answer again changes nothing.
+
+    The safe answer can be approved as soon as it is there.  409 where the replan is not at that point, another job
+    holds a GPU, or a job runs by another plan by now.
+    """
+    answer = Answer.DECISION if document is None else document.answer
+    with transaction(service.sessions) as session:
+        return ReplanSummary.from_record(replans.approve_replan(session, replan_id=replan, answer=answer))
+
+
+@router.post("/replans/{replan}/start")
+def start_replan(replan: ReplanPath, service: ServiceDep) -> ReplanSummary:
+    """Say that an approved replan is being carried out."""
+    with transaction(service.sessions) as session:
+        return ReplanSummary.from_record(replans.begin_applying(session, replan_id=replan))
+
+
+@router.post("/replans/{replan}/complete")
+def complete_replan(replan: ReplanPath, service: ServiceDep) -> ReplanSummary:
+    """Say that the jobs run as decided: their new plans are applied, and the GPUs that they left are free."""
+    with transaction(service.sessions) as session:
+        return ReplanSummary.from_record(replans.finish_applied(session, replan_id=replan))
+
+
+@router.post("/replans/{replan}/fail")
+def fail_replan(replan: ReplanPath, document: FailureDocument, service: ServiceDep) -> ReplanSummary:
+    """Say that it could not be carried out: every GPU is whose it was, and a new replan may be asked for."""
+    with transaction(service.sessions) as session:
+        record = replans.fail_replan(session, replan_id=replan, problem=document.problem)
+    return ReplanSummary.from_record(record)
+
+
+@router.post("/replans/{replan}/cancel")
+def cancel_replan(
+    replan: ReplanPath, service: ServiceDep, document: CancellationDocument | None = None
+) -> ReplanSummary:
+    """Call off a replan that is not applied yet; what it had taken is given back."""
+    told = document or CancellationDocument()
+    with transaction(service.sessions) as session:
+        record = replans.cancel_replan(session, replan_id=replan, problem=told.problem)
+    return ReplanSummary.from_record(record)
+
+
+def _decided_plan(
+    replan: ReplanPath,
+    job: JobPath,
+    service: ServiceDep,
+    answer: AnswerQuery = Answer.DECISION,
+) -> Plan:
+    """The plan that a job is to run by; raises ``NotFound``, ``NotReady``."""
+    with service.read_sessions() as session:
+        return replan_views.decided_plan(session, replan_id=replan, job=job, answer=answer)
+
+
+@router.get("/replans/{replan}/jobs/{job}/plan")
+def get_decided_plan(found: Annotated[Plan, Depends(_decided_plan)]) -> PlanDocument:
+    """The whole plan that a job is to run by.  409 where there is no answer yet, or the job is to stand still."""
+    return PlanDocument.from_plan(found, timeline=False)
+
+
+@router.get("/replans/{replan}/jobs/{job}/exports")
+def list_decided_exports(
+    replan: ReplanPath, job: JobPath, found: Annotated[Plan, Depends(_decided_plan)]
+) -> list[ExportAnswer]:
+    """The formats that a job's new plan can be launched by."""
+    return export_answers(found, "replans", replan, "jobs", job)
+
+
+@router.get("/replans/{replan}/jobs/{job}/exports/{format}", response_class=Response, responses=FILE_RESPONSES)
+def get_decided_export(
+    found: Annotated[Plan, Depends(_decided_plan)],
+    export_format: Annotated[str, Depends(known_format)],
+    given: SetOptions = None,
+) -> Response:
+    """A job's new plan as its launcher reads it; a format of several files comes as a ZIP archive.
+
+    422 where the target cannot do what the plan asks.
+    """
+    return export_file(found, export_format, given)
+
+
+def _known_replan(replan: ReplanPath, service: ServiceDep) -> str:
+    """The replan's id; raises ``NotFound`` before a stream begins."""
+    with service.read_sessions() as session:
+        return replans.get_replan(session, replan_id=replan).id
+
+
+@router.get("/replans/{replan}/events", response_class=EventSourceResponse)
+async def stream_replan(
+    replan_id: Annotated[str, Depends(_known_replan)], service: ServiceDep
+) -> AsyncIterator[ServerSentEvent]:
+    """Server-sent events: ``progress`` whenever something changed, and ``end`` once the replan has ended."""
+
+    def read() -> ReplanRecord | None:
+        with service.read_sessions() as session:
+            try:
+                return replans.get_replan(session, replan_id=replan_id)
+            except NotFound:
+                return None
+
+    last: dict[str, Any] | None = None
+    until, number = time.monotonic() + EVENTS_END_AFTER_S, 0
+    while time.monotonic() < until:
+        record = await run_in_threadpool(read)
+        if record is None:
+            return
+        event = replan_event(record).model_dump(mode="json")
+        if event != last:
+            number, last = number + 1, event
+            yield ServerSentEvent(data=event, event="progress" if record.is_open else "end", id=str(number))
+        if not record.is_open:
+            return
+        await asyncio.sleep(EVENTS_EVERY_S)

@@ -1,0 +1,127 @@
+"""Answers about jobs that run on a cluster, and about the plans they run by."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from app.api.v1.answers import Links, Moment, address
+from app.db.status import JobStanding, RunningPlanStatus
+from app.documents.plan import PlanDocument
+from app.documents.running_jobs import RecoveryDocument
+from app.services.running_jobs import JobRecord
+from app.services.running_plans import RunningPlanRecord
+from cluster_models.plan import Plan
+
+
+class RunningPlanSummaryAnswer(BaseModel):
+    """A plan of a job, without its content."""
+
+    id: str = Field(description="Its id.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
+    job_id: str = Field(description="Id of its job.", examples=["1b9d6bcdbbfd4b2d9b5dab8dfbbd4bed"])
+    status: RunningPlanStatus = Field(
+        description="proposed, approved (its GPUs are the job's) and applied (the job runs by it) change; "
+        "superseded and cancelled stay.",
+        examples=["applied"],
+    )
+    plan: str | None = Field(description="Id of the finished plan it was taken from, if any.", examples=[None])
+    replan: str | None = Field(description="Id of the replan that decided it, if one did.", examples=[None])
+    model: str = Field(description="The model.", examples=["llama-3-70b"])
+    degrees: str = Field(description="Parallel sizes.", examples=["tp8 pp2 dp4"])
+    gpus: int = Field(description="GPUs that it needs.", examples=[64])
+    nodes: int = Field(description="Nodes that they are on.", examples=[8])
+    tokens_per_s: float = Field(description="Predicted throughput.", examples=[338000.0])
+    step_time_s: float = Field(description="Predicted seconds of a step.", examples=[12.4])
+    created_at: Moment
+    approved_at: datetime | None = Field(description="When it took its GPUs, in UTC; null before.", examples=[None])
+    applied_at: datetime | None = Field(
+        description="When the job ran by it, in UTC; null before.", examples=["2026-11-21T09:00:00Z"]
+    )
+    ended_at: datetime | None = Field(
+        description="When it was superseded or cancelled, in UTC; null before.", examples=[None]
+    )
+    links: Links
+
+    @classmethod
+    def from_record(cls, record: RunningPlanRecord) -> RunningPlanSummaryAnswer:
+        """The answer for a stored running plan."""
+        return cls(**_running_plan(record))
+
+
+class RunningPlanAnswer(RunningPlanSummaryAnswer):
+    """A plan of a job."""
+
+    content: PlanDocument = Field(description="The plan itself, without its timeline.")
+
+    @classmethod
+    def make(cls, record: RunningPlanRecord, plan: Plan) -> RunningPlanAnswer:
+        """The answer for a stored running plan with its content."""
+        return cls(**_running_plan(record), content=PlanDocument.from_plan(plan, timeline=False))
+
+
+class JobAnswer(BaseModel):
+    """A job on a cluster."""
+
+    id: str = Field(description="Its id.", examples=["1b9d6bcdbbfd4b2d9b5dab8dfbbd4bed"])
+    name: str = Field(description="Its name, unique on its cluster.", examples=["pretrain-a"])
+    cluster: str = Field(description="Name of the cluster.", examples=["h100-17-nodes"])
+    standing: JobStanding = Field(
+        description="idle: no plan was applied yet; waiting: it stands still on its GPUs until lost ones are back; "
+        "paused: it ended at its checkpoint and holds no GPU.",
+        examples=["running"],
+    )
+    weight: float = Field(description="Worth of a FLOP of its useful work against others'.", examples=[1.0])
+    recovery: RecoveryDocument = Field(description="What a failure costs it, and what may be done then.")
+    gpus_held: int = Field(description="GPUs that it holds, those on their way out included.", examples=[64])
+    running_plan: RunningPlanSummaryAnswer | None = Field(
+        description="The plan it runs by; null where none was applied, or it is paused."
+    )
+    created_at: Moment
+    updated_at: Moment
+    links: Links
+
+    @classmethod
+    def from_record(cls, record: JobRecord) -> JobAnswer:
+        """The answer for a stored job."""
+        place = ("clusters", record.cluster_name, "jobs", record.name)
+        return cls(
+            id=record.id,
+            name=record.name,
+            cluster=record.cluster_name,
+            standing=record.standing,
+            weight=record.weight,
+            recovery=RecoveryDocument.from_recovery(record.recovery),
+            gpus_held=record.gpus_held,
+            running_plan=record.plan and RunningPlanSummaryAnswer.from_record(record.plan),
+            created_at=record.created_at,
+            updated_at=record.updated_at,
+            links={"self": address(*place), "running-plans": address(*place, "running-plans")},
+        )
+
+
+def running_plan_links(running_plan_id: str) -> dict[str, str]:
+    """Addresses of what belongs to a running plan."""
+    parts = ("approve", "apply", "cancel", "exports")
+    place = ("running-plans", running_plan_id)
+    return {"self": address(*place)} | {part: address(*place, part) for part in parts}
+
+
+def _running_plan(record: RunningPlanRecord) -> dict[str, Any]:
+    moments = ("created_at", "approved_at", "applied_at", "ended_at")
+    return {
+        "id": record.id,
+        "job_id": record.job_id,
+        "status": record.status,
+        "plan": record.plan_id,
+        "replan": record.replan_id,
+        "model": record.summary.model,
+        "degrees": record.summary.degrees,
+        "gpus": record.summary.gpus,
+        "nodes": record.summary.hosts,
+        "tokens_per_s": record.summary.tokens_per_s,
+        "step_time_s": record.summary.step_s,
+        **{name: getattr(record, name) for name in moments},
+        "links": running_plan_links(record.id),
+    }

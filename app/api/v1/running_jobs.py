@@ -1,0 +1,126 @@
+"""Jobs that run on a cluster: register them with the plan they run by, change what they are worth, forget them."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from app.api.v1.answers import PageAnswer, address, page_answer
+from app.api.v1.bodies import BodyRoute
+from app.api.v1.parameters import ClusterPath, Cursor, IdempotencyKey, JobPath, Limit, ServiceDep
+from app.api.v1.running_job_answers import JobAnswer, RunningPlanSummaryAnswer
+from app.db.engine import transaction
+from app.documents.plan import PlanDocument
+from app.documents.running_jobs import JobDocument, JobPatch, RunningPlanDocument
+from app.services import running_jobs, running_plans
+from app.services.field_paths import errors_under
+from app.services.running_plans import PlanSource
+
+router = APIRouter(tags=["jobs"], route_class=BodyRoute)
+
+
+@router.post("/clusters/{cluster}/jobs", status_code=201)
+def create_job(
+    cluster: ClusterPath,
+    document: JobDocument,
+    service: ServiceDep,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> JobAnswer:
+    """Register a job with its plan: running by it already (its GPUs are the job's at once), or proposed.
+
+    409 where the name is taken, or another job holds one of the GPUs.
+    """
+    with errors_under("recovery"):
+        recovery = document.recovery.to_recovery()
+    source = _source(document.plan)
+    with transaction(service.sessions) as session:
+        record = running_jobs.register_job(
+            session,
+            reference=cluster,
+            name=document.name,
+            source=source,
+            weight=document.weight,
+            recovery=recovery,
+            applied=document.is_running,
+            idempotency_key=idempotency_key,
+        )
+    response.headers["Location"] = address("clusters", record.cluster_name, "jobs", record.name)
+    return JobAnswer.from_record(record)
+
+
+@router.get("/clusters/{cluster}/jobs")
+def list_jobs(
+    request: Request, cluster: ClusterPath, service: ServiceDep, limit: Limit = 50, cursor: Cursor = None
+) -> PageAnswer[JobAnswer]:
+    """The jobs of a cluster, by name."""
+    with service.read_sessions() as session:
+        page = running_jobs.list_jobs(session, reference=cluster, limit=limit, cursor=cursor)
+    return page_answer(request, page, JobAnswer.from_record)
+
+
+@router.get("/clusters/{cluster}/jobs/{job}")
+def get_job(cluster: ClusterPath, job: JobPath, service: ServiceDep) -> JobAnswer:
+    """A job, and the plan it runs by."""
+    with service.read_sessions() as session:
+        return JobAnswer.from_record(running_jobs.get_job(session, reference=cluster, job=job))
+
+
+@router.patch("/clusters/{cluster}/jobs/{job}")
+def change_job(cluster: ClusterPath, job: JobPath, patch: JobPatch, service: ServiceDep) -> JobAnswer:
+    """Change a job's weight or recovery policy; decisions made already keep the old ones."""
+    with errors_under("recovery"):
+        recovery = None if patch.recovery is None else patch.recovery.to_recovery()
+    with transaction(service.sessions) as session:
+        record = running_jobs.change_job(
+            session, reference=cluster, job=job, weight=patch.weight, recovery=recovery
+        )
+    return JobAnswer.from_record(record)
+
+
+@router.delete("/clusters/{cluster}/jobs/{job}", status_code=204)
+def delete_job(cluster: ClusterPath, job: JobPath, service: ServiceDep) -> None:
+    """Forget a job and free its GPUs.  409 while an approved plan or replan moves it."""
+    with transaction(service.sessions) as session:
+        running_jobs.delete_job(session, reference=cluster, job=job)
+
+
+@router.get("/clusters/{cluster}/jobs/{job}/running-plans")
+def list_running_plans(
+    request: Request,
+    cluster: ClusterPath,
+    job: JobPath,
+    service: ServiceDep,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> PageAnswer[RunningPlanSummaryAnswer]:
+    """The plans of a job, newest first, without their content."""
+    with service.read_sessions() as session:
+        page = running_plans.list_running_plans(session, reference=cluster, job=job, limit=limit, cursor=cursor)
+    return page_answer(request, page, RunningPlanSummaryAnswer.from_record)
+
+
+@router.post("/clusters/{cluster}/jobs/{job}/running-plans", status_code=201)
+def propose_running_plan(
+    cluster: ClusterPath,
+    job: JobPath,
+    document: RunningPlanDocument,
+    service: ServiceDep,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> RunningPlanSummaryAnswer:
+    """Propose a plan for a job; it takes its GPUs when it is approved."""
+    source = _source(document.plan)
+    with transaction(service.sessions) as session:
+        record = running_plans.propose_plan(
+            session, reference=cluster, job=job, source=source, idempotency_key=idempotency_key
+        )
+    response.headers["Location"] = address("running-plans", record.id)
+    return RunningPlanSummaryAnswer.from_record(record)
+
+
+def _source(plan: str | PlanDocument) -> PlanSource:
+    """Where a plan comes from; raises ``InvalidInput`` of one in full that contradicts itself."""
+    if isinstance(plan, str):
+        return PlanSource(plan_id=plan)
+    with errors_under("plan"):
+        return PlanSource(plan=plan.to_plan())

@@ -1,0 +1,192 @@
+"""Addresses that are told of failures and decisions, and the messages to them (Standard Webhooks)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import BaseModel, Field
+
+from app.api.v1.answers import Links, Moment, PageAnswer, address, page_answer
+from app.api.v1.bodies import BodyRoute
+from app.api.v1.parameters import Cursor, IdempotencyKey, Limit, ServiceDep, WebhookPath
+from app.api.v1.webhook_bodies import WebhookDocument, WebhookPatch
+from app.db.engine import transaction
+from app.db.status import DeliveryStatus
+from app.services import webhook_deliveries, webhooks
+from app.services.webhooks import Delivery, Endpoint, EventType, NewEndpoint
+
+router = APIRouter(tags=["webhooks"], route_class=BodyRoute)
+
+
+class WebhookAnswer(BaseModel):
+    """An address that is told of events."""
+
+    id: str = Field(description="Its id.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
+    url: str = Field(description="The address.", examples=["https://hooks.example/meshwright"])
+    event_types: list[EventType] = Field(description="What it is told; empty = all.", examples=[[]])
+    enabled: bool = Field(description="Whether messages are sent.", examples=[True])
+    disabled_because: str = Field(description="Why not; empty while they are.", examples=[""])
+    created_at: Moment
+    updated_at: Moment
+    links: Links
+
+    @classmethod
+    def from_endpoint(cls, endpoint: Endpoint) -> WebhookAnswer:
+        """The answer for a stored address."""
+        place = ("webhooks", endpoint.id)
+        links = {"self": address(*place)} | {
+            part: address(*place, part) for part in ("deliveries", "ping", "secret")
+        }
+        names = [name for name in WebhookAnswer.model_fields if name not in ("links", "event_types")]
+        values = {name: getattr(endpoint, name) for name in names}
+        return WebhookAnswer(**values, event_types=list(endpoint.event_types), links=links)
+
+
+class NewWebhookAnswer(WebhookAnswer):
+    """An address with the secret that its messages are signed with, which is shown this once."""
+
+    secret: str = Field(
+        description="Messages are signed with it as Standard Webhooks says.",
+        examples=["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"],
+    )
+
+    @classmethod
+    def make(cls, made: NewEndpoint) -> NewWebhookAnswer:
+        """The answer for a new address or secret."""
+        return cls(**dict(WebhookAnswer.from_endpoint(made.endpoint)), secret=made.secret)
+
+
+class DeliveryAnswer(BaseModel):
+    """One message to one address."""
+
+    id: str = Field(description="Its id, which receivers see as webhook-id.", examples=["msg_0f4d2c8e6b7a4c55"])
+    event_type: str = Field(description="What it tells.", examples=["replan.proposed"])
+    status: DeliveryStatus = Field(
+        description="pending; delivered; failed: every attempt failed, or the address is gone or disabled.",
+        examples=["delivered"],
+    )
+    attempts: int = Field(description="Attempts so far.", examples=[1])
+    last_status: int | None = Field(
+        description="HTTP status of the last attempt that was answered; null where none was.", examples=[204]
+    )
+    last_error: str | None = Field(description="What was wrong with the last one.", examples=[None])
+    next_attempt_at: Moment
+    created_at: Moment
+    finished_at: datetime | None = Field(
+        description="When it was delivered or given up, in UTC; null before.", examples=["2026-11-21T09:00:01Z"]
+    )
+
+    @classmethod
+    def from_delivery(cls, delivery: Delivery) -> DeliveryAnswer:
+        """The answer for a stored message."""
+        return cls.model_validate(delivery, from_attributes=True)
+
+
+class PingAnswer(BaseModel):
+    """A test message is on its way."""
+
+    delivery: str = Field(description="Id of the message.", examples=["msg_0f4d2c8e6b7a4c55"])
+
+
+class RetryAnswer(BaseModel):
+    """Whether a message is sent once more."""
+
+    retried: bool = Field(description="False where it was not one that had been given up.", examples=[True])
+
+
+@router.post("/webhooks", status_code=201)
+def create_webhook(
+    document: WebhookDocument, service: ServiceDep, response: Response, idempotency_key: IdempotencyKey = None
+) -> NewWebhookAnswer:
+    """Store an address that is to be told of events.  Its secret is in this answer only."""
+    with transaction(service.sessions) as session:
+        made = webhooks.create_endpoint(
+            session,
+            url=document.url,
+            event_types=document.event_types,
+            secret=document.secret,
+            idempotency_key=idempotency_key,
+        )
+    response.headers["Location"] = address("webhooks", made.endpoint.id)
+    return NewWebhookAnswer.make(made)
+
+
+@router.get("/webhooks")
+def list_webhooks(
+    request: Request, service: ServiceDep, limit: Limit = 50, cursor: Cursor = None
+) -> PageAnswer[WebhookAnswer]:
+    """Every address, newest first, without secrets."""
+    with service.read_sessions() as session:
+        page = webhooks.list_endpoints(session, limit=limit, cursor=cursor)
+    return page_answer(request, page, WebhookAnswer.from_endpoint)
+
+
+@router.get("/webhooks/{webhook}")
+def get_webhook(webhook: WebhookPath, service: ServiceDep) -> WebhookAnswer:
+    """One address, without its secret."""
+    with service.read_sessions() as session:
+        return WebhookAnswer.from_endpoint(webhooks.get_endpoint(session, endpoint_id=webhook))
+
+
+@router.patch("/webhooks/{webhook}")
+def change_webhook(webhook: WebhookPath, patch: WebhookPatch, service: ServiceDep) -> WebhookAnswer:
+    """Change an address, what it is told, or whether it is."""
+    with transaction(service.sessions) as session:
+        changed = webhooks.change_endpoint(
+            session,
+            endpoint_id=webhook,
+            url=patch.url,
+            event_types=patch.event_types,
+            enabled=patch.enabled,
+        )
+    return WebhookAnswer.from_endpoint(changed)
+
+
+@router.delete("/webhooks/{webhook}", status_code=204)
+def delete_webhook(webhook: WebhookPath, service: ServiceDep) -> None:
+    """Forget an address and its messages."""
+    with transaction(service.sessions) as session:
+        webhooks.delete_endpoint(session, endpoint_id=webhook)
+
+
+@router.post("/webhooks/{webhook}/secret")
+def renew_webhook_secret(webhook: WebhookPath, service: ServiceDep) -> NewWebhookAnswer:
+    """Give an address a new secret, shown in this answer only; messages are signed with it from now on."""
+    with transaction(service.sessions) as session:
+        return NewWebhookAnswer.make(webhooks.renew_secret(session, endpoint_id=webhook))
+
+
+@router.post("/webhooks/{webhook}/ping", status_code=202)
+def ping_webhook(webhook: WebhookPath, service: ServiceDep) -> PingAnswer:
+    """Send a test message; what came of it is listed under deliveries.  409 where the address is disabled."""
+    with transaction(service.sessions) as session:
+        return PingAnswer(delivery=webhooks.ping(session, endpoint_id=webhook))
+
+
+@router.get("/webhooks/{webhook}/deliveries")
+def list_deliveries(
+    request: Request,
+    webhook: WebhookPath,
+    service: ServiceDep,
+    status: Annotated[DeliveryStatus | None, Query(description="Only messages in this status.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> PageAnswer[DeliveryAnswer]:
+    """The messages to an address, newest first."""
+    with service.read_sessions() as session:
+        page = webhooks.list_deliveries(session, endpoint_id=webhook, limit=limit, cursor=cursor, status=status)
+    return page_answer(request, page, DeliveryAnswer.from_delivery)
+
+
+@router.post("/webhooks/{webhook}/deliveries/{delivery}/retry")
+def retry_delivery(
+    webhook: WebhookPath,
+    delivery: Annotated[str, Path(description="Id of the message.", examples=["msg_0f4d2c8e6b7a4c55"])],
+    service: ServiceDep,
+) -> RetryAnswer:
+    """Send a message that was given up once more."""
+    with transaction(service.sessions) as session:
+        webhooks.find_delivery(session, endpoint_id=webhook, delivery_id=delivery)
+        return RetryAnswer(retried=webhook_deliveries.retry(session, delivery_id=delivery, now=datetime.now(UTC)))

@@ -1,0 +1,147 @@
+"""Jobs that run on a cluster, as their owners write them: plan, worth, and what a failure costs them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import Discriminator, Field, Tag
+
+from app.documents.plan import PlanDocument
+from app.documents.reading import CHOICE, Count, Document, Flag, NotNegative, Positive, Text, WholeNumber
+from cluster_models.running import RecoveryPolicy
+from cluster_models.units import GBYTE
+
+MOST_WEIGHT: Final = 1e9
+LEAST_WEIGHT: Final = 1e-9
+MOST_INSTANCES: Final = 10_000
+SLOWEST_STORAGE_GBYTES_PER_S: Final = 1e-6
+LONGEST_S: Final = 1e9
+"""About thirty years: what is longer is a slip of the unit."""
+_DEFAULT: Final = RecoveryPolicy()
+_BY_ID, _IN_FULL = f"{CHOICE}by-id", f"{CHOICE}in-full"
+
+Weight = Annotated[Positive, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT)]
+
+
+class RecoveryDocument(Document):
+    """How a job keeps its state, what a restart costs it, and what may be done with it after a failure."""
+
+    checkpoint_interval_steps: Count = Field(
+        _DEFAULT.checkpoint_interval_steps, description="Steps from one checkpoint to the next.", examples=[100]
+    )
+    steps_since_checkpoint: WholeNumber | None = Field(
+        None, description="Steps done since the last one; absent = half an interval is expected.", examples=[40]
+    )
+    storage_gbytes_per_s: Annotated[Positive, Field(ge=SLOWEST_STORAGE_GBYTES_PER_S, le=1e9)] = Field(
+        _DEFAULT.storage_bytes_per_s / GBYTE,
+        description="Rate at which all ranks together read a checkpoint back, in 10^9 bytes a second.",
+        examples=[25.0],
+    )
+    optimizer_instances: Annotated[Count, Field(le=MOST_INSTANCES)] = Field(
+        _DEFAULT.optimizer_instances,
+        description="Copies of every optimizer shard among the data ranks (Megatron's "
+        "num-distributed-optimizer-instances).",
+        examples=[1],
+    )
+    memory_checkpoint: Flag = Field(
+        _DEFAULT.memory_checkpoint,
+        description="Whether each node's newest checkpoint also lies in the host memory of another node.",
+        examples=[False],
+    )
+    restart_low_s: Annotated[NotNegative, Field(le=LONGEST_S)] = Field(
+        _DEFAULT.restart_low_s,
+        description="Least seconds from the order to the first step, without the transfer of state.",
+        examples=[90.0],
+    )
+    restart_high_s: Annotated[NotNegative, Field(le=LONGEST_S)] = Field(
+        _DEFAULT.restart_high_s, description="Most seconds of the same.", examples=[240.0]
+    )
+    may_reroute: Flag = Field(
+        _DEFAULT.may_reroute,
+        description="Whether data ranks of a stage can take over micro-batches of a lost one.",
+        examples=[False],
+    )
+    may_change_batch: Flag = Field(
+        _DEFAULT.may_change_batch,
+        description="Whether the global batch may shrink with the data parallel size.",
+        examples=[False],
+    )
+    may_reshape: Flag = Field(_DEFAULT.may_reshape, description="Whether degrees may change.", examples=[True])
+    may_move: Flag = Field(
+        _DEFAULT.may_move,
+        description="Whether it may be moved for the good of others although no failure touched it.",
+        examples=[False],
+    )
+    move_price_s: Annotated[NotNegative, Field(le=LONGEST_S)] = Field(
+        _DEFAULT.move_price_s,
+        description="Price of such a move: seconds of the job's own work for each rank that moves.",
+        examples=[0.0],
+    )
+    least_gpus: Count = Field(_DEFAULT.least_gpus, description="GPUs that it needs at least.", examples=[1])
+    most_gpus: Count | None = Field(
+        None, description="GPUs that it takes at most; absent = what it ran on or wants.", examples=[64]
+    )
+
+    def to_recovery(self) -> RecoveryPolicy:
+        """The domain value; raises ``InvalidInput``."""
+        values = self.model_dump()
+        return RecoveryPolicy(storage_bytes_per_s=values.pop("storage_gbytes_per_s") * GBYTE, **values)
+
+    @classmethod
+    def from_recovery(cls, recovery: RecoveryPolicy) -> RecoveryDocument:
+        """The document of a domain value."""
+        names = (name for name in cls.model_fields if name != "storage_gbytes_per_s")
+        return cls.model_construct(
+            storage_gbytes_per_s=recovery.storage_bytes_per_s / GBYTE,
+            **{name: getattr(recovery, name) for name in names},
+        )
+
+
+def _spelling(value: object) -> str:
+    return _BY_ID if isinstance(value, str) else _IN_FULL
+
+
+PlanReference = Annotated[
+    Annotated[Text, Tag(_BY_ID)] | Annotated[PlanDocument, Tag(_IN_FULL)],
+    Discriminator(_spelling),
+    Field(
+        description="Id of a finished plan of this service, or a plan in full as the service answers it.",
+        examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"],
+    ),
+]
+
+
+class JobDocument(Document):
+    """A job that runs (or is to run) on a cluster."""
+
+    name: Text = Field(description="Unique on its cluster.", examples=["pretrain-a"])
+    plan: PlanReference
+    is_running: Flag = Field(
+        False,
+        description="Whether the job runs by that plan already: its GPUs are the job's at once. Otherwise the plan "
+        "is proposed.",
+        examples=[True],
+    )
+    weight: Weight = Field(
+        1.0, description="Worth of a FLOP of its useful work against those of other jobs.", examples=[1.0]
+    )
+    recovery: RecoveryDocument = Field(
+        default_factory=RecoveryDocument, description="What a failure costs it, and what may be done then."
+    )
+
+
+class JobPatch(Document):
+    """What to change about a job; what is absent stays."""
+
+    weight: Weight | None = Field(
+        None, description="Worth of a FLOP of its useful work against those of other jobs.", examples=[2.0]
+    )
+    recovery: RecoveryDocument | None = Field(
+        None, description="Takes the place of the whole policy: fields that are absent are at their defaults."
+    )
+
+
+class RunningPlanDocument(Document):
+    """A plan that is proposed for a job."""
+
+    plan: PlanReference

@@ -1,0 +1,63 @@
+"""What would be done if parts of a cluster failed: nothing of it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy.orm import Session
+
+from app.db.engine import SessionFactory, transaction
+from app.documents.reading import FieldProblem, InvalidDocument, close_name
+from app.events.reading import ReportedEvent
+from app.events.resolving import resolve
+from app.services import aliases, clusters, replan_problems, safe_answers
+from app.services.clusters import StoredCluster
+from app.services.errors import Conflict
+from app.services.replan_views import AnswerView, plans_before
+from cluster_models.health_events import EntityKind, HealthEvent
+
+SOURCE: Final = "what-if"
+
+
+def answer_losses(
+    sessions: SessionFactory, *, reference: str, losses: Sequence[ReportedEvent], now: datetime
+) -> AnswerView:
+    """The safe answer to losses on top of what was reported: worked out without a search, as after a failure.
+
+    Raises ``NotFound``, ``InvalidInput`` of parts that the cluster has not, and ``Conflict`` where no job runs
+    there.
+    """
+    with transaction(sessions) as session:  # the cluster may be frozen for the first time
+        cluster = clusters.get_cluster(session, reference=reference)
+        supposed = _looked_up(session, cluster, losses)
+        found = replan_problems.situation(session, cluster_id=cluster.id, replan_id="", now=now, supposed=supposed)
+        if not found.base:
+            raise Conflict(f"No job runs on the cluster {cluster.name!r}: there is nothing to decide.")
+        problem = safe_answers.problem_of(session, found)
+        prepared = safe_answers.prepared_for(session, found)
+    decision = safe_answers.work_out(problem, prepared)
+    with sessions() as session:
+        return AnswerView(decision, plans_before(session, decision, found.base))
+
+
+def _looked_up(
+    session: Session, cluster: StoredCluster, losses: Sequence[ReportedEvent]
+) -> tuple[HealthEvent, ...]:
+    table = aliases.read_aliases(session, cluster_id=cluster.id)
+    told = resolve(losses, source=SOURCE, cluster=cluster.cluster, aliases=table)
+    names = [node.name for node in cluster.cluster.nodes]
+    unknown = [
+        FieldProblem(
+            f"losses[{index}].{'part' if each.event.entity.kind is EntityKind.SWITCH else 'node'}",
+            each.told_name,
+            "is no part of the cluster",
+            close_name(each.told_name, names) if each.event.entity.kind is not EntityKind.SWITCH else "",
+        )
+        for index, each in enumerate(told)
+        if not each.known
+    ]
+    if unknown:
+        raise InvalidDocument(unknown)
+    return tuple(each.event for each in told)
