@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 from urllib.parse import quote
 
@@ -16,6 +17,7 @@ from app.resources import service_of
 from app.services import aliases, clusters, snapshots
 from app.services.errors import NameTaken
 from app.web.asked import cluster_document
+from app.web.cluster_now import cluster_now
 from app.web.examples import cluster_examples
 from app.web.failures import PageRoute
 from app.web.form import FormProblem, Typed, at_fields, typed
@@ -75,10 +77,11 @@ def cluster(request: Request, name: str, added: int | None = None) -> Response:
         record = clusters.get_cluster(session, reference=name)
         snapshot = snapshots.current_snapshot(session, stored=record)
         names = aliases.list_aliases(session, reference=record.id)
+        now = cluster_now(session, record, datetime.now(UTC))
     document = f"/api/v1/clusters/{quote(record.name, safe='')}"
-    shown = cluster_page(snapshot, version=record.version, aliases=names)
+    shown = cluster_page(snapshot, version=record.version, aliases=names, now=now.cluster)
     note = "" if added is None else f"Stored: {plural(max(0, added), 'measurement')} added."
-    return page(request, "cluster.html", cluster=shown, document=document, note=note)
+    return page(request, "cluster.html", cluster=shown, now=now, document=document, note=note)
 
 
 def _form(request: Request, values: Typed, found: tuple[FormProblem, ...]) -> Response:

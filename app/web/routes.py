@@ -15,12 +15,16 @@ from app.web.calibration_pages import router as calibration_router
 from app.web.cluster_pages import router as cluster_router
 from app.web.expert_moves_pages import router as moves_router
 from app.web.expert_pages import router as expert_router
+from app.web.failure_pages import router as failure_router
 from app.web.failures import PageRoute
 from app.web.import_pages import router as import_router
+from app.web.job_pages import router as job_router
 from app.web.measuring_pages import router as measuring_router
 from app.web.plan_pages import router as plan_router
 from app.web.rendering import SECURITY_HEADERS, page
+from app.web.replan_pages import router as replan_router
 from app.web.views.listing import cluster_line, plan_line
+from app.web.webhook_pages import router as webhook_router
 
 RECENT: Final = 8
 """Plans and clusters on the start page."""
@@ -56,6 +60,10 @@ router.include_router(plan_router)
 # before the clusters: an address there may be any name
 router.include_router(import_router)
 router.include_router(measuring_router)
+router.include_router(job_router)
+router.include_router(failure_router)
+router.include_router(replan_router)
+router.include_router(webhook_router)
 router.include_router(cluster_router)
 router.include_router(calibration_router)
 # before the statistics, for the same reason

@@ -45,11 +45,17 @@ class ClusterPage:
     nodes: tuple[NodeRow, ...]
 
 
-def cluster_page(snapshot: ClusterSnapshot, *, version: int, aliases: Sequence[StoredAlias] = ()) -> ClusterPage:
-    """The page of a cluster with the measurements known now; ``aliases`` are other names of its nodes."""
+def cluster_page(
+    snapshot: ClusterSnapshot, *, version: int, aliases: Sequence[StoredAlias] = (), now: Cluster | None = None
+) -> ClusterPage:
+    """The page of a cluster with the measurements known now; ``aliases`` are other names of its nodes.
+
+    ``now`` has the nodes as failures left them, where that differs.
+    """
     cluster = snapshot.cluster
     model = effective_links(snapshot)
-    usable = [node for node in cluster.nodes if node.usable]
+    nodes = cluster.nodes if now is None else now.nodes
+    usable = [node for node in nodes if node.usable]
     flows = shown_flows(model, max(node.gpu_count for node in cluster.nodes))
     names: dict[str, list[str]] = {}
     for alias in aliases:
@@ -67,7 +73,7 @@ def cluster_page(snapshot: ClusterSnapshot, *, version: int, aliases: Sequence[S
         facts=(*facts, ("source", cluster.source)) if cluster.source else tuple(facts),
         map=heat_map(model, flows, by_place(cluster)),
         suspicions=suspicions(snapshot),
-        nodes=tuple(_row(node, names.get(node.name, ())) for node in cluster.nodes),
+        nodes=tuple(_row(node, names.get(node.name, ())) for node in nodes),
     )
 
 

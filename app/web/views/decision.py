@@ -31,6 +31,18 @@ _MOODS: Final = {
     RecoveryAction.WAIT: "warn",
     RecoveryAction.PAUSE: "bad",
 }
+_TODO: Final = {
+    RecoveryAction.NONE: "Nothing to do.",
+    RecoveryAction.RESTART_IN_PLACE: "Start it again where it ran; the files below are the same as before.",
+    RecoveryAction.SWAP: "Stop it, and start it with the files below: only the hosts change.",
+    RecoveryAction.SHRINK_DATA_PARALLEL: "Stop it, and start it with the files below: it has fewer replicas.",
+    RecoveryAction.REROUTE: "Tell its framework to route around the lost ranks, or start it with the files below.",
+    RecoveryAction.RESHAPE: "Stop it, and start it with the files below: its checkpoint goes into the new shape.",
+    RecoveryAction.WAIT: "Leave it stopped; it keeps its GPUs. A new decision follows when the nodes are back.",
+    RecoveryAction.PAUSE: "Stop it. Others may use its GPUs; it comes back when there is room.",
+}
+"""What a person does about a job once the answer is approved."""
+_RESHAPED: Final = (RecoveryAction.RESHAPE, RecoveryAction.SHRINK_DATA_PARALLEL)
 _LIMITS: Final = {
     StopReason.PROVEN: "The search is done.",
     StopReason.TIME_LIMIT: "The search ended because its time was used up.",
@@ -68,6 +80,7 @@ class JobCard:
     action: str
     mood: str
     reason: str
+    todo: str
     figures: tuple[tuple[str, str], ...]
     bytes: tuple[tuple[str, str], ...]
     falls_back: str
@@ -116,6 +129,7 @@ def _card(made: JobDecision) -> JobCard:
         action=ACTIONS[made.action],
         mood=_MOODS.get(made.action, "busy"),
         reason=made.reason,
+        todo=_TODO[made.action],
         figures=_figures(made),
         bytes=_bytes(made.migration),
         falls_back=_falls_back(made.migration),
@@ -143,8 +157,8 @@ def _figures(made: JobDecision) -> tuple[tuple[str, str], ...]:
     ]
     if made.tokens_per_s_after:
         figures.append(("change", change(made.tokens_per_s_before, made.tokens_per_s_after)))
-    if made.plan is not None and made.action is not RecoveryAction.NONE:
-        figures.append(("shape", str(made.plan.configuration.degrees)))
+    if made.plan is not None and made.action in _RESHAPED:
+        figures.append(("new shape", str(made.plan.configuration.degrees)))
     return (*figures, ("ranks that move", str(len(made.migration.moved))), ("GPU-hours lost", lost))
 
 

@@ -126,6 +126,13 @@ def exports_of(plan_id: str, plan: Plan, typed: Mapping[str, str], valid: Mappin
     return Exports(families, tuple(fields))
 
 
+def option_fields(typed: Mapping[str, str]) -> tuple[OptionField, ...]:
+    """Every option of a launch that a training job can take, with what was typed."""
+    texts = _defaults() | dict(typed)
+    taken = {name for keys in TAKEN.values() for name in keys} - {"model_path"}
+    return tuple(OptionField(name, *_OPTIONS[name], texts[name]) for name in _OPTIONS if name in taken)
+
+
 def option_label(name: str) -> str:
     """What the page calls an option."""
     return _OPTIONS.get(name, (name, ""))[0]

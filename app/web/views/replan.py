@@ -77,7 +77,7 @@ _APPROVE_SAFE: Final = Button(
     "approve_safe",
     "Approve the safe answer",
     "Holds the GPUs that it needs. The search for a better one ends.",
-    "quiet",
+    "",
 )
 _START: Final = Button(
     "start",
@@ -117,7 +117,7 @@ def replan_line(replan: ReplanRecord) -> ReplanLine:
         cluster=replan.cluster_name,
         status=status,
         mood=mood,
-        reason=replan.reason,
+        reason=replan.reason[:1].upper() + replan.reason[1:],
         opened=moment(replan.created_at),
         outcome="; ".join(told),
     )
@@ -187,10 +187,10 @@ def _undecided(replan: ReplanRecord) -> Next:
         soon = ("A first safe answer is being worked out. It takes a second or two.",)
         return Next("Nothing to do yet", soon, "busy", (_CANCEL,))
     sentences = (
-        "A safe answer is ready, and a better one is on its way.",
-        "If every second counts, approve the safe one now. Otherwise wait: this page changes by itself.",
+        "A better one is on its way. If every second counts, approve the safe one now.",
+        "Otherwise wait: this page changes by itself.",
     )
-    return Next("You can wait for a better answer", sentences, "busy", (_APPROVE_SAFE, _CANCEL))
+    return Next("A safe answer is ready", sentences, "busy", (_APPROVE_SAFE, _CANCEL))
 
 
 def _proposed(replan: ReplanRecord, answer: Answer | None) -> Next:

@@ -1,0 +1,60 @@
+"""A stored cluster as it is at this moment: its jobs, its GPUs, what is not well, and what waits for somebody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from app.services import health_events, occupancy, replans, running_jobs, snapshots
+from app.services.clusters import StoredCluster
+from app.services.pagination import MAX_LIMIT
+from app.web.views.gpu_grid import GpuGrid, gpu_grid
+from app.web.views.health import ConditionRow, condition_rows, quarantine_sentences
+from app.web.views.jobs import JobLine, job_line
+from app.web.views.replan import ReplanLine, replan_line
+from cluster_models.degraded import degraded
+from cluster_models.health_events import EntityKind, HealthState
+from cluster_models.topology import Cluster
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNow:
+    """What the pages of a cluster show of this moment; ``replan`` is the decision that is open."""
+
+    cluster: Cluster
+    """With the states that its nodes have now."""
+    replan: ReplanLine | None
+    grid: GpuGrid
+    jobs: tuple[JobLine, ...]
+    more_jobs: bool
+    conditions: tuple[ConditionRow, ...]
+    quarantine: tuple[str, ...]
+
+
+def cluster_now(session: Session, stored: StoredCluster, now: datetime) -> ClusterNow:
+    """How a cluster is now."""
+    conditions = health_events.conditions_now(session, reference=stored.id, now=now)
+    jobs = running_jobs.list_jobs(session, reference=stored.id, limit=MAX_LIMIT)
+    replan = replans.open_replan_of(session, reference=stored.id)
+    snapshot = degraded(snapshots.current_snapshot(session, stored=stored), conditions)
+    lost = {
+        (each.entity.node, int(each.entity.part))
+        for each in conditions
+        if each.entity.kind is EntityKind.GPU and each.state is HealthState.FAILED and each.entity.part.isdecimal()
+    }
+    return ClusterNow(
+        cluster=snapshot.cluster,
+        replan=None if replan is None else replan_line(replan),
+        grid=gpu_grid(
+            snapshot.cluster,
+            occupancy.list_held(session, reference=stored.id),
+            lost=lost,
+            spares=occupancy.spare_names(session, cluster_id=stored.id),
+        ),
+        jobs=tuple(job_line(job) for job in jobs.items),
+        more_jobs=jobs.next_cursor is not None,
+        conditions=condition_rows(conditions, now),
+        quarantine=quarantine_sentences(health_events.quarantine_now(session, reference=stored.id, now=now)),
+    )

@@ -1,0 +1,199 @@
+"""Pages of decisions on failures: what to do now, the answer, launch files, and what would be done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Final
+from urllib.parse import quote, urlencode
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import RedirectResponse, Response
+from sqlalchemy.orm import Session
+from starlette.datastructures import FormData
+
+from app.db.engine import transaction
+from app.exports.contract import options_of
+from app.exports.packing import packed
+from app.exports.registry import EXPORTS
+from app.resources import Service, service_of
+from app.services import health_events, replan_views, replans, reports, running_jobs
+from app.services.errors import Conflict, NotFound
+from app.services.pagination import MAX_LIMIT
+from app.services.replans import Answer, ReplanRecord
+from app.web.failures import PageRoute
+from app.web.form import FormProblem
+from app.web.origin import sent_form
+from app.web.rendering import page
+from app.web.views.decision import DecisionView, decision_view
+from app.web.views.exports import given_options, option_fields
+from app.web.views.health import event_rows
+from app.web.views.replan import mark, moments, next_step, replan_line, waiting
+
+_PAGE: Final = 50
+_LONGEST_REASON: Final = 1000
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/replans")
+def replan_list(request: Request, cursor: str | None = None) -> Response:
+    """Decisions on failures of all clusters, newest first."""
+    with service_of(request).read_sessions() as session:
+        found = replans.list_replans(session, limit=_PAGE, cursor=cursor)
+    return page(
+        request,
+        "replans.html",
+        replans=[replan_line(each) for each in found.items],
+        next_page=found.next_cursor and f"/replans?cursor={found.next_cursor}",
+    )
+
+
+@router.get("/replans/{replan_id}")
+def replan(request: Request, replan_id: str) -> Response:
+    """A decision: the one thing to do next on top, then what becomes of every job."""
+    return _replan(request, replan_id, ())
+
+
+@router.get("/replans/{replan_id}/progress")
+def replan_progress(request: Request, replan_id: str, seen: str = "") -> Response:
+    """The part of the page that changes by itself; tells when the rest has changed since it was ``seen``."""
+    with service_of(request).read_sessions() as session:
+        record = replans.get_replan(session, replan_id=replan_id)
+    changed = {} if mark(record) == seen else {"Plan-Finished": "yes"}
+    return page(
+        request,
+        "replan_progress.html",
+        headers=changed,
+        line=replan_line(record),
+        mark=mark(record),
+        waiting=waiting(record, datetime.now(UTC)),
+    )
+
+
+@router.post("/replans/{replan_id}")
+def change_replan(request: Request, replan_id: str, data: Annotated[FormData, Depends(sent_form)]) -> Response:
+    """Approve, begin, end or call off a decision, or ask for a new one."""
+    act = _ACTS.get(str(data.get("do") or ""))
+    if act is None:
+        problem = FormProblem("", "", "The form does not say what is to be done; use one of its buttons.")
+        return _replan(request, replan_id, (problem,), 422)
+    try:
+        after = act(service_of(request), replan_id, str(data.get("problem") or "").strip()[:_LONGEST_REASON])
+    except Conflict as error:
+        return _replan(request, replan_id, (FormProblem("", "", str(error)),), 409)
+    return RedirectResponse(f"/replans/{after}", 303)
+
+
+@router.get("/replans/{replan_id}/files/{job}/{file_format}")
+def launch_file(
+    request: Request, replan_id: str, job: str, file_format: str, answer: Answer = Answer.DECISION
+) -> Response:
+    """A file that starts a job as decided."""
+    export = EXPORTS.get(file_format)
+    if export is None:
+        raise NotFound("export format", file_format)
+    with service_of(request).read_sessions() as session:
+        plan = replan_views.decided_plan(session, replan_id=replan_id, job=job, answer=answer)
+    content = packed(export, export.files(plan, options_of(given_options(request.query_params))))
+    disposition = f'attachment; filename="{export.file_name}"'
+    return Response(content, media_type=export.media_type, headers={"Content-Disposition": disposition})
+
+
+def _approve(service: Service, replan_id: str, _problem: str) -> str:
+    with transaction(service.sessions) as session:
+        return replans.approve_replan(session, replan_id=replan_id).id
+
+
+def _approve_safe(service: Service, replan_id: str, _problem: str) -> str:
+    with transaction(service.sessions) as session:
+        return replans.approve_replan(session, replan_id=replan_id, answer=Answer.SAFE).id
+
+
+def _start(service: Service, replan_id: str, _problem: str) -> str:
+    with transaction(service.sessions) as session:
+        return replans.begin_applying(session, replan_id=replan_id).id
+
+
+def _applied(service: Service, replan_id: str, _problem: str) -> str:
+    with transaction(service.sessions) as session:
+        return replans.finish_applied(session, replan_id=replan_id).id
+
+
+def _failed(service: Service, replan_id: str, problem: str) -> str:
+    with transaction(service.sessions) as session:
+        told = problem or "It could not be carried out."
+        return replans.fail_replan(session, replan_id=replan_id, problem=told).id
+
+
+def _cancel(service: Service, replan_id: str, problem: str) -> str:
+    with transaction(service.sessions) as session:
+        told = problem or "It was called off."
+        return replans.cancel_replan(session, replan_id=replan_id, problem=told).id
+
+
+def _again(service: Service, replan_id: str, _problem: str) -> str:
+    with transaction(service.sessions) as session:
+        cluster_id = replans.get_replan(session, replan_id=replan_id).cluster_id
+        fresh = reports.request_replan(session, reference=cluster_id, reason="It was asked for again by hand.")
+    service.answer_failures(fresh)
+    return fresh
+
+
+_ACTS: Final[Mapping[str, Callable[[Service, str, str], str]]] = {
+    "approve": _approve,
+    "approve_safe": _approve_safe,
+    "start": _start,
+    "applied": _applied,
+    "failed": _failed,
+    "cancel": _cancel,
+    "again": _again,
+}
+
+
+def _replan(request: Request, replan_id: str, found: tuple[FormProblem, ...], status: int = 200) -> Response:
+    now = datetime.now(UTC)
+    with service_of(request).read_sessions() as session:
+        record = replans.get_replan(session, replan_id=replan_id)
+        shown = _shown_answer(record)
+        view = None if shown is None else _view(session, record, shown)
+        events = health_events.list_events(
+            session, reference=record.cluster_id, limit=MAX_LIMIT, replan_id=record.id
+        )
+    given = given_options(request.query_params)
+    return page(
+        request,
+        "replan.html",
+        status=status,
+        line=replan_line(record),
+        address=f"/replans/{record.id}",
+        cluster_address=f"/clusters/{quote(record.cluster_name, safe='')}",
+        next=next_step(record, shown),
+        waiting=waiting(record, now),
+        watched=record.is_open,
+        mark=mark(record),
+        superseded_by=record.superseded_by,
+        is_safe=shown is Answer.SAFE,
+        view=view,
+        events=event_rows(reversed(events.items)),
+        moments=moments(record),
+        options=option_fields(given),
+        options_open=bool(given),
+        query=urlencode({**given, "answer": shown.value}) if shown else "",
+        found=found,
+    )
+
+
+def _shown_answer(record: ReplanRecord) -> Answer | None:
+    """The answer to show: the one approved, else the best there is."""
+    if record.chosen is not None:
+        return record.chosen if record.chosen is Answer.SAFE or record.has_decision else Answer.SAFE
+    if record.has_decision:
+        return Answer.DECISION
+    return Answer.SAFE if record.has_safe_answer else None
+
+
+def _view(session: Session, record: ReplanRecord, answer: Answer) -> DecisionView | None:
+    kept = replans.get_answer(session, replan_id=record.id, answer=answer)
+    jobs = running_jobs.list_jobs(session, reference=record.cluster_id, limit=MAX_LIMIT).items
+    return None if kept is None else decision_view(kept, {job.id: job.name for job in jobs})
