@@ -21,7 +21,7 @@ from solver.replanning.problem import ReplanOptions, ReplanProblem
 class ReplanRequest:
     """Everything that a decision is made from, as ``app.serialization.jsonable`` writes it.
 
-    ``jobs`` have id, name, weight, recovery, plan and fitted (the user's own parameters, or ``None``).
+    ``jobs`` have the fields of ``RunningJob``, and fitted (the user's own parameters, or ``None``).
     """
 
     snapshot: dict[str, Any]
@@ -58,4 +58,7 @@ def _job(document: dict[str, Any]) -> RunningJob:
         plan=load(Plan, document["plan"]),
         weight=document["weight"],
         recovery=load(RecoveryPolicy, document["recovery"]),
+        is_paused=document["is_paused"],
+        wanted_gpus=document["wanted_gpus"],
+        wanted_batch=document["wanted_batch"],
     )

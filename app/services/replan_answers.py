@@ -16,6 +16,7 @@ from app.db.status import JobStanding, ReplanStatus, RunningPlanStatus
 from app.serialization import jsonable, load
 from app.services import occupancy, replan_rows, running_plans
 from app.services.errors import GpusTaken, WrongStatus
+from app.services.job_plans import job_plans
 from app.services.occupancy import Gpus, gpus_of
 from cluster_models.plan import Plan
 from cluster_models.recovery import BatchDecision, JobDecision, RecoveryAction
@@ -150,12 +151,15 @@ def carry_out(session: Session, *, row: ReplanRow) -> None:
     )
     for job_id, running_plan_id in session.execute(plans).all():
         running_plans.set_applied(session, running_plan_id=running_plan_id, job_id=job_id)
+    holders = occupancy.staying_gpus(session, cluster_id=row.cluster_id)
     for made in decision.jobs:
-        running_plans.set_standing(session, job_id=made.job_id, standing=_standing(made.action))
+        standing = _standing(made.action) if made.job_id in holders else JobStanding.PAUSED
+        running_plans.set_standing(session, job_id=made.job_id, standing=standing)
     # A job that waited and is not touched any more has all that it waited for.
-    for job_id in decision.untouched:
-        running_plans.set_standing(session, job_id=job_id, standing=JobStanding.RUNNING)
-    paused = [made.job_id for made in decision.jobs if made.action is RecoveryAction.PAUSE]
+    for job_id, found in job_plans(session, cluster_id=row.cluster_id).items():
+        if job_id in decision.untouched and found.job.standing == JobStanding.WAITING:
+            running_plans.set_standing(session, job_id=job_id, standing=JobStanding.RUNNING)
+    paused = [made.job_id for made in decision.jobs if made.job_id not in holders]
     running_plans.end_applied(session, job_ids=paused)
     occupancy.outdate_preparations(session, cluster_id=row.cluster_id)
     after = {node for node, _gpu in occupancy.held_gpus(session, cluster_id=row.cluster_id)}
@@ -166,37 +170,36 @@ def _running(
     session: Session, row: ReplanRow, base: Mapping[str, str], decision: BatchDecision
 ) -> dict[str, RunningPlanRow]:
     """What the decided jobs run by; raises ``WrongStatus`` where that is not what the decision starts from."""
-    jobs = [made.job_id for made in decision.jobs]
-    query = select(RunningPlanRow).where(
-        RunningPlanRow.job_id.in_(jobs), RunningPlanRow.status == RunningPlanStatus.APPLIED
-    )
-    running = {plan.job_id: plan for plan in session.scalars(query)}
-    changed = [made.job_name for made in decision.jobs if _id_of(running, made.job_id) != base.get(made.job_id)]
+    found = job_plans(session, cluster_id=row.cluster_id)
+    now = {job_id: each.running_plan_id for job_id, each in found.items()}
+    changed = sorted(made.job_name for made in decision.jobs if now.get(made.job_id) != base.get(made.job_id))
     if changed:
-        told = f"{', '.join(sorted(changed))} changed since; ask for a new replan"
-        raise WrongStatus("replan", row.id, "out of date", told)
-    return running
-
-
-def _id_of(running: Mapping[str, RunningPlanRow], job_id: str) -> str | None:
-    return running[job_id].id if job_id in running else None
+        raise WrongStatus(
+            "replan", row.id, "out of date", f"{', '.join(changed)} changed since; ask for a new replan"
+        )
+    return {made.job_id: session.get_one(RunningPlanRow, now[made.job_id]) for made in decision.jobs}
 
 
 def _holdings(made: JobDecision, running: RunningPlanRow) -> Gpus:
-    """The GPUs that a job is to hold: where it waits all it had, for the lost ones are what it waits for."""
-    if made.action is RecoveryAction.PAUSE:
+    """The GPUs that a job is to hold: where it waits all it had, for the lost ones are what it waits for.
+
+    One that was paused and gets no plan holds nothing.
+    """
+    if made.action is RecoveryAction.PAUSE or (made.plan is None and running.status != RunningPlanStatus.APPLIED):
         return frozenset()
     return gpus_of(load(Plan, running.plan) if made.plan is None else made.plan)
 
 
 def _same(plan: Plan, running: RunningPlanRow) -> bool:
+    """Whether a job runs by a plan already; one that is paused does not."""
+    if running.status != RunningPlanStatus.APPLIED:
+        return False
     old = load(Plan, running.plan)
     return (plan.placement, plan.configuration) == (old.placement, old.configuration)
 
 
 def _standing(action: RecoveryAction) -> JobStanding:
-    standings = {RecoveryAction.WAIT: JobStanding.WAITING, RecoveryAction.PAUSE: JobStanding.PAUSED}
-    return standings.get(action, JobStanding.RUNNING)
+    return JobStanding.WAITING if action is RecoveryAction.WAIT else JobStanding.RUNNING
 
 
 def _job_summary(made: JobDecision) -> JobSummary:

@@ -14,14 +14,15 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.db.running_tables import RunningJobRow, RunningPlanRow
-from app.db.status import RunningPlanStatus
+from app.db.running_tables import RunningPlanRow
 from app.replan_request import ReplanRequest
 from app.serialization import jsonable
 from app.services import health_events, occupancy, replan_settings, snapshots
+from app.services.job_plans import job_plans
 from app.services.live_clusters import as_held, read_held
 from cluster_models.conditions import conditions_of, quarantine_of
 from cluster_models.degraded import degraded
+from cluster_models.health_events import HealthEvent
 from cluster_models.recovery import Quarantine
 from cluster_models.snapshot import ClusterSnapshot
 
@@ -44,10 +45,15 @@ class Situation:
         return {job["id"]: job["running_plan_id"] for job in self.document["jobs"]}
 
 
-def situation(session: Session, *, cluster_id: str, replan_id: str, now: datetime) -> Situation:
-    """How a cluster is now, for the replan of that id; what that has claimed itself counts as free."""
+def situation(
+    session: Session, *, cluster_id: str, replan_id: str, now: datetime, supposed: tuple[HealthEvent, ...] = ()
+) -> Situation:
+    """How a cluster is now, for the replan of that id; what that has claimed itself counts as free.
+
+    ``supposed`` are reports that nobody made: the cluster is as they would leave it.
+    """
     settings = replan_settings.settings_of(session, cluster_id=cluster_id)
-    events = health_events.read_known(session, cluster_id=cluster_id)
+    events = (*health_events.read_known(session, cluster_id=cluster_id), *supposed)
     conditions = conditions_of(events, now=now, hysteresis_s=settings.hysteresis_s)
     quarantine = quarantine_of(events, now=now, failures=settings.quarantine_after)
     held = read_held(session, cluster_id=cluster_id, claim_id=replan_id)
@@ -67,7 +73,7 @@ def situation(session: Session, *, cluster_id: str, replan_id: str, now: datetim
         "horizon_s": settings.horizon_s,
         "back_after_s": settings.back_after_s,
         "gpu_budget": settings.gpu_budget,
-        "events": jsonable(health_events.read_of_replan(session, replan_id=replan_id)),
+        "events": jsonable((*health_events.read_of_replan(session, replan_id=replan_id), *supposed)),
         "options": jsonable(settings.options),
     }
     return Situation(snapshot, document, quarantine)
@@ -86,20 +92,17 @@ def request_of(session: Session, *, snapshot: dict[str, Any], document: Mapping[
 
 
 def _jobs(session: Session, cluster_id: str) -> list[dict[str, Any]]:
-    """The jobs that run by a plan (or wait on its GPUs), by name."""
-    query = (
-        select(RunningJobRow, RunningPlanRow.id)
-        .join(RunningPlanRow, RunningPlanRow.job_id == RunningJobRow.id)
-        .where(RunningJobRow.cluster_id == cluster_id, RunningPlanRow.status == RunningPlanStatus.APPLIED)
-        .order_by(RunningJobRow.name)
-    )
+    """The jobs that run, wait or are paused, by name."""
     return [
         {
-            "id": row.id,
-            "name": row.name,
-            "weight": row.weight,
-            "recovery": row.recovery,
-            "running_plan_id": running_plan_id,
+            "id": found.job.id,
+            "name": found.job.name,
+            "weight": found.job.weight,
+            "recovery": found.job.recovery,
+            "is_paused": found.is_paused,
+            "wanted_gpus": found.wanted_gpus,
+            "wanted_batch": found.wanted_batch,
+            "running_plan_id": found.running_plan_id,
         }
-        for row, running_plan_id in session.execute(query)
+        for found in job_plans(session, cluster_id=cluster_id).values()
     ]

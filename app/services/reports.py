@@ -34,7 +34,7 @@ from app.services.occupancy import Gpus
 from app.services.touching import fresh_trouble, standing_trouble, touched
 from app.services.webhooks import EventType
 from cluster_models.conditions import Condition, conditions_of
-from cluster_models.health_events import HealthEvent
+from cluster_models.health_events import HealthEvent, HealthState
 from cluster_models.topology import Cluster
 
 _MOST_NAMED: Final = 5
@@ -88,8 +88,8 @@ def request_replan(
 ) -> str:
     """Open a replan of a cluster as it is, whatever touched it; returns its id.
 
-    One that collects reports is that replan, and its window ends no later than the wanted one.  One that was proposed or approved is overtaken.  Raises ``NotFound``, ``IdempotencyKeyReused``, and ``Conflict``
-    where no job runs there.
+    Where one collects reports it is that one, and its window ends no later than wanted; one that was proposed or
+    approved is overtaken.  Raises ``NotFound``, ``IdempotencyKeyReused``, and ``Conflict`` where no job runs there.
     """
     now = now or datetime.now(UTC)
     cluster = clusters.lock(session, reference=reference, expected_version=None)
@@ -111,22 +111,25 @@ def request_replan(
 
 
 def wake_waiting(session: Session, *, now: datetime) -> list[str]:
-    """Open a replan of every cluster where jobs wait for parts that are well again; returns their ids."""
-    query = select(RunningJobRow.cluster_id, RunningJobRow.id, RunningJobRow.name).where(
-        RunningJobRow.standing == JobStanding.WAITING
+    """Open a replan of every cluster where parts are well again that jobs wait for, or could start again on.
+
+    Once for each recovery; returns their ids.
+    """
+    query = select(RunningJobRow.cluster_id, RunningJobRow.id, RunningJobRow.name, RunningJobRow.standing).where(
+        RunningJobRow.standing.in_((JobStanding.WAITING, JobStanding.PAUSED))
     )
-    waiting: dict[str, dict[str, str]] = {}
-    for cluster_id, job_id, name in session.execute(query):
-        waiting.setdefault(cluster_id, {})[job_id] = name
+    standing: dict[str, list[tuple[str, str, str]]] = {}
+    for cluster_id, job_id, name, how in session.execute(query):
+        standing.setdefault(cluster_id, []).append((job_id, name, how))
     opened = []
-    for cluster_id, jobs in sorted(waiting.items()):
+    for cluster_id, jobs in sorted(standing.items()):
         clusters.lock(session, reference=cluster_id, expected_version=None)
-        if replan_rows.open_row(session, cluster_id) is not None:
+        if replan_rows.open_row(session, cluster_id) is not None or _asked_since_quiet(session, cluster_id, now):
             continue
         still = _touched_jobs(session, cluster_id, _conditions(session, cluster_id, now))
-        ready = sorted(name for job_id, name in jobs.items() if job_id not in still)
-        if ready and not _asked_since_quiet(session, cluster_id, now):
-            reason = f"What {_listed(ready)} waited for is back."
+        ready = sorted(name for job_id, name, how in jobs if how == JobStanding.PAUSED or job_id not in still)
+        if ready:
+            reason = f"Parts are well again that {_listed(ready)} stood still for."
             opened.append(_open(session, cluster_id, reason=reason, window_s=0.0, now=now))
     return opened
 
@@ -238,11 +241,17 @@ def _holders(session: Session, cluster: StoredCluster, current: ReplanRow | None
 
 
 def _asked_since_quiet(session: Session, cluster_id: str, now: datetime) -> bool:
-    """Whether a replan was opened since the last report: one that was called off is not asked for again."""
+    """Whether a replan was opened since a recovery was last believed, or none ever was."""
     hysteresis = timedelta(seconds=replan_settings.settings_of(session, cluster_id=cluster_id).hysteresis_s)
     events = health_events.read_known(session, cluster_id=cluster_id)
-    quiet = max((min(event.occurred_at, now) + hysteresis for event in events), default=now)
-    query = select(exists().where(ReplanRow.cluster_id == cluster_id, ReplanRow.created_at >= quiet))
+    believed = [
+        moment
+        for event in events
+        if event.state is HealthState.RECOVERED and (moment := event.occurred_at + hysteresis) <= now
+    ]
+    if not believed:
+        return True
+    query = select(exists().where(ReplanRow.cluster_id == cluster_id, ReplanRow.created_at >= max(believed)))
     return bool(session.scalar(query))
 
 

@@ -47,6 +47,7 @@ from tests.app.running_rows import (
     solved,
     told,
 )
+from tests.plans import GLOBAL_BATCH
 
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 SOLVED = START + timedelta(seconds=61)
@@ -133,6 +134,19 @@ def test_gpus_of_one_job_may_go_to_another(sessions: SessionFactory) -> None:
         assert (jobs["a"].standing, jobs["b"].standing) == (JobStanding.RUNNING, JobStanding.PAUSED)
         assert (jobs["b"].plan, jobs["b"].gpus_held) == (None, 0)
         assert {gpu[0] for gpu in occupied(session)} == {"n1", "n2"}
+        report(session, told("n0", HealthState.RECOVERED, at_s=3600), at_s=3600)
+        (woken,) = reports.wake_waiting(session, now=START + timedelta(seconds=4300))
+        request = replan_solves.begin_attempt(session, replan_id=woken, now=START + timedelta(seconds=4300))
+        assert request is not None
+        paused = {job.name: job for job in request.to_problem().jobs}["b"]
+        assert (paused.is_paused, paused.wanted_gpus, paused.wanted_batch) == (True, 8, GLOBAL_BATCH)
+        assert request.spares == ["n0", "n3", "n7"]
+        started = decided({b: (RecoveryAction.RESTART_IN_PLACE, plan_on("n0", "n3"))}, untouched=[a])
+        assert replan_solves.finish(session, replan_id=woken, decision=jsonable(started))
+        replans.approve_replan(session, replan_id=woken)
+        replans.finish_applied(session, replan_id=woken)
+        assert nodes_held(session, b) == {"n0", "n3"}
+        assert running_jobs.get_job(session, reference=CLUSTER, job="b").standing is JobStanding.RUNNING
 
 
 @on_sqlite

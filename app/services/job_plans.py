@@ -1,0 +1,52 @@
+"""The plan that each job of a cluster runs by, and what its owner meant it to have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from app.db.running_tables import RunningJobRow, RunningPlanRow
+from app.db.status import JobStanding
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """A job with the running plan that it runs by, or ran by last where ``is_paused``.
+
+    ``wanted_gpus`` and ``wanted_batch`` are those of the last plan that its owner applied, not a replan.
+    """
+
+    job: RunningJobRow
+    running_plan_id: str
+    is_paused: bool
+    wanted_gpus: int | None
+    wanted_batch: int | None
+
+
+def job_plans(session: Session, *, cluster_id: str) -> dict[str, JobPlan]:
+    """By id: the jobs that run, wait or are paused, in the order of their names."""
+    at_work = (JobStanding.RUNNING, JobStanding.WAITING, JobStanding.PAUSED)
+    jobs = select(RunningJobRow).where(RunningJobRow.cluster_id == cluster_id, RunningJobRow.standing.in_(at_work))
+    plans = (
+        select(RunningPlanRow.job_id, RunningPlanRow.id, RunningPlanRow.replan_id, RunningPlanRow.summary)
+        .join(RunningJobRow, RunningJobRow.id == RunningPlanRow.job_id)
+        .where(RunningJobRow.cluster_id == cluster_id, RunningPlanRow.applied_at.is_not(None))
+        .order_by(RunningPlanRow.applied_at)
+    )
+    newest, meant = {}, {}
+    for job_id, plan_id, replan_id, summary in session.execute(plans):
+        newest[job_id] = plan_id
+        if replan_id is None:
+            meant[job_id] = summary
+    return {
+        row.id: JobPlan(
+            job=row,
+            running_plan_id=newest[row.id],
+            is_paused=row.standing == JobStanding.PAUSED,
+            wanted_gpus=meant.get(row.id, {}).get("gpus"),
+            wanted_batch=meant.get(row.id, {}).get("global_batch"),
+        )
+        for row in session.scalars(jobs.order_by(RunningJobRow.name))
+    }
