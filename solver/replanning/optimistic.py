@@ -71,7 +71,7 @@ def upper_value(site: JobSite, action: RecoveryAction, *, nodes: int | None = No
         case RecoveryAction.WAIT:
             rate, restart_s = site.job.plan.tokens_per_s, restart_s + site.problem.back_after_s
         case RecoveryAction.NONE:
-            rate, restart_s = 0.0 if len(site.broken) else _rate(site, site.step_of(site.home)), 0.0
+            rate, restart_s = _kept_rate(site), 0.0
         case RecoveryAction.RESTART_IN_PLACE:
             rate = 0.0 if len(site.broken) else _rate(site, site.step_of(site.home))
         case RecoveryAction.SWAP:
@@ -87,6 +87,12 @@ def upper_value(site: JobSite, action: RecoveryAction, *, nodes: int | None = No
 
 def _rate(site: JobSite, step_s: float) -> float:
     return site.asked.workload.tokens_per_step / step_s
+
+
+def _kept_rate(site: JobSite) -> float:
+    if site.is_rerouted:
+        return site.job.plan.tokens_per_s
+    return 0.0 if len(site.broken) else _rate(site, site.step_of(site.home))
 
 
 def swap_rate(site: JobSite) -> float:

@@ -23,7 +23,14 @@ from solver.replanning.migration import migration
 from solver.replanning.outcome import Migrate, Placed, limit_of, limit_of_time, named, option_of, plan_of
 from solver.replanning.problem import RecoveryOption
 from solver.replanning.regrouping import WORTH_MOVING
-from solver.replanning.rerouting import cannot_reroute, living_cells, living_ranks, plan_without, rerouted
+from solver.replanning.rerouting import (
+    cannot_reroute,
+    living_cells,
+    living_ranks,
+    plan_without,
+    rerouted,
+    whole_plan,
+)
 from solver.replanning.reshaping import on_familiar_hosts, shapes_on
 from solver.replanning.shrinking import best_size, data_sizes, most_replicas, no_size, usable_units
 from solver.replanning.site import JobSite
@@ -184,7 +191,7 @@ def reroute(site: JobSite, *, migrate: Migrate = migration) -> Answer:
     stage, living = found.tightest, int(alive[:, found.tightest].sum())
     plan = plan_without(site, found)
     # the shards of lost ranks must come from somewhere all the same, but no rank changes its GPU
-    moves = migrate(job, job.plan, problem=site.problem, lost=site.state_lost, links=site.links)
+    moves = migrate(job, whole_plan(site), problem=site.problem, lost=site.state_lost, links=site.links)
     return option_of(
         site.ground,
         action,
@@ -227,7 +234,7 @@ def reshape(
 def wait(site: JobSite, *, migrate: Migrate = migration) -> Answer:
     """The job stands still on its GPUs until the lost ones serve again, and starts there as it was planned."""
     problem, job = site.problem, site.job
-    moves = migrate(job, job.plan, problem=problem, lost=site.state_lost, links=site.links)
+    moves = migrate(job, whole_plan(site), problem=problem, lost=site.state_lost, links=site.links)
     starts_s = problem.back_after_s
     return RecoveryOption(
         job_id=job.id,

@@ -19,6 +19,7 @@ import numpy as np
 
 from cluster_models.plan import Plan, RankPlace
 from cluster_models.workload import Sharding
+from solver.answer.assemble import place_ranks
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.placement.problem import PlacementProblem, placed_times
 from solver.replanning.outcome import given
@@ -145,6 +146,24 @@ def plan_without(site: JobSite, found: Rerouted) -> Plan:
         robustness=None,
         warnings=(*plan.warnings, f"Micro-batches of {site.job.name} are re-routed around lost ranks."),
     )
+
+
+def whole_plan(site: JobSite) -> Plan:
+    """The running plan with the ranks that it lost before, back on their hosts: what their state has to come to."""
+    plan, gpus = site.job.plan, site.gpus
+    present = {place.rank: place for place in plan.placement.ranks}
+    taken: dict[str, set[int]] = {}
+    for place in plan.placement.ranks:
+        taken.setdefault(place.node, set()).add(place.gpu)
+    ranks = []
+    for place in place_ranks(plan.configuration, plan.placement.hosts, gpus).ranks:
+        if place.rank not in present:
+            used = taken.setdefault(place.node, set())
+            free = next(gpu for gpu in range(gpus + len(used) + 1) if gpu not in used)
+            used.add(free)
+            present[place.rank] = replace(place, gpu=free)
+        ranks.append(present[place.rank])
+    return replace(plan, placement=replace(plan.placement, ranks=tuple(ranks)))
 
 
 def _sharings(alive: BoolArray, micro_batches: int) -> Iterator[IntArray]:

@@ -318,8 +318,12 @@ def test_a_rerouted_job_runs_on_and_can_take_its_node_back() -> None:
     problem = replan(whole, [limping], spares=("n01",))
     here = site(problem)
     assert taken(actions.keep(here)).tokens_per_s == rerouted_plan.tokens_per_s
+    assert taken(actions.keep(here)).value_flop <= upper_value(here, RecoveryAction.NONE)
     back = taken(actions.swap(here, ["n01"]))
     assert plan_of(back).placement.hosts == running.nodes
+    again = site(replan(after(whole, failed=["n02"]), [limping], spares=()))
+    assert "more of the ranks" in refusal(actions.keep(again))
+    assert taken(actions.wait(again)).migration.downtime.middle_s > 0
     assert back.tokens_per_s == pytest.approx(running.plan.tokens_per_s)
 
 
