@@ -29,6 +29,8 @@ CASES: Final[tuple[tuple[str, Callable[[], ReplanProblem], float], ...]] = (
     ("200 jobs, 1,024 nodes, a leaf lost", lambda: leaf_lost(200, 1024, 16, spares=8, kinds=SMALLER), 60.0),
 )
 """Name, problem, and the seconds aimed at for the decision; the safe answer is to come within one."""
+REPEATS: Final = 3
+"""Of the safe answer, the fastest counts: others disturb what takes so little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,7 @@ def measured() -> list[Case]:
     found = []
     for name, make, aim_s in CASES:
         problem = make()
-        safe_answer(replace(problem))
-        safe = _timed(problem, safe_answer)
+        safe = min((_timed(problem, safe_answer) for _ in range(REPEATS)), key=lambda decided: decided.seconds)
         best = _timed(problem, lambda asked, limit_s=aim_s: decide(asked, ReplanOptions(time_limit_s=limit_s)))
         plain = _timed(problem, first_come)
         found.append(Case(name, aim_s, sum(best.actions.values()), len(problem.spares), safe, best, plain))

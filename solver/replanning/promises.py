@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -21,7 +22,7 @@ from solver.replanning.columns import JobColumns, View
 from solver.replanning.migration import WARM_UP_STEPS
 from solver.replanning.optimistic import SizeBounds, shrink_bounds, size_bounds, swap_rate
 from solver.replanning.program import Gpu, Promise
-from solver.replanning.shapes import ShapeBook, in_shape
+from solver.replanning.shapes import ShapeBook, alike_inside, in_shape
 from solver.replanning.shrinking import data_sizes
 from solver.replanning.site import JobSite, planning_problem, prepared
 from solver.replanning.values import work_flop
@@ -110,7 +111,12 @@ def _proven(sizes: SizeBounds, columns: JobColumns, number: int) -> SizeBounds:
 
 
 def _best_rate(site: JobSite, replicas: int) -> float:
-    """Tokens per second that ``replicas`` cannot beat on any units that serve, however the batch is cut."""
+    """Tokens per second that ``replicas`` cannot beat on any units that serve, however the batch is cut.
+
+    Infinite where it matters inside which units transfers are made.
+    """
+    if not alike_inside(site.candidate.fabric):
+        return math.inf
     serving = [site.units.members[unit] for unit in np.flatnonzero(site.serves)]
     rates = [0.0]
     for size in data_sizes(site, replicas):

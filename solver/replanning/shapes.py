@@ -18,6 +18,7 @@ from cluster_models.plan import Configuration, NoPlan, Plan
 from cluster_models.recovery import ConsideredAction, RecoveryAction
 from solver.candidates import FloatArray, IntArray
 from solver.degrees.ruled import kept_candidates
+from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem, SearchOptions
 from solver.replanning import options as actions
 from solver.replanning.columns import JobColumns, View
@@ -65,8 +66,9 @@ class ShapeBook:
         plan = plan_within(self.asked, space, options)
         if isinstance(plan, NoPlan):
             return None
-        # the objective is the step, so its bound is one of the step
-        self._proven[most] = self.asked.workload.tokens_per_step / plan.certificate.bound
+        if all(alike_inside(fabric) for fabric in self.space.fabrics):
+            # the objective is the step, so its bound is one of the step
+            self._proven[most] = self.asked.workload.tokens_per_step / plan.certificate.bound
         return plan.configuration
 
 
@@ -88,6 +90,13 @@ def books_of(every: Sequence[JobColumns]) -> dict[str, ShapeBook]:
         book = ShapeBook(asked, site.links, space, gpus, bounds_of(asked, priced, least_gpus=least))
         books |= {columns.job.id: book for columns in group}
     return books
+
+
+def alike_inside(fabric: Fabric) -> bool:
+    """Whether transfers inside all units take the same, so that it does not matter which of them are there."""
+    links = fabric.links.kinds.kind
+    own = links[fabric.index, fabric.index]
+    return fabric.nodes_per_unit == 1 and len(np.unique(own)) == 1 and len(np.unique(fabric.in_use)) == 1
 
 
 def at_peak(columns: JobColumns) -> SizeBounds:
