@@ -111,7 +111,7 @@ def swap(
     allowed = site.rules_broken(home)
     filled = fill_slots(site.candidate.placement, home, open_slots, free, price_s=price_s, allowed=allowed)
     if filled is None:
-        return refused(action, "no choice of spares keeps the placement rules of the workload")
+        return refused(action, "no choice of spares keeps the GPU kind of each stage and the placement rules")
     orders = [filled.assignment]
     if filled.step_s > site.job.plan.time.step_s * (1 + WORTH_MOVING):
         further = exchanged(

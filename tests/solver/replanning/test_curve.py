@@ -13,19 +13,12 @@ from cluster_models.plan import Plan
 from cluster_models.running import RecoveryPolicy
 from solver.problem import SearchOptions
 from solver.replanning.curve import throughput_curve
-from solver.replanning.problem import ReplanProblem
 from solver.replanning.reshaping import asked_on
-from solver.replanning.site import JobSite, site_of
-from solver.replanning.touched import lost_gpus
+from solver.replanning.site import JobSite
 from solver.search import plan
+from tests.solver.replanning.option_cases import site
 from tests.solver.replanning.samples import after, cluster, job, names, replan
 from tests.solver.replanning.test_site import measured, racks
-
-
-def site(problem: ReplanProblem) -> JobSite:
-    """The site of the first job with all spares."""
-    running = problem.jobs[0]
-    return site_of(problem, running, problem.spares, lost_gpus(problem, running))
 
 
 def planned(here: JobSite, nodes: tuple[str, ...]) -> Plan:
