@@ -16,14 +16,24 @@ from app.db.running_tables import OccupiedGpuRow, RunningJobRow
 from app.db.status import JobStanding, RunningPlanStatus
 from app.documents.cluster import ClusterDocument
 from app.serialization import jsonable
-from app.services import clusters, live_clusters, occupancy, running_jobs, running_plans, snapshots
+from app.services import (
+    clusters,
+    live_clusters,
+    occupancy,
+    planning_problems,
+    running_jobs,
+    running_plans,
+    snapshots,
+)
 from app.services.errors import GpusTaken, NameTaken, NotFound, WrongStatus
 from app.services.occupancy import Gpus
+from app.services.requests import PlanRequest
 from app.services.running_plans import PlanSource
 from cluster_models.errors import InvalidCluster
 from cluster_models.health_events import HealthState
 from cluster_models.running import InvalidRunningJob, RecoveryPolicy
 from cluster_models.topology import Cluster
+from tests.app.api_client import plan_body
 from tests.app.running_rows import CLUSTER, START, add_cluster, add_job, nodes_held, occupied, plan_on, report, told
 from tests.plans import small_plan
 
@@ -154,6 +164,20 @@ def test_a_new_job_is_planned_on_what_is_free_and_works(sessions: SessionFactory
         running_jobs.delete_job(session, reference=CLUSTER, job="a")
         later = datetime(2026, 3, 2, tzinfo=UTC)
         assert live_clusters.snapshot_for_new_job(session, reference=CLUSTER, now=later).id == stored.id
+
+
+@on_sqlite
+def test_a_request_says_when_it_means_the_cluster_as_stored(sessions: SessionFactory) -> None:
+    """Without saying so, a plan sees the GPUs that are held in use."""
+    with transaction(sessions) as session:
+        add_cluster(session)
+        add_job(session, "a", "n0", "n1")
+        in_use = {}
+        for as_stored in (True, False):
+            request = PlanRequest.model_validate(plan_body(cluster=CLUSTER, as_stored=as_stored))
+            snapshot = planning_problems.make_problem(session, request=request).snapshot
+            in_use[as_stored] = {node.name for node in snapshot.cluster.nodes if node.gpus_in_use}
+        assert in_use == {True: set(), False: {"n0", "n1"}}
 
 
 @on_sqlite
