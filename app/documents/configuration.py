@@ -98,7 +98,7 @@ class ConfigurationDocument(Document):
 
     def _with_layers(self, layers: list[list[int]]) -> Configuration:
         degrees = self.degrees.to_degrees()
-        if [len(row) for row in layers] != [degrees.pipeline] * degrees.virtual_pipeline:
+        if len(layers) != degrees.virtual_pipeline or any(len(row) != degrees.pipeline for row in layers):
             raise InvalidConfiguration(
                 "stage_layers",
                 layers,

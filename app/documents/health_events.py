@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime
+import re
+from datetime import datetime, timedelta
 from typing import Annotated, Final
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from app.documents.long_lists import long_list
 from app.documents.moments import Moment
-from app.documents.nodes import GREATEST_SLOWDOWN
+from app.documents.nodes import GREATEST_SLOWDOWN, MOST_GPUS
 from app.documents.reading import CHOICE, Document, Number, Prose, Text
 from app.events.reading import ReportedEvent
 from cluster_models.errors import InvalidInput
@@ -18,6 +19,9 @@ from cluster_models.health_events import UNSTATED, Entity, EntityKind, HealthSta
 
 MOST_EVENTS: Final = 10_000
 DEFAULT_SOURCE: Final = "api"
+CLOCKS_DIFFER: Final = timedelta(minutes=15)
+"""So far ahead a sender's clock may be."""
+_NUMBER: Final = re.compile(r"[-+]?\d{1,9}")
 _ONE, _MANY = f"{CHOICE}one", f"{CHOICE}many"
 
 PartName = Annotated[Text, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
@@ -68,8 +72,13 @@ class LossDocument(EntityDocument):
 
     def _check(self) -> None:
         """Raise ``InvalidInput`` where node and part do not go with the kind."""
+        node, part = self.node or "", self.part or ""
+        if self.kind is EntityKind.GPU and _NUMBER.fullmatch(part) and not 0 <= int(part) < MOST_GPUS:
+            raise InvalidInput("part", part, f"is no number of a GPU, which are 0 to {MOST_GPUS - 1}")
+        if self.kind is EntityKind.LINK and node and node == part:
+            raise InvalidInput("part", part, "is the node itself", "name the other node of the link")
         try:
-            Entity(self.kind, self.node or "", self.part or "")
+            Entity(self.kind, node, part)
         except InvalidInput as wrong:
             field = wrong.field.removeprefix("entity.")
             raise InvalidInput(field, wrong.value, wrong.problem, wrong.remedy) from wrong
@@ -98,6 +107,10 @@ class EventDocument(LossDocument):
     def to_event(self, now: datetime) -> ReportedEvent:
         """The report, before its names are looked up; raises ``InvalidInput``."""
         moment = self.occurred_at or now
+        if moment > now + CLOCKS_DIFFER:
+            # It would overrule whatever is reported until then.
+            problem = "lies in the future"
+            raise InvalidInput("occurred_at", moment.isoformat(), problem, "check the clock, or leave it out")
         base = self.to_reported(moment, source_id=self.id or self._made_id(moment))
         return ReportedEvent(
             kind=base.kind,

@@ -40,7 +40,7 @@ def check_layers(plan: Plan) -> None:
     """The layers of all stages add up to the model's; else ``InvalidConfiguration``."""
     configuration = plan.configuration
     degrees, rows = configuration.degrees, configuration.stage_layers
-    if [len(row) for row in rows] != [degrees.pipeline] * degrees.virtual_pipeline:
+    if len(rows) != degrees.virtual_pipeline or any(len(row) != degrees.pipeline for row in rows):
         raise InvalidConfiguration(
             "configuration.stage_layers",
             rows,

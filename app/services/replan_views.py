@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.db.running_tables import RunningPlanRow
+from app.db.running_tables import RunningJobRow, RunningPlanRow
 from app.serialization import load
-from app.services import replan_answers, replan_rows, replan_solves
+from app.services import replan_answers, replan_rows
 from app.services.errors import NotFound, NotReady
 from app.services.replans import Answer
 from cluster_models.plan import Plan
@@ -19,10 +19,21 @@ from cluster_models.recovery import BatchDecision, JobDecision
 
 @dataclass(frozen=True, slots=True)
 class AnswerView:
-    """An answer, and by job id the plan that each decided job ran by before (where that is still kept)."""
+    """An answer, by job id the plan that each decided job ran by before, and the names of the untouched jobs.
+
+    Of both those that are still kept.
+    """
 
     decision: BatchDecision
     before: Mapping[str, Plan]
+    untouched: Mapping[str, str]
+
+
+def view_of(session: Session, decision: BatchDecision, base: Mapping[str, str]) -> AnswerView:
+    """The view of a decision that starts from these running plans, by job id."""
+    query = select(RunningJobRow.id, RunningJobRow.name).where(RunningJobRow.id.in_(decision.untouched))
+    names = {row.id: row.name for row in session.execute(query.order_by(RunningJobRow.name))}
+    return AnswerView(decision, _plans_before(session, decision, base), names)
 
 
 def view_answer(session: Session, *, replan_id: str, answer: Answer) -> AnswerView | None:
@@ -30,15 +41,7 @@ def view_answer(session: Session, *, replan_id: str, answer: Answer) -> AnswerVi
     kept = replan_answers.kept_answer(replan_rows.row_of(session, replan_id), safe=answer is Answer.SAFE)
     if kept is None:
         return None
-    decision = load(BatchDecision, kept["decision"])
-    return AnswerView(decision, plans_before(session, decision, kept["base"]))
-
-
-def plans_before(session: Session, decision: BatchDecision, base: Mapping[str, str]) -> dict[str, Plan]:
-    """The plans that the decided jobs ran by, by job id; ``base`` has their running plans."""
-    wanted = {base[made.job_id]: made.job_id for made in decision.jobs if made.job_id in base}
-    query = select(RunningPlanRow.id, RunningPlanRow.plan).where(RunningPlanRow.id.in_(wanted))
-    return {wanted[plan_id]: load(Plan, plan) for plan_id, plan in session.execute(query)}
+    return view_of(session, load(BatchDecision, kept["decision"]), kept["base"])
 
 
 def decided_plan(session: Session, *, replan_id: str, job: str, answer: Answer) -> Plan:
@@ -56,10 +59,11 @@ def decided_plan(session: Session, *, replan_id: str, job: str, answer: Answer) 
     return made.plan
 
 
-def covers(session: Session, *, replan_id: str) -> tuple[str, ...]:
-    """The jobs that a replan was solved with, by name; empty until its window has ended."""
-    found = replan_solves.get_request(session, replan_id=replan_id)
-    return () if found is None else tuple(job["name"] for job in found.jobs)
+def _plans_before(session: Session, decision: BatchDecision, base: Mapping[str, str]) -> dict[str, Plan]:
+    """The plans that the decided jobs ran by, by job id; ``base`` has their running plans."""
+    wanted = {base[made.job_id]: made.job_id for made in decision.jobs if made.job_id in base}
+    query = select(RunningPlanRow.id, RunningPlanRow.plan).where(RunningPlanRow.id.in_(wanted))
+    return {wanted[plan_id]: load(Plan, plan) for plan_id, plan in session.execute(query)}
 
 
 def _job(decision: BatchDecision, job: str) -> JobDecision:

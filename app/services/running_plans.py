@@ -187,7 +187,7 @@ def check_fits(plan: Plan, cluster: Cluster) -> None:
     counts = {node.name: node.gpu_count for node in cluster.nodes}
     seen = set()
     for place in plan.placement.ranks:
-        if place.gpu >= counts.get(place.node, 0):
+        if not 0 <= place.gpu < counts.get(place.node, 0):
             problem = f"is no GPU of the cluster {cluster.name!r}"
             raise InvalidRunningJob(f"plan.ranks[{place.rank}]", f"{place.node}:{place.gpu}", problem)
         if (place.node, place.gpu) in seen:

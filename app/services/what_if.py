@@ -15,8 +15,9 @@ from app.events.resolving import resolve
 from app.services import aliases, clusters, replan_problems, safe_answers
 from app.services.clusters import StoredCluster
 from app.services.errors import Conflict
-from app.services.replan_views import AnswerView, plans_before
-from cluster_models.health_events import EntityKind, HealthEvent
+from app.services.replan_views import AnswerView, view_of
+from cluster_models.errors import InvalidInput
+from cluster_models.health_events import EntityKind, HealthEvent, HealthState
 
 SOURCE: Final = "what-if"
 
@@ -39,7 +40,7 @@ def answer_losses(
         prepared = safe_answers.prepared_for(session, found)
     decision = safe_answers.work_out(problem, prepared)
     with sessions() as session:
-        return AnswerView(decision, plans_before(session, decision, found.base))
+        return view_of(session, decision, found.base)
 
 
 def _looked_up(
@@ -48,6 +49,9 @@ def _looked_up(
     table = aliases.read_aliases(session, cluster_id=cluster.id)
     told = resolve(losses, source=SOURCE, cluster=cluster.cluster, aliases=table)
     names = [node.name for node in cluster.cluster.nodes]
+    for index, each in enumerate(losses):
+        if each.state is HealthState.RECOVERED:
+            raise InvalidInput(f"losses[{index}].state", each.state, "is no loss", "leave what is well out")
     unknown = [
         FieldProblem(
             f"losses[{index}].{'part' if each.event.entity.kind is EntityKind.SWITCH else 'node'}",

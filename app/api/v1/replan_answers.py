@@ -66,11 +66,18 @@ class DecisionSummaryAnswer(BaseModel):
     explanation: str = Field(description="In words.", examples=["Both jobs get a spare."])
 
 
+class UntouchedAnswer(BaseModel):
+    """A job that runs on as it is."""
+
+    job: str = Field(description="Its name.", examples=["pretrain-b"])
+    job_id: str = Field(description="Its id.", examples=["1b9d6bcdbbfd4b2d9b5dab8dfbbd4bed"])
+
+
 class DecisionAnswer(BaseModel):
     """One decision for all jobs that failures touched."""
 
     jobs: list[JobDecisionAnswer] = Field(description="What becomes of each job that is decided on.")
-    untouched: list[str] = Field(description="Ids of jobs that run on as they are.", examples=[[]])
+    untouched: list[UntouchedAnswer] = Field(description="Jobs that run on as they are.")
     spares_before: list[str] = Field(description="Spare nodes that were free.", examples=[["s003", "s004"]])
     spares_used: list[str] = Field(description="Of these, those that it takes.", examples=[["s003"]])
     spares_left: list[str] = Field(description="Of these, those that stay free.", examples=[["s004"]])
@@ -97,6 +104,7 @@ class DecisionAnswer(BaseModel):
             jobs=[
                 JobDecisionAnswer.make(made, view.before.get(made.job_id), place, query) for made in decision.jobs
             ],
+            untouched=[UntouchedAnswer(job=name, job_id=job_id) for job_id, name in view.untouched.items()],
             quarantine=[QuarantineAnswer.from_quarantine(each) for each in decision.quarantine],
             **_batch(decision),
         )
@@ -206,8 +214,8 @@ def _told(progress: dict[str, Any]) -> dict[str, Any]:
 
 
 def _batch(decision: BatchDecision) -> dict[str, Any]:
-    own = set(DecisionAnswer.model_fields) - {"jobs", "quarantine", "snapshot"}
-    lists = ("untouched", "spares_before", "spares_used", "spares_left")
+    own = set(DecisionAnswer.model_fields) - {"jobs", "untouched", "quarantine", "snapshot"}
+    lists = ("spares_before", "spares_used", "spares_left")
     values = {name: getattr(decision, name) for name in own}
     return {**values, **{name: list(values[name]) for name in lists}, "snapshot": decision.snapshot_id}
 

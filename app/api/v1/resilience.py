@@ -14,7 +14,7 @@ from app.documents.plan_parts import SurvivedLossesDocument
 from app.documents.reading import Document, NotNegative, Text
 from app.documents.running_jobs import LONGEST_S, PlanReference, RecoveryDocument
 from app.resources import Service
-from app.services import resilience
+from app.services import given_plans, resilience
 from app.services.field_paths import errors_under
 from app.services.resilience import Resilience, ResilienceQuestion
 from app.services.running_plans import PlanSource
@@ -165,11 +165,8 @@ def judge_resilience(document: ResilienceRequest, service: ServiceDep) -> Resili
     """The same of any plan, with the checkpoints, restart times and failures of its job; nothing is stored."""
     with errors_under("recovery"):
         recovery = document.recovery.to_recovery()
-    if isinstance(document.plan, str):
-        source = PlanSource(plan_id=document.plan)
-    else:
-        with errors_under("plan"):
-            source = PlanSource(plan=document.plan.to_plan())
+    with errors_under("plan"):
+        source = given_plans.source_of(document.plan)
     rest = (document.label, document.failures_per_node_day, document.checkpoint_write_s)
     return _judged(service, source, document.cluster, recovery, rest)
 

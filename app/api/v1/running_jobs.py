@@ -9,11 +9,9 @@ from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import ClusterPath, Cursor, IdempotencyKey, JobPath, Limit, ServiceDep
 from app.api.v1.running_job_answers import JobAnswer, RunningPlanSummaryAnswer
 from app.db.engine import transaction
-from app.documents.plan import PlanDocument
 from app.documents.running_jobs import JobDocument, JobPatch, RunningPlanDocument
-from app.services import running_jobs, running_plans
+from app.services import given_plans, running_jobs, running_plans
 from app.services.field_paths import errors_under
-from app.services.running_plans import PlanSource
 
 router = APIRouter(tags=["jobs"], route_class=BodyRoute)
 
@@ -32,7 +30,8 @@ def create_job(
     """
     with errors_under("recovery"):
         recovery = document.recovery.to_recovery()
-    source = _source(document.plan)
+    with errors_under("plan"):
+        source = given_plans.source_of(document.plan)
     with transaction(service.sessions) as session:
         record = running_jobs.register_job(
             session,
@@ -109,18 +108,11 @@ def propose_running_plan(
     idempotency_key: IdempotencyKey = None,
 ) -> RunningPlanSummaryAnswer:
     """Propose a plan for a job; it takes its GPUs when it is approved."""
-    source = _source(document.plan)
+    with errors_under("plan"):
+        source = given_plans.source_of(document.plan)
     with transaction(service.sessions) as session:
         record = running_plans.propose_plan(
             session, reference=cluster, job=job, source=source, idempotency_key=idempotency_key
         )
     response.headers["Location"] = address("running-plans", record.id)
     return RunningPlanSummaryAnswer.from_record(record)
-
-
-def _source(plan: str | PlanDocument) -> PlanSource:
-    """Where a plan comes from; raises ``InvalidInput`` of one in full that contradicts itself."""
-    if isinstance(plan, str):
-        return PlanSource(plan_id=plan)
-    with errors_under("plan"):
-        return PlanSource(plan=plan.to_plan())

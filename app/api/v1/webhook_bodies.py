@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.documents.reading import Document, Flag, Text
+from app.documents.reading import Document, Flag, Line, Text
 from app.services.webhooks import EventType
 
-Url = Annotated[Text, Field(max_length=2000)]
+Url = Annotated[Line, Field(min_length=1)]
 Secret = Annotated[Text, Field(max_length=200)]
 EventTypes = Annotated[list[EventType], Field(max_length=len(EventType))]
 
