@@ -26,6 +26,9 @@ from solver.replanning.touched import Touched, held_gpus, live_gpus, lost_gpus, 
 MOST_LEFT: Final = 3
 """Slow nodes of a job that are also left one by one; more are only left together."""
 
+MOST_POOL: Final = 128
+"""Nodes that one job may take, the nearest: its links to all of them are kept."""
+
 
 @dataclass(frozen=True, eq=False)
 class View:
@@ -93,6 +96,7 @@ def columns_of(problem: ReplanProblem, job: RunningJob, sorted_jobs: Touched) ->
     own = set(standing.nodes)
     pool = nearest_first(problem, standing, {node for node, _ in spare_gpus(problem)} - own)
     pool += nearest_first(problem, standing, {node for node, _ in given_up} - set(pool) - own)
+    pool = pool[:MOST_POOL]
     views = tuple(_views(problem, job, pool, given_up))
     return JobColumns(job, views, pool)
 
