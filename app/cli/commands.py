@@ -10,6 +10,7 @@ import typer
 
 from app.cli.endings import reported
 from app.cli.expert_commands import app as experts_app
+from app.cli.replan_commands import add_commands
 
 app = typer.Typer(
     name="meshwright",
@@ -269,6 +270,9 @@ def measure(  # noqa: PLR0913 - one argument for each option
         output=output,
         database_url=database_url,
     )
+
+
+add_commands(app)
 
 
 @app.command()

@@ -1,0 +1,121 @@
+"""``meshwright replan`` and ``resilience``: options of what is decided and judged without a database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli.endings import reported
+
+Lost = Annotated[
+    list[str] | None,
+    typer.Option("--lost", metavar="PART", help="What failed: n3, n7:gpu2, n7:nic0, n1-n5 (a link), leaf:a."),
+]
+Degraded = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--degraded",
+        metavar="PART=SHARE",
+        help="What is left of a link's bandwidth, or of a node's pace: n1-n5=0.5, n3=0.8.",
+    ),
+]
+Draining = Annotated[
+    list[str] | None, typer.Option("--draining", metavar="PART", help="What works and must be left soon.")
+]
+Events = Annotated[
+    str | None, typer.Option("--events", metavar="FILE", help="Reports of a monitoring system; - reads a pipe.")
+]
+AdapterName = Annotated[
+    str | None,
+    typer.Option(
+        "--adapter",
+        metavar="NAME",
+        help="Format of --events: plain, alertmanager, kubernetes, slurm, dcgm, aws-health, nvsentinel.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print all as JSON and nothing else.")]
+
+
+@reported
+def replan(  # noqa: PLR0913 - one argument for each option
+    *,
+    cluster: Annotated[str, typer.Argument(metavar="CLUSTER_FILE", help="Cluster file.")],
+    jobs: Annotated[
+        list[str] | None, typer.Option("--job", metavar="NAME=PLAN_JSON", help="A job and the plan it runs by.")
+    ] = None,
+    weights: Annotated[
+        list[str] | None, typer.Option("--weight", metavar="NAME=NUMBER", help="Worth of a job's work; default 1.")
+    ] = None,
+    recoveries: Annotated[
+        list[str] | None,
+        typer.Option("--recovery", metavar="[NAME=]FILE", help="Checkpoints, restart times, what a job may do."),
+    ] = None,
+    spares: Annotated[
+        list[str] | None,
+        typer.Option("--spare", metavar="NODE", help="A node that jobs may take, or all; default: the plans' own."),
+    ] = None,
+    lost: Lost = None,
+    degraded: Degraded = None,
+    draining: Draining = None,
+    events: Events = None,
+    adapter: AdapterName = None,
+    horizon: Annotated[
+        str | None, typer.Option("--horizon", metavar="TIME", help="Weigh work against moves over: 6h, 90m, 2d.")
+    ] = None,
+    back_after: Annotated[
+        str | None, typer.Option("--back-after", metavar="TIME", help="Lost nodes are expected back; default 6h.")
+    ] = None,
+    gpu_budget: Annotated[
+        int | None, typer.Option("--gpu-budget", min=1, help="Most GPUs of all jobs together.")
+    ] = None,
+    time_limit: Annotated[
+        float | None, typer.Option("--time-limit", metavar="SECONDS", help="Decide within so long; default 15.")
+    ] = None,
+    effort: Annotated[
+        int | None, typer.Option("--effort", min=1, max=100, help="Scale of every work budget.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of the search.")] = None,
+    safe: Annotated[bool, typer.Option("--safe", help="Only the safe answer, in about a second.")] = False,
+    as_json: Json = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="DIR", help="Write new plans and launch files into a folder.")
+    ] = None,
+    formats: Annotated[
+        list[str] | None,
+        typer.Option("--format", metavar="FORMAT", help="Launch files of --output, as of export; default slurm."),
+    ] = None,
+    given: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Option of a format: image, queue ...")
+    ] = None,
+) -> None:
+    """Decide what running jobs do after failures: which take spares, shrink, wait or pause."""
+    # Imported here, as everywhere: --help is to be quick.
+    from app.cli.failure_options import ToldFailures  # noqa: PLC0415
+    from app.cli.replan import AskedReplan, run_replan  # noqa: PLC0415
+    from app.cli.replan_files import DecisionFiles  # noqa: PLC0415
+    from app.cli.replan_options import TypedJobs  # noqa: PLC0415
+
+    run_replan(
+        AskedReplan(
+            cluster=cluster,
+            jobs=TypedJobs(jobs or (), weights or (), recoveries or ()),
+            told=ToldFailures(lost or (), degraded or (), draining or (), events=events, adapter=adapter),
+            spares=spares or (),
+            horizon=horizon,
+            back_after=back_after,
+            gpu_budget=gpu_budget,
+            time_limit=time_limit,
+            effort=effort,
+            seed=seed,
+            safe=safe,
+            as_json=as_json,
+            files=DecisionFiles(output, tuple(formats or ()), tuple(given or ())),
+        )
+    )
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Put the commands of this file into the program."""
+    app.command()(replan)

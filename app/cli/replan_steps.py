@@ -1,0 +1,96 @@
+"""What somebody has to do to carry a decision out, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from app.cli.replan_files import JobFiles, starts_anew
+from app.presentation.recovery import duration, duration_range
+from cluster_models.plan import Plan
+from cluster_models.recovery import BatchDecision, JobDecision, Migration, RecoveryAction, TimeRange
+
+_MOST_NAMED: Final = 6
+
+
+def steps(
+    decision: BatchDecision, before: Mapping[str, Plan], written: Mapping[str, JobFiles]
+) -> list[tuple[str, str]]:
+    """Sentences in the order to do them, each with a line to copy or an empty text.
+
+    Everything that changes is stopped before anything is started: nodes may go from one job to another.
+    """
+    stopped = [made.job_name for made in decision.jobs if starts_anew(made)]
+    found = []
+    if stopped:
+        found.append((f"Stop what is left of {listed(stopped)}.", ""))
+    found += [(_paused(made, before.get(made.job_id)), "") for made in _with(decision, RecoveryAction.PAUSE)]
+    for made in decision.jobs:
+        if starts_anew(made) and made.plan is not None:
+            found.append((_started(made, made.plan, before.get(made.job_id)), _command(written.get(made.job_id))))
+    for made in _with(decision, RecoveryAction.WAIT):
+        found.append((f"Leave {made.job_name} where it is; it starts again when its nodes are back.", ""))
+    if not found:
+        found.append(("Nothing: every job here runs on as it is.", ""))
+    elif decision.quarantine:
+        names = listed([each.node for each in decision.quarantine])
+        found.append((f"Keep {names} out until repaired, even if it comes back.", ""))
+    return found
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence, not too many of them."""
+    shown = ", ".join(names[:_MOST_NAMED])
+    return f"{shown} and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else shown
+
+
+def _with(decision: BatchDecision, action: RecoveryAction) -> Iterator[JobDecision]:
+    return (made for made in decision.jobs if made.action is action)
+
+
+def _paused(made: JobDecision, before: Plan | None) -> str:
+    nodes = "its nodes" if before is None else listed(before.placement.hosts)
+    return f"Stop {made.job_name}: it frees {nodes} and goes on from its checkpoint when there is room."
+
+
+def _started(made: JobDecision, after: Plan, before: Plan | None) -> str:
+    old = () if before is None else before.placement.hosts
+    new = after.placement.hosts
+    left = [name for name in old if name not in new]
+    joined = [name for name in new if name not in old]
+    where = "on the same nodes"
+    if joined and left:
+        where = f"with {listed(joined)} in place of {listed(left)}"
+    elif joined:
+        where = f"with {listed(joined)} more"
+    elif left:
+        where = f"without {listed(left)}"
+    shape = ""
+    if before is not None and before.configuration.degrees != after.configuration.degrees:
+        shape = f" as {after.configuration.degrees} (was {before.configuration.degrees})"
+    return f"Start {made.job_name}{shape} {where}. {_times(made.migration)}"
+
+
+def _times(migration: Migration) -> str:
+    """When it steps again, and when it is where it was."""
+    low_s = migration.transfer.low_s + migration.restart.low_s
+    high_s = migration.transfer.high_s + migration.restart.high_s
+    again = f"It steps again in {duration_range(TimeRange(low_s, high_s))}"
+    if not migration.steps_lost:
+        return f"{again}, and repeats nothing."
+    return f"{again}, and is where it was within {duration(migration.downtime.high_s)}."
+
+
+def _command(files: JobFiles | None) -> str:
+    """What to type, or the files to use where that depends on the site."""
+    if files is None:
+        return ""
+    if len(files.launch) == 1 and files.launch[0].name == "slurm.sh":
+        return f"sbatch {_quoted(files.launch[0])}"
+    return "\n".join(_quoted(path) for path in files.launch or (files.plan,))
+
+
+def _quoted(path: Path) -> str:
+    text = str(path)
+    return f"'{text}'" if any(letter.isspace() for letter in text) else text

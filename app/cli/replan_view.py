@@ -1,0 +1,248 @@
+"""A decision on a terminal, for somebody who was just woken up: what to do, what becomes of each job, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from app.cli.replan_files import JobFiles, starts_anew
+from app.cli.replan_steps import listed, steps
+from app.cli.terminal import bullets, section
+from app.presentation.figures import count, percent, plural, spans
+from app.presentation.recovery import (
+    OTHER_ACTIONS,
+    STATES,
+    change,
+    data_size,
+    duration,
+    duration_range,
+    entity_words,
+)
+from cluster_models.conditions import Condition
+from cluster_models.plan import Plan, StopReason
+from cluster_models.recovery import BatchDecision, JobDecision, Migration, RecoveryAction
+
+_MOST_EXPLAINED: Final = 4
+"""Jobs up to which the actions that lost are shown, too."""
+_SHORT: Final = {
+    RecoveryAction.NONE: "runs on",
+    RecoveryAction.RESTART_IN_PLACE: "restarts",
+    RecoveryAction.SWAP: "takes spares",
+    RecoveryAction.SHRINK_DATA_PARALLEL: "fewer replicas",
+    RecoveryAction.REROUTE: "re-routes",
+    RecoveryAction.RESHAPE: "new shape",
+    RecoveryAction.WAIT: "waits",
+    RecoveryAction.PAUSE: "pauses",
+}
+_COLOURS: Final = {
+    RecoveryAction.NONE: "green",
+    RecoveryAction.WAIT: "yellow",
+    RecoveryAction.PAUSE: "red",
+}
+_STOPPED: Final = {
+    StopReason.TIME_LIMIT: "The time for the search ran out; a longer one may find better.",
+    StopReason.WORK_LIMIT: "The work budget of the search ran out; more --effort may find better.",
+    StopReason.CANCELLED: "The search was called off.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AskedView:
+    """What a decision does not say: names and plans before by job id, what is not well, files, free nodes."""
+
+    names: Mapping[str, str]
+    before: Mapping[str, Plan]
+    conditions: Sequence[Condition] = ()
+    written: Mapping[str, JobFiles] = field(default_factory=dict)
+    free: Sequence[str] = ()
+    writes_with: str = "--output DIR"
+    """What makes the files of jobs that start anew."""
+
+
+def decision_view(decision: BatchDecision, asked: AskedView) -> RenderableType:
+    """Everything about a decision, what is to be done first."""
+    decided = decision.jobs
+    return Group(
+        *_headline(decision, asked),
+        *([section("Do this", _numbered(steps(decision, asked.before, asked.written)))] if decided else []),
+        *([section("Jobs", _jobs(decided, asked.before))] if decided else []),
+        *([section("Why", _why(decided))] if decided else []),
+        section("Nodes", bullets(_nodes(decision, asked))),
+        *([section("How sure", bullets(_proof(decision)))] if decided else []),
+        *_hint(decision, asked),
+    )
+
+
+def _headline(decision: BatchDecision, asked: AskedView) -> Iterator[RenderableType]:
+    if decision.fallback:
+        yield Text("Safe answer, made without a search: it can be carried out now.", style="bold yellow")
+    touched = [made for made in decision.jobs if made.action is not RecoveryAction.NONE]
+    total = len(decision.jobs) + len(decision.untouched)
+    if not touched:
+        yield Text(f"Nothing to do: {_every(total)} on as before.", style="bold green")
+    else:
+        verb = "is" if len(touched) == 1 else "are"
+        yield Text(f"{len(touched)} of {plural(total, 'job')} {verb} touched.", style="bold")
+    for state, words in STATES.items():
+        if parts := [entity_words(each.entity) for each in asked.conditions if each.state is state]:
+            yield Text(f"{words[:1].upper()}{words[1:]}: {listed(parts)}.")
+    if decision.untouched and touched:
+        yield Text(f"As before: {listed([asked.names.get(job, job) for job in decision.untouched])}.")
+
+
+def _every(total: int) -> str:
+    return "the job runs" if total == 1 else f"all {total} jobs run"
+
+
+def _numbered(lines: Sequence[tuple[str, str]]) -> RenderableType:
+    """Numbered sentences, each with a line to copy below where there is one."""
+    table = Table.grid(padding=(0, 1))
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for number, (sentence, command) in enumerate(lines, 1):
+        text = Text(sentence)
+        if command:
+            text.append(f"\n{command}", style="green")
+        table.add_row(Text(f"{number}."), text)
+    return table
+
+
+def _jobs(decided: Sequence[JobDecision], before: Mapping[str, Plan]) -> RenderableType:
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    table.add_column("job", overflow="fold")
+    table.add_column("does", no_wrap=True)
+    for name in ("GPUs", "tokens/s", "change", "back after", "GPU-hours lost"):
+        table.add_column(name, justify="right")
+    for made in decided:
+        low, high = made.lost_gpu_hours
+        table.add_row(
+            Text(made.job_name),
+            Text(_SHORT[made.action], style=_COLOURS.get(made.action, "")),
+            _arrow(_gpus(before.get(made.job_id)), _gpus_after(made, before)),
+            Text(count(made.tokens_per_s_after)),
+            Text(change(made.tokens_per_s_before, made.tokens_per_s_after) if made.tokens_per_s_after else "all"),
+            Text(_still(made)),
+            Text(f"{low:.2g}" if f"{low:.2g}" == f"{high:.2g}" else f"{low:.2g} to {high:.2g}"),
+        )
+    return table
+
+
+def _gpus(plan: Plan | None) -> str:
+    return "?" if plan is None else str(len(plan.placement.ranks))
+
+
+def _gpus_after(made: JobDecision, before: Mapping[str, Plan]) -> str:
+    if made.action is RecoveryAction.WAIT:
+        return _gpus(before.get(made.job_id))
+    return "0" if made.plan is None else str(len(made.plan.placement.ranks))
+
+
+def _arrow(before: str, after: str) -> Text:
+    return Text(after if before == after else f"{before} \N{RIGHTWARDS ARROW} {after}", no_wrap=True)
+
+
+def _still(made: JobDecision) -> str:
+    if made.action is RecoveryAction.WAIT:
+        return "nodes are back"
+    if made.action is RecoveryAction.PAUSE:
+        return "there is room"
+    return duration_range(made.migration.downtime) if starts_anew(made) else "\N{EN DASH}"
+
+
+def _why(decided: Sequence[JobDecision]) -> RenderableType:
+    """For each job its reason, what it costs, and the alternatives that lost."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for made in decided:
+        text = Text(made.reason)
+        for line in _costs(made.migration):
+            text.append(f"\n{line}")
+        for other in made.considered if len(decided) <= _MOST_EXPLAINED else ():
+            text.append(f"\n{OTHER_ACTIONS[other.action]}? {other.reason}", style="dim")
+        table.add_row(Text(made.job_name, style="bold"), text)
+    return table
+
+
+def _costs(migration: Migration) -> Iterator[str]:
+    if migration.moved:
+        ranks = spans(rank.rank for rank in migration.moved)
+        yield f"{_ranks(len(migration.moved))} {ranks}; {_bytes(migration)}."
+    elif migration.bytes.total >= 1:
+        yield f"No rank moves; {_bytes(migration)}."
+    if migration.state_without_copy_bytes:
+        yield (
+            f"{data_size(migration.state_without_copy_bytes)} of its state has no live copy: it goes back to its "
+            f"last checkpoint and repeats about {plural(round(migration.steps_lost), 'step')}."
+        )
+
+
+def _ranks(number: int) -> str:
+    return "1 rank moves:" if number == 1 else f"{number} ranks move:"
+
+
+def _bytes(migration: Migration) -> str:
+    parts = (
+        ("inside nodes", migration.bytes.nvlink),
+        ("under one leaf", migration.bytes.leaf),
+        ("between leaves", migration.bytes.fabric),
+        ("from storage", migration.bytes.storage),
+    )
+    told = ", ".join(f"{data_size(size)} {words}" for words, size in parts if size >= 1)
+    return told or "no bytes move"
+
+
+def _nodes(decision: BatchDecision, asked: AskedView) -> Iterator[str]:
+    """Spares, repeat offenders, and what the next failure would meet."""
+    used, left = decision.spares_used, decision.spares_left
+    if decision.spares_before:
+        free = listed(left) if left else "none: the next lost node leaves a job smaller"
+        yield f"Spares used: {listed(used) if used else 'none'}. Left: {free}."
+    else:
+        yield "No spares."
+    if asked.free and any(made.action is not RecoveryAction.NONE for made in decision.jobs):
+        yield (
+            f"{plural(len(asked.free), 'node')} free and no spare: {listed(asked.free)}. "
+            "Jobs may take them with --spare all."
+        )
+    for each in decision.quarantine:
+        yield f"{each.reason.rstrip('.')}."
+    fragile = [
+        made.job_name
+        for made in decision.jobs
+        for losses in made.survives
+        if losses.label == "node" and not losses.count
+    ]
+    if fragile:
+        yield f"The next lost node takes {listed(fragile)} back to the last checkpoint."
+
+
+def _proof(decision: BatchDecision) -> Iterator[str]:
+    horizon = duration(decision.horizon_s)
+    if decision.fallback:
+        yield "Not searched for: there may be a better answer. The same command without --safe looks for it."
+    elif decision.stopped_by is StopReason.NO_SEARCH:
+        yield "Nothing better was searched for."
+    elif decision.gap < 0.00005:
+        yield "Proven best: no other decision is worth more."
+    else:
+        yield f"No other decision can be worth more than {percent(decision.gap, places=2)} more."
+    if decision.stopped_by in _STOPPED:
+        yield _STOPPED[decision.stopped_by]
+    if decision.objective > decision.objective_if_waiting > 0:
+        more = decision.objective / decision.objective_if_waiting - 1
+        yield f"It makes {percent(more, places=0)} more of the next {horizon} than if every job here waited."
+    else:
+        yield f"Weighed over the next {horizon}."
+
+
+def _hint(decision: BatchDecision, asked: AskedView) -> Iterator[RenderableType]:
+    if asked.written or not asked.writes_with or not any(starts_anew(made) for made in decision.jobs):
+        return
+    yield Text(f"\nNew plans and launch files: {asked.writes_with}", style="dim")
