@@ -43,7 +43,7 @@ from cluster_models.topology import MOST_NODES
 
 _EVENTS: Final = 40
 _DECISIONS: Final = 10
-_MOST_BOXES: Final = 400
+MOST_BOXES: Final = 400
 """More nodes than this are named in a box instead of ticked."""
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -215,7 +215,7 @@ def _page(request: Request, name: str, shown: _Shown, *, cursor: str | None = No
         more_events=events.next_cursor and f"{address}/failures?cursor={events.next_cursor}#reports",
         alias=shown.alias,
         spares=set(kept),
-        offered=offered if len(offered) <= _MOST_BOXES else (),
+        offered=offered if len(offered) <= MOST_BOXES else (),
         spares_text="\n".join(kept),
         settings=settings,
         setting_fields=forms.SETTINGS,

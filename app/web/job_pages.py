@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Final
 from urllib.parse import quote
 
@@ -61,8 +62,8 @@ def register(request: Request, plan_id: str, data: Annotated[FormData, Depends(s
     service = service_of(request)
     values = recovery_form.typed(data, recovery_form.filled() | {"cluster": "", "how": "approved"})
     found: list[FormProblem] = []
-    name, weight = recovery_form.name_of(values, found), recovery_form.weight_of(values, found)
-    policy = recovery_form.policy_of(values, found)
+    name = recovery_form.name_of(values, found)
+    weight, policy = recovery_form.worth_of(values, found)
     if not values["cluster"]:
         found.append(FormProblem("cluster", "Cluster", "is missing; choose the cluster that the job runs on"))
     status = 422
@@ -125,8 +126,7 @@ def change_job(request: Request, name: str, job: str, data: Annotated[FormData, 
             return RedirectResponse(f"/clusters/{quote(name, safe='')}", 303)
         else:
             values = recovery_form.typed(data, values) | {"name": record.name}
-            weight = recovery_form.weight_of(values, found)
-            policy = recovery_form.policy_of(values, found, record.recovery)
+            weight, policy = recovery_form.worth_of(values, found, record.recovery)
             if not found:
                 with transaction(service.sessions) as session:
                     running_jobs.change_job(session, reference=name, job=job, weight=weight, recovery=policy)
@@ -175,7 +175,7 @@ def _run_form(
     session: Session,
     record: PlanRecord,
     values: Typed,
-    found: list[FormProblem] | tuple[FormProblem, ...],
+    found: Sequence[FormProblem],
     status: int = 200,
 ) -> Response:
     answer = plans.get_result(session, plan_id=record.id)
@@ -194,7 +194,7 @@ def _run_form(
         hows=_HOWS,
         fields=recovery_form.FIELDS,
         may=recovery_form.MAY,
-        more_open=recovery_form.more_in_use(found),
+        more_open=recovery_form.policy_in_use(found),
     )
 
 
@@ -204,7 +204,7 @@ def _job(
     name: str,
     job: str,
     values: Typed,
-    found: list[FormProblem] | tuple[FormProblem, ...],
+    found: Sequence[FormProblem],
     status: int = 200,
 ) -> Response:
     with service.read_sessions() as session:
@@ -220,5 +220,5 @@ def _job(
         found=tuple(found),
         fields=recovery_form.FIELDS,
         may=recovery_form.MAY,
-        more_open=recovery_form.more_in_use(found),
+        more_open=recovery_form.policy_in_use(found),
     )

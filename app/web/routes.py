@@ -25,6 +25,7 @@ from app.web.rendering import SECURITY_HEADERS, page
 from app.web.replan_pages import router as replan_router
 from app.web.views.listing import cluster_line, plan_line
 from app.web.webhook_pages import router as webhook_router
+from app.web.what_if_pages import router as what_if_router
 
 RECENT: Final = 8
 """Plans and clusters on the start page."""
@@ -62,6 +63,7 @@ router.include_router(import_router)
 router.include_router(measuring_router)
 router.include_router(job_router)
 router.include_router(failure_router)
+router.include_router(what_if_router)
 router.include_router(replan_router)
 router.include_router(webhook_router)
 router.include_router(cluster_router)

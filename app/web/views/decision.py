@@ -31,6 +31,8 @@ _MOODS: Final = {
     RecoveryAction.WAIT: "warn",
     RecoveryAction.PAUSE: "bad",
 }
+_ORDER: Final = ("bad", "warn", "busy", "good")
+"""The worst news come first."""
 _TODO: Final = {
     RecoveryAction.NONE: "Nothing to do.",
     RecoveryAction.RESTART_IN_PLACE: "Start it again where it ran; the files below are the same as before.",
@@ -109,7 +111,7 @@ def decision_view(decision: BatchDecision, names: Mapping[str, str]) -> Decision
     untouched = sorted(names.get(job_id, job_id) for job_id in decision.untouched)
     return DecisionView(
         explanation=decision.explanation,
-        cards=tuple(_card(made) for made in decision.jobs),
+        cards=tuple(sorted((_card(made) for made in decision.jobs), key=lambda card: _ORDER.index(card.mood))),
         untouched=", ".join(untouched),
         spares=(
             ("there were", _nodes(decision.spares_before)),
@@ -159,7 +161,9 @@ def _figures(made: JobDecision) -> tuple[tuple[str, str], ...]:
         figures.append(("change", change(made.tokens_per_s_before, made.tokens_per_s_after)))
     if made.plan is not None and made.action in _RESHAPED:
         figures.append(("new shape", str(made.plan.configuration.degrees)))
-    return (*figures, ("ranks that move", str(len(made.migration.moved))), ("GPU-hours lost", lost))
+    if made.migration.moved:
+        figures.append(("ranks that move", str(len(made.migration.moved))))
+    return (*figures, ("GPU-hours lost", lost))
 
 
 def _bytes(migration: Migration) -> tuple[tuple[str, str], ...]:
@@ -239,8 +243,11 @@ def _proof(decision: BatchDecision) -> tuple[str, ...]:
     if not decision.fallback and decision.stopped_by in _LIMITS:
         told.append(_LIMITS[decision.stopped_by])
     if decision.objective > decision.objective_if_waiting > 0:
-        more = decision.objective / decision.objective_if_waiting - 1
-        told.append(f"It makes {percent(more, places=0)} more of the next {horizon} than if every job here waited.")
+        times = decision.objective / decision.objective_if_waiting
+        more = f"{percent(times - 1, places=0)} more" if times < 2 else f"{times:.1f} times as much"
+        told.append(
+            f"It makes {more} of the next {horizon} {'than' if times < 2 else 'as'} if every job here waited."
+        )
     else:
         told.append(f"Weighed over the next {horizon}.")
     return tuple(told)

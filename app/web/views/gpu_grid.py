@@ -65,7 +65,7 @@ def gpu_grid(
     for node in cluster.nodes:
         out = {gpu for name, gpu in lost if name == node.name}
         box = _host(node, on.get(node.name, {}), hues, out, is_spare=node.name in spares)
-        groups.setdefault(_place(node), []).append(box)
+        groups.setdefault(place_words(node), []).append(box)
     return GpuGrid(
         groups=tuple(HostGroup(name, _troubled(hosts), tuple(hosts)) for name, hosts in groups.items()),
         legend=tuple((hues[name], f"{name}: {plural(counts[name], 'GPU')}") for name in names),
@@ -106,7 +106,8 @@ def _holders(node: Node, held: Mapping[int, HeldGpu]) -> list[str]:
     ]
 
 
-def _place(node: Node) -> str:
+def place_words(node: Node) -> str:
+    """Under which switch, or where, a node is."""
     for label in _PLACES:
         if (place := node.place(label)) is not None:
             return f"{label} {place}"
