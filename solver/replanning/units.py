@@ -6,7 +6,7 @@ together (docs/placement.md).  A unit that lost a node is made whole from spare 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cluster_models.plan import Degrees
@@ -48,16 +48,21 @@ def site_units(ground: Ground, pool: Sequence[str]) -> Units:
     return next((units for units in found if sum(units.serves) >= units.slots), found[0])
 
 
-def _widths(ground: Ground) -> Iterator[int]:
-    """Nodes of a unit, decreasing: as many as the plan's hosts fill in its order and its groups allow."""
+def _widths(ground: Ground) -> list[int]:
+    """Nodes of a unit, decreasing: as many as the plan's hosts fill in its order and its groups allow.
+
+    Single nodes are none for tensor groups that span some: links between domains would count as those inside.
+    """
     plan, nodes = ground.job.plan, ground.problem.nodes
     hosts, gpus = plan.placement.hosts, plan.placement.gpus_per_node
     domains = [nodes[host].nvlink_domain for host in hosts]
+    found = []
     for width in range(max(map(domains.count, domains)), 0, -1):
         chunks = [domains[first : first + width] for first in range(0, len(hosts), width)]
         whole = len(hosts) % width == 0 and all(len(set(chunk)) == 1 for chunk in chunks)
-        if width == 1 or (whole and fits_units(plan.configuration.degrees, width * gpus)):
-            yield width
+        if whole and fits_units(plan.configuration.degrees, width * gpus):
+            found.append(width)
+    return found or [1]
 
 
 def fits_units(degrees: Degrees, gpus: int) -> bool:
