@@ -93,7 +93,7 @@ def test_one_node() -> None:
 
 
 def test_leaf_switch() -> None:
-    """2: one report about a switch takes a node from each of four jobs; the lightest shrinks, and what it frees mends another."""
+    """2: a switch takes a node from each of four jobs; the lightest shrinks, what it frees mends another."""
     whole = cluster(18, leaf_nodes=4)
     jobs = [
         job(
