@@ -186,7 +186,8 @@ async def _refused(request: Request, error: Exception) -> Response:
         (Conflict, "conflict", 409),
     ]
     kind, status = next((kind, status) for cls, kind, status in kinds if isinstance(error, cls))
-    return problem_response(request, kind=kind, status=status, detail=str(error))
+    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, NotAuthentic) else None
+    return problem_response(request, kind=kind, status=status, detail=str(error), headers=headers)
 
 
 async def _http(request: Request, error: Exception) -> Response:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -19,14 +19,14 @@ from cluster_models.recovery import BatchDecision, JobDecision
 
 @dataclass(frozen=True, slots=True)
 class AnswerView:
-    """An answer, by job id the plan that each decided job ran by before, and the names of the untouched jobs.
+    """An answer, by job id the plan that each decided job ran by before, and the names of untouched jobs.
 
     Of both those that are still kept.
     """
 
     decision: BatchDecision
     before: Mapping[str, Plan]
-    untouched: Mapping[str, str]
+    untouched: Mapping[str, str] = field(default_factory=dict)
 
 
 def view_of(session: Session, decision: BatchDecision, base: Mapping[str, str]) -> AnswerView:

@@ -104,7 +104,10 @@ class DecisionAnswer(BaseModel):
             jobs=[
                 JobDecisionAnswer.make(made, view.before.get(made.job_id), place, query) for made in decision.jobs
             ],
-            untouched=[UntouchedAnswer(job=name, job_id=job_id) for job_id, name in view.untouched.items()],
+            untouched=[
+                UntouchedAnswer(job=view.untouched.get(job_id, job_id), job_id=job_id)
+                for job_id in decision.untouched
+            ],
             quarantine=[QuarantineAnswer.from_quarantine(each) for each in decision.quarantine],
             **_batch(decision),
         )
