@@ -297,7 +297,7 @@ def _choose(search: _Search) -> Relaxed | None:
     options, every, promises = search.options, search.every_option, search.promises
     backend, effort, limit_s = options.backend, options.effort, max(1.0, search.remaining_s)
     choice = choose(every, search.limits, backend=backend, time_limit_s=limit_s, effort=effort)
-    if choice is not None and choice.objective > search.objective:
+    if choice is not None and choice.objective >= search.objective:
         search.chosen = dict(choice.chosen)
     search.bound = min(search.bound, prices(every, promises, search.limits).bound)
     if search.gap <= options.gap:

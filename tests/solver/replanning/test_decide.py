@@ -64,9 +64,10 @@ def considered(made: JobDecision, action: RecoveryAction) -> ConsideredAction:
     return found
 
 
-def test_one_node_lost_takes_the_spare_of_its_leaf_and_moves_its_ranks_alone() -> None:
+@pytest.mark.parametrize("gpus", [2, 8])
+def test_one_node_lost_takes_the_spare_of_its_leaf_and_moves_its_ranks_alone(gpus: int) -> None:
     """Scenario 1: of spares on two leaves the near one is taken, and only the ranks of the lost node move."""
-    whole = cluster(10, leaf_nodes=5)
+    whole = cluster(10, leaf_nodes=5, gpus=gpus)
     problem = replan(
         after(whole, failed=["n01"]),
         [job("one", whole, names(whole, 0, 4), tensor=2, recovery=SAME_SHAPE)],
@@ -78,7 +79,7 @@ def test_one_node_lost_takes_the_spare_of_its_leaf_and_moves_its_ranks_alone() -
     assert decision.spares_used == ("n04",)
     assert decision.spares_left == ("n07",)
     assert {moved.to_node for moved in made.migration.moved} == {"n04"}
-    assert len(made.migration.moved) == 2
+    assert len(made.migration.moved) == gpus
     assert "n01" in made.reason
     assert "n04" in made.reason
     assert decision.gap <= 0.01
