@@ -1,0 +1,121 @@
+"""A trace of spot nodes lived through by training jobs: our decisions beside spares first come, first served.
+
+python -m benchmarks.spot_replay [--trace CSV] [--jobs N] [--hours H] [--seconds S] [--seed N] [--json]
+
+Lines of a trace: milliseconds, ``add`` or ``remove``, node.  Without one, the published trace where it is present,
+else a made-up one that looks like it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.spot_jobs import KINDS, kinds_for
+from benchmarks.spot_run import Broken, Decide, Run, replay
+from benchmarks.spot_traces import SpotEvent, made_trace, most_at_once, read_trace
+from cluster_models.errors import InvalidInput, MeshwrightError
+from cluster_models.recovery import RecoveryAction
+from solver.replanning.decide import decide
+from solver.replanning.first_come import first_come
+from solver.replanning.problem import HORIZON_S, ReplanOptions
+
+PUBLISHED: Final = Path(__file__).parents[2] / "shared" / "data" / "failures" / "bamboo_p3_spot_trace.csv"
+WINDOW_S: Final = 60.0
+HOUR_S: Final = 3600.0
+OURS: Final = "decide"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print what became of the jobs: 0, 1 where a decision broke a rule, 2 for wrong input."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.spot_replay", description="Replay a spot trace.")
+    parser.add_argument("--trace", type=Path, help="CSV: milliseconds,add|remove,node")
+    parser.add_argument("--jobs", type=int, default=len(KINDS), help="training jobs, as many as there is room for")
+    parser.add_argument("--hours", type=float, default=0.0, help="of the trace; all where not given")
+    parser.add_argument("--seconds", type=float, default=15.0, help="time limit of one decision")
+    parser.add_argument("--seed", type=int, default=0, help="of the made-up trace")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args(arguments)
+    try:
+        found = compare(_events(given), jobs=given.jobs, seconds=given.seconds)
+    except Broken as broken:
+        print(broken, file=sys.stderr)
+        return 1
+    except MeshwrightError as problem:
+        print(problem, file=sys.stderr)
+        return 2
+    _print(found, as_json=given.json)
+    return 0
+
+
+def compare(events: Sequence[SpotEvent], *, jobs: int, seconds: float) -> dict[str, Run]:
+    """The run of each way of deciding, by its name; raises ``Broken`` and ``InvalidInput``."""
+    kinds = kinds_for(jobs, most_at_once(events))
+    if not kinds:
+        problem = f"never has the {KINDS[0].nodes} nodes of the first job at once"
+        raise InvalidInput("trace", f"{len(events)} events", problem)
+    options = ReplanOptions(time_limit_s=seconds)
+    ways: Mapping[str, Decide] = {
+        OURS: lambda problem: decide(problem, options),
+        "first come": first_come,
+        "first come, growing": lambda problem: first_come(problem, grows=True),
+    }
+    return {name: replay(events, kinds, way, window_s=WINDOW_S, horizon_s=HORIZON_S) for name, way in ways.items()}
+
+
+def figures(run: Run) -> dict[str, Any]:
+    """What a run comes to.
+
+    ``work_share`` is of what the jobs would do had nothing been taken; ``gap`` is that of all decisions together.
+    """
+    hours = (run.ended_s - run.started_s) / HOUR_S
+    walls = [each.wall_s for each in run.decided]
+    bound = math.fsum(each.bound or 0.0 for each in run.decided)
+    gap = 1 - math.fsum(each.objective for each in run.decided) / bound if bound else None
+    return {
+        "hours": hours,
+        "decisions": len(run.decided),
+        "work_eflop": run.work_flop / 1e18,
+        "work_share": run.work_flop / run.most_flop,
+        "moved_tb": run.moved_bytes / 1e12,
+        "moved_gb_per_eflop": run.moved_bytes / 1e9 / (run.work_flop / 1e18),
+        "down_job_hours": sum(state.down_s for state in run.states) / HOUR_S,
+        "pauses": sum(each.pauses for each in run.decided),
+        "paused_job_hours": sum(state.paused_s for state in run.states) / HOUR_S,
+        "swaps": run.count(RecoveryAction.SWAP),
+        "shrinks": run.count(RecoveryAction.SHRINK_DATA_PARALLEL),
+        "reroutes": run.count(RecoveryAction.REROUTE),
+        "reshapes": run.count(RecoveryAction.RESHAPE),
+        "decision_s_median": statistics.median(walls),
+        "decision_s_most": max(walls),
+        "gap": gap,
+    }
+
+
+def _events(given: argparse.Namespace) -> Sequence[SpotEvent]:
+    if given.trace is not None:
+        events: Sequence[SpotEvent] = read_trace(given.trace)
+    else:
+        events = read_trace(PUBLISHED) if PUBLISHED.exists() else made_trace(given.seed)
+    return [event for event in events if not given.hours or event.at_s < given.hours * HOUR_S]
+
+
+def _print(found: Mapping[str, Run], *, as_json: bool) -> None:
+    rows = {name: figures(run) for name, run in found.items()}
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    print("".ljust(20) + "".join(name.rjust(22) for name in rows))
+    for figure in rows[OURS]:
+        cells = ("-" if row[figure] is None else f"{row[figure]:.4g}" for row in rows.values())
+        print(figure.ljust(20) + "".join(cell.rjust(22) for cell in cells))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
