@@ -175,7 +175,7 @@ def _replan(request: Request, replan_id: str, found: tuple[FormProblem, ...], st
         superseded_by=record.superseded_by,
         is_safe=shown is Answer.SAFE,
         view=view,
-        events=event_rows(reversed(events.items)),
+        events=event_rows(sorted(events.items, key=lambda each: each.event.occurred_at)),
         moments=moments(record),
         options=option_fields(given),
         options_open=bool(given),

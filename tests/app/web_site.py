@@ -71,7 +71,7 @@ def chosen(page: str, name: str) -> str:
 
 def buttons(page: str) -> list[str]:
     """The values that the buttons of a page send."""
-    return re.findall(r'<button name="do" value="(\w+)"', page)
+    return re.findall(r'<button[^>]*? name="do" value="(\w+)"', page)
 
 
 def where(answer: Any) -> str:

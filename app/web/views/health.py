@@ -103,7 +103,7 @@ def _event(each: EventRecord) -> EventRow:
 
 
 def _source(name: str) -> str:
-    return "by hand" if name == OPERATOR else name
+    return "an operator" if name == OPERATOR else name
 
 
 def _title(text: str) -> str:
