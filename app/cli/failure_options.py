@@ -160,7 +160,8 @@ class _Parts:
         if colon and self._is_switch(text):
             return EntityKind.SWITCH, "", text
         name = owner if colon and owner not in self._labels() else text
-        remedy = f"{_near(name, self._known(text))}; {_REMEDY}"
+        near = _near(name, self._known(text))
+        remedy = near if near.startswith("did you mean") else f"{near}; {_REMEDY}"
         raise InvalidInput(option, text, f"is no part of the cluster {self._cluster.name}", remedy)
 
     def _part(self, option: str, text: str, node: str, part: str) -> tuple[EntityKind, str, str]:

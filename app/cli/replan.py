@@ -17,7 +17,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from app.cli.endings import Ending, Failed, complain
-from app.cli.failure_options import ToldFailures, as_option, looked_up, reported
+from app.cli.failure_options import ToldFailures, looked_up, reported
 from app.cli.files import read_snapshot
 from app.cli.progress import cancelled_by_interrupt
 from app.cli.replan_files import DecisionFiles
@@ -30,7 +30,7 @@ from cluster_models.degraded import degraded
 from cluster_models.errors import InvalidInput, SolverFailed
 from cluster_models.recovery import BatchDecision
 from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.topology import NodeState
+from cluster_models.topology import Cluster, NodeState
 from solver.replanning.check import check_decision
 from solver.replanning.decide import OnReplanProgress, ReplanProgress, decide, safe_answer
 from solver.replanning.problem import HORIZON_S, ReplanOptions, ReplanProblem
@@ -108,24 +108,23 @@ def _problem(asked: AskedReplan) -> tuple[ReplanProblem, tuple[Condition, ...]]:
         remedy = "give --lost, --degraded, --draining or --events"
         raise InvalidInput("--lost", None, "nothing is said to have failed", remedy)
     healthy = _freed(stored, without_own_use(stored.cluster, jobs))
-    with as_option("--job"):
-        problem = ReplanProblem(
-            snapshot=degraded(healthy, conditions),
-            jobs=jobs,
-            spares=spares_of(asked.spares, stored.cluster, jobs),
-            horizon_s=horizon_s,
-            back_after_s=back_after_s,
-            gpu_budget=asked.gpu_budget,
-            events=events,
-        )
+    problem = ReplanProblem(
+        snapshot=degraded(healthy, conditions),
+        jobs=jobs,
+        spares=spares_of(asked.spares, stored.cluster, jobs),
+        horizon_s=horizon_s,
+        back_after_s=back_after_s,
+        gpu_budget=asked.gpu_budget,
+        events=events,
+    )
     return problem, conditions
 
 
-def _freed(stored: ClusterSnapshot, cluster: object) -> ClusterSnapshot:
+def _freed(stored: ClusterSnapshot, cluster: Cluster) -> ClusterSnapshot:
     if cluster == stored.cluster:
         return stored
     digest = hashlib.sha256(repr(cluster).encode()).hexdigest()[:12]
-    return replace(stored, id=f"{stored.id}+{digest}", cluster=cluster)  # type: ignore[arg-type]
+    return replace(stored, id=f"{stored.id}+{digest}", cluster=cluster)
 
 
 def _free_not_spare(problem: ReplanProblem) -> tuple[str, ...]:

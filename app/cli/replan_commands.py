@@ -116,6 +116,54 @@ def replan(  # noqa: PLR0913 - one argument for each option
     )
 
 
+@reported
+def resilience(  # noqa: PLR0913 - one argument for each option
+    *,
+    plan: Annotated[str, typer.Argument(metavar="PLAN_JSON", help="Plan as JSON; - reads a pipe.")],
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="FILE", help="Its cluster file: places, and prices of links.")
+    ] = None,
+    recovery: Annotated[
+        str | None, typer.Option("--recovery", metavar="FILE", help="How the job keeps its state.")
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option("--rate", metavar="NUMBER", help="Failures of 1,000 nodes a day; default 6.5 (Meta's RSC-1)."),
+    ] = None,
+    checkpoint_every: Annotated[
+        str | None, typer.Option("--checkpoint-every", metavar="TIME", help="30m, 2h or 100steps.")
+    ] = None,
+    checkpoint_write: Annotated[
+        str | None,
+        typer.Option("--checkpoint-write", metavar="TIME", help="What one holds up the job; 0s if nothing."),
+    ] = None,
+    restart: Annotated[
+        str | None, typer.Option("--restart", metavar="TIME", help="From a failure to the first step.")
+    ] = None,
+    label: Annotated[
+        str, typer.Option("--label", metavar="LABEL", help="Survive one more of these: node, leaf, rack ...")
+    ] = "node",
+    as_json: Json = False,
+) -> None:
+    """Say which losses a plan survives, what failures cost it, and the cheapest way to survive more."""
+    from app.cli.resilience import AskedResilience, run_resilience  # noqa: PLC0415
+
+    run_resilience(
+        AskedResilience(
+            plan=plan,
+            cluster=cluster,
+            recovery=recovery,
+            rate=rate,
+            checkpoint_every=checkpoint_every,
+            write=checkpoint_write,
+            restart=restart,
+            label=label,
+            as_json=as_json,
+        )
+    )
+
+
 def add_commands(app: typer.Typer) -> None:
     """Put the commands of this file into the program."""
     app.command()(replan)
+    app.command()(resilience)

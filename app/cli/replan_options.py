@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from app.cli.failure_options import as_option, known_node
+from app.cli.failure_options import known_node
 from app.cli.files import is_path, naming, read_text
 from app.documents.plan import PlanDocument
 from app.documents.reading import close_name, parse_text, read_document
@@ -71,10 +71,9 @@ def read_jobs(typed: TypedJobs, cluster: Cluster) -> tuple[RunningJob, ...]:
     for name, (path, plan) in plans.items():
         if not _JOB_NAME.fullmatch(name):
             raise InvalidInput("--job", name, "is no name of a job", "use letters, digits, dots and dashes")
-        _check_cluster(f"--job {name}", path, plan, cluster)
+        check_plan_fits(f"--job {name}", path, plan, cluster)
         policy = policies.get(name) or policies.get(ALL) or RecoveryPolicy()
-        with as_option(f"--job {name}"):
-            jobs.append(RunningJob(name, name, plan, _weight(name, weights.get(name)), policy))
+        jobs.append(RunningJob(name, name, plan, _weight(name, weights.get(name)), policy))
     _check_shared(jobs)
     return tuple(jobs)
 
@@ -86,6 +85,8 @@ def read_running_plan(path: str) -> Plan:
         data = parse_text(text, what="plan")
         if isinstance(data, Mapping) and data.get("result") == "no_plan":
             raise InvalidInput("plan", "no_plan", "says that no plan fits: no job runs by it")
+        if not isinstance(data, Mapping) or not {"ranks", "configuration"} <= set(data):
+            raise InvalidInput("plan", text[:40], "is no plan", "give what meshwright plan --output wrote")
         return given_plan(read_document(PlanDocument, data, what="plan"))
 
 
@@ -132,10 +133,6 @@ def without_own_use(cluster: Cluster, jobs: Sequence[RunningJob]) -> Cluster:
 
 def check_plan_fits(option: str, path: str, plan: Plan, cluster: Cluster) -> None:
     """Raise ``InvalidInput`` where a plan is of another cluster."""
-    _check_cluster(option, path, plan, cluster)
-
-
-def _check_cluster(option: str, path: str, plan: Plan, cluster: Cluster) -> None:
     counts = {node.name: node.gpu_count for node in cluster.nodes}
     strangers = [host for host in plan.placement.hosts if host not in counts]
     if strangers:

@@ -13,7 +13,7 @@ from app.cli.endings import Failed
 from app.cli.environment import read_settings
 from app.cli.files import naming, read_cluster_document
 from app.cli.terminal import console
-from app.db.engine import make_engine, make_session_factory, transaction
+from app.db.engine import SessionFactory, make_engine, make_session_factory, transaction
 from app.db.migrate import prepare, upgrade
 from app.documents.calibration import CalibrationDocument
 from app.imports.sources import SentFile
@@ -50,7 +50,7 @@ def run_import(*, file: str, database_url: str | None) -> None:
     document = read_cluster_document(file)
     with naming(file):
         document.to_samples(document.to_cluster())
-    with _database(database_url) as session:
+    with database(database_url) as session:
         try:
             record = create_cluster(session, document=document)
             done = "stored"
@@ -65,14 +65,14 @@ def run_import(*, file: str, database_url: str | None) -> None:
 
 def store_calibration(document: CalibrationDocument, *, database_url: str | None) -> None:
     """Store a calibration under its name, which must be free."""
-    with _database(database_url) as session:
+    with database(database_url) as session:
         record = create_calibration(session, document=document)
     console().print(f"{record.name}: stored")
 
 
 def stored_snapshot(name: str, *, database_url: str | None) -> ClusterSnapshot:
     """The stored cluster of that name as it is now; nothing is written."""
-    with _database(database_url) as session:
+    with database(database_url) as session:
         try:
             stored = get_cluster(session, reference=name)
         except NotFound as error:
@@ -83,7 +83,7 @@ def stored_snapshot(name: str, *, database_url: str | None) -> ClusterSnapshot:
 
 def stored_plan(plan_id: str, *, database_url: str | None) -> Plan:
     """The plan of that number, once its search has found one."""
-    with _database(database_url) as session:
+    with database(database_url) as session:
         try:
             return get_finished_plan(session, plan_id=plan_id)
         except NotFound as error:
@@ -95,7 +95,7 @@ def stored_base(
     name: str, *, must_exist: bool, database_url: str | None
 ) -> tuple[str, Cluster | None, tuple[Sample, ...], AliasTable]:
     """Name, cluster, measurements and names of nodes of a stored cluster; nothing of one that is not there."""
-    with _database(database_url) as session:
+    with database(database_url) as session:
         known = known_of(session, cluster=name)
     if known.stored is None:
         if must_exist:
@@ -110,19 +110,25 @@ def store_import(
     files: Sequence[SentFile], cluster: str, answers: Answers, digest: str, *, database_url: str | None
 ) -> str:
     """Store what the report of that digest says; returns in a sentence what was stored."""
-    with _database(database_url) as session:
+    with database(database_url) as session:
         done = store(session, ImportRequest(tuple(files), cluster, answers), digest=digest)
         version = f"version {done.cluster.version}"
         return f"{done.cluster.name} is stored as {version}, with {plural(done.added, 'new measurement')}."
 
 
 @contextmanager
-def _database(url: str | None) -> Iterator[Session]:
+def database(url: str | None) -> Iterator[Session]:
     """One transaction on the database that ``url`` or the settings name, at the newest schema."""
+    with databases(url) as sessions, transaction(sessions) as session:
+        yield session
+
+
+@contextmanager
+def databases(url: str | None) -> Iterator[SessionFactory]:
+    """What opens transactions on that database, for work that takes several."""
     with _engine(url) as (engine, settings):
         prepare(engine, settings)
-        with transaction(make_session_factory(engine)) as session:
-            yield session
+        yield make_session_factory(engine)
 
 
 @contextmanager

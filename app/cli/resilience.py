@@ -1,0 +1,98 @@
+"""What ``meshwright resilience`` does: judge a plan by what failures do to it; no database."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from app.cli.failure_options import as_option
+from app.cli.files import read_snapshot
+from app.cli.replan_options import check_plan_fits, interval_steps, read_recovery, read_running_plan, seconds_of
+from app.cli.resilience_view import JudgedPlan, resilience_view
+from app.cli.terminal import console, reading_shown
+from app.services.resilience import ResilienceQuestion, judge
+from cluster_models.catalogue import gpu_kinds
+from cluster_models.errors import InvalidInput
+from cluster_models.plan import Plan
+from cluster_models.running import RecoveryPolicy
+from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.topology import Cluster, NicGroup, Node
+
+THOUSAND_NODES = 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class AskedResilience:
+    """The options of ``resilience`` as typed; ``rate`` in failures of 1,000 nodes a day."""
+
+    plan: str
+    cluster: str | None = None
+    recovery: str | None = None
+    rate: float | None = None
+    checkpoint_every: str | None = None
+    write: str | None = None
+    restart: str | None = None
+    label: str = "node"
+    as_json: bool = False
+
+
+def run_resilience(asked: AskedResilience) -> None:
+    """Print what a plan survives, its effective training time, and what surviving more costs."""
+    if asked.rate is not None and not 0 <= asked.rate < float("inf"):
+        raise InvalidInput(
+            "--rate", asked.rate, "must be a number of failures", "6.5 of 1,000 nodes a day is usual"
+        )
+    plan = read_running_plan(asked.plan)
+    if plan.architecture is None or plan.workload is None:
+        raise InvalidInput("PLAN_JSON", asked.plan, "does not say which model it is for", "plan it anew")
+    snapshot = _hosts_alone(plan)
+    if asked.cluster is not None:
+        snapshot = read_snapshot(asked.cluster)
+        check_plan_fits("PLAN_JSON", asked.plan, plan, snapshot.cluster)
+    question = ResilienceQuestion(
+        plan=plan,
+        snapshot=snapshot,
+        recovery=_policy(asked, plan),
+        label=asked.label,
+        failures_per_node_day=None if asked.rate is None else asked.rate / THOUSAND_NODES,
+        write_s=None if asked.write is None else _seconds_or_none("--checkpoint-write", asked.write),
+    )
+    with reading_shown("judging the plan"), as_option("--label"):
+        found = judge(question)
+    if asked.cluster is None:
+        found = replace(found, survives=plan.survives or found.survives, hardenings=())
+    if asked.as_json:
+        from app.api.v1.resilience import ResilienceAnswer  # noqa: PLC0415 - loads the answers of the service
+
+        sys.stdout.write(ResilienceAnswer.make(found).model_dump_json(indent=2) + "\n")
+    else:
+        judged = JudgedPlan(plan, question.recovery, asked.label, knows_links=asked.cluster is not None)
+        console().print(resilience_view(found, judged))
+    sys.stdout.flush()
+
+
+def _policy(asked: AskedResilience, plan: Plan) -> RecoveryPolicy:
+    policy = RecoveryPolicy() if asked.recovery is None else read_recovery(asked.recovery)
+    if asked.checkpoint_every is not None:
+        steps = interval_steps("--checkpoint-every", asked.checkpoint_every, step_s=plan.time.step_s)
+        policy = replace(policy, checkpoint_interval_steps=steps)
+    if asked.restart is not None:
+        restart_s = seconds_of("--restart", asked.restart)
+        policy = replace(policy, restart_low_s=restart_s, restart_high_s=restart_s)
+    return policy
+
+
+def _seconds_or_none(option: str, text: str) -> float:
+    """Seconds of a duration, where nothing (``0s``) is one as well."""
+    return 0.0 if text.strip() in {"0", "0s"} else seconds_of(option, text)
+
+
+def _hosts_alone(plan: Plan) -> ClusterSnapshot:
+    """The plan's hosts and nothing known of places and links: what holds of any cluster with them."""
+    kind = next(iter(gpu_kinds().values()))
+    size = max(place.gpu for place in plan.placement.ranks) + 1
+    nics = NicGroup(count=1, bytes_per_s=25e9, fabric="ethernet")
+    nodes: Sequence[Node] = [Node(name, kind.name, size, name, nics) for name in plan.placement.hosts]
+    cluster = Cluster("hosts of the plan", tuple(nodes), {kind.name: kind}, source="a plan")
+    return ClusterSnapshot(id="hosts of the plan", cluster=cluster, samples=())
