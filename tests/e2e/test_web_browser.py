@@ -21,6 +21,7 @@ import pytest
 from playwright.sync_api import Browser, FilePayload, Page, Request, sync_playwright
 
 from app.documents.cluster import ClusterDocument
+from tests.app.api_client import plan_body
 from tests.plans import small_cluster, small_samples
 from tests.routing_counts import dump, skewed
 
@@ -296,6 +297,47 @@ def test_a_map_is_rebalanced_by_keyboard(page: Page, site: Site) -> None:
     assert new != running
 
 
+def test_a_failure_is_answered_by_keyboard(page: Page, site: Site) -> None:
+    """A plan runs as a job, its node fails, the safe answer is approved and carried out: with keys, on a phone."""
+    page.set_viewport_size({"width": 390, "height": 800})
+    name = f"failing-{uuid4().hex[:8]}"
+    cluster = ClusterDocument.from_cluster(small_cluster(), small_samples()).model_dump(mode="json")
+    assert page.request.post(f"{site.address}/api/v1/clusters", data=cluster | {"name": name}).ok
+    body = plan_body(cluster=name)
+    asked = page.request.post(f"{site.address}/api/v1/plans", data=body).json()
+    site.gate.touch()
+    page.goto(f"{site.address}/plans/{asked['id']}")
+    page.get_by_role("link", name="Run this plan").press("Enter")
+    page.get_by_label("Name", exact=True).fill("pretrain")
+    page.get_by_label("How far it is").select_option("applied")
+    page.get_by_role("button", name="Run this plan").press("Enter")
+    page.get_by_text("Nothing to do: it runs.").wait_for()
+
+    page.goto(f"{site.address}/clusters/{name}/failures")
+    page.get_by_label("c", exact=True).press("Space")
+    page.get_by_role("button", name="Store the spares").press("Enter")
+    page.get_by_text("Stored: the spares are as ticked.").wait_for()
+    page.get_by_role("button", name="Report", exact=True).press("Enter")
+    page.get_by_role("alert").get_by_role("link", name="Node").press("Enter")
+    page.locator("#node").fill("a")
+    page.locator("#node").press("Enter")
+    page.get_by_role("heading", name="A safe answer is ready").wait_for()
+    assert page.get_by_text("The search begins in").is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    _tab_to(page, "button[value=approve_safe]")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Carry it out").wait_for()
+    page.get_by_text("Files to start it").press("Enter")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Hosts with slots in rank order").press("Enter")
+    assert "a" not in [line.split()[0] for line in Path(download.value.path()).read_text().splitlines()]
+    _tab_back_to(page, "button[value=applied]")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Nothing left to do").wait_for()
+    page.goto(f"{site.address}/clusters/{name}")
+    assert page.get_by_role("listitem").filter(has_text="failed").first.is_visible()
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 def test_no_page_scrolls_sideways(page: Page, site: Site, width: int) -> None:
     """Wide tables and drawings scroll in their own boxes, on a phone too."""
@@ -310,6 +352,10 @@ def test_no_page_scrolls_sideways(page: Page, site: Site, width: int) -> None:
         "/clusters/import",
         "/clusters/two-and-a-spare",
         "/clusters/two-and-a-spare/measure",
+        "/clusters/two-and-a-spare/failures",
+        "/clusters/two-and-a-spare/what-if",
+        "/replans",
+        "/webhooks",
         "/calibrations/new",
         "/experts",
         "/experts/rebalance",
