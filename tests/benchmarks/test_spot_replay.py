@@ -89,7 +89,7 @@ def test_a_job_stands_still_from_the_loss_to_the_end_of_its_downtime() -> None:
 
 
 def test_more_work_than_first_come_on_a_wave_that_comes_back() -> None:
-    """Three nodes of two jobs go, three others come: no rule is broken by any way, and decisions make more of it."""
+    """Three nodes of two jobs go, three others come: no rule is broken, and decisions make more of it."""
     gone = [SpotEvent(600.0, added=False, node=name) for name in ("node1", "node5", "node6")]
     back = [SpotEvent(1500.0, added=True, node=name) for name in ("new1", "new2", "new3")]
     events = [*added(10), *gone, *back, SpotEvent(9000.0, added=True, node="late")]
