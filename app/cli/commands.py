@@ -8,9 +8,11 @@ from typing import Annotated
 
 import typer
 
+from app.cli.cluster_commands import app as cluster_app
 from app.cli.endings import reported
 from app.cli.expert_commands import app as experts_app
-from app.cli.replan_commands import add_commands
+from app.cli.failure_commands import add_commands
+from app.cli.job_commands import DatabaseUrl
 
 app = typer.Typer(
     name="meshwright",
@@ -19,7 +21,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-cluster_app = typer.Typer(help="Look at clusters and keep them.", no_args_is_help=True)
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(experts_app, name="experts")
 
@@ -49,10 +50,6 @@ KeepOrder = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the plan as JSON and nothing else.")]
 PlanFile = Annotated[
     Path | None, typer.Option("--output", metavar="FILE", help="Also write the plan as JSON to a file.")
-]
-DatabaseUrl = Annotated[
-    str | None,
-    typer.Option("--database-url", metavar="URL", help="Database; default: MESHWRIGHT_DATABASE_URL or our own."),
 ]
 Given = Annotated[
     list[str] | None,
@@ -352,30 +349,6 @@ def migrate(database_url: DatabaseUrl = None) -> None:
     from app.cli.stored import run_migrate  # noqa: PLC0415 - see above
 
     run_migrate(database_url=database_url)
-
-
-@cluster_app.command("import")
-@reported
-def import_cluster(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Cluster file.")],
-    database_url: DatabaseUrl = None,
-) -> None:
-    """Store a cluster with its measurements; a cluster of that name is brought up to date."""
-    from app.cli.stored import run_import  # noqa: PLC0415 - see above
-
-    run_import(file=file, database_url=database_url)
-
-
-@cluster_app.command("show")
-@reported
-def show_cluster(
-    file_or_name: Annotated[str, typer.Argument(metavar="FILE_OR_NAME", help="Cluster file, or a stored one.")],
-    database_url: DatabaseUrl = None,
-) -> None:
-    """Show nodes, links and what looks wrong about the measurements."""
-    from app.cli.clusters import run_show  # noqa: PLC0415 - see above
-
-    run_show(file_or_name=file_or_name, database_url=database_url)
 
 
 def _print_version(wanted: bool) -> None:

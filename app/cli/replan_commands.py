@@ -161,9 +161,3 @@ def resilience(  # noqa: PLR0913 - one argument for each option
             as_json=as_json,
         )
     )
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Put the commands of this file into the program."""
-    app.command()(replan)
-    app.command()(resilience)

@@ -63,6 +63,8 @@ class AskedView:
     free: Sequence[str] = ()
     writes_with: str = "--output DIR"
     """What makes the files of jobs that start anew."""
+    is_stored: bool = False
+    """Whether it is a decision of the service, which searches for better ones by itself."""
 
 
 def decision_view(decision: BatchDecision, asked: AskedView) -> RenderableType:
@@ -74,7 +76,7 @@ def decision_view(decision: BatchDecision, asked: AskedView) -> RenderableType:
         *([section("Jobs", _jobs(decided, asked.before))] if decided else []),
         *([section("Why", _why(decided))] if decided else []),
         section("Nodes", bullets(_nodes(decision, asked))),
-        *([section("How sure", bullets(_proof(decision)))] if decided else []),
+        *([section("How sure", bullets(_proof(decision, asked)))] if decided else []),
         *_hint(decision, asked),
     )
 
@@ -223,10 +225,11 @@ def _nodes(decision: BatchDecision, asked: AskedView) -> Iterator[str]:
         yield f"The next lost node takes {listed(fragile)} back to the last checkpoint."
 
 
-def _proof(decision: BatchDecision) -> Iterator[str]:
+def _proof(decision: BatchDecision, asked: AskedView) -> Iterator[str]:
     horizon = duration(decision.horizon_s)
     if decision.fallback:
-        yield "Not searched for: there may be a better answer. The same command without --safe looks for it."
+        who = "The service searches for a better one" if asked.is_stored else "The same command without --safe does"
+        yield f"Nothing was searched for, and there may be better. {who}."
     elif decision.stopped_by is StopReason.NO_SEARCH:
         yield "Nothing better was searched for."
     elif decision.gap < 0.00005:

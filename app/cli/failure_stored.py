@@ -1,0 +1,159 @@
+"""What ``meshwright events`` and ``conditions`` do with the service's database."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from app.api.v1.event_answers import (
+    ConditionAnswer,
+    ConditionsAnswer,
+    EventAnswer,
+    QuarantineAnswer,
+    ReceivedAnswer,
+)
+from app.cli.endings import complain
+from app.cli.failure_options import ToldFailures, reported
+from app.cli.job_stored import stored_cluster
+from app.cli.stored import database, databases
+from app.cli.terminal import bullets, console, section
+from app.db.engine import transaction
+from app.presentation.figures import plural
+from app.presentation.recovery import STATES, duration, entity_words, moment
+from app.services import aliases, health_events, incoming_reports
+from app.services.health_events import EventRecord
+from app.services.reports import ReportAnswer
+from app.services.safe_answers import answer_safely
+from cluster_models.conditions import Condition
+from cluster_models.errors import InvalidInput
+from cluster_models.health_events import HealthState
+
+_COLOURS = {HealthState.FAILED: "red", HealthState.RECOVERED: "green"}
+
+
+def run_report(cluster: str, told: ToldFailures, *, as_json: bool, database_url: str | None) -> None:
+    """Store reports and do what follows; the safe answer of a decision they open is there when this returns."""
+    if told.says_nothing:
+        remedy = "give --lost, --degraded, --draining, --recovered or --events"
+        raise InvalidInput("--lost", None, "nothing is reported", remedy)
+    now = datetime.now(UTC)
+    with databases(database_url) as sessions:
+        with transaction(sessions) as session:
+            stored = stored_cluster(session, cluster)
+            table = aliases.read_aliases(session, cluster_id=stored.id)
+            events = reported(told, stored.cluster, table)
+            answer = incoming_reports.receive(session, reference=stored.id, reported=events, now=now)
+        if answer.wants_safe_answer and answer.replan_id is not None:
+            answer_safely(sessions, replan_id=answer.replan_id)
+    for name in sorted({each.told_name for each in answer.events if not each.known}):
+        complain(f"meshwright: {name!r} is no part of {stored.name}: kept, and it changes nothing")
+    if as_json:
+        _print(ReceivedAnswer.make(answer).model_dump_json(indent=2))
+    else:
+        _tell(answer)
+
+
+def _tell(answer: ReportAnswer) -> None:
+    again = f", {answer.repeated} known already" if answer.repeated else ""
+    told = f"{plural(len(answer.events), 'new report')}{again}."
+    if answer.replan_id is None:
+        console().print(f"{told} No job is touched: nothing to decide.")
+        return
+    console().print(f"{told} A decision is open: {answer.replan_id}")
+    console().print(f"Look at it: meshwright replans show {answer.replan_id}")
+
+
+def run_events(cluster: str, *, unknown: bool, most: int, as_json: bool, database_url: str | None) -> None:
+    """Print the newest reports on a cluster."""
+    with database(database_url) as session:
+        page = health_events.list_events(
+            session,
+            reference=stored_cluster(session, cluster).id,
+            limit=most,
+            known=False if unknown else None,
+        )
+    if as_json:
+        _print(json.dumps([EventAnswer.from_record(each).model_dump(mode="json") for each in page.items], indent=2))
+    elif not page.items:
+        console().print("No reports.")
+    else:
+        console().print(_events(page.items))
+
+
+def run_conditions(cluster: str, *, as_json: bool, database_url: str | None) -> None:
+    """Print what is not well on a cluster."""
+    now = datetime.now(UTC)
+    with database(database_url) as session:
+        stored = stored_cluster(session, cluster)
+        found = health_events.conditions_now(session, reference=stored.id, now=now)
+        out = health_events.quarantine_now(session, reference=stored.id, now=now)
+    if as_json:
+        answer = ConditionsAnswer(
+            conditions=[ConditionAnswer.from_condition(each) for each in found],
+            quarantine=[QuarantineAnswer.from_quarantine(each) for each in out],
+        )
+        _print(answer.model_dump_json(indent=2))
+        return
+    if not found:
+        console().print(f"{stored.name}: every part that was reported on is well.")
+    else:
+        console().print(_conditions(found, now))
+    if out:
+        console().print(section("Keep out", bullets(each.reason for each in out)))
+
+
+def _conditions(found: Sequence[Condition], now: datetime) -> RenderableType:
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for name in ("part", "is", "for", "says", "notes"):
+        table.add_column(name, overflow="fold")
+    for each in found:
+        table.add_row(
+            Text(entity_words(each.entity)),
+            Text(STATES[each.state], style=_COLOURS.get(each.state, "yellow")),
+            Text(duration((now - each.since).total_seconds())),
+            Text(each.source),
+            Text("; ".join(_notes(each, now))),
+        )
+    return table
+
+
+def _notes(each: Condition, now: datetime) -> list[str]:
+    notes = [each.code, each.text]
+    if each.compute_slowdown > 1:
+        notes.append(f"{each.compute_slowdown:.3g} times as slow")
+    if each.bandwidth_share < 1:
+        notes.append(f"{100 * each.bandwidth_share:.0f} % of its bandwidth")
+    if each.failures > 1:
+        notes.append(f"failed {each.failures} times")
+    if each.quiet_until is not None and (left_s := (each.quiet_until - now).total_seconds()) > 0:
+        notes.append(f"said to be well again, believed in {duration(left_s)}")
+    return [note for note in notes if note]
+
+
+def _events(found: Sequence[EventRecord]) -> RenderableType:
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    for name in ("happened", "part", "is", "says", "notes"):
+        table.add_column(name, overflow="fold")
+    for each in found:
+        event = each.event
+        notes = [event.code, event.text, "" if each.known else f"unknown name {each.told_name}"]
+        table.add_row(
+            Text(moment(event.occurred_at)),
+            Text(entity_words(event.entity)),
+            Text(STATES[event.state], style=_COLOURS.get(event.state, "yellow")),
+            Text(event.source),
+            Text("; ".join(note for note in notes if note)),
+        )
+    return table
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

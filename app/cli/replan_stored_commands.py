@@ -1,0 +1,124 @@
+"""``meshwright replans``: decisions on failures of stored clusters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli.endings import reported
+from app.cli.job_commands import DatabaseUrl, Json
+
+app = typer.Typer(help="Look at decisions on failures, approve them, and say how they went.", no_args_is_help=True)
+
+Replan = Annotated[
+    str, typer.Argument(metavar="REPLAN", help="Id of a decision, its beginning, or a cluster: the one open there.")
+]
+Safe = Annotated[bool, typer.Option("--safe", help="The safe answer, which is there within a second.")]
+
+
+@app.command("list")
+@reported
+def list_replans(
+    *,
+    cluster: Annotated[
+        str | None, typer.Argument(metavar="[CLUSTER]", help="Only of this stored cluster.", show_default=False)
+    ] = None,
+    status: Annotated[
+        str | None, typer.Option("--status", metavar="STATUS", help="Only those: collecting, proposed, applied ...")
+    ] = None,
+    most: Annotated[int, typer.Option("--most", min=1, max=200, help="At most so many.")] = 20,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """List decisions, the newest first."""
+    from app.cli.replan_stored import run_list  # noqa: PLC0415 - the database takes a while to load
+
+    run_list(cluster, status=status, most=most, as_json=as_json, database_url=database_url)
+
+
+@app.command()
+@reported
+def show(
+    *,
+    replan: Replan,
+    safe: Safe = False,
+    as_json: Json = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="DIR", help="Write new plans and launch files into a folder.")
+    ] = None,
+    formats: Annotated[
+        list[str] | None,
+        typer.Option("--format", metavar="FORMAT", help="Launch files of --output, as of export; default slurm."),
+    ] = None,
+    given: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Option of a format: image, queue ...")
+    ] = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Show a decision: what to do, what becomes of each job, and why."""
+    from app.cli.replan_files import DecisionFiles  # noqa: PLC0415 - see above
+    from app.cli.replan_stored import run_show  # noqa: PLC0415 - see above
+
+    files = DecisionFiles(output, tuple(formats or ()), tuple(given or ()))
+    run_show(replan, safe=safe, as_json=as_json, files=files, database_url=database_url)
+
+
+@app.command()
+@reported
+def approve(replan: Replan, safe: Safe = False, as_json: Json = False, database_url: DatabaseUrl = None) -> None:
+    """Take the GPUs that a decision needs, all or none; nothing is stopped or started by it."""
+    from app.cli.replan_stored import run_approve  # noqa: PLC0415 - see above
+
+    run_approve(replan, safe=safe, as_json=as_json, database_url=database_url)
+
+
+@app.command()
+@reported
+def start(replan: Replan, as_json: Json = False, database_url: DatabaseUrl = None) -> None:
+    """Say that an approved decision is being carried out."""
+    from app.cli.replan_stored import run_start  # noqa: PLC0415 - see above
+
+    run_start(replan, as_json=as_json, database_url=database_url)
+
+
+@app.command()
+@reported
+def complete(replan: Replan, as_json: Json = False, database_url: DatabaseUrl = None) -> None:
+    """Say that the jobs run as decided: the GPUs that they left are free."""
+    from app.cli.replan_stored import run_complete  # noqa: PLC0415 - see above
+
+    run_complete(replan, as_json=as_json, database_url=database_url)
+
+
+@app.command()
+@reported
+def fail(
+    *,
+    replan: Replan,
+    problem: Annotated[str, typer.Option("--problem", metavar="TEXT", help="What happened.")],
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Say that it could not be carried out: every GPU is whose it was."""
+    from app.cli.replan_stored import run_fail  # noqa: PLC0415 - see above
+
+    run_fail(replan, problem=problem, as_json=as_json, database_url=database_url)
+
+
+@app.command()
+@reported
+def cancel(
+    *,
+    replan: Replan,
+    problem: Annotated[
+        str, typer.Option("--problem", metavar="TEXT", help="Why it is called off.")
+    ] = "It was called off.",
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Call off a decision that is not applied yet; what it had taken is given back."""
+    from app.cli.replan_stored import run_cancel  # noqa: PLC0415 - see above
+
+    run_cancel(replan, problem=problem, as_json=as_json, database_url=database_url)
