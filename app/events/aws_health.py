@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from app.events.payloads import Payload, Taken, digest, entry, json_value, moment
+from app.events.payloads import BODY, Payload, Taken, digest, entry, json_value, listed, moment
 from app.events.reading import Adapter, Reported
 from cluster_models.errors import InvalidInput
 from cluster_models.health_events import HealthState
@@ -75,7 +75,7 @@ class _Event(Payload):
 def read_aws_health(body: bytes, now: datetime) -> Reported:
     """The instances that an event names; raises ``InvalidInput`` where the body is no event of EventBridge."""
     value = _unwrapped(json_value(body))
-    events = value if isinstance(value, list) else [value]
+    events = listed(value, path=BODY) if isinstance(value, list) else [value]
     if not any(isinstance(each, Mapping) and "detail-type" in each for each in events):
         raise InvalidInput("detail-type", None, "is missing: this is no event of EventBridge", _REMEDY)
     taken = Taken(now)

@@ -136,13 +136,13 @@ def _sight(gpu: _Gpu, state: HealthState, code: str, text: str, moment: str, tak
 
 def _take_line(said: KernelLine, host: str, numbers: Mapping[tuple[str, str], str], taken: Taken) -> None:
     """One line of the kernel log; a bus address whose number figures in the same body tell becomes that number."""
-    state = HealthState.FAILED if said.xid is None else state_of_xid(said.xid, said.text)
+    state = state_of_xid(said.xid, said.text)
     if state is None:
         return
     if not host:
         remedy = "send lines with the host in front, as journalctl and syslog write them"
         raise InvalidInput("host", clean(said.text, 100), "no host is named", remedy)
-    code = "off the bus" if said.xid is None else f"Xid {said.xid}"
+    code = f"Xid {said.xid}"
     part = numbers.get((host.casefold(), said.bus), f"PCI:{said.bus}")
     taken.add(
         state,

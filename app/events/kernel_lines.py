@@ -12,24 +12,27 @@ from app.events.payloads import moment
 _XID: Final = re.compile(
     r"NVRM: (?:GPU\d{1,3} )?Xid \(PCI:([0-9a-fA-F:.]{4,20})[^)]{0,60}\): (\d{1,4})\b,?(.{0,600})"
 )
-_FELL: Final = re.compile(r"NVRM: GPU at PCI:([0-9a-fA-F:.]{4,20})[^ ]{0,60} has fallen off the bus")
+_FELL: Final = re.compile(
+    r"NVRM: GPU (?:at )?(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}).{0,100} has fallen off the bus"
+)
 _ISO: Final = re.compile(
     r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?) ([A-Za-z0-9][\w.\-]{0,199}) \S"
 )
 _SYSLOG: Final = re.compile(r"([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) ([A-Za-z0-9][\w.\-]{0,199}) \S")
 _NAMED: Final = re.compile(r"([A-Za-z0-9][\w.\-]{0,199}):? kernel:")
+_OFF_THE_BUS: Final = 79
 _UPTIME: Final = re.compile(r"\[ {0,7}(\d{1,10}\.\d{1,9})\]")
 _PRIORITY: Final = re.compile(r"<\d{1,3}>(?:1 )?")
-_BUS: Final = re.compile(r"(?:PCI:)?([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})(?:\.[0-9a-f])?")
+_BUS: Final = re.compile(r"(?:pci:)?([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})(?:\.[0-9a-f])?")
 
 
 @dataclass(frozen=True, slots=True)
 class KernelLine:
-    """What a line says: ``xid`` ``None`` where the GPU fell off the bus; ``stamp`` whatever time it carries."""
+    """What a line says; ``stamp`` is whatever time it carries."""
 
     host: str
     bus: str
-    xid: int | None
+    xid: int
     text: str
     at: datetime | None
     stamp: str
@@ -60,4 +63,4 @@ def kernel_line(line: str) -> KernelLine | None:
     if xid is not None:
         return KernelLine(named, bus_of(xid[1]), int(xid[2]), xid[3].strip(" ,"), at, stamp)
     assert fell is not None
-    return KernelLine(named, bus_of(fell[1]), None, "", at, stamp)
+    return KernelLine(named, bus_of(fell[1]), _OFF_THE_BUS, "GPU has fallen off the bus", at, stamp)

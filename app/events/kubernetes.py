@@ -108,7 +108,7 @@ def _objects(values: list[Any]) -> Iterator[tuple[str, Any, bool]]:
     for number, value in enumerate(values):
         path = f"[{number}]" if len(values) > 1 else ""
         if isinstance(value, list):
-            for index, each in enumerate(value):
+            for index, each in enumerate(listed(value, path=path or BODY)):
                 yield from _object(f"{path}[{index}]", each)
         else:
             yield from _object(path, value)

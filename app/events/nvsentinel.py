@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import Field, field_validator
 
 from app.events.kernel_lines import bus_of
-from app.events.payloads import Payload, Taken, digest, entry, json_value, moment
+from app.events.payloads import BODY, Payload, Taken, digest, entry, json_value, listed, moment
 from app.events.reading import Adapter, Reported
 from cluster_models.errors import InvalidInput
 from cluster_models.health_events import EntityKind, HealthState
@@ -63,7 +63,7 @@ def read_nvsentinel(body: bytes, now: datetime) -> Reported:
     """The health events of a body; raises ``InvalidInput`` where it holds none."""
     value = _small(json_value(body))
     taken, found = Taken(now), 0
-    for path, each in _events(value):
+    for path, each in listed(_events(value), path=BODY):
         found += isinstance(each, Mapping) and "nodename" in each
         with taken.entry(path):
             _take(entry(_Event, each, path=path), taken)

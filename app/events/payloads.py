@@ -25,7 +25,6 @@ MOST_EVENTS: Final = 50_000
 """Reports in one payload: each GPU of the largest cluster once."""
 MOST_UNREAD: Final = 100
 """Entries that could not be read and are shown one by one; the rest are counted."""
-MOST_DOCUMENTS: Final = 100_000
 _LONGEST_TEXT: Final = 400
 _LONGEST_PART: Final = 200
 _LONGEST_CODE: Final = 200
@@ -62,7 +61,7 @@ def json_values(body: bytes) -> list[Any]:
     decoder = json.JSONDecoder(parse_constant=_no_number)
     values: list[Any] = []
     at = _skip_space(text, 0)
-    while at < len(text) and len(values) < MOST_DOCUMENTS:
+    while at < len(text) and len(values) < MOST_EVENTS:
         try:
             value, end = decoder.raw_decode(text, at)
         except json.JSONDecodeError as error:
@@ -90,9 +89,12 @@ def json_value(body: bytes) -> Any:
 
 
 def listed(value: object, *, path: str) -> list[Any]:
-    """A list that must be there; raises ``InvalidInput``."""
+    """A list that must be there, not longer than anybody needs; raises ``InvalidInput``."""
     if not isinstance(value, list):
         raise InvalidInput(path, _shown(value), "must be a list", "send the payload unchanged")
+    if len(value) > MOST_EVENTS:
+        problem = f"has more than {MOST_EVENTS:,} entries"
+        raise InvalidInput(path, f"{len(value)} entries", problem, "send it in parts")
     return value
 
 

@@ -6,13 +6,13 @@ Slurm says how nodes are, so all are sightings.  Times in its texts have no zone
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from app.documents.text import decode
-from app.events.payloads import BODY, Taken, clean, digest, json_value
+from app.events.payloads import BODY, MOST_EVENTS, Taken, clean, digest, json_value
 from app.events.reading import Adapter, Reported
 from app.events.slurm_states import TRIGGERS, state_of, worst
 from cluster_models.errors import InvalidInput
@@ -48,11 +48,16 @@ def read_slurm(body: bytes, now: datetime) -> Reported:
     text = decode(body, what=BODY)
     entries = _json_entries(json_value(body)) if text.lstrip()[:1] == "{" else _text_entries(text)
     states: dict[str, tuple[HealthState, str, datetime | None]] = {}
-    understood = False
+    understood, left = False, MOST_EVENTS
     for path, said in entries:
         understood = True
+        if left < 0:
+            taken.skip(path, said.nodes, "comes after too many names of nodes", "send it in parts")
+            continue
         with taken.entry(path):
-            _note(said, states)
+            nodes = _nodes(said.nodes)
+            left -= len(nodes)
+            _note(said, nodes, states)
     if not understood:
         raise InvalidInput(BODY, clean(text[:200], 60), "is no output of Slurm that we read", _SEND)
     for node, (state, words, at) in states.items():
@@ -62,20 +67,25 @@ def read_slurm(body: bytes, now: datetime) -> Reported:
     return taken.done()
 
 
-def _note(said: _Said, states: dict[str, tuple[HealthState, str, datetime | None]]) -> None:
-    """Note the state of the nodes of one entry; the worst holds where several entries name one node.
+def _nodes(names: str) -> tuple[str, ...]:
+    """The nodes of a list in Slurm's brackets; raises ``InvalidInput``."""
+    try:
+        nodes = expand(names)
+    except ValueError as wrong:
+        raise InvalidInput("nodes", names, str(wrong), "name nodes like n[001-016,19]") from wrong
+    if not nodes:
+        raise InvalidInput("nodes", names, "names no node", "name nodes like n[001-016,19]")
+    return nodes
+
+
+def _note(said: _Said, nodes: Sequence[str], states: dict[str, tuple[HealthState, str, datetime | None]]) -> None:
+    """Note what one entry says of its nodes; the worst holds where several name one.
 
     Raises ``InvalidInput``.
     """
     state = said.told or state_of(said.states)
     if state is None:
         raise InvalidInput("state", said.states, "is no state of a node that we know", "see the table of states")
-    try:
-        nodes = expand(said.nodes)
-    except ValueError as wrong:
-        raise InvalidInput("nodes", said.nodes, str(wrong), "name nodes like n[001-016,19]") from wrong
-    if not nodes:
-        raise InvalidInput("nodes", said.nodes, "names no node", "name nodes like n[001-016,19]")
     words = ": ".join(filter(None, (said.states, said.reason)))
     bad = state is not HealthState.RECOVERED
     for node in nodes:

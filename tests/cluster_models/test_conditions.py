@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
@@ -92,3 +93,23 @@ def test_repeated_failures_advise_quarantine_once_each() -> None:
     [advice] = quarantine_of(third, now=START + timedelta(days=1))
     assert (advice.node, advice.failures) == ("n1", 3)
     assert quarantine_of(third, now=START + timedelta(days=40)) == ()
+
+
+def coded(minute: float, state: HealthState, code: str) -> HealthEvent:
+    """A report of one finding."""
+    return replace(event(minute, state), code=code)
+
+
+def test_a_recovery_of_one_finding_leaves_the_others() -> None:
+    """Of two alerts on a node one is resolved; a report without a code speaks of all."""
+    events = [coded(0, HealthState.FAILED, "disk"), coded(1, HealthState.DRAINING, "spot")]
+    ended = [*events, coded(2, HealthState.RECOVERED, "disk")]
+    assert states(events, 30) == {"node n1": HealthState.FAILED}
+    assert states(ended, 30) == {"node n1": HealthState.DRAINING}
+    assert states([*ended, event(3, HealthState.RECOVERED)], 30) == {}
+
+
+def test_recoveries_that_are_repeated_are_believed_all_the_same() -> None:
+    events = [event(0, HealthState.FAILED), *(event(minute, HealthState.RECOVERED) for minute in range(1, 40))]
+    assert states(events, 10.9) == {"node n1": HealthState.FAILED}
+    assert states(events, 11) == {}
