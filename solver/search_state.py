@@ -53,8 +53,8 @@ class SearchState:
         return np.inf if self.best is None else self.objective(self.best)
 
     def target(self, options: SearchOptions) -> float:
-        """Objective below which a candidate still matters."""
-        return self.best_objective * (1 - options.gap)
+        """Objective below which a candidate still matters; ``inf`` before there is a plan, whatever the gap."""
+        return np.inf if self.best is None else self.best_objective * (1 - options.gap)
 
     @property
     def bound(self) -> float:

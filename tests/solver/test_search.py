@@ -142,6 +142,16 @@ def test_a_loose_gap_is_honest(values: list[str], experts: bool) -> None:
     assert check_plan(found, asked) == ()
 
 
+def test_any_plan_will_do() -> None:
+    """With a gap of the whole objective the first placement is the answer, and its bound still holds."""
+    asked = CASES["a slow node"]
+    found, best = planned(asked, SearchOptions(gap=1.0, alternatives=0)), planned(asked)
+    assert found.certificate.stopped_by is StopReason.PROVEN
+    assert found.certificate.candidates_placed == 1
+    assert found.certificate.bound <= best.certificate.objective * (1 + 1e-9)
+    assert check_plan(found, asked) == ()
+
+
 @pytest.mark.parametrize("case", ["a slow node", "experts over nodes", "two kinds of GPU"])
 def test_the_same_question_has_the_same_answer(case: str) -> None:
     """Twice the same plan, to the last bit."""
