@@ -90,7 +90,7 @@ def throughput_curve(
     """
     started = time.monotonic()
     asked = asked_on(site, site.others)
-    own = [host for host in site.job.nodes if site.ground.offers(host, site.gpus)]
+    own = [host for host in site.job.nodes if site.resources.offers(host, site.gpus)]
     nodes = len(own) + len(site.others)
     fabrics, priced = loose_prices(asked, site.links)
     bounds = bounds_of(asked, priced, least_gpus=site.job.recovery.least_gpus)

@@ -85,7 +85,7 @@ def _as_large_as_wanted(view: View, free: Sequence[str]) -> actions.Answer:
     """The job with the replicas that it was meant to have, on the first of ``free``."""
     site, configuration = view.site, view.site.job.plan.configuration
     degrees, wanted = configuration.degrees, site.job.wanted_gpus or 0
-    live = sum(site.ground.offers(host, 1) for host in dict.fromkeys(site.job.nodes))
+    live = sum(site.resources.offers(host, 1) for host in dict.fromkeys(site.job.nodes))
     needed = -(-wanted // site.gpus) - live
     if wanted <= degrees.gpus or wanted % (degrees.gpus // degrees.data) or len(free) < needed:
         return actions.refused(RecoveryAction.RESHAPE, "it is as large as it can be")

@@ -54,12 +54,12 @@ def keep(site: JobSite, *, migrate: Migrate = migration, restart: bool = False) 
     if not restart and everything & site.lost:
         return refused(action, "a GPU that it runs on is lost")
     placed = Placed(site.asked, site.candidate, site.home)
-    plan = plan_of(site.ground, placed, "The job stays as it was planned.")
+    plan = plan_of(site.resources, placed, "The job stays as it was planned.")
     moves = Migration()
     if restart:
         moves = migrate(site.job, plan, problem=site.problem, lost=everything, links=site.links)
     return option_of(
-        site.ground,
+        site.resources,
         action,
         plan,
         moves,
@@ -75,7 +75,7 @@ def _still_rerouted(site: JobSite) -> Answer:
     if len(living_ranks(site)) < len(plan.placement.ranks):
         return refused(RecoveryAction.NONE, "more of the ranks that it runs on are lost")
     return option_of(
-        site.ground,
+        site.resources,
         RecoveryAction.NONE,
         plan,
         Migration(),
@@ -124,17 +124,17 @@ def swap(
 def _swapped(site: JobSite, assignment: IntArray, migrate: Migrate) -> RecoveryOption:
     """The option of the job's own configuration on ``assignment``."""
     placed = Placed(site.asked, site.candidate, assignment)
-    plan = plan_of(site.ground, placed, "The lost part was placed; other ranks moved only where that pays.")
+    plan = plan_of(site.resources, placed, "The lost part was placed; other ranks moved only where that pays.")
     moves = migrate(site.job, plan, problem=site.problem, lost=site.state_lost, links=site.links)
-    taken = [host for host in plan.placement.hosts if host not in site.ground.held]
-    lost = [host for slot in site.broken for host in site.units.members[slot] if not site.ground.carries(host)]
+    taken = [host for host in plan.placement.hosts if host not in site.resources.held]
+    lost = [host for slot in site.broken for host in site.units.members[slot] if not site.resources.carries(host)]
     reason = f"{named(taken)} for {named(lost)}, all other ranks stay"
     if not taken:
         reason = "free GPUs of its own nodes take over"
     elif not np.array_equal(np.delete(assignment, site.broken), np.delete(site.home, site.broken)):
         reason = f"{named(taken)} for {named(lost)}, and live ranks change places, which the faster step pays"
     return option_of(
-        site.ground,
+        site.resources,
         RecoveryAction.SWAP,
         plan,
         moves,
@@ -164,12 +164,12 @@ def shrink(
         return refused(
             action, f"{sizes[0].data} replicas or fewer do not fit into memory or break a placement rule"
         )
-    plan = plan_of(site.ground, placed, "The replicas that are left stay where they are as far as they can.")
+    plan = plan_of(site.resources, placed, "The replicas that are left stay where they are as far as they can.")
     moves = migrate(site.job, plan, problem=site.problem, lost=site.state_lost, links=site.links)
     degrees, batch = plan.configuration.degrees, placed.asked.workload.global_batch
     changed = f" and a global batch of {batch}" if batch != site.asked.workload.global_batch else ""
     return option_of(
-        site.ground,
+        site.resources,
         action,
         plan,
         moves,
@@ -193,7 +193,7 @@ def reroute(site: JobSite, *, migrate: Migrate = migration) -> Answer:
     # the shards of lost ranks must come from somewhere all the same, but no rank changes its GPU
     moves = migrate(job, whole_plan(site), problem=site.problem, lost=site.state_lost, links=site.links)
     return option_of(
-        site.ground,
+        site.resources,
         action,
         plan,
         replace(moves, moved=()),
@@ -221,7 +221,7 @@ def reshape(
     plan = on_familiar_hosts(site, found)
     moves = migrate(job, plan, problem=site.problem, lost=site.state_lost, links=site.links)
     return option_of(
-        site.ground,
+        site.resources,
         action,
         plan,
         moves,

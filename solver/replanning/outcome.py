@@ -26,8 +26,8 @@ from solver.compiled import step_seconds
 from solver.placement.fabric import HEALTH_BYTES
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import Candidate
-from solver.replanning.ground import Ground
 from solver.replanning.problem import RecoveryOption, ReplanProblem
+from solver.replanning.resources import JobResources
 from solver.replanning.values import option_value
 
 SLOW_SHARE: Final = 0.01
@@ -94,7 +94,7 @@ def given(step_s: float, explanation: str) -> Certificate:
     )
 
 
-def plan_of(ground: Ground, placed: Placed, explanation: str) -> Plan:
+def plan_of(resources: JobResources, placed: Placed, explanation: str) -> Plan:
     """The plan of ``placed``; ranks that stay on a node keep their GPUs."""
     plan = assemble_plan(
         placed.asked,
@@ -102,22 +102,22 @@ def plan_of(ground: Ground, placed: Placed, explanation: str) -> Plan:
         placed.candidate,
         placed.assignment,
         certificate=given(placed.step_s, explanation),
-        doubts=ground.problem.doubts(placed.asked.workload.link_bandwidth),
+        doubts=resources.problem.doubts(placed.asked.workload.link_bandwidth),
     )
-    return replace(plan, placement=on_own_gpus(ground, plan.placement))
+    return replace(plan, placement=on_own_gpus(resources, plan.placement))
 
 
-def on_own_gpus(ground: Ground, placement: Placement) -> Placement:
+def on_own_gpus(resources: JobResources, placement: Placement) -> Placement:
     """``placement`` with the ranks of each node on the GPUs that the job holds there, as far as they live."""
     per_node = placement.gpus_per_node
     counts = np.bincount([place.rank // per_node for place in placement.ranks], minlength=len(placement.hosts))
-    gpus = {host: ground.gpus_for(host, int(count)) for host, count in zip(placement.hosts, counts, strict=True)}
+    gpus = {host: resources.gpus_for(host, int(count)) for host, count in zip(placement.hosts, counts, strict=True)}
     ranks = tuple(replace(place, gpu=gpus[place.node][place.rank % per_node]) for place in placement.ranks)
     return replace(placement, ranks=ranks)
 
 
 def option_of(
-    ground: Ground,
+    resources: JobResources,
     action: RecoveryAction,
     plan: Plan,
     migration: Migration,
@@ -128,14 +128,14 @@ def option_of(
 ) -> RecoveryOption:
     """The option of running by ``plan`` after ``migration``."""
     value = option_value(
-        ground.job,
+        resources.job,
         plan.tokens_per_s,
         migration,
-        horizon_s=ground.problem.horizon_s,
+        horizon_s=resources.problem.horizon_s,
         for_others=not is_touched,
     )
     return RecoveryOption(
-        job_id=ground.job.id,
+        job_id=resources.job.id,
         action=action,
         holds=frozenset((place.node, place.gpu) for place in plan.placement.ranks),
         value_flop=value,

@@ -83,7 +83,7 @@ def work_out(
     if ask.action is RecoveryAction.RESHAPE and book is not None:
         shape = book.search(ask.gpus, columns.job.recovery.least_gpus, options)
         gpus = ask.gpus if shape is None else shape.degrees.gpus
-    live = [host for host in dict.fromkeys(site.job.nodes) if site.ground.offers(host, 1)]
+    live = [host for host in dict.fromkeys(site.job.nodes) if site.resources.offers(host, 1)]
     taken = tuple(nodes[: max(0, -(-gpus // site.gpus) - len(live))])
     if not columns.is_new(ask.action, ask.view, gpus, frozenset(taken)):
         return
@@ -122,9 +122,9 @@ def _best_rate(site: JobSite, replicas: int) -> float:
     for size in data_sizes(site, replicas):
         if size.data < replicas:
             break
-        asked = planning_problem(site.ground, size.configuration, global_batch=size.global_batch)
+        asked = planning_problem(site.resources, size.configuration, global_batch=size.global_batch)
         gpus = min(site.gpus, size.configuration.degrees.gpus)
-        candidate = prepared(site.ground, serving, asked, size.configuration, gpus)
+        candidate = prepared(site.resources, serving, asked, size.configuration, gpus)
         if candidate.placement.slots <= len(serving):
             rates.append(asked.workload.tokens_per_step / placement_bound_s(candidate.placement))
     return max(rates)

@@ -91,11 +91,11 @@ def living_cells(site: JobSite) -> BoolArray:
 
 def living_ranks(site: JobSite) -> list[RankPlace]:
     """The ranks of the running plan whose GPU can go on."""
-    ground = site.ground
+    resources = site.resources
     return [
         place
         for place in site.job.plan.placement.ranks
-        if ground.offers(place.node, 1) and place.gpu in ground.gpus(place.node)
+        if resources.offers(place.node, 1) and place.gpu in resources.gpus(place.node)
     ]
 
 

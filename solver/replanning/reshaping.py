@@ -50,7 +50,7 @@ def shapes_on(site: JobSite, nodes: Collection[str]) -> Shapes | str:
 def asked_on(site: JobSite, nodes: Collection[str]) -> PlanningProblem:
     """What the planner is asked for the job on its live nodes and ``nodes``."""
     workload, cluster = site.asked.workload, site.asked.snapshot.cluster
-    known = {*nodes, *(host for host in site.job.nodes if site.ground.offers(host, 1))}
+    known = {*nodes, *(host for host in site.job.nodes if site.resources.offers(host, 1))}
     avoided = {node.name for node in cluster.nodes if node.name not in known}
     free = replace(
         workload,
@@ -79,4 +79,4 @@ def on_familiar_hosts(site: JobSite, plan: Plan) -> Plan:
         links=site.links,
     )
     placement = place_ranks(plan.configuration, hosts, plan.placement.gpus_per_node)
-    return replace(plan, placement=on_own_gpus(site.ground, placement))
+    return replace(plan, placement=on_own_gpus(site.resources, placement))

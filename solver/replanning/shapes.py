@@ -132,7 +132,7 @@ def in_shape(
     plan = on_familiar_hosts(site, found)
     moves = view.migrate(site.job, plan, problem=site.problem, lost=site.state_lost, links=site.links)
     return option_of(
-        site.ground,
+        site.resources,
         action,
         plan,
         moves,

@@ -125,10 +125,10 @@ def placed_with(site: JobSite, size: DataSize, usable: Sequence[int]) -> Placed 
     ``None`` where no assignment keeps the placement rules.
     """
     old = site.job.plan.configuration
-    asked = planning_problem(site.ground, size.configuration, global_batch=size.global_batch)
+    asked = planning_problem(site.resources, size.configuration, global_batch=size.global_batch)
     gpus = min(site.gpus, size.configuration.degrees.gpus)
     members = [site.units.members[unit] for unit in usable]
-    candidate = prepared(site.ground, members, asked, size.configuration, gpus)
+    candidate = prepared(site.resources, members, asked, size.configuration, gpus)
     ranks = site.job.plan.placement.ranks
     alive = np.zeros(old.degrees.gpus, dtype=np.bool_)
     unit_of = _unit_of_ranks(site, usable)

@@ -25,8 +25,8 @@ from solver.placement.geometry import geometry
 from solver.placement.link_times import flow_levels
 from solver.problem import PlanningProblem
 from solver.refine import Candidate, prepare
-from solver.replanning.ground import Ground, ground_of
 from solver.replanning.problem import ReplanProblem
+from solver.replanning.resources import JobResources, resources_of
 from solver.replanning.units import Units, site_units
 
 
@@ -38,7 +38,7 @@ class JobSite:
     ``serves`` (N,): those that can carry ranks now.
     """
 
-    ground: Ground
+    resources: JobResources
     units: Units
     asked: PlanningProblem
     candidate: Candidate
@@ -47,17 +47,17 @@ class JobSite:
     @property
     def problem(self) -> ReplanProblem:
         """The cluster and all its jobs."""
-        return self.ground.problem
+        return self.resources.problem
 
     @property
     def job(self) -> RunningJob:
         """The job."""
-        return self.ground.job
+        return self.resources.job
 
     @property
     def lost(self) -> frozenset[tuple[str, int]]:
         """GPUs that it cannot use any more."""
-        return self.ground.lost
+        return self.resources.lost
 
     @property
     def state_lost(self) -> frozenset[tuple[str, int]]:
@@ -149,25 +149,27 @@ def site_of(
 
     ``lost`` are GPUs (node, number) that cannot be used; ``given_up`` GPUs of other jobs that this one may have.
     """
-    ground = ground_of(problem, job, lost, given_up)
-    units = site_units(ground, pool)
+    resources = resources_of(problem, job, lost, given_up)
+    units = site_units(resources, pool)
     configuration = job.plan.configuration
-    asked = planning_problem(ground, configuration)
-    candidate = prepared(ground, units.members, asked, configuration, job.plan.placement.gpus_per_node)
-    return JobSite(ground, units, asked, candidate, np.array(units.serves, dtype=np.bool_))
+    asked = planning_problem(resources, configuration)
+    candidate = prepared(resources, units.members, asked, configuration, job.plan.placement.gpus_per_node)
+    return JobSite(resources, units, asked, candidate, np.array(units.serves, dtype=np.bool_))
 
 
-def planning_problem(ground: Ground, configuration: Configuration, *, global_batch: int = 0) -> PlanningProblem:
+def planning_problem(
+    resources: JobResources, configuration: Configuration, *, global_batch: int = 0
+) -> PlanningProblem:
     """What the planner would be asked for ``configuration`` on the cluster as the job sees it.
 
     ``global_batch`` where it changes.
     """
-    plan, problem = ground.job.plan, ground.problem
+    plan, problem = resources.job.plan, resources.problem
     assert plan.architecture is not None
     assert plan.workload is not None
     workload = workload_for(plan.workload, configuration, problem.position)
     workload = replace(workload, global_batch=global_batch or workload.global_batch)
-    return PlanningProblem(ground.snapshot(), plan.architecture, workload, problem.fitted.get(ground.job.id))
+    return PlanningProblem(resources.snapshot(), plan.architecture, workload, problem.fitted.get(resources.job.id))
 
 
 def workload_for(
@@ -190,24 +192,26 @@ def workload_for(
 
 
 def prepared(
-    ground: Ground,
+    resources: JobResources,
     members: Sequence[Sequence[str]],
     asked: PlanningProblem,
     configuration: Configuration,
     gpus_per_node: int,
 ) -> Candidate:
     """``configuration`` ready to be placed on units of ``members``, of the GPU kinds that the job runs on."""
-    fabric = _fabric(ground, members, asked, gpus_per_node)
-    kinds = _stage_kinds(ground, fabric)
+    fabric = _fabric(resources, members, asked, gpus_per_node)
+    kinds = _stage_kinds(resources, fabric)
     return prepare(asked, fabric, batch_of(configuration), configuration.stage_layers, kinds)
 
 
-def _fabric(ground: Ground, members: Sequence[Sequence[str]], asked: PlanningProblem, gpus_per_node: int) -> Fabric:
-    problem = ground.problem
+def _fabric(
+    resources: JobResources, members: Sequence[Sequence[str]], asked: PlanningProblem, gpus_per_node: int
+) -> Fabric:
+    problem = resources.problem
     nodes, cluster = problem.nodes, problem.snapshot.cluster
-    names = sorted({nodes[host].gpu_kind for host in ground.job.nodes})
+    names = sorted({nodes[host].gpu_kind for host in resources.job.nodes})
     kinds = tuple(cluster.gpu_kinds[name] for name in names)
-    in_use = np.array([[ground.senders(host) for host in unit] for unit in members], dtype=np.int64)
+    in_use = np.array([[resources.senders(host) for host in unit] for unit in members], dtype=np.int64)
     workload = asked.workload
     return Fabric(
         names=tuple(unit[0] for unit in members),
@@ -222,11 +226,11 @@ def _fabric(ground: Ground, members: Sequence[Sequence[str]], asked: PlanningPro
     )
 
 
-def _stage_kinds(ground: Ground, fabric: Fabric) -> StageKinds:
+def _stage_kinds(resources: JobResources, fabric: Fabric) -> StageKinds:
     """The GPU kind of each pipeline rank, as the job runs; empty where there is one."""
     if not fabric.is_mixed:
         return ()
-    plan, nodes = ground.job.plan, ground.problem.nodes
+    plan, nodes = resources.job.plan, resources.problem.nodes
     gpus, configuration = plan.placement.gpus_per_node, plan.configuration
     slots = geometry(configuration.degrees, configuration.rank_order, gpus).cell_slots[0, :, 0]
     names = [kind.name for kind in fabric.kinds]

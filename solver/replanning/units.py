@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cluster_models.plan import Degrees
-from solver.replanning.ground import Ground
+from solver.replanning.resources import JobResources
 
 Unit = tuple[str, ...]
 
@@ -30,30 +30,30 @@ class Units:
     repairs: tuple[int, ...]
 
 
-def site_units(ground: Ground, pool: Sequence[str]) -> Units:
+def site_units(resources: JobResources, pool: Sequence[str]) -> Units:
     """The widest units that the plan's nodes make and of which enough serve, else the widest with most.
 
     ``pool``: nodes that the job may take beside its own; those of other GPU kinds are left out.
     """
-    hosts, gpus = ground.job.nodes, ground.job.plan.placement.gpus_per_node
-    nodes = ground.problem.nodes
+    hosts, gpus = resources.job.nodes, resources.job.plan.placement.gpus_per_node
+    nodes = resources.problem.nodes
     kinds = {nodes[host].gpu_kind for host in hosts}
     usable = [
         name
         for name in dict.fromkeys(pool)
-        if name not in ground.held and nodes[name].gpu_kind in kinds and ground.offers(name, gpus)
+        if name not in resources.held and nodes[name].gpu_kind in kinds and resources.offers(name, gpus)
     ]
     usable.sort(key=lambda name: nodes[name].compute_slowdown)
-    found = [_units(ground, usable, width) for width in _widths(ground)]
+    found = [_units(resources, usable, width) for width in _widths(resources)]
     return next((units for units in found if sum(units.serves) >= units.slots), found[0])
 
 
-def _widths(ground: Ground) -> list[int]:
+def _widths(resources: JobResources) -> list[int]:
     """Nodes of a unit, decreasing: as many as the plan's hosts fill in its order and its groups allow.
 
     Single nodes are none for tensor groups that span some: links between domains would count as those inside.
     """
-    plan, nodes = ground.job.plan, ground.problem.nodes
+    plan, nodes = resources.job.plan, resources.problem.nodes
     hosts, gpus = plan.placement.hosts, plan.placement.gpus_per_node
     domains = [nodes[host].nvlink_domain for host in hosts]
     found = []
@@ -72,17 +72,17 @@ def fits_units(degrees: Degrees, gpus: int) -> bool:
     return even and degrees.gpus % gpus == 0 and gpus >= degrees.tensor and gpus % degrees.expert_tensor == 0
 
 
-def _units(ground: Ground, usable: Sequence[str], width: int) -> Units:
-    hosts, nodes = ground.job.nodes, ground.problem.nodes
+def _units(resources: JobResources, usable: Sequence[str], width: int) -> Units:
+    hosts, nodes = resources.job.nodes, resources.problem.nodes
     own = [hosts[first : first + width] for first in range(0, len(hosts), width)]
-    serves = [all(ground.carries(host) for host in unit) for unit in own]
+    serves = [all(resources.carries(host) for host in unit) for unit in own]
     left: dict[str, list[str]] = {}
     for name in usable:
         left.setdefault(nodes[name].nvlink_domain, []).append(name)
     members, repairs = list(own), list(range(len(own)))
     for slot, unit in enumerate(own if width > 1 else ()):
         here = left.get(nodes[unit[0]].nvlink_domain, [])
-        broken = [host for host in unit if not ground.carries(host)]
+        broken = [host for host in unit if not resources.carries(host)]
         if 0 < len(broken) < width and len(broken) <= len(here):
             takers = dict(zip(broken, here, strict=False))
             repairs[slot] = len(members)
@@ -90,7 +90,7 @@ def _units(ground: Ground, usable: Sequence[str], width: int) -> Units:
             del here[: len(broken)]
     for slot, unit in enumerate(own if width > 1 else ()):
         if not serves[slot] and repairs[slot] == slot:
-            alone = [host for host in unit if ground.carries(host)]
+            alone = [host for host in unit if resources.carries(host)]
             left.setdefault(nodes[unit[0]].nvlink_domain, []).extend(alone)
     for group in left.values():
         members += [tuple(group[first : first + width]) for first in range(0, len(group) - width + 1, width)]

@@ -75,7 +75,7 @@ def test_a_lost_gpu_breaks_the_slot_of_a_full_node_only() -> None:
         site = site_of(problem, running, problem.spares, lost_gpus(problem, running))
         assert site.broken.tolist() == broken
         assert site.is_touched
-        assert 1 not in site.ground.gpus_for("n00", 2 if running is partly else 3)
+        assert 1 not in site.resources.gpus_for("n00", 2 if running is partly else 3)
 
 
 def test_gpus_of_other_jobs_are_out_of_reach_unless_given_up() -> None:
@@ -87,11 +87,11 @@ def test_gpus_of_other_jobs_are_out_of_reach_unless_given_up() -> None:
     second = replace(second, plan=replace(second.plan, placement=replace(second.plan.placement, ranks=ranks)))
     problem = replan(whole, [first, second])
     site = site_of(problem, first, problem.spares, frozenset())
-    assert site.ground.gpus("n00") == (0, 1)
-    assert site.ground.senders("n00") == 2
+    assert site.resources.gpus("n00") == (0, 1)
+    assert site.resources.senders("n00") == 2
     freed = frozenset({("n00", 2)})
     given = site_of(problem, first, problem.spares, frozenset(), given_up=freed)
-    assert given.ground.gpus("n00") == (0, 1, 2)
+    assert given.resources.gpus("n00") == (0, 1, 2)
     assert {node.name for node in given.asked.snapshot.cluster.nodes if node.usable} == {"n00", "n01", "n02"}
 
 

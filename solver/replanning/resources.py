@@ -18,7 +18,7 @@ _STAYS = USABLE_STATES | {NodeState.UNKNOWN}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ground:
+class JobResources:
     """The cluster as one job sees it.
 
     ``lost`` are GPUs that cannot be used, ``given_up`` those of other jobs that it may have.  ``held``: by node,
@@ -88,14 +88,14 @@ class Ground:
         return {gpu for gpu, job in holders.items() if job != self.job.id and (name, gpu) not in self.given_up}
 
 
-def ground_of(
+def resources_of(
     problem: ReplanProblem,
     job: RunningJob,
     lost: frozenset[tuple[str, int]],
     given_up: frozenset[tuple[str, int]] = frozenset(),
-) -> Ground:
+) -> JobResources:
     """What ``job`` may use."""
     held: dict[str, dict[int, int]] = {}
     for place in job.plan.placement.ranks:
         held.setdefault(place.node, {})[place.rank % job.plan.placement.gpus_per_node] = place.gpu
-    return Ground(problem, job, lost, given_up, held)
+    return JobResources(problem, job, lost, given_up, held)
