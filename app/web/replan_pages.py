@@ -156,7 +156,7 @@ def _replan(request: Request, replan_id: str, found: tuple[FormProblem, ...], st
     with service_of(request).read_sessions() as session:
         record = replans.get_replan(session, replan_id=replan_id)
         shown = _shown_answer(record)
-        view = None if shown is None else _view(session, record, shown)
+        view = None if shown is None else _view(session, record, shown, request.query_params.get("card", ""))
         events = health_events.list_events(
             session, reference=record.cluster_id, limit=MAX_LIMIT, replan_id=record.id
         )
@@ -193,7 +193,7 @@ def _shown_answer(record: ReplanRecord) -> Answer | None:
     return Answer.SAFE if record.has_safe_answer else None
 
 
-def _view(session: Session, record: ReplanRecord, answer: Answer) -> DecisionView | None:
+def _view(session: Session, record: ReplanRecord, answer: Answer, first: str) -> DecisionView | None:
     kept = replans.get_answer(session, replan_id=record.id, answer=answer)
     jobs = running_jobs.list_jobs(session, reference=record.cluster_id, limit=MAX_LIMIT).items
-    return None if kept is None else decision_view(kept, {job.id: job.name for job in jobs})
+    return None if kept is None else decision_view(kept, {job.id: job.name for job in jobs}, first=first)

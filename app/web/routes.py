@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from app.resources import service_of
-from app.services import clusters, plans
+from app.services import clusters, plans, replans
 from app.services.errors import NotFound
 from app.web.calibration_pages import router as calibration_router
 from app.web.cluster_pages import router as cluster_router
@@ -24,11 +24,12 @@ from app.web.plan_pages import router as plan_router
 from app.web.rendering import SECURITY_HEADERS, page
 from app.web.replan_pages import router as replan_router
 from app.web.views.listing import cluster_line, plan_line
+from app.web.views.replan import replan_line
 from app.web.webhook_pages import router as webhook_router
 from app.web.what_if_pages import router as what_if_router
 
 RECENT: Final = 8
-"""Plans and clusters on the start page."""
+"""Plans, clusters and decisions that the start page looks at."""
 _FILES: Final = {"pages.css": "text/css", "progress.js": "text/javascript", "icon.svg": "image/svg+xml"}
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -40,11 +41,13 @@ def home(request: Request) -> Response:
     with service_of(request).read_sessions() as session:
         recent = plans.list_plans(session, limit=RECENT)
         known = clusters.list_clusters(session, limit=RECENT)
+        decisions = replans.list_replans(session, limit=RECENT)
     return page(
         request,
         "home.html",
         plans=[plan_line(plan) for plan in recent.items],
         clusters=[cluster_line(record) for record in known.items],
+        replans=[replan_line(each) for each in decisions.items if each.is_open],
     )
 
 

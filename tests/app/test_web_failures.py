@@ -69,10 +69,11 @@ def test_a_failure_of_a_job_leads_to_its_decision(pages: Site) -> None:
     assert replan is not None
     assert address == f"/replans/{replan.id}"
     page = told(browser.get(ADDRESS).text)
-    assert "A decision on failures: collecting reports" in page
+    assert "A decision on failures of eight: collecting reports" in page
     assert "Node n0 failed since" in page
     assert "told by an operator" in page
     assert "burnt" in page
+    assert f'href="/replans/{replan.id}"' in browser.get("/").text
     cluster = browser.get(f"/clusters/{CLUSTER}").text
     assert f'href="/replans/{replan.id}"' in cluster
     assert "1 node of 8 failed." in told(cluster)

@@ -25,7 +25,7 @@ from app.services import occupancy, replan_settings, replan_solves, replans
 from app.services.replan_settings import ReplanSettings
 from app.services.running_jobs import JobRecord
 from app.services.safe_answers import answer_safely
-from app.web.views.decision import decision_view
+from app.web.views.decision import MOST_CARDS, decision_view
 from cluster_models.failure_domains import FailureDomainLosses
 from cluster_models.plan import StopReason
 from cluster_models.recovery import (
@@ -212,6 +212,16 @@ def test_without_an_answer_of_the_solver_the_safe_one_is_offered(failed: Failed)
     assert failed.status() is ReplanStatus.APPROVED
 
 
+def test_the_enter_key_never_ends_a_decision(failed: Failed) -> None:
+    """The box for the reason shares a form with the ways back only: Enter presses a form's first button."""
+    failed.solve()
+    failed.press("approve")
+    (form,) = [
+        form for form in re.findall(r"<form.*?</form>", failed.page(), re.DOTALL) if 'name="problem"' in form
+    ]
+    assert buttons(form) == ["failed", "cancel"]
+
+
 def test_what_is_pressed_too_early_changes_nothing(failed: Failed) -> None:
     """No answer can be approved that is not there; unknown buttons and other sites are refused."""
     assert failed.press("approve").status_code == 409
@@ -341,6 +351,21 @@ def test_every_action_says_what_to_do(failed: Failed, action: RecoveryAction) ->
     assert card.action
     assert card.todo.endswith(".")
     assert bool(card.files) == (plan is not None)
+
+
+def test_of_many_jobs_the_worst_come_first_and_any_can_be_looked_at(failed: Failed) -> None:
+    """Those without a card are named with a link to theirs."""
+    base = decided({failed.a: (RecoveryAction.SWAP, plan_on("n7", "n1")), failed.b: (RecoveryAction.PAUSE, None)})
+    swap, pause = base.jobs
+    many = tuple(replace(swap, job_id=f"j{index}", job_name=f"job-{index}") for index in range(30))
+    view = decision_view(replace(base, jobs=(*many, pause)), {}, first="j29")
+    assert [card.id for card in view.cards[:3]] == ["j29", failed.b.id, "j0"]
+    assert len(view.cards) == MOST_CARDS
+    assert {card.id for card in view.cards} | {job_id for job_id, *_ in view.others} == {
+        failed.b.id,
+        *(f"j{index}" for index in range(30)),
+    }
+    assert len(view.cards) + len(view.others) == 31
 
 
 def test_a_leaf_lost_in_many_reports_stays_readable(failed: Failed) -> None:

@@ -1,4 +1,4 @@
-// Keeps the progress of a plan fresh without loading the whole page again.
+// Keeps the progress of a plan, or of a decision on failures, fresh without loading the whole page again.
 // The page works without this script: it then asks the browser to reload itself every few seconds.
 "use strict";
 

@@ -24,6 +24,8 @@ from app.web.views.health import quarantine_sentences
 from cluster_models.plan import Plan, StopReason
 from cluster_models.recovery import BatchDecision, JobDecision, Migration, MovedRank, RecoveryAction
 
+MOST_CARDS: Final = 20
+"""Jobs that are shown in full at once."""
 _MOST_MOVES: Final = 40
 _LAUNCHED: Final = (Family.TRAINING, Family.KUBERNETES)
 _MOODS: Final = {
@@ -100,18 +102,26 @@ class DecisionView:
 
     explanation: str
     cards: tuple[JobCard, ...]
+    others: tuple[tuple[str, str, str], ...]
+    """Jobs without a card: id, name and action."""
     untouched: str
     spares: tuple[tuple[str, str], ...]
     quarantine: tuple[str, ...]
     proof: tuple[str, ...]
 
 
-def decision_view(decision: BatchDecision, names: Mapping[str, str]) -> DecisionView:
-    """An answer; ``names`` are those of the cluster's jobs by id."""
+def decision_view(decision: BatchDecision, names: Mapping[str, str], *, first: str = "") -> DecisionView:
+    """An answer, the worst news first; ``names`` are those of the cluster's jobs by id.
+
+    Where there are many jobs only the first have a card, that of the id ``first`` among them.
+    """
     untouched = sorted(names.get(job_id, job_id) for job_id in decision.untouched)
+    ordered = sorted(decision.jobs, key=lambda made: (made.job_id != first, _ORDER.index(_mood(made))))
+    shown, others = ordered[:MOST_CARDS], ordered[MOST_CARDS:]
     return DecisionView(
         explanation=decision.explanation,
-        cards=tuple(sorted((_card(made) for made in decision.jobs), key=lambda card: _ORDER.index(card.mood))),
+        cards=tuple(_card(made) for made in shown),
+        others=tuple((made.job_id, made.job_name, ACTIONS[made.action]) for made in others),
         untouched=", ".join(untouched),
         spares=(
             ("there were", _nodes(decision.spares_before)),
@@ -123,13 +133,17 @@ def decision_view(decision: BatchDecision, names: Mapping[str, str]) -> Decision
     )
 
 
+def _mood(made: JobDecision) -> str:
+    return _MOODS.get(made.action, "busy")
+
+
 def _card(made: JobDecision) -> JobCard:
     moves = _moves(made.migration.moved)
     return JobCard(
         id=made.job_id,
         name=made.job_name,
         action=ACTIONS[made.action],
-        mood=_MOODS.get(made.action, "busy"),
+        mood=_mood(made),
         reason=made.reason,
         todo=_TODO[made.action],
         figures=_figures(made),

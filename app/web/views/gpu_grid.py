@@ -68,7 +68,7 @@ def gpu_grid(
         groups.setdefault(place_words(node), []).append(box)
     return GpuGrid(
         groups=tuple(HostGroup(name, _troubled(hosts), tuple(hosts)) for name, hosts in groups.items()),
-        legend=tuple((hues[name], f"{name}: {plural(counts[name], 'GPU')}") for name in names),
+        legend=tuple((hues[name], f"{name}: {_size(counts[name])}") for name in names),
         summary=_summary(cluster, held),
     )
 
@@ -90,7 +90,7 @@ def _host(
         words.append(f"GPU {spans(out)} failed")
     if is_spare:
         words.append("spare")
-    if not words and node.state is NodeState.READY:
+    if not words and node.state is not NodeState.FAILED:
         words.append("in use by others" if node.gpus_in_use else "free")
     return HostBox(node.name, state, mood, tuple(cells), ", ".join(words))
 
@@ -119,6 +119,10 @@ def _troubled(hosts: Sequence[HostBox]) -> str:
     if not bad:
         return ""
     return "none of its nodes is well" if bad == len(hosts) > 1 else f"{bad} of {len(hosts)} not well"
+
+
+def _size(gpus: int) -> str:
+    return plural(gpus, "GPU") if gpus else "about to leave its GPUs"
 
 
 def _summary(cluster: Cluster, held: Sequence[HeldGpu]) -> str:

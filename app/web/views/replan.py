@@ -37,12 +37,13 @@ class Button:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What to do now, on top of the page."""
+    """What to do now, on top of the page: ways on, and ways back."""
 
     title: str
     sentences: tuple[str, ...]
     mood: str
-    buttons: tuple[Button, ...]
+    onward: tuple[Button, ...] = ()
+    back: tuple[Button, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +137,8 @@ def next_step(replan: ReplanRecord, answer: Answer | None) -> Next:
             "The GPUs are held. Stop and start the jobs below as their cards say; the launch files are in them.",
             "When they run, say so here.",
         )
-        buttons = (_APPLIED, *(() if begun else (_START,)), _FAILED, _CANCEL)
-        return Next("Carry it out, then say that it is done", sentences, "warn", buttons)
+        onward = (_APPLIED,) if begun else (_APPLIED, _START)
+        return Next("Carry it out, then say that it is done", sentences, "warn", onward, (_FAILED, _CANCEL))
     return _ended(replan)
 
 
@@ -163,7 +164,9 @@ def waiting(replan: ReplanRecord, now: datetime) -> Waiting | None:
 
 def mark(replan: ReplanRecord) -> str:
     """Differs as soon as the page would look different in more than its countdown."""
-    seen = (replan.status, replan.event_ids, replan.has_decision, replan.summary, replan.error)
+    # Once it is decided, more reports on the same parts must not take the page from under somebody's eyes.
+    events = replan.event_ids if replan.status in (ReplanStatus.COLLECTING, ReplanStatus.SOLVING) else ()
+    seen = (replan.status, events, replan.has_decision, replan.summary, replan.error)
     return f"{zlib.crc32(repr(seen).encode()):08x}"
 
 
@@ -185,12 +188,12 @@ def moments(replan: ReplanRecord) -> tuple[tuple[str, str], ...]:
 def _undecided(replan: ReplanRecord) -> Next:
     if not replan.has_safe_answer:
         soon = ("A first safe answer is being worked out. It takes a second or two.",)
-        return Next("Nothing to do yet", soon, "busy", (_CANCEL,))
+        return Next("Nothing to do yet", soon, "busy", back=(_CANCEL,))
     sentences = (
         "A better one is on its way. If every second counts, approve the safe one now.",
         "Otherwise wait: this page changes by itself.",
     )
-    return Next("A safe answer is ready", sentences, "busy", (_APPROVE_SAFE, _CANCEL))
+    return Next("A safe answer is ready", sentences, "busy", (_APPROVE_SAFE,), (_CANCEL,))
 
 
 def _proposed(replan: ReplanRecord, answer: Answer | None) -> Next:
@@ -198,17 +201,17 @@ def _proposed(replan: ReplanRecord, answer: Answer | None) -> Next:
         why = replan.error.problem if replan.error else "The search found no answer."
         sentences = (why, "The safe answer below stands. Read it, then approve it.")
         approve = Button("approve_safe", "Approve the safe answer", _APPROVE.means, "")
-        return Next("Approve the safe answer", sentences, "warn", (approve, _CANCEL))
+        return Next("Approve the safe answer", sentences, "warn", (approve,), (_CANCEL,))
     told = ("Read what becomes of each job, below. Approve if nothing speaks against it.",)
-    return Next("Approve the answer", told, "warn", (_APPROVE, _CANCEL))
+    return Next("Approve the answer", told, "warn", (_APPROVE,), (_CANCEL,))
 
 
 def _ended(replan: ReplanRecord) -> Next:
     why = (replan.error.problem,) if replan.error else ()
     if replan.status is ReplanStatus.APPLIED:
-        return Next("Nothing left to do", ("The jobs run as decided below.",), "good", ())
+        return Next("Nothing left to do", ("The jobs run as decided below.",), "good")
     if replan.status is ReplanStatus.SUPERSEDED:
-        return Next("Look at the later decision", ("A later failure was added to it.",), "warn", ())
+        return Next("Look at the later decision", ("A later failure was added to it.",), "warn")
     if replan.status is ReplanStatus.FAILED:
         told = (*why, "Every GPU is whose it was. Ask for a new decision when you are ready.")
         return Next("It failed: ask for a new decision", told, "bad", (Button("again", "Decide anew", "", ""),))
