@@ -19,7 +19,7 @@ WARM_UP_PLACEMENT = for pp in 2 5; do $(BIN)/python -m benchmarks.placement --dp
 	--activation-bytes 3e8 --gradient-bytes 8e9; done
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test serve fetch-tools lint format benchmark benchmark-placement benchmark-experts benchmark-replanning lock browser clean
+.PHONY: help demo test serve fetch-tools lint format benchmark benchmark-placement benchmark-experts benchmark-replanning benchmark-spot-replay lock browser clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -59,6 +59,9 @@ benchmark-experts: $(INSTALLED_DEV) ## compare expert maps with other balancers,
 
 benchmark-replanning: $(INSTALLED_DEV) ## decide about clusters full of jobs after a leaf is lost, about two minutes
 	$(BIN)/python -m benchmarks.replanning
+
+benchmark-spot-replay: $(INSTALLED_DEV) ## live through a trace of spot nodes with decisions and with greedy ones, some minutes
+	$(BIN)/python -m benchmarks.spot_replay
 
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Meshwright needs Python 3.11 or newer, but $(PYTHON) is " + sys.version.split()[0] + "; name another one: make PYTHON=python3.12 ...")'

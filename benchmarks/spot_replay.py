@@ -1,6 +1,6 @@
 """A trace of spot nodes lived through by training jobs: our decisions beside spares first come, first served.
 
-python -m benchmarks.spot_replay [--trace CSV] [--jobs N] [--hours H] [--seconds S] [--seed N] [--json]
+python -m benchmarks.spot_replay [--trace CSV] [--jobs N] [--hours H] [--window S] [--seconds S] [--json]
 
 Lines of a trace: milliseconds, ``add`` or ``remove``, node.  Without one, the published trace where it is present,
 else a made-up one that looks like it.
@@ -27,7 +27,6 @@ from solver.replanning.first_come import first_come
 from solver.replanning.problem import HORIZON_S, ReplanOptions
 
 PUBLISHED: Final = Path(__file__).parents[2] / "shared" / "data" / "failures" / "bamboo_p3_spot_trace.csv"
-WINDOW_S: Final = 60.0
 HOUR_S: Final = 3600.0
 OURS: Final = "decide"
 
@@ -38,12 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--trace", type=Path, help="CSV: milliseconds,add|remove,node")
     parser.add_argument("--jobs", type=int, default=len(KINDS), help="training jobs, as many as there is room for")
     parser.add_argument("--hours", type=float, default=0.0, help="of the trace; all where not given")
+    parser.add_argument("--window", type=float, default=60.0, help="seconds whose events are decided on together")
     parser.add_argument("--seconds", type=float, default=15.0, help="time limit of one decision")
     parser.add_argument("--seed", type=int, default=0, help="of the made-up trace")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
     try:
-        found = compare(_events(given), jobs=given.jobs, seconds=given.seconds)
+        found = compare(_events(given), jobs=given.jobs, window_s=given.window, seconds=given.seconds)
     except Broken as broken:
         print(broken, file=sys.stderr)
         return 1
@@ -54,8 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def compare(events: Sequence[SpotEvent], *, jobs: int, seconds: float) -> dict[str, Run]:
+def compare(events: Sequence[SpotEvent], *, jobs: int, window_s: float, seconds: float) -> dict[str, Run]:
     """The run of each way of deciding, by its name; raises ``Broken`` and ``InvalidInput``."""
+    if not 0 < window_s < math.inf:
+        raise InvalidInput("window", window_s, "must be positive")
     kinds = kinds_for(jobs, most_at_once(events))
     if not kinds:
         problem = f"never has the {KINDS[0].nodes} nodes of the first job at once"
@@ -66,7 +68,7 @@ def compare(events: Sequence[SpotEvent], *, jobs: int, seconds: float) -> dict[s
         "first come": first_come,
         "first come, growing": lambda problem: first_come(problem, grows=True),
     }
-    return {name: replay(events, kinds, way, window_s=WINDOW_S, horizon_s=HORIZON_S) for name, way in ways.items()}
+    return {name: replay(events, kinds, way, window_s=window_s, horizon_s=HORIZON_S) for name, way in ways.items()}
 
 
 def figures(run: Run) -> dict[str, Any]:
