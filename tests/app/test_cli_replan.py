@@ -1,0 +1,193 @@
+"""``meshwright replan``: what it decides, prints and writes, and how it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.cli import main
+from app.cli.failure_options import ToldFailures, reported
+from app.cli.replan_options import seconds_of
+from app.documents.plan import PlanDocument, plan_from_text
+from cluster_models.errors import InvalidInput
+from cluster_models.health_events import EntityKind, HealthState
+from tests.app.failure_files import CLUSTER, PLAN, POLICY, plan_on, write_files
+from tests.cluster_models.clusters import cluster_of, host
+from tests.plans import small_plan
+
+JOB = ["--job", f"small={PLAN}", "--recovery", POLICY]
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_files(tmp_path)
+
+
+def test_a_lost_node_is_replaced_by_the_spare(capsys: pytest.CaptureFixture[str]) -> None:
+    """The answer says what to do first, and its plan is the old one with the spare in place of the lost node."""
+    assert main(["replan", CLUSTER, *JOB, "--lost", "b", "--spare", "c", "--output", "out"]) == 0
+    out, err = capsys.readouterr()
+    words = " ".join(out.split())
+    assert err == ""
+    assert words.startswith(
+        "1 of 1 job is touched. Failed: node b. Do this 1. Stop what is left of small. 2. Start"
+    )
+    assert "with c in place of b" in words
+    assert "sbatch out/small/slurm.sh" in words
+    assert "Spares used: c." in words
+    after = plan_from_text(Path("out/small/plan.json").read_text())
+    assert set(after.placement.hosts) == {"a", "c"}
+    assert after.configuration.degrees == small_plan().configuration.degrees
+    assert "#SBATCH --nodelist=c,a" in Path("out/small/slurm.sh").read_text()
+
+
+def test_json_is_the_answer_of_the_service_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    """One document on standard output, the same as in the folder."""
+    arguments = ["replan", CLUSTER, *JOB, "--lost", "b", "--spare", "all", "--json", "--output", "out"]
+    assert main(arguments) == 0
+    out, err = capsys.readouterr()
+    answer = json.loads(out)
+    assert err == ""
+    assert answer == json.loads(Path("out/decision.json").read_text())
+    (job,) = answer["jobs"]
+    assert (job["job"], job["action"], job["nodes_left"], job["nodes_joined"]) == ("small", "swap", ["b"], ["c"])
+    assert answer["spares_used"] == ["c"]
+    assert answer["gap"] <= 0.01
+
+
+def test_the_safe_answer_says_that_nothing_was_searched_for(capsys: pytest.CaptureFixture[str]) -> None:
+    """It can be carried out at once, and says that there may be better."""
+    assert main(["replan", CLUSTER, *JOB, "--lost", "b", "--spare", "c", "--safe"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert words.startswith("Safe answer, made without a search")
+    assert "without --safe" in words
+
+
+def test_a_free_node_that_nobody_gave_is_only_pointed_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --spare no job takes a node; the view says which it might."""
+    assert main(["replan", CLUSTER, *JOB, "--lost", "b"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "No spares." in words
+    assert "1 node free and no spare: c. Jobs may take them with --spare all." in words
+    assert "in place of" not in words
+
+
+def test_a_failure_of_nobodys_node_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    """The job runs on, and nothing is written down to do."""
+    assert main(["replan", CLUSTER, *JOB, "--lost", "c"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert words.startswith("Nothing to do: the job runs on as before. Failed: node c.")
+    assert "Do this" not in words
+
+
+def test_reports_of_a_monitoring_system_count_and_unknown_names_are_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Alerts become failures of nodes; one about a stranger is left out with a line."""
+    alerts = [
+        {
+            "status": "firing",
+            "labels": {"alertname": "NodeDown", "instance": f"{node}:9100"},
+            "startsAt": "2026-03-01T12:00:00Z",
+            "fingerprint": node,
+        }
+        for node in ("b", "zz")
+    ]
+    Path("alerts.json").write_text(json.dumps({"version": "4", "status": "firing", "alerts": alerts}))
+    told = ["--events", "alerts.json", "--adapter", "alertmanager"]
+    assert main(["replan", CLUSTER, *JOB, *told, "--spare", "c", "--safe"]) == 0
+    out, err = capsys.readouterr()
+    assert "Failed: node b." in " ".join(out.split())
+    assert "'zz:9100' is no part of two-and-a-spare" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--lost", "bb"], "--lost: is no part of the cluster two-and-a-spare (got 'bb')"),
+        (["--lost", "b:gpu4"], "--lost: is no GPU of b: it has 4 (got 'b:gpu4'); 0 to 3"),
+        (["--lost", "b:2"], "--lost: names no part of b (got 'b:2'); write b:gpu2 or b:nic0"),
+        (["--degraded", "a-b=1.5"], "--degraded: leaves no share in (0, 1] (got 'a-b=1.5')"),
+        (["--degraded", "a-b=0"], "--degraded: leaves no share in (0, 1] (got 'a-b=0')"),
+        (["--degraded", "a-b"], "--degraded: does not say how much is left (got 'a-b')"),
+        ([], "--lost: nothing is said to have failed"),
+        (["--lost", "b", "--horizon", "6"], "--horizon: is no duration (got '6')"),
+        (["--lost", "b", "--spare", "a"], "--spare: is held by small (got 'a')"),
+        (["--lost", "b", "--spare", "d"], "--spare: is no node of the cluster two-and-a-spare (got 'd')"),
+        (["--lost", "b", "--weight", "smal=2"], "--weight: is not the name of a --job (got 'smal'); did you mean"),
+        (["--lost", "b", "--weight", "small=no"], "--weight: is no positive number (got 'small=no')"),
+        (["--lost", "b", "--job", f"other={PLAN}"], "--job: holds GPU 0 of b, as small does (got 'other')"),
+        (["--lost", "b", "--job", f"../x={PLAN}"], "--job: is no name of a job (got '../x')"),
+        (["--lost", "b", "--job", f"other={CLUSTER}"], "cluster.yaml: plan: is no plan"),
+        (["--lost", "b", "--job", "other=gone.json"], "file: cannot be read"),
+        (["--lost", "b", "--adapter", "slurm"], "--adapter: says how to read no file (got 'slurm')"),
+        (
+            ["--events", CLUSTER, "--adapter", "slrm"],
+            "--adapter: is no format of reports that we read (got 'slrm')",
+        ),
+        (["--lost", "b", "--format", "slurm"], "--output: is missing"),
+        (["--lost", "b", "--output", "out", "--format", "slrm"], "did you mean 'slurm'?"),
+        (["--lost", "b", "--output", PLAN], "--output: is a file"),
+        (["--lost", "b", "--time-limit", "0"], "--time-limit: must be a positive number of seconds"),
+    ],
+)
+def test_bad_input_is_one_clear_line(options: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Code 2, the option, what is wrong with it and what to do; nothing on standard output and no traceback."""
+    assert main(["replan", CLUSTER, *JOB, *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert words in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_plan_of_another_cluster_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The line names a node that the cluster does not have."""
+    text = PlanDocument.from_plan(plan_on("x1", "a"), timeline=False).model_dump_json()
+    (tmp_path / "other.json").write_text(text)
+    assert main(["replan", CLUSTER, "--job", "small=other.json", "--lost", "b"]) == 2
+    err = capsys.readouterr().err
+    assert (
+        "--job small: is no plan of the cluster two-and-a-spare: 1 of its 2 nodes are not in it, such as x1" in err
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("45s", 45), ("90m", 5400), ("6h", 21_600), ("1h30m", 5400), ("2d", 172_800), ("1.5h", 5400)],
+)
+def test_durations_carry_their_units(text: str, seconds: float) -> None:
+    """Days to seconds, alone and together."""
+    assert seconds_of("--horizon", text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "6", "h", "6 hours or so", "-6h", "0s", "6x"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    """A number without a unit, or a unit without a number."""
+    with pytest.raises(InvalidInput, match="--horizon"):
+        seconds_of("--horizon", text)
+
+
+def test_parts_are_told_apart_by_how_they_are_written() -> None:
+    """Names with dashes, links between such, numbered parts, switches; a share is pace of nodes, else bandwidth."""
+    cluster = cluster_of([host(name, leaf="leaf-1", gpus=8, cards=8) for name in ("rack-1-n1", "rack-1-n2")])
+    told = ToldFailures(
+        lost=["rack-1-n1", "rack-1-n1:gpu3", "rack-1-n2:nic7", "leaf:leaf-1"],
+        degraded=["rack-1-n1-rack-1-n2=50%", "rack-1-n2=0.8"],
+        recovered=["RACK-1-N1"],
+    )
+    found = [event for _, event in reported(told, cluster)]
+    assert [(event.kind, event.told, event.part) for event in found] == [
+        (EntityKind.NODE, "rack-1-n1", ""),
+        (EntityKind.GPU, "rack-1-n1", "3"),
+        (EntityKind.NIC, "rack-1-n2", "7"),
+        (EntityKind.SWITCH, "", "leaf:leaf-1"),
+        (EntityKind.NODE, "rack-1-n1", ""),
+        (EntityKind.LINK, "rack-1-n1", "rack-1-n2"),
+        (EntityKind.NODE, "rack-1-n2", ""),
+    ]
+    assert found[4].state is HealthState.RECOVERED
+    assert found[5].bandwidth_share == pytest.approx(0.5)
+    assert found[6].compute_slowdown == pytest.approx(1.25)
