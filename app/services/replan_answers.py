@@ -95,7 +95,7 @@ def approve(session: Session, *, row: ReplanRow, safe: bool) -> None:
     allowed = [ReplanStatus.PROPOSED, *([ReplanStatus.COLLECTING, ReplanStatus.SOLVING] if safe else [])]
     kept = kept_answer(row, safe=safe)
     if row.status not in allowed or kept is None:
-        told = "wait for its answer" if row.status in allowed else f"only one that is {' or '.join(allowed)} can be"
+        told = "wait for its answer" if row.status in allowed else f"this needs one that is {' or '.join(allowed)}"
         raise WrongStatus("replan", row.id, row.status, told)
     if safe and row.safe_revision != row.revision:
         raise WrongStatus("replan", row.id, "about to take in a later report", "try again in a second")

@@ -54,7 +54,7 @@ def change(session: Session, replan_id: str, allowed: Sequence[ReplanStatus], **
 def demand(session: Session, row: ReplanRow, allowed: Sequence[ReplanStatus], **values: object) -> None:
     """Change a replan; raises ``WrongStatus`` where its status is not one of ``allowed``."""
     if not change(session, row.id, allowed, **values):
-        raise WrongStatus("replan", row.id, row.status, f"only one that is {' or '.join(allowed)} can be")
+        raise WrongStatus("replan", row.id, row.status, f"this needs one that is {' or '.join(allowed)}")
 
 
 def close(

@@ -311,7 +311,7 @@ def _locked(session: Session, running_plan_id: str) -> tuple[RunningPlanRow, Run
 
 def _demand(row: RunningPlanRow, status: RunningPlanStatus) -> None:
     if row.status != status:
-        raise WrongStatus("plan", row.id, row.status, f"only one that is {status} can be")
+        raise WrongStatus("plan", row.id, row.status, f"this needs one that is {status}")
 
 
 def _row(session: Session, running_plan_id: str) -> RunningPlanRow:

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from sqlalchemy import delete, select, tuple_
 from sqlalchemy.orm import Session
 
+from app.db.insert import insert_if_absent
 from app.db.status import DeliveryStatus
 from app.db.webhook_tables import WebhookDeliveryRow, WebhookEndpointRow
 from app.services import idempotency
@@ -102,23 +103,20 @@ def create_endpoint(
     endpoint_id, now = uuid.uuid4().hex, datetime.now(UTC)
     if idempotency_key is not None:
         endpoint_id = idempotency.id_of("webhook", idempotency_key)
-        if (made := session.get(WebhookEndpointRow, endpoint_id)) is not None:
-            if made.url != url or (secret is not None and made.secret != secret):
-                raise IdempotencyKeyReused(idempotency_key)
-            return NewEndpoint(_endpoint(made), made.secret)
-    row = WebhookEndpointRow(
-        id=endpoint_id,
-        url=url,
-        secret=kept,
-        event_types={"types": sorted(set(event_types))},
-        enabled=True,
-        disabled_because="",
-        created_at=now,
-        updated_at=now,
-    )
-    session.add(row)
-    session.flush()
-    return NewEndpoint(_endpoint(row), kept)
+    values = {
+        "url": url,
+        "secret": kept,
+        "event_types": {"types": sorted(set(event_types))},
+        "enabled": True,
+        "disabled_because": "",
+        "created_at": now,
+        "updated_at": now,
+    }
+    is_new = insert_if_absent(session, WebhookEndpointRow, id=endpoint_id, **values)
+    row = _row(session, endpoint_id)
+    if not is_new and (row.url != url or secret not in (None, row.secret)):
+        raise IdempotencyKeyReused(str(idempotency_key))
+    return NewEndpoint(_endpoint(row), row.secret)
 
 
 def change_endpoint(

@@ -126,8 +126,14 @@ def test_a_false_alarm_is_called_off(client: TestClient) -> None:
     assert holders(client)["a"] == {"n0", "n1"}
 
 
-def test_of_two_approvals_at_once_one_wins(client: TestClient) -> None:
+def test_of_two_approvals_at_once_one_wins(tmp_path: Path, database_url: str) -> None:
     """Of different answers; the other is told that it is too late, and no GPU is held for both."""
+    with running(tmp_path, database_url, role=Role.WEB) as client:
+        store_site(client)
+        _approve_both(client)
+
+
+def _approve_both(client: TestClient) -> None:
     replan_id = failed(client, "n0")["replan"]
     _propose(client, replan_id, "n7", "n1")
     address, statuses = f"{API}/replans/{replan_id}/approve", {}

@@ -86,9 +86,7 @@ def test_reports_within_a_window_are_one_replan(sessions: SessionFactory) -> Non
     ],
     ids=["in no job", "unknown", "suspected", "recovered", "link of two jobs", "switch of none"],
 )
-def test_what_touches_no_job_is_kept_and_opens_nothing(
-    sessions: SessionFactory, event: ToldEvent
-) -> None:
+def test_what_touches_no_job_is_kept_and_opens_nothing(sessions: SessionFactory, event: ToldEvent) -> None:
     """Reports on parts of no job, suspicions, and names that the cluster does not have."""
     with transaction(sessions) as session:
         _two_jobs(session)
