@@ -24,7 +24,8 @@ def steps(
     stopped = [made.job_name for made in decision.jobs if starts_anew(made)]
     found = []
     if stopped:
-        found.append((f"Stop what is left of {listed(stopped)}.", ""))
+        they = "it still runs" if len(stopped) == 1 else "they still run"
+        found.append((f"Stop {listed(stopped)}, as far as {they}.", ""))
     found += [(_paused(made, before.get(made.job_id)), "") for made in _with(decision, RecoveryAction.PAUSE)]
     for made in decision.jobs:
         if starts_anew(made) and made.plan is not None:
@@ -41,8 +42,10 @@ def steps(
 
 def listed(names: Sequence[str]) -> str:
     """Names in a sentence, not too many of them."""
-    shown = ", ".join(names[:_MOST_NAMED])
-    return f"{shown} and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else shown
+    shown, left = list(names[:_MOST_NAMED]), len(names) - _MOST_NAMED
+    if left > 0:
+        return f"{', '.join(shown)} and {left} more"
+    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
 
 
 def _with(decision: BatchDecision, action: RecoveryAction) -> Iterator[JobDecision]:

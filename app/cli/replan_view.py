@@ -21,7 +21,6 @@ from app.presentation.recovery import (
     change,
     data_size,
     duration,
-    duration_range,
     entity_words,
 )
 from cluster_models.conditions import Condition
@@ -29,7 +28,7 @@ from cluster_models.plan import Plan, StopReason
 from cluster_models.recovery import BatchDecision, JobDecision, Migration, RecoveryAction
 
 _MOST_EXPLAINED: Final = 4
-"""Jobs up to which the actions that lost are shown, too."""
+"""Jobs up to which the actions that lost are shown, too: those that would have been worth something."""
 _SHORT: Final = {
     RecoveryAction.NONE: "runs on",
     RecoveryAction.RESTART_IN_PLACE: "restarts",
@@ -119,7 +118,7 @@ def _jobs(decided: Sequence[JobDecision], before: Mapping[str, Plan]) -> Rendera
     table = Table(box=box.SIMPLE, pad_edge=False)
     table.add_column("job", overflow="fold")
     table.add_column("does", no_wrap=True)
-    for name in ("GPUs", "tokens/s", "change", "back after", "GPU-hours lost"):
+    for name in ("GPUs", "tokens/s", "change", "back within", "GPU-hours lost"):
         table.add_column(name, justify="right")
     for made in decided:
         low, high = made.lost_gpu_hours
@@ -151,10 +150,10 @@ def _arrow(before: str, after: str) -> Text:
 
 def _still(made: JobDecision) -> str:
     if made.action is RecoveryAction.WAIT:
-        return "nodes are back"
+        return "nodes return"
     if made.action is RecoveryAction.PAUSE:
-        return "there is room"
-    return duration_range(made.migration.downtime) if starts_anew(made) else "\N{EN DASH}"
+        return "room again"
+    return duration(made.migration.downtime.high_s) if starts_anew(made) else "\N{EN DASH}"
 
 
 def _why(decided: Sequence[JobDecision]) -> RenderableType:
@@ -167,7 +166,8 @@ def _why(decided: Sequence[JobDecision]) -> RenderableType:
         for line in _costs(made.migration):
             text.append(f"\n{line}")
         for other in made.considered if len(decided) <= _MOST_EXPLAINED else ():
-            text.append(f"\n{OTHER_ACTIONS[other.action]}? {other.reason}", style="dim")
+            if other.value_flop is not None and other.value_flop > 0:
+                text.append(f"\n{OTHER_ACTIONS[other.action]}? {other.reason}", style="dim")
         table.add_row(Text(made.job_name, style="bold"), text)
     return table
 
@@ -204,14 +204,14 @@ def _nodes(decision: BatchDecision, asked: AskedView) -> Iterator[str]:
     """Spares, repeat offenders, and what the next failure would meet."""
     used, left = decision.spares_used, decision.spares_left
     if decision.spares_before:
-        free = listed(left) if left else "none: the next lost node leaves a job smaller"
+        free = listed(left) if left else "none"
         yield f"Spares used: {listed(used) if used else 'none'}. Left: {free}."
     else:
         yield "No spares."
     if asked.free and any(made.action is not RecoveryAction.NONE for made in decision.jobs):
         yield (
             f"{plural(len(asked.free), 'node')} free and no spare: {listed(asked.free)}. "
-            "Jobs may take them with --spare all."
+            f"Jobs may take {'it' if len(asked.free) == 1 else 'them'} with --spare all."
         )
     for each in decision.quarantine:
         yield f"{each.reason.rstrip('.')}."

@@ -33,7 +33,7 @@ def test_a_lost_node_is_replaced_by_the_spare(capsys: pytest.CaptureFixture[str]
     words = " ".join(out.split())
     assert err == ""
     assert words.startswith(
-        "1 of 1 job is touched. Failed: node b. Do this 1. Stop what is left of small. 2. Start"
+        "1 of 1 job is touched. Failed: node b. Do this 1. Stop small, as far as it still runs."
     )
     assert "with c in place of b" in words
     assert "sbatch out/small/slurm.sh" in words
@@ -71,7 +71,7 @@ def test_a_free_node_that_nobody_gave_is_only_pointed_out(capsys: pytest.Capture
     assert main(["replan", CLUSTER, *JOB, "--lost", "b"]) == 0
     words = " ".join(capsys.readouterr().out.split())
     assert "No spares." in words
-    assert "1 node free and no spare: c. Jobs may take them with --spare all." in words
+    assert "1 node free and no spare: c. Jobs may take it with --spare all." in words
     assert "in place of" not in words
 
 
