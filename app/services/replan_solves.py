@@ -93,7 +93,7 @@ def finish(session: Session, *, replan_id: str, decision: dict[str, Any]) -> boo
     if row.request is None:
         return False
     base = {job["id"]: job["running_plan_id"] for job in row.request["jobs"]}
-    found = _with_quarantine(session, row.cluster_id, load(BatchDecision, decision))
+    found = _with_quarantine(session, row.cluster_id, _at_least_safe(row, load(BatchDecision, decision)))
     stored = replan_rows.change(
         session,
         replan_id,
@@ -175,6 +175,20 @@ def _proposed(session: Session, replan_id: str) -> None:
     if all_settings.settings_of(session, cluster_id=row.cluster_id).auto_approve:
         replan_answers.approve_if_possible(session, row=row)
     announcements.tell_of_replan(session, event_type=EventType.PROPOSED, row=row)
+
+
+def _at_least_safe(row: ReplanRow, decision: BatchDecision) -> BatchDecision:
+    """The safe answer with the decision's bound where it does more for the same jobs: a search may be cut short."""
+    if row.safe is None or row.safe_revision != row.revision:
+        return decision
+    safe = load(BatchDecision, row.safe["decision"])
+    same_jobs = {made.job_id for made in safe.jobs} == {made.job_id for made in decision.jobs}
+    if not same_jobs or safe.objective <= decision.objective:
+        return decision
+    bound = max(decision.bound, safe.objective)
+    gap = (bound - safe.objective) / bound
+    told = f"The search found nothing better than the safe answer: nothing can be worth over {gap:.2%} more."
+    return replace(safe, bound=bound, gap=gap, stopped_by=decision.stopped_by, explanation=told)
 
 
 def _with_quarantine(session: Session, cluster_id: str, decision: BatchDecision) -> BatchDecision:

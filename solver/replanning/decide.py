@@ -16,8 +16,9 @@ from typing import Final
 from cluster_models.plan import StopReason
 from cluster_models.recovery import BatchDecision, RecoveryAction
 from solver.problem import IsCancelled, SearchOptions
+from solver.replanning.asked import asked_columns, standing_still
 from solver.replanning.check import gap_of
-from solver.replanning.columns import JobColumns, columns_of, first_options
+from solver.replanning.columns import JobColumns, first_options
 from solver.replanning.concluding import conclude
 from solver.replanning.optimistic import size_bounds
 from solver.replanning.options import Answer
@@ -28,13 +29,11 @@ from solver.replanning.promises import POOL, Ask, asks_of, price_of, work_out
 from solver.replanning.realising import realise
 from solver.replanning.safe import safe_answer
 from solver.replanning.shapes import FINE, ShapeBook, at_peak, books_of
-from solver.replanning.touched import Touched, free_gpus, held_gpus, spare_gpus, touched, worth_first
+from solver.replanning.touched import free_gpus, held_gpus, spare_gpus, touched
 
 __all__ = ["OnReplanProgress", "ReplanProgress", "decide", "safe_answer"]
 ROUNDS: Final = 6
 """Rounds of pricing at effort 1."""
-NOTICEABLE: Final = 0.01
-"""Share of its planned throughput that a job on slower nodes or links must lose before anything is done."""
 SHAPE_LIMIT_S: Final = 10.0
 """For one search of another shape."""
 SIZES_A_ROUND: Final = 2
@@ -67,9 +66,8 @@ class _Search:
     limits: Limits
     started: float
     chosen: dict[str, RecoveryOption]
-    books: dict[str, ShapeBook] = field(default_factory=dict)
+    books: dict[str, ShapeBook | None] = field(default_factory=dict)
     asks: dict[str, tuple[Ask, ...]] = field(default_factory=dict)
-    has_books: bool = False
     bound: float = float("inf")
 
     @property
@@ -107,7 +105,10 @@ def decide(
     matter.
     """
     options, started = options or ReplanOptions(), time.monotonic()
-    columns = asked_columns(problem, touched(problem))
+    asked = asked_columns(problem, touched(problem))
+    ids = {column.job.id for column in asked}
+    aside = standing_still(problem, asked, sum(len(held_gpus(job)) for job in problem.jobs if job.id not in ids))
+    columns = [column for column in asked if not column.is_aside]
     for column in columns:
         for known in (known for known in prepared if known.job_id == column.job.id):
             column.add(fitting_options(problem, column.job, known))
@@ -119,30 +120,7 @@ def decide(
 
     stopped_by = _run(search, told, is_cancelled)
     solver = f"{options.backend} behind a relaxation by highs"
-    return conclude(problem, columns, search.chosen, bound=search.bound, stopped_by=stopped_by, solver=solver)
-
-
-def asked_columns(problem: ReplanProblem, sorted_jobs: Touched) -> list[JobColumns]:
-    """The jobs to decide about, those of most worth first: empty where nothing that costs anything happened.
-
-    Jobs on slower nodes or links that lose nothing noticeable stay as they are, and so do movable ones where no
-    other job gains by it.
-    """
-    spares = bool(spare_gpus(problem))
-    found = [columns_of(problem, job, sorted_jobs) for job in (*sorted_jobs.hit, *sorted_jobs.slowed)]
-    found = [columns for columns in found if columns.views[0].site.is_touched or costs(columns)]
-    if found or spares:
-        found += [columns_of(problem, job, sorted_jobs) for job in sorted_jobs.short]
-    if found:
-        found += [columns_of(problem, job, sorted_jobs) for job in sorted_jobs.movable]
-    return sorted(found, key=lambda columns: worth_first(columns.job))
-
-
-def costs(columns: JobColumns) -> bool:
-    """Whether a job on slower nodes or links loses a noticeable part of its throughput."""
-    site = columns.views[0].site
-    planned_s = columns.job.plan.time.step_s
-    return site.step_of(site.home) * (1 - NOTICEABLE) > planned_s
+    return conclude(problem, asked, search.chosen | aside, bound=search.bound, stopped_by=stopped_by, solver=solver)
 
 
 def limits_of(problem: ReplanProblem, columns: Sequence[JobColumns]) -> Limits:
@@ -181,8 +159,7 @@ def _run(search: _Search, told: Callable[[str], None], is_cancelled: IsCancelled
         return StopReason.PROVEN
     _first_round(search)
     told("first options")
-    if search.remaining_s > 0:
-        search.books, search.has_books = books_of(search.columns), True
+    search.books = books_of(search.columns, is_time_up=lambda: search.remaining_s <= 0)
     _promise(search)
     told("bounds")
     for _ in range(ROUNDS * search.options.effort):
@@ -202,17 +179,22 @@ def _run(search: _Search, told: Callable[[str], None], is_cancelled: IsCancelled
 
 
 def _first_round(search: _Search) -> None:
-    """Options of every job, those of later jobs with the spares that the best of earlier ones leave.
+    """Options of every job with free spares, then with whatever others could give up as well.
 
-    Once the time is up, jobs that are left get what needs no placement.
+    A job gets what the best options of those before it leave.  Once the time is up, jobs that are left get what
+    needs no placement.
     """
-    taken: set[str] = set()
-    for columns in search.columns:
-        spares = [name for name in columns.pool if name not in taken]
-        first_options(columns, spares, in_full=search.remaining_s > 0)
-        best = columns.best
-        if best.action is not RecoveryAction.WAIT:
-            taken |= {node for node, _ in best.holds}
+    free = {node for node, _ in spare_gpus(search.problem)}
+    for everything in (False, True):
+        taken: set[str] = set()
+        for columns in search.columns:
+            pool = [name for name in columns.pool if everything or name in free]
+            if not everything or len(pool) > len(free):
+                spares = [name for name in pool if name not in taken]
+                first_options(columns, spares, in_full=search.remaining_s > 0)
+            best = columns.best
+            if best.action is not RecoveryAction.WAIT:
+                taken |= {node for node, _ in best.holds}
     search.chosen = greedy(search.columns, search.limits)
 
 
@@ -223,7 +205,7 @@ def _promise(search: _Search) -> None:
         book = search.books.get(columns.job.id)
         if book is not None:
             sizes = book.upper()
-        elif columns.job.recovery.may_reshape and not search.has_books:
+        elif columns.job.recovery.may_reshape and columns.job.id not in search.books:
             sizes = at_peak(columns)
         else:
             sizes = none

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -87,6 +88,10 @@ def report(session: Session, *events: ToldEvent, at_s: float = 0.0) -> ReportAns
     return reports.report(session, reference=CLUSTER, told=events, now=START + timedelta(seconds=at_s))
 
 
+WORTH_MORE_FLOP: Final = 1e30
+"""Than any safe answer, which would be proposed instead."""
+
+
 def decided(
     jobs: Mapping[JobRecord, tuple[RecoveryAction, Plan | None]], *, untouched: Sequence[JobRecord] = ()
 ) -> BatchDecision:
@@ -114,9 +119,9 @@ def decided(
         spares_used=(),
         spares_left=(),
         quarantine=(),
-        objective=float(len(jobs)),
+        objective=WORTH_MORE_FLOP,
         objective_if_waiting=0.0,
-        bound=float(len(jobs)),
+        bound=WORTH_MORE_FLOP,
         gap=0.0,
         stopped_by=StopReason.PROVEN,
         fallback=False,

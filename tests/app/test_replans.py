@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -17,6 +18,7 @@ from app.services import (
     health_events,
     occupancy,
     preparations,
+    replan_rows,
     replan_settings,
     replan_solves,
     replans,
@@ -356,3 +358,23 @@ def test_running_plans_are_prepared_once_until_something_changes(sessions: Sessi
         occupancy.replace_spares(session, reference=CLUSTER, nodes=["n6"])
         (second,) = preparations.wanted(session).values()
         assert second != first
+
+
+@on_sqlite
+@pytest.mark.parametrize("worth", [0.5, 2.0])
+def test_no_proposal_is_worth_less_than_the_safe_answer(sessions: SessionFactory, worth: float) -> None:
+    """A search may be cut short; its bound says what either lacks."""
+    with transaction(sessions) as session:
+        replan_id, a, _b = _failed(session)
+        safe = replace(decided({a: (RecoveryAction.SWAP, plan_on("n7", "n1"))}), objective=1.0, fallback=True)
+        revision = replan_rows.row_of(session, replan_id).revision
+        assert a.plan is not None
+        base = {a.id: a.plan.id}
+        assert replan_solves.store_safe(session, replan_id=replan_id, revision=revision, base=base, decision=safe)
+        searched = replace(decided({a: (RecoveryAction.WAIT, None)}), objective=worth, bound=4.0, gap=1 - worth / 4)
+        solved(session, replan_id, searched)
+        summary = replans.get_replan(session, replan_id=replan_id).summary
+        assert summary is not None
+        assert summary.objective == max(1.0, worth)
+        assert summary.gap == pytest.approx(1 - summary.objective / 4)
+        assert [job.action for job in summary.jobs] == [RecoveryAction.SWAP if worth < 1 else RecoveryAction.WAIT]
