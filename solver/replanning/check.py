@@ -80,7 +80,8 @@ def _gpus(problem: ReplanProblem, decision: BatchDecision) -> Iterator[str]:
         for gpu in sorted(held[job_id]):
             if (other := takers.setdefault(gpu, job_id)) != job_id:
                 yield f"GPU {gpu[0]}:{gpu[1]} is given to {other} and to {job_id}."
-    if problem.gpu_budget is not None and len(takers) > problem.gpu_budget:
+    frozen = sum(len(held[job_id]) for job_id in decision.untouched if job_id in held)
+    if problem.gpu_budget is not None and len(takers) > max(frozen, problem.gpu_budget):
         yield f"The jobs hold {len(takers)} GPUs, more than the budget of {problem.gpu_budget}."
     beside = {gpu for job in problem.jobs for gpu in beside_gpus(problem, job)}
     given = spare_gpus(problem) | beside | {gpu for job in problem.jobs for gpu in live_gpus(problem, job)}
@@ -110,8 +111,9 @@ def gap_of(objective: float, bound: float) -> float:
 
 
 def _spares(problem: ReplanProblem, decision: BatchDecision) -> Iterator[str]:
-    free = {node for node, _ in spare_gpus(problem)}
-    taken = {node for held in held_after(problem, decision).values() for node, _ in held} & free
+    gpus = spare_gpus(problem)
+    free = {node for node, _ in gpus}
+    taken = {node for held in held_after(problem, decision).values() for node, _ in held & gpus}
     if set(decision.spares_before) != free:
         yield f"Spares before are {sorted(decision.spares_before)}, but {sorted(free)} are usable."
     if set(decision.spares_used) != taken:
@@ -152,7 +154,8 @@ def _shape(problem: ReplanProblem, job: RunningJob, plan: Plan, action: Recovery
         yield "two ranks on one GPU"
     if len(ranks) != degrees.gpus and action is not RecoveryAction.REROUTE:
         yield f"{len(ranks)} ranks for {degrees}"
-    if workload.global_batch != job.plan.workload.global_batch and not job.recovery.may_change_batch:
+    batches = {job.plan.workload.global_batch, job.wanted_batch}
+    if workload.global_batch not in batches and not job.recovery.may_change_batch:
         yield f"global batch {workload.global_batch} although it may not change"
     if workload.global_batch % (plan.configuration.micro_batch * degrees.data):
         yield f"global batch {workload.global_batch} does not divide by {degrees.data} replicas"

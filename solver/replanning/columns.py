@@ -20,6 +20,7 @@ from solver.replanning.migration import migration
 from solver.replanning.outcome import Migrate
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.program import Gpu
+from solver.replanning.resources import check_plan
 from solver.replanning.site import JobSite, site_of
 from solver.replanning.touched import Touched, held_gpus, live_gpus, lost_gpus, poor_nodes, spare_gpus
 
@@ -83,13 +84,22 @@ class JobColumns:
         return True
 
     @property
+    def is_aside(self) -> bool:
+        """Whether nothing can be worked out for the job (``asked.set_aside``)."""
+        return not self.views
+
+    @property
     def best(self) -> RecoveryOption:
         """The option worth most, of equal ones that with fewest GPUs."""
         return max(self.options, key=lambda option: (option.value_flop, -len(option.holds)))
 
 
 def columns_of(problem: ReplanProblem, job: RunningJob, sorted_jobs: Touched) -> JobColumns:
-    """The job with its views and its pool: the spares, then what other jobs in question could give up."""
+    """The job with its views and its pool: the spares, then what other jobs in question could give up.
+
+    Raises ``InvalidInput`` where the job's plan does not fit the cluster as it is.
+    """
+    check_plan(problem, job)
     others = [other for other in sorted_jobs.in_question if other.id != job.id]
     given_up = frozenset(gpu for other in others for gpu in live_gpus(problem, other))
     standing = replace(job, is_paused=False)
@@ -126,7 +136,12 @@ def _views(
         return View(site_of(problem, standing, pool, leaving, given_up=given_up), migrate)
 
     if job.is_paused:
-        yield view(held - spare_gpus(problem), _from(held, is_paused=True))
+        # where it ran before it has no claim to anything that is no spare
+        there = {(name, gpu) for name in set(standing.nodes) for gpu in range(problem.nodes[name].gpu_count)}
+        gone = (held | there) - spare_gpus(problem)
+        yield view(gone, _from(held, is_paused=True))
+        if not held <= gone:  # others may make more of where it was
+            yield view(held | there, _from(held, is_paused=True))
         return
     lost = lost_gpus(problem, job)
     yield view(lost, migration)

@@ -15,11 +15,12 @@ from cluster_models.recovery import BatchDecision, ConsideredAction, RecoveryAct
 from cluster_models.running import RunningJob
 from solver.problem import SearchOptions
 from solver.replanning import options as actions
-from solver.replanning.columns import JobColumns, View, columns_of
+from solver.replanning.asked import columns_or_aside
+from solver.replanning.columns import JobColumns, View
 from solver.replanning.concluding import conclude
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.shapes import in_shape
-from solver.replanning.touched import Touched, held_gpus, touched
+from solver.replanning.touched import held_gpus, touched
 
 
 def first_come(problem: ReplanProblem, *, grows: bool = False) -> BatchDecision:
@@ -40,7 +41,11 @@ def first_come(problem: ReplanProblem, *, grows: bool = False) -> BatchDecision:
         if job.is_paused and taken:
             # where it ran before counts as lost to it once another job took that
             left = replace(problem, spares=tuple(name for name in problem.spares if name not in taken))
-        columns = columns_of(left, job, Touched(hit=(job,)))
+        columns = columns_or_aside(left, job)
+        if columns.is_aside:
+            chosen[job.id] = columns.options[0]
+            every.append(columns)
+            continue
         own = set(columns.views[0].site.job.nodes)
         free = [name for name in left.spares if name not in taken | own and name in columns.pool]
         chosen[job.id] = _first_that_goes(problem, job, columns, free, chosen, grows=grows)

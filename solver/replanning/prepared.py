@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cluster_models.errors import InvalidInput
 from cluster_models.plan import Plan
 from cluster_models.recovery import ConsideredAction, RecoveryAction
 from cluster_models.running import RunningJob
@@ -18,6 +19,7 @@ from solver.replanning.columns import View, columns_of
 from solver.replanning.migration import migration
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.program import Gpu
+from solver.replanning.resources import check_plan
 from solver.replanning.touched import Touched, held_gpus, lost_gpus
 from solver.replanning.values import option_value
 
@@ -42,8 +44,13 @@ class PreparedJob:
 def prepare(problem: ReplanProblem, job: RunningJob, *, limit_s: float = 10.0, seed: int = 0) -> PreparedJob:
     """The options of ``job`` for any one of its nodes lost and no spare left, on the cluster as it is.
 
-    ``limit_s`` for the search of another shape, of each class of nodes.
+    ``limit_s`` for the search of another shape, of each class of nodes.  None where the plan does not fit the
+    cluster (any more).
     """
+    try:
+        check_plan(problem, job)
+    except InvalidInput:
+        return PreparedJob(job.id, job.nodes, ())
     classes: dict[object, list[str]] = {}
     for host in dict.fromkeys(job.nodes):
         classes.setdefault(_part_of(problem, job, host), []).append(host)

@@ -118,6 +118,8 @@ def _best_rate(site: JobSite, replicas: int) -> float:
     if not alike_inside(site.candidate.fabric):
         return math.inf
     serving = [site.units.members[unit] for unit in np.flatnonzero(site.serves)]
+    if not serving:
+        return 0.0
     rates = [0.0]
     for size in data_sizes(site, replicas):
         if size.data < replicas:

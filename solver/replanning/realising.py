@@ -22,7 +22,7 @@ def realise(
     columns: Sequence[JobColumns],
     picked: Mapping[str, RecoveryOption | Promise],
     asks: Mapping[str, Sequence[Ask]],
-    books: Mapping[str, ShapeBook],
+    books: Mapping[str, ShapeBook | None],
     options: SearchOptions,
 ) -> int:
     """Work out the promises among ``picked`` one after the other; how many options that gave."""

@@ -44,14 +44,16 @@ class Rerouted:
 
 def cannot_reroute(site: JobSite, alive: BoolArray) -> str:
     """Why the live cells (D, P) cannot take over the others' work; empty where they can."""
-    configuration = site.job.plan.configuration
+    configuration, least = site.job.plan.configuration, site.job.recovery.least_gpus
     degrees = configuration.degrees
+    cell = degrees.tensor * degrees.context
     reasons = {
         "its framework does not re-route micro-batches (recovery.may_reroute)": not site.job.recovery.may_reroute,
         "stages are interleaved, and their micro-batches have a fixed order": degrees.virtual_pipeline > 1,
-        "its experts lie across data ranks": degrees.expert_block > degrees.tensor * degrees.context,
+        "its experts lie across data ranks": degrees.expert_block > cell,
         "its weights are shared out among data ranks": configuration.sharding is Sharding.PARAMETERS,
         "all replicas of some stage are lost": not alive.any(axis=0).all(),
+        f"fewer than {least} GPUs are left (recovery.least_gpus)": int(alive.sum()) * cell < least,
     }
     return next((reason for reason, holds in reasons.items() if holds), "") or _too_full(site, alive)
 

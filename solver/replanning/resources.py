@@ -5,10 +5,10 @@ A job keeps what it holds and still works.  GPUs of other jobs are out of reach 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from cluster_models.running import RunningJob
+from cluster_models.running import InvalidRunningJob, RunningJob
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.topology import USABLE_STATES, Node, NodeState
 from solver.replanning.problem import ReplanProblem
@@ -35,10 +35,13 @@ class JobResources:
     _snapshots: list[ClusterSnapshot] = field(default_factory=list, init=False)
 
     def gpus(self, name: str) -> tuple[int, ...]:
-        """Numbers of the GPUs of a node that the job may use, whatever the node's state."""
+        """Numbers of the GPUs of a node that the job may use; of one that is suspected only those it holds."""
         if name not in self._free:
-            busy, lost = self._busy(name), self.lost
-            free = self.problem.nodes[name].free_gpus
+            node, busy, lost = self.problem.nodes[name], self._busy(name), self.lost
+            free: Collection[int] = node.free_gpus
+            if node.state is NodeState.UNKNOWN:
+                held = self.held.get(name, {}).values()
+                free = [gpu for gpu in free if gpu in held]
             self._free[name] = tuple(gpu for gpu in free if gpu not in busy and (name, gpu) not in lost)
         return self._free[name]
 
@@ -99,3 +102,24 @@ def resources_of(
     for place in job.plan.placement.ranks:
         held.setdefault(place.node, {})[place.rank % job.plan.placement.gpus_per_node] = place.gpu
     return JobResources(problem, job, lost, given_up, held)
+
+
+def check_plan(problem: ReplanProblem, job: RunningJob) -> None:
+    """Raise ``InvalidRunningJob`` where the cluster does not have the nodes and GPUs of the plan (any more)."""
+    placement, nodes = job.plan.placement, problem.nodes
+    for name in (*placement.hosts, *(place.node for place in placement.ranks)):
+        if name not in nodes:
+            raise InvalidRunningJob(
+                f"jobs.{job.name}.plan.placement.hosts",
+                name,
+                "is not a node of the cluster (any more)",
+                "add the node to the cluster, or give the job a plan on nodes that it has",
+            )
+    for place in placement.ranks:
+        if place.gpu >= nodes[place.node].gpu_count:
+            raise InvalidRunningJob(
+                f"jobs.{job.name}.plan.placement.ranks",
+                f"{place.node}:{place.gpu}",
+                f"is not a GPU of a node that has {nodes[place.node].gpu_count}",
+                "correct the cluster's gpu_count, or give the job the plan that it runs by",
+            )

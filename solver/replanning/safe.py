@@ -17,12 +17,13 @@ from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.switches import Switch
 from cluster_models.topology import Node
 from solver.replanning import options as actions
-from solver.replanning.columns import JobColumns, columns_of, nearest_first
+from solver.replanning.asked import columns_or_aside
+from solver.replanning.columns import JobColumns, nearest_first
 from solver.replanning.concluding import conclude
 from solver.replanning.prepared import PreparedJob, fitting_options
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.program import Gpu
-from solver.replanning.touched import Touched, held_gpus, lost_gpus, spare_gpus, touched, worth_first
+from solver.replanning.touched import held_gpus, lost_gpus, spare_gpus, touched, worth_first
 
 SPARES_A_LOSS: Final = 2
 """Spares beyond those that a job needs that it is given to choose among."""
@@ -42,7 +43,7 @@ def safe_answer(problem: ReplanProblem, prepared: Sequence[PreparedJob] = ()) ->
     every: list[JobColumns] = []
     chosen: dict[str, RecoveryOption] = {}
     for job in hit:
-        columns = columns_of(near, job, Touched(hit=(job,)))
+        columns = columns_or_aside(near, job)
         spares = [name for name in columns.pool if name in free]
         for answer in _tries(near, columns, spares, known.get(job.id)):
             columns.add([answer])
@@ -71,6 +72,9 @@ def _tries(
     problem: ReplanProblem, columns: JobColumns, spares: Sequence[str], known: PreparedJob | None
 ) -> Iterator[actions.Answer]:
     """What can be done, in the order in which it is tried; the last always goes."""
+    if columns.is_aside:
+        yield from columns.options
+        return
     view = columns.views[0]
     yield actions.swap(view.site, spares, migrate=view.migrate)
     if known is not None:

@@ -6,7 +6,7 @@ placed for each of them on nodes of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -72,10 +72,17 @@ class ShapeBook:
         return plan.configuration
 
 
-def books_of(every: Sequence[JobColumns]) -> dict[str, ShapeBook]:
-    """By job id the shapes of each job that may change its own; jobs alike have one book."""
-    books: dict[str, ShapeBook] = {}
+def books_of(
+    every: Sequence[JobColumns], *, is_time_up: Callable[[], bool] = lambda: False
+) -> dict[str, ShapeBook | None]:
+    """By job id the shapes of each job that may change its own, ``None`` where none fits; jobs alike have one book.
+
+    Jobs are left out once the time is up.
+    """
+    books: dict[str, ShapeBook | None] = {}
     for group in _alike(every):
+        if is_time_up():
+            break
         site = group[0].views[0].site
         nodes = {node for columns in group for node in (*columns.pool, *columns.job.nodes)}
         most = max(columns.job.gpus_at_most for columns in group)
@@ -84,10 +91,10 @@ def books_of(every: Sequence[JobColumns]) -> dict[str, ShapeBook]:
         fabrics, priced = loose_prices(asked, site.links)
         batch = priced.batch
         gpus = batch.tensor * batch.context * batch.data * batch.pipeline
-        if not (priced.excess_bytes <= 0).any():
-            continue
-        space = SearchSpace(fabrics, priced, kept_candidates(asked, fabrics, priced))
-        book = ShapeBook(asked, site.links, space, gpus, bounds_of(asked, priced, least_gpus=least))
+        book = None
+        if (priced.excess_bytes <= 0).any():
+            space = SearchSpace(fabrics, priced, kept_candidates(asked, fabrics, priced))
+            book = ShapeBook(asked, site.links, space, gpus, bounds_of(asked, priced, least_gpus=least))
         books |= {columns.job.id: book for columns in group}
     return books
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, fields
 from typing import Final
 
 from cluster_models.health_events import EntityKind
@@ -35,6 +35,11 @@ class Touched:
     def in_question(self) -> tuple[RunningJob, ...]:
         """All that the decision may change."""
         return tuple(sorted((*self.hit, *self.slowed, *self.short, *self.movable), key=lambda job: job.id))
+
+    def without(self, ids: Collection[str]) -> Touched:
+        """The same without the jobs of ``ids``."""
+        parts = {part.name: getattr(self, part.name) for part in fields(self)}
+        return Touched(**{name: tuple(job for job in jobs if job.id not in ids) for name, jobs in parts.items()})
 
 
 def touched(problem: ReplanProblem) -> Touched:
