@@ -7,6 +7,9 @@ CLUSTER ?= examples/clusters/h100-17-nodes.yaml
 MODEL ?= llama-3-70b
 WORKLOAD ?= examples/workloads/llama-3-70b-8k.yaml
 
+# Containers often forbid bytecode beside the source; without it every process of a service compiles all of it anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
