@@ -155,7 +155,7 @@ class _Parts:
             return self._part(option, text, node, part)
         if (node := self._names.named(text)) is not None:
             return EntityKind.NODE, node, ""
-        if (ends := self._ends(text)) is not None:
+        if (ends := self._ends(option, text)) is not None:
             return EntityKind.LINK, *ends
         if colon and self._is_switch(text):
             return EntityKind.SWITCH, "", text
@@ -176,14 +176,18 @@ class _Parts:
             raise InvalidInput(option, text, f"is no network card of {node}: it has {count}", f"0 to {count - 1}")
         return EntityKind.NIC, node, card[1]
 
-    def _ends(self, text: str) -> tuple[str, str] | None:
+    def _ends(self, option: str, text: str) -> tuple[str, str] | None:
         """The nodes of a link, whose names may have dashes of their own."""
+        found = set()
         for at, letter in enumerate(text):
             if letter == "-":
                 first, second = self._names.named(text[:at]), self._names.named(text[at + 1 :])
                 if first is not None and second is not None and first != second:
-                    return first, second
-        return None
+                    found.add((first, second))
+        if len(found) > 1:
+            links = " or ".join(f"{first} to {second}" for first, second in sorted(found))
+            raise InvalidInput(option, text, f"may be the link {links}", "name both ends in a file for --events")
+        return found.pop() if found else None
 
     def _is_switch(self, text: str) -> bool:
         event = ReportedEvent(EntityKind.SWITCH, "", text, HealthState.FAILED, datetime.now(UTC), "")

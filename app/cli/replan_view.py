@@ -228,7 +228,7 @@ def _nodes(decision: BatchDecision, asked: AskedView) -> Iterator[str]:
 def _proof(decision: BatchDecision, asked: AskedView) -> Iterator[str]:
     horizon = duration(decision.horizon_s)
     if decision.fallback:
-        who = "The service searches for a better one" if asked.is_stored else "The same command without --safe does"
+        who = "The service searches by itself" if asked.is_stored else "Without --safe this command searches"
         yield f"Nothing was searched for, and there may be better. {who}."
     elif decision.stopped_by is StopReason.NO_SEARCH:
         yield "Nothing better was searched for."
@@ -240,7 +240,7 @@ def _proof(decision: BatchDecision, asked: AskedView) -> Iterator[str]:
         yield _STOPPED[decision.stopped_by]
     if decision.objective > decision.objective_if_waiting > 0:
         more = decision.objective / decision.objective_if_waiting - 1
-        yield f"It makes {percent(more, places=0)} more of the next {horizon} than if every job here waited."
+        yield f"It makes {percent(more, places=0)} more of the next {horizon} than if nothing were done."
     else:
         yield f"Weighed over the next {horizon}."
 

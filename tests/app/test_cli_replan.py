@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.cli import main
 from app.cli.failure_options import ToldFailures, reported
@@ -63,7 +65,7 @@ def test_the_safe_answer_says_that_nothing_was_searched_for(capsys: pytest.Captu
     assert main(["replan", CLUSTER, *JOB, "--lost", "b", "--spare", "c", "--safe"]) == 0
     words = " ".join(capsys.readouterr().out.split())
     assert words.startswith("Safe answer, made without a search")
-    assert "without --safe" in words
+    assert "Without --safe this command searches." in words
 
 
 def test_a_free_node_that_nobody_gave_is_only_pointed_out(capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,3 +193,32 @@ def test_parts_are_told_apart_by_how_they_are_written() -> None:
     assert found[4].state is HealthState.RECOVERED
     assert found[5].bandwidth_share == pytest.approx(0.5)
     assert found[6].compute_slowdown == pytest.approx(1.25)
+
+
+@given(
+    names=st.lists(st.from_regex(r"[a-c](-[a-c]){0,2}", fullmatch=True), min_size=2, max_size=5, unique=True),
+    gpu=st.integers(0, 7),
+    data=st.data(),
+)
+def test_every_part_is_found_under_its_name_or_called_ambiguous(
+    names: list[str], gpu: int, data: st.DataObject
+) -> None:
+    """Whatever dashes names have: a node is itself, a link never another one unless a node or link is called so."""
+    cluster = cluster_of([host(name, gpus=8, cards=8) for name in names])
+    first, second = data.draw(st.permutations(names))[:2]
+
+    def found(text: str) -> tuple[EntityKind, str, str]:
+        ((_, event),) = reported(ToldFailures(lost=[text]), cluster)
+        return event.kind, event.told, event.part
+
+    assert found(first) == (EntityKind.NODE, first, "")
+    assert found(f"{first}:gpu{gpu}") == (EntityKind.GPU, first, str(gpu))
+    link = f"{first}-{second}"
+    splits = {(a, b) for a in names for b in names if a != b and f"{a}-{b}" == link}
+    if link in names:
+        assert found(link) == (EntityKind.NODE, link, "")
+    elif len(splits) > 1:
+        with pytest.raises(InvalidInput, match="may be the link"):
+            found(link)
+    else:
+        assert found(link) == (EntityKind.LINK, first, second)
