@@ -229,3 +229,41 @@ def test_no_spare_left() -> None:
     assert {node for name in ("job-j0", "job-j2") for node, _ in taken[name]} - {"n01", "n02", "n03"} <= {
         f"n{index:02d}" for index in range(5, 12)
     }
+
+
+def test_nodes_that_come_back() -> None:
+    """A job that shrank with its batch grows to the size and the batch that it was meant to have."""
+    whole = cluster(4)
+    policy = RecoveryPolicy(may_change_batch=True)
+    small = job("small", whole, names(whole, 0, 3), tensor=2, batch=36, recovery=policy)
+    asked = problem(whole, [replace(small, wanted_gpus=8, wanted_batch=48)], [])
+    made = of_job(decided(asked), "small")
+    assert made.plan is not None
+    assert made.plan.workload is not None
+    assert (made.plan.configuration.degrees.gpus, made.plan.workload.global_batch) == (8, 48)
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_first_come_gives_no_gpu_twice(*, grows: bool) -> None:
+    """A paused job does not start where it ran before once a job before it in the list took a node of that."""
+    whole = cluster(8)
+    jobs = [
+        job(name, whole, names(whole, first, 4), tensor=2, recovery=SAME_SHAPE)
+        for name, first in (("a", 0), ("b", 4))
+    ]
+    paused = replace(jobs[1], is_paused=True)
+    asked = problem(whole, [jobs[0], paused], [told("n01")], spares=names(whole, 4))
+    decision = first_come(asked, grows=grows)
+    assert check_decision(asked, decision) == ()
+    assert of_job(decision, "a").action is RecoveryAction.SWAP
+    assert of_job(decision, "b").action is RecoveryAction.PAUSE
+
+
+def test_free_gpus_beside_a_job() -> None:
+    """One of the two GPUs that a job has on each of its nodes is lost: a free one of that node is no theft."""
+    whole = cluster(2, gpus=4)
+    running = job("half", whole, names(whole), tensor=2, gpus_per_node=2, recovery=SAME_SHAPE)
+    asked = problem(whole, [running], [told("1", kind=EntityKind.GPU, of="n00")], spares=())
+    made = of_job(decided(asked), "half")
+    assert made.action is RecoveryAction.SWAP
+    assert [(move.to_node, move.from_gpu) for move in made.migration.moved] == [("n00", 1)]
