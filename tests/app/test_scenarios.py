@@ -13,10 +13,10 @@ from sqlalchemy.orm import Session
 from app.db.engine import SessionFactory, transaction
 from app.db.status import ReplanStatus
 from app.db.webhook_tables import WebhookDeliveryRow
+from app.events.reading import ToldEvent
 from app.serialization import jsonable
 from app.services import health_events, occupancy, replan_solves, replans, reports, webhooks
 from app.services.errors import WrongStatus
-from app.services.health_events import ToldEvent
 from app.services.running_jobs import JobRecord
 from app.services.safe_answers import answer_safely
 from cluster_models.conditions import HYSTERESIS_S
@@ -177,7 +177,7 @@ def test_the_order_and_number_of_reports_change_no_decision(sessions: SessionFac
             two_jobs(session)
             at_s = {id(event): 10.0 * place for place, event in enumerate(order)}
             ids = {report(session, event, at_s=at_s[id(event)]).replan_id for event in order}
-            (replan_id,) = ids - {None}
+            (replan_id,) = filter(None, ids)
             decision = solved(session, replan_id, at_s=119)
             found.append(
                 [
