@@ -32,7 +32,7 @@ AdapterName = Annotated[
     typer.Option(
         "--adapter",
         metavar="NAME",
-        help="Format of --events: plain, alertmanager, kubernetes, slurm, dcgm, aws-health, nvsentinel.",
+        help="Format of --events: plain, alertmanager, kubernetes, slurm, dcgm, aws_health, nvsentinel.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print all as JSON and nothing else.")]

@@ -85,7 +85,7 @@ def run_show(replan: str, *, safe: bool, as_json: bool, files: DecisionFiles, da
         out.print(Text(f"No {answer} answer is there yet."))
         return
     again = f"meshwright replans show {record.id}{' --safe' if safe else ''} --output DIR"
-    out.print(decision_view(shown.decision, _asked(shown, conditions, again, written)), crop=False)
+    out.print(decision_view(shown.decision, _asked(record, shown, conditions, again, written)), crop=False)
     if line := _next_line(record, shown):
         out.print(Text(f"\n{line}", style="green"), crop=False)
 
@@ -190,7 +190,11 @@ def _begins_with(session: Session, name: str) -> ReplanRecord:
 
 
 def _asked(
-    view: AnswerView, conditions: Sequence[Condition], writes_with: str, written: Mapping[str, JobFiles]
+    record: ReplanRecord,
+    view: AnswerView,
+    conditions: Sequence[Condition],
+    writes_with: str,
+    written: Mapping[str, JobFiles],
 ) -> AskedView:
     return AskedView(
         names=view.untouched,
@@ -199,6 +203,7 @@ def _asked(
         written=written,
         writes_with=writes_with,
         is_stored=True,
+        is_over=not record.is_open,
     )
 
 

@@ -64,16 +64,21 @@ class AskedView:
     """What makes the files of jobs that start anew."""
     is_stored: bool = False
     """Whether it is a decision of the service, which searches for better ones by itself."""
+    is_over: bool = False
+    """Whether it was carried out, or will not be any more."""
 
 
 def decision_view(decision: BatchDecision, asked: AskedView) -> RenderableType:
     """Everything about a decision, what is to be done first."""
-    decided = decision.jobs
+    decided, to_do = decision.jobs, "What was to be done" if asked.is_over else "Do this"
+    parts = [
+        section(to_do, _numbered(steps(decision, asked.before, asked.written))),
+        section("Jobs", _jobs(decided, asked.before)),
+        section("Why", _why(decided)),
+    ]
     return Group(
         *_headline(decision, asked),
-        *([section("Do this", _numbered(steps(decision, asked.before, asked.written)))] if decided else []),
-        *([section("Jobs", _jobs(decided, asked.before))] if decided else []),
-        *([section("Why", _why(decided))] if decided else []),
+        *(parts if decided else []),
         section("Nodes", bullets(_nodes(decision, asked))),
         *([section("How sure", bullets(_proof(decision, asked)))] if decided else []),
         *_hint(decision, asked),
@@ -82,7 +87,8 @@ def decision_view(decision: BatchDecision, asked: AskedView) -> RenderableType:
 
 def _headline(decision: BatchDecision, asked: AskedView) -> Iterator[RenderableType]:
     if decision.fallback:
-        yield Text("Safe answer, made without a search: it can be carried out now.", style="bold yellow")
+        ready = "" if asked.is_over else ": it can be carried out now"
+        yield Text(f"Safe answer, made without a search{ready}.", style="bold yellow")
     touched = [made for made in decision.jobs if made.action is not RecoveryAction.NONE]
     total = len(decision.jobs) + len(decision.untouched)
     if not touched:
