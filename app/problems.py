@@ -169,7 +169,7 @@ async def _unreadable_values(request: Request, error: Exception) -> Response:
         {**entry, "loc": [part for part in entry["loc"][1:] if part not in (BY_NAME, IN_FULL)]}
         for entry in error.errors()
     ]
-    return _unprocessable(request, problems_of_validation(found, kind=_body_model(request)))
+    return _unprocessable(request, problems_of_validation(found, kind=_body_kind(request)))
 
 
 def _unprocessable(request: Request, errors: Sequence[FieldProblem]) -> Response:
@@ -224,11 +224,10 @@ async def _broken(request: Request, error: Exception) -> Response:
     return problem_response(request, kind="internal", status=500, detail=detail)
 
 
-def _body_model(request: Request) -> type[BaseModel] | None:
-    """The model of the body that the route takes, for suggestions of field names."""
+def _body_kind(request: Request) -> Any:
+    """The annotation of the body that the route takes, for suggestions of field names."""
     body = getattr(request.scope.get("route"), "body_field", None)
-    model = getattr(getattr(body, "field_info", None), "annotation", None)
-    return model if isinstance(model, type) and issubclass(model, BaseModel) else None
+    return getattr(getattr(body, "field_info", None), "annotation", None)
 
 
 def _shown(value: object) -> Any:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import types
 import typing
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Tag, ValidationError, model_validator
 
 from app.documents.text import decode, parse_text
 from cluster_models.errors import InvalidInput
@@ -133,12 +134,13 @@ def read_document(kind: type[D], data: object, *, what: str) -> D:
 
 
 def problems_of_validation(
-    errors: Sequence[Mapping[str, Any]], *, kind: type[BaseModel] | None = None, what: str = "document"
+    errors: Sequence[Mapping[str, Any]], *, kind: Any = None, what: str = "document"
 ) -> tuple[FieldProblem, ...]:
     """Pydantic's ``errors()`` as our problems.
 
-    ``kind`` is the model that was validated: with it, unknown fields get a suggestion.  ``what`` names the
-    document where a problem concerns it as a whole; other paths start at its first field.
+    ``kind`` is what was validated, a model or a union or list of them: with it, unknown fields are answered with
+    those that there are.  ``what`` names the document where a problem concerns it as a whole; other paths start at
+    its first field.
     """
     problems = [_problem(error, kind, what) for error in errors[:MAX_PROBLEMS]]
     if (left := len(errors) - MAX_PROBLEMS) > 0:
@@ -155,14 +157,14 @@ def close_name(name: str, known: Sequence[str]) -> str:
     return f"known are {shown}" if known else ""
 
 
-def _problem(error: Mapping[str, Any], kind: type[BaseModel] | None, what: str) -> FieldProblem:
+def _problem(error: Mapping[str, Any], kind: Any, what: str) -> FieldProblem:
     location: Sequence[str | int] = error["loc"]
     context: Mapping[str, Any] = error.get("ctx") or {}
     value, code = error.get("input"), error["type"]
     field = _path(what, location)
     match code:
         case "extra_forbidden":
-            siblings = _fields_at(kind, location[:-1]) if kind else []
+            siblings = _fields_at(kind, location[:-1])
             return FieldProblem(field, value, "unknown field", close_name(str(location[-1]), siblings))
         case "missing":
             return FieldProblem(field, None, "is missing", "add it")
@@ -228,24 +230,57 @@ def _path(what: str, location: Sequence[str | int]) -> str:
 
 
 def _fields_at(kind: Any, location: Sequence[str | int]) -> list[str]:
-    """Field names of the model that ``location`` leads to inside ``kind``."""
+    """Field names of the models that ``location`` leads to inside ``kind``; of all where it leaves a choice."""
+    places = _choices(kind)
     for part in location:
-        model = _model_in(kind)
-        if model is None:
-            return []
-        if isinstance(part, str) and part in model.model_fields:
-            kind = model.model_fields[part].annotation
-        elif isinstance(part, str):
-            return []
-    model = _model_in(kind)
-    return list(model.model_fields) if model else []
+        inner = [each for place in places for each in _inside(place, part)]
+        # What is no field is the name of a choice that pydantic made, or a step that is not in the annotation.
+        places = inner or [place for place in places if _name_of(place) == part] or places
+    names = [name for place in places if (model := _model(place)) is not None for name in model.model_fields]
+    return list(dict.fromkeys(names))
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The model inside an annotation such as ``list[M] | None``."""
-    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
-        return annotation if issubclass(annotation, BaseModel) else None
-    for argument in typing.get_args(annotation):
-        if (model := _model_in(argument)) is not None:
-            return model
-    return None
+def _inside(place: Any, part: str | int) -> list[Any]:
+    """What ``place`` has under ``part``: a field of a model, a value of a mapping, an entry of a list."""
+    place = _plain_type(place)
+    if (model := _model(place)) is not None:
+        return _choices(model.model_fields[part].annotation) if part in model.model_fields else []
+    origin, arguments = typing.get_origin(place), typing.get_args(place)
+    if not isinstance(origin, type) or not arguments:
+        return []
+    if issubclass(origin, Mapping):
+        return _choices(arguments[-1]) if isinstance(part, str) else []
+    if not issubclass(origin, Collection) or not isinstance(part, int):
+        return []
+    is_record = origin is tuple and arguments[-1] is not Ellipsis
+    return _choices(arguments[min(part, len(arguments) - 1)] if is_record else arguments[0])
+
+
+def _choices(annotation: Any) -> list[Any]:
+    """The members of a union, of nested ones too; another annotation alone."""
+    inner = _plain_type(annotation)
+    if typing.get_origin(inner) not in (typing.Union, types.UnionType):
+        return [annotation]
+    return [each for member in typing.get_args(inner) for each in _choices(member)]
+
+
+def _plain_type(annotation: Any) -> Any:
+    """``annotation`` without what ``Annotated`` adds."""
+    while typing.get_origin(annotation) is Annotated:
+        annotation = typing.get_args(annotation)[0]
+    return annotation
+
+
+def _name_of(choice: Any) -> str:
+    """What pydantic calls a member of a union in the path of a problem: its tag, or the name of the model."""
+    for extra in getattr(choice, "__metadata__", ()):
+        if isinstance(extra, Tag):
+            return extra.tag
+    model = _model(choice)
+    return model.__name__ if model is not None else ""
+
+
+def _model(annotation: Any) -> type[BaseModel] | None:
+    """The model that ``annotation`` is."""
+    plain = _plain_type(annotation)
+    return plain if inspect.isclass(plain) and issubclass(plain, BaseModel) else None

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
+from app.documents.health_events import EventDocument
 from app.settings import Role
 from tests.app.api_client import API, cluster_body, plan_body, running
 
@@ -168,3 +169,13 @@ def test_a_misspelt_field_is_answered_with_the_right_one(client: TestClient) -> 
     """The remedy names the field that was probably meant."""
     answer = client.post(CLUSTERS, json=cluster_body() | {"gpu_kind": []})
     assert "'gpu_kinds'" in answer.json()["errors"][0]["remedy"]
+
+
+@pytest.mark.parametrize("in_list", [False, True])
+def test_a_field_that_is_like_none_is_answered_with_all(client: TestClient, in_list: bool) -> None:
+    """In a list and alone: what the body takes does not depend on how it is spelled."""
+    report = {"node": "n0", "gpu": 3, "state": "failed"}
+    body = [report] if in_list else report
+    (found,) = client.post(f"{CLUSTERS}/nowhere/events", json=body).json()["errors"]
+    assert found["problem"] == "unknown field"
+    assert all(name in found["remedy"] for name in EventDocument.model_fields)
