@@ -152,7 +152,9 @@ def _shape(problem: ReplanProblem, job: RunningJob, plan: Plan, action: Recovery
     ranks = plan.placement.ranks
     if len({(place.node, place.gpu) for place in ranks}) != len(ranks):
         yield "two ranks on one GPU"
-    if len(ranks) != degrees.gpus and action is not RecoveryAction.REROUTE:
+    # what runs around losses, or goes on doing so, is not whole
+    goes_on = action is RecoveryAction.NONE and ranks == job.plan.placement.ranks
+    if len(ranks) != degrees.gpus and action is not RecoveryAction.REROUTE and not goes_on:
         yield f"{len(ranks)} ranks for {degrees}"
     batches = {job.plan.workload.global_batch, job.wanted_batch}
     if workload.global_batch not in batches and not job.recovery.may_change_batch:

@@ -190,12 +190,14 @@ def first_options(columns: JobColumns, spares: Sequence[str], *, in_full: bool =
 
 def _standing(columns: JobColumns) -> Iterator[actions.Answer]:
     first = columns.views[0]
-    yield actions.pause(first.site)
+    yield actions.pause(first.site, is_paused=columns.job.is_paused)
     if columns.job.is_paused:
         yield actions.keep(first.site, migrate=first.migrate, restart=True)
     elif first.site.is_touched:
         yield actions.wait(first.site, migrate=first.migrate)
         yield actions.reroute(first.site, migrate=first.migrate)
+        if first.site.is_rerouted:
+            yield actions.keep(first.site, migrate=first.migrate)
     else:
         yield actions.keep(first.site, migrate=first.migrate)
 

@@ -10,7 +10,7 @@ from cluster_models.recovery import BatchDecision, ConsideredAction, JobDecision
 from cluster_models.running import RunningJob
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.program import Gpu
-from solver.replanning.touched import live_gpus, lost_gpus
+from solver.replanning.touched import LEAVING, live_gpus, lost_gpus
 
 HOUR_S: Final = 3600.0
 ACTION_WORDS: Final[Mapping[RecoveryAction, str]] = {
@@ -76,8 +76,7 @@ def reason_of(
 
     ``rivals`` are the job's other options, ``takers`` names the job on each GPU after the decision.
     """
-    lost = {node for node, _ in lost_gpus(problem, job)}
-    cause = f"without {named(lost)}" if lost else ""
+    cause = _cause(problem, job)
     better = max((rival for rival in rivals if rival.value_flop > option.value_flop), default=None, key=_worth)
     why = option.reason
     if better is not None:
@@ -88,6 +87,18 @@ def reason_of(
     elif option.action is RecoveryAction.PAUSE and not any(_worth(rival) > 0 for rival in rivals):
         why += "; nothing else can be done with what is left"
     return _sentence(f"{cause}: {why}" if cause else why)
+
+
+def _cause(problem: ReplanProblem, job: RunningJob) -> str:
+    """What the job lost: GPUs of nodes that go on otherwise, or whole nodes."""
+    lost: dict[str, list[int]] = {}
+    for node, gpu in sorted(lost_gpus(problem, job)):
+        lost.setdefault(node, []).append(gpu)
+    parts = [
+        name if problem.nodes[name].state in LEAVING else f"{name}:{','.join(map(str, gpus))}"
+        for name, gpus in lost.items()
+    ]
+    return f"without {named(parts)}" if parts else ""
 
 
 def considered_actions(

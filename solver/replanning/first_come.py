@@ -66,7 +66,7 @@ def _first_that_goes(
     *,
     grows: bool,
 ) -> RecoveryOption:
-    paused = actions.pause(columns.views[0].site)
+    paused = actions.pause(columns.views[0].site, is_paused=job.is_paused)
     columns.add([paused])
     for answer in _tries(columns.views[0], free, is_paused=job.is_paused, grows=grows):
         columns.add([answer])

@@ -74,6 +74,9 @@ def _still_rerouted(site: JobSite) -> Answer:
     plan = site.job.plan
     if len(living_ranks(site)) < len(plan.placement.ranks):
         return refused(RecoveryAction.NONE, "more of the ranks that it runs on are lost")
+    found = rerouted(site, living_cells(site))
+    if found.step_s > plan.time.step_s:  # on slower nodes or links than it was re-routed on
+        plan = plan_without(site, found)
     return option_of(
         site.resources,
         RecoveryAction.NONE,
@@ -106,7 +109,8 @@ def swap(
         return refused(action, "nothing that it uses is lost")
     if len(free) < len(open_slots):
         what = "nodes" if units.width == 1 else f"units of {units.width} nodes in one NVLink domain"
-        return refused(action, f"it lost {len(slots)} {what} and {len(free)} spare ones can serve")
+        lacking = f"{len(open_slots)} of its {what} cannot carry its ranks"
+        return refused(action, f"{lacking}, and {len(free)} spare ones can")
     price_s = _prices_in_steps(site, prices, free)
     allowed = site.rules_broken(home)
     filled = fill_slots(site.candidate.placement, home, open_slots, free, price_s=price_s, allowed=allowed)
@@ -129,7 +133,9 @@ def _swapped(site: JobSite, assignment: IntArray, migrate: Migrate) -> RecoveryO
     taken = [host for host in plan.placement.hosts if host not in site.resources.held]
     lost = [host for slot in site.broken for host in site.units.members[slot] if not site.resources.carries(host)]
     reason = f"{named(taken)} for {named(lost)}, all other ranks stay"
-    if not taken:
+    if len(taken) == len(plan.placement.hosts):
+        reason = f"it starts on {named(taken)}"
+    elif not taken:
         reason = "free GPUs of its own nodes take over"
     elif not np.array_equal(np.delete(assignment, site.broken), np.delete(site.home, site.broken)):
         reason = f"{named(taken)} for {named(lost)}, and live ranks change places, which the faster step pays"
@@ -245,12 +251,12 @@ def wait(site: JobSite, *, migrate: Migrate = migration) -> Answer:
         limited_by="the nodes that are out",
         migration=moves,
         plan=None,
-        reason=f"its nodes are expected back in {starts_s / 3600:.3g} h",
+        reason=f"its nodes are expected back in {_duration(starts_s)}",
     )
 
 
-def pause(site: JobSite) -> RecoveryOption:
-    """The job ends at its last checkpoint and frees all it holds."""
+def pause(site: JobSite, *, is_paused: bool = False) -> RecoveryOption:
+    """The job ends at its last checkpoint and frees all it holds, or stays as it is where it ``is_paused``."""
     return RecoveryOption(
         job_id=site.job.id,
         action=RecoveryAction.PAUSE,
@@ -260,13 +266,17 @@ def pause(site: JobSite) -> RecoveryOption:
         limited_by="GPUs",
         migration=Migration(),
         plan=None,
-        reason="it frees its GPUs for others",
+        reason="it stays paused" if is_paused else "it frees its GPUs for others",
     )
 
 
 def refused(action: RecoveryAction, reason: str) -> ConsideredAction:
     """An action that cannot be taken."""
     return ConsideredAction(action, None, reason)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 3600:.3g} h" if seconds >= 3600 else f"{seconds / 60:.3g} min"
 
 
 def _prices_in_steps(site: JobSite, prices: Mapping[str, float], units: Sequence[int]) -> dict[int, float]:

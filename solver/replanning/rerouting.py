@@ -128,6 +128,7 @@ def plan_without(site: JobSite, found: Rerouted) -> Plan:
     step_s = max(found.step_s, plan.time.step_s)
     slower = step_s / plan.time.step_s
     bubble_s = plan.time.pipeline_bubble_s + step_s - plan.time.step_s
+    warning = f"Micro-batches of {site.job.name} are re-routed around lost ranks."
     confidence = plan.confidence and replace(
         plan.confidence,
         step_low_s=plan.confidence.step_low_s * slower,
@@ -146,7 +147,7 @@ def plan_without(site: JobSite, found: Rerouted) -> Plan:
         timeline=(),
         confidence=confidence,
         robustness=None,
-        warnings=(*plan.warnings, f"Micro-batches of {site.job.name} are re-routed around lost ranks."),
+        warnings=tuple(dict.fromkeys((*plan.warnings, warning))),
     )
 
 
