@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ CHECKS = (
     openapi.response_schema_conformance,
 )
 REPOSITORY = Path(__file__).parents[2]
+EXAMPLES = 30 if os.environ.get("MESHWRIGHT_TEST_EXPLORE") else 4
+"""Requests for each of the hundred operations; the same ones in every run, unless new ones are looked for."""
 
 
 def test_the_service_is_ready_once_a_worker_was_seen(tmp_path: Path) -> None:
@@ -81,7 +84,7 @@ def test_the_service_keeps_what_its_description_promises(tmp_path: Path) -> None
             bad = operation.as_strategy(generation_mode=GenerationMode.NEGATIVE)
 
             @given(case=good | bad)
-            @settings(max_examples=8, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+            @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
             def conforms(case: Any) -> None:
                 case.validate_response(case.call(), checks=CHECKS)
 
