@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.plan import NoPlan
+from cluster_models.plan import NoPlan, Plan
 from cluster_models.recovery import ConsideredAction, Migration, RecoveryAction
 from solver.candidates import IntArray
 from solver.problem import SearchOptions
@@ -224,11 +224,16 @@ def reshape(
     found = plan_within(shapes.asked, shapes.space, options, spent_s=time.monotonic() - started)
     if isinstance(found, NoPlan):
         return refused(action, found.reason)
-    plan = on_familiar_hosts(site, found)
+    return reshaped(site, found, migrate)
+
+
+def reshaped(site: JobSite, found: Plan, migrate: Migrate) -> RecoveryOption:
+    """The option of running by ``found``, on hosts in an order that moves least."""
+    job, plan = site.job, on_familiar_hosts(site, found)
     moves = migrate(job, plan, problem=site.problem, lost=site.state_lost, links=site.links)
     return option_of(
         site.resources,
-        action,
+        RecoveryAction.RESHAPE,
         plan,
         moves,
         limited_by=limit_of_time(plan.time),

@@ -6,7 +6,7 @@ one serve all of its class, with the names exchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from cluster_models.errors import InvalidInput
@@ -19,7 +19,7 @@ from solver.replanning.columns import View, columns_of
 from solver.replanning.migration import migration
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.program import Gpu
-from solver.replanning.resources import check_plan
+from solver.replanning.resources import check_plan, unreadable
 from solver.replanning.touched import Touched, held_gpus, lost_gpus
 from solver.replanning.values import option_value
 
@@ -120,7 +120,7 @@ def _renamed(
     """``option`` with nodes called otherwise, and with what it costs to get there."""
     assert option.plan is not None
     plan = _plan_on(option.plan, names)
-    moves = migration(job, plan, problem=problem, lost=_state_lost(problem, lost), links=problem.links())
+    moves = migration(job, plan, problem=problem, lost=unreadable(problem, lost), links=problem.links())
     if option.action is RecoveryAction.REROUTE:
         moves = replace(moves, moved=())
     return replace(
@@ -138,12 +138,3 @@ def _plan_on(plan: Plan, names: Mapping[str, str]) -> Plan:
     ranks = tuple(replace(place, node=names.get(place.node, place.node)) for place in placement.ranks)
     hosts = tuple(names.get(host, host) for host in placement.hosts)
     return replace(plan, placement=replace(placement, hosts=hosts, ranks=ranks))
-
-
-def _state_lost(problem: ReplanProblem, lost: Sequence[Gpu] | frozenset[Gpu]) -> frozenset[Gpu]:
-    nodes = problem.nodes
-    return frozenset(
-        (name, gpu)
-        for name, gpu in lost
-        if nodes[name].state is not NodeState.DRAINING or gpu in nodes[name].gpus_in_use
-    )

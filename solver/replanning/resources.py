@@ -104,6 +104,16 @@ def resources_of(
     return JobResources(problem, job, lost, given_up, held)
 
 
+def unreadable(problem: ReplanProblem, lost: frozenset[tuple[str, int]]) -> frozenset[tuple[str, int]]:
+    """Of the GPUs ``lost`` those whose state is gone: what lies on nodes that drain can still be read."""
+    nodes = problem.nodes
+    return frozenset(
+        (name, gpu)
+        for name, gpu in lost
+        if nodes[name].state is not NodeState.DRAINING or gpu in nodes[name].gpus_in_use
+    )
+
+
 def check_plan(problem: ReplanProblem, job: RunningJob) -> None:
     """Raise ``InvalidRunningJob`` where the cluster does not have the nodes and GPUs of the plan (any more)."""
     placement, nodes = job.plan.placement, problem.nodes

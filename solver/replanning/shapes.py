@@ -23,8 +23,7 @@ from solver.problem import PlanningProblem, SearchOptions
 from solver.replanning import options as actions
 from solver.replanning.columns import JobColumns, View
 from solver.replanning.optimistic import SizeBounds, bounds_of, loose_prices, size_bounds
-from solver.replanning.outcome import limit_of_time, option_of
-from solver.replanning.reshaping import asked_on, at_most, on_familiar_hosts
+from solver.replanning.reshaping import asked_on, at_most
 from solver.replanning.values import flops_per_token
 from solver.search import SearchSpace, plan_within, search_space
 
@@ -136,17 +135,7 @@ def in_shape(
     found = plan_within(asked, space, options)
     if not isinstance(found, Plan):
         return ConsideredAction(action, None, found.reason)
-    plan = on_familiar_hosts(site, found)
-    moves = view.migrate(site.job, plan, problem=site.problem, lost=site.state_lost, links=site.links)
-    return option_of(
-        site.resources,
-        action,
-        plan,
-        moves,
-        limited_by=limit_of_time(plan.time),
-        reason=f"{degrees} instead of {site.job.plan.configuration.degrees}",
-        is_touched=site.is_touched,
-    )
+    return actions.reshaped(site, found, view.migrate)
 
 
 def _alike(every: Sequence[JobColumns]) -> list[list[JobColumns]]:

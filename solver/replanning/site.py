@@ -14,7 +14,6 @@ from cluster_models.links import LinkModel
 from cluster_models.placement_rules import PlacementRules
 from cluster_models.plan import Configuration
 from cluster_models.running import RunningJob
-from cluster_models.topology import NodeState
 from cluster_models.workload import TrainingWorkload
 from solver.candidates import BoolArray, IntArray, batch_of
 from solver.compiled import step_seconds, violations
@@ -26,7 +25,7 @@ from solver.placement.link_times import flow_levels
 from solver.problem import PlanningProblem
 from solver.refine import Candidate, prepare
 from solver.replanning.problem import ReplanProblem
-from solver.replanning.resources import JobResources, resources_of
+from solver.replanning.resources import JobResources, resources_of, unreadable
 from solver.replanning.units import Units, site_units
 
 
@@ -62,12 +61,7 @@ class JobSite:
     @property
     def state_lost(self) -> frozenset[tuple[str, int]]:
         """GPUs of the job whose state cannot be read any more: those of nodes that drain still can."""
-        nodes = self.problem.nodes
-        return frozenset(
-            (name, gpu)
-            for name, gpu in self.lost
-            if nodes[name].state is not NodeState.DRAINING or gpu in nodes[name].gpus_in_use
-        )
+        return unreadable(self.problem, self.lost)
 
     @property
     def gpus(self) -> int:
