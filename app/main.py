@@ -53,6 +53,7 @@ from app.observed import ObservedRequests
 from app.problems import PROBLEM_RESPONSE
 from app.resources import Service
 from app.settings import Role, Settings
+from app.warming import warm_up_beside
 from app.web.routes import router as pages
 from cluster_models.errors import MeshwrightError
 
@@ -150,6 +151,7 @@ def serve(settings: Settings, *, announce: Callable[[str], None] = lambda _addre
                 create_app(settings), log_level="warning", timeout_graceful_shutdown=STOP_STREAMS_AFTER_S
             )
         )
+        warm_up_beside(lambda: server.started, lambda: server.should_exit)
         server.run(sockets=[listening])
         if not server.started:
             sys.exit(1)

@@ -1,0 +1,53 @@
+"""What a serving process does beside its first requests."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from app import warming
+from cluster_models.recovery import RecoveryAction
+
+
+def test_the_made_up_failure_takes_the_way_of_a_real_one() -> None:
+    """It is answered by a spare, so that everything on that way is loaded."""
+    (made,) = warming.made_up_answer().jobs
+    assert made.action is RecoveryAction.SWAP
+    assert made.plan is not None
+    assert set(made.plan.placement.hosts) == {"b", "spare"}
+
+
+def _threads() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name == "warm-up"]
+
+
+def test_warming_up_waits_for_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is computed before, and what breaks then harms nobody."""
+    started, called = threading.Event(), threading.Event()
+
+    def breaks() -> None:
+        assert started.is_set()
+        called.set()
+        raise RuntimeError("broken on purpose")
+
+    monkeypatch.setattr(warming, "warm_up", breaks)
+    warming.warm_up_beside(started.is_set, lambda: False)
+    (thread,) = _threads()
+    assert thread.daemon
+    assert not called.is_set()
+    started.set()
+    thread.join(10)
+    assert called.is_set()
+    assert not thread.is_alive()
+
+
+def test_a_server_that_never_starts_is_not_warmed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread ends with it."""
+    called = threading.Event()
+    monkeypatch.setattr(warming, "warm_up", called.set)
+    warming.warm_up_beside(lambda: False, lambda: True)
+    for thread in _threads():
+        thread.join(10)
+    assert not _threads()
+    assert not called.is_set()
