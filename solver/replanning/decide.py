@@ -25,10 +25,10 @@ from solver.replanning.options import Answer
 from solver.replanning.prepared import PreparedJob, fitting_options
 from solver.replanning.problem import RecoveryOption, ReplanOptions, ReplanProblem
 from solver.replanning.program import Gpu, Limits, Prices, Promise, Relaxed, choose, prices, relaxed
-from solver.replanning.promises import POOL, Ask, asks_of, price_of, work_out
+from solver.replanning.promises import POOL, Ask, asks_of, price_of, unpriced, work_out
 from solver.replanning.realising import realise
 from solver.replanning.safe import safe_answer
-from solver.replanning.shapes import FINE, ShapeBook, at_peak, books_of
+from solver.replanning.shapes import FINE, ShapeBook, books_of
 from solver.replanning.touched import free_gpus, held_gpus, spare_gpus, touched
 
 __all__ = ["OnReplanProgress", "ReplanProgress", "decide", "safe_answer"]
@@ -199,16 +199,14 @@ def _first_round(search: _Search) -> None:
 
 
 def _promise(search: _Search) -> None:
-    """Bound the options that nobody has worked out, by peak rates where no shapes were priced."""
+    """Bound the options that nobody has worked out, by peak rates once the time is up."""
     none = size_bounds([], [])
     for columns in search.columns:
+        if search.remaining_s <= 0:
+            search.asks.setdefault(columns.job.id, (unpriced(columns),))
+            continue
         book = search.books.get(columns.job.id)
-        if book is not None:
-            sizes = book.upper()
-        elif columns.job.recovery.may_reshape and columns.job.id not in search.books:
-            sizes = at_peak(columns)
-        else:
-            sizes = none
+        sizes = none if book is None else book.upper()
         search.asks[columns.job.id] = asks_of(columns, search.limits.pools[POOL], sizes)
 
 

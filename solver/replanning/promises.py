@@ -25,7 +25,7 @@ from solver.replanning.program import Gpu, Promise
 from solver.replanning.shapes import ShapeBook, alike_inside, in_shape
 from solver.replanning.shrinking import data_sizes
 from solver.replanning.site import JobSite, planning_problem, prepared
-from solver.replanning.values import work_flop
+from solver.replanning.values import flops_per_token, work_flop
 
 POOL: Final = "all"
 """The pool of all GPUs that a decision may give out."""
@@ -51,6 +51,19 @@ def asks_of(columns: JobColumns, pool: frozenset[Gpu], shapes: SizeBounds) -> tu
         sizes = _proven(shrink_bounds(view.site), columns, number)
         found += _sizes(columns, number, RecoveryAction.SHRINK_DATA_PARALLEL, sizes, pool)
     return (*found, *_sizes(columns, 0, RecoveryAction.RESHAPE, shapes, pool))
+
+
+def unpriced(columns: JobColumns) -> Ask:
+    """A promise about every option of the job that prices none: all GPUs that it may have compute at their peak.
+
+    All that takes from the horizon is the middle of the restart, which every downtime contains.
+    """
+    job, site = columns.job, columns.views[0].site
+    peak = max(kind.peak_flops[site.asked.workload.precision] for kind in site.candidate.fabric.kinds)
+    gpus = max(job.gpus_at_most, job.plan.configuration.degrees.gpus)
+    restart_s = (job.recovery.restart_low_s + job.recovery.restart_high_s) / 2
+    value = work_flop(job, gpus * peak / flops_per_token(job), restart_s, site.problem.horizon_s)
+    return Ask(Promise(job.id, value), RecoveryAction.RESHAPE, 0, gpus)
 
 
 def price_of(ask: Ask, gpu_prices: Mapping[Gpu, float], cheapest: Sequence[float], budget: float) -> float:

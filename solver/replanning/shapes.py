@@ -24,7 +24,6 @@ from solver.replanning import options as actions
 from solver.replanning.columns import JobColumns, View
 from solver.replanning.optimistic import SizeBounds, bounds_of, loose_prices, size_bounds
 from solver.replanning.reshaping import asked_on, at_most
-from solver.replanning.values import flops_per_token
 from solver.search import SearchSpace, plan_within, search_space
 
 FINE: Final = 0.25
@@ -103,13 +102,6 @@ def alike_inside(fabric: Fabric) -> bool:
     links = fabric.links.kinds.kind
     own = links[fabric.index, fabric.index]
     return fabric.nodes_per_unit == 1 and len(np.unique(own)) == 1 and len(np.unique(fabric.in_use)) == 1
-
-
-def at_peak(columns: JobColumns) -> SizeBounds:
-    """Bounds of all shapes without pricing any: every GPU that the job may have computes at its peak."""
-    job, site = columns.job, columns.views[0].site
-    peak = max(kind.peak_flops[site.asked.workload.precision] for kind in site.candidate.fabric.kinds)
-    return size_bounds([job.recovery.least_gpus], [job.gpus_at_most * peak / flops_per_token(job)])
 
 
 def in_shape(
