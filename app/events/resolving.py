@@ -63,13 +63,21 @@ def resolve(
 ) -> tuple[ToldEvent, ...]:
     """The reports of ``source`` with the names of the cluster; unknown ones are kept as told.
 
-    A link is known where both its ends are; a switch may be named with its label (``leaf:leaf-3``) or without.
+    A link is known where both its ends are, a GPU with a number where its node has so many; a switch may be named
+    with its label (``leaf:leaf-3``) or without.
     """
     names, places = NodeNames(cluster, aliases), _places(cluster)
-    return tuple(_told(report, source, names, places) for report in reported)
+    gpu_counts = {node.name: node.gpu_count for node in cluster.nodes}
+    return tuple(_told(report, source, names, places, gpu_counts) for report in reported)
 
 
-def _told(report: ReportedEvent, source: str, names: NodeNames, places: Mapping[str, str]) -> ToldEvent:
+def _told(
+    report: ReportedEvent,
+    source: str,
+    names: NodeNames,
+    places: Mapping[str, str],
+    gpu_counts: Mapping[str, int],
+) -> ToldEvent:
     told_name = report.told
     if report.kind is EntityKind.SWITCH:
         told_name, place = report.part, places.get(report.part.casefold())
@@ -83,6 +91,9 @@ def _told(report: ReportedEvent, source: str, names: NodeNames, places: Mapping[
     else:
         node = names.named(report.told)
         entity, known = Entity(report.kind, node or report.told, report.part), node is not None
+        is_numbered = report.kind is EntityKind.GPU and report.part.isdecimal()
+        if node is not None and is_numbered and int(report.part) >= gpu_counts[node]:
+            told_name, known = f"GPU {report.part} of {report.told}"[:300], False
     event = HealthEvent(
         entity=entity,
         state=report.state,

@@ -18,6 +18,7 @@ from app.db.replan_tables import ReplanRow
 from app.db.running_tables import RunningJobRow
 from app.db.status import OPEN_REPLANS, JobStanding, ReplanStatus
 from app.events.reading import ToldEvent
+from app.presentation.recovery import entity_words
 from app.services import (
     announcements,
     clusters,
@@ -274,7 +275,7 @@ def _reason(
     session: Session, fresh: Sequence[Condition], hit: Sequence[str], holders: Mapping[str, Gpus], cluster: Cluster
 ) -> str:
     theirs = {holder: holders[holder] for holder in hit}
-    parts = [f"{each.entity} {each.state}" for each in fresh if touched([each], theirs, cluster)]
+    parts = [f"{entity_words(each.entity)} {each.state}" for each in fresh if touched([each], theirs, cluster)]
     query = select(RunningJobRow.name).where(RunningJobRow.id.in_(hit)).order_by(RunningJobRow.name)
     names = list(session.scalars(query))
     return f"{_listed(parts)}: touches {_listed(names) if names else 'spares that were counted on'}."

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from app.db.engine import SessionFactory, transaction
 from app.documents.reading import FieldProblem, InvalidDocument, close_name
-from app.events.reading import ReportedEvent
+from app.events.reading import ReportedEvent, ToldEvent
 from app.events.resolving import resolve
 from app.services import aliases, clusters, replan_problems, safe_answers
 from app.services.clusters import StoredCluster
@@ -18,6 +18,7 @@ from app.services.errors import Conflict
 from app.services.replan_views import AnswerView, view_of
 from cluster_models.errors import InvalidInput
 from cluster_models.health_events import EntityKind, HealthEvent, HealthState
+from cluster_models.topology import Cluster
 
 SOURCE: Final = "what-if"
 
@@ -48,20 +49,23 @@ def _looked_up(
 ) -> tuple[HealthEvent, ...]:
     table = aliases.read_aliases(session, cluster_id=cluster.id)
     told = resolve(losses, source=SOURCE, cluster=cluster.cluster, aliases=table)
-    names = [node.name for node in cluster.cluster.nodes]
     for index, each in enumerate(losses):
         if each.state is HealthState.RECOVERED:
             raise InvalidInput(f"losses[{index}].state", each.state, "is no loss", "leave what is well out")
-    unknown = [
-        FieldProblem(
-            f"losses[{index}].{'part' if each.event.entity.kind is EntityKind.SWITCH else 'node'}",
-            each.told_name,
-            "is no part of the cluster",
-            close_name(each.told_name, names) if each.event.entity.kind is not EntityKind.SWITCH else "",
-        )
-        for index, each in enumerate(told)
-        if not each.known
-    ]
+    unknown = [_unknown(index, each, cluster.cluster) for index, each in enumerate(told) if not each.known]
     if unknown:
         raise InvalidDocument(unknown)
     return tuple(each.event for each in told)
+
+
+def _unknown(index: int, told: ToldEvent, cluster: Cluster) -> FieldProblem:
+    """What is wrong with a loss of no part of the cluster."""
+    entity, problem = told.event.entity, "is no part of the cluster"
+    if entity.kind is EntityKind.SWITCH:
+        return FieldProblem(f"losses[{index}].part", told.told_name, problem)
+    nodes = {node.name: node for node in cluster.nodes}
+    if entity.kind is EntityKind.GPU and entity.node in nodes:
+        last = nodes[entity.node].gpu_count - 1
+        remedy = f"its GPUs have the numbers 0 to {last}"
+        return FieldProblem(f"losses[{index}].part", told.told_name, problem, remedy)
+    return FieldProblem(f"losses[{index}].node", told.told_name, problem, close_name(told.told_name, list(nodes)))

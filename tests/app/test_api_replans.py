@@ -219,6 +219,7 @@ def test_losses_are_supposed_on_top_of_what_was_reported(client: TestClient) -> 
         ([], "losses"),
         ([{"node": "n0"}, {"node": "n99"}], "losses[1].node"),
         ([{"kind": "switch", "part": "leaf:x"}], "losses[0].part"),
+        ([{"kind": "gpu", "node": "n0", "part": 99}], "losses[0].part"),
         ([{"node": "n0", "state": "recovered"}], "losses[0].state"),
         ([{"node": "n0", "occurred_at": "2026-03-01T12:00:00Z"}], "losses[0].occurred_at"),
     ],

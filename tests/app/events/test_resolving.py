@@ -10,7 +10,7 @@ import pytest
 from app.events.reading import ReportedEvent, ToldEvent
 from app.events.resolving import resolve
 from app.services.aliases import StoredAlias, table_of
-from cluster_models.health_events import EntityKind, HealthState
+from cluster_models.health_events import Entity, EntityKind, HealthState
 from tests.cluster_models.clusters import cluster_of, host
 
 CLUSTER = cluster_of(
@@ -65,6 +65,18 @@ def test_a_node_is_found_by_any_of_its_names(name: str, node: str | None) -> Non
     assert found.known == (node is not None)
     assert found.event.entity.node == (node or name)
     assert found.told_name == name
+
+
+@pytest.mark.parametrize(
+    ("part", "known"), [("0", True), ("7", True), ("8", False), ("99", False), ("PCI:4e:00", True)]
+)
+def test_a_gpu_is_known_where_its_node_has_so_many(part: str, known: bool) -> None:
+    """One that is told by its place on the bus may be any of them."""
+    found = told("N1", EntityKind.GPU, part)
+    assert CLUSTER.node("n1").gpu_count == 8
+    assert found.known == known
+    assert found.event.entity == Entity(EntityKind.GPU, "n1", part)
+    assert found.told_name == ("N1" if known else f"GPU {part} of N1")
 
 
 def test_a_link_is_known_by_both_ends() -> None:
