@@ -82,8 +82,9 @@ def reason_of(
     if better is not None:
         why += f"; {_instead(better, job, takers)}"
     elif given := {gpu for gpu in live_gpus(problem, job) if takers.get(gpu, job.name) != job.name}:
-        others = named({takers[gpu] for gpu in given})
-        why += f"; {others} goes on with {named({node for node, _ in given})}"
+        others = {takers[gpu] for gpu in given}
+        goes = "goes" if len(others) == 1 else "go"
+        why += f"; {named(others)} {goes} on with {named({node for node, _ in given})}"
     elif option.action is RecoveryAction.PAUSE and not any(_worth(rival) > 0 for rival in rivals):
         why += "; nothing else can be done with what is left"
     return _sentence(f"{cause}: {why}" if cause else why)
@@ -132,7 +133,7 @@ def explanation(decision: BatchDecision) -> str:
     for made in decision.jobs:
         counts.setdefault(made.action, []).append(made)
     done = "; ".join(
-        f"{named(made.job_name for made in counts[action])} {ACTION_WORDS[action]}"
+        f"{named(made.job_name for made in counts[action])} {_verb(action, len(counts[action]))}"
         for action in RecoveryAction
         if action in counts
     )
@@ -144,6 +145,12 @@ def explanation(decision: BatchDecision) -> str:
         return f"{first} {spares} Nothing better was searched for."
     sure = f"Nothing else can be worth more than {100 * decision.gap:.2f} % above it"
     return f"{first} {spares} {sure}: {_STOPPED[decision.stopped_by]}."
+
+
+def _verb(action: RecoveryAction, jobs: int) -> str:
+    """What one job or several do."""
+    verb, _, rest = ACTION_WORDS[action].partition(" ")
+    return f"{verb if jobs == 1 else verb.removesuffix('s')} {rest}".rstrip()
 
 
 def _why_not(option: RecoveryOption, rival: RecoveryOption, job: RunningJob, takers: Mapping[Gpu, str]) -> str:
@@ -171,7 +178,8 @@ def _instead(rival: RecoveryOption, job: RunningJob, takers: Mapping[Gpu, str]) 
     if not others:
         return f"{_noun(rival)} would hold {len(rival.holds)} GPUs, which the GPU budget does not leave it"
     nodes = {node for node, gpu in rival.holds if takers.get((node, gpu), job.name) != job.name}
-    return f"{_noun(rival)} would need {named(nodes)}, which {named(others)} makes more of"
+    makes = "makes" if len(others) == 1 else "make"
+    return f"{_noun(rival)} would need {named(nodes)}, which {named(others)} {makes} more of"
 
 
 def _noun(option: RecoveryOption) -> str:

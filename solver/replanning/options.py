@@ -31,7 +31,7 @@ from solver.replanning.rerouting import (
     rerouted,
     whole_plan,
 )
-from solver.replanning.reshaping import on_familiar_hosts, shapes_on
+from solver.replanning.reshaping import on_familiar_hosts, shapes_on, what_changes
 from solver.replanning.shrinking import best_size, data_sizes, most_replicas, no_size, usable_units
 from solver.replanning.site import JobSite
 from solver.replanning.values import option_value, work_flop
@@ -228,18 +228,34 @@ def reshape(
 
 
 def reshaped(site: JobSite, found: Plan, migrate: Migrate) -> RecoveryOption:
-    """The option of running by ``found``, on hosts in an order that moves least."""
+    """The option of running by ``found``, on hosts in an order that moves least.
+
+    Where only places change it is called what it is: a swap, or a restart where not even those do.
+    """
     job, plan = site.job, on_familiar_hosts(site, found)
     moves = migrate(job, plan, problem=site.problem, lost=site.state_lost, links=site.links)
+    action, reason = RecoveryAction.RESHAPE, what_changes(job.plan, plan)
+    if not reason:
+        stays = plan.placement == job.plan.placement
+        action = RecoveryAction.RESTART_IN_PLACE if stays else RecoveryAction.SWAP
+        reason = "it starts again where it was" if stays else _moved(job.nodes, plan.placement.hosts)
     return option_of(
         site.resources,
-        RecoveryAction.RESHAPE,
+        action,
         plan,
         moves,
         limited_by=limit_of_time(plan.time),
-        reason=f"{plan.configuration.degrees} instead of {job.plan.configuration.degrees}",
+        reason=reason,
         is_touched=site.is_touched,
     )
+
+
+def _moved(old: Sequence[str], new: Sequence[str]) -> str:
+    """Which nodes are taken and which are left, in words."""
+    taken, left = ([host for host in ours if host not in theirs] for ours, theirs in ((new, old), (old, new)))
+    if not taken:
+        return "its ranks change places on its own nodes"
+    return f"{named(taken)} for {named(left)}" if left else f"it takes {named(taken)}, too"
 
 
 def wait(site: JobSite, *, migrate: Migrate = migration) -> Answer:

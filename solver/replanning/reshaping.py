@@ -80,3 +80,22 @@ def on_familiar_hosts(site: JobSite, plan: Plan) -> Plan:
     )
     placement = place_ranks(plan.configuration, hosts, plan.placement.gpus_per_node)
     return replace(plan, placement=on_own_gpus(site.resources, placement))
+
+
+def what_changes(old: Plan, new: Plan) -> str:
+    """How ``new`` is run in another way than ``old``, in words; empty where only its places may differ."""
+    before, after = old.configuration, new.configuration
+    if after.degrees != before.degrees:
+        return f"{after.degrees} instead of {before.degrees}"
+    pairs = [
+        ("micro-batch", before.micro_batch, after.micro_batch),
+        ("recomputation", before.recompute, after.recompute),
+        ("sharding", before.sharding, after.sharding),
+        ("rank order", before.rank_order, after.rank_order),
+    ]
+    if old.workload is not None and new.workload is not None:
+        pairs.append(("global batch", old.workload.global_batch, new.workload.global_batch))
+    changes = [f"{name} {now} instead of {was}" for name, was, now in pairs if now != was]
+    if after.stage_layers != before.stage_layers:
+        changes.append("other numbers of layers on its stages")
+    return f"its degrees stay, with {' and '.join(changes)}" if changes else ""
