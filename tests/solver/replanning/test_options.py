@@ -102,7 +102,9 @@ def test_too_few_spares_are_told() -> None:
     whole = cluster(6)
     running = job("a", whole, names(whole, 0, 4), tensor=2)
     problem = replan(after(whole, failed=["n00", "n01"]), [running])
-    assert "2 of its nodes cannot carry its ranks, and 1 spare ones" in refusal(actions.swap(site(problem), ["n05"]))
+    assert "2 of its nodes cannot carry its ranks, and 1 spare ones" in refusal(
+        actions.swap(site(problem), ["n05"])
+    )
     assert plan_of(actions.swap(site(problem), ["n05", "n04"])).placement.hosts[2:] == ("n02", "n03")
 
 
