@@ -28,7 +28,8 @@ from tests.routing_counts import dump, skewed
 REPOSITORY = Path(__file__).parents[2]
 STAND_IN = Path(__file__).with_name("web_stand_in.py")
 MOST_TABS = 80
-PATIENCE_MS = 30_000
+PATIENCE_MS = 120_000
+"""The first use of a kernel compiles it, on a machine that does much else."""
 
 
 @dataclass(frozen=True)
@@ -370,7 +371,7 @@ def test_a_shipped_example_becomes_a_proven_plan_in_a_few_clicks(chromium: Brows
     """The real solver behind the real service: example, plan, certificate, a download that names every host."""
     with _serving(tmp_path) as address, chromium.new_context() as context:
         page = context.new_page()
-        page.set_default_timeout(4 * PATIENCE_MS)
+        page.set_default_timeout(PATIENCE_MS)
         page.goto(f"{address}/plans/new")
         page.get_by_role("link", name="llama-3-8b-small on two-nodes").click()
         page.get_by_role("button", name="Make the plan").click()
