@@ -22,6 +22,8 @@ _NODE_STATE: Final = {
     HealthState.SUSPECTED: NodeState.UNKNOWN,
     HealthState.DEGRADED: NodeState.DEGRADED,
 }
+_LOSES: Final = (HealthState.FAILED, HealthState.DEGRADED)
+"""States in which links lose bandwidth."""
 _WORST: Final = (NodeState.READY, NodeState.DEGRADED, NodeState.UNKNOWN, NodeState.DRAINING, NodeState.FAILED)
 
 
@@ -36,11 +38,11 @@ def degraded(snapshot: ClusterSnapshot, conditions: Sequence[Condition]) -> Clus
     if not conditions:
         return snapshot
     cluster = snapshot.cluster
-    nodes = tuple(_node(node, conditions) for node in cluster.nodes)
-    shares = {share for condition in conditions for share in _shares(condition, cluster.nodes)}
-    for node in cluster.nodes:
-        if 0 < (left := _cards_left(node, conditions)) < node.nics.count:
-            shares.add(LinkShare(node.name, "", left / node.nics.count))
+    links = [each for each in conditions if each.entity.kind is EntityKind.LINK]
+    touching = _by_node(conditions, cluster.nodes)
+    nodes = tuple(_node(node, touching[node.name]) for node in cluster.nodes)
+    shares = {_left_of_link(each) for each in links if each.state in _LOSES}
+    shares |= {share for node in cluster.nodes for share in _shares(node, touching[node.name])}
     measured = _last_measured(snapshot.samples)
     since = {(each.entity.node, each.entity.part): each.since for each in conditions}
     kept = tuple(
@@ -54,37 +56,42 @@ def degraded(snapshot: ClusterSnapshot, conditions: Sequence[Condition]) -> Clus
     return ClusterSnapshot(f"{snapshot.id}+{digest}", replace(cluster, nodes=nodes), snapshot.samples, kept)
 
 
+def _by_node(conditions: Iterable[Condition], nodes: Sequence[Node]) -> dict[str, list[Condition]]:
+    """By node what concerns it, its parts or a switch over it; not its links."""
+    found: dict[str, list[Condition]] = {node.name: [] for node in nodes}
+    for each in conditions:
+        if each.entity.kind is EntityKind.SWITCH:
+            label, _, place = each.entity.part.partition(":")
+            under = [node.name for node in nodes if node.place(label) == place]
+        else:
+            under = [each.entity.node] * (each.entity.kind is not EntityKind.LINK and each.entity.node in found)
+        for name in under:
+            found[name].append(each)
+    return found
+
+
 def _node(node: Node, conditions: Iterable[Condition]) -> Node:
     """The node with the worst that was said of it and of its parts."""
     state, slowdown, out = node.state, node.compute_slowdown, set(node.gpus_in_use)
     if _cards_left(node, conditions) <= 0:
         state = NodeState.FAILED
     for condition in conditions:
-        touched = _touched(condition, node)
-        if touched is None:
-            continue
-        state = max(state, touched, key=_WORST.index)
+        state = max(state, _state(condition, node), key=_WORST.index)
         slowdown = max(slowdown, condition.compute_slowdown)
         if condition.state is HealthState.FAILED and _is_numbered(condition.entity, node):
             out.add(int(condition.entity.part))
     return replace(node, state=state, compute_slowdown=slowdown, gpus_in_use=tuple(sorted(out)))
 
 
-def _touched(condition: Condition, node: Node) -> NodeState | None:
-    """What the condition makes of the node, ``None`` where it does not concern it."""
-    entity, state = condition.entity, _NODE_STATE[condition.state]
-    failed = condition.state is HealthState.FAILED
-    if entity.kind is EntityKind.SWITCH:
-        label, _, place = entity.part.partition(":")
-        return state if node.place(label) == place else None
-    if entity.node != node.name or entity.kind is EntityKind.LINK:
-        return None
-    if entity.kind is EntityKind.GPU:
-        # some GPU of the node, nobody knows which: the node goes with it
-        return NodeState.READY if failed and _is_numbered(entity, node) else state
+def _state(condition: Condition, node: Node) -> NodeState:
+    """What a condition that concerns the node makes of it."""
+    entity, failed = condition.entity, condition.state is HealthState.FAILED
+    if entity.kind is EntityKind.GPU and failed and _is_numbered(entity, node):
+        return NodeState.READY
     if entity.kind is EntityKind.NIC and failed:
         return NodeState.DEGRADED
-    return state
+    # where nobody knows which GPU failed, the node goes with it
+    return _NODE_STATE[condition.state]
 
 
 def _is_numbered(entity: Entity, node: Node) -> bool:
@@ -96,7 +103,7 @@ def _cards_left(node: Node, conditions: Iterable[Condition]) -> float:
     """Network cards of the node that work, degraded ones by their share."""
     left = float(node.nics.count)
     for each in conditions:
-        if each.entity.kind is EntityKind.NIC and each.entity.node == node.name:
+        if each.entity.kind is EntityKind.NIC:
             if each.state is HealthState.FAILED:
                 left -= 1.0
             elif each.state is HealthState.DEGRADED:
@@ -104,19 +111,21 @@ def _cards_left(node: Node, conditions: Iterable[Condition]) -> float:
     return left
 
 
-def _shares(condition: Condition, nodes: Sequence[Node]) -> Iterator[LinkShare]:
-    """What the condition leaves of links."""
-    entity, share = condition.entity, condition.bandwidth_share
+def _left_of_link(condition: Condition) -> LinkShare:
+    """What is left of a link that failed or is slow."""
     failed = condition.state is HealthState.FAILED
-    if condition.state not in (HealthState.FAILED, HealthState.DEGRADED):
-        return
-    if entity.kind is EntityKind.LINK:
-        yield LinkShare(entity.node, entity.part, LEAST_SHARE if failed else share)
-        return
-    if share < 1 and entity.kind in (EntityKind.NODE, EntityKind.SWITCH):
-        for node in nodes:
-            if _touched(condition, node) is not None:
-                yield LinkShare(node.name, "", share)
+    entity = condition.entity
+    return LinkShare(entity.node, entity.part, LEAST_SHARE if failed else condition.bandwidth_share)
+
+
+def _shares(node: Node, conditions: Iterable[Condition]) -> Iterator[LinkShare]:
+    """What its conditions leave of all links of a node."""
+    for each in conditions:
+        is_whole = each.entity.kind in (EntityKind.NODE, EntityKind.SWITCH)
+        if is_whole and each.state in _LOSES and each.bandwidth_share < 1:
+            yield LinkShare(node.name, "", each.bandwidth_share)
+    if 0 < (left := _cards_left(node, conditions)) < node.nics.count:
+        yield LinkShare(node.name, "", left / node.nics.count)
 
 
 def _last_measured(samples: Iterable[Sample]) -> dict[tuple[str, str], datetime]:
