@@ -203,8 +203,14 @@ def _standing(columns: JobColumns) -> Iterator[actions.Answer]:
 
 
 def _first(columns: JobColumns, spares: Sequence[str]) -> Iterator[actions.Answer]:
+    yield from swaps(columns, spares)
     for view in columns.views:
-        if not view.site.is_touched:
-            continue
-        yield actions.swap(view.site, spares, migrate=view.migrate)
-        yield actions.shrink(view.site, migrate=view.migrate)
+        if view.site.is_touched:
+            yield actions.shrink(view.site, migrate=view.migrate)
+
+
+def swaps(columns: JobColumns, spares: Sequence[str]) -> Iterator[actions.Answer]:
+    """What the job lost, on the best of ``spares``, from each of its views."""
+    for view in columns.views:
+        if view.site.is_touched:
+            yield actions.swap(view.site, spares, migrate=view.migrate)

@@ -19,7 +19,7 @@ from cluster_models.recovery import BatchDecision, RecoveryAction
 from solver.problem import IsCancelled, SearchOptions
 from solver.replanning.asked import asked_columns, standing_still
 from solver.replanning.check import gap_of
-from solver.replanning.columns import JobColumns, first_options
+from solver.replanning.columns import JobColumns, first_options, swaps
 from solver.replanning.concluding import conclude
 from solver.replanning.optimistic import size_bounds
 from solver.replanning.options import Answer
@@ -185,23 +185,29 @@ def _run(search: _Search, told: Callable[[str], None], is_cancelled: IsCancelled
 
 
 def _first_round(search: _Search) -> None:
-    """Options of every job with free spares, then with whatever others could give up as well.
+    """Options of every job with free spares, then swaps onto whatever others could give up as well.
 
     A job gets what the best options of those before it leave.  Once the time is up, jobs that are left get what
     needs no placement.
     """
     free = {node for node, _ in spare_gpus(search.problem)}
-    for everything in (False, True):
-        taken: set[str] = set()
-        for columns in search.columns:
-            pool = [name for name in columns.pool if everything or name in free]
-            if not everything or len(pool) > len(free):
-                spares = [name for name in pool if name not in taken]
-                first_options(columns, spares, in_full=search.remaining_s > 0)
-            best = columns.best
-            if best.action is not RecoveryAction.WAIT:
-                taken |= {node for node, _ in best.holds}
+    taken: set[str] = set()
+    for columns in search.columns:
+        spares = [name for name in columns.pool if name in free and name not in taken]
+        first_options(columns, spares, in_full=search.remaining_s > 0)
+        taken |= _taken(columns)
+    taken.clear()
+    for columns in search.columns:
+        if search.remaining_s > 0 and not free.issuperset(columns.pool):
+            columns.add(swaps(columns, [name for name in columns.pool if name not in taken]))
+        taken |= _taken(columns)
     search.chosen = greedy(search.columns, search.limits)
+
+
+def _taken(columns: JobColumns) -> set[str]:
+    """The nodes that the job's best option takes from jobs after it."""
+    best = columns.best
+    return set() if best.action is RecoveryAction.WAIT else {node for node, _ in best.holds}
 
 
 def _promise(search: _Search) -> None:
