@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cluster_models.plan import StopReason
@@ -11,6 +11,7 @@ from cluster_models.running import RunningJob
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.program import Gpu
 from solver.replanning.touched import LEAVING, live_gpus, lost_gpus
+from solver.replanning.words import named
 
 HOUR_S: Final = 3600.0
 ACTION_WORDS: Final[Mapping[RecoveryAction, str]] = {
@@ -39,13 +40,6 @@ _STOPPED: Final[Mapping[StopReason, str]] = {
     StopReason.WORK_LIMIT: "the work budget ran out",
     StopReason.CANCELLED: "it was cancelled",
 }
-
-
-def named(nodes: Iterable[str], most: int = 4) -> str:
-    """Node names for a sentence."""
-    names = sorted(nodes)
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def lost_gpu_hours(problem: ReplanProblem, job: RunningJob, option: RecoveryOption) -> tuple[float, float]:
@@ -84,7 +78,7 @@ def reason_of(
     elif given := {gpu for gpu in live_gpus(problem, job) if takers.get(gpu, job.name) != job.name}:
         others = {takers[gpu] for gpu in given}
         goes = "goes" if len(others) == 1 else "go"
-        why += f"; {named(others)} {goes} on with {named({node for node, _ in given})}"
+        why += f"; {named(sorted(others))} {goes} on with {named(sorted({node for node, _ in given}))}"
     elif option.action is RecoveryAction.PAUSE and not any(_worth(rival) > 0 for rival in rivals):
         why += "; nothing else can be done with what is left"
     return _sentence(f"{cause}: {why}" if cause else why)
@@ -99,7 +93,7 @@ def _cause(problem: ReplanProblem, job: RunningJob) -> str:
         name if problem.nodes[name].state in LEAVING else f"{name}:{','.join(map(str, gpus))}"
         for name, gpus in lost.items()
     ]
-    return f"without {named(parts)}" if parts else ""
+    return f"without {named(sorted(parts))}" if parts else ""
 
 
 def considered_actions(
@@ -133,7 +127,7 @@ def explanation(decision: BatchDecision) -> str:
     for made in decision.jobs:
         counts.setdefault(made.action, []).append(made)
     done = "; ".join(
-        f"{named(made.job_name for made in counts[action])} {_verb(action, len(counts[action]))}"
+        f"{named(sorted(made.job_name for made in counts[action]))} {_verb(action, len(counts[action]))}"
         for action in RecoveryAction
         if action in counts
     )
@@ -179,7 +173,7 @@ def _instead(rival: RecoveryOption, job: RunningJob, takers: Mapping[Gpu, str]) 
         return f"{_noun(rival)} would hold {len(rival.holds)} GPUs, which the GPU budget does not leave it"
     nodes = {node for node, gpu in rival.holds if takers.get((node, gpu), job.name) != job.name}
     makes = "makes" if len(others) == 1 else "make"
-    return f"{_noun(rival)} would need {named(nodes)}, which {named(others)} {makes} more of"
+    return f"{_noun(rival)} would need {named(sorted(nodes))}, which {named(sorted(others))} {makes} more of"
 
 
 def _noun(option: RecoveryOption) -> str:

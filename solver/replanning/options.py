@@ -20,7 +20,7 @@ from solver.candidates import IntArray
 from solver.problem import SearchOptions
 from solver.replanning.filling import exchanged, fill_slots
 from solver.replanning.migration import migration
-from solver.replanning.outcome import Migrate, Placed, limit_of, limit_of_time, named, option_of, plan_of
+from solver.replanning.outcome import Migrate, Placed, limit_of, limit_of_time, option_of, plan_of
 from solver.replanning.problem import RecoveryOption
 from solver.replanning.regrouping import WORTH_MOVING
 from solver.replanning.rerouting import (
@@ -35,6 +35,7 @@ from solver.replanning.reshaping import on_familiar_hosts, shapes_on, what_chang
 from solver.replanning.shrinking import best_size, data_sizes, most_replicas, no_size, usable_units
 from solver.replanning.site import JobSite
 from solver.replanning.values import option_value, work_flop
+from solver.replanning.words import named
 from solver.search import plan_within
 
 Answer = RecoveryOption | ConsideredAction

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -183,9 +182,3 @@ def _slowest_link(placed: Placed) -> str:
     seconds = fabric.hop_s(HEALTH_BYTES)[pairs[:, 0], pairs[:, 1]]
     a, b = pairs[int(seconds.argmax())]
     return f", slowest from {fabric.names[a]} to {fabric.names[b]}"
-
-
-def named(nodes: Sequence[str], most: int = 4) -> str:
-    """Node names for a sentence."""
-    more = f" and {len(nodes) - most} more" if len(nodes) > most else ""
-    return ", ".join(nodes[:most]) + more
