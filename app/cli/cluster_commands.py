@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from app.cli.common_options import DatabaseUrl
 from app.cli.endings import reported
-from app.cli.job_commands import DatabaseUrl
 
 app = typer.Typer(help="Look at clusters and keep them.", no_args_is_help=True)
 

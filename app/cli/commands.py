@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from app.cli.cluster_commands import app as cluster_app
+from app.cli.common_options import DatabaseUrl
 from app.cli.endings import reported
 from app.cli.expert_commands import app as experts_app
 from app.cli.failure_commands import add_commands
-from app.cli.job_commands import DatabaseUrl
 
 app = typer.Typer(
     name="meshwright",

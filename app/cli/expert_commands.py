@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.common_options import Json
 from app.cli.endings import reported
 
 app = typer.Typer(help="Place the experts of a model by how its router used them.", no_args_is_help=True)
@@ -18,7 +19,6 @@ Loads = Annotated[
 More = Annotated[list[Path] | None, typer.Argument(metavar="[FILES]...", show_default=False)]
 Ranks = Annotated[int, typer.Option("--ranks", min=1, help="Expert ranks (GPUs).")]
 Nodes = Annotated[int, typer.Option("--nodes", min=1, help="Nodes; ranks of a node are consecutive.")]
-Json = Annotated[bool, typer.Option("--json", help="Print all as JSON and nothing else.")]
 LinkSpeed = Annotated[
     float | None, typer.Option("--link-speed", metavar="GBIT_PER_S", help="Between nodes, for each GPU, one way.")
 ]

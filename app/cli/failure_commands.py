@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from app.cli.common_options import ClusterName, DatabaseUrl, Json
 from app.cli.endings import reported
-from app.cli.job_commands import ClusterName, DatabaseUrl, Json
 from app.cli.job_commands import app as jobs_app
 from app.cli.replan_commands import AdapterName, Degraded, Draining, Lost, replan, resilience
 from app.cli.replan_stored_commands import app as replans_app

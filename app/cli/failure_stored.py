@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -23,7 +22,7 @@ from app.cli.endings import complain
 from app.cli.failure_options import ToldFailures, reported
 from app.cli.job_stored import stored_cluster
 from app.cli.stored import database, databases
-from app.cli.terminal import bullets, console, section
+from app.cli.terminal import bullets, console, print_text, section
 from app.db.engine import transaction
 from app.presentation.figures import plural
 from app.presentation.recovery import STATES, duration, entity_words, moment
@@ -55,7 +54,7 @@ def run_report(cluster: str, told: ToldFailures, *, as_json: bool, database_url:
     for name in sorted({each.told_name for each in answer.events if not each.known}):
         complain(f"meshwright: {name!r} is no part of {stored.name}: kept, and it changes nothing")
     if as_json:
-        _print(ReceivedAnswer.make(answer).model_dump_json(indent=2))
+        print_text(ReceivedAnswer.make(answer).model_dump_json(indent=2))
     else:
         _tell(answer)
 
@@ -80,7 +79,9 @@ def run_events(cluster: str, *, unknown: bool, most: int, as_json: bool, databas
             known=False if unknown else None,
         )
     if as_json:
-        _print(json.dumps([EventAnswer.from_record(each).model_dump(mode="json") for each in page.items], indent=2))
+        print_text(
+            json.dumps([EventAnswer.from_record(each).model_dump(mode="json") for each in page.items], indent=2)
+        )
     elif not page.items:
         console().print("No reports.")
     else:
@@ -99,7 +100,7 @@ def run_conditions(cluster: str, *, as_json: bool, database_url: str | None) -> 
             conditions=[ConditionAnswer.from_condition(each) for each in found],
             quarantine=[QuarantineAnswer.from_quarantine(each) for each in out],
         )
-        _print(answer.model_dump_json(indent=2))
+        print_text(answer.model_dump_json(indent=2))
         return
     if not found:
         console().print(f"{stored.name}: every part that was reported on is well.")
@@ -152,8 +153,3 @@ def _events(found: Sequence[EventRecord]) -> RenderableType:
             Text("; ".join(note for note in notes if note)),
         )
     return table
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()

@@ -6,17 +6,12 @@ from typing import Annotated
 
 import typer
 
+from app.cli.common_options import ClusterName, DatabaseUrl, Json
 from app.cli.endings import reported
 
 app = typer.Typer(help="Keep the jobs that run on stored clusters.", no_args_is_help=True)
 
-ClusterName = Annotated[str, typer.Argument(metavar="CLUSTER", help="Name of a stored cluster.")]
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")]
-DatabaseUrl = Annotated[
-    str | None,
-    typer.Option("--database-url", metavar="URL", help="Database; default: MESHWRIGHT_DATABASE_URL or our own."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print all as JSON and nothing else.")]
 
 
 @app.command()

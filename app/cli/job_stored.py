@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +19,7 @@ from app.cli.files import is_path
 from app.cli.replan_options import check_plan_fits, read_recovery, read_running_plan
 from app.cli.replan_steps import listed
 from app.cli.stored import database
-from app.cli.terminal import console, section
+from app.cli.terminal import console, print_text, section
 from app.db.status import JobStanding
 from app.presentation.figures import count, plural, seconds, spans
 from app.presentation.recovery import duration, moment, tokens_per_s
@@ -68,7 +67,7 @@ def run_add(added: AddedJob, *, as_json: bool, database_url: str | None) -> None
             applied=added.runs,
         )
     if as_json:
-        _print(JobAnswer.from_record(record).model_dump_json(indent=2))
+        print_text(JobAnswer.from_record(record).model_dump_json(indent=2))
     elif added.runs:
         console().print(
             f"{record.name}: stored; it holds {plural(record.gpus_held, 'GPU')} of {record.cluster_name}"
@@ -83,7 +82,7 @@ def run_list(cluster: str, *, as_json: bool, database_url: str | None) -> None:
         stored = stored_cluster(session, cluster)
         found = list(_every_job(session, stored.id))
     if as_json:
-        _print(json.dumps([JobAnswer.from_record(each).model_dump(mode="json") for each in found], indent=2))
+        print_text(json.dumps([JobAnswer.from_record(each).model_dump(mode="json") for each in found], indent=2))
     elif not found:
         console().print(f"No jobs on {stored.name}.")
     else:
@@ -101,7 +100,7 @@ def run_show(cluster: str, job: str, *, as_json: bool, database_url: str | None)
             session, reference=record.cluster_id, job=record.id, limit=_MOST_PLANS
         )
     if as_json:
-        _print(JobAnswer.from_record(record).model_dump_json(indent=2))
+        print_text(JobAnswer.from_record(record).model_dump_json(indent=2))
     else:
         console().print(_job(record, plan, page.items))
 
@@ -125,7 +124,7 @@ def run_spares(cluster: str, nodes: Sequence[str], *, as_json: bool, database_ur
         else:
             found = occupancy.list_spares(session, reference=stored.id)
     if as_json:
-        _print(SparesAnswer.make(found).model_dump_json(indent=2))
+        print_text(SparesAnswer.make(found).model_dump_json(indent=2))
         return
     free, held = ([each.node for each in found if each.free is is_free] for is_free in (True, False))
     told = f"{plural(len(found), 'spare')} on {stored.name}"
@@ -152,11 +151,6 @@ def _every_job(session: Session, cluster_id: str) -> Iterator[JobRecord]:
         yield from page.items
         if (cursor := page.next_cursor) is None:
             return
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 def _table(found: Sequence[JobRecord]) -> RenderableType:

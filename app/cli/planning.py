@@ -18,7 +18,7 @@ from app.cli.files import (
     write_text,
 )
 from app.cli.plan_view import plan_view
-from app.cli.progress import cancelled_by_interrupt, shown_progress
+from app.cli.progress import cancelled_by_interrupt, progress_line, shown_progress
 from app.cli.routed import Routed
 from app.cli.terminal import console, error_console
 from app.documents.plan import result_document
@@ -45,7 +45,10 @@ def run_plan(
     check_writable(output)
     problem = read_problem(cluster, model, workload, calibration, routed)
     try:
-        with cancelled_by_interrupt() as is_cancelled, shown_progress(error_console()) as on_progress:
+        with (
+            cancelled_by_interrupt() as is_cancelled,
+            shown_progress(error_console(), progress_line) as on_progress,
+        ):
             result = search.plan(problem, options, on_progress=on_progress, is_cancelled=is_cancelled)
             cancelled = is_cancelled()
     except SolverFailed as error:

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TypeVar
 
 from rich.console import Console
 from rich.live import Live
@@ -13,22 +14,24 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from app.presentation.figures import count, percent, seconds
-from solver.problem import OnProgress, Progress
+from solver.problem import Progress
+
+ProgressT = TypeVar("ProgressT")
 
 
 @contextmanager
-def shown_progress(console: Console) -> Iterator[OnProgress]:
-    """A callback that shows how far the search is; it shows nothing where ``console`` is no terminal."""
+def shown_progress(console: Console, line: Callable[[ProgressT], Text]) -> Iterator[Callable[[ProgressT], None]]:
+    """A callback that shows how far a search is, in one line; it shows nothing where ``console`` is no terminal."""
     if not console.is_terminal:
         yield lambda _progress: None
         return
     spinner = Spinner("dots", text=Text("reading"))
     with Live(spinner, console=console, refresh_per_second=8, transient=True):
-        yield lambda progress: spinner.update(text=progress_line(progress))
+        yield lambda progress: spinner.update(text=line(progress))
 
 
 def progress_line(progress: Progress) -> Text:
-    """What matters most first: a narrow terminal cuts the end off."""
+    """How far a plan is, what matters most first: a narrow terminal cuts the end off."""
     parts = [f"{progress.elapsed_s:.0f} s"]
     if progress.gap is not None:
         parts.append(f"gap {percent(progress.gap, places=2)}")

@@ -5,21 +5,17 @@ from __future__ import annotations
 import hashlib
 import math
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import typer
-from rich.console import Console
-from rich.live import Live
-from rich.spinner import Spinner
 from rich.text import Text
 
 from app.cli.endings import Ending, Failed, complain
 from app.cli.failure_options import ToldFailures, looked_up, reported
 from app.cli.files import read_snapshot
-from app.cli.progress import cancelled_by_interrupt
+from app.cli.progress import cancelled_by_interrupt, shown_progress
 from app.cli.replan_files import DecisionFiles
 from app.cli.replan_options import TypedJobs, read_jobs, seconds_of, spares_of, without_own_use
 from app.cli.replan_view import AskedView, decision_view
@@ -32,7 +28,7 @@ from cluster_models.recovery import BatchDecision
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.topology import Cluster, NodeState
 from solver.replanning.check import check_decision
-from solver.replanning.decide import OnReplanProgress, ReplanProgress, decide, safe_answer
+from solver.replanning.decide import ReplanProgress, decide, safe_answer
 from solver.replanning.problem import HORIZON_S, ReplanOptions, ReplanProblem
 
 
@@ -142,26 +138,18 @@ def _decided(problem: ReplanProblem, options: ReplanOptions, *, safe: bool) -> t
     try:
         if safe:
             return safe_answer(problem), False
-        with cancelled_by_interrupt() as is_cancelled, _shown(error_console()) as on_progress:
+        with (
+            cancelled_by_interrupt() as is_cancelled,
+            shown_progress(error_console(), progress_line) as on_progress,
+        ):
             decision = decide(problem, options, on_progress=on_progress, is_cancelled=is_cancelled)
             return decision, is_cancelled()
     except SolverFailed as error:
         raise Failed(str(error)) from error
 
 
-@contextmanager
-def _shown(shown: Console) -> Iterator[OnReplanProgress]:
-    """How far the decision is, on one line that changes; nothing where ``shown`` is no terminal."""
-    if not shown.is_terminal:
-        yield lambda _progress: None
-        return
-    spinner = Spinner("dots", text=Text("reading"))
-    with Live(spinner, console=shown, refresh_per_second=8, transient=True):
-        yield lambda progress: spinner.update(text=progress_line(progress))
-
-
 def progress_line(progress: ReplanProgress) -> Text:
-    """What matters most first: a narrow terminal cuts the end off."""
+    """How far a decision is, what matters most first: a narrow terminal cuts the end off."""
     parts = [f"{progress.elapsed_s:.0f} s"]
     if progress.gap is not None:
         parts.append(f"gap {percent(progress.gap, places=2)}")

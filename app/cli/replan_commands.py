@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from app.cli.common_options import DecisionFolder, Json, LaunchFormats, LaunchOptions
 from app.cli.endings import reported
 
 Lost = Annotated[
@@ -35,7 +35,6 @@ AdapterName = Annotated[
         help="Format of --events: plain, alertmanager, kubernetes, slurm, dcgm, aws_health, nvsentinel.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print all as JSON and nothing else.")]
 
 
 @reported
@@ -79,16 +78,9 @@ def replan(  # noqa: PLR0913 - one argument for each option
     seed: Annotated[int | None, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of the search.")] = None,
     safe: Annotated[bool, typer.Option("--safe", help="Only the safe answer, in about a second.")] = False,
     as_json: Json = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="DIR", help="Write new plans and launch files into a folder.")
-    ] = None,
-    formats: Annotated[
-        list[str] | None,
-        typer.Option("--format", metavar="FORMAT", help="Launch files of --output, as of export; default slurm."),
-    ] = None,
-    given: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Option of a format: image, queue ...")
-    ] = None,
+    output: DecisionFolder = None,
+    formats: LaunchFormats = None,
+    given: LaunchOptions = None,
 ) -> None:
     """Decide what running jobs do after failures: which take spares, shrink, wait or pause."""
     # Imported here, as everywhere: --help is to be quick.

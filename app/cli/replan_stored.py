@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -18,7 +17,7 @@ from app.cli.job_stored import stored_cluster
 from app.cli.replan_files import DecisionFiles, JobFiles
 from app.cli.replan_view import AskedView, decision_view
 from app.cli.stored import database
-from app.cli.terminal import console
+from app.cli.terminal import console, print_text
 from app.db.status import OPEN_REPLANS, ReplanStatus
 from app.documents.reading import close_name
 from app.presentation.recovery import ACTIONS, duration, moment
@@ -54,7 +53,7 @@ def run_list(
         )
     if as_json:
         told = [ReplanSummary.from_record(each).model_dump(mode="json") for each in page.items]
-        _print(json.dumps(told, indent=2))
+        print_text(json.dumps(told, indent=2))
     elif not page.items:
         console().print("No decisions.")
     else:
@@ -76,7 +75,7 @@ def run_show(replan: str, *, safe: bool, as_json: bool, files: DecisionFiles, da
         written = files.write(shown.decision, lambda: DecisionAnswer.make(shown).model_dump_json(indent=2) + "\n")
     if as_json:
         decided = best if record.has_decision else None
-        _print(ReplanAnswer.make(record, first, decided).model_dump_json(indent=2))
+        print_text(ReplanAnswer.make(record, first, decided).model_dump_json(indent=2))
         return
     out = console()
     out.print(Text(f"{record.id} on {record.cluster_name}: {record.status}", style="bold"))
@@ -151,7 +150,7 @@ def _act(
     with database(database_url) as session:
         record = act(session, _found(session, replan).id)
     if as_json:
-        _print(ReplanSummary.from_record(record).model_dump_json(indent=2))
+        print_text(ReplanSummary.from_record(record).model_dump_json(indent=2))
         return
     console().print(f"{record.id} on {record.cluster_name}: {record.status}")
     if (line := _NEXT.get(record.status)) and record.status is not ReplanStatus.PROPOSED:
@@ -251,8 +250,3 @@ def _table(found: Sequence[ReplanRecord]) -> RenderableType:
             Text("; ".join(told)),
         )
     return table
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from app.cli.common_options import DatabaseUrl, DecisionFolder, Json, LaunchFormats, LaunchOptions
 from app.cli.endings import reported
-from app.cli.job_commands import DatabaseUrl, Json
 
 app = typer.Typer(help="Look at decisions on failures, approve them, and say how they went.", no_args_is_help=True)
 
@@ -45,16 +44,9 @@ def show(
     replan: Replan,
     safe: Safe = False,
     as_json: Json = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="DIR", help="Write new plans and launch files into a folder.")
-    ] = None,
-    formats: Annotated[
-        list[str] | None,
-        typer.Option("--format", metavar="FORMAT", help="Launch files of --output, as of export; default slurm."),
-    ] = None,
-    given: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Option of a format: image, queue ...")
-    ] = None,
+    output: DecisionFolder = None,
+    formats: LaunchFormats = None,
+    given: LaunchOptions = None,
     database_url: DatabaseUrl = None,
 ) -> None:
     """Show a decision: what to do, what becomes of each job, and why."""

@@ -25,6 +25,12 @@ def console() -> Console:
     return Console(file=sys.stdout, highlight=False, markup=False, width=None if narrow else PIPE_WIDTH)
 
 
+def print_text(text: str) -> None:
+    """Text for another program on standard output, as it is, with the end of its last line."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
 def error_console() -> Console:
     """Standard error, for what changes while a command runs."""
     return Console(file=sys.stderr, highlight=False, markup=False)

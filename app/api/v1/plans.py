@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
-from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from sqlalchemy.orm import Session
 
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
@@ -23,18 +21,14 @@ from app.api.v1.plan_exports import (
     export_file,
     known_format,
 )
+from app.api.v1.streams import changes
 from app.db.engine import transaction
 from app.db.status import PlanStatus
 from app.documents.plan import result_document
 from app.documents.plan_parts import TimelineEventDocument
 from app.services import plans
-from app.services.errors import NotFound
 from app.services.plans import PlanRecord
 from app.services.requests import PlanRequest
-
-EVENTS_EVERY_S: Final = 0.5
-EVENTS_END_AFTER_S: Final = 600.0
-"""A stream ends after ten minutes; browsers open a new one by themselves."""
 
 router = APIRouter(tags=["plans"], route_class=BodyRoute)
 
@@ -154,24 +148,8 @@ async def stream_plan(
 ) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events: ``progress`` whenever something changed, and ``end`` once the plan has ended."""
 
-    def read() -> PlanRecord | None:
-        with service.read_sessions() as session:
-            try:
-                return plans.get_plan(session, plan_id=plan_id)
-            except NotFound:
-                return None
+    def read(session: Session) -> PlanRecord:
+        return plans.get_plan(session, plan_id=plan_id)
 
-    last: dict[str, Any] | None = None
-    until, number = time.monotonic() + EVENTS_END_AFTER_S, 0
-    while time.monotonic() < until:
-        record = await run_in_threadpool(read)
-        if record is None:
-            return
-        event = plan_event(record).model_dump(mode="json")
-        if event != last:
-            number, last = number + 1, event
-            kind = "progress" if record.is_open else "end"
-            yield ServerSentEvent(data=event, event=kind, id=str(number))
-        if not record.is_open:
-            return
-        await asyncio.sleep(EVENTS_EVERY_S)
+    async for event in changes(service.read_sessions, read, plan_event):
+        yield event

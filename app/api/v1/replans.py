@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from sqlalchemy.orm import Session
 
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
@@ -38,18 +36,14 @@ from app.api.v1.replan_bodies import (
     ReplanRequestDocument,
     WhatIfDocument,
 )
+from app.api.v1.streams import changes
 from app.db.engine import transaction
 from app.db.status import ReplanStatus
 from app.documents.plan import PlanDocument
 from app.services import replan_views, replans, reports, what_if
-from app.services.errors import NotFound
 from app.services.field_paths import errors_under
 from app.services.replans import Answer, ReplanRecord
 from cluster_models.plan import Plan
-
-EVENTS_EVERY_S: Final = 0.5
-EVENTS_END_AFTER_S: Final = 600.0
-"""A stream ends after ten minutes; browsers open a new one by themselves."""
 
 router = APIRouter(tags=["failures"], route_class=BodyRoute)
 
@@ -230,23 +224,8 @@ async def stream_replan(
 ) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events: ``progress`` whenever something changed, and ``end`` once the replan has ended."""
 
-    def read() -> ReplanRecord | None:
-        with service.read_sessions() as session:
-            try:
-                return replans.get_replan(session, replan_id=replan_id)
-            except NotFound:
-                return None
+    def read(session: Session) -> ReplanRecord:
+        return replans.get_replan(session, replan_id=replan_id)
 
-    last: dict[str, Any] | None = None
-    until, number = time.monotonic() + EVENTS_END_AFTER_S, 0
-    while time.monotonic() < until:
-        record = await run_in_threadpool(read)
-        if record is None:
-            return
-        event = replan_event(record).model_dump(mode="json")
-        if event != last:
-            number, last = number + 1, event
-            yield ServerSentEvent(data=event, event="progress" if record.is_open else "end", id=str(number))
-        if not record.is_open:
-            return
-        await asyncio.sleep(EVENTS_EVERY_S)
+    async for event in changes(service.read_sessions, read, replan_event):
+        yield event

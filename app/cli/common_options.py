@@ -1,0 +1,25 @@
+"""Options that commands of several kinds take, spelled and explained once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ClusterName = Annotated[str, typer.Argument(metavar="CLUSTER", help="Name of a stored cluster.")]
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option("--database-url", metavar="URL", help="Database; default: MESHWRIGHT_DATABASE_URL or our own."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print all as JSON and nothing else.")]
+DecisionFolder = Annotated[
+    Path | None, typer.Option("--output", metavar="DIR", help="Write new plans and launch files into a folder.")
+]
+LaunchFormats = Annotated[
+    list[str] | None,
+    typer.Option("--format", metavar="FORMAT", help="Launch files of --output, as of export; default slurm."),
+]
+LaunchOptions = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Option of a format: image, queue ...")
+]
