@@ -95,7 +95,12 @@ class MigrationBytes:
     @property
     def total(self) -> float:
         """All bytes that move."""
-        return self.nvlink + self.leaf + self.fabric + self.storage
+        return self.nvlink + self.outside
+
+    @property
+    def outside(self) -> float:
+        """Bytes that cross network cards or come from storage."""
+        return self.leaf + self.fabric + self.storage
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cluster_models.errors import InvalidInput
 from cluster_models.plan import Plan
+from cluster_models.units import HOUR, TBYTE
 
 
 class InvalidRunningJob(InvalidInput):
@@ -23,7 +24,9 @@ class RecoveryPolicy:
     host memory of another node.
 
     Costs: ``restart_low_s`` to ``restart_high_s`` from the order to the first step (processes, communicators,
-    compilation), without the transfer of state.  Freedom: ``may_reroute`` where the framework lets the data ranks
+    compilation), without the transfer of state.  Bytes that cross network cards or come from storage get in the way
+    of others: each must be worth ``transfer_price_gpu_s_per_byte`` of the useful work of one of its GPUs, beside
+    the time that they take.  Freedom: ``may_reroute`` where the framework lets the data ranks
     of a stage take over micro-batches of a lost one; ``may_change_batch`` where the global batch may shrink with
     the data parallel size; ``may_reshape`` where degrees may change; ``may_move`` where the job may be moved for
     the good of others although no failure touched it, at ``move_price_s`` seconds of its own work for each rank
@@ -37,6 +40,7 @@ class RecoveryPolicy:
     memory_checkpoint: bool = False
     restart_low_s: float = 90.0
     restart_high_s: float = 240.0
+    transfer_price_gpu_s_per_byte: float = 5 * HOUR / TBYTE
     may_reroute: bool = False
     may_change_batch: bool = False
     may_reshape: bool = True
@@ -59,8 +63,9 @@ class RecoveryPolicy:
                 self.restart_high_s,
                 "must be at least restart_low_s, and that not negative",
             )
-        if not 0 <= self.move_price_s < float("inf"):
-            raise InvalidRunningJob("recovery.move_price_s", self.move_price_s, "must not be negative")
+        for name in ("transfer_price_gpu_s_per_byte", "move_price_s"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise InvalidRunningJob(f"recovery.{name}", getattr(self, name), "must not be negative")
         if self.most_gpus is not None and self.most_gpus < self.least_gpus:
             raise InvalidRunningJob("recovery.most_gpus", self.most_gpus, "is less than least_gpus")
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import Discriminator, Field, Tag
 
 from app.documents.plan import PlanDocument
 from app.documents.reading import CHOICE, Count, Document, Flag, NotNegative, Positive, Text, WholeNumber
 from cluster_models.running import RecoveryPolicy
-from cluster_models.units import GBYTE
+from cluster_models.units import GBYTE, HOUR, TBYTE
 
 MOST_WEIGHT: Final = 1e9
 LEAST_WEIGHT: Final = 1e-9
@@ -56,6 +56,12 @@ class RecoveryDocument(Document):
     restart_high_s: Annotated[NotNegative, Field(le=LONGEST_S)] = Field(
         _DEFAULT.restart_high_s, description="Most seconds of the same.", examples=[240.0]
     )
+    transfer_price_gpu_hours_per_tb: Annotated[NotNegative, Field(le=LONGEST_S)] = Field(
+        _DEFAULT.transfer_price_gpu_s_per_byte * TBYTE / HOUR,
+        description="Useful work that moving 10^12 bytes over network cards or from storage must be worth, in "
+        "hours of one of the job's GPUs, beside the time that the transfer takes.",
+        examples=[5.0],
+    )
     may_reroute: Flag = Field(
         _DEFAULT.may_reroute,
         description="Whether data ranks of a stage can take over micro-batches of a lost one.",
@@ -85,16 +91,21 @@ class RecoveryDocument(Document):
     def to_recovery(self) -> RecoveryPolicy:
         """The domain value; raises ``InvalidInput``."""
         values = self.model_dump()
-        return RecoveryPolicy(storage_bytes_per_s=values.pop("storage_gbytes_per_s") * GBYTE, **values)
+        return RecoveryPolicy(
+            storage_bytes_per_s=values.pop("storage_gbytes_per_s") * GBYTE,
+            transfer_price_gpu_s_per_byte=values.pop("transfer_price_gpu_hours_per_tb") * HOUR / TBYTE,
+            **values,
+        )
 
     @classmethod
     def from_recovery(cls, recovery: RecoveryPolicy) -> RecoveryDocument:
         """The document of a domain value."""
-        names = (name for name in cls.model_fields if name != "storage_gbytes_per_s")
-        return cls.model_construct(
-            storage_gbytes_per_s=recovery.storage_bytes_per_s / GBYTE,
-            **{name: getattr(recovery, name) for name in names},
-        )
+        converted: dict[str, Any] = {
+            "storage_gbytes_per_s": recovery.storage_bytes_per_s / GBYTE,
+            "transfer_price_gpu_hours_per_tb": recovery.transfer_price_gpu_s_per_byte * TBYTE / HOUR,
+        }
+        same = {name: getattr(recovery, name) for name in cls.model_fields if name not in converted}
+        return cls.model_construct(**converted, **same)
 
 
 def _spelling(value: object) -> str:

@@ -33,6 +33,11 @@ FIELDS: Final = (
         "From the order to the first step, without reading state.",
     ),
     ("restart_high_s", "and at most, s", "Compilation and slow nodes included."),
+    (
+        "transfer_price_gpu_hours_per_tb",
+        "Price of a terabyte moved, GPU-hours",
+        "Work that moving it over network cards or from storage must be worth, beside the time it takes.",
+    ),
     ("least_gpus", "GPUs at least", "With fewer it is paused instead."),
     ("most_gpus", "GPUs at most", "Empty: as many as it runs on or wants."),
     (

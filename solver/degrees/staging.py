@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cluster_models.gpus import GpuKind
+from cluster_models.units import HOUR
 from cluster_models.workload import Objective, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.calibration import calibration_of
@@ -19,7 +20,6 @@ from solver.degrees.layout import Layout, balanced_layout
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
 
-HOUR_S = 3600.0
 StageKinds = tuple[int, ...]
 """For each pipeline rank, the index of its GPU kind among those of the fabric."""
 
@@ -150,4 +150,4 @@ def objective_weight(
             for index, kind in enumerate(kinds):
                 gpus = stage * (stage_kind == index).sum(axis=1)
                 price += gpus * (kind.price_usd_per_hour or np.nan)
-            return price / HOUR_S
+            return price / HOUR

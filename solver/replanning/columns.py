@@ -38,12 +38,21 @@ class View:
     site: JobSite
     migrate: Migrate
 
-    @cached_property
+    @property
     def steps_lost(self) -> float:
         """Steps since the checkpoint where state is gone that every plan needs, else 0."""
+        return self._back.steps_lost
+
+    @property
+    def stored_bytes(self) -> float:
+        """What every plan must read from storage: each part of the state that lies nowhere else, once."""
+        return self._back.bytes.storage
+
+    @cached_property
+    def _back(self) -> Migration:
+        """To the plan that the job ran by, on the same GPUs."""
         site = self.site
-        back = self.migrate(site.job, site.job.plan, problem=site.problem, lost=site.state_lost, links=site.links)
-        return back.steps_lost
+        return self.migrate(site.job, site.job.plan, problem=site.problem, lost=site.state_lost, links=site.links)
 
 
 @dataclass(slots=True, eq=False)

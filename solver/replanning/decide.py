@@ -80,6 +80,21 @@ class _Search:
     def remaining_s(self) -> float:
         return self.options.time_limit_s - (time.monotonic() - self.started)
 
+    def is_time_up(self) -> bool:
+        return self.remaining_s <= 0
+
+    def shape_options(self) -> SearchOptions:
+        """Of a search for another shape that begins now."""
+        options = self.options
+        return SearchOptions(
+            time_limit_s=min(SHAPE_LIMIT_S * options.effort, max(0.1, self.remaining_s)),
+            effort=options.effort,
+            seed=options.seed,
+            gap=FINE * options.gap,
+            backend=options.backend,
+            alternatives=0,
+        )
+
     @property
     def every_option(self) -> list[RecoveryOption]:
         return [option for columns in self.columns for option in columns.options]
@@ -165,7 +180,7 @@ def _run(search: _Search, told: Callable[[str], None], is_cancelled: IsCancelled
         return StopReason.PROVEN
     _first_round(search)
     told("first options")
-    search.books = books_of(search.columns, is_time_up=lambda: search.remaining_s <= 0)
+    search.books = books_of(search.columns, is_time_up=search.is_time_up)
     _promise(search)
     told("bounds")
     for _ in range(ROUNDS * search.options.effort):
@@ -175,7 +190,7 @@ def _run(search: _Search, told: Callable[[str], None], is_cancelled: IsCancelled
             return StopReason.CANCELLED
         if search.gap <= search.options.gap:
             return StopReason.PROVEN
-        if search.remaining_s <= 0:
+        if search.is_time_up():
             return StopReason.TIME_LIMIT
         if not _next_round(search, best):
             break
@@ -194,11 +209,11 @@ def _first_round(search: _Search) -> None:
     taken: set[str] = set()
     for columns in search.columns:
         spares = [name for name in columns.pool if name in free and name not in taken]
-        first_options(columns, spares, in_full=search.remaining_s > 0)
+        first_options(columns, spares, in_full=not search.is_time_up())
         taken |= _taken(columns)
     taken.clear()
     for columns in search.columns:
-        if search.remaining_s > 0 and not free.issuperset(columns.pool):
+        if not search.is_time_up() and not free.issuperset(columns.pool):
             columns.add(swaps(columns, [name for name in columns.pool if name not in taken]))
         taken |= _taken(columns)
     search.chosen = greedy(search.columns, search.limits)
@@ -214,7 +229,7 @@ def _promise(search: _Search) -> None:
     """Bound the options that nobody has worked out, by peak rates once the time is up."""
     none = size_bounds([], [])
     for columns in search.columns:
-        if search.remaining_s <= 0:
+        if search.is_time_up():
             search.asks.setdefault(columns.job.id, (unpriced(columns),))
             continue
         book = search.books.get(columns.job.id)
@@ -226,8 +241,15 @@ def _next_round(search: _Search, best: Relaxed | None) -> bool:
     """Whether any job worked out more: what would be worth the bound, and what enters at the prices of GPUs."""
     found = False
     if best is not None:
-        options = _shape_options(search)
-        found = realise(search.problem, search.columns, best.picked, search.asks, search.books, options) > 0
+        found = realise(
+            search.problem,
+            search.columns,
+            best.picked,
+            search.asks,
+            search.books,
+            search.shape_options,
+            is_time_up=search.is_time_up,
+        )
     priced = prices(search.every_option, (), search.limits)
     for columns in search.columns:
         known = len(columns.options) + len(columns.refused)
@@ -252,25 +274,13 @@ def _answers(search: _Search, columns: JobColumns, priced: Prices) -> Iterator[A
     ]
     book, worked = search.books.get(columns.job.id), Counter[RecoveryAction]()
     for gain, ask in sorted(gains, key=lambda pair: -pair[0]):
-        if gain <= enough or search.remaining_s <= 0:
+        if gain <= enough or search.is_time_up():
             break
         if worked[ask.action] == SIZES_A_ROUND * options.effort:
             continue
-        answers = list(work_out(columns, ask, nodes, book, _shape_options(search), prices=node_prices))
+        answers = list(work_out(columns, ask, nodes, book, search.shape_options, prices=node_prices))
         worked[ask.action] += bool(answers)
         yield from answers
-
-
-def _shape_options(search: _Search) -> SearchOptions:
-    options = search.options
-    return SearchOptions(
-        time_limit_s=min(SHAPE_LIMIT_S * options.effort, max(0.1, search.remaining_s)),
-        effort=options.effort,
-        seed=options.seed,
-        gap=FINE * options.gap,
-        backend=options.backend,
-        alternatives=0,
-    )
 
 
 def _by_node(gpus: Mapping[Gpu, float]) -> dict[str, float]:

@@ -8,12 +8,12 @@ from typing import Final
 from cluster_models.plan import StopReason
 from cluster_models.recovery import BatchDecision, ConsideredAction, JobDecision, RecoveryAction
 from cluster_models.running import RunningJob
+from cluster_models.units import HOUR
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.program import Gpu
 from solver.replanning.touched import LEAVING, live_gpus, lost_gpus
 from solver.replanning.words import named
 
-HOUR_S: Final = 3600.0
 ACTION_WORDS: Final[Mapping[RecoveryAction, str]] = {
     RecoveryAction.NONE: "runs on",
     RecoveryAction.RESTART_IN_PLACE: "starts again in place",
@@ -50,13 +50,13 @@ def lost_gpu_hours(problem: ReplanProblem, job: RunningJob, option: RecoveryOpti
     """
     downtime = option.migration.downtime
     if option.action is RecoveryAction.PAUSE:
-        hours = len(live_gpus(problem, job)) * problem.horizon_s / HOUR_S
+        hours = len(live_gpus(problem, job)) * problem.horizon_s / HOUR
         return hours, hours
     gpus, still_s = len(option.holds), 0.0
     if option.action is RecoveryAction.WAIT:
         gpus, still_s = len(live_gpus(problem, job)), problem.back_after_s
     low, high = (min(problem.horizon_s, still_s + s) for s in (downtime.low_s, downtime.high_s))
-    return gpus * low / HOUR_S, gpus * high / HOUR_S
+    return gpus * low / HOUR, gpus * high / HOUR
 
 
 def reason_of(

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
@@ -25,7 +25,7 @@ from solver.replanning.program import Gpu, Promise
 from solver.replanning.shapes import ShapeBook, alike_inside, in_shape
 from solver.replanning.shrinking import data_sizes
 from solver.replanning.site import JobSite, planning_problem, prepared
-from solver.replanning.values import flops_per_token, work_flop
+from solver.replanning.values import flops_per_token, transfer_flop, work_flop
 
 POOL: Final = "all"
 """The pool of all GPUs that a decision may give out."""
@@ -78,14 +78,14 @@ def work_out(
     ask: Ask,
     nodes: Sequence[str],
     book: ShapeBook | None,
-    options: SearchOptions,
+    options: Callable[[], SearchOptions],
     *,
     prices: Mapping[str, float] = MappingProxyType({}),
 ) -> Iterator[actions.Answer]:
     """The option that keeps the promise of ``ask`` best on the first of ``nodes``, as many as it needs.
 
-    None where it was asked before.  ``book``: the shapes of the job, for whose search ``options`` are; ``prices``:
-    FLOPs that nodes must be worth, among which a swap chooses.
+    None where it was asked before.  ``book``: the shapes of the job; ``options``: of a search for one that begins
+    now; ``prices``: FLOPs that nodes must be worth, among which a swap chooses.
     """
     view = columns.views[ask.view]
     site, migrate = view.site, view.migrate
@@ -94,7 +94,7 @@ def work_out(
         return
     gpus, shape = ask.gpus, None
     if ask.action is RecoveryAction.RESHAPE and book is not None:
-        shape = book.search(ask.gpus, columns.job.recovery.least_gpus, options)
+        shape = book.search(ask.gpus, columns.job.recovery.least_gpus, options())
         gpus = ask.gpus if shape is None else shape.degrees.gpus
     live = [host for host in dict.fromkeys(site.job.nodes) if site.resources.offers(host, 1)]
     taken = tuple(nodes[: max(0, -(-gpus // site.gpus) - len(live))])
@@ -108,9 +108,10 @@ def work_out(
     elif shape is not None:
         if _runs_as(site.job.plan.configuration, shape) and site.is_touched:
             yield actions.swap(site, taken, migrate=migrate)
-        answer = in_shape(view, taken, shape, options)
+        answer = in_shape(view, taken, shape, options())
         if isinstance(answer, ConsideredAction):
-            answer = actions.reshape(site, taken, options.time_limit_s, migrate=migrate, seed=options.seed)
+            left = options()
+            answer = actions.reshape(site, taken, left.time_limit_s, migrate=migrate, seed=left.seed)
         yield answer
 
 
@@ -183,10 +184,14 @@ def _sizes(
 
 
 def _value(view: View, tokens_per_s: float, *, warm_up: bool) -> float:
-    """FLOPs over the horizon less restart and repeated steps, and warm-up where the batch is the job's own."""
+    """FLOPs over the horizon less restart and repeated steps, and warm-up where the batch is the job's own.
+
+    What storage alone still has costs its price as well, whatever the new plan.
+    """
     site = view.site
     recovery = site.job.recovery
     restart_s = (recovery.restart_low_s + recovery.restart_high_s) / 2
     steps = view.steps_lost + (sum(WARM_UP_STEPS) / 2 if warm_up else 0.0)
     step_s = site.asked.workload.tokens_per_step / tokens_per_s
-    return work_flop(site.job, tokens_per_s, restart_s + steps * step_s, site.problem.horizon_s)
+    value = work_flop(site.job, tokens_per_s, restart_s + steps * step_s, site.problem.horizon_s)
+    return value - transfer_flop(site.job, view.stored_bytes)

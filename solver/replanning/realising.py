@@ -5,7 +5,7 @@ Jobs that get by with fewer GPUs than they have come first: what they leave serv
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from cluster_models.recovery import ConsideredAction
 from solver.problem import SearchOptions
@@ -23,25 +23,30 @@ def realise(
     picked: Mapping[str, RecoveryOption | Promise],
     asks: Mapping[str, Sequence[Ask]],
     books: Mapping[str, ShapeBook | None],
-    options: SearchOptions,
-) -> int:
-    """Work out the promises among ``picked`` one after the other; how many options that gave."""
+    options: Callable[[], SearchOptions],
+    *,
+    is_time_up: Callable[[], bool],
+) -> bool:
+    """Work out the promises among ``picked`` one after the other until the time is up; whether that gave options.
+
+    ``options``: of a search that begins now.
+    """
     free = set(spare_gpus(problem))
     found = 0
     for column in sorted(columns, key=lambda column: _further(problem, column, picked)):
         pick = picked[column.job.id]
-        option: RecoveryOption | None
-        if isinstance(pick, Promise):
+        option: RecoveryOption | None = None
+        if isinstance(pick, RecoveryOption):
+            option = pick
+        elif not is_time_up():
             ask = next(ask for ask in asks[column.job.id] if ask.promise is pick)
             nodes = list(_open_nodes(problem, column, free))
             option, new = _worked_out(column, ask, nodes, books.get(column.job.id), options)
             found += new
-        else:
-            option = pick
         if option is not None:
             free |= live_gpus(problem, column.job)
             free -= option.holds
-    return found
+    return found > 0
 
 
 def _further(
@@ -62,7 +67,7 @@ def _open_nodes(problem: ReplanProblem, column: JobColumns, free: set[Gpu]) -> I
 
 
 def _worked_out(
-    column: JobColumns, ask: Ask, nodes: Sequence[str], book: ShapeBook | None, options: SearchOptions
+    column: JobColumns, ask: Ask, nodes: Sequence[str], book: ShapeBook | None, options: Callable[[], SearchOptions]
 ) -> tuple[RecoveryOption | None, int]:
     """The option of ``ask`` on ``nodes`` and whether it is new; where it was worked out before, that one."""
     new = 0

@@ -25,6 +25,12 @@ def moves_flop(job: RunningJob, moved_ranks: int) -> float:
     return job.weight * job.recovery.move_price_s * job.flops_per_s * moved_ranks
 
 
+def transfer_flop(job: RunningJob, transferred_bytes: float) -> float:
+    """Weighted FLOPs that ``transferred_bytes`` over network cards or from storage must be worth."""
+    gpu_s = job.recovery.transfer_price_gpu_s_per_byte * transferred_bytes
+    return job.weight * job.plan.model_flops_per_s_per_gpu * gpu_s
+
+
 def option_value(
     job: RunningJob,
     tokens_per_s: float,
@@ -39,4 +45,5 @@ def option_value(
     ``for_others``: no failure touched the job, so what its owner asks for moves is due.
     """
     value = work_flop(job, tokens_per_s, starts_s + migration.downtime.middle_s, horizon_s)
+    value -= transfer_flop(job, migration.bytes.outside)
     return value - (moves_flop(job, len(migration.moved)) if for_others else 0.0)

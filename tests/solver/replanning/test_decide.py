@@ -277,7 +277,7 @@ def test_every_option_keeps_the_promise_made_for_it() -> None:
             asks = asks_of(column, pool, none if book is None else book.upper())
             first_options(column, column.pool)
             for ask in asks:
-                column.add(work_out(column, ask, column.pool, book, SearchOptions(alternatives=0)))
+                column.add(work_out(column, ask, column.pool, book, lambda: SearchOptions(alternatives=0)))
             refined = asks_of(column, pool, none if book is None else book.upper())
             placed = [option for option in column.options if option.action in {ask.action for ask in asks}]
             assert placed

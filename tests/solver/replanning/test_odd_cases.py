@@ -212,5 +212,5 @@ def test_nothing_is_promised_of_replicas_where_no_node_serves() -> None:
     problem = replan(after(whole, failed=names(whole)), [job("one", whole, names(whole), recovery=SAME_SHAPE)])
     (columns,) = asked_columns(problem, touched(problem))
     ask = Ask(Promise("job-one", 1.0, gpus=2), RecoveryAction.SHRINK_DATA_PARALLEL, 0, 2)
-    (answer,) = work_out(columns, ask, (), None, SearchOptions())
+    (answer,) = work_out(columns, ask, (), None, SearchOptions)
     assert "holds no whole replica" in refusal(answer)

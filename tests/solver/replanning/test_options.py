@@ -270,14 +270,16 @@ def test_shapes_are_refused_where_the_job_forbids_or_cannot() -> None:
 
 
 def test_waiting_and_pausing_are_worth_what_the_formula_says() -> None:
-    """Nothing until the nodes are back, then the planned throughput less the restart; nothing at all paused."""
+    """Nothing until the nodes are back, then planned throughput less restart and bytes; nothing at all paused."""
     problem = replace(one_lost(), horizon_s=20_000.0, back_after_s=5_000.0)
     here = site(problem)
     running = problem.jobs[0]
     option = taken(actions.wait(here))
     still_s = 5_000.0 + option.migration.downtime.middle_s
     flops_per_s = running.plan.tokens_per_s * flops_per_token(running)
-    assert option.value_flop == pytest.approx(flops_per_s * (20_000.0 - still_s))
+    bytes_s = 5 * 3600e-12 * option.migration.bytes.storage / len(option.holds)  # 5 GPU-hours a terabyte
+    assert bytes_s > 0
+    assert option.value_flop == pytest.approx(flops_per_s * (20_000.0 - still_s - bytes_s))
     assert option.plan is None
     assert ("n01", 0) in option.holds
     assert option.value_flop <= upper_value(here, RecoveryAction.WAIT)
@@ -324,9 +326,26 @@ def test_what_drains_is_left_with_its_state() -> None:
 def test_moves_for_others_have_their_price() -> None:
     """An untouched job that gives up a replica asks what its owner set for every rank that moves."""
     whole, running = slow_job()
-    running = replace(running, recovery=RecoveryPolicy(may_move=True, move_price_s=50.0))
+    free = RecoveryPolicy(may_move=True, move_price_s=50.0, transfer_price_gpu_s_per_byte=0.0)
+    running = replace(running, recovery=free)
     here = site(replan(whole, [running]))
     option = taken(actions.shrink(here, replicas=1))
     work = work_flop(running, option.tokens_per_s, option.migration.downtime.middle_s, here.problem.horizon_s)
     price = 2.0 * 50.0 * running.flops_per_s * len(option.migration.moved)
     assert option.value_flop == pytest.approx(work - price)
+
+
+def test_bytes_over_network_cards_and_from_storage_have_their_price() -> None:
+    """Of each swap what the price says goes, a byte over NVLink costs its time alone."""
+    problem = one_lost(spares=2)
+    values = []
+    for gpu_s_per_byte in (0.0, 2e-9):
+        policy = replace(problem.jobs[0].recovery, transfer_price_gpu_s_per_byte=gpu_s_per_byte)
+        running = replace(problem.jobs[0], recovery=policy, weight=3.0)
+        values.append(taken(actions.swap(site(replace(problem, jobs=(running,))), problem.spares)))
+    free, priced = values
+    moved = priced.migration.bytes
+    assert moved.storage + moved.fabric + moved.leaf > 0
+    per_gpu = 3.0 * problem.jobs[0].plan.model_flops_per_s_per_gpu
+    price = per_gpu * 2e-9 * (moved.total - moved.nvlink)
+    assert free.value_flop - priced.value_flop == pytest.approx(price)
