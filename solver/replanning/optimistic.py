@@ -1,12 +1,7 @@
-"""What no option of a job can be worth more than.
-
-Throughput that no placement beats, over the horizon less the time that restarting takes; docs/replanning.md has the
-proofs.
-"""
+"""Throughput that no placement and no shape of a job beats; docs/replanning.md has the proofs."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -14,7 +9,6 @@ from functools import lru_cache
 import numpy as np
 
 from cluster_models.links import LinkModel
-from cluster_models.recovery import RecoveryAction
 from solver.candidates import CandidateBatch, FloatArray, IntArray, batch_of
 from solver.degrees.layout import chunk_layers
 from solver.degrees.priced import PricedCandidates, price_candidates
@@ -25,14 +19,8 @@ from solver.placement.cluster_fabrics import fabrics, mixed_fabrics
 from solver.placement.fabric import Fabric
 from solver.placement.problem import PlacementProblem
 from solver.problem import PlanningProblem
-from solver.replanning.rerouting import cannot_reroute, living_cells, rerouted
-from solver.replanning.reshaping import asked_on
 from solver.replanning.shrinking import DataSize, data_sizes
 from solver.replanning.site import JobSite
-from solver.replanning.values import work_flop
-
-NO_OPTION = -math.inf
-"""The value of an action that cannot be taken."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,51 +44,13 @@ def size_bounds(gpus: Sequence[int] | IntArray, tokens_per_s: Sequence[float] | 
     return SizeBounds(counts, np.maximum.accumulate(rates[order][first]))
 
 
-def upper_value(site: JobSite, action: RecoveryAction, *, nodes: int | None = None) -> float:
-    """FLOPs that no option of ``action`` with at most ``nodes`` nodes of the site is worth more than.
-
-    ``-inf`` where there is none.  ``reshape`` costs the price of all shapes, a second or so; the others little.
-    """
-    horizon_s, recovery = site.problem.horizon_s, site.job.recovery
-    restart_s = (recovery.restart_low_s + recovery.restart_high_s) / 2  # the middle of every downtime is no less
-    gpus = None if nodes is None else nodes * site.gpus
-    held = len(site.job.nodes)
-    match action:
-        case RecoveryAction.PAUSE:
-            return 0.0
-        case RecoveryAction.WAIT:
-            rate, restart_s = site.job.plan.tokens_per_s, restart_s + site.problem.back_after_s
-        case RecoveryAction.NONE:
-            rate, restart_s = _kept_rate(site), 0.0
-        case RecoveryAction.RESTART_IN_PLACE:
-            rate = 0.0 if len(site.broken) else _rate(site, site.step_of(site.home))
-        case RecoveryAction.SWAP:
-            rate = 0.0 if nodes is not None and nodes < held else swap_rate(site)
-        case RecoveryAction.REROUTE:
-            rate = _rerouted_rate(site)
-        case RecoveryAction.SHRINK_DATA_PARALLEL:
-            rate = shrink_bounds(site).at(gpus)
-        case RecoveryAction.RESHAPE:
-            rate = reshape_bounds(site).at(gpus)
-    return work_flop(site.job, rate, restart_s, horizon_s) if rate > 0 else NO_OPTION
-
-
-def _rate(site: JobSite, step_s: float) -> float:
-    return site.asked.workload.tokens_per_step / step_s
-
-
-def _kept_rate(site: JobSite) -> float:
-    if site.is_rerouted:
-        return site.job.plan.tokens_per_s
-    return 0.0 if len(site.broken) else _rate(site, site.step_of(site.home))
-
-
 def swap_rate(site: JobSite) -> float:
     """Tokens per second that the job's own configuration cannot beat on any units that serve; 0 with too few."""
     usable = np.flatnonzero(site.serves)
     if len(usable) < site.slots:
         return 0.0
-    return _rate(site, placement_bound_s(restricted(site.candidate.placement, usable)))
+    best_s = placement_bound_s(restricted(site.candidate.placement, usable))
+    return site.asked.workload.tokens_per_step / best_s
 
 
 def restricted(placement: PlacementProblem, units: IntArray) -> PlacementProblem:
@@ -121,13 +71,6 @@ def restricted(placement: PlacementProblem, units: IntArray) -> PlacementProblem
         uplinks=uplinks._replace(above=np.ascontiguousarray(uplinks.above[:, units])),
     )
     return replace(placement, nodes=len(units), arrays=kept)
-
-
-def _rerouted_rate(site: JobSite) -> float:
-    alive = living_cells(site)
-    if alive.all() or cannot_reroute(site, alive):
-        return 0.0
-    return _rate(site, max(rerouted(site, alive).step_s, site.job.plan.time.step_s))
 
 
 @lru_cache(maxsize=32)
@@ -163,15 +106,6 @@ def _joined(batches: Sequence[CandidateBatch]) -> CandidateBatch:
     return CandidateBatch(
         *(np.concatenate([getattr(batch, column.name) for batch in batches]) for column in fields(CandidateBatch))
     )
-
-
-@lru_cache(maxsize=32)
-def reshape_bounds(site: JobSite) -> SizeBounds:
-    """Bounds of all shapes that the planner knows, on the job's live nodes and all others of its site."""
-    if not site.job.recovery.may_reshape:
-        return size_bounds([], [])
-    asked = asked_on(site, site.others)
-    return bounds_of(asked, loose_prices(asked, site.links)[1], least_gpus=site.job.recovery.least_gpus)
 
 
 def loose_prices(asked: PlanningProblem, links: LinkModel) -> tuple[tuple[Fabric, ...], PricedCandidates]:

@@ -19,7 +19,7 @@ from solver.compiled import step_seconds
 from solver.predict import predict
 from solver.problem import PlanningProblem
 from solver.replanning import options as actions
-from solver.replanning.optimistic import NO_OPTION, reshape_bounds, shrink_bounds, swap_rate, upper_value
+from solver.replanning.optimistic import shrink_bounds, swap_rate
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.shrinking import data_sizes, placed_with, usable_units
 from solver.replanning.site import JobSite
@@ -28,6 +28,7 @@ from tests.solver.problems import SPARSE
 from tests.solver.replanning.option_cases import plan_of, refusal, site, taken
 from tests.solver.replanning.samples import after, cluster, four_jobs, job, names, one_lost, replan
 from tests.solver.replanning.test_site import measured
+from tests.solver.replanning.upper import NO_OPTION, reshape_bounds, upper_value
 
 RATES = st.lists(st.floats(4, 40), min_size=15, max_size=15)
 SHAPES = st.sampled_from([(2, 1), (2, 2), (1, 4)])

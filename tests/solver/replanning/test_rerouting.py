@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from cluster_models.recovery import RecoveryAction
 from cluster_models.running import RecoveryPolicy
 from solver.replanning import options as actions
-from solver.replanning.optimistic import upper_value
 from solver.replanning.rerouting import living_cells, rerouted
 from tests.solver.problems import SPARSE
 from tests.solver.replanning.option_cases import plan_of, refusal, site, taken
 from tests.solver.replanning.samples import after, cluster, job, names, one_lost, replan
 from tests.solver.replanning.test_site import measured
+from tests.solver.replanning.upper import upper_value
 
 RATES = st.lists(st.floats(4, 40), min_size=15, max_size=15)
 REROUTING: Final = RecoveryPolicy(may_reroute=True)
