@@ -16,7 +16,7 @@ from app.cli.terminal import bullets, command_line, more_line, report_section
 from app.experts.answer import JudgedWorkload, LayerAnswer, PlacementAnswer
 from app.experts.request import BOTH, LOCALITY
 from app.experts.statistics import RoutingStatistics, WorkloadStatistics
-from app.presentation.figures import NOT_KNOWN, count, plural, spans
+from app.presentation.figures import NOT_KNOWN, count, plural, ratio, spans
 from app.routing.reading import RoutingRead
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ def _balance(answer: PlacementAnswer) -> RenderableType:
     if nodes:
         table.add_column("stays in its node", justify="right")
     for each in answer.workloads:
-        row = [_named(each), _share(each.in_order), _share(each.balancedness), _share(each.bound)]
+        row = [_named(each), ratio(each.in_order), ratio(each.balancedness), ratio(each.bound)]
         if nodes:
-            row.append(f"{_share(each.in_order_node_local_share)} → {_share(each.node_local_share)}")
+            row.append(f"{ratio(each.in_order_node_local_share)} → {ratio(each.node_local_share)}")
         table.add_row(*row)
     return table
 
@@ -81,10 +81,8 @@ def _locality(answer: PlacementAnswer) -> list[RenderableType]:
         table.add_column("stays in its node", justify="right")
     for each, local in told:
         row = [local.in_order.on_gpu, local.balance_alone.on_gpu, local.this_map.on_gpu]
-        inside = (
-            [f"{_share(local.in_order.in_node)} → {_share(local.this_map.in_node)}"] if answer.nodes > 1 else []
-        )
-        table.add_row(_named(each), *map(_share, row), *inside)
+        inside = [f"{ratio(local.in_order.in_node)} → {ratio(local.this_map.in_node)}"] if answer.nodes > 1 else []
+        table.add_row(_named(each), *map(ratio, row), *inside)
     return [table, *_followed(answer)]
 
 
@@ -126,10 +124,6 @@ def _times(answer: PlacementAnswer) -> list[RenderableType]:
             for name, times in told
         ]
     return [table, *said]
-
-
-def _share(value: float | None) -> str:
-    return NOT_KNOWN if value is None else f"{value:.3f}"
 
 
 def _worst_layers(answer: PlacementAnswer) -> list[RenderableType]:

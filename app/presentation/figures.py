@@ -60,6 +60,16 @@ def percent(share: float | None, *, places: int = 1) -> str:
     return NOT_KNOWN if share is None else f"{100 * share:.{places}f} %"
 
 
+def ratio(value: float | None) -> str:
+    """A share of one with three places."""
+    return NOT_KNOWN if value is None else f"{value:.3f}"
+
+
+def capital(text: str) -> str:
+    """The first letter large, the rest as it is: names of nodes stay."""
+    return text[:1].upper() + text[1:]
+
+
 def count(value: float | None) -> str:
     """A whole number with its thousands apart."""
     return NOT_KNOWN if value is None else f"{value:,.0f}"

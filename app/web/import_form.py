@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from starlette.datastructures import FormData, UploadFile
 
-from app.documents.reading import FieldProblem, problems_of, read_document
+from app.documents.reading import problems_of, read_document
 from app.imports.answers import AnswersDocument
 from app.imports.sources import SentFile
 from app.imports.unasked import Unasked
+from app.web.form import sentence_of
 from cluster_models.errors import InvalidInput
 from cluster_models.readers import host_lists
 
@@ -56,7 +57,7 @@ def sent_answers(data: FormData) -> SentAnswers:
             said = dict.fromkeys(keys, value) if part in _BY_KEY else value
             read_document(AnswersDocument, {part: said}, what="answers")
         except InvalidInput as error:
-            wrong[subject] = _sentence(problems_of(error)[0])
+            wrong[subject] = sentence_of(problems_of(error)[0])
             continue
         content[part] = {**content.get(part, {}), **said} if part in _BY_KEY else said
     content["accepted"] = sorted({key for text in data.getlist("accepted") if (key := _key(text)) is not None})
@@ -147,7 +148,3 @@ def _key(text: object) -> str | None:
     except (ValueError, RecursionError):
         return None
     return key if isinstance(key, str) and 1 <= len(key) <= 1_000 else None
-
-
-def _sentence(problem: FieldProblem) -> str:
-    return "; ".join(filter(None, (problem.problem, problem.remedy)))

@@ -8,8 +8,6 @@ from importlib.metadata import version
 from types import MappingProxyType
 from typing import Final
 
-import numpy as np
-
 from cluster_models.flops import AttentionCount, model_flops_per_token
 from cluster_models.plan import (
     Certificate,
@@ -17,7 +15,6 @@ from cluster_models.plan import (
     Placement,
     Plan,
     Provenance,
-    RankOrder,
     RankPlace,
     StageMemory,
     StageTime,
@@ -31,6 +28,7 @@ from solver.costs.confidence import Subject, confidence_of_mix
 from solver.costs.memory import StageMemoryParts
 from solver.ilp import solver_versions
 from solver.placement.build import degrees_of
+from solver.placement.geometry import coordinates
 from solver.placement.problem import PlacedTimes, placed_times
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import Candidate
@@ -137,17 +135,9 @@ def place_ranks(
     Of a host's ``free_gpus`` (all, where it is not named) the first are taken.
     """
     degrees = configuration.degrees
-    sizes = [degrees.tensor, degrees.context]
-    if configuration.rank_order is RankOrder.DATA_BEFORE_PIPELINE:
-        sizes += [degrees.data, degrees.pipeline]
-    else:
-        sizes += [degrees.pipeline, degrees.data]
+    standing = (each.tolist() for each in coordinates(degrees, configuration.rank_order))
     ranks = []
-    for rank in range(degrees.gpus):
-        tensor, context, third, fourth = (int(i) for i in np.unravel_index(rank, sizes, order="F"))
-        data, pipeline = (third, fourth)
-        if configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA:
-            data, pipeline = fourth, third
+    for rank, (tensor, context, data, pipeline) in enumerate(zip(*standing, strict=True)):
         host, local = hosts[rank // gpus_per_node], rank % gpus_per_node
         gpu = free_gpus[host][local] if host in free_gpus else local
         ranks.append(RankPlace(rank, host, gpu, tensor, context, data, pipeline))

@@ -7,6 +7,7 @@ Rank ``r`` sits on slot ``r // gpus_per_node``.  With ``tensor`` fastest and ``c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,6 +35,26 @@ class Geometry:
     ring_nodes: IntArray
     expert_ring_members: IntArray
     expert_ring_nodes: IntArray
+
+
+class Coordinates(NamedTuple):
+    """(R,) each: where the ranks stand in the grid."""
+
+    tensor: IntArray
+    context: IntArray
+    data: IntArray
+    pipeline: IntArray
+
+
+def coordinates(degrees: Degrees, order: RankOrder) -> Coordinates:
+    """Where every rank stands, in rank order: tensor changes fastest, then context."""
+    data_first = order is RankOrder.DATA_BEFORE_PIPELINE
+    outer = (degrees.data, degrees.pipeline) if data_first else (degrees.pipeline, degrees.data)
+    tensor, context, third, fourth = (
+        np.asarray(each, dtype=np.int64)
+        for each in np.unravel_index(np.arange(degrees.gpus), (degrees.tensor, degrees.context, *outer), order="F")
+    )
+    return Coordinates(tensor, context, *((third, fourth) if data_first else (fourth, third)))
 
 
 def cell_base(degrees: Degrees, order: RankOrder, replica: int, stage: int) -> int:

@@ -20,6 +20,7 @@ from cluster_models.workload import TrainingWorkload
 from solver.candidates import BoolArray, IntArray
 from solver.compiled import Rules
 from solver.placement.fabric import Fabric
+from solver.placement.geometry import coordinates
 from solver.placement.problem import NO_SLOT
 
 NODE: Final = "node"
@@ -69,13 +70,7 @@ def slot_groups(
 
 def _group_of(degrees: Degrees, order: RankOrder, group: RankGroup, *, by_expert: bool) -> IntArray:
     """(ranks,) the number of the group that each rank belongs to."""
-    sizes = [degrees.tensor, degrees.context]
-    if order is RankOrder.DATA_BEFORE_PIPELINE:
-        sizes += [degrees.data, degrees.pipeline]
-    else:
-        sizes += [degrees.pipeline, degrees.data]
-    tensor, context, third, fourth = np.unravel_index(np.arange(degrees.gpus), sizes, order="F")
-    data, stage = (third, fourth) if order is RankOrder.DATA_BEFORE_PIPELINE else (fourth, third)
+    tensor, context, data, stage = coordinates(degrees, order)
     cell = tensor + degrees.tensor * context
     inside = cell + degrees.tensor * degrees.context * data
     key: IntArray

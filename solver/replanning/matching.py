@@ -13,9 +13,9 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 
-from cluster_models.plan import RankOrder
 from solver.answer.assemble import place_ranks
 from solver.costs.training_state import NOBODY, PlanState, states_of
+from solver.placement.geometry import coordinates
 from solver.replanning.alike import alike_hosts
 from solver.replanning.overlap import Needs, needs_of
 
@@ -195,11 +195,7 @@ def replica_slots(configuration: Configuration, slots: int) -> IntArray | None:
     degrees, cell = configuration.degrees, configuration.degrees.tensor * configuration.degrees.context
     per_slot = -(-degrees.gpus // slots)
     ranks = np.arange(degrees.gpus)
-    cells = ranks // cell
-    if configuration.rank_order is RankOrder.DATA_BEFORE_PIPELINE:
-        stage, replica = cells // degrees.data, cells % degrees.data
-    else:
-        stage, replica = cells % degrees.pipeline, cells // degrees.pipeline
+    _, _, replica, stage = coordinates(degrees, configuration.rank_order)
     least = max(1, degrees.expert_block // cell)
     for size in range(least, degrees.data // 2 + 1, least):
         if degrees.data % size == 0:

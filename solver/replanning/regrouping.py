@@ -17,6 +17,7 @@ from scipy.optimize import linear_sum_assignment
 from cluster_models.plan import Configuration, Degrees, RankOrder
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.compiled import step_seconds, violations
+from solver.placement.geometry import coordinates
 from solver.placement.problem import PlacementProblem
 
 SAME_PART: Final = 1000.0
@@ -46,17 +47,11 @@ def parts_of(degrees: Degrees, order: RankOrder) -> Parts:
     Ranks of one stage hold equal parts where tensor ranks and places in expert blocks are equal: every so many
     ranks, the least common multiple of both widths, things repeat.
     """
-    sizes = [degrees.tensor, degrees.context]
-    if order is RankOrder.DATA_BEFORE_PIPELINE:
-        sizes += [degrees.data, degrees.pipeline]
-    else:
-        sizes += [degrees.pipeline, degrees.data]
-    tensor, context, third, fourth = np.unravel_index(np.arange(degrees.gpus), sizes, order="F")
-    data, stage = (third, fourth) if order is RankOrder.DATA_BEFORE_PIPELINE else (fourth, third)
+    tensor, context, data, stage = coordinates(degrees, order)
     cell = degrees.tensor * degrees.context
     inside = tensor + degrees.tensor * context + cell * data
     period = int(np.lcm(cell, degrees.expert_block))
-    return Parts(np.asarray(stage * period + inside % period), np.asarray(data))
+    return Parts(np.asarray(stage * period + inside % period), data)
 
 
 def regroup(

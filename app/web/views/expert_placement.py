@@ -7,7 +7,7 @@ from typing import Final
 
 from app.experts.answer import JudgedWorkload, PlacementAnswer
 from app.experts.locality_answer import FollowedAnswer
-from app.presentation.figures import NOT_KNOWN, count, percent, plural
+from app.presentation.figures import NOT_KNOWN, count, percent, plural, ratio
 from app.web.views.drawing import Drawing
 from app.web.views.layer_balance import LayerPair, layer_drawing, slowest
 from app.web.views.map_files import MapFiles, map_files
@@ -182,9 +182,9 @@ def _balance_line(each: JudgedWorkload) -> BalanceLine:
         name=each.name,
         planned=each.planned,
         weight="" if each.weight is None else f"weight {each.weight:g}",
-        in_order=_share(each.in_order),
-        reached=_share(each.balancedness),
-        bound=_share(each.bound),
+        in_order=ratio(each.in_order),
+        reached=ratio(each.balancedness),
+        bound=ratio(each.bound),
         slowest=" → ".join(f"{value:.2f}" for value in means) if told else NOT_KNOWN,
         local=f"{percent(each.in_order_node_local_share)} → {percent(each.node_local_share)}",
     )
@@ -238,10 +238,6 @@ def _layers_of(each: JudgedWorkload) -> LayersOf:
     )
     pairs = [LayerPair(layer.layer, layer.in_order, layer.balancedness) for layer in each.layers]
     return LayersOf(each.name, layer_drawing(each.name, pairs, ("contiguous order", "new map")), rows)
-
-
-def _share(value: float | None) -> str:
-    return NOT_KNOWN if value is None else f"{value:.3f}"
 
 
 def _ms(value: float) -> str:

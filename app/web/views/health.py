@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from app.presentation.figures import capital
 from app.presentation.recovery import STATES, duration, entity_words, moment
 from app.services.health_events import EventRecord
 from cluster_models.conditions import OPERATOR, Condition
@@ -77,7 +78,7 @@ def _condition(each: Condition, now: datetime) -> ConditionRow:
     if each.quiet_until is not None and (left_s := (each.quiet_until - now).total_seconds()) > 0:
         notes.append(f"reported well again; counts as well after {duration(left_s)} more without trouble")
     return ConditionRow(
-        part=_title(entity_words(each.entity)),
+        part=capital(entity_words(each.entity)),
         state=STATES[each.state],
         mood=MOODS[each.state],
         since=f"{moment(each.since)} ({duration((now - each.since).total_seconds())})",
@@ -92,7 +93,7 @@ def _event(each: EventRecord) -> EventRow:
     return EventRow(
         id=each.id,
         moment=moment(event.occurred_at),
-        part=_title(entity_words(event.entity)),
+        part=capital(entity_words(event.entity)),
         state=STATES[event.state],
         mood=MOODS[event.state],
         source=_source(event.source),
@@ -104,8 +105,3 @@ def _event(each: EventRecord) -> EventRow:
 
 def _source(name: str) -> str:
     return "an operator" if name == OPERATOR else name
-
-
-def _title(text: str) -> str:
-    """The first letter large, names of nodes as they are."""
-    return text[:1].upper() + text[1:]

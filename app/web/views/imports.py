@@ -15,7 +15,7 @@ from app.imports.report import (
     ProposedNodeAnswer,
     RefusalAnswer,
 )
-from app.presentation.figures import count, plural
+from app.presentation.figures import capital, count, plural
 from app.web.import_form import SentAnswers, about, key_text
 from app.web.views.import_answers import Asked, asked, field_label, is_asked
 from cluster_models.readers.reading import Trust
@@ -208,7 +208,7 @@ def _card(file: FileAnswer, across: Sequence[DoubtAnswer], numbers: dict[str, in
         state=state,
         mood=_MOODS[state],
         kind=kinds + lines,
-        said=tuple(_capital(section.summary) for section in said[:MOST_LINES]),
+        said=tuple(capital(section.summary) for section in said[:MOST_LINES]),
         refusals=_few([_refusal(refusal) for refusal in refusals]),
         doubts=_few([_doubt(doubt) for doubt in doubts]),
         leave=numbers.get(file.name),
@@ -314,7 +314,7 @@ def _told(answer: ImportAnswer) -> tuple[str, ...]:
         where = f" ({', '.join(problem.origins[:2])})" if problem.origins else ""
         more = f" There are {counts[key] - 1} more such." if counts[key] > 1 else ""
         text = "; ".join(filter(None, (f"{_where(problem.field, answer)}{problem.problem}{where}", problem.remedy)))
-        sentences.append(f"{_capital(text)}.{more}")
+        sentences.append(f"{capital(text)}.{more}")
     return tuple(sentences[:MOST_CHANGES])
 
 
@@ -330,7 +330,3 @@ def _where(field: str, answer: ImportAnswer) -> str:
 
 def _many(origin: str, number: int) -> str:
     return origin if number == 1 else f"{count(number)} times, first at {origin}"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
