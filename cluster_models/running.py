@@ -40,7 +40,7 @@ class RecoveryPolicy:
     memory_checkpoint: bool = False
     restart_low_s: float = 90.0
     restart_high_s: float = 240.0
-    transfer_price_gpu_s_per_byte: float = 5 * HOUR / TBYTE
+    transfer_price_gpu_s_per_byte: float = 10 * HOUR / TBYTE
     may_reroute: bool = False
     may_change_batch: bool = False
     may_reshape: bool = True

@@ -60,7 +60,7 @@ class RecoveryDocument(Document):
         _DEFAULT.transfer_price_gpu_s_per_byte * TBYTE / HOUR,
         description="Useful work that moving 10^12 bytes over network cards or from storage must be worth, in "
         "hours of one of the job's GPUs, beside the time that the transfer takes.",
-        examples=[5.0],
+        examples=[10.0],
     )
     may_reroute: Flag = Field(
         _DEFAULT.may_reroute,

@@ -20,6 +20,7 @@ import numpy as np
 from cluster_models.gpus import Precision
 from cluster_models.recovery import StateKind
 from cluster_models.workload import Sharding
+from solver.candidates import SHARDING_CODES
 from solver.costs.memory import MASTER_BYTES, MOMENT_BYTES, WEIGHT_BYTES
 from solver.costs.parameters import PREDICTION_NORMS, repeated_attention
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from cluster_models.plan import Configuration, Degrees, Plan
     from cluster_models.running import RecoveryPolicy
     from cluster_models.workload import TrainingWorkload
-    from solver.candidates import BoolArray, FloatArray, IntArray
+    from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
 
 NOBODY: Final = -1
 """Stands for a rank where there is none."""
@@ -191,6 +192,30 @@ def bytes_per_parameter(workload: TrainingWorkload, sharding: Sharding) -> tuple
     if sharding is Sharding.PARAMETERS and workload.framework.sharded_master:
         return MASTER_BYTES, moments
     return WEIGHT_BYTES.get(workload.precision, 2.0), moments + (0.0 if fp32 else MASTER_BYTES)
+
+
+def least_rank_bytes(
+    architecture: Architecture, workload: TrainingWorkload, batch: CandidateBatch, layers: IntArray
+) -> FloatArray:
+    """(n,) bytes of state that each rank of a candidate holds at least, where every stage has ``layers`` (n,).
+
+    Of the lightest layers alone, each part of the optimizer states once among the ranks of a stage.
+    """
+    units = units_of(architecture)
+    every = np.stack([units.cut, units.repeated, units.routed])[:, : architecture.layers]
+    cut, repeated, routed = np.unique(every, axis=1)[:, :, None]  # (layer kinds, 1) each
+    sharing, members = batch.context * batch.data, batch.context * batch.data * batch.tensor
+    whole = cut / batch.tensor + repeated
+    in_shards = whole / sharing + routed / members
+    in_full = whole + routed / batch.expert_block
+    found = np.zeros(len(batch))
+    for code, sharding in enumerate(SHARDING_CODES):
+        weight, optimizer = bytes_per_parameter(workload, sharding)
+        weights = in_shards if sharding is Sharding.PARAMETERS else in_full
+        states = in_full if sharding is Sharding.NONE else in_shards
+        least = (weight * weights + optimizer * states).min(axis=0)
+        found += np.where(batch.sharding == code, least * layers, 0.0)
+    return found
 
 
 def instances_of(recovery: RecoveryPolicy, ranks: int) -> int:

@@ -49,6 +49,13 @@ class View:
         return self._back.bytes.storage
 
     @cached_property
+    def near_gpus(self) -> int:
+        """GPUs that state of the job reaches without a network card: those in NVLink domains where it was."""
+        nodes = self.site.problem.nodes
+        domains = {nodes[name].nvlink_domain for name in self.site.job.nodes}
+        return sum(node.gpu_count for node in nodes.values() if node.usable and node.nvlink_domain in domains)
+
+    @cached_property
     def _back(self) -> Migration:
         """To the plan that the job ran by, on the same GPUs."""
         site = self.site

@@ -21,7 +21,7 @@ from solver.replanning.asked import asked_columns, standing_still
 from solver.replanning.check import gap_of
 from solver.replanning.columns import JobColumns, first_options, swaps
 from solver.replanning.concluding import conclude
-from solver.replanning.optimistic import size_bounds
+from solver.replanning.optimistic import NO_SIZES
 from solver.replanning.options import Answer
 from solver.replanning.prepared import PreparedJob, fitting_options
 from solver.replanning.problem import RecoveryOption, ReplanOptions, ReplanProblem
@@ -227,13 +227,12 @@ def _taken(columns: JobColumns) -> set[str]:
 
 def _promise(search: _Search) -> None:
     """Bound the options that nobody has worked out, by peak rates once the time is up."""
-    none = size_bounds([], [])
     for columns in search.columns:
         if search.is_time_up():
             search.asks.setdefault(columns.job.id, (unpriced(columns),))
             continue
         book = search.books.get(columns.job.id)
-        sizes = none if book is None else book.upper()
+        sizes = NO_SIZES if book is None else book.upper()
         search.asks[columns.job.id] = asks_of(columns, search.limits.pools[POOL], sizes)
 
 

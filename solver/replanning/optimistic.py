@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 
 from cluster_models.links import LinkModel
 from solver.candidates import CandidateBatch, FloatArray, IntArray, batch_of
+from solver.costs.training_state import least_rank_bytes
 from solver.degrees.layout import chunk_layers
 from solver.degrees.priced import PricedCandidates, price_candidates
 from solver.degrees.pricing import optimistic_step_s
@@ -25,23 +27,17 @@ from solver.replanning.site import JobSite
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SizeBounds:
-    """``tokens_per_s`` (v,) that no option with at most ``gpus`` (v,) GPUs beats, both increasing."""
+    """What options reach at best, (n,) each: every option is no better than one of the rows with as many GPUs.
+
+    ``rank_bytes``: state that each of its ranks holds at least.
+    """
 
     gpus: IntArray
     tokens_per_s: FloatArray
-
-    def at(self, gpus: int | None) -> float:
-        """The bound for at most ``gpus``, or for any number; 0 where nothing is as small."""
-        count = len(self.gpus) if gpus is None else int(np.searchsorted(self.gpus, gpus, side="right"))
-        return float(self.tokens_per_s[count - 1]) if count else 0.0
+    rank_bytes: FloatArray
 
 
-def size_bounds(gpus: Sequence[int] | IntArray, tokens_per_s: Sequence[float] | FloatArray) -> SizeBounds:
-    """Bounds of options with ``gpus`` (n,) each and no more than ``tokens_per_s`` (n,)."""
-    sizes, rates = np.asarray(gpus, dtype=np.int64), np.asarray(tokens_per_s, dtype=np.float64)
-    order = np.lexsort((-rates, sizes))
-    counts, first = np.unique(sizes[order], return_index=True)
-    return SizeBounds(counts, np.maximum.accumulate(rates[order][first]))
+NO_SIZES: Final = SizeBounds(np.empty(0, dtype=np.int64), np.empty(0), np.empty(0))
 
 
 def swap_rate(site: JobSite) -> float:
@@ -78,11 +74,10 @@ def shrink_bounds(site: JobSite) -> SizeBounds:
     """Bounds of all legal data sizes smaller than the job's own."""
     sizes = list(data_sizes(site, site.job.plan.configuration.degrees.data - 1))
     if not sizes:
-        return size_bounds([], [])
-    gpus = [size.configuration.degrees.gpus for size in sizes]
-    steps = _steps(site, sizes)
-    tokens = [size.global_batch * site.asked.workload.sequence_length for size in sizes]
-    return size_bounds(gpus, np.array(tokens) / steps)
+        return NO_SIZES
+    gpus = np.array([size.configuration.degrees.gpus for size in sizes], dtype=np.int64)
+    tokens = np.array([size.global_batch * site.asked.workload.sequence_length for size in sizes])
+    return SizeBounds(gpus, tokens / _steps(site, sizes), np.zeros(len(sizes)))
 
 
 def _steps(site: JobSite, sizes: Sequence[DataSize]) -> FloatArray:
@@ -122,7 +117,14 @@ def bounds_of(asked: PlanningProblem, priced: PricedCandidates, *, least_gpus: i
     batch = priced.batch
     gpus = batch.tensor * batch.context * batch.data * batch.pipeline
     wanted = (priced.excess_bytes <= 0) & (gpus >= least_gpus)
-    return size_bounds(gpus[wanted], asked.workload.tokens_per_step / priced.bound_s[wanted])
+    held = least_rank_bytes(asked.architecture, asked.workload, batch, _least_layers(priced))
+    return SizeBounds(gpus[wanted], asked.workload.tokens_per_step / priced.bound_s[wanted], held[wanted])
+
+
+def _least_layers(priced: PricedCandidates) -> IntArray:
+    """(n,) layers of the stage with fewest; on GPUs of several kinds one, for it depends on which are there."""
+    least = [1 if staging.kinds else int(np.sum(staging.layout, axis=0).min()) for staging in priced.stagings]
+    return np.array(least, dtype=np.int64)[priced.staging]
 
 
 class _FreeInside(Fabric):

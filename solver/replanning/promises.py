@@ -15,12 +15,14 @@ import numpy as np
 
 from cluster_models.plan import Configuration
 from cluster_models.recovery import ConsideredAction, RecoveryAction
+from solver.candidates import FloatArray, IntArray
+from solver.costs.training_state import states_of
 from solver.placement.bounds import placement_bound_s
 from solver.problem import SearchOptions
 from solver.replanning import options as actions
 from solver.replanning.columns import JobColumns, View
 from solver.replanning.migration import WARM_UP_STEPS
-from solver.replanning.optimistic import SizeBounds, shrink_bounds, size_bounds, swap_rate
+from solver.replanning.optimistic import SizeBounds, shrink_bounds, swap_rate
 from solver.replanning.program import Gpu, Promise
 from solver.replanning.shapes import ShapeBook, alike_inside, in_shape
 from solver.replanning.shrinking import data_sizes
@@ -116,12 +118,12 @@ def work_out(
 
 
 def _proven(sizes: SizeBounds, columns: JobColumns, number: int) -> SizeBounds:
-    """``sizes`` with what is known of placements of some of them; no size reaches more than it or a smaller one."""
-    rates: list[float] = []
-    for gpus, rate in zip(sizes.gpus.tolist(), sizes.tokens_per_s.tolist(), strict=True):
-        smaller = rates[-1] if rates else 0.0
-        rates.append(max(smaller, min(rate, columns.proven.get((number, gpus), rate))))
-    return size_bounds(sizes.gpus, rates)
+    """``sizes`` with what is known of placements of some of them."""
+    rates = [
+        min(rate, columns.proven.get((number, gpus), rate))
+        for gpus, rate in zip(sizes.gpus.tolist(), sizes.tokens_per_s.tolist(), strict=True)
+    ]
+    return replace(sizes, tokens_per_s=np.array(rates))
 
 
 def _best_rate(site: JobSite, replicas: int) -> float:
@@ -162,8 +164,9 @@ def _swaps(columns: JobColumns, pool: frozenset[Gpu]) -> Iterator[Ask]:
         ranks = site.job.plan.placement.ranks
         stays = frozenset((place.node, place.gpu) for place in ranks if place.node not in broken) - site.lost
         takes = len(stays & pool) + len(ranks) - len(stays)
-        value = _value(view, rate, warm_up=True)
-        promise = Promise(columns.job.id, value, stays, {POOL: takes}, len(ranks))
+        (state,) = states_of((site.job.plan,), site.job.recovery)
+        (value,) = _values(view, np.array([rate]), len(ranks), state.rank_bytes.min(keepdims=True), warm_up=True)
+        promise = Promise(columns.job.id, float(value), stays, {POOL: takes}, len(ranks))
         yield Ask(promise, RecoveryAction.SWAP, number, len(ranks))
 
 
@@ -174,24 +177,33 @@ def _sizes(
     view, job = columns.views[number], columns.job
     own = {(place.node, place.gpu) for place in view.site.job.plan.placement.ranks}
     elsewhere = len(own - view.site.lost - pool)
-    best = 0.0
-    for gpus, rate in zip(sizes.gpus.tolist(), sizes.tokens_per_s.tolist(), strict=True):
-        if gpus <= job.gpus_at_most and rate > best:
-            best = rate
-            value = _value(view, rate, warm_up=action is RecoveryAction.RESHAPE)
+    possible = (sizes.gpus <= job.gpus_at_most) & (sizes.tokens_per_s > 0)
+    every, rates, rank_bytes = sizes.gpus[possible], sizes.tokens_per_s[possible], sizes.rank_bytes[possible]
+    values = _values(view, rates, every, rank_bytes, warm_up=action is RecoveryAction.RESHAPE)
+    best = -math.inf
+    for row in np.lexsort((-values, every)).tolist():
+        gpus, value = int(every[row]), float(values[row])
+        if value > best:
+            best = value
             promise = Promise(job.id, value, frozenset(), {POOL: max(0, gpus - elsewhere)}, gpus)
             yield Ask(promise, action, number, gpus)
 
 
-def _value(view: View, tokens_per_s: float, *, warm_up: bool) -> float:
-    """FLOPs over the horizon less restart and repeated steps, and warm-up where the batch is the job's own.
+def _values(
+    view: View, tokens_per_s: FloatArray, gpus: IntArray | int, rank_bytes: FloatArray, *, warm_up: bool
+) -> FloatArray:
+    """(n,) FLOPs over the horizon less restart and repeated steps, and warm-up where the batch is the job's own.
 
-    What storage alone still has costs its price as well, whatever the new plan.
+    Of ``gpus`` ranks each holds ``rank_bytes`` at least: those that find no room where the job was get them over
+    network cards.  What storage alone still has is read whatever the plan.
     """
-    site = view.site
-    recovery = site.job.recovery
-    restart_s = (recovery.restart_low_s + recovery.restart_high_s) / 2
+    site, job = view.site, view.site.job
+    restart_s = (job.recovery.restart_low_s + job.recovery.restart_high_s) / 2
     steps = view.steps_lost + (sum(WARM_UP_STEPS) / 2 if warm_up else 0.0)
-    step_s = site.asked.workload.tokens_per_step / tokens_per_s
-    value = work_flop(site.job, tokens_per_s, restart_s + steps * step_s, site.problem.horizon_s)
-    return value - transfer_flop(site.job, view.stored_bytes)
+    still_s = restart_s + steps * site.asked.workload.tokens_per_step / tokens_per_s
+    moved_bytes = np.maximum(0, gpus - view.near_gpus) * rank_bytes
+    if view.stored_bytes:
+        moved_bytes = np.full_like(moved_bytes, view.stored_bytes)
+    works_s = np.maximum(0.0, site.problem.horizon_s - still_s)
+    price = transfer_flop(job, 1.0)
+    return np.asarray(job.weight * flops_per_token(job) * tokens_per_s * works_s - price * moved_bytes)

@@ -22,7 +22,7 @@ from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem, SearchOptions
 from solver.replanning import options as actions
 from solver.replanning.columns import JobColumns, View
-from solver.replanning.optimistic import SizeBounds, bounds_of, loose_prices, size_bounds
+from solver.replanning.optimistic import SizeBounds, bounds_of, loose_prices
 from solver.replanning.reshaping import asked_on, at_most
 from solver.search import SearchSpace, plan_within, search_space
 
@@ -48,7 +48,7 @@ class ShapeBook:
         for most, rate in self._proven.items():
             small = self.bounds.gpus <= most
             rates[small] = np.minimum(rates[small], rate)
-        return size_bounds(self.bounds.gpus, rates)
+        return replace(self.bounds, tokens_per_s=rates)
 
     def search(self, most: int, least: int, options: SearchOptions) -> Configuration | None:
         """The best shape of at most ``most`` GPUs; searched once."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.spot_jobs import KINDS, kinds_for
-from benchmarks.spot_replay import OURS, figures, main
+from benchmarks.spot_replay import figures, main
 from benchmarks.spot_run import Broken, Decide, Run, replay
 from benchmarks.spot_traces import SpotEvent, batches, made_trace, most_at_once, read_trace, write_trace
 from cluster_models.errors import InvalidInput
@@ -98,7 +98,7 @@ def test_more_work_than_first_come_on_a_wave_that_comes_back() -> None:
     growing = lived(events, partial(first_come, grows=True), jobs=2)
     assert ours.work_flop >= max(greedy.work_flop, growing.work_flop)
     found = figures(ours)
-    assert 0 <= found["gap"] < 0.05
+    assert 0 <= found["gap"] < 0.1
     assert 0 < found["work_share"] < 1
 
 
@@ -123,10 +123,13 @@ def test_the_command_prints_every_way(tmp_path: Path, capsys: pytest.CaptureFixt
     """As JSON with all figures; a trace with too few nodes is refused."""
     events = [*added(5), SpotEvent(600.0, added=False, node="node1"), SpotEvent(3000.0, added=True, node="late")]
     write_trace(tmp_path / "trace.csv", events)
-    assert main(["--trace", str(tmp_path / "trace.csv"), "--jobs", "1", "--json"]) == 0
+    assert main(["--trace", str(tmp_path / "trace.csv"), "--jobs", "1", "--json", "--prices", "0", "1e6"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert len(rows) == 3
-    assert rows[OURS]["swaps"] == 1
+    assert len(rows) == 4
+    assert rows["decide, 0 GPU-h/TB"]["swaps"] == 1
+    dear = rows["decide, 1e+06 GPU-h/TB"]
+    assert dear["moved_tb"] == 0 < rows["decide, 0 GPU-h/TB"]["moved_tb"]
+    assert dear["work_eflop"] < rows["decide, 0 GPU-h/TB"]["work_eflop"]
     write_trace(tmp_path / "few.csv", added(2))
     assert main(["--trace", str(tmp_path / "few.csv")]) == 2
     assert "at once" in capsys.readouterr().err

@@ -23,7 +23,7 @@ from solver.replanning.check import check_decision
 from solver.replanning.columns import columns_of, first_options
 from solver.replanning.decide import asked_columns, decide, limits_of, safe_answer
 from solver.replanning.first_come import first_come
-from solver.replanning.optimistic import size_bounds
+from solver.replanning.optimistic import NO_SIZES
 from solver.replanning.problem import ReplanOptions, ReplanProblem
 from solver.replanning.promises import POOL, asks_of, work_out
 from solver.replanning.shapes import books_of
@@ -271,14 +271,13 @@ def test_every_option_keeps_the_promise_made_for_it() -> None:
     for problem in (four_jobs(spares=1, failed=["n00", "n01", "n04"]), one_lost(), four_jobs(recovery=SAME_SHAPE)):
         columns = asked_columns(problem, touched(problem))
         pool, books = limits_of(problem, columns).pools[POOL], books_of(columns)
-        none = size_bounds([], [])
         for column in columns:
             book = books.get(column.job.id)
-            asks = asks_of(column, pool, none if book is None else book.upper())
+            asks = asks_of(column, pool, NO_SIZES if book is None else book.upper())
             first_options(column, column.pool)
             for ask in asks:
                 column.add(work_out(column, ask, column.pool, book, lambda: SearchOptions(alternatives=0)))
-            refined = asks_of(column, pool, none if book is None else book.upper())
+            refined = asks_of(column, pool, NO_SIZES if book is None else book.upper())
             placed = [option for option in column.options if option.action in {ask.action for ask in asks}]
             assert placed
             for option in placed:

@@ -28,7 +28,7 @@ from tests.solver.problems import SPARSE
 from tests.solver.replanning.option_cases import plan_of, refusal, site, taken
 from tests.solver.replanning.samples import after, cluster, four_jobs, job, names, one_lost, replan
 from tests.solver.replanning.test_site import measured
-from tests.solver.replanning.upper import NO_OPTION, reshape_bounds, upper_value
+from tests.solver.replanning.upper import NO_OPTION, reached, reshape_bounds, upper_value
 
 RATES = st.lists(st.floats(4, 40), min_size=15, max_size=15)
 SHAPES = st.sampled_from([(2, 1), (2, 2), (1, 4)])
@@ -154,7 +154,7 @@ def test_no_shrunk_job_beats_its_bound(rates: list[float], shape: tuple[int, int
     here = site(lost_one(rates, shape, may_change_batch=may_change))
     bounds = shrink_bounds(here)
     for gpus, tokens_per_s in sizes_and_orders(here):
-        assert tokens_per_s <= bounds.at(gpus) * (1 + 1e-12)
+        assert tokens_per_s <= reached(bounds, gpus) * (1 + 1e-12)
     for spares in ((), here.others):
         answer = actions.shrink(here, spares=spares)
         if isinstance(answer, RecoveryOption):
@@ -239,7 +239,7 @@ def test_no_other_shape_beats_its_bound(rates: list[float]) -> None:
         plan = plan_of(option)
         assert set(plan.placement.hosts) <= {"n00", "n02", "n03", *nodes}
         bounds = reshape_bounds(here)
-        assert option.tokens_per_s <= bounds.at(plan.configuration.degrees.gpus) * (1 + 1e-12)
+        assert option.tokens_per_s <= reached(bounds, plan.configuration.degrees.gpus) * (1 + 1e-12)
         assert option.value_flop <= upper_value(here, RecoveryAction.RESHAPE, nodes=3 + len(nodes))
         asked = PlanningProblem(problem.snapshot, here.asked.architecture, here.asked.workload)
         placement = plan.placement
@@ -278,7 +278,7 @@ def test_waiting_and_pausing_are_worth_what_the_formula_says() -> None:
     option = taken(actions.wait(here))
     still_s = 5_000.0 + option.migration.downtime.middle_s
     flops_per_s = running.plan.tokens_per_s * flops_per_token(running)
-    bytes_s = 5 * 3600e-12 * option.migration.bytes.storage / len(option.holds)  # 5 GPU-hours a terabyte
+    bytes_s = 10 * 3600e-12 * option.migration.bytes.storage / len(option.holds)  # 10 GPU-hours a terabyte
     assert bytes_s > 0
     assert option.value_flop == pytest.approx(flops_per_s * (20_000.0 - still_s - bytes_s))
     assert option.plan is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from cluster_models.recovery import RecoveryAction
-from solver.replanning.optimistic import SizeBounds, bounds_of, loose_prices, shrink_bounds, size_bounds, swap_rate
+from solver.replanning.optimistic import NO_SIZES, SizeBounds, bounds_of, loose_prices, shrink_bounds, swap_rate
 from solver.replanning.rerouting import cannot_reroute, living_cells, rerouted
 from solver.replanning.reshaping import asked_on
 from solver.replanning.site import JobSite
@@ -38,10 +38,16 @@ def upper_value(site: JobSite, action: RecoveryAction, *, nodes: int | None = No
         case RecoveryAction.REROUTE:
             rate = _rerouted_rate(site)
         case RecoveryAction.SHRINK_DATA_PARALLEL:
-            rate = shrink_bounds(site).at(gpus)
+            rate = reached(shrink_bounds(site), gpus)
         case RecoveryAction.RESHAPE:
-            rate = reshape_bounds(site).at(gpus)
+            rate = reached(reshape_bounds(site), gpus)
     return work_flop(site.job, rate, restart_s, horizon_s) if rate > 0 else NO_OPTION
+
+
+def reached(sizes: SizeBounds, gpus: int | None) -> float:
+    """What options with at most ``gpus`` reach, or with any number; 0 where nothing is as small."""
+    small = sizes.tokens_per_s if gpus is None else sizes.tokens_per_s[sizes.gpus <= gpus]
+    return float(small.max(initial=0.0))
 
 
 def _rate(site: JobSite, step_s: float) -> float:
@@ -64,6 +70,6 @@ def _rerouted_rate(site: JobSite) -> float:
 def reshape_bounds(site: JobSite) -> SizeBounds:
     """Bounds of all shapes that the planner knows, on the job's live nodes and all others of its site."""
     if not site.job.recovery.may_reshape:
-        return size_bounds([], [])
+        return NO_SIZES
     asked = asked_on(site, site.others)
     return bounds_of(asked, loose_prices(asked, site.links)[1], least_gpus=site.job.recovery.least_gpus)
