@@ -75,6 +75,16 @@ def price_of(ask: Ask, gpu_prices: Mapping[Gpu, float], cheapest: Sequence[float
     return held + cheapest[min(further, len(cheapest) - 1)] + budget * ask.promise.gpus
 
 
+def further_nodes(columns: JobColumns, ask: Ask) -> int:
+    """Nodes beyond the job's own that an option of ``ask`` needs."""
+    site = columns.views[ask.view].site
+    return max(0, -(-ask.gpus // site.gpus) - _live_nodes(site))
+
+
+def _live_nodes(site: JobSite) -> int:
+    return sum(site.resources.offers(host, 1) for host in dict.fromkeys(site.job.nodes))
+
+
 def work_out(
     columns: JobColumns,
     ask: Ask,
@@ -86,8 +96,9 @@ def work_out(
 ) -> Iterator[actions.Answer]:
     """The option that keeps the promise of ``ask`` best on the first of ``nodes``, as many as it needs.
 
-    None where it was asked before.  ``book``: the shapes of the job; ``options``: of a search for one that begins
-    now; ``prices``: FLOPs that nodes must be worth, among which a swap chooses.
+    What makes more of the same nodes comes before it.  None where it was asked before.  ``book``: the shapes of the
+    job; ``options``: of a search for one that begins now; ``prices``: FLOPs that nodes must be worth, among which a
+    swap chooses.
     """
     view = columns.views[ask.view]
     site, migrate = view.site, view.migrate
@@ -98,14 +109,18 @@ def work_out(
     if ask.action is RecoveryAction.RESHAPE and book is not None:
         shape = book.search(ask.gpus, columns.job.recovery.least_gpus, options())
         gpus = ask.gpus if shape is None else shape.degrees.gpus
-    live = [host for host in dict.fromkeys(site.job.nodes) if site.resources.offers(host, 1)]
-    taken = tuple(nodes[: max(0, -(-gpus // site.gpus) - len(live))])
+    taken = tuple(nodes[: further_nodes(columns, replace(ask, gpus=gpus))])
     if not columns.is_new(ask.action, ask.view, gpus, frozenset(taken)):
         return
     if ask.action is RecoveryAction.SHRINK_DATA_PARALLEL:
         degrees = site.job.plan.configuration.degrees
         replicas = gpus * degrees.data // degrees.gpus
         columns.proven.setdefault((ask.view, gpus), _best_rate(site, replicas))
+        room = (_live_nodes(site) + len(taken)) * site.gpus
+        if site.is_touched and room >= degrees.gpus:
+            yield actions.swap(site, taken, migrate=migrate)
+        elif room * degrees.data // degrees.gpus > replicas:
+            yield actions.shrink(site, migrate=migrate, spares=taken)
         yield actions.shrink(site, migrate=migrate, replicas=replicas, spares=taken)
     elif shape is not None:
         if _runs_as(site.job.plan.configuration, shape) and site.is_touched:

@@ -12,7 +12,7 @@ from solver.problem import SearchOptions
 from solver.replanning.columns import JobColumns
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.program import Gpu, Promise
-from solver.replanning.promises import Ask, work_out
+from solver.replanning.promises import Ask, further_nodes, work_out
 from solver.replanning.shapes import ShapeBook
 from solver.replanning.touched import live_gpus, spare_gpus
 
@@ -69,18 +69,16 @@ def _open_nodes(problem: ReplanProblem, column: JobColumns, free: set[Gpu]) -> I
 def _worked_out(
     column: JobColumns, ask: Ask, nodes: Sequence[str], book: ShapeBook | None, options: Callable[[], SearchOptions]
 ) -> tuple[RecoveryOption | None, int]:
-    """The option of ``ask`` on ``nodes`` and whether it is new; where it was worked out before, that one."""
+    """The option of ``ask`` on ``nodes`` and whether it is new; else the best known on as many nodes."""
     new = 0
     for answer in work_out(column, ask, nodes, book, options):
         new += len(column.add([answer]))
         if not isinstance(answer, ConsideredAction):
             return answer, new
-    usable = set(nodes) | set(column.job.nodes)
+    own, usable = set(column.job.nodes), {*nodes, *column.job.nodes}
     known = [
         option
         for option in column.options
-        if option.action is ask.action
-        and len(option.holds) <= ask.gpus
-        and {node for node, _ in option.holds} <= usable
+        if (held := {node for node, _ in option.holds}) <= usable and len(held - own) <= further_nodes(column, ask)
     ]
     return max(known, key=lambda option: option.value_flop, default=None), new
