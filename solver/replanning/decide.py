@@ -26,12 +26,13 @@ from solver.replanning.options import Answer
 from solver.replanning.prepared import PreparedJob, fitting_options
 from solver.replanning.problem import RecoveryOption, ReplanOptions, ReplanProblem
 from solver.replanning.program import Gpu, Limits, Prices, Promise, Relaxed, choose, prices, relaxed
-from solver.replanning.promises import POOL, Ask, asks_of, price_of, unpriced, work_out
+from solver.replanning.promises import POOL, Ask, asks_of, price_of, unpriced
 from solver.replanning.realising import realise
 from solver.replanning.safe import safe_answer
 from solver.replanning.shapes import FINE, ShapeBook, books_of
 from solver.replanning.sparing import spare_moves
 from solver.replanning.touched import free_gpus, held_gpus, spare_gpus, touched
+from solver.replanning.working_out import work_out
 
 __all__ = ["OnReplanProgress", "ReplanProgress", "decide", "safe_answer"]
 ROUNDS: Final = 6

@@ -1,32 +1,21 @@
-"""Bounds on the options of a job that nobody has worked out, and how to work the promising ones out.
-
-``docs/replanning.md`` proves each bound.
-"""
+"""Bounds on the options of a job that nobody has worked out; ``docs/replanning.md`` proves each."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
-from cluster_models.plan import Configuration
-from cluster_models.recovery import ConsideredAction, RecoveryAction
+from cluster_models.recovery import RecoveryAction
 from solver.candidates import FloatArray, IntArray
 from solver.costs.training_state import states_of
-from solver.placement.bounds import placement_bound_s
-from solver.problem import SearchOptions
-from solver.replanning import options as actions
 from solver.replanning.columns import JobColumns, View
 from solver.replanning.migration import WARM_UP_STEPS
 from solver.replanning.optimistic import SizeBounds, shrink_bounds, swap_rate
 from solver.replanning.program import Gpu, Promise
-from solver.replanning.shapes import ShapeBook, alike_inside, in_shape
-from solver.replanning.shrinking import data_sizes
-from solver.replanning.site import JobSite, planning_problem, prepared
 from solver.replanning.values import flops_per_token, transfer_flop, work_flop
 
 POOL: Final = "all"
@@ -75,63 +64,6 @@ def price_of(ask: Ask, gpu_prices: Mapping[Gpu, float], cheapest: Sequence[float
     return held + cheapest[min(further, len(cheapest) - 1)] + budget * ask.promise.gpus
 
 
-def further_nodes(columns: JobColumns, ask: Ask) -> int:
-    """Nodes beyond the job's own that an option of ``ask`` needs."""
-    site = columns.views[ask.view].site
-    return max(0, -(-ask.gpus // site.gpus) - _live_nodes(site))
-
-
-def _live_nodes(site: JobSite) -> int:
-    return sum(site.resources.offers(host, 1) for host in dict.fromkeys(site.job.nodes))
-
-
-def work_out(
-    columns: JobColumns,
-    ask: Ask,
-    nodes: Sequence[str],
-    book: ShapeBook | None,
-    options: Callable[[], SearchOptions],
-    *,
-    prices: Mapping[str, float] = MappingProxyType({}),
-) -> Iterator[actions.Answer]:
-    """The option that keeps the promise of ``ask`` best on the first of ``nodes``, as many as it needs.
-
-    What makes more of the same nodes comes before it.  None where it was asked before.  ``book``: the shapes of the
-    job; ``options``: of a search for one that begins now; ``prices``: FLOPs that nodes must be worth, among which a
-    swap chooses.
-    """
-    view = columns.views[ask.view]
-    site, migrate = view.site, view.migrate
-    if ask.action is RecoveryAction.SWAP:
-        yield actions.swap(site, nodes, migrate=migrate, prices=prices)
-        return
-    gpus, shape = ask.gpus, None
-    if ask.action is RecoveryAction.RESHAPE and book is not None:
-        shape = book.search(ask.gpus, columns.job.recovery.least_gpus, options())
-        gpus = ask.gpus if shape is None else shape.degrees.gpus
-    taken = tuple(nodes[: further_nodes(columns, replace(ask, gpus=gpus))])
-    if not columns.is_new(ask.action, ask.view, gpus, frozenset(taken)):
-        return
-    if ask.action is RecoveryAction.SHRINK_DATA_PARALLEL:
-        degrees = site.job.plan.configuration.degrees
-        replicas = gpus * degrees.data // degrees.gpus
-        columns.proven.setdefault((ask.view, gpus), _best_rate(site, replicas))
-        room = (_live_nodes(site) + len(taken)) * site.gpus
-        if site.is_touched and room >= degrees.gpus:
-            yield actions.swap(site, taken, migrate=migrate)
-        elif room * degrees.data // degrees.gpus > replicas:
-            yield actions.shrink(site, migrate=migrate, spares=taken)
-        yield actions.shrink(site, migrate=migrate, replicas=replicas, spares=taken)
-    elif shape is not None:
-        if _runs_as(site.job.plan.configuration, shape) and site.is_touched:
-            yield actions.swap(site, taken, migrate=migrate)
-        answer = in_shape(view, taken, shape, options())
-        if isinstance(answer, ConsideredAction):
-            left = options()
-            answer = actions.reshape(site, taken, left.time_limit_s, migrate=migrate, seed=left.seed)
-        yield answer
-
-
 def _proven(sizes: SizeBounds, columns: JobColumns, number: int) -> SizeBounds:
     """``sizes`` with what is known of placements of some of them."""
     rates = [
@@ -139,33 +71,6 @@ def _proven(sizes: SizeBounds, columns: JobColumns, number: int) -> SizeBounds:
         for gpus, rate in zip(sizes.gpus.tolist(), sizes.tokens_per_s.tolist(), strict=True)
     ]
     return replace(sizes, tokens_per_s=np.array(rates))
-
-
-def _best_rate(site: JobSite, replicas: int) -> float:
-    """Tokens per second that ``replicas`` cannot beat on any units that serve, however the batch is cut.
-
-    Infinite where it matters inside which units transfers are made.
-    """
-    if not alike_inside(site.candidate.fabric):
-        return math.inf
-    serving = [site.units.members[unit] for unit in np.flatnonzero(site.serves)]
-    if not serving:
-        return 0.0
-    rates = [0.0]
-    for size in data_sizes(site, replicas):
-        if size.data < replicas:
-            break
-        asked = planning_problem(site.resources, size.configuration, global_batch=size.global_batch)
-        gpus = min(site.gpus, size.configuration.degrees.gpus)
-        candidate = prepared(site.resources, serving, asked, size.configuration, gpus)
-        if candidate.placement.slots <= len(serving):
-            rates.append(asked.workload.tokens_per_step / placement_bound_s(candidate.placement))
-    return max(rates)
-
-
-def _runs_as(running: Configuration, shape: Configuration) -> bool:
-    """Whether they differ in nothing that moves state."""
-    return replace(running, stage_layers=shape.stage_layers) == shape
 
 
 def _swaps(columns: JobColumns, pool: frozenset[Gpu]) -> Iterator[Ask]:

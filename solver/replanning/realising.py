@@ -12,9 +12,10 @@ from solver.problem import SearchOptions
 from solver.replanning.columns import JobColumns
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.program import Gpu, Promise
-from solver.replanning.promises import Ask, further_nodes, work_out
+from solver.replanning.promises import Ask
 from solver.replanning.shapes import ShapeBook
 from solver.replanning.touched import live_gpus, spare_gpus
+from solver.replanning.working_out import further_nodes, work_out
 
 
 def realise(

@@ -25,9 +25,10 @@ from solver.replanning.decide import asked_columns, decide, limits_of, safe_answ
 from solver.replanning.first_come import first_come
 from solver.replanning.optimistic import NO_SIZES
 from solver.replanning.problem import ReplanOptions, ReplanProblem
-from solver.replanning.promises import POOL, asks_of, work_out
+from solver.replanning.promises import POOL, asks_of
 from solver.replanning.shapes import books_of
 from solver.replanning.touched import Touched, touched
+from solver.replanning.working_out import work_out
 from tests.cluster_models.clusters import cluster_of, host
 from tests.solver.problems import SPARSE
 from tests.solver.replanning.samples import (

@@ -22,9 +22,10 @@ from solver.replanning.options import reroute
 from solver.replanning.prepared import prepare
 from solver.replanning.problem import ReplanOptions, ReplanProblem
 from solver.replanning.program import Promise
-from solver.replanning.promises import Ask, work_out
+from solver.replanning.promises import Ask
 from solver.replanning.shapes import books_of
 from solver.replanning.touched import touched
+from solver.replanning.working_out import work_out
 from tests.solver.replanning.option_cases import plan_of, refusal, site, taken
 from tests.solver.replanning.samples import SAME_SHAPE, after, cluster, four_jobs, job, names, replan
 
