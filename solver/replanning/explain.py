@@ -8,12 +8,14 @@ from typing import Final
 from cluster_models.plan import StopReason
 from cluster_models.recovery import BatchDecision, ConsideredAction, JobDecision, RecoveryAction
 from cluster_models.running import RunningJob
-from cluster_models.units import HOUR
+from cluster_models.units import GBYTE, HOUR
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.program import Gpu
 from solver.replanning.touched import LEAVING, live_gpus, lost_gpus
 from solver.replanning.words import named
 
+SAME_WORTH: Final = 1e-3
+"""Share of its worth by which the same done on other nodes is not worth a word."""
 ACTION_WORDS: Final[Mapping[RecoveryAction, str]] = {
     RecoveryAction.NONE: "runs on",
     RecoveryAction.RESTART_IN_PLACE: "starts again in place",
@@ -71,10 +73,10 @@ def reason_of(
     ``rivals`` are the job's other options, ``takers`` names the job on each GPU after the decision.
     """
     cause = _cause(problem, job)
-    better = max((rival for rival in rivals if rival.value_flop > option.value_flop), default=None, key=_worth)
+    better = max((rival for rival in rivals if _is_better(rival, option)), default=None, key=_worth)
     why = option.reason
     if better is not None:
-        why += f"; {_instead(better, job, takers)}"
+        why += f"; {_instead(option, better, job, takers)}"
     elif given := {gpu for gpu in live_gpus(problem, job) if takers.get(gpu, job.name) != job.name}:
         others = {takers[gpu] for gpu in given}
         goes = "goes" if len(others) == 1 else "go"
@@ -82,6 +84,12 @@ def reason_of(
     elif option.action is RecoveryAction.PAUSE and not any(_worth(rival) > 0 for rival in rivals):
         why += "; nothing else can be done with what is left"
     return _sentence(f"{cause}: {why}" if cause else why)
+
+
+def _is_better(rival: RecoveryOption, option: RecoveryOption) -> bool:
+    """Whether it is worth more to the job, and more than a trifle where the same is done on other nodes."""
+    least = SAME_WORTH * abs(option.value_flop) if rival.action is option.action else 0.0
+    return rival.value_flop > option.value_flop + least
 
 
 def _cause(problem: ReplanProblem, job: RunningJob) -> str:
@@ -149,7 +157,7 @@ def _verb(action: RecoveryAction, jobs: int) -> str:
 
 def _why_not(option: RecoveryOption, rival: RecoveryOption, job: RunningJob, takers: Mapping[Gpu, str]) -> str:
     if rival.value_flop > option.value_flop:
-        return _instead(rival, job, takers)
+        return _instead(option, rival, job, takers)
     if not rival.tokens_per_s and rival.value_flop <= 0:
         return "it makes nothing over the horizon"
     less = _percent(option.value_flop - rival.value_flop, option.value_flop)
@@ -161,19 +169,25 @@ def _why_not(option: RecoveryOption, rival: RecoveryOption, job: RunningJob, tak
         causes.append(f"{_percent(slower, option.tokens_per_s)} fewer tokens/s{limit}")
     if still_s > 1:
         causes.append(f"{still_s:.0f} s more downtime")
+    if (more := rival.migration.bytes.outside - option.migration.bytes.outside) >= GBYTE:
+        causes.append(f"{more / GBYTE:.0f} GB more to move")
     if not causes and rival.value_flop == option.value_flop:
         return "as good, but it holds more GPUs" if len(rival.holds) > len(option.holds) else "as good"
-    return f"worth {less} less over the horizon" + (f": {' and '.join(causes)}" if causes else "")
+    return f"worth {less} less over the horizon" + (f": {', '.join(causes)}" if causes else "")
 
 
-def _instead(rival: RecoveryOption, job: RunningJob, takers: Mapping[Gpu, str]) -> str:
+def _instead(option: RecoveryOption, rival: RecoveryOption, job: RunningJob, takers: Mapping[Gpu, str]) -> str:
     """Why an option that is worth more to the job was not taken."""
     others = {takers[gpu] for gpu in rival.holds if takers.get(gpu, job.name) != job.name}
     if not others:
         return f"{_noun(rival)} would hold {len(rival.holds)} GPUs, which the GPU budget does not leave it"
     nodes = {node for node, gpu in rival.holds if takers.get((node, gpu), job.name) != job.name}
     makes = "makes" if len(others) == 1 else "make"
-    return f"{_noun(rival)} would need {named(sorted(nodes))}, which {named(sorted(others))} {makes} more of"
+    whose = f"{named(sorted(nodes))}, which {named(sorted(others))} {makes} more of"
+    if rival.action is option.action:
+        more = _percent(rival.value_flop - option.value_flop, option.value_flop)
+        return f"with {whose}, it would be worth {more} more"
+    return f"{_noun(rival)} would need {whose}"
 
 
 def _noun(option: RecoveryOption) -> str:
