@@ -17,7 +17,7 @@ from app.cli.failure_options import ToldFailures, looked_up, reported
 from app.cli.files import read_snapshot
 from app.cli.progress import cancelled_by_interrupt, shown_progress
 from app.cli.replan_files import DecisionFiles
-from app.cli.replan_options import TypedJobs, read_jobs, seconds_of, spares_of, without_own_use
+from app.cli.replan_options import TypedJobs, read_fitted, read_jobs, seconds_of, spares_of, without_own_use
 from app.cli.replan_view import AskedView, decision_view
 from app.cli.terminal import console, error_console
 from app.presentation.figures import count, percent
@@ -39,6 +39,7 @@ class AskedReplan:
     cluster: str
     jobs: TypedJobs
     told: ToldFailures
+    calibrations: Sequence[str] = ()
     spares: Sequence[str] = ()
     horizon: str | None = None
     back_after: str | None = None
@@ -112,6 +113,7 @@ def _problem(asked: AskedReplan) -> tuple[ReplanProblem, tuple[Condition, ...]]:
         back_after_s=back_after_s,
         gpu_budget=asked.gpu_budget,
         events=events,
+        fitted=read_fitted(asked.calibrations, jobs),
     )
     return problem, conditions
 

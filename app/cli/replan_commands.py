@@ -51,6 +51,10 @@ def replan(  # noqa: PLR0913 - one argument for each option
         list[str] | None,
         typer.Option("--recovery", metavar="[NAME=]FILE", help="Checkpoints, restart times, what a job may do."),
     ] = None,
+    calibrations: Annotated[
+        list[str] | None,
+        typer.Option("--calibration", metavar="FILE", help="Own calibration that a job was planned with."),
+    ] = None,
     spares: Annotated[
         list[str] | None,
         typer.Option("--spare", metavar="NODE", help="A node that jobs may take, or all; default: the plans' own."),
@@ -94,6 +98,7 @@ def replan(  # noqa: PLR0913 - one argument for each option
             cluster=cluster,
             jobs=TypedJobs(jobs or (), weights or (), recoveries or ()),
             told=ToldFailures(lost or (), degraded or (), draining or (), events=events, adapter=adapter),
+            calibrations=calibrations or (),
             spares=spares or (),
             horizon=horizon,
             back_after=back_after,
@@ -135,6 +140,13 @@ def resilience(  # noqa: PLR0913 - one argument for each option
     label: Annotated[
         str, typer.Option("--label", metavar="LABEL", help="Survive one more of these: node, leaf, rack ...")
     ] = "node",
+    search: Annotated[
+        str | None,
+        typer.Option("--search", metavar="TIME", help="Look so long for another plan that survives one more."),
+    ] = None,
+    calibration: Annotated[
+        str | None, typer.Option("--calibration", metavar="FILE", help="Own calibration of the plan, for --search.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say which losses a plan survives, what failures cost it, and the cheapest way to survive more."""
@@ -150,6 +162,8 @@ def resilience(  # noqa: PLR0913 - one argument for each option
             write=checkpoint_write,
             restart=restart,
             label=label,
+            search=search,
+            calibration=calibration,
             as_json=as_json,
         )
     )

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from app.cli.failure_options import known_node
-from app.cli.files import is_path, naming, read_text
+from app.cli.files import is_path, naming, read_calibration, read_text
 from app.documents.plan import PlanDocument
 from app.documents.reading import close_name, parse_text, read_document
 from app.documents.running_jobs import LEAST_WEIGHT, MOST_WEIGHT, RecoveryDocument
 from app.services.given_plans import given_plan
 from cluster_models.errors import InvalidInput
+from cluster_models.fitted import FittedParameters
 from cluster_models.plan import Plan
 from cluster_models.running import RecoveryPolicy, RunningJob
 from cluster_models.topology import Cluster
@@ -76,6 +77,25 @@ def read_jobs(typed: TypedJobs, cluster: Cluster) -> tuple[RunningJob, ...]:
         jobs.append(RunningJob(name, name, plan, _weight(name, weights.get(name)), policy))
     _check_shared(jobs)
     return tuple(jobs)
+
+
+def read_fitted(paths: Sequence[str], jobs: Sequence[RunningJob]) -> dict[str, FittedParameters]:
+    """By job id the user's own parameters that its plan was priced with, of the calibration files at ``paths``.
+
+    Raises ``InvalidInput`` where a job's are missing, since others would price it anew, or a file is nobody's.
+    """
+    given = {path: read_calibration(path) for path in paths}
+    by_label = {fitted.source: fitted for fitted in given.values()}
+    wanted = {job.plan.provenance.calibration for job in jobs}
+    for path, fitted in given.items():
+        if fitted.source not in wanted:
+            raise InvalidInput("--calibration", path, f"is {fitted.source}, which no --job was planned with")
+    for job in jobs:
+        label = job.plan.provenance.calibration
+        if label and label not in by_label:
+            problem = f"was planned with the calibration {label}"
+            raise InvalidInput("--job", job.name, problem, "give its file: --calibration FILE")
+    return {job.id: by_label[label] for job in jobs if (label := job.plan.provenance.calibration)}
 
 
 def read_running_plan(path: str) -> Plan:

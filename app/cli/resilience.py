@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from app.cli.failure_options import as_option
-from app.cli.files import read_snapshot
+from app.cli.files import read_calibration, read_snapshot
 from app.cli.replan_options import check_plan_fits, interval_steps, read_recovery, read_running_plan, seconds_of
 from app.cli.resilience_view import JudgedPlan, resilience_view
 from app.cli.terminal import console, reading_shown
 from app.services.resilience import ResilienceQuestion, judge
 from cluster_models.catalogue import gpu_kinds
 from cluster_models.errors import InvalidInput
+from cluster_models.fitted import FittedParameters
 from cluster_models.plan import Plan
 from cluster_models.running import RecoveryPolicy
 from cluster_models.snapshot import ClusterSnapshot
@@ -34,6 +35,8 @@ class AskedResilience:
     write: str | None = None
     restart: str | None = None
     label: str = "node"
+    search: str | None = None
+    calibration: str | None = None
     as_json: bool = False
 
 
@@ -43,6 +46,8 @@ def run_resilience(asked: AskedResilience) -> None:
         raise InvalidInput(
             "--rate", asked.rate, "must be a number of failures", "6.5 of 1,000 nodes a day is usual"
         )
+    if asked.search is not None and asked.cluster is None:
+        raise InvalidInput("--search", asked.search, "needs the nodes that a plan may use", "give --cluster FILE")
     plan = read_running_plan(asked.plan)
     if plan.architecture is None or plan.workload is None:
         raise InvalidInput("PLAN_JSON", asked.plan, "does not say which model it is for", "plan it anew")
@@ -56,6 +61,8 @@ def run_resilience(asked: AskedResilience) -> None:
         recovery=_policy(asked, plan),
         label=asked.label,
         failures_per_node_day=None if asked.rate is None else asked.rate / THOUSAND_NODES,
+        search_s=None if asked.search is None else seconds_of("--search", asked.search),
+        fitted=_fitted(asked, plan),
         write_s=None if asked.write is None else _seconds_or_none("--checkpoint-write", asked.write),
     )
     with reading_shown("judging the plan"), as_option("--label"):
@@ -67,9 +74,30 @@ def run_resilience(asked: AskedResilience) -> None:
 
         sys.stdout.write(ResilienceAnswer.make(found).model_dump_json(indent=2) + "\n")
     else:
-        judged = JudgedPlan(plan, question.recovery, asked.label, knows_links=asked.cluster is not None)
+        judged = JudgedPlan(
+            plan,
+            question.recovery,
+            asked.label,
+            knows_links=asked.cluster is not None,
+            searched=asked.search is not None,
+        )
         console().print(resilience_view(found, judged))
     sys.stdout.flush()
+
+
+def _fitted(asked: AskedResilience, plan: Plan) -> FittedParameters | None:
+    """The parameters that the plan was priced with; raises ``InvalidInput`` where a search would take others."""
+    label = plan.provenance.calibration
+    fitted = None if asked.calibration is None else read_calibration(asked.calibration)
+    if fitted is not None and fitted.source != label:
+        known = label or "the shipped parameters"
+        raise InvalidInput(
+            "--calibration", asked.calibration, f"is {fitted.source}; the plan was made with {known}"
+        )
+    if asked.search is not None and label and fitted is None:
+        problem = f"was planned with the calibration {label}"
+        raise InvalidInput("PLAN_JSON", asked.plan, problem, "give its file: --calibration FILE")
+    return fitted
 
 
 def _policy(asked: AskedResilience, plan: Plan) -> RecoveryPolicy:

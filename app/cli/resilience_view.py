@@ -40,6 +40,7 @@ class JudgedPlan:
     recovery: RecoveryPolicy
     label: str
     knows_links: bool
+    searched: bool = False
 
 
 def resilience_view(found: Resilience, judged: JudgedPlan) -> RenderableType:
@@ -80,7 +81,10 @@ def _hardenings(found: Resilience, judged: JudgedPlan) -> RenderableType:
     if not judged.knows_links:
         return Text("Prices need the links: give --cluster FILE.")
     if not found.hardenings:
-        return Text("No way that leaves degrees and placement as they are; plan with survive in the workload.")
+        kept = "No way leaves degrees and placement as they are"
+        if judged.searched:
+            return Text(f"{kept}, and the planner finds no other plan that does on the nodes that it may use.")
+        return Text(f"{kept}; --search 20s looks for another plan.")
     table = Table(box=box.SIMPLE, pad_edge=False)
     table.add_column("how", overflow="fold")
     for name in ("may be lost", "step", "GPU memory", "host memory", "fits"):
@@ -107,12 +111,14 @@ def _advice(possible: list[Hardening], judged: JudgedPlan) -> Iterator[str]:
     setting = _SETTINGS.get(best.kind)
     if best.kind is HardeningKind.OPTIMIZER_INSTANCES:
         setting = f"recovery: optimizer_instances: {2 * judged.recovery.optimizer_instances}"
+    if best.kind is HardeningKind.SPREAD:
+        setting = f"workload: survive: {{{best.label}: {best.count}}}"
     if setting is not None:
         yield f"Write it as {setting}"
 
 
 def _more(size: float) -> str:
-    return f"+ {gib(size)}" if size else "as before"
+    return f"{'+' if size > 0 else '-'} {gib(abs(size))}" if size else "as before"
 
 
 def _domain(label: str) -> str:

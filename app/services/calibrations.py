@@ -16,6 +16,7 @@ from app.services.errors import NameTaken, NotFound
 from app.services.pagination import Page, decode_cursor, page_of
 from cluster_models.errors import InvalidInput
 from cluster_models.fitted import FittedParameters
+from cluster_models.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,27 @@ def resolve_calibration(session: Session, *, name: str) -> FittedParameters:
     except NotFound as error:
         remedy = "GET /api/v1/calibrations lists them"
         raise InvalidInput("calibration", name, "there is no stored calibration of this name", remedy) from error
+
+
+def calibration_of_plan(session: Session, *, plan: Plan) -> FittedParameters | None:
+    """The stored parameters that ``plan`` was priced with, ``None`` for the shipped ones.
+
+    Raises ``InvalidInput`` on ``plan.provenance.calibration`` where they are not stored: other parameters would
+    price what is done with the plan otherwise than the plan itself.
+    """
+    label = plan.provenance.calibration
+    if not label:
+        return None
+    name = session.scalar(
+        select(CalibrationRow.name)
+        .where(CalibrationRow.label == label)
+        .order_by(CalibrationRow.created_at, CalibrationRow.name)
+        .limit(1)
+    )
+    if name is None:
+        remedy = "store the calibration (POST /api/v1/calibrations), or plan without it"
+        raise InvalidInput("plan.provenance.calibration", label, "is not stored here", remedy)
+    return resolve_calibration(session, name=name)
 
 
 def _row(session: Session, name: str) -> CalibrationRow:

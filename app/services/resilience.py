@@ -13,9 +13,11 @@ from app.services.errors import NotFound
 from app.services.running_plans import PlanSource, check_fits
 from cluster_models.errors import InvalidInput
 from cluster_models.failure_domains import FailureDomainLosses
-from cluster_models.plan import Plan
+from cluster_models.fitted import FittedParameters
+from cluster_models.plan import NoPlan, Plan
 from cluster_models.running import RecoveryPolicy
 from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.workload import TrainingWorkload
 
 if TYPE_CHECKING:
     from solver.replanning.resilience import EffectiveTraining, Hardening
@@ -23,7 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ResilienceQuestion:
-    """``label``: failure domains of which one more is to be survived; the rest as in the solver's."""
+    """``label``: failure domains of which one more is to be survived; the rest as in the solver's.
+
+    ``search_s``: how long the planner may look for a plan that does, ``None`` where it is not asked; ``fitted``:
+    the user's own parameters that ``plan`` was priced with.
+    """
 
     plan: Plan
     snapshot: ClusterSnapshot
@@ -31,6 +37,8 @@ class ResilienceQuestion:
     label: str
     failures_per_node_day: float | None
     write_s: float | None
+    search_s: float | None = None
+    fitted: FittedParameters | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +75,19 @@ def judge(asked: ResilienceQuestion) -> Resilience:
     """The resilience of a plan; raises ``InvalidInput`` of a label that its nodes do not carry."""
     # Imported late: only whoever asks pays for loading the solver.
     from solver.answer.survival import losses_by, survives  # noqa: PLC0415
+    from solver.problem import PlanningProblem, SearchOptions  # noqa: PLC0415
     from solver.replanning.resilience import (  # noqa: PLC0415
         FAILURES_PER_NODE_DAY,
         effective_training,
         hardenings,
     )
+    from solver.search import plan  # noqa: PLC0415
+
+    def replan(workload: TrainingWorkload) -> Plan | NoPlan:
+        assert asked.plan.architecture is not None, "a plan of ours says which model it is for"
+        assert asked.search_s is not None
+        problem = PlanningProblem(asked.snapshot, asked.plan.architecture, workload, asked.fitted)
+        return plan(problem, SearchOptions(time_limit_s=asked.search_s, alternatives=0))
 
     cluster = asked.snapshot.cluster
     if losses_by(asked.plan, asked.recovery, cluster, asked.label) is None:
@@ -86,7 +102,13 @@ def judge(asked: ResilienceQuestion) -> Resilience:
     return Resilience(
         survives=survives(asked.plan, asked.recovery, cluster),
         training=training,
-        hardenings=hardenings(asked.plan, asked.recovery, asked.snapshot, asked.label),
+        hardenings=hardenings(
+            asked.plan,
+            asked.recovery,
+            asked.snapshot,
+            asked.label,
+            replan=None if asked.search_s is None else replan,
+        ),
     )
 
 

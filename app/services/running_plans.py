@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from app.db.running_tables import RunningJobRow, RunningPlanRow
 from app.db.status import JobStanding, RunningPlanStatus
 from app.serialization import jsonable, load
-from app.services import clusters, idempotency, occupancy, plans
+from app.services import calibrations, clusters, idempotency, occupancy, plans
 from app.services.errors import IdempotencyKeyReused, NotFound, WrongStatus
 from app.services.occupancy import gpus_of
 from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
@@ -282,13 +282,22 @@ def record_of(row: RunningPlanRow) -> RunningPlanRecord:
     )
 
 
+def fitted_of(session: Session, *, source: PlanSource) -> FittedParameters | None:
+    """The user's own parameters that a plan was priced with; raises ``NotFound`` and ``InvalidInput``."""
+    if source.plan is not None:
+        return calibrations.calibration_of_plan(session, plan=source.plan)
+    assert source.plan_id is not None, "one of the two is given"
+    return plans.get_problem(session, plan_id=source.plan_id).fitted
+
+
 def _content(session: Session, source: PlanSource) -> tuple[Plan, dict[str, Any] | None]:
     """The plan, and the user's own parameters that it was priced with."""
+    fitted = fitted_of(session, source=source)
     if source.plan is not None:
-        return source.plan, None
-    assert source.plan_id is not None, "one of the two is given"
-    plan = plans.get_finished_plan(session, plan_id=source.plan_id)
-    fitted: FittedParameters | None = plans.get_problem(session, plan_id=source.plan_id).fitted
+        plan = source.plan
+    else:
+        assert source.plan_id is not None, "one of the two is given"
+        plan = plans.get_finished_plan(session, plan_id=source.plan_id)
     return plan, None if fitted is None else jsonable(fitted)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from cluster_models.errors import InvalidWorkload
+from cluster_models.errors import InvalidInput
 from cluster_models.links import effective_links
 from cluster_models.plan import NoPlan, Plan
 from cluster_models.units import GIB
@@ -256,16 +256,17 @@ def _spread(
     workload = replace(plan.workload, survive={**plan.workload.survive, label: now + 1})
     try:
         found = replan(workload)
-    except InvalidWorkload:
+    except InvalidInput:
         return None
     if isinstance(found, NoPlan):
         return None
     slower_s = found.time.step_s - plan.time.step_s
+    had, has = (max(memory.total_bytes for memory in each.memory) for each in (plan, found))
     return Hardening(
         HardeningKind.SPREAD,
         label,
         now + 1,
-        0.0,
+        has - had,
         0.0,
         slower_s,
         True,

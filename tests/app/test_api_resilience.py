@@ -54,6 +54,13 @@ def test_a_checkpoint_in_memory_survives_a_node_more(client: TestClient) -> None
     assert all(each["kind"] != "memory_checkpoint" for each in with_it["hardenings"])
 
 
+def test_the_planner_looks_for_another_plan_where_it_is_asked_to(client: TestClient) -> None:
+    """Its plan survives a node, at the step that it adds."""
+    assert all(each["kind"] != "spread" for each in _asked(client)["hardenings"])
+    (offered,) = [each for each in _asked(client, search_time_limit_s=5)["hardenings"] if each["kind"] == "spread"]
+    assert (offered["count"], offered["is_possible"]) == (1, True)
+
+
 def test_no_failures_cost_only_the_writing(client: TestClient) -> None:
     """Nothing written beside, nothing lost: all time is useful."""
     found = _asked(client, failures_per_node_day=0, checkpoint_write_s=0)["effective_training"]

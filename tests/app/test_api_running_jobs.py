@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from app.documents.calibration import CalibrationDocument
 from app.settings import Role
 from tests.app.api_client import API, cluster_body, ended, plan_body, running
 from tests.app.failure_bodies import SITE, holders, job_body, plan_document, store_cluster
@@ -73,6 +74,20 @@ def test_a_job_that_cannot_be_is_refused_with_its_field(
     assert (reply.status_code, reply.json()["errors"][0]["field"]) == (422, field)
     assert client.get(f"{SITE}/jobs").json()["items"] == []
     assert client.get(f"{SITE}/occupancy").json()["gpus_held"] == 0
+
+
+def test_the_calibration_of_a_plan_must_be_stored(client: TestClient) -> None:
+    """Otherwise what is done after a failure would be priced with other parameters than the plan."""
+    values = {"memory_share": {"value": 0.8, "low": 0.8, "high": 0.8, "steps": 1}}
+    calibration = {"name": "mine", "gpus": {"H100": values}, "frameworks": {}}
+    label = CalibrationDocument.model_validate(calibration).to_fitted().source
+    body = job_body("a", "n0", "n1")
+    body["plan"]["provenance"]["calibration"] = label
+    refused = client.post(f"{SITE}/jobs", json=body)
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["field"] == "plan.provenance.calibration"
+    assert client.post(f"{API}/calibrations", json={"calibration": calibration}).status_code == 201
+    assert client.post(f"{SITE}/jobs", json=body).status_code == 201
 
 
 def test_degrees_of_astronomic_size_are_refused_at_once(client: TestClient) -> None:

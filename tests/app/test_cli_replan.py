@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from app.cli import main
 from app.cli.failure_options import ToldFailures, reported
+from app.cli.files import read_calibration
 from app.cli.replan_options import seconds_of
 from app.documents.plan import PlanDocument, plan_from_text
 from cluster_models.errors import InvalidInput
@@ -222,3 +224,30 @@ def test_every_part_is_found_under_its_name_or_called_ambiguous(
             found(link)
     else:
         assert found(link) == (EntityKind.LINK, first, second)
+
+
+def _calibrated() -> str:
+    """A plan made with a calibration whose file lies beside it; the file's path."""
+    values = {"memory_share": {"value": 0.4, "low": 0.4, "high": 0.4, "steps": 1}}
+    calibration = {"name": "mine", "gpus": {"H100": values}, "frameworks": {}}
+    Path("mine.json").write_text(json.dumps(calibration))
+    plan = plan_on("b", "a")
+    label = read_calibration("mine.json").source
+    plan = replace(plan, provenance=replace(plan.provenance, calibration=label))
+    Path(PLAN).write_text(PlanDocument.from_plan(plan, timeline=False).model_dump_json())
+    return "mine.json"
+
+
+def test_a_plan_is_priced_with_the_calibration_that_it_was_made_with(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without its file nothing is decided; slower memory than the shipped one shows in the throughput."""
+    loss = [*JOB, "--lost", "b", "--spare", "c", "--json"]
+    assert main(["replan", CLUSTER, *loss]) == 0
+    shipped = json.loads(capsys.readouterr().out)["jobs"][0]["tokens_per_s_after"]
+    path = _calibrated()
+    assert main(["replan", CLUSTER, *loss]) == 2
+    assert "--job: was planned with the calibration mine" in capsys.readouterr().err
+    assert main(["replan", CLUSTER, *loss, "--calibration", path]) == 0
+    assert json.loads(capsys.readouterr().out)["jobs"][0]["tokens_per_s_after"] < shipped
+    write_files(Path())
+    assert main(["replan", CLUSTER, *loss, "--calibration", path]) == 2
+    assert "which no --job was planned with" in capsys.readouterr().err

@@ -60,6 +60,14 @@ def test_more_failures_never_leave_more_time(capsys: pytest.CaptureFixture[str])
     assert ratios == sorted(ratios, key=lambda ratio: float(str(ratio)), reverse=True)
 
 
+def test_the_planner_is_asked_for_a_plan_that_survives_more(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is among the ways, with what to write into the workload."""
+    assert main(["resilience", PLAN, "--cluster", CLUSTER, "--search", "5s", "--json"]) == 0
+    ways = {each["kind"]: each for each in json.loads(capsys.readouterr().out)["hardenings"]}
+    assert ways["spread"]["count"] == 1
+    assert "survive: {node: 1}" in ways["spread"]["sentence"]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -67,6 +75,7 @@ def test_more_failures_never_leave_more_time(capsys: pytest.CaptureFixture[str])
         (["--checkpoint-every", "30"], "--checkpoint-every: is no duration (got '30')"),
         (["--checkpoint-every", "0steps"], "--checkpoint-every: must be at least one step"),
         (["--label", "rck", "--cluster", CLUSTER], "--label: is not carried by every node of the plan (got 'rck')"),
+        (["--search", "5s"], "--search: needs the nodes that a plan may use (got '5s'); give --cluster FILE"),
         (["--cluster", PLAN], "plan.json: "),
         (["--recovery", CLUSTER], "cluster.yaml: "),
     ],

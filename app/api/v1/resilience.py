@@ -11,10 +11,9 @@ from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import PlanPath, ServiceDep
 from app.db.engine import transaction
 from app.documents.plan_parts import SurvivedLossesDocument
-from app.documents.reading import Document, NotNegative, Text
+from app.documents.reading import Document, NotNegative, Positive, Text
 from app.documents.running_jobs import LONGEST_S, PlanReference, RecoveryDocument
-from app.resources import Service
-from app.services import given_plans, resilience
+from app.services import given_plans, resilience, running_plans
 from app.services.field_paths import errors_under
 from app.services.resilience import Resilience, ResilienceQuestion
 from app.services.running_plans import PlanSource
@@ -22,6 +21,8 @@ from cluster_models.running import RecoveryPolicy
 from solver.replanning.resilience import FAILURES_PER_NODE_DAY, EffectiveTraining, Hardening, HardeningKind
 
 MOST_FAILURES_PER_NODE_DAY = 1000.0
+LONGEST_SEARCH_S = 60.0
+"""A request is answered when the search has ended."""
 
 router = APIRouter(tags=["failures"], route_class=BodyRoute)
 
@@ -71,6 +72,13 @@ class ResilienceRequest(Document):
         "node",
         description="Failure domains of which one more is to be survived: node, nvlink_domain or a node label.",
         examples=["leaf"],
+    )
+
+    search_time_limit_s: Annotated[Positive, Field(le=LONGEST_SEARCH_S)] | None = Field(
+        None,
+        description="Seconds for which the planner looks for another plan that survives one more, answered among "
+        "the hardenings as spread; absent = it does not look.",
+        examples=[15.0],
     )
 
 
@@ -134,8 +142,8 @@ class ResilienceAnswer(BaseModel):
         description="The share of time in which the job makes progress that lasts."
     )
     hardenings: list[HardeningAnswer] = Field(
-        description="Ways to survive one more, the cheapest first. Another placement that does is found by a plan "
-        "whose workload asks for it (survive)."
+        description="Ways to survive one more, the cheapest first; another plan (spread) is among them where the "
+        "planner was to look for one (search_time_limit_s)."
     )
 
     @classmethod
@@ -156,8 +164,10 @@ def get_plan_resilience(
     label: LabelQuery = "node",
 ) -> ResilienceAnswer:
     """What a finished plan survives, and the share of time in which it makes progress (usual checkpoints)."""
-    recovery = RecoveryPolicy()
-    return _judged(service, PlanSource(plan_id=plan), None, recovery, (label, failures_per_node_day, None))
+    with transaction(service.sessions) as session:
+        found, snapshot = resilience.plan_and_snapshot(session, source=PlanSource(plan_id=plan), cluster=None)
+    question = ResilienceQuestion(found, snapshot, RecoveryPolicy(), label, failures_per_node_day, None)
+    return ResilienceAnswer.make(resilience.judge(question))
 
 
 @router.post("/resilience")
@@ -167,17 +177,18 @@ def judge_resilience(document: ResilienceRequest, service: ServiceDep) -> Resili
         recovery = document.recovery.to_recovery()
     with errors_under("plan"):
         source = given_plans.source_of(document.plan)
-    rest = (document.label, document.failures_per_node_day, document.checkpoint_write_s)
-    return _judged(service, source, document.cluster, recovery, rest)
-
-
-def _judged(
-    service: Service,
-    source: PlanSource,
-    cluster: str | None,
-    recovery: RecoveryPolicy,
-    rest: tuple[str, float, float | None],
-) -> ResilienceAnswer:
+    searches = document.search_time_limit_s is not None
     with transaction(service.sessions) as session:
-        plan, snapshot = resilience.plan_and_snapshot(session, source=source, cluster=cluster)
-    return ResilienceAnswer.make(resilience.judge(ResilienceQuestion(plan, snapshot, recovery, *rest)))
+        plan, snapshot = resilience.plan_and_snapshot(session, source=source, cluster=document.cluster)
+        fitted = running_plans.fitted_of(session, source=source) if searches else None
+    question = ResilienceQuestion(
+        plan=plan,
+        snapshot=snapshot,
+        recovery=recovery,
+        label=document.label,
+        failures_per_node_day=document.failures_per_node_day,
+        write_s=document.checkpoint_write_s,
+        search_s=document.search_time_limit_s,
+        fitted=fitted,
+    )
+    return ResilienceAnswer.make(resilience.judge(question))
