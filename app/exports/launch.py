@@ -54,7 +54,7 @@ def render_torchrun(launch: Launch) -> str:
     )
 
 
-def render_slurm(launch: Launch) -> str:
+def render_slurm(launch: Launch, options: Options) -> str:
     """A batch script: one torchrun a node, its node rank from our list instead of SLURM_NODEID.
 
     Slurm sorts the node list, so it cannot carry an order.
@@ -64,7 +64,7 @@ def render_slurm(launch: Launch) -> str:
     return "\n".join(
         [
             "#!/usr/bin/env bash",
-            "#SBATCH --job-name=meshwright",
+            f"#SBATCH --job-name={options.job}",
             f"#SBATCH --nodes={len(hosts)}",
             f"#SBATCH --nodelist={','.join(hosts)}",
             "#SBATCH --ntasks-per-node=1",
@@ -109,8 +109,8 @@ def _torchrun(launch: Launch, options: Options) -> Files:  # noqa: ARG001
     return (ExportFile("torchrun.sh", render_torchrun(launch), executable=True),)
 
 
-def _slurm(launch: Launch, options: Options) -> Files:  # noqa: ARG001
-    return (ExportFile("slurm.sh", render_slurm(launch), executable=True),)
+def _slurm(launch: Launch, options: Options) -> Files:
+    return (ExportFile("slurm.sh", render_slurm(launch, options), executable=True),)
 
 
 EXPORTS_HERE: Final = (

@@ -45,7 +45,9 @@ def test_a_lost_node_is_replaced_by_the_spare(capsys: pytest.CaptureFixture[str]
     after = plan_from_text(Path("out/small/plan.json").read_text())
     assert set(after.placement.hosts) == {"a", "c"}
     assert after.configuration.degrees == small_plan().configuration.degrees
-    assert "#SBATCH --nodelist=c,a" in Path("out/small/slurm.sh").read_text()
+    script = Path("out/small/slurm.sh").read_text()
+    assert "#SBATCH --job-name=small\n" in script
+    assert "#SBATCH --nodelist=c,a" in script
 
 
 def test_json_is_the_answer_of_the_service_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
