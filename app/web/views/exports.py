@@ -34,6 +34,7 @@ TAKEN: Final[Mapping[str, tuple[str, ...]]] = {
     "deepspeed": _LAUNCHED,
     "torchrun-nodes": _LAUNCHED,
     "openmpi": _LAUNCHED,
+    "slurm": ("job",),
     "slurm-hostfile": ("job", *_LAUNCHED),
     "jobset": _POD,
     "kueue": (*_POD, "queue", "topology_label"),
