@@ -14,7 +14,7 @@ from starlette.datastructures import FormData
 from app.db.engine import transaction
 from app.documents.reading import problems_of
 from app.resources import Service, service_of
-from app.services import clusters, plans, running_jobs, running_plans
+from app.services import clusters, plans, replans, running_jobs, running_plans
 from app.services.errors import Conflict, NotFound
 from app.services.pagination import MAX_LIMIT
 from app.services.plans import PlanRecord
@@ -210,11 +210,12 @@ def _job(
     with service.read_sessions() as session:
         record = running_jobs.get_job(session, reference=name, job=job)
         listed = running_plans.list_running_plans(session, reference=name, job=record.id, limit=_PLANS)
+        open_replan = replans.open_replan_of(session, reference=record.cluster_id)
     return page(
         request,
         "job.html",
         status=status,
-        job=job_page(record, listed.items),
+        job=job_page(record, listed.items, open_replan),
         address=job_address(record.cluster_name, record.name),
         values=values,
         found=tuple(found),

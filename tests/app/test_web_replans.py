@@ -52,6 +52,17 @@ def test_while_it_collects_there_is_a_countdown_and_a_safe_answer(failed: Failed
     assert buttons(failed.page()) == ["applied", "start", "failed", "cancel"]
 
 
+def test_the_page_of_a_job_leads_to_the_decision_about_it(failed: Failed) -> None:
+    """As long as it is open; the page of a job that no failure touched says nothing of it."""
+    assert answer_safely(failed.service.sessions, replan_id=failed.replan_id, now=START)
+    pages = {name: failed.browser.get(f"/clusters/{CLUSTER}/jobs/{name}").text for name in ("a", "b")}
+    link = f'href="/replans/{failed.replan_id}"'
+    assert link in pages["a"]
+    assert "A failure touches it" in told(pages["a"])
+    assert link not in pages["b"]
+    assert "Nothing to do: it runs." in told(pages["b"])
+
+
 def test_the_countdown_runs_by_the_clock(failed: Failed) -> None:
     """Seconds until the window ends, then that the search begins."""
     with transaction(failed.service.sessions) as session:

@@ -9,6 +9,7 @@ from typing import Final
 from app.db.status import JobStanding, RunningPlanStatus
 from app.presentation.figures import count, plural, seconds
 from app.presentation.recovery import duration, moment, tokens_per_s
+from app.services.replans import ReplanRecord
 from app.services.running_jobs import JobRecord
 from app.services.running_plans import RunningPlanRecord
 
@@ -29,6 +30,9 @@ _NEXT: Final = {
     RunningPlanStatus.PROPOSED: "Approve it to hold its GPUs for this job, then start the job.",
     RunningPlanStatus.APPROVED: "Start the job with it, then say here that it runs.",
 }
+
+
+_HIT: Final = "A failure touches it: what becomes of it is decided together with the other jobs."
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +69,14 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
-    """A job with the one thing to do next, facts, and its plans, newest first."""
+    """A job with the one thing to do next, facts, and its plans, newest first.
+
+    ``decision``: the open replan that is about it, if one is.
+    """
 
     line: JobLine
     next: str
+    decision: str | None
     waiting: PlanRow | None
     facts: tuple[tuple[str, str], ...]
     plans: tuple[PlanRow, ...]
@@ -91,8 +99,11 @@ def job_line(job: JobRecord) -> JobLine:
     )
 
 
-def job_page(job: JobRecord, plans: Sequence[RunningPlanRecord]) -> JobPage:
-    """The page of a job; a plan that waits for a step comes before all else."""
+def job_page(
+    job: JobRecord, plans: Sequence[RunningPlanRecord], open_replan: ReplanRecord | None = None
+) -> JobPage:
+    """The page of a job: a failure comes before all else, then a plan that waits for a step."""
+    decision = _decision_about(job, open_replan)
     rows = tuple(plan_row(plan) for plan in plans)
     waiting = next(
         ((row, plan.status) for row, plan in zip(rows, plans, strict=True) if row.can and plan.status in _NEXT),
@@ -100,11 +111,18 @@ def job_page(job: JobRecord, plans: Sequence[RunningPlanRecord]) -> JobPage:
     )
     return JobPage(
         line=job_line(job),
-        next=_next(job) if waiting is None else _NEXT[waiting[1]],
+        next=_HIT if decision else _next(job) if waiting is None else _NEXT[waiting[1]],
+        decision=decision,
         waiting=None if waiting is None else waiting[0],
         facts=_facts(job),
         plans=rows,
     )
+
+
+def _decision_about(job: JobRecord, open_replan: ReplanRecord | None) -> str | None:
+    if open_replan is None or open_replan.summary is None:
+        return None
+    return open_replan.id if job.id in {each.job_id for each in open_replan.summary.jobs} else None
 
 
 def plan_row(plan: RunningPlanRecord) -> PlanRow:
