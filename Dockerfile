@@ -17,7 +17,13 @@ RUN find /opt/meshwright/lib -path '*/site-packages/solver/compiled*.py' \
       -exec touch --date="$(date --iso-8601=seconds)" {} + \
  && cd examples \
  && NUMBA_CACHE_DIR=/compiled PYTHONDONTWRITEBYTECODE=1 /opt/meshwright/bin/meshwright plan \
-      --cluster clusters/two-nodes.yaml --model llama-3-8b --workload workloads/llama-3-8b-small.yaml
+      --cluster clusters/two-nodes.yaml --model llama-3-8b --workload workloads/llama-3-8b-small.yaml \
+ && NUMBA_CACHE_DIR=/compiled PYTHONDONTWRITEBYTECODE=1 /opt/meshwright/bin/meshwright experts place \
+      --loads routing/prefill.json routing/decode.json --ranks 16 --nodes 2 --slots 48 --router 4 --link-speed 50 \
+      --format sglang --output /tmp/maps \
+ && NUMBA_CACHE_DIR=/compiled PYTHONDONTWRITEBYTECODE=1 /opt/meshwright/bin/meshwright experts rebalance \
+      --running /tmp/maps/expert_location.json --loads routing/decode.json --ranks 16 --nodes 2 --expert-bytes 44e6 \
+      --steps 10000
 
 FROM python:3.12-slim
 LABEL org.opencontainers.image.title="Meshwright" \

@@ -21,6 +21,12 @@ WARM_UP_PLACEMENT = for pp in 2 5; do $(BIN)/python -m benchmarks.placement --dp
 	--bandwidth examples/bandwidth/ten-nodes.csv --forward-s 0.03 --backward-s 0.06 --micro-batches 8 \
 	--activation-bytes 3e8 --gradient-bytes 8e9; done
 
+# Two workers of the tests would compile what places experts at the same time, and each wait for it.
+WARM_UP_EXPERTS = maps=$$(mktemp -d) && $(BIN)/meshwright experts place --ranks 16 --nodes 2 --slots 48 \
+	--loads examples/routing/prefill.json examples/routing/decode.json --router 4 --link-speed 50 --format sglang \
+	--output $$maps && $(BIN)/meshwright experts rebalance --running $$maps/expert_location.json --ranks 16 --nodes 2 \
+	--loads examples/routing/decode.json --expert-bytes 44e6 --steps 10000; done=$$?; rm -r $$maps; exit $$done
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test serve fetch-tools lint format benchmark benchmark-placement benchmark-experts benchmark-replanning benchmark-spot-replay lock browser clean
 
@@ -78,8 +84,9 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@touch $@
 
 $(INSTALLED_DEV): requirements-dev.lock $(INSTALLED)
-	@echo "installing what the tests need ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.lock
+	@echo "installing what the tests need, and compiling what places experts ..."
+	@{ $(WARM_UP_EXPERTS); } >/dev/null & compiling=$$!; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.lock && wait $$compiling
 	@touch $@
 
 # The browser tests use a Chromium that is there, or skip and say so; nothing else depends on it.
