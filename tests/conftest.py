@@ -1,7 +1,7 @@
 """Both databases for every test that asks for one: SQLite in a file, and a real PostgreSQL.
 
 Properties are tried on the same examples in every run, so that a commit is either good or not;
-``MESHWRIGHT_TEST_EXPLORE=1`` looks for new ones.
+``MESHWRIGHT_TEST_EXPLORE=1`` looks for new ones.  No example has a deadline: the first of them may wait for a compiler.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from app.db.engine import SessionFactory, make_engine, make_session_factory
 from app.settings import Settings
 from tests.databases import PostgresServer, begin_at_newest
 
-settings.register_profile("repeatable", derandomize=True)
-settings.register_profile("explore", derandomize=False)
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("explore", derandomize=False, deadline=None)
 settings.load_profile("explore" if os.environ.get("MESHWRIGHT_TEST_EXPLORE") else "repeatable")
 
 # Modules and thousands of tests stay until the end: looking through them for garbage again and again took a fifth

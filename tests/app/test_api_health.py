@@ -84,7 +84,7 @@ def test_the_service_keeps_what_its_description_promises(tmp_path: Path) -> None
             bad = operation.as_strategy(generation_mode=GenerationMode.NEGATIVE)
 
             @given(case=good | bad)
-            @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+            @settings(max_examples=EXAMPLES, database=None, suppress_health_check=list(HealthCheck))
             def conforms(case: Any) -> None:
                 case.validate_response(case.call(), checks=CHECKS)
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.link_classes import Proximity
@@ -147,7 +147,6 @@ def test_links_of_the_data_sheet_are_lowered_too() -> None:
 
 
 @given(SAMPLES, st.sampled_from([0.0, 1e3, 1.5 * MIB, 40.0 * MIB, 4096.0 * MIB]), st.integers(1, 16))
-@settings(deadline=None)
 def test_pessimistic_links_are_never_faster(drawn: list[Sample], message_bytes: float, flows: int) -> None:
     """Whatever was measured, no transfer of any size gets quicker at the slow decile."""
     median, slow = (
@@ -158,7 +157,6 @@ def test_pessimistic_links_are_never_faster(drawn: list[Sample], message_bytes: 
 
 
 @given(SAMPLES)
-@settings(deadline=None)
 def test_every_spread_is_a_finite_share(drawn: list[Sample]) -> None:
     """A decile is never negative, and what nodes have in common is a part of it."""
     for spread in link_spread(snapshot(FIVE, drawn)).by_class:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.plan import Degrees, TimelineEvent
@@ -57,7 +57,6 @@ def _interleaved_timeline() -> tuple[TimelineEvent, ...]:
     )
 
 
-@settings(deadline=None)  # the first example compiles the simulator
 @given(st.integers(1, 5), st.integers(1, 3), st.integers(1, 3), st.integers(0, 2**31))
 def test_simulated_schedules_are_sound(pipeline: int, virtual: int, groups: int, seed: int) -> None:
     """What the simulator runs, with random durations and transfers, breaks no rule of the timeline."""

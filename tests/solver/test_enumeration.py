@@ -43,7 +43,7 @@ def rows(asked: PlanningProblem, count: int, gpus: int) -> list[tuple[int, ...]]
     return sorted(zip(*(getattr(batch, name).tolist() for name in batch.__slots__), strict=True))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(SHAPES, WORKLOADS, st.sampled_from([DENSE, SPARSE, replace(DENSE, heads=12, kv_heads=3)]))
 def test_nothing_legal_is_missing_and_nothing_comes_twice(
     shape: tuple[int, int], workload: TrainingWorkload, model: object
@@ -74,7 +74,7 @@ def _one_of_equal_shardings(workload: TrainingWorkload) -> bool:
     return len(workload.sharding) > 1
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(SHAPES, WORKLOADS, st.sampled_from([DENSE, SPARSE]))
 def test_every_candidate_passes_the_independent_checker(
     shape: tuple[int, int], workload: TrainingWorkload, model: object

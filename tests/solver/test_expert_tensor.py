@@ -113,7 +113,7 @@ SHAPES = st.sampled_from(
 )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(SHAPES)
 def test_tokens_and_holders_are_those_of_ranks_told_one_by_one(shape: tuple[Degrees, Experts]) -> None:
     """Copies received, gathered and leaving a node, elements of the experts' width, and who shares gradients."""
@@ -175,7 +175,7 @@ def test_dispatchers_that_send_once_per_rank_send_to_every_peer_instead() -> Non
     assert found.expert_s[0, 0] == pytest.approx(2 * 32 * 2 * each)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.sampled_from([(8, 2, 14336), (64, 6, 1408), (16, 1, 8192)]),
     st.sampled_from(list(ExpertDispatch)),
@@ -242,7 +242,7 @@ def test_the_plan_is_the_best_of_all_cuts(case: str) -> None:
     assert check_plan(found, asked) == ()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     st.sampled_from([(2, 2), (3, 2), (2, 4), (3, 4)]),
     st.sampled_from([{"expert_tensor": 2}, {"expert": 1}, {"expert": 2}]),

@@ -103,7 +103,7 @@ def test_a_wide_gap_is_reported_as_one(backend: Backend) -> None:
         assert outcome.status is IlpStatus.FEASIBLE
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.integers(1, 40), min_size=2, max_size=6), st.integers(2, 3), st.sampled_from(list(Backend)))
 def test_bounds_enclose_the_optimum(loads: list[int], machines: int, backend: Backend) -> None:
     """Relaxation <= bound <= optimum by brute force = objective."""

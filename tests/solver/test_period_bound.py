@@ -23,7 +23,7 @@ from solver.placement.ring_floors import forced_floors, in_and_out
 from tests.solver.test_placement_bounds import best_step_s, grids
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(grids())
 def test_no_assignment_is_faster(problem: PlacementProblem) -> None:
     best = best_step_s(problem)
@@ -35,7 +35,7 @@ def test_no_assignment_is_faster(problem: PlacementProblem) -> None:
     assert known == pytest.approx(best)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(grids(), st.integers(0, 2**32 - 1))
 def test_every_assignment_keeps_the_limits_of_its_step(problem: PlacementProblem, seed: int) -> None:
     found = lanes(problem)
@@ -64,7 +64,6 @@ def test_every_assignment_keeps_the_limits_of_its_step(problem: PlacementProblem
                 assert formed >= limit_s[a, b] - 1e-9 * abs(limit_s[a, b])
 
 
-@settings(deadline=None)
 @given(st.integers(3, 7), st.integers(0, 2**32 - 1))
 def test_a_node_hears_from_one_and_sends_to_another(nodes: int, seed: int) -> None:
     between_s = np.random.default_rng(seed).random((nodes, nodes))

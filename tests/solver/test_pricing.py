@@ -78,7 +78,7 @@ def best_by_force(placed: Candidate) -> float:
     return min(step_seconds(np.array(order), placed.placement.arrays)[0] for order in orders)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(problems(), st.integers(0, 10))
 def test_no_placement_beats_either_bound(asked: PlanningProblem, first: int) -> None:
     """A sample of the candidates of each problem, every placement of each."""
@@ -89,7 +89,7 @@ def test_no_placement_beats_either_bound(asked: PlanningProblem, first: int) -> 
         assert placement_bound_s(placed.placement) <= best * SLACK
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(problems(), st.integers(0, 12), st.randoms(use_true_random=False))
 def test_the_compiled_step_is_the_plain_one(asked: PlanningProblem, first: int, random: object) -> None:
     """Arrays of slot pairs give what ranks and groups written out give."""
@@ -101,7 +101,7 @@ def test_the_compiled_step_is_the_plain_one(asked: PlanningProblem, first: int, 
         assert step_seconds(assignment, placed.placement.arrays)[0] == pytest.approx(expected, rel=1e-12)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.sampled_from([(2, 1), (3, 2), (4, 4)]), st.data())
 def test_curves_never_promise_more_than_a_link_gives(shape: tuple[int, int], data: st.DataObject) -> None:
     """The fastest link and the inside of a node at any size, between and beside the measured sizes."""

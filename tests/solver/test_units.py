@@ -114,7 +114,7 @@ def test_groups_inside_a_unit_run_on_nvlink(degree: str) -> None:
 SIZES = st.lists(st.integers(1, 3), min_size=1, max_size=3)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(SIZES, st.sampled_from([DENSE, SPARSE]), st.sampled_from([8, 12]))
 def test_every_candidate_has_one_fabric_and_none_is_lost(sizes: list[int], model: object, batch: int) -> None:
     """Leaving out what wider units take loses no combination of degrees, and keeps none twice."""
@@ -155,7 +155,7 @@ def test_hosts_are_nodes_in_rank_order() -> None:
     assert check_plan(plan, asked) == ()
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(SIZES, st.sampled_from([DENSE, SPARSE]), st.integers(1, 4))
 def test_a_plan_is_predicted_as_it_was_planned(sizes: list[int], model: object, slow: int) -> None:
     """Degrees and hosts alone tell what runs on NVLink."""

@@ -52,7 +52,6 @@ def scattered(experts: int, layout: ExpertLayout, seed: int) -> IntArray:
 
 
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=5).filter(any))
-@settings(deadline=None)
 def test_copies_serve_equally_and_their_own_node_first(copies: list[int]) -> None:
     """Tokens of a node are served in full, nodes serve by their copies, and what stays is as much as can."""
     counts = np.array(copies, dtype=np.int64)
@@ -170,7 +169,7 @@ def test_measured_pairs_take_the_place_of_the_rule() -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_slopes_are_how_needs_change(seed: int) -> None:
     """The need of a node changes with what it serves of one expert by the slope, with measured pairs too."""
     random = np.random.default_rng(seed)

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.architecture import Experts
@@ -72,7 +72,6 @@ def test_figures_are_those_of_tokens_counted_one_by_one(ranks: int, domains: int
 
 
 @given(small_loads())
-@settings(deadline=None)
 def test_no_map_is_below_the_bound_and_ours_is_the_best(given_loads: ExpertLoads) -> None:
     """Three ranks with two experts each: all maps are tried."""
     experts = Experts(count=6, active=1, hidden=64)

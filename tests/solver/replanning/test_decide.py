@@ -352,7 +352,7 @@ def test_stopped_search_has_a_feasible_answer() -> None:
 FAILURES = st.sets(st.sampled_from([f"n{index:02d}" for index in range(18)]), min_size=1, max_size=9)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(failed=FAILURES)
 def test_every_answer_is_feasible_and_the_best_is_best(failed: Sequence[str]) -> None:
     """For any failures all three answers pass the checks, and none beats the bound of the decision."""

@@ -55,7 +55,7 @@ def test_one_lost_node_moves_its_own_ranks_and_no_other() -> None:
     assert option.holds == {(host, gpu) for host in plan.placement.hosts for gpu in (0, 1)}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(rates=RATES, shape=SHAPES)
 def test_swap_is_the_best_that_the_spares_allow(rates: list[float], shape: tuple[int, int]) -> None:
     """As fast as the better of both spares in the lost place, or faster by exchanges that pay."""
@@ -71,7 +71,7 @@ def test_swap_is_the_best_that_the_spares_allow(rates: list[float], shape: tuple
     assert set(plan.placement.hosts) - {"n04", "n05"} == {"n00", "n02", "n03"}
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(rates=RATES, shape=SHAPES)
 def test_no_swap_beats_its_bound(rates: list[float], shape: tuple[int, int]) -> None:
     """Not with any order of any hosts that serve."""
@@ -147,7 +147,7 @@ def sizes_and_orders(here: JobSite) -> Iterator[tuple[int, float]]:
             yield size.configuration.degrees.gpus, float(tokens / step_s)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(rates=RATES, shape=SHAPES, may_change=st.booleans())
 def test_no_shrunk_job_beats_its_bound(rates: list[float], shape: tuple[int, int], may_change: bool) -> None:
     """Not with any legal size on any order of any units that serve."""
@@ -228,7 +228,7 @@ def test_the_slow_node_is_the_one_given_up() -> None:
     assert set(plan_of(option).placement.hosts) == {"n00", "n01", "n03"}
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(rates=RATES)
 def test_no_other_shape_beats_its_bound(rates: list[float]) -> None:
     """With any of the spares, and with few nodes; the plan is what the planner predicts on its hosts."""

@@ -23,7 +23,7 @@ RATES = st.lists(st.floats(4, 40), min_size=15, max_size=15)
 REROUTING: Final = RecoveryPolicy(may_reroute=True)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(rates=RATES, shape=st.sampled_from([(2, 2), (1, 4)]))
 def test_without_losses_rerouting_is_no_slower_than_planned(rates: list[float], shape: tuple[int, int]) -> None:
     """Backwards first under the same limit in flight is 1F1B; a wider limit is taken only where it is faster."""
@@ -33,7 +33,7 @@ def test_without_losses_rerouting_is_no_slower_than_planned(rates: list[float], 
     assert rerouted(here, living_cells(here)).step_s <= running.plan.time.step_s * (1 + 1e-9)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(rates=RATES, tensor=st.sampled_from([1, 2]))
 def test_a_rerouted_step_is_longer_than_its_work(rates: list[float], tensor: int) -> None:
     """No stage can do the work of all replicas in less than its live cells take."""

@@ -36,7 +36,7 @@ def predicted_s(site: JobSite, hosts: tuple[str, ...]) -> float:
     return found.time.step_s
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     rates=st.lists(st.floats(5, 40), min_size=10, max_size=10),
     slow=st.floats(1, 2),
