@@ -1,7 +1,7 @@
 """Both databases for every test that asks for one: SQLite in a file, and a real PostgreSQL.
 
 Properties are tried on the same examples in every run, so that a commit is either good or not;
-``MESHWRIGHT_TEST_EXPLORE=1`` looks for new ones.  No example has a deadline: the first of them may wait for a compiler.
+``MESHWRIGHT_TEST_EXPLORE=1`` looks for new ones.  None has a deadline: the first may wait for a compiler.
 """
 
 from __future__ import annotations
