@@ -15,6 +15,8 @@ from cluster_models.links import LinkModel
 from cluster_models.plan import Plan
 from cluster_models.recovery import ConsideredAction, Migration, RecoveryAction
 from cluster_models.running import RunningJob
+from cluster_models.workload import Sharding
+from solver.costs.training_state import bytes_per_parameter
 from solver.replanning import options as actions
 from solver.replanning.migration import migration
 from solver.replanning.outcome import Migrate
@@ -22,7 +24,7 @@ from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.program import Gpu
 from solver.replanning.resources import check_plan
 from solver.replanning.site import JobSite, site_of
-from solver.replanning.touched import Touched, held_gpus, live_gpus, lost_gpus, poor_nodes, spare_gpus
+from solver.replanning.touched import LEAVING, Touched, held_gpus, live_gpus, lost_gpus, poor_nodes, spare_gpus
 
 MOST_LEFT: Final = 3
 """Slow nodes of a job that are also left one by one; more are only left together."""
@@ -45,15 +47,18 @@ class View:
 
     @property
     def stored_bytes(self) -> float:
-        """What every plan must read from storage: each part of the state that lies nowhere else, once."""
-        return self._back.bytes.storage
+        """What every plan must read from storage at least: each part of the state that lies nowhere else, once."""
+        workload, own = self.site.asked.workload, self.site.job.plan.configuration.sharding
+        width = {sharding: sum(bytes_per_parameter(workload, sharding)) for sharding in Sharding}
+        return self._back.bytes.storage * min(width.values()) / width[own]
 
     @cached_property
     def near_gpus(self) -> int:
         """GPUs that state of the job reaches without a network card: those in NVLink domains where it was."""
         nodes = self.site.problem.nodes
         domains = {nodes[name].nvlink_domain for name in self.site.job.nodes}
-        return sum(node.gpu_count for node in nodes.values() if node.usable and node.nvlink_domain in domains)
+        near = (node for node in nodes.values() if node.nvlink_domain in domains)
+        return sum(node.gpu_count for node in near if node.state not in LEAVING)
 
     @cached_property
     def _back(self) -> Migration:

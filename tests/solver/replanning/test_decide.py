@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import permutations, product
+from typing import Final
 
 import pytest
 from hypothesis import given, settings
@@ -267,9 +268,29 @@ def test_job_that_wants_more_grows_on_spares_where_that_pays() -> None:
     assert of_job(decided(replan(whole, [half], horizon_s=60.0)), "half").action is RecoveryAction.NONE
 
 
+DEAR: Final = 1e-5
+"""GPU-seconds a byte: what has to move is most of what options are worth, so that bounds show what they forget."""
+
+
+def dear_problems() -> Iterator[ReplanProblem]:
+    """Jobs whose state lies on storage, in memory or twice; nodes failed, drain or are suspected."""
+    for policy in (RecoveryPolicy(), RecoveryPolicy(memory_checkpoint=True), RecoveryPolicy(optimizer_instances=2)):
+        dear = replace(policy, transfer_price_gpu_s_per_byte=DEAR)
+        yield one_lost(recovery=dear)
+        yield four_jobs(spares=2, failed=["n00", "n05"], recovery=dear)
+        whole = cluster(7)
+        running = job("a", whole, names(whole, 0, 4), tensor=2, pipeline=2, recovery=dear)
+        yield replan(after(whole, failed=["n01"], draining=["n02"]), [running])
+        unsure = {"n00": NodeState.UNKNOWN, "n01": NodeState.FAILED}
+        nodes = [replace(node, state=unsure.get(node.name, node.state)) for node in whole.cluster.nodes]
+        seen = replace(whole, cluster=replace(whole.cluster, nodes=tuple(nodes)))
+        yield replan(seen, [running])
+
+
 def test_every_option_keeps_the_promise_made_for_it() -> None:
     """Each option that a search worked out is worth no more and takes no less than some promise of its action."""
-    for problem in (four_jobs(spares=1, failed=["n00", "n01", "n04"]), one_lost(), four_jobs(recovery=SAME_SHAPE)):
+    plain = (four_jobs(spares=1, failed=["n00", "n01", "n04"]), one_lost(), four_jobs(recovery=SAME_SHAPE))
+    for problem in (*plain, *dear_problems()):
         columns = asked_columns(problem, touched(problem))
         pool, books = limits_of(problem, columns).pools[POOL], books_of(columns)
         for column in columns:
