@@ -66,7 +66,12 @@ def test_a_stopped_service_ends_its_solver_and_the_next_one_goes_on(shared: Depl
     assert shared.ends() == 1
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
+@pytest.mark.parametrize(
+    ("empty_database_url", "how"),
+    [("sqlite", signal.SIGKILL), ("postgresql", signal.SIGKILL), ("postgresql", signal.SIGSTOP)],
+    indirect=["empty_database_url"],
+    ids=["sqlite-killed", "postgresql-killed", "postgresql-frozen"],
+)
 def test_another_worker_takes_over_from_one_that_vanished(shared: Deployment, how: signal.Signals) -> None:
     """Whether its worker is dead or only silent, the plan ends once; the web process only watches."""
     with service(shared, MESHWRIGHT_ROLE="web") as (_, client):
@@ -87,6 +92,7 @@ def test_another_worker_takes_over_from_one_that_vanished(shared: Deployment, ho
     assert shared.starts() == 2
 
 
+@pytest.mark.parametrize("empty_database_url", ["sqlite"], indirect=True)
 def test_a_second_service_on_the_same_folder_refuses(shared: Deployment) -> None:
     """It says so in a sentence and leaves the first one alone."""
     with service(shared) as (_, client):

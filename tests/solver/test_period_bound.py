@@ -23,7 +23,7 @@ from solver.placement.ring_floors import forced_floors, in_and_out
 from tests.solver.test_placement_bounds import best_step_s, grids
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(grids())
 def test_no_assignment_is_faster(problem: PlacementProblem) -> None:
     best = best_step_s(problem)

@@ -274,10 +274,11 @@ DEAR: Final = 1e-5
 
 def dear_problems() -> Iterator[ReplanProblem]:
     """Jobs whose state lies on storage, in memory or twice; nodes failed, drain or are suspected."""
+    in_memory = RecoveryPolicy(memory_checkpoint=True, transfer_price_gpu_s_per_byte=DEAR)
+    yield four_jobs(spares=2, failed=["n00", "n05"], recovery=in_memory)
     for policy in (RecoveryPolicy(), RecoveryPolicy(memory_checkpoint=True), RecoveryPolicy(optimizer_instances=2)):
         dear = replace(policy, transfer_price_gpu_s_per_byte=DEAR)
         yield one_lost(recovery=dear)
-        yield four_jobs(spares=2, failed=["n00", "n05"], recovery=dear)
         whole = cluster(7)
         running = job("a", whole, names(whole, 0, 4), tensor=2, pipeline=2, recovery=dear)
         yield replan(after(whole, failed=["n01"], draining=["n02"]), [running])
