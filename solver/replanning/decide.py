@@ -6,7 +6,6 @@ GPUs are worth, and jobs work out further options at those prices until none wou
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +29,6 @@ from solver.replanning.promises import POOL, Ask, asks_of, price_of, unpriced
 from solver.replanning.realising import realise
 from solver.replanning.safe import safe_answer
 from solver.replanning.shapes import FINE, ShapeBook, books_of
-from solver.replanning.sparing import spare_moves
 from solver.replanning.touched import free_gpus, held_gpus, spare_gpus, touched
 from solver.replanning.working_out import work_out
 
@@ -137,10 +135,6 @@ def decide(
             on_progress(_progress(search, phase))
 
     stopped_by = _run(search, told, is_cancelled)
-    # what was proven stays within the gap asked for
-    floor_flop = search.bound * (1 - options.gap) if search.gap <= options.gap else -math.inf
-    worked_out = {column.job.id: column.options for column in columns}
-    search.chosen = spare_moves(worked_out, search.chosen, search.limits, gap=options.gap, floor_flop=floor_flop)
     solver = f"{options.backend} behind a relaxation by highs"
     return conclude(problem, asked, search.chosen | aside, bound=search.bound, stopped_by=stopped_by, solver=solver)
 
