@@ -257,6 +257,7 @@ def test_dropped_files_become_a_cluster(page: Page, site: Site) -> None:
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="Ready to store").wait_for()
     assert page.get_by_text(f"“{name}” would have 2 nodes; the files give 1 measurement.").is_visible()
+    page.wait_for_load_state()
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.get_by_role("button", name="Store").first.press("Enter")
@@ -324,6 +325,7 @@ def test_a_failure_is_answered_by_keyboard(page: Page, site: Site) -> None:
     page.locator("#node").press("Enter")
     page.get_by_role("heading", name="A safe answer is ready").wait_for()
     assert page.get_by_text("The search begins in").is_visible()
+    page.wait_for_load_state()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     _tab_to(page, "button[value=approve_safe]")
     page.keyboard.press("Enter")

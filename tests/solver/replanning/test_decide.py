@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import permutations, product
-from typing import Final
 
 import pytest
 from hypothesis import given, settings
@@ -18,18 +17,13 @@ from cluster_models.recovery import BatchDecision, ConsideredAction, JobDecision
 from cluster_models.running import RecoveryPolicy, RunningJob
 from cluster_models.snapshot import ClusterSnapshot, LinkShare
 from cluster_models.topology import NodeState
-from solver.problem import SearchOptions
 from solver.replanning import options as actions
 from solver.replanning.check import check_decision
-from solver.replanning.columns import columns_of, first_options
-from solver.replanning.decide import asked_columns, decide, limits_of, safe_answer
+from solver.replanning.columns import columns_of
+from solver.replanning.decide import decide, safe_answer
 from solver.replanning.first_come import first_come
-from solver.replanning.optimistic import NO_SIZES
 from solver.replanning.problem import ReplanOptions, ReplanProblem
-from solver.replanning.promises import POOL, asks_of
-from solver.replanning.shapes import books_of
 from solver.replanning.touched import Touched, touched
-from solver.replanning.working_out import work_out
 from tests.cluster_models.clusters import cluster_of, host
 from tests.solver.problems import SPARSE
 from tests.solver.replanning.samples import (
@@ -266,53 +260,6 @@ def test_job_that_wants_more_grows_on_spares_where_that_pays() -> None:
     assert len(made.plan.placement.ranks) == 8
     assert made.tokens_per_s_after > made.tokens_per_s_before
     assert of_job(decided(replan(whole, [half], horizon_s=60.0)), "half").action is RecoveryAction.NONE
-
-
-DEAR: Final = 1e-5
-"""GPU-seconds a byte: what has to move is most of what options are worth, so that bounds show what they forget."""
-
-
-def dear_problems() -> Iterator[ReplanProblem]:
-    """Jobs whose state lies on storage, in memory or twice; nodes failed, drain or are suspected."""
-    in_memory = RecoveryPolicy(memory_checkpoint=True, transfer_price_gpu_s_per_byte=DEAR)
-    yield four_jobs(spares=2, failed=["n00", "n05"], recovery=in_memory)
-    for policy in (RecoveryPolicy(), RecoveryPolicy(memory_checkpoint=True), RecoveryPolicy(optimizer_instances=2)):
-        dear = replace(policy, transfer_price_gpu_s_per_byte=DEAR)
-        yield one_lost(recovery=dear)
-        whole = cluster(7)
-        running = job("a", whole, names(whole, 0, 4), tensor=2, pipeline=2, recovery=dear)
-        yield replan(after(whole, failed=["n01"], draining=["n02"]), [running])
-        unsure = {"n00": NodeState.UNKNOWN, "n01": NodeState.FAILED}
-        nodes = [replace(node, state=unsure.get(node.name, node.state)) for node in whole.cluster.nodes]
-        seen = replace(whole, cluster=replace(whole.cluster, nodes=tuple(nodes)))
-        yield replan(seen, [running])
-
-
-def test_every_option_keeps_the_promise_made_for_it() -> None:
-    """Each option that a search worked out is worth no more and takes no less than some promise of its action."""
-    plain = (four_jobs(spares=1, failed=["n00", "n01", "n04"]), one_lost(), four_jobs(recovery=SAME_SHAPE))
-    for problem in (*plain, *dear_problems()):
-        columns = asked_columns(problem, touched(problem))
-        pool, books = limits_of(problem, columns).pools[POOL], books_of(columns)
-        for column in columns:
-            book = books.get(column.job.id)
-            asks = asks_of(column, pool, NO_SIZES if book is None else book.upper())
-            first_options(column, column.pool)
-            for ask in asks:
-                column.add(work_out(column, ask, column.pool, book, lambda: SearchOptions(alternatives=0)))
-            refined = asks_of(column, pool, NO_SIZES if book is None else book.upper())
-            placed = [option for option in column.options if option.action in {ask.action for ask in asks}]
-            assert placed
-            for option in placed:
-                for promises in (asks, refined):
-                    assert any(
-                        ask.promise.value_flop >= option.value_flop
-                        and ask.promise.holds <= option.holds
-                        and ask.promise.takes[POOL] <= len(option.holds & pool)
-                        and ask.promise.gpus <= len(option.holds)
-                        for ask in promises
-                        if ask.action is option.action
-                    ), option.reason
 
 
 @pytest.mark.parametrize(("price_s", "moves"), [(0.0, True), (1e6, False)])
