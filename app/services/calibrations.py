@@ -101,16 +101,16 @@ def calibration_of_plan(session: Session, *, plan: Plan) -> FittedParameters | N
     label = plan.provenance.calibration
     if not label:
         return None
-    name = session.scalar(
-        select(CalibrationRow.name)
+    row = session.scalar(
+        select(CalibrationRow)
         .where(CalibrationRow.label == label)
         .order_by(CalibrationRow.created_at, CalibrationRow.name)
         .limit(1)
     )
-    if name is None:
+    if row is None:
         remedy = "store the calibration (POST /api/v1/calibrations), or plan without it"
         raise InvalidInput("plan.provenance.calibration", label, "is not stored here", remedy)
-    return resolve_calibration(session, name=name)
+    return CalibrationDocument.model_validate(row.document).to_fitted()
 
 
 def _row(session: Session, name: str) -> CalibrationRow:

@@ -293,9 +293,8 @@ def fitted_of(session: Session, *, source: PlanSource) -> FittedParameters | Non
 def _content(session: Session, source: PlanSource) -> tuple[Plan, dict[str, Any] | None]:
     """The plan, and the user's own parameters that it was priced with."""
     fitted = fitted_of(session, source=source)
-    if source.plan is not None:
-        plan = source.plan
-    else:
+    plan = source.plan
+    if plan is None:
         assert source.plan_id is not None, "one of the two is given"
         plan = plans.get_finished_plan(session, plan_id=source.plan_id)
     return plan, None if fitted is None else jsonable(fitted)

@@ -73,7 +73,6 @@ class ResilienceRequest(Document):
         description="Failure domains of which one more is to be survived: node, nvlink_domain or a node label.",
         examples=["leaf"],
     )
-
     search_time_limit_s: Annotated[Positive, Field(le=LONGEST_SEARCH_S)] | None = Field(
         None,
         description="Seconds for which the planner looks for another plan that survives one more, answered among "
