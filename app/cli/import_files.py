@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 
 from app.documents.reading import close_name
 from app.documents.text import MAX_TEXT_BYTES
-from app.imports.sources import MOST_UNPACKED_BYTES, SentFile
+from app.imports.sources import MOST_UNPACKED_BYTES, SentFile, is_packed
 from cluster_models.errors import InvalidInput
 from cluster_models.readers.reading import Refusal
 from cluster_models.units import MIB
@@ -23,7 +23,6 @@ STANDARD_INPUT: Final = "stdin"
 """What standard input is called in a report."""
 MOST_FILES: Final = 20_000
 MOST_BYTES: Final = 1024 * MIB
-_PACKED: Final = (b"PK\x03\x04", b"\x1f\x8b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +161,7 @@ def _bounded(file: BinaryIO) -> bytes:
     data = file.read(MAX_TEXT_BYTES + 1)
     if len(data) <= MAX_TEXT_BYTES:
         return data
-    if not data.startswith(_PACKED):
+    if not is_packed(data):
         problem = f"is larger than the {MAX_TEXT_BYTES // MIB} MiB of text accepted"
         raise InvalidInput("FILES", len(data), problem, "split it, or cut it to the part that the tool printed")
     data += file.read(MOST_UNPACKED_BYTES - len(data) + 1)

@@ -14,6 +14,7 @@ from app.cli.files import is_path
 from app.cli.import_questions import asked_of_a_kind, kind_options, options_of, problem_options
 from app.cli.terminal import command_line
 from app.imports.report import ImportAnswer
+from app.imports.unasked import PRODUCT
 
 _MODEL: Final = "llama-3-8b"
 
@@ -65,9 +66,11 @@ def _again(answer: ImportAnswer, asked: Asked) -> str:
     needed = [question for question in answer.questions if question.needed]
     if not needed and not answer.nodes:
         needed = answer.questions[:1]
+    if products := [question for question in answer.questions if question.key.startswith(PRODUCT)]:
+        needed = [*products, *(question for question in needed if not question.key.endswith(".gpu_kind"))]
     options = []
     if len(sold := asked_of_a_kind(needed, answer)) > 1:
-        options = kind_options(answer)
+        options = kind_options()
         needed = [question for question in needed if question.key.partition(".")[2] not in sold]
     options += [options_of(question, answer)[0] for question in needed]
     options += problem_options(answer)

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.console import RenderableType
 
 from app.cli.terminal import bullets, command_line, more_line, shown_places
-from app.imports.report import ImportAnswer, ImportProblem, ProposedNodeAnswer, QuestionAnswer
+from app.imports.fitting_kinds import fitting_kinds, shows_gpus
+from app.imports.report import ImportAnswer, ImportProblem, QuestionAnswer
 from app.presentation.figures import plural
-from cluster_models.catalogue import NodeKind, node_kinds
 from cluster_models.readers.proposal import EVERY_NODE
-from cluster_models.units import GBIT
 
 MOST_LINES: Final = 10
-_USUAL: Final = "DGX H100/H200"
-"""Node kind of examples where files say nothing of the GPUs."""
 _SOLD: Final = frozenset({"gpu_kind", "gpu_count", "nics"})
 """What a node kind of the catalogue says."""
+_UNKNOWN: Final = {"gpu_kind": "GPU_KIND", "gpu_count": "GPUS", "nics": "CARDS x GBITS FABRIC"}
+"""Words that stand for what only the user knows."""
 _NODE: Final = re.compile(r"nodes\[(\d+)\]\.?")
 _MOST_KINDS: Final = 4
 _OF_A_KIND: Final = 3
@@ -40,11 +38,11 @@ def questions_view(answer: ImportAnswer) -> list[RenderableType]:
         if len(members) > _OF_A_KIND:
             parts.append(more_line(len(members) - _OF_A_KIND, "question of this kind", "questions of this kind"))
     if sold := asked_of_a_kind(answer.questions, answer):
-        fitting = [kind.name for kind in _kinds_that_fit(answer.nodes)][:_MOST_KINDS]
-        fit = f" that fits ({', '.join(fitting)})" if fitting else ""
+        fitting = [kind.name for kind in fitting_kinds(answer)] if shows_gpus(answer) else []
+        fit = f" that fits ({shown_places(fitting, most=_MOST_KINDS)})" if fitting else ""
         what = "all of these" if len(sold) > 1 else "it, too"
         parts.append(bullets([f"A node kind of the catalogue{fit} answers {what}, where all nodes are alike:"]))
-        parts.append(command_line(" ".join(kind_options(answer)), indent=6))
+        parts.append(command_line(" ".join(kind_options()), indent=6))
     return parts
 
 
@@ -57,49 +55,14 @@ def _sentence(question: QuestionAnswer) -> str:
 
 def asked_of_a_kind(asked: Sequence[QuestionAnswer], answer: ImportAnswer) -> set[str]:
     """The questions that one node kind of the catalogue answers; none where it has none for these nodes."""
-    kinds = {said.value for node in answer.nodes if (said := node.fields.get("gpu_kind")) is not None}
-    if len(kinds) > 1 or (kinds and not _kinds_that_fit(answer.nodes)):
+    if not fitting_kinds(answer):
         return set()
     return {question.key.removeprefix(f"{EVERY_NODE}.") for question in asked} & _SOLD
 
 
-def kind_options(answer: ImportAnswer) -> list[str]:
-    """The options that name a likely node kind, with its GPU kind where it is sold with several."""
-    sold = _likely(answer)
-    options = [_set(f"node_kind={sold.name}")]
-    asks_kind = any(question.key == f"{EVERY_NODE}.gpu_kind" for question in answer.questions)
-    if asks_kind and len(sold.gpu_kinds) > 1:
-        options.append(_set(f"gpu_kind={_example('gpu_kind', answer)}"))
-    return options
-
-
-def _likely(answer: ImportAnswer) -> NodeKind:
-    return next(iter(_kinds_that_fit(answer.nodes)), node_kinds()[_USUAL])
-
-
-def _kinds_that_fit(nodes: Sequence[ProposedNodeAnswer]) -> list[NodeKind]:
-    """Node kinds of the catalogue with the GPUs that files give, those of as many first; none where none is given.
-
-    Counts are those of tests as often as not: a node may have more.
-    """
-    kind, gpus = _common(nodes, "gpu_kind"), _most_gpus(nodes)
-    if not (kind or gpus):
-        return []
-    fitting = [
-        sold for sold in node_kinds().values() if (not kind or kind in sold.gpu_kinds) and sold.gpu_count >= gpus
-    ]
-    return sorted(fitting, key=lambda sold: (gpus > 0 and sold.gpu_count != gpus, sold.name != _USUAL))
-
-
-def _most_gpus(nodes: Sequence[ProposedNodeAnswer]) -> int:
-    counts = [said.value for node in nodes if (said := node.fields.get("gpu_count")) is not None]
-    return max((int(text) for text in counts if text.isascii() and text.isdigit()), default=0)
-
-
-def _common(nodes: Sequence[ProposedNodeAnswer], field: str) -> str:
-    """The value that most nodes have; empty where none has one."""
-    values = Counter(said.value for node in nodes if (said := node.fields.get(field)) is not None)
-    return values.most_common(1)[0][0] if values else ""
+def kind_options() -> list[str]:
+    """The option that names a node kind: which one, no file says."""
+    return [_set("node_kind=NODE_KIND")]
 
 
 def options_of(question: QuestionAnswer, answer: ImportAnswer) -> list[str]:
@@ -112,11 +75,12 @@ def options_of(question: QuestionAnswer, answer: ImportAnswer) -> list[str]:
             hosts = [node, EVERY_NODE] if answer.nodes else [node]
             return [f"--host {shlex.quote(f'{question.answer_as}={host}')}" for host in hosts]
         case "nodes":
-            return [_set(f"{key}={','.join(named) if len(named) == 2 else 'NODE,NODE'}")]
+            pair = ",".join(named) if len(named) == 2 else "NODE,NODE"
+            return [_set(f"{key}={node if ' which node ' in question.sentence else pair}")]
         case "ranks":
             return [_set(f"{key}=RANKS")]
         case _ if key.startswith("gpu_kind:"):
-            return [_set(f"{key}={question.choices[0] if question.choices else 'KIND'}")]
+            return [_set(f"{key}={_UNKNOWN['gpu_kind']}")]
         case _ if key.startswith(f"{EVERY_NODE}."):
             return [_set(f"{key}={_example(key.removeprefix(f'{EVERY_NODE}.'), answer)}")]
         case _:
@@ -124,20 +88,11 @@ def options_of(question: QuestionAnswer, answer: ImportAnswer) -> list[str]:
 
 
 def _example(field: str, answer: ImportAnswer) -> str:
-    """A likely value of a field of nodes."""
-    sold = _likely(answer)
-    match field:
-        case "gpu_kind":
-            return _common(answer.nodes, field) or sold.gpu_kinds[0]
-        case "gpu_count":
-            return str(_most_gpus(answer.nodes) or sold.gpu_count)
-        case "nics":
-            known = _common(answer.nodes, field)
-            if " Gb/s" in known:
-                return known.replace(" Gb/s", "")
-            return f"{sold.nics.count} x {sold.nics.bytes_per_s / GBIT:g} {sold.nics.fabric}"
-        case _:
-            return "VALUE"
+    """The value that the files give to all other nodes, else words that the command refuses."""
+    values = {said.value for node in answer.nodes if (said := node.fields.get(field)) is not None}
+    if len(values) == 1:
+        return values.pop().replace(" Gb/s", "")
+    return _UNKNOWN.get(field, "VALUE")
 
 
 def _set(text: str) -> str:

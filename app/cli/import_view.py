@@ -17,7 +17,7 @@ from app.cli.import_next import Asked
 from app.cli.import_questions import MOST_LINES, problems_view, questions_view
 from app.cli.terminal import bullets, command_line, more_line, report_section, shown_places
 from app.imports.report import DoubtAnswer, FileAnswer, ImportAnswer, ProposedNodeAnswer, SectionAnswer
-from app.imports.summaries import NOTHING
+from app.imports.summaries import NOTHING, measurements_shown
 from app.presentation.figures import count, plural
 from cluster_models.readers.host_lists import compress
 from cluster_models.readers.reading import Format, Trust
@@ -57,7 +57,7 @@ def _headline(answer: ImportAnswer, asked: Asked) -> RenderableType:
     if answer.nodes:
         new = sum(node.is_new for node in answer.nodes)
         said.append(plural(len(answer.nodes), "node") + (f" ({new} new)" if 0 < new < len(answer.nodes) else ""))
-    said.append(plural(answer.sample_count, "measurement"))
+    said.append(measurements_shown(answer.sample_count, answer.failed_count))
     return Text.assemble((f"{name}  " if name else "", "bold"), "  ".join(said))
 
 

@@ -20,7 +20,7 @@ from app.presentation.figures import plural
 from app.serialization import jsonable
 from cluster_models.errors import InvalidInput
 from cluster_models.link_classes import classify
-from cluster_models.measurements import Sample
+from cluster_models.measurements import Sample, SampleStatus
 from cluster_models.readers.aliases import AliasTable
 from cluster_models.readers.combine import combine
 from cluster_models.readers.proposal import ALIAS, Answers, Proposal
@@ -119,13 +119,14 @@ def _suspicions(cluster: Cluster, samples: Sequence[Sample], before: Sequence[Sa
 
 def _changes(proposal: Proposal, known: Cluster | None, known_samples: Sequence[Sample]) -> tuple[str, ...]:
     stored = set(known_samples)
-    new = sum(1 for one in proposal.samples if one.sample not in stored)
-    repeated = len(proposal.samples) - new
+    samples = [one.sample for one in proposal.samples]
     sentences = list(node_changes(proposal, known))
-    if new:
-        sentences.append(f"{plural(new, 'measurement')} {'is' if new == 1 else 'are'} new.")
-    if repeated:
-        sentences.append(f"{plural(repeated, 'measurement')} {'is' if repeated == 1 else 'are'} stored already.")
+    for status, noun in ((SampleStatus.OK, "measurement"), (SampleStatus.FAILED, "failed test")):
+        of_status = [sample for sample in samples if sample.status is status]
+        repeated = sum(sample in stored for sample in of_status)
+        for number, what in ((len(of_status) - repeated, "new"), (repeated, "stored already")):
+            if number:
+                sentences.append(f"{plural(number, noun)} {'is' if number == 1 else 'are'} {what}.")
     return tuple(sentences)
 
 

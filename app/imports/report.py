@@ -27,6 +27,7 @@ from app.imports.report_answers import (
 )
 from app.imports.summaries import fact_words, summary
 from app.imports.unasked import doubt_key
+from cluster_models.measurements import SampleStatus
 from cluster_models.readers.facts import Fact, Origin
 from cluster_models.readers.proposal import Answers, Proposal, ProposedNode, Question, Said
 from cluster_models.readers.reading import Doubt, Reading, Refusal, Section, Understood
@@ -63,6 +64,7 @@ def answer_of(report: Report, *, with_documents: bool = False) -> ImportAnswer:
         files=[_file(reading, answers) for reading in report.readings],
         nodes=[_node(node) for node in proposal.nodes],
         sample_count=len(proposal.samples),
+        failed_count=sum(one.sample.status is SampleStatus.FAILED for one in proposal.samples),
         switches_count=len(proposal.switches),
         conflicts=[
             ConflictAnswer(where=one.where, said=[_said(said) for said in one.said], taken=_said(one.taken))

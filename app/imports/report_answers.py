@@ -137,7 +137,8 @@ class ImportAnswer(BaseModel):
 
     files: list[FileAnswer] = Field(description="What became of each file.")
     nodes: list[ProposedNodeAnswer] = Field(description="All nodes of the cluster as it would be.")
-    sample_count: int = Field(description="Measurements that the files give.", examples=[29])
+    sample_count: int = Field(description="Measurements that the files give, failed ones included.", examples=[29])
+    failed_count: int = Field(description="How many of them are tests that failed.", examples=[0])
     switches_count: int = Field(description="Switches that the files give figures of.", examples=[0])
     conflicts: list[ConflictAnswer] = Field(description="Where files differ.")
     questions: list[QuestionAnswer] = Field(description="What the files do not say.")

@@ -24,6 +24,15 @@ MOST_UNPACKED_BYTES: Final = 64 * MIB
 MOST_MEMBERS: Final = 2_000
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
 _ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
+_TAR: Final = b"ustar"
+_TAR_AT: Final = 257
+_UNREAD: Final = {
+    b"\xfd7zXZ": "xz",
+    b"BZh": "bzip2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"7z\xbc\xaf": "7z",
+    b"Rar!": "rar",
+}
 _DOCUMENT_END: Final = re.compile(r"^---[ \t]*$", re.MULTILINE)
 _FENCE: Final = re.compile(r"^[ \t]*```\w{0,12}[ \t]*$", re.MULTILINE)
 _YAML_BEGINS: Final = re.compile(r"\s*(?:---|apiVersion:|kind:|items:)", re.ASCII)
@@ -100,6 +109,8 @@ def members_of(file: SentFile, left: int, most: int) -> Iterator[SentFile]:
             yield from _of_zip(file, left, most)
         elif file.data.startswith(_GZIP):
             yield from _of_gzip(file, left, most)
+        elif _is_tar(file.data):
+            yield from _of_tar(file, file.data, left, most)
         else:
             yield file
     except (
@@ -132,17 +143,30 @@ def _of_zip(file: SentFile, left: int, most: int) -> Iterator[SentFile]:
 def _of_gzip(file: SentFile, left: int, most: int) -> Iterator[SentFile]:
     with gzip.GzipFile(fileobj=io.BytesIO(file.data)) as packed:
         data = _at_most(file.name, packed.read(left + 1), left)
-    try:
-        archive = tarfile.open(fileobj=io.BytesIO(data), mode="r:")  # noqa: SIM115 - closed below
-    except tarfile.ReadError:
+    if _is_tar(data):
+        yield from _of_tar(file, data, left, most)
+    else:
         yield SentFile(file.name.removesuffix(".gz"), data, file.host)
-        return
-    with archive:
+
+
+def is_packed(data: bytes) -> bool:
+    """Whether the first bytes are those of an archive that is opened."""
+    return data.startswith((_ZIP, _GZIP)) or _is_tar(data)
+
+
+def _is_tar(data: bytes) -> bool:
+    return data.startswith(_TAR, _TAR_AT) and b"\0" in data[:_TAR_AT]
+
+
+def _of_tar(file: SentFile, data: bytes, left: int, most: int) -> Iterator[SentFile]:
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
         for count, entry in enumerate(entry for entry in archive if entry.isreg()):
             _check_count(file.name, count + 1, most)
             content = archive.extractfile(entry)
-            if content is not None:
-                yield SentFile(f"{file.name}/{entry.name}", content.read(), file.host)
+            if content is not None:  # what has holes stands for more than the archive holds
+                member = _at_most(file.name, content.read(left + 1), left)
+                left -= len(member)
+                yield SentFile(f"{file.name}/{entry.name}", member, file.host)
 
 
 def _check_count(name: str, count: int, most: int) -> None:
@@ -173,7 +197,12 @@ def decoded(file: SentFile) -> str:
     else:
         text = file.data.decode("utf-8-sig", errors="replace")
     head = text[:_LOOKED_AT]
-    if file.data.startswith((b"PK\x03\x04", b"\x1f\x8b")):  # archives that were sent themselves are open by now
+    for begin, name in _UNREAD.items():
+        if file.data.startswith(begin):
+            raise InvalidInput(
+                file.name, "", f"is packed with {name}", "send a .zip, a .tar.gz or the files themselves"
+            )
+    if is_packed(file.data):  # archives that were sent themselves are open by now
         raise InvalidInput(file.name, "", "is an archive inside an archive", "unpack it, and send its files")
     if "\0" in text or head.count("\N{REPLACEMENT CHARACTER}") > len(head) // 10:
         raise InvalidInput(file.name, "", "is not text", "save the tool's output as text in UTF-8")

@@ -44,6 +44,12 @@ def fact_words(fact: Fact) -> str:
     return summary((fact,))
 
 
+def measurements_shown(samples: int, failed: int) -> str:
+    """How many measurements there are, and how many failed tests among ``samples``."""
+    tests = f" and {plural(failed, 'failed test')}" if failed else ""
+    return f"{plural(samples - failed, 'measurement')}{tests}"
+
+
 def _runs(facts: Sequence[RunFact]) -> str:
     if len(facts) == 1:
         return _run(facts[0])

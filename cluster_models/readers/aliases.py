@@ -13,12 +13,14 @@ from cluster_models.readers.facts import Name, NameKind
 
 _GUID: Final = re.compile(r"(?:0x)?([0-9a-f]{8,16})|((?:[0-9a-f]{2,4}:){3,7}[0-9a-f]{2,4})")
 _ADDRESS: Final = re.compile(r"[\d.]+|[\da-f:]*:[\da-f:.]*")
+_OF_ADDRESS: Final = re.compile(r"ip-(\d{1,3})-(\d{1,3})-(\d{1,3})-(\d{1,3})(?:\..*)?", re.ASCII | re.DOTALL)
+"""As AWS names its machines."""
 _LONGEST: Final = 200
 _NO_HOST: Final = frozenset({"", "localhost", "localhost.localdomain", "unknown", "n/a", "none", "(null)", "node"})
 _PREFERRED: Final = (
     NameKind.SLURM,
-    NameKind.HOST,
     NameKind.KUBERNETES,
+    NameKind.HOST,
     NameKind.FQDN,
     NameKind.MPI,
     NameKind.INSTANCE,
@@ -56,7 +58,7 @@ def is_host(name: str) -> bool:
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """How a name may stand in a table, the most exact first; the first label of an FQDN last."""
+    """How a name may stand in a table, the most exact first: the first label of an FQDN, the address in a name."""
     plain = name.strip().casefold()
     found = [name, plain]
     guid = _GUID.fullmatch(plain)
@@ -64,7 +66,15 @@ def spellings(name: str) -> tuple[str, ...]:
         found.append("guid:" + (guid[1] or guid[2].replace(":", "")).lstrip("0"))
     elif "." in plain and not _ADDRESS.fullmatch(plain):
         found.append(plain.partition(".")[0])
+    if address := address_in(plain):
+        found.append(address)
     return tuple(dict.fromkeys(found))
+
+
+def address_in(name: str) -> str:
+    """The address that a name such as "ip-10-1-0-11.ec2.internal" is made of; empty where it is made of none."""
+    found = _OF_ADDRESS.fullmatch(name.strip().casefold()) if name[:3].casefold() == "ip-" else None
+    return ".".join(found.groups()) if found is not None and all(int(part) < 256 for part in found.groups()) else ""
 
 
 def names_match(first: str, second: str) -> bool:
@@ -114,7 +124,7 @@ def _node_name(names: Sequence[Name]) -> str:
 
 
 def _joined(groups: Sequence[Sequence[Name]]) -> list[list[Name]]:
-    """Groups that share a name, or a short name and its only FQDN, as one; sorted."""
+    """Groups that share a name, or a short name (or an address) and the only name made of it, as one; sorted."""
     graph: nx.Graph[str] = nx.Graph()
     by_key: dict[str, set[Name]] = {}
     long: dict[str, set[str]] = {}
@@ -123,9 +133,9 @@ def _joined(groups: Sequence[Sequence[Name]]) -> list[list[Name]]:
         nx.add_path(graph, keys)
         for name, key in zip(group, keys, strict=True):
             by_key.setdefault(key, set()).add(name)
-            short = spellings(key)[-1]
-            if short != key and not short.startswith("guid:"):
-                long.setdefault(short, set()).add(key)
+            for other in spellings(key):
+                if other != key and not other.startswith("guid:"):
+                    long.setdefault(other, set()).add(key)
     for short, fqdns in long.items():
         if short not in by_key:
             continue
@@ -143,5 +153,5 @@ def _order(name: Name) -> tuple[str, str]:
 
 def _key(name: Name) -> str:
     """What tells two names apart: case and the spelling of GUIDs do not."""
-    plain = spellings(name.text)
-    return plain[-1] if plain[-1].startswith("guid:") else name.text.strip().casefold()
+    guid = next((each for each in spellings(name.text) if each.startswith("guid:")), "")
+    return guid or name.text.strip().casefold()

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
+from cluster_models.readers.address_names import address_doubts, named_by_address, with_names
 from cluster_models.readers.aliases import AliasTable, alias_table, is_host
 from cluster_models.readers.doubts import doubts_across
 from cluster_models.readers.facts import Fact, HealthFact, HostFact, Name, NameKind, SwitchFact
-from cluster_models.readers.host_names import Hosts, hosts_said, name_groups, shows_a_node
+from cluster_models.readers.host_names import Hosts, hosts_said, lacks_its_host, name_groups, shows_a_node
 from cluster_models.readers.proposal import ALIAS, EVERY_NODE, Answers, Notes, Proposal
 from cluster_models.readers.propose_nodes import propose_nodes
 from cluster_models.readers.propose_samples import merged, propose_samples, rejected_places
@@ -37,8 +38,11 @@ def combine(
     nodes_named = _nodes(facts, table, stored, answers)
     hosts = Hosts(table, nodes_named, answers, frozenset(nodes_named))
     _note_strangers(facts, hosts, notes)
+    by_address = named_by_address(facts, hosts, [*aliases.nodes, *_chosen(answers)])
+    notes.doubts.extend(address_doubts(by_address))
     nodes = propose_nodes(facts, switch_claims(facts, hosts, notes), hosts, known=known, notes=notes)
-    samples = propose_samples(facts, hosts, rejected_places(facts, doubts, answers.accepted), notes)
+    nodes = with_names(nodes, by_address)
+    samples = propose_samples(facts, hosts, rejected_places(facts, doubts, answers.accepted), nodes, notes)
     across, samples = doubts_across(facts, nodes, samples, answers.accepted)
     samples = merged(samples)
     return Proposal(
@@ -56,11 +60,15 @@ def combine(
 
 def _with_answers(table: AliasTable, answers: Answers) -> AliasTable:
     """The table with what answers say, "alias:NAME" -> node: of that name alone, not of others that begin so."""
-    chosen = {key.removeprefix(ALIAS): node for key, node in answers.chosen.items() if key.startswith(ALIAS)}
+    chosen = _chosen(answers)
     chosen |= {name.casefold(): node for name, node in chosen.items()}
     named = {node: node for node in chosen.values() if table.node(node) is None}
     unclear = {name: nodes for name, nodes in table.ambiguous.items() if name not in chosen}
     return AliasTable({**table.nodes, **named, **chosen}, unclear)
+
+
+def _chosen(answers: Answers) -> dict[str, str]:
+    return {key.removeprefix(ALIAS): node for key, node in answers.chosen.items() if key.startswith(ALIAS)}
 
 
 def _groups(facts: Sequence[Fact], answers: Answers) -> list[Sequence[Name]]:
@@ -87,7 +95,7 @@ def _nodes(facts: Sequence[Fact], table: AliasTable, stored: Sequence[str], answ
         (strong if shows_a_node(fact) else weak).update(found)
         if isinstance(fact, HostFact) and fact.gpu_count == 0:
             weak -= found
-    told = {fact.origin.file for fact in facts if shows_a_node(fact)}
+    told = {fact.origin.file for fact in facts if shows_a_node(fact) or lacks_its_host(fact)}
     named = [node for file, node in answers.hosts.items() if file in told and node != EVERY_NODE]
     strong |= {node for name in named if (node := table.node(name))}
     strong |= {node for names in answers.nodes.values() for name in names if (node := table.node(name))}

@@ -12,12 +12,10 @@ from cluster_models.readers.proposal import ProposedNode, ProposedSample
 from cluster_models.readers.reading import Doubt, Trust
 from cluster_models.topology import NicGroup
 from cluster_models.units import GBYTE
-from cluster_models.wire_flows import WireFlow, wire_flow
+from cluster_models.wire_flows import LARGE_BYTES, WireFlow, wire_flow
 
 FALLBACK_RATIO: Final = 10.0
 """Published fallbacks to TCP are 14 to 25 times slower than the fabric (docs/links.md, section on suspicions)."""
-_LARGE_BYTES: Final = float(4 * 1024**2)
-"""From this size on bandwidth, not latency, decides."""
 _SAME: Final = 0.03
 """Within this share two figures are those of one link."""
 _NO_CARD: Final = 200 * GBYTE
@@ -51,6 +49,7 @@ def doubts_across(
     doubts = [(one.origin.file, doubt) for one, doubt in slow]
     doubts += _nic_figures(flows)
     doubts += _links_missing(facts)
+    doubts += _partial_wirings(facts)
     return tuple(doubts), left
 
 
@@ -61,7 +60,7 @@ def _fallbacks(
     best: dict[tuple[str, str, str], tuple[ProposedSample, WireFlow]] = {}
     for one, flow in flows:
         ends = (one.sample.source, one.sample.destination)
-        if ends[0] == ends[1] or one.sample.message_bytes < _LARGE_BYTES:
+        if ends[0] == ends[1] or flow.message_bytes < LARGE_BYTES:
             continue
         key = (min(ends), max(ends), one.origin.file)
         if key not in best or flow.bytes_per_s > best[key][1].bytes_per_s:
@@ -109,7 +108,7 @@ def _card_rate(nodes: Mapping[str, ProposedNode], ends: tuple[str, str], flows: 
 
 def _nic_figures(flows: Sequence[tuple[ProposedSample, WireFlow]]) -> Iterator[Found]:
     """Figures inside a node that equal those between nodes: the transfer went out and in again."""
-    large = [(one, flow) for one, flow in flows if one.sample.message_bytes >= _LARGE_BYTES]
+    large = [(one, flow) for one, flow in flows if flow.message_bytes >= LARGE_BYTES]
     between: dict[tuple[object, ...], list[float]] = {}
     for one, flow in large:
         if one.sample.source != one.sample.destination:
@@ -148,6 +147,17 @@ def _links_missing(facts: Sequence[Fact]) -> Iterator[Found]:
             )
             remedy = "look at nvidia-smi nvlink -s on that node"
             yield fact.origin.file, Doubt("links-missing", Trust.DOUBT, fact.origin.first_line, sentence, remedy)
+
+
+def _partial_wirings(facts: Sequence[Fact]) -> Iterator[Found]:
+    """Tables of which rows are missing, and how many pairs of GPUs the others still draw."""
+    for fact in facts:
+        if isinstance(fact, WiringFact) and fact.partial:
+            gpus = set(fact.gpus)
+            drawn = len({frozenset((j.first, j.second)) for j in fact.joints if {j.first, j.second} <= gpus})
+            sentence = f"rows are missing: {drawn} of {len(gpus) * (len(gpus) - 1) // 2} pairs of GPUs are drawn"
+            doubt = Doubt("partial", Trust.NOTE, fact.origin.first_line, sentence, "send the whole output")
+            yield fact.origin.file, doubt
 
 
 def _links(fact: WiringFact) -> int:

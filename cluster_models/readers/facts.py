@@ -168,7 +168,7 @@ class Member:
 class Point:
     """One row: bus bandwidth for collectives, plain for point to point.
 
-    ``time_s`` is a latency where the tool gives one.
+    ``time_s`` is a latency where the tool gives one.  With neither, what was tried at that size failed.
     """
 
     line: int
@@ -203,6 +203,8 @@ class RunFact:
     memory: Memory = Memory.GPU
     nodes: int | None = None
     """Nodes, where the file says how many but not which."""
+    hosts_missing: bool = False
+    """``hosts`` are some of those that took part: the file lists them with gaps."""
     ranks_per_node: int | None = None
     pairs_active: int = 1
     streams: int = 1
@@ -267,7 +269,7 @@ class PortFact:
 class SwitchFact:
     """``level`` counts from the hosts (leaf = 1); 0 where the file has none.
 
-    ``domain`` marks a scale-up block (BlockName).
+    ``domain`` marks a block (BlockName), which may be an NVLink domain.
     """
 
     origin: Origin

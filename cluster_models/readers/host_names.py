@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
 
+from cluster_models.catalogue import NodeKind, node_kinds
 from cluster_models.readers.aliases import AliasTable, is_host
 from cluster_models.readers.facts import (
     Fact,
@@ -15,6 +17,7 @@ from cluster_models.readers.facts import (
     Memory,
     Name,
     NameKind,
+    PortFact,
     RunFact,
     SwitchFact,
     WiringFact,
@@ -61,15 +64,34 @@ def _named(host: str) -> Name:
     return Name(NameKind.FQDN if "." in host else NameKind.HOST, host)
 
 
+@cache
+def instance_kind(instance_type: str) -> NodeKind | None:
+    """The node kind that a cloud sells as this instance type, if the catalogue has it."""
+    name = instance_type.removeprefix("Standard_").casefold()
+    kinds = node_kinds().values()
+    return next((kind for kind in kinds if name in kind.name.casefold().split(" / ")), None) if name else None
+
+
 def shows_a_node(fact: Fact) -> bool:
     """Whether hosts that a fact names are GPU nodes by what it says of them."""
     match fact:
         case HostFact():
-            return bool(fact.gpu_count or fact.gpu_product)
+            return bool(fact.gpu_count or fact.gpu_product or instance_kind(fact.instance_type))
         case RunFact() | MatrixFact():
             return fact.memory is not Memory.HOST
         case WiringFact():
             return True
+        case _:
+            return False
+
+
+def lacks_its_host(fact: Fact) -> bool:
+    """Whether a fact is of the GPUs or cards of a host that its file does not name; health may be of any host."""
+    match fact:
+        case HostFact():
+            return not any(is_host(name.text) for name in fact.names)
+        case PortFact():
+            return fact.host is None
         case _:
             return False
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from cluster_models.readers.dead_ports import ShownPort, port_doubts
 from cluster_models.readers.fabric import FABRIC, cards, guid_of
 from cluster_models.readers.facts import Fact, HealthFact, HostFact, Name, NameKind, PortFact
 from cluster_models.readers.notices import origin_of, refused, refused_runs
@@ -120,28 +121,18 @@ def _odd(odd: Sequence[Line]) -> Iterator[Refusal]:
 
 
 def _doubts(blocks: Sequence[_Block], ports: Sequence[PortFact]) -> Iterator[Doubt]:
-    """A doubt for a port that is down or slow while others of its card type are up and faster."""
-    best: dict[tuple[str, str], float] = {}
-    times: Counter[str] = Counter()
-    for block, port in zip(blocks, ports, strict=True):
-        key = (block.values.get("ca type", ""), port.fabric)
-        best[key] = max(best.get(key, 0.0), port.bytes_per_s or 0.0)
-        times[port.fabric] += port.up
-    remedy = "check its cable and transceiver"
-    for block, port in zip(blocks, ports, strict=True):
-        top, rate = best[block.values.get("ca type", ""), port.fabric], port.bytes_per_s or 0.0
-        if port.fabric != FABRIC or rate >= top:
-            continue
-        like = f"while cards of its type run at {top * 8e-9:g} Gb/s"
-        if port.up:
-            sentence = f"{port.device} runs at {rate * 8e-9:g} Gb/s {like}"
-            yield Doubt("slow-port", Trust.DOUBT, port.origin.first_line, sentence, remedy)
-        else:
-            sentence = f"{port.device} is {port.state or 'down'} {like}"
-            yield Doubt("port-down", Trust.DOUBT, port.origin.first_line, sentence, remedy)
-    if ports and not times[FABRIC] and any(port.up for port in ports):
+    """Ports that are down or slow while others like them run, and hosts without InfiniBand."""
+    yield from port_doubts([_shown(block, port) for block, port in zip(blocks, ports, strict=True)])
+    if ports and not any(port.up and port.fabric == FABRIC for port in ports) and any(port.up for port in ports):
         sentence = "no InfiniBand port is in service: the fastest Ethernet ports are taken as the cards"
         yield Doubt("ethernet-cards", Trust.NOTE, ports[0].origin.first_line, sentence, "say which cards jobs use")
+
+
+def _shown(block: _Block, port: PortFact) -> ShownPort:
+    values = block.values
+    gbits = finite(values.get("rate", "").partition(" ")[0])
+    card = values.get("system image guid") or block.device
+    return ShownPort(port, values.get("ca type", ""), card, gbits * 1e9 / 8 if gbits else None)
 
 
 _VM: Final = re.compile(r"VM_hostname\s+(\S+)", re.IGNORECASE)

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from cluster_models.readers.dead_ports import ShownPort, port_doubts
 from cluster_models.readers.fabric import FABRIC, cards
 from cluster_models.readers.facts import HostFact, PortFact
 from cluster_models.readers.notices import origin_of
@@ -35,10 +36,15 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
             blocks[-1].last = line.number
     ports = tuple(_port_of(source, block) for block in blocks)
     nics = cards([port for port in ports if port.fabric == FABRIC] or ports)[:1]
+    shown = [
+        ShownPort(port, "", port.device, rate_of(block.values.get("rate", "")))
+        for port, block in zip(ports, blocks, strict=True)
+    ]
+    doubts = tuple(port_doubts(shown))
     if not nics:
-        return Understood(ports)
+        return Understood(ports, doubts=doubts)
     origin = origin_of(source, ports[0].origin.first_line, ports[-1].origin.last_line)
-    return Understood((*ports, HostFact(origin, source.names, nics=nics)))
+    return Understood((*ports, HostFact(origin, source.names, nics=nics)), doubts=doubts)
 
 
 def _port_of(source: Source, block: _Block) -> PortFact:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from string import ascii_letters
+from string import ascii_letters, ascii_uppercase
 from typing import Final
 
 from cluster_models.readers.reading import Line
@@ -23,12 +24,25 @@ class _Prefix:
     starts: str
     is_moment: bool = False
     is_host: bool = False
+    names_program: bool = False
+    """Group 2 is the program; a log of many programs is left as it is."""
 
 
 _DIGITS: Final = "0123456789"
 _PREFIXES: Final = (
     _Prefix(re.compile(r" {0,8}\[(?:[\w.@-]{1,80}@)?(\d{1,9},\d{1,9})\]<(?:stdout|stderr)>: ?", re.ASCII), "[ "),
     _Prefix(re.compile(r"\[(pod/[^\]\s]{1,400})\](?: |$)"), "["),
+    _Prefix(
+        re.compile(
+            r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?"
+            r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d))"
+            r" ([A-Za-z0-9][\w.\-]{0,252}) ((?!kernel|systemd|NetworkManager|nv(?:idia)?-|nhc)[\w./@\-]{1,80})"
+            r"(?:\[\d{1,9}\])?:(?: |$)",
+            re.ASCII,
+        ),
+        _DIGITS + ascii_uppercase,
+        names_program=True,
+    ),
     _Prefix(re.compile(r" {0,6}(\d{1,6}):(?: |$)", re.ASCII), _DIGITS + " "),
     _Prefix(
         re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d))(?: |$)", re.ASCII),
@@ -37,7 +51,8 @@ _PREFIXES: Final = (
     ),
     _Prefix(re.compile(r"([A-Za-z][A-Za-z0-9.\-]{0,252}):(?: |$)", re.ASCII), ascii_letters, is_host=True),
 )
-"""Of ``mpirun --tag-output``, ``kubectl logs --prefix`` and ``--timestamps``, ``srun --label``, and ``pdsh``."""
+"""Of ``mpirun --tag-output``, ``kubectl logs --prefix``, systemd's journal (but for lines whose readers know it),
+``srun --label``, ``kubectl logs --timestamps``, and ``pdsh``."""
 _DEVICE: Final = re.compile(
     r"(?:gpu|nic|rank|link|port|cpu|core|socket|numa|eth|ib|en[ops]|sd|nvme|mlx|hca)\d", re.IGNORECASE
 )
@@ -80,8 +95,10 @@ def _is_usual(prefix: _Prefix, texts: Sequence[str]) -> bool:
     match, starts = prefix.pattern.match, prefix.starts
     if prefix.is_host:
         return _are_hosts(filled, prefix)
-    begin = sum(1 for text in filled if text[0] in starts and match(text) is not None)
-    return 2 * begin > len(filled)
+    found = [begin for text in filled if text[0] in starts and (begin := match(text)) is not None]
+    if prefix.names_program and 2 * len(found) > len(filled):
+        return 2 * max(Counter(begin[2] for begin in found).values()) > len(filled)
+    return 2 * len(found) > len(filled)
 
 
 def _are_hosts(filled: Sequence[str], prefix: _Prefix) -> bool:

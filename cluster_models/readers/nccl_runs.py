@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 from cluster_models.readers.facts import Member, Operation, Origin, Point, RunFact
+from cluster_models.readers.nccl_places import ranks_per_host
 from cluster_models.readers.nccl_rows import Columns, Row
 from cluster_models.readers.nccl_verdicts import (
     PROGRAMS,
@@ -77,11 +79,7 @@ def run_of(source: Source, draft: Draft) -> tuple[RunFact, list[Doubt]] | Refusa
     )
     if partial or draft.elided:
         doubts.append(Doubt("partial", Trust.NOTE, draft.first, f"rows are missing: {reason}"))
-    by_host: dict[str | None, int] = {}
-    for member in members:
-        by_host[member.host] = by_host.get(member.host, 0) + 1
-    even = len(set(by_host.values())) == 1 and len(members) == ranks
-    local = bool(members) and not hosts
+    place = _place(draft, members, ranks, hosts)
     fact = RunFact(
         origin=Origin(source.name, draft.first, draft.last),
         tool=draft.tool or _tool(members),
@@ -92,8 +90,9 @@ def run_of(source: Source, draft: Draft) -> tuple[RunFact, list[Doubt]] | Refusa
         points=tuple(_point(row) for row in rows),
         end=end,
         end_reason=reason,
-        nodes=len(hosts) or (1 if local else None),
-        ranks_per_node=_ranks_per_node(ranks, hosts, even=even, local=local, listed=len(members)),
+        nodes=place.nodes,
+        ranks_per_node=place.ranks_per_node,
+        hosts_missing=bool(hosts) and (place.nodes is None or place.nodes > len(hosts)),
         pairs_active=whole(draft.ours.get("pairs_active", ""), 6) or 1,
         stated_average_bytes_per_s=None if draft.average is None else round(draft.average * 1e9, 3),
         measured_at=_moment(draft.ours.get("started", "")),
@@ -101,14 +100,27 @@ def run_of(source: Source, draft: Draft) -> tuple[RunFact, list[Doubt]] | Refusa
     return fact, doubts
 
 
-def _ranks_per_node(
-    ranks: int | None, hosts: tuple[str, ...], *, even: bool, local: bool, listed: int
-) -> int | None:
-    """Equal on all nodes by the list; by division where the list is not whole; ``None`` where uneven or unknown."""
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Nodes of a test and ranks on each; ``None`` where unknown, or uneven."""
+
+    nodes: int | None
+    ranks_per_node: int | None
+
+
+def _place(draft: Draft, members: tuple[Member, ...], ranks: int | None, hosts: tuple[str, ...]) -> _Place:
+    """By the list where it is whole, by division where nodes are named otherwise, else as the ranks listed show."""
+    local = bool(members) and all(member.host is None for member in members)
     count = 1 if local else len(hosts)
-    if ranks is None or not count or (listed == ranks and not even):
-        return None
-    return ranks // count if ranks % count == 0 else None
+    if ranks is None or not count:
+        return _Place(count or None, None)
+    by_host = Counter(member.host for member in members)
+    if len(members) == ranks:
+        return _Place(count, ranks // count if len(set(by_host.values())) == 1 else None)
+    if local or not members or draft.ours.get("nodes"):
+        return _Place(count, ranks // count if ranks % count == 0 else None)
+    per_node = ranks_per_host(members, ranks)
+    return _Place(None if per_node is None else ranks // per_node, per_node)
 
 
 def _point(row: Row) -> Point:
@@ -160,6 +172,8 @@ def _ranks(
     ranks = max(listed) + 1 if listed else None
     if not draft.members and draft.told_ranks is not None:
         ranks = draft.told_ranks
+    elif ranks is not None and len(listed) < ranks:  # the last ones may be missing, too
+        ranks = max(ranks, guessed_ranks(operation, rows) or 0)
     if ranks is None and "gpus" not in draft.ours:
         ranks = guessed_ranks(operation, rows)
         if ranks is not None:

@@ -243,6 +243,7 @@ def _long(source: Source, table: _Table) -> Understood:
         for line, cells in rows:
             if status is not None and cells[status].lower() not in {"", "ok"}:
                 failures.append((cells[error] if error is not None else "") or cells[status])
+                points.append(Point(line.number, None if size is None else size_of(cells[size]), None))
                 continue
             rate = _figure(line, cells[figure], unit, where, refusals) if figure is not None and unit else None
             time = _figure(line, cells[latency], time_unit, where, refusals) if latency and time_unit else None

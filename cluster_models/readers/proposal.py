@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from cluster_models.catalogue import node_kinds
 from cluster_models.measurements import Sample
 from cluster_models.readers.facts import Fact, HealthFact, Name, Origin
 from cluster_models.readers.reading import Doubt
@@ -57,6 +58,14 @@ class ProposedNode:
     aliases: tuple[Name, ...]
     fields: Mapping[str, Said]
     is_new: bool
+
+    @property
+    def gpu_count(self) -> int | None:
+        """Its GPUs, those of its node kind where only that is said; ``None`` where nothing is."""
+        said, sold = self.fields.get("gpu_count"), self.fields.get("node_kind")
+        if said is None and sold is not None and sold.value in node_kinds():
+            return node_kinds()[sold.value].gpu_count
+        return said.value if said is not None and isinstance(said.value, int) else None
 
 
 @dataclass(frozen=True, slots=True)

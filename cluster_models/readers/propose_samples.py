@@ -7,35 +7,37 @@ from datetime import datetime
 from typing import Final
 
 from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
-from cluster_models.readers.facts import Fact, MatrixFact, Memory, Origin, Point, Quantity, RunEnd, RunFact
+from cluster_models.readers.facts import Fact, MatrixFact, Memory, Origin, Point, RunEnd, RunFact
 from cluster_models.readers.host_names import Hosts
-from cluster_models.readers.proposal import Notes, ProposedSample, place_of
+from cluster_models.readers.matrix_samples import samples_of_matrix, tool_name
+from cluster_models.readers.proposal import Notes, ProposedNode, ProposedSample, place_of
 from cluster_models.readers.reading import Doubt, Trust
 
 TINY_BYTES: Final = 8192.0
 """Up to this size the time of a transfer is its latency."""
-_UNKNOWN_SIZE: Final = float(256 * 1024**2)
-"""Of tools that do not print it: they all copy hundreds of megabytes, where size no longer counts."""
 _FAILED_SIZE: Final = 1.0
-_LONGEST: Final = 200
+"""Of failed tests that say nothing of sizes."""
 _MOST_CHOICES: Final = 20
 
 
 def propose_samples(
-    facts: Sequence[Fact], hosts: Hosts, rejected: Collection[str], notes: Notes
+    facts: Sequence[Fact], hosts: Hosts, rejected: Collection[str], nodes: Sequence[ProposedNode], notes: Notes
 ) -> tuple[ProposedSample, ...]:
-    """Samples of all runs and matrices, repeats included.
+    """Samples of all runs and matrices, repeats included; none of more ranks than ``nodes`` have GPUs.
 
     ``rejected`` are the places ("file:line") of facts that readers doubt and the sender did not accept.
     """
+    gpus = {node.name: count for node in nodes if (count := node.gpu_count) is not None}
     found: list[ProposedSample] = []
     matrices: dict[tuple[str, ...], list[tuple[MatrixFact, list[ProposedSample]]]] = {}
     for fact in facts:
         if rejected and isinstance(fact, RunFact | MatrixFact) and place_of(fact.origin) in rejected:
             notes.aside(fact, "rejected by a doubt: accept it to use the figures all the same")
         elif isinstance(fact, RunFact):
-            found.extend(_of_run(fact, hosts, notes))
-        elif isinstance(fact, MatrixFact) and (made := list(_of_matrix(fact, hosts, notes))):
+            found.extend(_possible(fact, list(_of_run(fact, hosts, notes)), gpus, notes))
+        elif isinstance(fact, MatrixFact) and (
+            made := _possible(fact, list(samples_of_matrix(fact, hosts, notes)), gpus, notes)
+        ):
             ends = tuple(sorted({f"{one.sample.source}>{one.sample.destination}" for one in made}))
             matrices.setdefault((fact.tool, *ends), []).append((fact, made))
     for same in matrices.values():
@@ -47,6 +49,26 @@ def propose_samples(
             elif fact is not best[0]:
                 found.extend(made for other, mades in same if other is fact for made in mades)
     return tuple(found)
+
+
+def _possible(
+    fact: Fact, made: list[ProposedSample], gpus: Mapping[str, int], notes: Notes
+) -> list[ProposedSample]:
+    """Samples but for those of more ranks than a node has GPUs: other nodes took part, or a count is wrong."""
+    kept: list[ProposedSample] = []
+    reason = ""
+    for one in made:
+        ranks, ends = one.sample.ranks_per_node, (one.sample.source, one.sample.destination)
+        small = next((end for end in ends if ranks > gpus.get(end, ranks)), None)
+        if small is None:
+            kept.append(one)
+        else:
+            have = "1 GPU" if gpus[small] == 1 else f"{gpus[small]} GPUs"
+            remedy = f"say which nodes took part, or correct {small}.gpu_count"
+            reason = reason or f"{ranks} ranks on {small}, which has {have}: {remedy}"
+    if reason:
+        notes.aside(fact, reason)
+    return kept
 
 
 def _preference(fact: MatrixFact) -> tuple[bool, bool]:
@@ -76,24 +98,32 @@ def _ends(fact: RunFact, hosts: Hosts, notes: Notes) -> tuple[str, str] | None:
     """The two nodes of a run, the same twice where it stayed inside one; ``None`` where it makes no sample."""
     place = place_of(fact.origin)
     answer = hosts.answers.nodes.get(place)
-    names = answer or fact.hosts
+    names = answer or (() if fact.hosts_missing else fact.hosts)
     nodes = tuple(dict.fromkeys(hosts.all_named(names, notes))) if names else hosts.of_file(fact.origin.file)
+    if (count := max(len(nodes), fact.nodes or 0)) > 2:
+        notes.aside(fact, f"ran over {count} nodes at once: a plan needs figures of pairs")
+        return None
     if not nodes:
         if not names:
-            many = f"{fact.nodes} nodes" if fact.nodes else "nodes"
-            hinted = hosts.hinted(fact.origin.file)
-            choices = (*hinted, *(node for node in hosts.nodes[:_MOST_CHOICES] if node not in hinted))
-            notes.ask(f"nodes:{place}", f"on which {many} was {fact.tool} run at {place}?", choices)
+            _ask_for_nodes(fact, hosts, notes)
         notes.aside(fact, "it is not known which nodes took part")
-        return None
-    if len(nodes) > 2 or (fact.nodes or 0) > 2:
-        count = max(len(nodes), fact.nodes or 0)
-        notes.aside(fact, f"ran over {count} nodes at once: a plan needs figures of pairs")
         return None
     if fact.nodes is not None and fact.nodes != len(nodes):
         notes.aside(fact, f"names {len(nodes)} nodes and says that {fact.nodes} took part")
         return None
     return nodes[0], nodes[-1]
+
+
+def _ask_for_nodes(fact: RunFact, hosts: Hosts, notes: Notes) -> None:
+    place, file = place_of(fact.origin), fact.origin.file
+    many = "nodes" if fact.nodes is None else "node" if fact.nodes == 1 else f"{fact.nodes} nodes"
+    first = hosts.hinted(file)
+    choices: tuple[str, ...] = (*first, *(node for node in hosts.nodes[:_MOST_CHOICES] if node not in first))
+    sentence = f"on which {many} was {fact.tool} run at {place}?"
+    if fact.hosts_missing:
+        choices = ()
+        sentence += f" Its list of ranks has gaps and names {' and '.join(fact.hosts[:3])}"
+    notes.ask(f"nodes:{place}", sentence, choices)
 
 
 def _ranks_per_node(fact: RunFact, ends: tuple[str, str], hosts: Hosts, notes: Notes) -> int | None:
@@ -125,7 +155,7 @@ def _of_points(
     fact: RunFact, collective: Collective, ends: tuple[str, str], ranks: int, moment: datetime | None
 ) -> Iterator[ProposedSample]:
     one, other = sorted(ends) if fact.direction is Direction.BOTH else ends
-    tool = _tool(fact.tool)
+    tool = tool_name(fact.tool)
 
     def sample(size: float, rate: float | None, latency: float | None, line: int) -> ProposedSample:
         status = SampleStatus.FAILED if rate is None and latency is None else SampleStatus.OK
@@ -146,9 +176,9 @@ def _of_points(
         return ProposedSample(made, Origin(fact.origin.file, line, line))
 
     rows = [point for point in fact.points if point.message_bytes]
-    if fact.end is RunEnd.FAILED and not rows:
-        yield sample(_FAILED_SIZE, None, None, fact.origin.first_line)
-        return
+    if fact.end is RunEnd.FAILED:
+        for size, line in _failures(fact, rows):
+            yield sample(size, None, None, line)
     tiny: list[Point] = []
     for point in rows:
         assert point.message_bytes is not None
@@ -159,105 +189,6 @@ def _of_points(
     if tiny:
         middle = sorted(tiny, key=lambda point: point.time_s or 0.0)[len(tiny) // 2]
         yield sample(middle.message_bytes or _FAILED_SIZE, None, middle.time_s, middle.line)
-
-
-def _of_matrix(fact: MatrixFact, hosts: Hosts, notes: Notes) -> Iterator[ProposedSample]:
-    if fact.quantity is not Quantity.BANDWIDTH:
-        notes.aside(fact, f"a table of {fact.quantity}, not of bandwidth: shown, makes no sample")
-        return
-    if fact.memory is Memory.HOST:
-        notes.aside(fact, "measured between host and GPU: says nothing of links between GPUs")
-        return
-    collective = fact.operation.collective
-    if collective is None:
-        notes.aside(fact, f"{fact.operation} makes no sample")
-        return
-    if fact.between == "nodes":
-        yield from _between_nodes(fact, collective, hosts, notes)
-    else:
-        yield from _between_gpus(fact, collective, hosts, notes)
-
-
-def _between_nodes(
-    fact: MatrixFact, collective: Collective, hosts: Hosts, notes: Notes
-) -> Iterator[ProposedSample]:
-    names = {name: hosts.named(name) for name in dict.fromkeys((*fact.rows, *fact.columns))}
-    if None in names.values():
-        hosts.all_named(list(names), notes)
-    ranks = fact.ranks_per_node or hosts.answers.ranks.get(place_of(fact.origin))
-    if ranks is None:
-        notes.ask(f"ranks:{place_of(fact.origin)}", f"how many ranks per node had the runs of {fact.origin.file}?")
-        notes.aside(fact, "it is not known how many ranks per node took part")
-        return
-    cells = {
-        (source, destination): (value, line)
-        for row, values, line in zip(fact.rows, fact.values, fact.lines, strict=False)
-        for column, value in zip(fact.columns, values, strict=False)
-        if value and (source := names[row]) and (destination := names[column])
-    }
-    both = fact.direction is Direction.BOTH and all(
-        cells.get((b, a), (value, 0))[0] == value for (a, b), (value, _) in cells.items()
-    )
-    for (source, destination), (value, line) in cells.items():
-        if not both or source <= destination or (destination, source) not in cells:
-            direction = Direction.BOTH if both else Direction.FORWARD
-            yield _sample(fact, collective, (source, destination), value, (direction, ranks, line, hosts))
-
-
-def _between_gpus(fact: MatrixFact, collective: Collective, hosts: Hosts, notes: Notes) -> Iterator[ProposedSample]:
-    """One figure for each two hosts: that of a slow pair of GPUs, as a plan may use any."""
-    nodes = _hosts_of_gpus(fact, hosts, notes)
-    share = 2.0 if fact.direction is Direction.BOTH else 1.0
-    rates: dict[tuple[str, str], list[tuple[float, int]]] = {}
-    for row, values, line in zip(fact.rows, fact.values, fact.lines, strict=False):
-        for column, value in zip(fact.columns, values, strict=False):
-            ends = [(nodes[row], nodes[column])] if row in nodes and column in nodes else []
-            if value and row != column:
-                for pair in ends:
-                    rates.setdefault(pair, []).append((value / share, line))
-    own = len(set(nodes.values())) == 1
-    templates = hosts.of_file(fact.origin.file) if own else ()
-    for pair, values_of in sorted(rates.items()):
-        rate, line = sorted(values_of)[(len(values_of) - 1) // 4]
-        for ends_of in [(node, node) for node in templates] or [pair]:
-            yield _sample(fact, collective, ends_of, rate, (Direction.FORWARD, 1, line, hosts))
-
-
-def _hosts_of_gpus(fact: MatrixFact, hosts: Hosts, notes: Notes) -> Mapping[str, str]:
-    names = tuple(dict.fromkeys((*fact.rows, *fact.columns)))
-    if fact.hosts:
-        found = {name: hosts.named(fact.hosts.get(name, "")) for name in names}
-        if None in found.values():
-            hosts.all_named(sorted(set(fact.hosts.values())), notes)
-        return {name: node for name, node in found.items() if node is not None}
-    own = hosts.of_fact(fact.host, fact.origin.file, notes)
-    if not own:
-        notes.aside(fact, "it is not known which node was measured")
-    return dict.fromkeys(names, own[0]) if own else {}
-
-
-def _sample(
-    fact: MatrixFact,
-    collective: Collective,
-    ends: tuple[str, str],
-    rate: float,
-    context: tuple[Direction, int, int, Hosts],
-) -> ProposedSample:
-    direction, ranks, line, hosts = context
-    made = Sample(
-        source=ends[0],
-        destination=ends[1],
-        direction=direction,
-        tool=_tool(fact.tool),
-        collective=collective,
-        message_bytes=fact.message_bytes or _UNKNOWN_SIZE,
-        ranks_per_node=ranks,
-        pairs_active=1,
-        status=SampleStatus.OK,
-        bytes_per_s=rate,
-        measured_at=hosts.answers.measured_at,
-    )
-    return ProposedSample(made, Origin(fact.origin.file, line, line))
 
 
 def merged(samples: Sequence[ProposedSample]) -> tuple[ProposedSample, ...]:
@@ -290,15 +221,21 @@ def _order(sample: Sample) -> tuple[str | float, ...]:
     return (sample.source, sample.destination, *run, sample.message_bytes, when)
 
 
-def _tool(said: str) -> str:
-    """The tool's name as a document can hold it."""
-    plain = said if said.isprintable() else "".join(filter(str.isprintable, said))
-    return plain[:_LONGEST] or "unknown"
-
-
 def _aware(moment: datetime | None) -> datetime | None:
     """The moment, if its text said a zone: without one it may be off by a day."""
     return moment if moment is not None and moment.tzinfo is not None else None
+
+
+def _failures(fact: RunFact, rows: Sequence[Point]) -> Iterator[tuple[float, int]]:
+    """Sizes and lines of what failed: rows without figures, else the size that would have come next."""
+    lost = [point for point in rows if point.bytes_per_s is None and point.time_s is None]
+    if lost:
+        yield from ((point.message_bytes or _FAILED_SIZE, point.line) for point in lost)
+        return
+    sizes = sorted({point.message_bytes or 0.0 for point in rows})
+    step = sizes[-1] / sizes[-2] if len(sizes) > 1 else 2.0
+    last = max((point.line for point in rows), default=fact.origin.first_line)
+    yield (sizes[-1] * step if sizes else _FAILED_SIZE), last
 
 
 def rejected_places(

@@ -8,23 +8,21 @@ from typing import Final
 
 import networkx as nx
 
+from cluster_models.readers.claims import BLOCK, TREE, Claim
 from cluster_models.readers.facts import Fact, HostFact, Origin, SwitchFact
 from cluster_models.readers.host_lists import compress
 from cluster_models.readers.host_names import Hosts
 from cluster_models.readers.proposal import Notes, ProposedNode
-from cluster_models.readers.propose_nodes import Claim
 from cluster_models.readers.reading import Doubt, Trust
 from cluster_models.switches import Switch
 
-_WEIGHT: Final = 35
-"""A tree of switches before labels that templates carry, after what the orchestrator says of the node itself."""
 _RAILS_SHARE: Final = 0.5
 _LONGEST: Final = 200
 _MOST_LEVELS: Final = 9
 
 
 def switch_claims(facts: Sequence[Fact], hosts: Hosts, notes: Notes) -> tuple[Claim, ...]:
-    """Labels of nodes by the switches over them: leaf, level2, ..., and the domain of scale-up blocks."""
+    """Labels of nodes by the switches over them: leaf, level2, ..., and the blocks that may be NVLink domains."""
     by_file: dict[str, list[SwitchFact]] = {}
     for fact in facts:
         if isinstance(fact, SwitchFact):
@@ -33,19 +31,19 @@ def switch_claims(facts: Sequence[Fact], hosts: Hosts, notes: Notes) -> tuple[Cl
     """Files whose reader has put the hosts under leaves already."""
     found: list[Claim] = []
     for switches in by_file.values():
-        found.extend(_domains(switches, hosts))
+        found.extend(_blocks(switches, hosts))
         tree = [switch for switch in switches if not switch.domain]
         if switches[0].origin.file not in placed:
             found.extend(_places(tree, hosts, notes))
     return tuple(found)
 
 
-def _domains(switches: Sequence[SwitchFact], hosts: Hosts) -> Iterator[Claim]:
+def _blocks(switches: Sequence[SwitchFact], hosts: Hosts) -> Iterator[Claim]:
     for switch in switches:
         if switch.domain:
             for host in switch.hosts:
                 if (node := hosts.named(host)) is not None:
-                    yield Claim(node, "nvlink_domain", switch.name, switch.origin, _WEIGHT)
+                    yield Claim(node, "nvlink_domain", switch.name, switch.origin, BLOCK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +73,9 @@ def _places(switches: Sequence[SwitchFact], hosts: Hosts, notes: Notes) -> Itera
             notes.doubts.append((leaves[0].origin.file, doubt))
             continue
         leaf = joined.get(leaves[0].name) or _Leaf(leaves[0].name, (leaves[0].name,), leaves[0].origin)
-        yield Claim(node, "labels.leaf", leaf.name, leaf.origin, _WEIGHT)
+        yield Claim(node, "labels.leaf", leaf.name, leaf.origin, TREE)
         for level, switch in enumerate(_chain(leaf.members[0], above), start=2):
-            yield Claim(node, f"labels.level{level}", switch.name, switch.origin, _WEIGHT)
+            yield Claim(node, f"labels.level{level}", switch.name, switch.origin, TREE)
 
 
 def _above(switches: Sequence[SwitchFact]) -> dict[str, SwitchFact]:

@@ -44,6 +44,8 @@ class _Host:
     memories: set[float] = field(default_factory=set)
     sliced: bool = False
     announced: int | None = None
+    listed: int = 0
+    """GPUs that have a section, whether or not it names their product."""
     fabric: dict[str, str] = field(default_factory=dict)
 
 
@@ -56,6 +58,7 @@ def read_query(source: Source, lines: tuple[Line, ...]) -> Understood:
             hosts.append(_Host(line, line.number))
         elif hosts and _GPU.match(line.text):
             hosts[-1].last = line.number
+            hosts[-1].listed += 1
         elif hosts and (pair := _PAIR.match(" " + line.text)) is not None:
             _take(hosts[-1], heading, pair[2].strip(), pair[3].strip())
             hosts[-1].last = line.number
@@ -118,13 +121,14 @@ def _understood(source: Source, hosts: list[_Host]) -> Understood:
     refusals: list[Refusal] = []
     doubts: list[Doubt] = []
     for host in hosts:
-        if not host.products:
+        described = len(host.products) or host.listed
+        if not described:
             refusals.append(refused(host.first, "no GPU is listed here", _REMEDY, host.last))
             continue
         products = dict.fromkeys(filter(None, host.products))
-        count = host.announced if host.announced is not None else len(host.products)
-        if count != len(host.products):
-            sentence = f"{len(host.products)} GPUs are described of the {count} that are attached"
+        count = host.announced if host.announced is not None else described
+        if count != described:
+            sentence = f"{described} GPUs are described of the {count} that are attached"
             doubts.append(Doubt("partial", Trust.NOTE, host.first.number, sentence, "send the whole output"))
         if len(products) > 1:
             sentence = f"GPUs of several products in one host: {', '.join(products)}"

@@ -24,7 +24,9 @@ _MOST_DEVICES: Final = 256
 """Columns of a table; no host has more GPUs and cards."""
 _COLOUR: Final = re.compile(r"^\s*\[[0-9;]{1,6}m|\[[0-9;]{1,6}m\s*$", re.ASCII)
 """What is left of an underlined header where the escape character itself was lost in copying."""
-_COMMAND: Final = re.compile(r"^(?:.{0,120}[\s$#>])?nvidia-smi\s+topo\s+-{1,2}(\w+)", re.ASCII)
+_NOT_BY_READING: Final = frozenset({"CNS", "GNS", "TNS", "DR"})
+"""Why peers cannot read or write each other's memory; NS also stands where it is NVLink that is not there."""
+_COMMAND: Final = re.compile(r"^(?:.{0,120}[\s$#>])?nvidia-smi\s+topo\s+-{1,2}(\w+)(?:\s+(\w+))?", re.ASCII)
 _HEADER: Final = re.compile(r"(?:^|[\"'`(>\\])\s*(GPU0\s+(?:GPU\d|NIC\d|\w{1,40}_\d|CPU Aff).*)$", re.ASCII)
 """A quotation mark may stand in front, where the table was pasted into a program."""
 _HEADER_ANCHOR: Final = re.compile(
@@ -43,6 +45,8 @@ class _Table:
     """Names in the order of the columns, and their places."""
     has_numa: bool
     hidden: bool
+    asked: str = ""
+    """Of ``topo -p2p``: "r" and "w" for the memory of peers, "n" for NVLink, ..."""
     cells: dict[str, list[str]] = field(default_factory=dict)
     """Words of each row below the columns of devices."""
     numa: dict[str, str] = field(default_factory=dict)
@@ -53,7 +57,7 @@ class _Table:
     last: Line | None = None
 
 
-def _header(line: Line, *, hidden: bool) -> _Table | None:
+def _header(line: Line, *, hidden: bool, asked: str) -> _Table | None:
     """The table whose header this line is."""
     text = _COLOUR.sub("", line.text)
     found = _HEADER.search(text)
@@ -66,7 +70,7 @@ def _header(line: Line, *, hidden: bool) -> _Table | None:
         if word in devices or len(devices) == _MOST_DEVICES:
             return None
         devices[word] = len(devices)
-    return _Table(line, devices, "NUMA Affinity" in " ".join(text.split()), hidden)
+    return _Table(line, devices, "NUMA Affinity" in " ".join(text.split()), hidden, asked)
 
 
 def _affinities(text: str, cells: int) -> list[str]:
@@ -138,6 +142,25 @@ def _peer_access(source: Source, table: _Table) -> MatrixFact | None:
     )
 
 
+def _unreached(table: _Table) -> list[Doubt]:
+    """A doubt where GPUs cannot read or write each other's memory."""
+    closed = _NOT_BY_READING | ({"NS"} if {"r", "w"} & set(table.asked) else set())
+    if table.asked and not {"r", "w"} & set(table.asked):
+        return []
+    pairs = [
+        f"{row} to {column} ({word})"
+        for row, words in table.cells.items()
+        for column, word in zip(table.devices, words, strict=False)
+        if word in closed
+    ]
+    if not pairs:
+        return []
+    more = f" and {len(pairs) - 4} more" if len(pairs) > 4 else ""
+    sentence = f"GPUs cannot reach each other's memory: {', '.join(pairs[:4])}{more}"
+    remedy = "measure with p2pBandwidthLatencyTest what the way through the host gives"
+    return [Doubt("no-peer-access", Trust.DOUBT, table.header.number, sentence, remedy)]
+
+
 def _fact(source: Source, table: _Table, drawn: Drawn) -> tuple[WiringFact, list[Doubt]]:
     _without_cut_end(table)
     devices = tuple(dict.fromkeys([*table.devices, *table.rows]))
@@ -189,18 +212,19 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
     """The wiring of every table in these lines; rows may be cut anywhere."""
     tables: list[_Table] = []
     refusals: list[Refusal] = []
-    hidden = False
+    hidden, asked = False, ""
     rows_go_on = False
     names: set[str] = set()
     for line in lines:
         command = _COMMAND.search(line.text) if "nvidia-smi" in line.text else None
         if command is not None:
             hidden = command.group(1) == "mp"
+            asked = command.group(2) or "" if command.group(1) == "p2p" else ""
             continue
-        table = _header(line, hidden=hidden) if "GPU0" in line.text else None
+        table = _header(line, hidden=hidden, asked=asked) if "GPU0" in line.text else None
         if table is not None:
             tables.append(table)
-            names, rows_go_on, hidden = set(table.devices), True, False
+            names, rows_go_on, hidden, asked = set(table.devices), True, False, ""
             continue
         if not tables:
             continue
@@ -217,6 +241,7 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
         peers = _peer_access(source, table)
         if peers is not None:
             matrices.append(peers)
+            doubts += _unreached(table)
             continue
         fact, more = _fact(source, table, drawn)
         facts.append(fact)

@@ -55,18 +55,18 @@ def test_a_dry_run_writes_nothing_and_asks_with_the_option_that_answers(
     code, out, err = run(capsys, "logs")
     assert (code, err) == (0, "")
     assert "3 sizes of alltoall among 16 GPUs of n1 and n2" in plain(out)
-    assert "--set '*.nics=8 x 400 infiniband'" in out
+    assert "--set '*.nics=CARDS x GBITS FABRIC'" in out
     assert "1 question above must be answered first" in plain(out)
-    assert out.rstrip().splitlines()[-1].strip() == "meshwright import logs --set '*.nics=8 x 400 infiniband'"
+    assert out.rstrip().splitlines()[-1].strip() == "meshwright import logs --set '*.nics=CARDS x GBITS FABRIC'"
     assert not home.exists()
     assert sorted(path.name for path in logs.parent.iterdir()) == ["logs"]
 
 
 def test_what_is_printed_to_be_copied_works(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command of the last line, typed as it stands, goes on to the next one, until a file is written."""
+    """The command of the last line, its words in capitals replaced, goes on to the next, until there is a file."""
     line = "meshwright import logs"
     for _ in range(2):
-        assert main(shlex.split(line)[1:]) == 0
+        assert main(shlex.split(line.replace("CARDS x GBITS FABRIC", "8 x 400 infiniband"))[1:]) == 0
         line = capsys.readouterr().out.rstrip().splitlines()[-1].strip()
     assert line.endswith("--output cluster.yaml")
     assert main(shlex.split(line)[1:]) == 0
@@ -89,13 +89,13 @@ def test_an_output_that_cannot_be_written_ends_with_code_two(
 
 def test_files_go_into_a_cluster_file_once(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is known stays, what is new is added, and the same files again change nothing."""
-    Path("pair.yaml").write_text(CLUSTER)
+    Path("pair.yaml").write_text(CLUSTER.replace("gpu_count: 4", "gpu_count: 16"))
     code, out, _ = run(capsys, "logs", "--into", "pair.yaml", *NICS, "--output", "more.yaml")
     assert code == 0
     assert "3 nodes (1 new)" in out
     first = read_snapshot("more.yaml")
     assert (first.cluster.name, len(first.cluster.nodes), len(first.samples)) == ("pair", 3, 10)
-    assert first.cluster.nodes[0].gpu_count == 4, "the file's own figure stays"
+    assert first.cluster.nodes[0].gpu_count == 16, "the file's own figure stays"
     code, out, _ = run(capsys, "logs", "--into", "more.yaml", "--output", "more.yaml")
     assert code == 0
     assert "9 measurements are stored already" in out

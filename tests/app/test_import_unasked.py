@@ -70,7 +70,7 @@ def test_answers_that_have_an_effect_pass() -> None:
     assert not report.unasked
     accepted = frozenset(doubt_key(file, doubt) for file, doubt in report.proposal.doubts)
     assert accepted
-    chosen = {"gpu_kind:h100": "H100-SXM5-80GB", "alias:N1": "n1", "n2.gpu_count": "4", "*.labels.leaf": "a"}
+    chosen = {"gpu_kind:h100": "H100-SXM5-80GB", "alias:N1": "n1", "n2.gpu_count": "16", "*.labels.leaf": "a"}
     places = {"ranks": {"table.csv:2": 16}, "nodes": {"table.csv:2": ("n1", "n2")}}
     assert not looked(accepted=accepted, chosen=chosen, hosts={"table.csv": "n1"}, **places).unasked
     dotted = SentFile("nodes.txt", NODES.replace("n1", "n1.x").encode())

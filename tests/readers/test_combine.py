@@ -137,11 +137,13 @@ def test_unequal_ranks_are_no_pair() -> None:
     assert "unequal" in reasons(proposed(reading(fact)))[0]
 
 
-def test_a_failed_run_is_a_failed_sample_only_where_nothing_was_printed() -> None:
+def test_a_failed_run_is_a_failed_sample_beside_what_it_printed() -> None:
+    """At the size that would have come next."""
     failed = replace(run("n1", "n2", rates=()), end=RunEnd.FAILED)
     assert [one.sample.status for one in proposed(reading(failed)).samples] == [SampleStatus.FAILED]
     died = replace(run("n1", "n2"), end=RunEnd.FAILED)
-    assert {one.sample.status for one in proposed(reading(died)).samples} == {SampleStatus.OK}
+    found = [(one.sample.message_bytes, one.sample.status) for one in proposed(reading(died)).samples]
+    assert found == [(1 << 28, SampleStatus.OK), (1 << 30, SampleStatus.OK), (1 << 32, SampleStatus.FAILED)]
 
 
 def test_a_rejecting_doubt_holds_back_its_run_until_accepted() -> None:

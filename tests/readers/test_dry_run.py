@@ -232,3 +232,53 @@ def test_any_bytes_give_a_report(data: bytes, name: str) -> None:
     )
     assert len(report.readings) == 1
     assert report.readings[0].sections or report.readings[0].refusals
+
+
+def packed_as_tar(files: dict[str, bytes], form: int = tarfile.PAX_FORMAT) -> bytes:
+    """A tar that nothing compresses."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=form) as archive:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_a_plain_tar_is_opened(form: int) -> None:
+    """As one that is compressed."""
+    packed = packed_as_tar({"nodes.txt": SCONTROL.encode(), "logs/t.csv": TABLE.encode()}, form)
+    opened = open_files([SentFile("all.tar", packed)])
+    assert [source.name for source in opened.sources] == ["all.tar/nodes.txt", "all.tar/logs/t.csv"]
+    assert opened.refused == ()
+    broken = open_files([SentFile("all.tar", packed[:700])])
+    assert broken.sources == ()
+    assert "cannot be unpacked" in broken.refused[0].refusals[0].reason
+
+
+XZ, BZIP2, ZSTD, SEVEN = b"\xfd7zXZ\x00", b"BZh91AY&SY", b"\x28\xb5\x2f\xfd\x04", b"7z\xbc\xaf\x27\x1c"
+
+
+@pytest.mark.parametrize(("head", "name"), [(XZ, "xz"), (BZIP2, "bzip2"), (ZSTD, "zstd"), (SEVEN, "7z")])
+def test_other_archives_are_refused_by_their_names(head: bytes, name: str) -> None:
+    """With what to send instead."""
+    (refused,) = open_files([SentFile(f"all.tar.{name}", head + bytes(range(256)))]).refused
+    (refusal,) = refused.refusals
+    assert name in refusal.reason
+    assert ".tar.gz" in refusal.remedy
+
+
+def test_a_member_with_holes_is_measured_as_it_unpacks() -> None:
+    """A sparse file of a tar stands for more bytes than the archive has."""
+    entry = tarfile.TarInfo("holes.log")
+    entry.size = 1 << 40
+    entry.type = tarfile.GNUTYPE_SPARSE
+    block = bytearray(entry.tobuf(tarfile.GNU_FORMAT))
+    block[386 : 386 + 24] = b"00000000000\x0000000000000\x00"
+    block[483:495] = b"\x80\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00"
+    block[124:136] = b"00000000000\x00"
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\x00 " % sum(block)
+    (refused,) = open_files([SentFile("holes.tar", bytes(block) + bytes(1024))]).refused
+    assert "unpacks to more than" in refused.refusals[0].reason

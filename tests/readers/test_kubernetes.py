@@ -17,6 +17,7 @@ from cluster_models.topology import NodeState
 from cluster_models.units import MIB
 from tests.readers.kubernetes_samples import GPU_LABELS, KEYS, NODES, codes, hosts, node, read_tree
 from tests.readers.real_files import source_of, understood
+from tests.readers.uploads import fields_of, report_of
 
 
 def test_a_node_object_is_read_whole() -> None:
@@ -209,3 +210,33 @@ def test_no_text_breaks_a_reader(form: Format, noise: str, cut: int, at: int) ->
     read = understood(form, source_of(text))
     lines = text.count("\n") + 1
     assert all(1 <= fact.origin.first_line <= fact.origin.last_line <= lines for fact in read.facts)
+
+
+def test_an_instance_type_of_the_catalogue_tells_the_hardware() -> None:
+    """Of the topology that AWS dumps, and of labels; what else is said of the node goes before."""
+    dump = {
+        "Instances": [
+            {
+                "InstanceId": f"i-0{at}",
+                "InstanceType": "p4de.24xlarge",
+                "NetworkNodes": ["nn-1", "nn-2", f"nn-{at + 3}"],
+                "AvailabilityZone": "us-west-2a",
+            }
+            for at in range(2)
+        ]
+        + [{"InstanceId": "i-09", "InstanceType": "m5.large", "NetworkNodes": ["nn-1"]}]
+    }
+    report = report_of({"instances.json": json.dumps(dump)})
+    assert {
+        name: (f["gpu_kind"], f["gpu_count"], f["nics"].count) for name, f in fields_of(report.proposal).items()
+    } == {
+        "i-00": ("A100-SXM4-80GB", 8, 4),
+        "i-01": ("A100-SXM4-80GB", 8, 4),
+    }
+    assert report.proposal.questions == ()
+    azure = [node("a1", {"node.kubernetes.io/instance-type": "Standard_ND96isr_H100_v5"})]
+    fields = fields_of(report_of({"nodes.json": json.dumps({"kind": "List", "items": azure})}).proposal)["a1"]
+    assert fields["nics"].fabric == "infiniband"
+    amsr = [node("a1", {"node.kubernetes.io/instance-type": "Standard_ND96amsr_A100_v4"})]
+    fields = fields_of(report_of({"nodes.json": json.dumps({"kind": "List", "items": amsr})}).proposal)["a1"]
+    assert (fields["gpu_kind"], fields["nics"].count) == ("H100-SXM5-80GB", 8)

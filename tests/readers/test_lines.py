@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.readers.lines import LONGEST_LINE, clean_lines
+from tests.readers.nccl_logs import log
+from tests.readers.uploads import report_of
 
 TOOL = [
     "#       size         count      type   redop",
@@ -105,3 +107,34 @@ def test_hosts_before_every_line_are_tellers() -> None:
 )
 def test_other_words_before_a_colon_are_not(text: str) -> None:
     assert {line.teller for line in clean_lines(text)} == {""}
+
+
+JOURNAL = {
+    "journalctl": "Jan 12 18:23:{0:02} gpu-7 nccl-sweep[4711]: ",
+    "journalctl -o short-precise": "Jan 12 18:23:{0:02}.123456 gpu-7 srun[4711]: ",
+    "journalctl -o short-iso": "2024-01-12T18:23:{0:02}+0100 gpu-7 nccl-sweep[4711]: ",
+    "rsyslog": "2024-01-12T18:23:{0:02}.123456+01:00 gpu-7 nccl-sweep: ",
+}
+
+
+@pytest.mark.parametrize("kind", JOURNAL)
+def test_the_prefix_of_a_journal_goes_and_its_host_is_noted(kind: str) -> None:
+    sent = "\n".join(
+        ["-- Journal begins at Fri 2024-01-12 --", *(JOURNAL[kind].format(i) + row for i, row in enumerate(TOOL))]
+    )
+    lines = clean_lines(sent)
+    assert [line.text for line in lines[1:]] == TOOL
+    assert {line.teller for line in lines[1:]} == {"gpu-7"}
+
+
+def test_lines_of_the_kernel_stay_as_they_are() -> None:
+    """Their reader knows the prefix, and reads host and moment from it."""
+    text = "".join(f"Jan 12 18:23:0{i} gpu-7 kernel: NVRM: Xid (PCI:0000:1b:00): 79, pid=1\n" for i in range(3))
+    assert texts(text) == text.splitlines()
+
+
+def test_a_test_in_a_journal_is_read() -> None:
+    """One log with all its ranks, not a kernel log without faults."""
+    sent = "".join(f"Jan 12 18:23:07 n1 nccl-sweep[99]: {row}\n" for row in log(["n1", "n2"], 2).splitlines())
+    proposal = report_of({"journal.txt": sent}).proposal
+    assert {(one.sample.source, one.sample.destination) for one in proposal.samples} == {("n1", "n2")}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.measurements import Direction
-from cluster_models.readers.facts import MatrixFact, Operation, Quantity, RunEnd, RunFact
+from cluster_models.readers.facts import MatrixFact, Operation, Point, Quantity, RunEnd, RunFact
 from cluster_models.readers.own_tables import FORMAT, unit_of
 from cluster_models.readers.reading import Understood
 from tests.readers.real_files import real, source_of, understood
@@ -148,7 +148,7 @@ def test_rows_of_the_long_form_make_runs() -> None:
         (1048576000, 90e9, 3),
     ]
     assert (first.ranks, first.direction, first.end) == (16, Direction.BOTH, RunEnd.COMPLETE)
-    assert (failed.end, failed.end_reason, failed.points) == (RunEnd.FAILED, "no route", ())
+    assert (failed.end, failed.end_reason, failed.points) == (RunEnd.FAILED, "no route", (Point(4, 2.0**20, None),))
     assert (one_way.operation, one_way.direction) == (Operation.POINT_TO_POINT, Direction.FORWARD)
     assert (inside.hosts, inside.nodes, inside.ranks) == (("elm",), 1, 8)
     assert [(refusal.first_line, "never 0" in refusal.remedy) for refusal in found.refusals] == [(7, True)]

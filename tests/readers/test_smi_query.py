@@ -98,3 +98,18 @@ def test_damage_never_stops_the_readers(one: str, other: str, any_text: str) -> 
     for form in FORMATS:
         for text in (one, other, any_text, "name, uuid\n" + any_text):
             sound(form, text)
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_query_of_one_section_tells_how_many_gpus_there_are(*, announced: bool) -> None:
+    """``-d PAGE_RETIREMENT`` names no product; GPUs are attached all the same."""
+    head = "==============NVSMI LOG==============\n\nDriver Version : 550.9\n\n"
+    head += "Attached GPUs                             : 8\n" if announced else ""
+    gpus = "".join(
+        f"GPU 00000000:{gpu:02X}:00.0\n    Retired Pages\n        Single Bit ECC                    : 0\n"
+        "        Double Bit ECC                    : 0\n        Pending Page Blacklist            : No\n"
+        for gpu in range(8)
+    )
+    found = understood(QUERY, source_of(head + gpus))
+    assert (host(found).gpu_count, host(found).gpu_product) == (8, None)
+    assert (found.refusals, found.doubts) == ((), ())

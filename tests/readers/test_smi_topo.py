@@ -12,6 +12,7 @@ from cluster_models.readers.reading import Trust, Understood
 from cluster_models.readers.smi_topo import FORMAT
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
+from tests.readers.uploads import report_of
 
 FOLDER = "topology/nvidia_smi_topo"
 
@@ -299,3 +300,35 @@ def test_any_text_is_taken(text: str) -> None:
     """Whatever is sent, the reader returns."""
     sound(FORMAT, text)
     sound(FORMAT, "GPU0\tGPU1\tCPU Affinity\nGPU0 X " + text)
+
+
+@pytest.mark.parametrize(
+    ("words", "command", "told"),
+    [
+        ("GNS", "$ nvidia-smi topo -p2p r\n", True),
+        ("CNS", "", True),
+        ("NS", "$ nvidia-smi topo -p2p w\n", True),
+        ("NS", "$ nvidia-smi topo -p2p n\n", False),
+        ("OK", "$ nvidia-smi topo -p2p r\n", False),
+    ],
+)
+def test_gpus_that_cannot_reach_each_other_are_doubted(words: str, command: str, *, told: bool) -> None:
+    """By the words of reading and writing; that NVLink is not there says nothing of peers."""
+    access = f" \tGPU0\tGPU1\tGPU2\n GPU0\tX\t{words}\tOK\n GPU1\t{words}\tX\tOK\n GPU2\tOK\tOK\tX\n\nLegend:\n"
+    head = table(matrix(3, "PHB"), ["GPU0", "GPU1", "GPU2"]) + "\n"
+    found = understood(FORMAT, source_of(head + command + access))
+    sentences = [doubt.sentence for doubt in found.doubts if doubt.code == "no-peer-access"]
+    assert bool(sentences) is told
+    assert not told or f"GPU0 to GPU1 ({words})" in sentences[0]
+
+
+@pytest.mark.parametrize("rows", [4, 6, 8])
+def test_a_table_without_all_rows_has_its_note(rows: int) -> None:
+    """Rows of GPUs or of cards: what they would have said is in the other rows, but for pairs of two cut ones."""
+    names = [*(f"GPU{at}" for at in range(8)), "NIC0", "NIC1"]
+    text = "\n".join(table(matrix(10, "NV18"), names).splitlines()[: rows + 1]) + "\n"
+    (told,) = [doubt for _, doubt in report_of({"topo.txt": text}).proposal.doubts if doubt.code == "partial"]
+    pairs = {4: 22, 6: 27, 8: 28}[rows]
+    assert (told.trust, f"{pairs} of 28 pairs of GPUs" in told.sentence) == (Trust.NOTE, True)
+    whole = report_of({"topo.txt": table(matrix(10, "NV18"), names)}).proposal
+    assert "partial" not in [doubt.code for _, doubt in whole.doubts]
