@@ -7,13 +7,14 @@ what is fitted on measured steps stands in ``solver/costs/data``.
 
 from __future__ import annotations
 
+import math
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 from cluster_models.errors import InvalidWorkload
 
@@ -49,6 +50,18 @@ class SelectiveRecompute(StrEnum):
     """All but attention and, in 16 bits, every second matrix product (torchtitan's ``selective`` by ``op``)."""
 
 
+class ExpertBalance(StrEnum):
+    """How evenly tokens meet the experts of a layer."""
+
+    NATURAL = "natural"
+    """As the router learned it."""
+    FORCED = "forced"
+    """Experts drawn at random, as benchmarks do (``--moe-router-force-load-balancing``)."""
+    CAPACITY = "capacity"
+    """Every expert works on its mean share: further tokens are dropped, missing ones padded
+    (``--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity``)."""
+
+
 class CudaGraphs(StrEnum):
     """What of a step is captured and launched as a whole, free of launch overhead on the host."""
 
@@ -60,70 +73,234 @@ class CudaGraphs(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Framework:
-    """One generation.  ``released`` is the month (``2024-07``) from which it was current.
+class Fact:
+    """Meaning of a field of ``Framework``, and how users write it.
 
-    ``fused_attention``: FlashAttention-like kernels, ``attention_kernels``: whose they are.  ``sequence_parallel``:
-    tensor ranks also split the sequence outside their blocks.  ``gradient_bytes``: width of accumulated and reduced
-    gradients; ``logit_bytes``: bytes that output and loss hold per token and vocabulary entry.  ``step_bytes``:
-    what the optimizer's step takes per owned parameter while it runs (FP32 copies of gradients, temporaries);
-    ``bucket_bytes``: buffers through which gradients are reduced and weights gathered.  ``sharded_master``: with
-    sharded parameters the FP32 shard is the weight itself, no 16-bit shard beside it, and pipelined the gathered
-    weights stay until the last micro-batch, as do whole gradients (PyTorch FSDP).  ``dropout``: its scripts
-    train models with learned positions with dropout, whose masks and outputs are kept.
-    ``keeps_stage_outputs``: a pipeline rank holds what it sent on until the backward pass (Megatron frees it).
-    ``overlap_gradients``, ``overlap_parameters``: gradient reduction runs beside the backward pass, parameter
-    gathering beside the forward pass.
-    ``stops_recompute``: full recomputation ends before a layer's last matrix product, whose output backward does
-    not need.  ``fused_kernels``: memory-bound work between matrix products runs as fused kernels (Transformer
-    Engine, ``torch.compile``, XLA) instead of one operation after the other.
-    ``overlap_tensor``: tensor parallel collectives run in chunks beside the matrix products that need or make their
-    data (Transformer Engine's user buffers, ``--tp-comm-overlap``), forward as well.
-    ``fused_accumulation``: the product for a weight's gradient adds into the gradient buffer itself, instead of one
-    more kernel after it (``--gradient-accumulation-fusion``).
-    ``fused_loss``: one kernel for the cross-entropy and its gradient, which overwrites the logits.
-    ``blocking_transfers``: pipeline ranks wait for their sends, which delay both neighbours.
-    ``defer_head_gradient``: pipelined, the output layer's weight gradient waits for the flush, when its rank idles.
-    ``expert_overlap``: dispatch and combine of one micro-batch run beside another one's compute.
-    ``expert_tensor``: experts have a tensor parallel size of their own (Megatron-Core's
-    ``--expert-tensor-parallel-size``).
-    ``measured_as``: the generation that runs the same kernels and was measured, where this one was not; else empty.
+    ``most``: no number above it is possible.  ``precision``: users write a width in bytes as the number format of
+    that width, in a field of this name.  ``setting``: a single run may depart from what its framework does.
     """
 
-    name: str
-    title: str
-    released: str
-    fused_attention: bool
-    attention_kernels: AttentionKernels
-    sequence_parallel: bool
-    gradient_bytes: float
-    logit_bytes: float
-    step_bytes: float
-    bucket_bytes: float
-    sharded_master: bool
-    dropout: bool
-    keeps_stage_outputs: bool
-    overlap_gradients: bool
-    overlap_parameters: bool
-    fused_kernels: bool
-    overlap_tensor: bool
-    fused_accumulation: bool
-    fused_loss: bool
-    blocking_transfers: bool
-    defer_head_gradient: bool
-    expert_dispatch: ExpertDispatch
-    expert_overlap: bool
-    expert_tensor: bool
-    cuda_graphs: CudaGraphs
-    stops_recompute: bool
-    selective_recompute: SelectiveRecompute
-    measured_as: str
-    source: str
+    meaning: str
+    most: float = math.inf
+    precision: str = ""
+    setting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Framework:
+    """One generation, or what a user describes as ``like`` one.
+
+    Fields other than those of ``ABOUT`` are facts: each is a field of a description by itself, with its ``Fact`` as
+    the only place that says what it means.  A number without a ``Fact`` may be any from 0 on.
+    """
+
+    name: Annotated[str, Fact("Name for a workload.")]
+    title: Annotated[str, Fact("Name in words.")]
+    released: Annotated[str, Fact("Month from which it was current.")]
+    fused_attention: Annotated[
+        bool, Fact("Attention runs in FlashAttention-like kernels, which never write its scores to memory.")
+    ]
+    attention_kernels: Annotated[
+        AttentionKernels,
+        Fact(
+            "Whose fused attention runs: the GPU vendor's (or FlashAttention-3), FlashAttention-2, or "
+            "FlashAttention-1 in Triton.",
+            setting=True,
+        ),
+    ]
+    sequence_parallel: Annotated[
+        bool, Fact("Tensor ranks also split the sequence outside their blocks.", setting=True)
+    ]
+    gradient_bytes: Annotated[
+        float,
+        Fact(
+            "Width of gradients as they are accumulated and reduced: 4 bytes (fp32) or 2 (bf16).",
+            precision="gradient_precision",
+            setting=True,
+        ),
+    ]
+    own_gradient_bytes: Annotated[
+        float,
+        Fact(
+            "Bytes of a parameter's gradient of one micro-batch where it is kept beside the accumulated one (BF16 "
+            "gradients that PyTorch makes and the framework adds into an FP32 buffer); 0 where it is not.",
+            most=8.0,
+        ),
+    ]
+    logit_bytes: Annotated[
+        float, Fact("Bytes that output and loss hold per token and vocabulary entry.", most=64.0)
+    ]
+    step_bytes: Annotated[
+        float,
+        Fact(
+            "Bytes that the optimizer's step takes per owned parameter while it runs: FP32 copies of gradients, "
+            "temporaries.",
+            most=64.0,
+        ),
+    ]
+    bucket_bytes: Annotated[
+        float,
+        Fact("Bytes of the buffers through which gradients are reduced and weights gathered.", most=1e12),
+    ]
+    sharded_master: Annotated[
+        bool,
+        Fact(
+            "With sharded parameters the FP32 shard is the weight itself, without a 16-bit shard beside it; in a "
+            "pipeline the gathered weights and whole gradients stay until the last micro-batch (PyTorch FSDP)."
+        ),
+    ]
+    dropout: Annotated[
+        bool, Fact("Models with learned positions are trained with dropout, whose masks and outputs are kept.")
+    ]
+    keeps_gathered_inputs: Annotated[
+        bool,
+        Fact(
+            "The sequence that tensor ranks gather before a block stays until its weight gradient, not "
+            "gathered again."
+        ),
+    ]
+    keeps_stage_outputs: Annotated[
+        bool, Fact("A pipeline rank holds what it sent on until the backward pass; Megatron frees it.")
+    ]
+    overlap_gradients: Annotated[bool, Fact("Gradients are reduced beside the backward pass.", setting=True)]
+    overlap_sharded_gradients: Annotated[
+        bool, Fact("Where gradients are reduced beside the backward pass, those of sharded optimizers are, too.")
+    ]
+    sharded_all_reduce: Annotated[
+        bool, Fact("Gradients of sharded optimizers are all-reduced, instead of reduce-scattered to their owners.")
+    ]
+    sharding_ranks: Annotated[
+        int,
+        Fact(
+            "Data ranks over which optimizer states are shared out, every such group with a copy; 0: all of them.",
+            most=1e6,
+        ),
+    ]
+    clips_all_gradients: Annotated[
+        bool, Fact("Each rank measures and scales every gradient that it holds, not only those of its shard.")
+    ]
+    overlap_parameters: Annotated[bool, Fact("Parameters are gathered beside the forward pass.", setting=True)]
+    fused_kernels: Annotated[
+        bool,
+        Fact(
+            "Memory-bound work between matrix products runs as fused kernels (Transformer Engine, torch.compile, "
+            "XLA) instead of one operation after the other."
+        ),
+    ]
+    overlap_tensor: Annotated[
+        bool,
+        Fact(
+            "Tensor parallel collectives run in chunks beside the matrix products that need or make their data.",
+            setting=True,
+        ),
+    ]
+    overlap_tensor_backward: Annotated[
+        bool,
+        Fact(
+            "Without that, tensor parallel collectives of the backward pass run beside the other product of their "
+            "layer (Megatron), instead of being waited for at once (PyTorch's DTensor)."
+        ),
+    ]
+    fused_accumulation: Annotated[
+        bool, Fact("The product for a weight's gradient adds into the gradient buffer itself.")
+    ]
+    fused_loss: Annotated[
+        bool,
+        Fact("One kernel makes the cross-entropy and its gradient, which overwrites the logits.", setting=True),
+    ]
+    blocking_transfers: Annotated[bool, Fact("Pipeline ranks wait for their sends, which delay both neighbours.")]
+    defer_head_gradient: Annotated[
+        bool,
+        Fact("In a pipeline the output layer's weight gradient waits for the flush, when its rank idles."),
+    ]
+    head_gradient_limit: Annotated[
+        int,
+        Fact(
+            "Micro-batches whose weight gradients of the output layer wait at most, with what they are made of; "
+            "0: all of them.",
+            most=1e6,
+        ),
+    ]
+    expert_dispatch: Annotated[
+        ExpertDispatch,
+        Fact(
+            "How tokens travel to their experts and back: a message for each token and expert, or one for all of a "
+            "token's experts on a node (DeepEP) or in a larger NVLink domain (HybridEP).",
+            setting=True,
+        ),
+    ]
+    expert_overlap: Annotated[
+        bool, Fact("Dispatch and combine run beside the compute of another micro-batch.", setting=True)
+    ]
+    expert_tensor: Annotated[
+        bool, Fact("Experts may have a tensor parallel size of their own (--expert-tensor-parallel-size).")
+    ]
+    expert_balance: Annotated[
+        ExpertBalance,
+        Fact("How evenly tokens meet experts: as the router learned it, drawn at random, or cut to a capacity."),
+    ]
+    reduces_once: Annotated[
+        bool, Fact("Gradients of sharded parameters are summed whole and reduced after the last micro-batch alone.")
+    ]
+    sixteen_bit_states: Annotated[
+        bool, Fact("Weights and the optimizer's moments are kept in 16 bits, without an FP32 copy.")
+    ]
+    whole_logits: Annotated[bool, Fact("Tensor ranks gather the logits before the loss.")]
+    cuda_graphs: Annotated[
+        CudaGraphs,
+        Fact(
+            "What is captured in CUDA graphs: nothing, attention and router of each layer, or the whole iteration.",
+            setting=True,
+        ),
+    ]
+    stops_recompute: Annotated[
+        bool,
+        Fact("Full recomputation ends before a layer's last matrix product, whose output backward does not need."),
+    ]
+    selective_recompute: Annotated[
+        SelectiveRecompute,
+        Fact(
+            "What selective recomputation runs again: the attention core, or all but attention and every second "
+            "matrix product."
+        ),
+    ]
+    measured_as: Annotated[
+        str, Fact("The generation with the same kernels that was measured, where this one was not; else empty.")
+    ]
+    source: Annotated[str, Fact("Where the facts come from.")]
+    like: Annotated[str, Fact("The generation that a user's description starts from; empty for a shipped one.")] = (
+        field(default="", kw_only=True)
+    )
+
+    @property
+    def generation(self) -> str:
+        """The shipped generation that it is, or starts from: its flags and file formats."""
+        return self.like or self.name
 
     @property
     def calibrated_as(self) -> str:
-        """The generation whose fitted parameters and errors are taken for this one."""
-        return self.measured_as or self.name
+        """The name under which its own runs, or those of one with the same kernels, were measured."""
+        return self.name if self.like else self.measured_as or self.name
+
+    @property
+    def fitted_under(self) -> tuple[str, ...]:
+        """The names under which parameters fitted for it stand; later ones replace earlier ones."""
+        return self.measured_as, self.generation, self.name
+
+
+ABOUT: Final = frozenset({"name", "title", "released", "measured_as", "source", "like"})
+"""The fields that say which framework it is; all others are facts."""
+
+
+@cache
+def facts() -> MappingProxyType[str, tuple[Any, Fact]]:
+    """Type and meaning of every field of ``Framework``, in order."""
+    found = {}
+    for name, hint in get_type_hints(Framework, include_extras=True).items():
+        kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        stated = (note for note in notes if isinstance(note, Fact))
+        found[name] = (kind, next(stated, Fact(f"{name.replace('_', ' ').capitalize()}.")))
+    return MappingProxyType(found)
 
 
 @cache
@@ -148,14 +325,14 @@ def framework(name: str) -> Framework:
 
 
 def _framework(name: str, entry: dict[str, Any]) -> Framework:
-    values = entry | {
-        "name": name,
-        "expert_dispatch": ExpertDispatch(entry["expert_dispatch"]),
-        "cuda_graphs": CudaGraphs(entry["cuda_graphs"]),
-        "attention_kernels": AttentionKernels(entry["attention_kernels"]),
-        "selective_recompute": SelectiveRecompute(entry["selective_recompute"]),
-    }
-    return Framework(**{column.name: values[column.name] for column in fields(Framework)})
+    values = entry | {"name": name}
+    return Framework(
+        **{
+            column: kind(values[column]) if issubclass(kind, StrEnum) else values[column]
+            for column, (kind, _) in facts().items()
+            if column in values
+        }
+    )
 
 
 DEFAULT_FRAMEWORK: Final = framework("megatron-core-0.12")

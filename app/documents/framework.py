@@ -1,15 +1,43 @@
-"""The training framework of a workload, as its owner writes it."""
+"""The training framework of a workload, as its owner writes it: a shipped generation by name, or a description.
+
+The fields follow from those of ``Framework``, where each has its meaning: a fact added there is a field of the
+description here, and of the settings where a single run may depart from it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Any, Final, Self, TypeVar
 
-from pydantic import Field
+import yaml
+from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, create_model
 
-from app.documents.reading import Document, FieldProblem, Flag, InvalidDocument, close_name
-from cluster_models.frameworks import AttentionKernels, CudaGraphs, ExpertDispatch, Framework, frameworks
+from app.documents.reading import (
+    CHOICE,
+    NAME,
+    Document,
+    FieldProblem,
+    Flag,
+    InvalidDocument,
+    Line,
+    NotNegative,
+    Prose,
+    Text,
+    WholeNumber,
+    close_name,
+)
+from cluster_models.frameworks import ABOUT, DEFAULT_FRAMEWORK, Fact, Framework, facts, frameworks
+
+M = TypeVar("M", bound=BaseModel)
+
+_BY_NAME, _IN_FULL = f"{CHOICE}by-name", f"{CHOICE}in-full"
+_MONTH: Final = re.compile(r"\d{4}-(0[1-9]|1[0-2])", re.ASCII)
+_WIDTH: Final = 100
 
 
 class GradientPrecision(StrEnum):
@@ -22,69 +50,237 @@ class GradientPrecision(StrEnum):
 _GRADIENT_BYTES: Final = {GradientPrecision.FP32: 4.0, GradientPrecision.BF16: 2.0}
 
 
+@dataclass(frozen=True, slots=True)
+class WireFact:
+    """A fact of ``Framework`` as documents state it: the ``field`` there, ``name`` and ``kind`` here."""
+
+    field: str
+    name: str
+    kind: Any
+    fact: Fact
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words that it may be, none of a switch or a number."""
+        return tuple(map(str, self.kind)) if issubclass(self.kind, StrEnum) else ()
+
+    @property
+    def annotation(self) -> Any:
+        """What a document takes."""
+        if self.kind is float and math.isfinite(self.fact.most):
+            return Annotated[NotNegative, Field(le=self.fact.most)]
+        return {bool: Flag, int: WholeNumber, float: NotNegative, str: Line}.get(self.kind, self.kind)
+
+    def stated(self, framework: Framework) -> Any:
+        """What ``framework`` does, as documents write it."""
+        value = getattr(framework, self.field)
+        if not self.fact.precision:
+            return value
+        return next(each for each, width in _GRADIENT_BYTES.items() if width == value)
+
+    def read(self, value: Any) -> Any:
+        """What a document states, as ``Framework`` holds it."""
+        return _GRADIENT_BYTES[value] if self.fact.precision else value
+
+
+FACTS: Final = tuple(
+    WireFact(name, fact.precision or name, GradientPrecision if fact.precision else kind, fact)
+    for name, (kind, fact) in facts().items()
+    if name not in ABOUT
+)
+"""What a description may state."""
+SETTINGS: Final = tuple(each for each in FACTS if each.fact.setting)
+"""What a single run may do otherwise than its framework."""
+
+
+def _having(fields: Mapping[str, Any]) -> Callable[[type[M]], type[M]]:
+    """Adds ``fields`` to a model."""
+
+    def derived(model: type[M]) -> type[M]:
+        return create_model(
+            model.__name__, __base__=model, __doc__=model.__doc__, __module__=model.__module__, **fields
+        )
+
+    return derived
+
+
+def _may_state(stated: Iterable[WireFact]) -> dict[str, Any]:
+    """A field for each fact; left out, it stays as the framework does it."""
+    return {
+        each.name: (
+            each.annotation | None,
+            Field(None, description=each.fact.meaning, examples=[each.stated(DEFAULT_FRAMEWORK)]),
+        )
+        for each in stated
+    }
+
+
+@_having(
+    {
+        name: (kind, Field(description=fact.meaning, examples=[getattr(DEFAULT_FRAMEWORK, name)]))
+        for name, (kind, fact) in facts().items()
+        if name != "like"
+    }
+)
+class FrameworkAnswer(BaseModel):
+    """One generation of a training framework: what it does unless told otherwise."""
+
+    @classmethod
+    def from_framework(cls, framework: Framework) -> Self:
+        """The answer for a shipped generation."""
+        return cls.model_validate(framework, from_attributes=True)
+
+
+@_having(_may_state(SETTINGS))
 class FrameworkSettings(Document):
     """Where a run departs from its framework's defaults; what is left out stays as the framework does it."""
 
-    sequence_parallel: Flag | None = Field(
-        None, description="Whether tensor ranks also split the sequence outside their blocks.", examples=[True]
-    )
-    gradient_precision: GradientPrecision | None = Field(
-        None, description="Number format of accumulated and reduced gradients.", examples=["fp32"]
-    )
-    attention_kernels: AttentionKernels | None = Field(
-        None, description="Whose fused attention runs: vendor, flash_2 or flash_triton.", examples=["vendor"]
-    )
-    fused_loss: Flag | None = Field(
-        None, description="Whether one kernel makes the cross-entropy and its gradient.", examples=[True]
-    )
-    overlap_gradients: Flag | None = Field(
-        None, description="Whether gradients are reduced beside the backward pass.", examples=[True]
-    )
-    overlap_parameters: Flag | None = Field(
-        None, description="Whether parameters are gathered beside the forward pass.", examples=[True]
-    )
-    overlap_tensor: Flag | None = Field(
-        None,
-        description="Whether tensor parallel collectives run in chunks beside matrix products.",
-        examples=[True],
-    )
-    cuda_graphs: CudaGraphs | None = Field(
-        None,
-        description="What is captured in CUDA graphs: none, partial (attention and router) or full.",
-        examples=["partial"],
-    )
-    expert_dispatch: ExpertDispatch | None = Field(
-        None, description="How tokens travel to experts: all_to_all, deepep or hybridep.", examples=["deepep"]
-    )
-    expert_overlap: Flag | None = Field(
-        None,
-        description="Whether dispatch and combine run beside the compute of another micro-batch.",
-        examples=[False],
-    )
+
+def _month(text: str) -> str:
+    if not _MONTH.fullmatch(text):
+        raise ValueError("is no month; write it like 2026-03")
+    return text
 
 
-def to_framework(name: str, settings: FrameworkSettings) -> Framework:
-    """The generation called ``name`` with the settings in place; raises ``InvalidDocument`` where there is none."""
-    known = frameworks()
-    if name not in known:
-        remedy = close_name(name, list(known))
-        raise InvalidDocument([FieldProblem("framework", name, "no such framework generation", remedy)])
-    stated = settings.model_dump(exclude_none=True)
-    if precision := stated.pop("gradient_precision", None):
-        stated["gradient_bytes"] = _GRADIENT_BYTES[precision]
-    return replace(known[name], **stated)
+@_having(_may_state(FACTS))
+class FrameworkDescription(Document):
+    """What a framework does that is not shipped: a fork, a newer release, your own.
+
+    Every fact that is left out is as the generation does it that ``like`` names.
+    """
+
+    name: Text = Field(
+        pattern=NAME, description="Its name, which no shipped generation has.", examples=["our-megatron"]
+    )
+    like: Text = Field(
+        description="The shipped generation that it starts from; GET /api/v1/frameworks lists them.",
+        examples=[DEFAULT_FRAMEWORK.name],
+    )
+    title: Text | None = Field(None, description="Name in words; default: its name.", examples=["Our Megatron"])
+    released: Annotated[Text, AfterValidator(_month)] | None = Field(
+        None, description="Month from which it is current; default: that of like.", examples=["2026-03"]
+    )
+    source: Prose = Field("", description="Where the facts come from, and notes.", examples=["our fork, branch 7"])
+
+    def to_framework(self, *, at: str = "framework") -> Framework:
+        """The domain value; raises ``InvalidDocument``, ``at`` being where the description stands."""
+        known = frameworks()
+        problems = []
+        if self.name in known:
+            problem = "is the name of a shipped generation"
+            problems.append(FieldProblem(f"{at}.name", self.name, problem, "give yours a name of its own"))
+        if self.like not in known:
+            remedy = close_name(self.like, list(known))
+            problems.append(FieldProblem(f"{at}.like", self.like, "is no shipped framework generation", remedy))
+        if problems:
+            raise InvalidDocument(problems)
+        base = known[self.like]
+        return replace(
+            _with(base, self, FACTS),
+            name=self.name,
+            title=self.title or self.name,
+            released=self.released or base.released,
+            source=self.source,
+            like=self.like,
+        )
+
+    @classmethod
+    def from_framework(cls, framework: Framework) -> FrameworkDescription:
+        """The description of a framework that a user described, with every fact."""
+        return cls.model_validate(
+            {name: getattr(framework, name) for name in ("name", "like", "title", "released", "source")}
+            | {each.name: each.stated(framework) for each in FACTS}
+        )
+
+    @classmethod
+    def starting_from(cls, framework: Framework) -> FrameworkDescription:
+        """A description to change: all as the shipped ``framework`` does it, under a name of one's own."""
+        own = replace(framework, name=f"my-{framework.name}", title=f"My {framework.title}", like=framework.name)
+        return cls.from_framework(own)
+
+
+def _spelling(value: object) -> str:
+    return _BY_NAME if isinstance(value, str) else _IN_FULL
+
+
+FrameworkReference = Annotated[
+    Annotated[Text, Tag(_BY_NAME)] | Annotated[FrameworkDescription, Tag(_IN_FULL)], Discriminator(_spelling)
+]
+
+
+def to_framework(
+    reference: str | FrameworkDescription,
+    settings: FrameworkSettings,
+    described: Mapping[str, Framework] | None = None,
+) -> Framework:
+    """The framework of that name, shipped or ``described``, or of a description, with the settings in place.
+
+    Raises ``InvalidDocument`` where there is none of the name.
+    """
+    if isinstance(reference, FrameworkDescription):
+        return _with(reference.to_framework(), settings, SETTINGS)
+    known = {**(described or {}), **frameworks()}
+    if reference not in known:
+        near = close_name(reference, list(known)).replace("known are", "or use one of")
+        remedy = f"describe it in a file (--framework-file), over HTTP in place of its name; {near}"
+        raise InvalidDocument([FieldProblem("framework", reference, "is no shipped generation", remedy)])
+    return _with(known[reference], settings, SETTINGS)
+
+
+def reference_of(framework: Framework) -> str | FrameworkDescription:
+    """The name of a shipped generation; a described framework in full, its settings in place."""
+    return FrameworkDescription.from_framework(framework) if framework.like else framework.name
 
 
 def settings_of(framework: Framework) -> FrameworkSettings:
-    """Where ``framework`` departs from the generation of its name."""
-    own, run = _switched(frameworks()[framework.name]), _switched(framework)
-    return FrameworkSettings(**{name: value for name, value in run.items() if value != own[name]})
+    """Where ``framework`` departs from the shipped generation of its name; nowhere if it is described in full."""
+    own = framework if framework.like else frameworks()[framework.name]
+    return FrameworkSettings.model_validate(
+        {each.name: value for each in SETTINGS if (value := each.stated(framework)) != each.stated(own)}
+    )
 
 
-def _switched(framework: Framework) -> dict[str, object]:
-    """What every setting is in ``framework``."""
-    by_bytes = {width: precision for precision, width in _GRADIENT_BYTES.items()}
-    stated: dict[str, object] = {"gradient_precision": by_bytes[framework.gradient_bytes]}
-    return stated | {
-        name: getattr(framework, name) for name in FrameworkSettings.model_fields if name not in stated
-    }
+def described_frameworks(
+    descriptions: Sequence[FrameworkDescription], *, at: str = "frameworks"
+) -> dict[str, Framework]:
+    """Frameworks by name; raises ``InvalidDocument`` where one cannot be or stands there twice."""
+    found: dict[str, Framework] = {}
+    for index, description in enumerate(descriptions):
+        place = f"{at}[{index}]"
+        if description.name in found:
+            problem = FieldProblem(f"{place}.name", description.name, "is described twice", "leave one out")
+            raise InvalidDocument([problem])
+        found[description.name] = description.to_framework(at=place)
+    return found
+
+
+def descriptions_of(described: Mapping[str, Framework]) -> list[FrameworkDescription]:
+    """The documents of frameworks that users described."""
+    return [FrameworkDescription.from_framework(each) for each in described.values()]
+
+
+def starting_text(framework: Framework) -> str:
+    """A YAML file to start a description from: all as the shipped ``framework`` does it."""
+    head = f"# Change the name and what your framework does otherwise than {framework.name}; the rest can go.\n"
+    return head + description_text(FrameworkDescription.starting_from(framework))
+
+
+def description_text(description: FrameworkDescription) -> str:
+    """The description as a YAML file, with what each fact means."""
+    meanings = {each.name: each for each in FACTS}
+    lines: list[str] = []
+    for name, value in description.model_dump(mode="json", exclude_none=True).items():
+        if (each := meanings.get(name)) is not None:
+            choices = f" One of {', '.join(each.choices)}." if each.choices else ""
+            wrapped = textwrap.wrap(
+                each.fact.meaning + choices, _WIDTH, initial_indent="# ", subsequent_indent="# "
+            )
+            lines += ["", *wrapped]
+        lines.append(yaml.safe_dump({name: value}, allow_unicode=True, width=math.inf).rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def _with(framework: Framework, document: Document, stated: Iterable[WireFact]) -> Framework:
+    """``framework`` with those facts that ``document`` states."""
+    given = ((each, getattr(document, each.name)) for each in stated)
+    return replace(framework, **{each.field: each.read(value) for each, value in given if value is not None})
