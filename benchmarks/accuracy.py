@@ -1,10 +1,12 @@
 """Scores the cost model on tables of measured training steps, peak memory and runs that did not fit.
 
     python -m benchmarks.accuracy [--table PATH] [--memory PATH] [--oom PATH] [--json] [--rows] [--out PATH]
+        [--page PATH]
 
-Without ``--table`` the project's own small table of published steps is used.  ``--json`` prints ``Report`` as JSON.
-``--out`` writes what is predicted for each row of ``--table``, measured columns unread: id, seconds, GiB of the
-fullest GPU, and whether it fits.
+Tables may be given several times.  Without ``--table`` the project's own small table of published steps is used.
+``--json`` prints ``Report`` as JSON.  ``--out`` writes what is predicted for each row of ``--table``, measured
+columns unread: id, seconds, GiB of the fullest GPU, and whether it fits.  ``--page`` writes the report as a page of
+the manual with a figure beside it.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from benchmarks.accuracy_page import write_page
 from benchmarks.measured import Measured, runs_of, with_doubts
-from benchmarks.rows import read_rows, text
+from benchmarks.rows import rows_of, text
 from benchmarks.scores import Score, grouped, missed_aims
 from benchmarks.sweeps import SweepScore, SweepSummary, summary, sweep_scores
 from cluster_models.units import GIB
@@ -38,6 +41,7 @@ class RowError:
     """One row: predicted / measured - 1, why it is not believed (empty: it is), and what was assumed of it."""
 
     id: str
+    framework: str
     error: float
     doubt: str
     assumed: tuple[str, ...]
@@ -92,18 +96,21 @@ class Report:
     rows: list[RowError] | None
 
 
-def report(table: Path, memory: Path | None = None, oom: Path | None = None, *, rows: bool = False) -> Report:
-    """Scores of the rows of ``table`` and, where given, of measured peaks and of runs out of memory."""
-    every, skipped = runs_of(read_rows(table))
+def report(
+    tables: Sequence[Path], memory: Sequence[Path] = (), oom: Sequence[Path] = (), *, rows: bool = False
+) -> Report:
+    """Scores of the rows of ``tables`` and, where given, of measured peaks and of runs out of memory."""
+    every, skipped = runs_of(rows_of(tables))
     kept = with_doubts([each for each in every if each.run.step_s is not None])
     seconds = [prediction.step_s for prediction in predict_runs([each.run for each in kept])]
     errors = [step_s / each.seconds - 1.0 for each, step_s in zip(kept, seconds, strict=True)]
     by_name = {each.run.name: step_s for each, step_s in zip(kept, seconds, strict=True)}
-    step_time, sweeps = grouped(kept, errors), sweep_scores(kept, by_name)
-    believed = summary(sweep_scores([each for each in kept if not each.doubt], by_name))
+    tight = [each.run.name for each in kept if not _leaves_headroom(each)]
+    step_time, sweeps = grouped(kept, errors), sweep_scores(kept, by_name, tight)
+    believed = summary(sweep_scores([each for each in kept if not each.doubt], by_name, tight))
     rejected = _rejected(kept)
-    peaks, too_low = (None, None) if memory is None else _memory_scores(memory)
-    failed = None if oom is None else _out_of_memory(oom)
+    peaks, too_low = _memory_scores(memory) if memory else (None, None)
+    failed = _out_of_memory(oom) if oom else None
     return Report(
         step_time=step_time,
         sweeps=sweeps,
@@ -126,6 +133,11 @@ def report(table: Path, memory: Path | None = None, oom: Path | None = None, *, 
     )
 
 
+def _leaves_headroom(each: Measured) -> bool:
+    """Whether a planner would take the row's configuration with its usual head-room."""
+    return predict_peak_memory(each.run) <= (1.0 - HEADROOM) * each.run.gpu.memory_bytes
+
+
 def _rejected(measured: Sequence[Measured]) -> Rejected:
     judged = [each.run for each in measured if each.run.recompute_known]
     return Rejected(len(judged), [run.name for run in judged if not predict_fits(run)])
@@ -133,21 +145,21 @@ def _rejected(measured: Sequence[Measured]) -> Rejected:
 
 def _row_errors(measured: Sequence[Measured], errors: Sequence[float]) -> list[RowError]:
     return [
-        RowError(each.run.name, round(error, 3), each.doubt, each.run.assumed)
+        RowError(each.run.name, each.run.workload.framework.name, round(error, 3), each.doubt, each.run.assumed)
         for each, error in zip(measured, errors, strict=True)
     ]
 
 
-def _memory_scores(table: Path) -> tuple[list[Score], TooLow]:
-    every, _ = runs_of(read_rows(table))
+def _memory_scores(tables: Sequence[Path]) -> tuple[list[Score], TooLow]:
+    every, _ = runs_of(rows_of(tables))
     measured = with_doubts([each for each in every if each.run.peak_memory_bytes and each.run.recompute_known])
     errors = [predict_counted_memory(each.run) / (each.run.peak_memory_bytes or 1.0) - 1.0 for each in measured]
     low = [each.run.name for each, error in zip(measured, errors, strict=True) if error < -HEADROOM]
     return grouped(measured, errors), TooLow(len(errors), round(min(errors, default=0.0), 3), low)
 
 
-def _out_of_memory(table: Path) -> OutOfMemory:
-    failed, skipped = runs_of(read_rows(table))
+def _out_of_memory(tables: Sequence[Path]) -> OutOfMemory:
+    failed, skipped = runs_of(rows_of(tables))
     fitting = [each for each in with_doubts(failed) if predict_fits(each.run)]
     missed = [each.run.name for each in fitting]
     return OutOfMemory(
@@ -158,9 +170,9 @@ def _out_of_memory(table: Path) -> OutOfMemory:
     )
 
 
-def write_predictions(table: Path, out: Path) -> int:
-    """Write a line for each row of ``table``, empty where it cannot be priced; returns how many could."""
-    kept, _ = runs_of(read_rows(table))
+def write_predictions(tables: Sequence[Path], out: Path) -> int:
+    """Write a line for each row of ``tables``, empty where it cannot be priced; returns how many could."""
+    kept, _ = runs_of(rows_of(tables))
     found = {
         each.run.name: (
             f"{prediction.step_s:.6g}",
@@ -172,7 +184,7 @@ def write_predictions(table: Path, out: Path) -> int:
     with out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(OUT_COLUMNS)
-        for row in read_rows(table):
+        for row in rows_of(tables):
             writer.writerow([text(row, "id"), *found.get(text(row, "id"), ("", "", ""))])
     return len(found)
 
@@ -224,17 +236,22 @@ def _print_sweeps(result: Report) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description="scores the cost model")
-    parser.add_argument("--table", type=Path, default=OWN_TABLE)
-    parser.add_argument("--memory", type=Path)
-    parser.add_argument("--oom", type=Path)
+    parser.add_argument("--table", type=Path, action="append", help="measured steps; repeatable")
+    parser.add_argument("--memory", type=Path, action="append", default=[], help="measured peaks; repeatable")
+    parser.add_argument("--oom", type=Path, action="append", default=[], help="runs that failed; repeatable")
+    parser.add_argument("--page", type=Path, help="write the report as a page of the manual, with a figure")
     parser.add_argument("--out", type=Path, help="write predictions for every row of the table here, and no report")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--rows", action="store_true", help="list the error of every row and what it assumes")
     options = parser.parse_args(arguments)
+    tables = options.table or [OWN_TABLE]
     if options.out is not None:
-        print(f"{write_predictions(options.table, options.out)} rows predicted")
+        print(f"{write_predictions(tables, options.out)} rows predicted")
         return 0
-    result = report(options.table, options.memory, options.oom, rows=options.rows)
+    result = report(tables, options.memory, options.oom, rows=options.rows or options.page is not None)
+    if options.page is not None:
+        write_page(result, options.page, options.page.parent / "figures" / "accuracy.svg")
+        return 0
     if options.json:
         print(json.dumps(asdict(result), allow_nan=False))
     else:

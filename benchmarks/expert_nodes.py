@@ -72,18 +72,25 @@ def model_of(workload: RoutedWorkload) -> tuple[str, Architecture] | None:
 
 
 def rule_of(workload: RoutedWorkload, given: argparse.Namespace) -> RouterRule:
-    """The router's rule as given, else of the model that fits, else 8 experts of all (2 of up to 8)."""
+    """The router's rule as given, else of the model that fits, else 8 experts of all (2 of up to 8).
+
+    Raises ``InvalidInput`` where a router that was given, or is the model's, cannot select as was counted.
+    """
     found = model_of(workload)
     rule = RouterRule(8 if workload.experts > 8 else min(2, workload.experts))
     if found is not None and found[1].experts is not None:
         rule = RouterRule.of(found[1].experts)
     groups = rule.groups if given.router_groups is None else given.router_groups
     active_groups = rule.active_groups if given.router_groups is None else groups
-    return RouterRule(
+    rule = RouterRule(
         rule.active if given.active is None else given.active,
         groups,
         active_groups if given.active_groups is None else given.active_groups,
     )
+    rule.check(workload.experts)
+    if found is not None or given.active is not None:
+        rule.check_shares(workload.shares(), workload.layers, f"loads.{workload.name}")
+    return rule
 
 
 def rates_of(workload: RoutedWorkload, gbit_per_s: float | None, tokens: float) -> LayerRates:

@@ -6,6 +6,7 @@ from typing import Final
 
 from cluster_models.fitted import FittedParameters, FittedValue
 from solver.costs.calibration import Owner
+from solver.costs.differences import DifferenceError
 from solver.fitting.families import Families
 
 DIGITS: Final = 3
@@ -32,8 +33,12 @@ def _inline(value: FittedValue) -> str:
     return f"{{ {body}, steps = {value.steps} }}"
 
 
-def confidence_text(known: Families) -> str:
-    """The text of confidence.toml: errors and ranges by family, and the runs of each GPU kind and framework."""
+def confidence_text(known: Families, differences: DifferenceError) -> str:
+    """The text of confidence.toml.
+
+    Errors and ranges by family, what differences of configurations are known to, and the runs of each GPU kind and
+    framework.
+    """
     lines = [
         "# How far predictions were off on published training steps that were not fitted, and what these cover;",
         "# written by `python -m benchmarks.fit`; do not edit.  Errors are log(measured / predicted).",
@@ -41,6 +46,15 @@ def confidence_text(known: Families) -> str:
     for title, counts in (("kinds", known.kinds), ("frameworks", known.frameworks)):
         lines += ["", f"[{title}]"]
         lines += [f'"{name}" = {count}' for name, count in counts.items()]
+    lines += ["", "[kinds_of]", *(f'"{name}" = {list(kinds)!r}' for name, kinds in known.kinds_of.items())]
+    lines += ["", "[widening]", f"per_doubling = {known.per_doubling:.3f}"]
+    lines += [
+        "",
+        "[differences]",
+        f"settings = {differences.settings:.3f}",
+        f"doubling = {differences.doubling:.3f}",
+    ]
+    lines += [f"pairs = {differences.pairs}", f"sweeps = {differences.sweeps}"]
     for name, family in known.families.items():
         spread = family.spread
         quantiles = ", ".join(f"{each} = {getattr(spread, each):.3f}" for each in ("p10", "p50", "p90"))
@@ -52,6 +66,7 @@ def confidence_text(known: Families) -> str:
             "",
             f'[families."{name}"]',
             f"errors = {{ {quantiles}, runs = {spread.runs} }}",
+            f"independent = {family.independent:.1f}",
             f"extents = {{ {extents} }}",
             f"choices = {{ {choices} }}",
         ]

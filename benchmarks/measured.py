@@ -31,6 +31,10 @@ CONFIGURATION_COLUMNS: Final = (
     "model_name", "layers", "seq_len", "gpu", "num_gpus", "precision", "tp", "pp", "cp", "ep", "etp", "vpp",
     "micro_batch", "global_batch",
 )  # fmt: skip
+STALLED: Final = 2.0
+"""Times as long a micro-batch as usual; transfers of nanotron's sweeps stalled at about a second each."""
+LEAST_LAYOUT: Final = 3
+"""Rows of a layout that tell what is usual for it."""
 NOISE: Final = 0.2
 """Variation between runs of one configuration that drowns what configurations differ by."""
 LINE_LETTERS: Final = 24
@@ -88,14 +92,15 @@ def measured_runs(table: Path) -> list[Measured]:
 
 def with_doubts(measured: Sequence[Measured]) -> list[Measured]:
     """The same with ``doubt`` filled in: rows listed by hand, and what the table itself casts doubt on."""
-    contradicted = contradictions(measured)
+    contradicted, stalled = contradictions(measured), stalls(measured)
     return [
         replace(
             each,
             doubt=listed_doubts().get(each.run.name, "")
             or _warned(each)
             or _disagreement(each)
-            or contradicted.get(each.run.name, ""),
+            or contradicted.get(each.run.name, "")
+            or stalled.get(each.run.name, ""),
         )
         for each in measured
     ]
@@ -112,6 +117,8 @@ def _warned(each: Measured) -> str:
     notes = text(each.row, "notes")
     if "suspicious" in notes.casefold():
         return "the notes call it suspicious"
+    if "trouble likely" in notes:
+        return "the notes expect trouble of the network or of a straggler"
     varies = re.search(r"(\d+)% run-to-run variation", notes)
     if varies and float(varies[1]) / 100.0 > NOISE:
         return f"the source warns of {varies[1]} % variation between runs of one configuration"
@@ -154,6 +161,40 @@ def flops_per_token(run: TrainingRun) -> list[float]:
     causal = model_flops_per_token(run.architecture, sequence)
     bare = 3.0 * (forward.total - forward.attention_scores - forward.head)
     return [factor * flops for factor in (1.0, RECOMPUTED) for flops in (whole, causal, bare)]
+
+
+def stalls(measured: Sequence[Measured]) -> dict[str, str]:
+    """Rows whose micro-batches take a multiple of what the same layout takes on other numbers of GPUs, by name.
+
+    Layouts share model, tensor and pipeline degrees and micro-batch.  Steps of a single micro-batch are left alone:
+    what data ranks exchange once a step weighs too much in them.
+    """
+    layouts: dict[tuple[object, ...], list[Measured]] = defaultdict(list)
+    for each in measured:
+        if each.run.step_s is not None and _rounds(each) > each.run.configuration.degrees.pipeline:
+            columns = (name for name in CONFIGURATION_COLUMNS if name not in ("num_gpus", "global_batch"))
+            key = (
+                text(each.row, "source"),
+                text(each.row, "recompute"),
+                *(text(each.row, name) for name in columns),
+            )
+            layouts[key].append(each)
+    found: dict[str, str] = {}
+    for rows in layouts.values():
+        pace = [each.seconds / _rounds(each) for each in rows]
+        usual = sorted(pace)[(len(pace) - 1) // 2]
+        for each, seconds in zip(rows, pace, strict=True):
+            if len(rows) >= LEAST_LAYOUT and seconds > STALLED * usual:
+                found[each.run.name] = (
+                    f"takes {seconds / usual:.1f} times as long a micro-batch as the layout elsewhere"
+                )
+    return found
+
+
+def _rounds(each: Measured) -> int:
+    """Micro-batches of a step and those that its pipeline's ramp is worth."""
+    run = each.run
+    return run.configuration.micro_batches(run.workload.global_batch) + run.configuration.degrees.pipeline - 1
 
 
 def contradictions(measured: Sequence[Measured]) -> dict[str, str]:

@@ -48,7 +48,7 @@ def draw_courses(courses: dict[int, dict[str, Course]], path: Path) -> None:
             axis.set_xlabel("seconds")
         figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="upper center", ncols=4, frameon=False)
         figure.tight_layout(rect=(0, 0, 1, 0.94))
-        _save(figure, path)
+        save_figure(figure, path)
 
 
 def draw_gaps(courses: dict[int, dict[str, Course]], path: Path) -> None:
@@ -66,10 +66,11 @@ def draw_gaps(courses: dict[int, dict[str, Course]], path: Path) -> None:
         axis.set_ylim(bottom=0)
         axis.legend(frameon=False)
         figure.tight_layout()
-        _save(figure, path)
+        save_figure(figure, path)
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write ``figure`` as SVG, the same bytes for the same figure."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, format="svg", metadata={"Date": None})
     plt.close(figure)

@@ -52,10 +52,12 @@ PRECISIONS: Final = (
 """By what the cell contains without dashes and underscores; the first that matches."""
 DISTRIBUTED_OPTIMIZERS: Final = ("nemo", "megatron-bridge", "megatron-core")
 """Generations whose recipes shard the optimizer."""
-FULLY_SHARDED: Final = ("llm-foundry", "torchtitan", "automodel", "maxtext")
+FULLY_SHARDED: Final = ("llm-foundry", "torchtitan", "automodel", "maxtext", "kempnerforge")
 """Generations that run on PyTorch FSDP, or shard alike."""
 USUAL_RECOMPUTE: Final = (("torchtitan", Recompute.SELECTIVE), ("maxtext", Recompute.FULL))
 """What these frameworks recompute by default; MaxText's recipe for 70B keeps only queries, keys and values."""
+FULL_WITHOUT_OVERLAP: Final = re.compile(r"recompute (?:of the overlap-off runs not printed|as in the DSV3 twin)")
+"""Runs whose script recomputes every layer unless dispatch is overlapped (awslabs' ``bench_dsv3_pretrain.py``)."""
 USUAL_STAGES: Final = 2
 """Stages of a rank under an interleaved schedule: the least there can be, and torchtitan's default."""
 SEQUENCES: Final = (("megatron-lm-2", 1024), ("internevo", 2048))
@@ -106,7 +108,7 @@ def _run(row: Row, assumed: Assumed) -> TrainingRun:
             recompute=_recompute(row, framework, assumed),
             sharding=_sharding(row, framework, assumed),
             rank_order=RankOrder.DATA_BEFORE_PIPELINE,
-            stage_layers=read_layout(row, architecture, degrees),
+            stage_layers=read_layout(row, architecture, degrees, framework),
         ),
         gpu=hardware.gpu,
         gpus_per_node=hardware.gpus_per_node,
@@ -155,6 +157,8 @@ def _degrees(row: Row, framework: Framework, assumed: Assumed) -> Degrees:
     if gpus is None and (data := whole(row, "dp")):
         gpus = replica * data
     cut = read_expert_tensor(row, framework)
+    if gpus and (expert or 1) > 1 and gpus == replica * (whole(row, "dp") or 0) * (expert or 1):
+        raise Skipped("expert ranks work on the same tokens")
     if gpus is None:
         least = pipeline * lcm((expert or 1) * cut, tensor * context)
         gpus = assumed.take("GPUs", least * max(1, -(-_usual_gpus(row) // least)))
@@ -228,6 +232,8 @@ def _virtual_pipeline(row: Row, assumed: Assumed) -> int:
 
 def _recompute(row: Row, framework: Framework, assumed: Assumed) -> Recompute:
     cell = text(row, "recompute").casefold()
+    if not cell and FULL_WITHOUT_OVERLAP.search(text(row, "notes")):
+        return Recompute.FULL
     if not cell:
         return assumed.take("recomputation", _by_name(USUAL_RECOMPUTE, framework, Recompute.NONE), "not stated")
     if cell.startswith("full"):

@@ -135,6 +135,12 @@ def read_network(row: Row, hardware: Hardware, gpus: int, assumed: Assumed) -> N
         return Network(share, max(share, float(cards[2]) * GBIT) if cards else share, fabric)
     if cards:
         return Network(int(cards[1]) * float(cards[2]) * GBIT / node, float(cards[2]) * GBIT, fabric)
+    if found := re.search(rf"{NUMBER} Gb/s inter-node \(per GPU assumed", written):
+        share = float(found[1]) / node**0.5 * GBIT
+        assumed.take(
+            "network", f"{share / GBIT:.0f} Gb/s per GPU", "between the printed rate for a GPU and for a node"
+        )
+        return Network(share, share, fabric)
     if found := re.search(rf"{NUMBER} Gb/s (?:node-to-node|inter|per node)", written):
         rate = float(found[1]) * GBIT
         return Network(rate / node, rate, fabric)

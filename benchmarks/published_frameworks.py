@@ -11,6 +11,7 @@ from benchmarks.rows import Assumed, Row, text
 from cluster_models.frameworks import (
     DEFAULT_FRAMEWORK,
     CudaGraphs,
+    ExpertBalance,
     ExpertDispatch,
     Framework,
     framework,
@@ -18,10 +19,13 @@ from cluster_models.frameworks import (
 )
 
 LINES: Final = (
+    (r"kempnerforge", ("kempnerforge-",)),
+    (r"huggingface/|transformers", ("transformers-",)),
     (r"megatron-?bridge", ("megatron-bridge-",)),
     (r"automodel", ("automodel-",)),
     (r"torchtitan", ("torchtitan-",)),
     (r"maxtext", ("maxtext-",)),
+    (r"nanotron", ("nanotron-",)),
     (r"mosaicml|llm-foundry|composer", ("llm-foundry-",)),
     (r"internevo|internlm", ("internevo-",)),
     (r"\bamp\b|varuna|deepspeedexamples", ("deepspeed-",)),
@@ -57,6 +61,9 @@ CORE_RELEASES: Final = {
     "0.10": (2025, 1),
     "0.11": (2025, 3),
     "0.12": (2025, 5),
+    "0.13": (2025, 7),
+    "0.14": (2025, 10),
+    "0.15": (2025, 12),
 }
 """Months of Megatron-Core's releases (its changelog)."""
 LATER_CORE: Final = (2025, 8)
@@ -69,6 +76,14 @@ DISPATCHES: Final = (
 """By words of the notes; Megatron-Bridge drops tokens only with its all-to-all dispatcher."""
 CONTAINER: Final = re.compile(r"\bnemo 2\d\.\d\d")
 """A container that the notes name; collections of recipes are younger than the containers that they run."""
+BRIDGE: Final = re.compile(r"megatron-bridge 0\.(\d)")
+"""A release of Megatron-Bridge that the notes name; containers carry it since 25.09 (0.1, its changelog)."""
+BRIDGE_CONTAINERS: Final = {"1": "25.09", "2": "25.11", "3": "26.02", "4": "26.04", "5": "26.06", "6": "26.08"}
+BALANCES: Final = (
+    (r"token ?drop", ExpertBalance.CAPACITY),
+    (r"force[d-]+[a-z -]*balanc|fake gate|balanced (?:fake|routing)", ExpertBalance.FORCED),
+)
+"""By words of the notes."""
 PRINTED_RECIPE: Final = re.compile(r"recipe v0\.[0-5]\.")
 """Notes that print all that a recipe of Megatron-Bridge switches on; from v0.6 on recipes print none of it."""
 BEFORE_BLACKWELL: Final = ("H", "A", "V")
@@ -90,23 +105,53 @@ READINGS: Final[tuple[tuple[str, Callable[[re.Match[str]], Month]], ...]] = (
 def read_framework(row: Row, assumed: Assumed) -> Framework:
     """The generation that the source names, with what the row says of its settings."""
     notes = text(row, "notes").casefold()
-    container = CONTAINER.search(notes)
-    found = _generation(f"{container[0] if container else ''} {text(row, 'source')}", assumed)
+    found = _with_experts(_dense_settings(row, notes, assumed), row, notes)
+    if "cuda graph" in notes and "cuda graphs none" not in notes:
+        return replace(found, cuda_graphs=_graphs(notes))
+    if PRINTED_RECIPE.search(notes) or text(row, "gpu").startswith(BEFORE_BLACKWELL):
+        return replace(found, cuda_graphs=CudaGraphs.NONE)
+    return found
+
+
+def _dense_settings(row: Row, notes: str, assumed: Assumed) -> Framework:
+    found = _generation(f"{_product(notes)} {text(row, 'source')}", assumed)
     if parallel := text(row, "sequence_parallel"):
         found = replace(found, sequence_parallel=parallel.casefold() not in ("0", "false", "no"))
     elif text(row, "tp") not in ("", "1"):
         assumed.take("sequence parallelism", found.sequence_parallel, "the framework's default")
-    if "eager" in notes:
+    if re.search(r"async ?tp", notes):
+        found = replace(found, overlap_tensor=True)
+    if "eager" in notes or "no compile" in notes:
         found = replace(found, fused_kernels=False)
+    if group := re.search(r"zero1=(\d+)", text(row, "zero")):
+        found = replace(found, sharding_ranks=int(group[1]))
+    if found.name.startswith("megatron-deepspeed") and text(row, "precision").startswith("bf16"):
+        found = replace(found, gradient_bytes=4.0, own_gradient_bytes=2.0)  # DeepSpeed's BF16_Optimizer
+    return found
+
+
+def _with_experts(found: Framework, row: Row, notes: str) -> Framework:
+    if text(row, "experts"):  # no recipe of a mixture of experts defers it
+        found = replace(found, defer_head_gradient=False)
     if PRINTED_RECIPE.search(notes):
         found = replace(found, expert_dispatch=ExpertDispatch.ALL_TO_ALL, expert_overlap=False)
-    if PRINTED_RECIPE.search(notes) or text(row, "gpu").startswith(BEFORE_BLACKWELL):
-        found = replace(found, cuda_graphs=CudaGraphs.NONE)
     if dispatch := next((dispatch for word, dispatch in DISPATCHES if word in notes), None):
         found = replace(found, expert_dispatch=dispatch)
-    if "cuda graph" in notes and "cuda graphs none" not in notes:
-        found = replace(found, cuda_graphs=_graphs(notes))
-    return replace(found, expert_overlap=found.expert_overlap or "a2a overlap" in notes)
+    balance = next((each for words, each in BALANCES if re.search(words, notes)), found.expert_balance)
+    overlap = (found.expert_overlap or "a2a overlap" in notes or "all-to-all overlap on" in notes) and (
+        "all-to-all overlap off" not in notes
+    )
+    return replace(found, expert_overlap=overlap, expert_balance=balance)
+
+
+def _product(notes: str) -> str:
+    """The container or library that the notes name, which a collection of several does not; else empty."""
+    if bridge := BRIDGE.search(notes):
+        return f"nemo {BRIDGE_CONTAINERS[bridge[1]]}"
+    if "deepspeed zero" in notes:
+        return "transformers"
+    container = CONTAINER.search(notes)
+    return container[0] if container else ""
 
 
 def _graphs(notes: str) -> CudaGraphs:

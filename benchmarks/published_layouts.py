@@ -8,6 +8,7 @@ from typing import Final
 
 from benchmarks.rows import Row, Skipped, text
 from cluster_models.architecture import Architecture
+from cluster_models.frameworks import Framework
 from cluster_models.plan import Degrees
 from solver.degrees.layout import Layout
 
@@ -19,7 +20,7 @@ LONGEST_LAYOUT: Final = 10_000
 """Letters of a layout written out; no model has so many layers."""
 
 
-def read_layout(row: Row, architecture: Architecture, degrees: Degrees) -> Layout:
+def read_layout(row: Row, architecture: Architecture, degrees: Degrees, framework: Framework) -> Layout:
     """Layers as the notes print them, else spread evenly; raises ``Skipped`` where stages would be empty."""
     notes, layers = text(row, "notes"), architecture.layers
     chunks = degrees.pipeline * degrees.virtual_pipeline
@@ -35,9 +36,29 @@ def read_layout(row: Row, architecture: Architecture, degrees: Degrees) -> Layou
         counts[-1] -= 1
     elif printed := re.search(r"pp_layout ([Etm|L()*\d]+)", notes):
         counts = layout_counts(printed[1])
+    elif framework.name.startswith("nanotron"):
+        counts = filled_stages(architecture, degrees.pipeline)
     if len(counts) == chunks and sum(counts) == layers and min(counts) >= 0:
         return _by_stage(counts, degrees.pipeline)
     return spread_layers(layers, degrees.pipeline, degrees.virtual_pipeline)
+
+
+def filled_stages(architecture: Architecture, pipeline: int) -> list[int]:
+    """Layers of each stage as nanotron fills them: a stage is full once the running cost exceeds its share.
+
+    Costs are parameters of matrices, of the output head too, which may leave the last stages without layers
+    (``build_model`` and ``get_block_compute_costs``).
+    """
+    layer = architecture.attention_parameters() + architecture.dense_mlp_parameters()
+    head = architecture.vocabulary * architecture.hidden
+    share = (layer * architecture.layers + head) / pipeline
+    counts, cost = [0] * pipeline, 0
+    stage = 0
+    for _ in range(architecture.layers):
+        cost += layer
+        counts[stage] += 1
+        stage += cost > share * (stage + 1)
+    return counts
 
 
 def layout_counts(layout: str) -> list[int]:

@@ -12,11 +12,11 @@ from cluster_models.training_run import MemoryCounter
 
 COUNTERS: Final = (
     (r"analytical|formula\b.*not an allocator", MemoryCounter.FORMULA),
-    (r"max_allocated|max allocated|memory_allocated|golden values", MemoryCounter.ALLOCATED),
-    (r"max_reserved|memory_reserved|torchtitan", MemoryCounter.RESERVED),
+    (r"max_allocated|max allocated|memory_allocated|golden values|printed mem/gpu", MemoryCounter.ALLOCATED),
+    (r"max_reserved|memory_reserved|torchtitan|nanotron", MemoryCounter.RESERVED),
 )
 """By what source or notes say; torchtitan logs what its allocator reserved.  The driver's total otherwise."""
-STAGES: Final = ((r"first pipeline stage", 0), (r"logging rank|golden values", -1))
+STAGES: Final = ((r"first pipeline stage|on global rank 0", 0), (r"logging rank|golden values", -1))
 """Megatron-LM logs on the last rank."""
 
 

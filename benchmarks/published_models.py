@@ -87,6 +87,13 @@ GPT: Final = Family(gated=False, vocabulary=51200, tied=True, positions=True)
 GATED: Final = Family(vocabulary=51200)
 STATED_HEADS: Final = (("chronicles-prequel", 14400, 96),)
 """(part of the source's name, hidden width, heads) where its tables leave heads out and its launch lines do not."""
+SHAPES: Final = {
+    "kempner-moe": {
+        "layers": "24", "hidden": "2048", "heads": "16", "kv_heads": "4", "vocab": "128256",
+        "moe_ffn_hidden": "7168", "topk": "2", "gated_mlp": "1",
+    },
+}  # fmt: skip
+"""Columns that only a launch script states (KempnerForge's ``moe_ep_bench.sh``), by the start of the name."""
 MOST_HIDDEN: Final = 10**6
 USUAL_ACTIVE: Final = 2
 """Experts a token goes to in the models that made the layer common (GShard, Mixtral)."""
@@ -100,6 +107,8 @@ def family_of(name: str, *, gated: bool) -> Family:
 
 def read_architecture(row: Row, sequence: int, assumed: Assumed) -> Architecture:
     """The model of ``row``, trained on sequences of ``sequence`` tokens; raises ``Skipped``."""
+    shape = next((shape for start, shape in SHAPES.items() if text(row, "model_name").startswith(start)), {})
+    row = {**row, **{name: cell for name, cell in shape.items() if not text(row, name)}}
     layers, hidden = whole(row, "layers"), whole(row, "hidden")
     if not layers or not hidden:
         raise Skipped("layers or hidden width not stated")
@@ -129,7 +138,7 @@ def read_architecture(row: Row, sequence: int, assumed: Assumed) -> Architecture
         mlp_hidden=mlp_hidden,
         vocabulary=whole(row, "vocab") or assumed.take("vocabulary", family.vocabulary),
         gated_mlp=gated,
-        tied_embeddings=family.tied and experts is None,
+        tied_embeddings=(family.tied and experts is None) or "tied embeddings" in text(row, "notes"),
         learned_positions=sequence if family.positions and experts is None else 0,
         sliding_window=family.window,
         window_period=family.window_period,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -35,6 +35,11 @@ def read_rows(path: Path) -> list[Row]:
     """All rows of a table; columns that it lacks read as empty."""
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+def rows_of(paths: Iterable[Path]) -> list[Row]:
+    """The rows of several tables, one after the other."""
+    return [row for path in paths for row in read_rows(path)]
 
 
 def text(row: Row, column: str) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from benchmarks.measured import Measured
-from benchmarks.rows import text
+from benchmarks.rows import Row, text
 from benchmarks.sweeps import SHORT_LIST, SweepSummary
 
 SOURCE_LETTERS: Final = 44
@@ -68,8 +68,13 @@ def families(each: Measured) -> Iterable[str]:
         f"framework {name}",
         f"kind {kind}{mixed}",
         f"gpus {_scale(run.configuration.degrees.gpus)}",
-        f"source {text(row, 'source')[:SOURCE_LETTERS]}",
+        f"source {source_of(row)}",
     )
+
+
+def source_of(row: Row) -> str:
+    """The publisher of a row, without tables and files."""
+    return text(row, "source")[:SOURCE_LETTERS]
 
 
 def _scale(gpus: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -50,10 +50,13 @@ class SweepSummary:
     median_kendall: float
 
 
-def sweep_scores(measured: Sequence[Measured], predicted_s: Mapping[str, float]) -> list[SweepScore]:
+def sweep_scores(
+    measured: Sequence[Measured], predicted_s: Mapping[str, float], tight: Collection[str] = ()
+) -> list[SweepScore]:
     """Scores of every sweep of ``LEAST_ROWS`` rows or more, by GPU seconds per token.
 
-    ``predicted_s``: step time by run name.
+    ``predicted_s``: step time by run name.  ``tight``: runs whose predicted memory a planner would not take; they
+    are picked last.
     """
     sweeps: dict[str, list[Measured]] = defaultdict(list)
     for each in measured:
@@ -64,16 +67,19 @@ def sweep_scores(measured: Sequence[Measured], predicted_s: Mapping[str, float])
             sweep,
             np.array([each.gpu_seconds_per_token for each in rows]),
             np.array([each.scaled(predicted_s[each.run.name]) for each in rows]),
+            np.array([each.run.name in tight for each in rows]),
         )
         for sweep, rows in sweeps.items()
         if len(rows) >= LEAST_ROWS
     ]
 
 
-def sweep_score(sweep: str, measured: FloatArray, predicted: FloatArray) -> SweepScore:
-    """The score of one sweep from costs as measured and as predicted."""
+def sweep_score(
+    sweep: str, measured: FloatArray, predicted: FloatArray, tight: npt.NDArray[np.bool_] | None = None
+) -> SweepScore:
+    """The score of one sweep from costs as measured and as predicted; ``tight`` rows come last in our order."""
     best = int(measured.argmin())
-    order = np.argsort(predicted, kind="stable")
+    order = np.lexsort((predicted, np.zeros(len(predicted)) if tight is None else tight))
     return SweepScore(
         sweep=sweep,
         rows=len(measured),

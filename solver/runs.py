@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import reduce
-from typing import Final
 
 import numpy as np
 
@@ -19,14 +18,12 @@ from cluster_models.gpus import GpuKind
 from cluster_models.training_run import TrainingRun
 from solver.candidates import CandidateBatch, FloatArray, batch_of
 from solver.costs.calibration import calibration_of
-from solver.costs.nominal_links import NominalLinks, crossing_s, data_parallel_s, hops_s, wide_tensor_s
+from solver.costs.local_sizes import local_sizes
+from solver.costs.nominal_links import NominalLinks, crossing_s, data_parallel_s, hops_s, tensor_slowdown
 from solver.costs.parameters import by_rank
 from solver.costs.step_costs import StepCosts, step_costs
 from solver.degrees.layout import chunk_layers
 from solver.pipeline.uniform import rank_ends
-
-FORWARD_SHARE: Final = 1.0 / 3.0
-"""Of what tensor groups beyond a domain take longer; backward has twice the products, or runs forward again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +117,9 @@ def _joined(batches: Sequence[CandidateBatch]) -> CandidateBatch:
 
 def _times(run: TrainingRun, gpu: GpuKind, batch: CandidateBatch, fitted: FittedParameters | None) -> _Times:
     calibration = calibration_of(gpu, run.workload.framework, fitted)
+    links = NominalLinks.of(run, gpu, calibration.domain_share)
+    sizes = local_sizes(batch, run.workload, calibration)
+    gathered = sizes.element_bytes * run.architecture.hidden * sizes.tokens
     costs = step_costs(
         batch,
         chunk_layers(run.architecture, run.configuration.stage_layers),
@@ -129,19 +129,19 @@ def _times(run: TrainingRun, gpu: GpuKind, batch: CandidateBatch, fitted: Fitted
         gpus_per_domain=run.gpus_per_domain,
         gpus_per_node=run.gpus_per_node,
         calibration=calibration,
+        tensor_slowdown=tensor_slowdown(links, batch, gathered),
     )
-    return _with_traffic(NominalLinks.of(run, gpu, calibration.domain_share), batch, costs)
+    return _with_traffic(links, batch, costs)
 
 
 def _with_traffic(links: NominalLinks, batch: CandidateBatch, costs: StepCosts) -> _Times:
     forward, backward = crossing_s(links, costs)
     reduced, gathered = data_parallel_s(links, batch, costs)
-    tensor = wide_tensor_s(links, batch, costs)
     return _Times(
-        forward_s=costs.forward_s + forward + FORWARD_SHARE * tensor,
-        backward_s=costs.backward_s + backward + (1.0 - FORWARD_SHARE) * tensor,
+        forward_s=costs.forward_s + forward,
+        backward_s=costs.backward_s + backward,
         compute_s=costs.compute_s,
-        tensor_s=costs.tensor_s + tensor,
+        tensor_s=costs.tensor_s,
         expert_s=costs.expert_s + forward + backward,
         hops_s=hops_s(links, batch, costs.transfer_bytes),
         reduce_s=reduced,

@@ -17,7 +17,10 @@ import numpy as np
 
 from cluster_models.links import LinkModel, effective_links
 from cluster_models.plan import NoPlan, Plan, StopReason
-from solver.answer.conclusion import conclude, describe, place_runners_up
+from cluster_models.workload import Choice
+from solver.answer.alternatives import place_runners_up
+from solver.answer.choice import choose
+from solver.answer.conclusion import conclude, describe
 from solver.answer.remedies import no_plan
 from solver.answer.rules_unkept import no_plan_by_rules, none_found
 from solver.answer.survival import with_losses
@@ -88,7 +91,15 @@ def _plan(
     if not (taken(space.priced, space.kept.mask).excess_bytes <= 0).any():
         return no_plan_by_rules(problem, options, space.fabrics, space.priced, space.kept)
     spent_s = time.monotonic() - started
-    return plan_within(problem, space, options, spent_s=spent_s, on_progress=on_progress, is_cancelled=is_cancelled)
+    return plan_within(
+        problem,
+        space,
+        options,
+        spent_s=spent_s,
+        on_progress=on_progress,
+        is_cancelled=is_cancelled,
+        choice=problem.workload.choice,
+    )
 
 
 def plan_within(
@@ -99,10 +110,11 @@ def plan_within(
     spent_s: float = 0.0,
     on_progress: OnProgress | None = None,
     is_cancelled: IsCancelled | None = None,
+    choice: Choice = Choice.FASTEST,
 ) -> Plan | NoPlan:
     """The best plan of a space in which some candidate fits into memory and may keep all rules.
 
-    ``spent_s`` of the time limit are gone already.
+    ``spent_s`` of the time limit are gone already; ``choice`` says which of plans as good is taken.
     """
     started = time.monotonic() - spent_s
     state = first_state(taken(space.priced, space.kept.mask), space.fabrics)
@@ -117,7 +129,8 @@ def plan_within(
         place_runners_up(problem, options, state, options.alternatives, remaining_s)
     elif stopped_by is not StopReason.CANCELLED:
         place_runners_up(problem, options, state, 1, remaining_s)
-    return conclude(problem, options, state, stopped_by)
+    chosen = choose(problem, options, state, choice, remaining_s)
+    return conclude(problem, options, state, stopped_by, chosen)
 
 
 def _run(

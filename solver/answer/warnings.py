@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from cluster_models.collective_curves import domain_is_estimated
+from cluster_models.fitted import FittedParameters
+from cluster_models.frameworks import ABOUT, Framework, facts
 from cluster_models.link_tables import LinkTables
 from cluster_models.measurements import Collective
 from cluster_models.plan import Confidence
@@ -15,7 +17,7 @@ from cluster_models.workload import LinkBandwidth
 from solver.answer.site_warnings import site_warnings
 from solver.candidates import IntArray
 from solver.costs.calibration import has_framework, has_kind
-from solver.costs.confidence import NEW_FRAMEWORK, NEW_KIND, OWN_RUNS
+from solver.costs.confidence import OWN_RUNS, Novelty
 from solver.placement.problem import PlacementProblem
 from solver.problem import PlanningProblem
 from solver.refine import Candidate
@@ -36,9 +38,9 @@ def plan_warnings(
     if doubts is None:
         doubts = suspicions(problem.snapshot, _medians(problem, candidate))
     return (
-        *_estimated_links(problem, candidate, assignment),
-        _uncertainty(confidence),
         *_outside(confidence),
+        _uncertainty(confidence),
+        *_estimated_links(problem, candidate, assignment),
         *_calibration(problem, candidate),
         *_gpu_kind(candidate),
         *_inside_nodes(candidate),
@@ -85,13 +87,15 @@ def _estimated_links(problem: PlanningProblem, candidate: Candidate, assignment:
 
 
 def _uncertainty(confidence: Confidence) -> str:
-    family = confidence.family
-    if family in {NEW_KIND, NEW_FRAMEWORK}:
-        errors = f"{confidence.runs} measured runs, each predicted as if of {family}"
-    elif family.startswith(OWN_RUNS):
+    runs, family = f"{confidence.runs} measured runs", confidence.family
+    if family.startswith(OWN_RUNS):
         errors = f"{confidence.runs} {family}"
     else:
-        errors = f"{confidence.runs} measured runs ({family}), each predicted without its like"
+        worth = f", worth {confidence.independent_runs:.0f} independent ones" * (confidence.independent_runs > 0)
+        new = any(family.startswith(each) for each in Novelty)
+        errors = f"{runs}{worth}, " + (
+            f"each predicted as if of {family}" if new else f"of {family}, each predicted without its like"
+        )
     return (
         f"Times are predicted, not measured: {100 * confidence.level:.0f} % of measured steps are expected between "
         f"{confidence.step_low_s:#.3g} and {confidence.step_high_s:#.3g} s, from the errors on {errors}."
@@ -99,22 +103,41 @@ def _uncertainty(confidence: Confidence) -> str:
 
 
 def _outside(confidence: Confidence) -> list[str]:
-    """That the interval may be too narrow, where the plan is unlike what was measured."""
+    """In what the plan is unlike what was measured: the first thing to know of it."""
     if not confidence.outside:
         return []
-    return [f"{' '.join(confidence.outside)} The true time may lie outside the interval more often than it says."]
+    return [f"{' '.join(confidence.outside)} The interval is wider for it."]
 
 
 def _calibration(problem: PlanningProblem, candidate: Candidate) -> list[str]:
-    """An own calibration that says nothing of the GPU kind, nor of the framework, that the plan uses."""
+    """What an own calibration does not know, of the GPU kinds and the framework that the plan uses."""
     own, framework = problem.fitted, problem.workload.framework
     if own is None:
         return []
     missing = [gpu.name for gpu in candidate.gpu_kinds if not has_kind(own, gpu)]
-    missing += [framework.name] * (not has_framework(own, framework))
+    shipped = "those are as shipped"
+    if not has_framework(own, framework):
+        missing.append(framework.name)
+        shipped += f", of {framework.name} those of {framework.like}" if framework.like else ""
+    others = _other_facts(own, framework)
     if not missing:
+        return others
+    return [f"The calibration {own.source} has no parameter of {' or '.join(missing)}: {shipped}.", *others]
+
+
+def _other_facts(own: FittedParameters, framework: Framework) -> list[str]:
+    """That the runs of a calibration were made with other facts of a described framework than the plan is."""
+    fitted = own.described.get(framework.name)
+    if fitted is None:
         return []
-    return [f"The calibration {own.source} has no parameter of {' or '.join(missing)}: those are as shipped."]
+    changed = [
+        f"{name} {getattr(fitted, name)}, here {getattr(framework, name)}"
+        for name in facts()
+        if name not in ABOUT and getattr(fitted, name) != getattr(framework, name)
+    ]
+    if not changed:
+        return []
+    return [f"The calibration {own.source} was fitted to runs of {framework.name} with {'; '.join(changed)}."]
 
 
 def _gpu_kind(candidate: Candidate) -> list[str]:

@@ -16,6 +16,7 @@ from solver.check.memory import memory_violations
 from solver.check.placement import placement_violations
 from solver.check.robustness import robustness_violations
 from solver.check.rules import rule_violations
+from solver.check.selection import selection_violations
 from solver.check.survival import survival_violations
 from solver.check.timeline import timeline_violations
 from solver.problem import PlanningProblem
@@ -37,5 +38,6 @@ def check_plan(plan: Plan, problem: PlanningProblem) -> tuple[str, ...]:
         *figure_violations(plan, problem),
         *certificate_violations(plan, problem),
         *robustness_violations(plan, problem),
+        *selection_violations(plan, problem),
         *timeline_violations(plan, problem),
     )

@@ -44,12 +44,19 @@ def layer_activations(
     sizes: LocalSizes,
     calibration: Calibration,
     modules: AbstractSet[RecomputeModule] = frozenset(),
+    *,
+    lagging: FloatArray | float = 1.0,
 ) -> LayerActivations:
-    """Kept and working bytes of every candidate's layers; ``modules`` are computed again beside the policy."""
-    attention = _attention(architecture, sizes, calibration)
+    """Kept and working bytes of every candidate's layers; ``modules`` are computed again beside the policy.
+
+    ``lagging`` (n,): share of the sequences gathered over tensor ranks that stays (``launching.lagging``).
+    """
+    gathered: Tensors = {None: _gathered(architecture, sizes, calibration) * lagging}
+    attention = _joined(_attention(architecture, sizes, calibration), gathered)
     policies = _Policies(architecture, sizes, calibration, modules)
-    dense, dense_whole = policies.kept(_joined(attention, _dense_mlp(architecture, sizes, calibration)))
-    sparse, sparse_whole = policies.kept(_joined(attention, _sparse_mlp(architecture, sizes)))
+    dense_mlp = _joined(_dense_mlp(architecture, sizes, calibration), gathered)
+    dense, dense_whole = policies.kept(_joined(attention, dense_mlp))
+    sparse, sparse_whole = policies.kept(_joined(attention, _sparse_mlp(architecture, sizes, calibration)))
     again = np.maximum(
         dense_whole - dense if architecture.mlp_hidden else 0.0,
         sparse_whole - sparse if architecture.experts is not None else 0.0,
@@ -137,6 +144,12 @@ def _attention(architecture: Architecture, sizes: LocalSizes, calibration: Calib
     }
 
 
+def _gathered(architecture: Architecture, sizes: LocalSizes, calibration: Calibration) -> FloatArray:
+    """A block's input as gathered from the tensor ranks, where it stays for the backward pass."""
+    stays = calibration.framework.keeps_gathered_inputs & calibration.framework.sequence_parallel
+    return np.where((sizes.tensor > 1) & stays, sizes.saved_input_bytes * architecture.hidden * sizes.tokens, 0.0)
+
+
 def _drops_out(architecture: Architecture, calibration: Calibration) -> bool:
     return calibration.framework.dropout and architecture.learned_positions > 0
 
@@ -146,7 +159,7 @@ def _dense_mlp(architecture: Architecture, sizes: LocalSizes, calibration: Calib
     kept = sizes.element_bytes * h * stream
     if _drops_out(architecture, calibration):
         kept = kept + h * stream
-    product, activation = _mlp(architecture, sizes, architecture.mlp_hidden, sizes.shard_tokens)
+    product, activation = _mlp(architecture, sizes, calibration, architecture.mlp_hidden, sizes.shard_tokens)
     return {
         None: kept,
         RecomputeModule.LAYER_NORM: sizes.saved_input_bytes * h * stream,
@@ -155,23 +168,28 @@ def _dense_mlp(architecture: Architecture, sizes: LocalSizes, calibration: Calib
 
 
 def _mlp(
-    architecture: Architecture, sizes: LocalSizes, width: float, rows: FloatArray
+    architecture: Architecture, sizes: LocalSizes, calibration: Calibration, width: float, rows: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Output of the first product(s), and of the activation, the second's input."""
+    """Output of the first product(s), and of the activation, the second's input.
+
+    Without a fused kernel a gated activation keeps what it multiplies with as well, the other factor's function.
+    """
     fan = 2.0 if architecture.gated_mlp else 1.0
-    return sizes.element_bytes * fan * width * rows, sizes.saved_input_bytes * width * rows
+    factor = 1.0 if architecture.gated_mlp and not calibration.framework.fused_kernels else 0.0
+    inside = sizes.element_bytes * (fan + factor) * width * rows
+    return inside, sizes.saved_input_bytes * width * rows
 
 
-def _sparse_mlp(architecture: Architecture, sizes: LocalSizes) -> Tensors:
+def _sparse_mlp(architecture: Architecture, sizes: LocalSizes, calibration: Calibration) -> Tensors:
     """A sparse layer's MLP on the busiest expert rank."""
     if (experts := architecture.experts) is None:
         return {}
     h, stream, inputs = architecture.hidden, sizes.stream_tokens, sizes.saved_input_bytes
     # all tokens of the ranks that cut an expert, through a share of its width: elements of the width as without
-    product, activation = _mlp(architecture, sizes, experts.hidden, routed_tokens(experts, sizes))
+    product, activation = _mlp(architecture, sizes, calibration, experts.hidden, routed_tokens(experts, sizes))
     gathered = gathered_tokens(experts, sizes)
     router = 8.0 * experts.count * sizes.shard_tokens  # logits and probabilities in FP32
-    shared = sum(_mlp(architecture, sizes, experts.shared_hidden, sizes.shard_tokens))
+    shared = sum(_mlp(architecture, sizes, calibration, experts.shared_hidden, sizes.shard_tokens))
     return {
         None: sizes.element_bytes * h * stream,
         RecomputeModule.LAYER_NORM: inputs * h * stream,

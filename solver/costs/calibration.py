@@ -58,22 +58,30 @@ class Calibration:
     of experts reach.
 
     Of the framework.  ``kernel_share``: of the GPU's own matrix rate, what the framework's kernels keep.
-    ``unfused_passes``: without fused kernels, bytes through memory over those of fused ones.
-    ``kernel_s``: launch and tail of one kernel.  ``layer_host_s``: what the host takes to launch one layer's
-    kernels in one pass, without CUDA graphs.  ``tensor_overlap``: share hidden of those tensor parallel
-    collectives that can run beside a matrix product of the backward pass; ``collective_skew_s``: how far apart the
-    ranks of a tensor group start one, for each doubling of the group.  ``sparse_layer_s``: host time that
-    routing adds to a sparse layer and pass, ``expert_host_s``: the same for each expert on a GPU.
+    ``unfused_passes``: without fused kernels, bytes through memory over those of fused ones.  ``kernel_s``: launch
+    and tail of one kernel.  ``layer_host_s``: what the host takes to launch one layer's kernels in one pass,
+    without CUDA graphs; ``tensor_host_s``: what its tensor parallel collectives add.  ``transfer_stall_s``: time
+    that the thread which moves pipeline transfers between nodes takes from the host in a layer and pass, for each
+    tensor rank, since a group waits for whichever rank is late.  ``tensor_overlap``: share hidden of those tensor
+    parallel collectives that can run beside a matrix product of the backward pass; ``collective_skew_s``: how far
+    apart the ranks of a tensor group start one, for each doubling of the group.  ``sparse_layer_s``: host time
+    that routing adds to a sparse layer and pass, ``expert_host_s``: the same for each expert on a GPU.
     ``expert_bias_bytes``: memory traffic per routed token, pass and element of an expert's outer and inner width
-    that biases and the clamped activations of such models cost where no kernel fuses them.
-    ``expert_imbalance``: load of the busiest expert rank over the mean.
-    ``dispatch_overlap``: share of a sparse layer's compute beside which its dispatch and combination can run, where
-    the framework overlaps them; ``overlap_host_s``: what the host then takes for a sparse layer and pass.
-    ``data_overlap``: share of the last backward (first forward) that gradient reduction (parameter gathering) can
-    use, where the framework overlaps them.  ``gather_contention``: of the time that ZeRO-3's gathers and scatters
-    take alone, what they add to the compute beside them: their kernels occupy multiprocessors and memory bandwidth,
-    and copies into and out of flat buffers join them.  ``straggling_share``: what compute loses with each
-    doubling of the nodes.  ``step_overhead_s``: work once per step, however much there is to do.
+    that biases and the clamped activations of such models cost where no kernel fuses them.  ``expert_imbalance``:
+    load of the busiest expert rank over the mean.  ``dispatch_overlap``: share of a sparse layer's compute beside
+    which its dispatch and combination can run, where the framework overlaps them; ``overlap_host_s``: what the
+    host then takes for a sparse layer and pass.  ``data_overlap``: share of the last backward (first forward) that
+    gradient reduction (parameter gathering) can use, where the framework overlaps them.  ``ring_decline``: how
+    much longer such a collective takes with each doubling of the domains that its ring joins.
+    ``tail_collectives``: reductions and gathers at the ends of a step whose latency nothing hides, each as many
+    transfers as its ring has further ranks.  ``shard_host_s``: host time of a gather of sharded parameters for
+    each tensor and data rank, where shards are copied one by one.  ``gather_contention``: of the time that
+    ZeRO-3's gathers and scatters take alone, what they add to the compute beside them: their kernels occupy
+    multiprocessors and memory bandwidth, and copies into and out of flat buffers join them.  ``straggling_share``:
+    what compute loses with each doubling of the nodes.  ``slowdown``: factor on compute, and on collectives inside
+    a node, for reasons that no other parameter names; only own runs are fitted with it.  ``step_overhead_s``: work
+    once per step, however much
+    there is to do.
 
     Memory.  ``runtime_bytes``: CUDA context, libraries and workspaces; ``group_bytes``: communication
     buffers of one process group; ``fragmentation_share``: allocator loss as a share of what comes and goes.
@@ -99,6 +107,8 @@ class Calibration:
     unfused_passes: float = _of_framework(1.0, 4.0)
     kernel_s: float = _of_framework(0.0, 1e-4)
     layer_host_s: float = _of_framework(0.0, 5e-3)
+    tensor_host_s: float = _of_framework(0.0, 5e-3)
+    transfer_stall_s: float = _of_framework(0.0, 5e-3)
     tensor_overlap: float = _of_framework(0.0, 1.0)
     collective_skew_s: float = _of_framework(0.0, 1e-3)
     sparse_layer_s: float = _of_framework(0.0, 5e-3)
@@ -108,8 +118,12 @@ class Calibration:
     dispatch_overlap: float = _of_framework(0.0, 1.0)
     overlap_host_s: float = _of_framework(0.0, 2e-2)
     data_overlap: float = _of_framework(0.0, 1.0)
+    ring_decline: float = _of_framework(0.0, 1.0)
+    tail_collectives: float = _of_framework(0.0, 20.0)
+    shard_host_s: float = _of_framework(0.0, 1e-4)
     gather_contention: float = _of_framework(0.0, 1.5)
     straggling_share: float = _of_framework(0.0, 0.03)
+    slowdown: float = _of_framework(0.25, 4.0)
     step_overhead_s: float = _of_framework(0.0, 1.0)
     runtime_bytes: float = _of_gpu(0.0, 16e9)
     group_bytes: float = _of_framework(0.0, 2e9)
@@ -165,6 +179,15 @@ def default_values(gpu: GpuKind) -> dict[str, float]:
     return {name: float(values[name]) for name in PARAMETERS}
 
 
+def estimated_values(owner: Owner) -> dict[str, dict[str, float]]:
+    """What is estimated of each GPU kind (by the start of its name) or framework generation, by parameter."""
+    tables = _tables()["kinds" if owner is Owner.GPU else "frameworks"]
+    return {
+        name: {key: float(value) for key, value in entry.items() if key in PARAMETERS}
+        for name, entry in tables.items()
+    }
+
+
 def _calibration(gpu: GpuKind, framework: Framework, fitted: tuple[FittedParameters | None, ...]) -> Calibration:
     tables = _tables()
     kind = longest_prefix(tables["kinds"], gpu.name)
@@ -200,7 +223,10 @@ def has_kind(fitted: FittedParameters, gpu: GpuKind) -> bool:
 
 
 def has_framework(fitted: FittedParameters, framework: Framework) -> bool:
-    """Whether ``fitted`` says anything of ``framework``, or of the one that was measured in its place."""
+    """Whether ``fitted`` says anything of ``framework``, or of the one that was measured in its place.
+
+    Parameters of the generation that a described framework is like say nothing of its own runs.
+    """
     return not {framework.name, framework.calibrated_as}.isdisjoint(fitted.frameworks)
 
 
@@ -222,8 +248,8 @@ def _fitted_for(fitted: FittedParameters, gpu: GpuKind, framework: Framework) ->
 
 
 def _for_framework(tables: Mapping[str, Mapping[str, Any]], framework: Framework) -> dict[str, Any]:
-    """The entry of ``framework``, upon that of the generation that was measured in its place."""
-    return {**tables.get(framework.calibrated_as, {}), **tables.get(framework.name, {})}
+    """The entry of ``framework``, upon those of the generations that were measured in its place."""
+    return {key: value for name in framework.fitted_under for key, value in tables.get(name, {}).items()}
 
 
 @cache

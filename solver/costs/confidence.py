@@ -1,8 +1,9 @@
-"""How far predicted step times are from measured ones, and what has been calibrated.
+"""How far predicted step times are from measured ones, and what has been calibrated (docs/calibration.md).
 
-A family is the runs of one framework generation on one GPU kind with dense or sparse models.  Its errors are those
-of runs as predicted without their own group (``python -m benchmarks.fit``), so that they say what to expect of a
-configuration that was never measured.
+The errors of a family are those of runs predicted without their like: without their model, sweep and source where
+framework and GPU kind are known, without all runs of the framework for one that is new, and so on
+(``python -m benchmarks.fit``).  Runs of one source err together, so they count as fewer.  An interval widens with
+every doubling by which a configuration lies outside of what its family covers.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cache
 from importlib import resources
 from typing import Any, Final
@@ -25,13 +27,21 @@ from solver.costs.calibration import has_framework, has_kind, kind_family
 
 LEVEL: Final = 0.8
 """Share of measured steps that the interval is meant to hold: from the 10th to the 90th percentile."""
-FEWEST_RUNS: Final = 8
-"""A family with fewer runs is not kept: a wider one speaks for it."""
+WIDER_WEIGHT: Final = 8
+"""Independent runs that the next wider family counts as."""
 EVERY_RUN: Final = "every measured run"
-NEW_KIND: Final = "a GPU kind of which no run was measured"
-NEW_FRAMEWORK: Final = "a framework generation of which no run was measured"
 OWN_RUNS: Final = "own runs, drawn towards "
 """How the name of a family begins whose errors were blended with those of own runs."""
+
+
+class Novelty(StrEnum):
+    """What of a configuration was never measured; each value names the families that speak for it."""
+
+    MODEL = "a model or cluster of which no run was measured"
+    PAIR = "a framework generation on a GPU kind on which no run of it was measured"
+    FRAMEWORK = "a framework generation of which no run was measured"
+    KIND = "a GPU kind of which no run was measured"
+    BOTH = "a framework generation and a GPU kind of which no run was measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +58,13 @@ class Subject:
 class Family:
     """Errors of the measured runs of a family and the ranges that they cover.
 
-    ``extents`` holds the smallest and largest value of each number in ``EXTENTS``; ``choices`` the values met of
-    each setting in ``CHOICES``.
+    ``independent``: how many independent runs they are worth.  ``extents`` holds the smallest and largest value of
+    each number in ``EXTENTS``; ``choices`` the values met of each setting in ``CHOICES``.
     """
 
     name: str
     spread: ErrorSpread
+    independent: float
     extents: Mapping[str, tuple[int, int]]
     choices: Mapping[str, tuple[str, ...]]
 
@@ -101,14 +112,17 @@ def choices_of(subject: Subject) -> dict[str, str]:
     }
 
 
-def family_names(subject: Subject) -> tuple[str, ...]:
-    """The families that a run belongs to, narrowest first."""
+def family_names(subject: Subject, novelty: Novelty = Novelty.MODEL) -> tuple[str, ...]:
+    """The families that a run belongs to, narrowest first; one of a described framework has no like among ours."""
     models = "sparse models" if subject.architecture.experts else "dense models"
-    kind, framework = kind_family(subject.gpu), subject.workload.framework.calibrated_as
-    product = re.sub(r"-[\d.]+$", "", framework)
+    if novelty is not Novelty.MODEL:
+        return f"{novelty}, {models}", str(novelty)
+    kind, framework = kind_family(subject.gpu), subject.workload.framework
+    measured = framework.calibrated_as
+    product = re.sub(r"-[\d.]+$", "", measured)
+    own = () if framework.like else (f"{measured} on {kind}, {models}", f"every {product} on {kind}, {models}")
     return (
-        f"{framework} on {kind}, {models}",
-        f"every {product} on {kind}, {models}",
+        *own,
         f"every framework on {kind}, {models}",
         f"every framework on {subject.gpu.vendor} GPUs, {models}",
         f"every framework on every GPU, {models}",
@@ -116,42 +130,78 @@ def family_names(subject: Subject) -> tuple[str, ...]:
     )
 
 
-def family_of(subject: Subject, own: FittedParameters | None = None) -> Family:
-    """The narrowest family with enough runs, or what stands for GPU kinds and frameworks never seen.
+def novelty_of(subject: Subject, own: FittedParameters | None = None) -> Novelty:
+    """What of ``subject`` was never measured; those who fitted ``own`` saw what its parameters are of."""
+    tables, name = _tables(), subject.workload.framework.calibrated_as
+    kind_name = kind_family(subject.gpu)
+    own_kind = own is not None and has_kind(own, subject.gpu)
+    own_framework = own is not None and has_framework(own, subject.workload.framework)
+    kind, framework = own_kind or kind_name in tables.kinds, own_framework or name in tables.frameworks
+    if kind and framework:
+        together = (own_kind and own_framework) or kind_name in tables.kinds_of.get(name, ())
+        return Novelty.MODEL if together else Novelty.PAIR
+    return Novelty.FRAMEWORK if kind else Novelty.KIND if framework else Novelty.BOTH
 
-    What ``own`` parameters are of was seen by those who fitted them.
-    """
-    tables = _tables()
-    if not _kind_is_known(subject, own):
-        return tables.families[NEW_KIND]
-    if not _framework_is_known(subject, own):
-        return tables.families[NEW_FRAMEWORK]
-    for name in family_names(subject):
-        if name in tables.families:
-            return tables.families[name]
-    return tables.families[EVERY_RUN]
+
+def family_of(subject: Subject, own: FittedParameters | None = None) -> Family:
+    """The narrowest family that speaks for what is new about ``subject``."""
+    families = _tables().families
+    names = (*family_names(subject, novelty_of(subject, own)), EVERY_RUN)
+    return next(families[name] for name in names if name in families)
+
+
+def held_out_families() -> tuple[Family, ...]:
+    """Every family with its errors on runs that were predicted without their group, by name."""
+    return tuple(_tables().families.values())
 
 
 def confidence_of(subject: Subject, step_s: float, own: FittedParameters | None = None) -> Confidence:
     """The interval around the predicted ``step_s``, always around it, from the errors of the subject's family.
 
     ``own`` are the user's fitted parameters: where they are of the GPU kind and framework of ``subject`` and know
-    their errors, those are blended with the family's, which count as ``FEWEST_RUNS`` runs.
+    their errors, those are blended with the family's.
     """
     own = own if own is not None and _concerns(own, subject) else None
     family = family_of(subject, own)
-    spread, name = family.spread, family.name
+    spread, name, independent = family.spread, family.name, family.independent
     if own is not None and own.errors is not None:
-        spread = blend(own.errors, family.spread)
-        name = f"{OWN_RUNS}{family.name}"
+        spread = blend(own.errors, family.spread, own.errors.runs)
+        name, independent = f"{OWN_RUNS}{family.name}", float(own.errors.runs)
+    outside = doublings_outside(subject, family)
+    low, high = (widened(max(reach, 0.0), outside, shipped_widening()) for reach in (-spread.p10, spread.p90))
     return Confidence(
-        step_low_s=step_s * math.exp(min(spread.p10, 0.0)),
-        step_high_s=step_s * math.exp(max(spread.p90, 0.0)),
+        step_low_s=step_s * math.exp(-low),
+        step_high_s=step_s * math.exp(high),
         level=LEVEL,
         family=name,
         runs=spread.runs,
+        independent_runs=independent,
+        doublings_outside=outside,
         outside=outside_calibration(subject, own),
     )
+
+
+def widened(reach: float, doublings: float, per_doubling: float) -> float:
+    """How far an end of the interval of a logarithm lies from 0 where that is ``reach`` inside the range measured.
+
+    Errors wander with the distance like a random walk: their variance grows with the doublings.
+    """
+    return math.sqrt(reach**2 + per_doubling**2 * doublings)
+
+
+def shipped_widening() -> float:
+    """The ``per_doubling`` of published runs."""
+    return _tables().per_doubling
+
+
+def doublings_outside(subject: Subject, family: Family) -> float:
+    """Doublings and halvings from the range of ``family`` to ``subject``; a setting never met counts as one."""
+    numbers = extents_of(subject)
+    beyond = sum(
+        max(0.0, math.log2(low / numbers[name]), math.log2(numbers[name] / high))
+        for name, (low, high) in family.extents.items()
+    )
+    return beyond + sum(choice not in family.choices[name] for name, choice in choices_of(subject).items())
 
 
 def confidence_of_mix(
@@ -175,9 +225,9 @@ def confidence_of_mix(
     )
 
 
-def blend(few: ErrorSpread, many: ErrorSpread) -> ErrorSpread:
-    """The quantiles of ``few`` drawn towards those of ``many``, which counts as ``FEWEST_RUNS`` runs."""
-    share = few.runs / (few.runs + FEWEST_RUNS)
+def blend(few: ErrorSpread, many: ErrorSpread, independent: float) -> ErrorSpread:
+    """The quantiles of ``few``, worth ``independent`` runs, drawn towards those of ``many``."""
+    share = independent / (independent + WIDER_WEIGHT)
 
     def between(one: float, other: float) -> float:
         return share * one + (1.0 - share) * other
@@ -192,13 +242,17 @@ def blend(few: ErrorSpread, many: ErrorSpread) -> ErrorSpread:
 
 def outside_calibration(subject: Subject, own: FittedParameters | None = None) -> tuple[str, ...]:
     """One sentence for each respect in which no run of the family was like this configuration."""
-    family = family_of(subject, own)
+    family, novelty = family_of(subject, own), novelty_of(subject, own)
+    kind, framework = subject.gpu.name, subject.workload.framework
     sentences = []
-    if not _kind_is_known(subject, own):
-        sentences.append(f"No measured run on {subject.gpu.name} was at hand: its parameters are estimated.")
-    if not _framework_is_known(subject, own):
-        name = subject.workload.framework.calibrated_as
-        sentences.append(f"No measured run of {name} was at hand: its parameters are estimated.")
+    if novelty in {Novelty.KIND, Novelty.BOTH}:
+        sentences.append(f"No measured run on {kind} was at hand: its parameters are estimated.")
+    if novelty in {Novelty.FRAMEWORK, Novelty.BOTH}:
+        taken = f"those of {framework.like}, which its user says it is like" if framework.like else "estimated"
+        sentences.append(f"No measured run of {framework.calibrated_as} was at hand: its parameters are {taken}.")
+    if novelty is Novelty.PAIR:
+        name = framework.calibrated_as
+        sentences.append(f"No measured run of {name} on {kind} was at hand, only of each with others.")
     for name, value in extents_of(subject).items():
         low, high = family.extents[name]
         if not low <= value <= high:
@@ -215,15 +269,6 @@ def _capital(words: str) -> str:
     return words[0].upper() + words[1:]
 
 
-def _kind_is_known(subject: Subject, own: FittedParameters | None) -> bool:
-    return kind_family(subject.gpu) in _tables().kinds or (own is not None and has_kind(own, subject.gpu))
-
-
-def _framework_is_known(subject: Subject, own: FittedParameters | None) -> bool:
-    name = subject.workload.framework.calibrated_as
-    return name in _tables().frameworks or (own is not None and has_framework(own, subject.workload.framework))
-
-
 def _concerns(own: FittedParameters, subject: Subject) -> bool:
     """Whether runs that told ``own`` can have been like this: of no other GPU kind alone, nor framework alone."""
     kind, framework = has_kind(own, subject.gpu), has_framework(own, subject.workload.framework)
@@ -232,19 +277,31 @@ def _concerns(own: FittedParameters, subject: Subject) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
+    """``kinds_of``: the GPU kinds on which each framework was measured; ``per_doubling``: see ``widened``."""
+
     families: Mapping[str, Family]
     kinds: Mapping[str, int]
     frameworks: Mapping[str, int]
+    kinds_of: Mapping[str, Sequence[str]]
+    per_doubling: float
+
+
+@cache
+def confidence_tables() -> dict[str, Any]:
+    """What ``python -m benchmarks.fit`` found, as it stands in the file."""
+    text = resources.files("solver.costs").joinpath("data", "confidence.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
 
 
 @cache
 def _tables() -> _Tables:
-    text = resources.files("solver.costs").joinpath("data", "confidence.toml").read_text(encoding="utf-8")
-    tables = tomllib.loads(text)
+    tables = confidence_tables()
     return _Tables(
         families={name: _family(name, entry) for name, entry in tables["families"].items()},
         kinds=tables["kinds"],
         frameworks=tables["frameworks"],
+        kinds_of=tables["kinds_of"],
+        per_doubling=tables["widening"]["per_doubling"],
     )
 
 
@@ -252,6 +309,7 @@ def _family(name: str, entry: Mapping[str, Any]) -> Family:
     return Family(
         name=name,
         spread=ErrorSpread(**entry["errors"]),
+        independent=entry["independent"],
         extents={each: (low, high) for each, (low, high) in entry["extents"].items()},
         choices={each: tuple(values) for each, values in entry["choices"].items()},
     )

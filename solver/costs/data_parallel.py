@@ -25,7 +25,10 @@ _GATHERED_BYTES: Final = 2.0
 """ZeRO-3 gathers weights in 16 bits (FSDP's mixed precision)."""
 _STEP_BYTES: Final = {Optimizer.ADAM: 34.0, Optimizer.SGD: 26.0}
 """Bytes moved per parameter that a GPU updates: gradient read for its norm and for the update (8), master
-weight and each FP32 moment read and written (8 each), 16-bit weight written (2)."""
+weight and each FP32 moment read and written (8 each), 16-bit weight written (2).  Half where all have 16 bits."""
+
+_LAYER_TENSORS: Final = 6.0
+"""Parameters of a decoder layer as tensors: two norms, two products of attention and two of the MLP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +48,15 @@ def gradient_bytes(
 
     Without sharding gradients are all-reduced, so that their buffer passes the ring twice; the distributed
     optimizer scatters gradients and gathers weights (ZeRO-1, arXiv 1910.02054, section 7); ZeRO-3 does both
-    layer by layer within the micro-batches instead (``parameter_traffic``), or once a step like ZeRO-1.
+    layer by layer within the micro-batches instead (``parameter_traffic``), or once a step like ZeRO-1, where
+    ``reduces_once`` says so the gradients alone.
     """
     framework = calibration.framework
     layer_by_layer = _layer_by_layer(batch, framework)
     once = is_sharded(batch, Sharding.PARAMETERS) & ~layer_by_layer
     weights = np.where(is_sharded(batch, Sharding.OPTIMIZER), max(precision.operand_bytes, 1.0), 0.0)
-    reduced = np.where(layer_by_layer, 0.0, framework.gradient_bytes)[:, None]
+    scattered = layer_by_layer & (not framework.reduces_once)
+    reduced = np.where(scattered, 0.0, framework.gradient_bytes)[:, None]
     gathered = np.where(once, _GATHERED_BYTES, weights)[:, None]
     return GradientBytes(
         reduce=reduced * parameters.common,
@@ -61,16 +66,74 @@ def gradient_bytes(
     )
 
 
+def ring_passes(batch: CandidateBatch, calibration: Calibration, domain: int) -> tuple[FloatArray, FloatArray]:
+    """(n,) how often gradients, and gathered parameters, pass their ring.
+
+    An all-reduce is a scatter and a gather, twice the way.  Rings over many domains of ``domain`` GPUs take longer
+    than the same bytes over two: ``ring_decline`` for each doubling counts as further passes.
+    """
+    whole = is_all_reduced(batch, calibration.framework)
+    domains = np.maximum(batch.tensor * batch.context * batch.data / domain, 2.0)
+    longer = 1.0 + calibration.ring_decline * np.log2(domains / 2.0)
+    return np.where(whole, 2.0, 1.0) * longer, longer
+
+
+def is_all_reduced(batch: CandidateBatch, framework: Framework) -> BoolArray:
+    """(n,) whether gradients are summed on all data ranks, and not only where their shard of the optimizer is.
+
+    Groups that share states out and are smaller than all data ranks scatter inside and all-reduce between them:
+    the bytes between nodes are those of an all-reduce.
+    """
+    several = sharing_ranks(batch, framework)[0] < data_ranks(batch)[0]
+    sharded = is_sharded(batch, Sharding.OPTIMIZER) & (several | framework.sharded_all_reduce)
+    return np.asarray(is_sharded(batch, Sharding.NONE) | sharded)
+
+
+def tail_transfers(batch: CandidateBatch, calibration: Calibration, domain: int) -> FloatArray:
+    """(n,) transfers between domains, one after the other, that gradients and weights wait for with nothing beside.
+
+    A ring of n ranks takes n-1 of them for its first byte (Patarasuk & Yuan 2009); an all-reduce twice as many.
+    None where the group stays in a domain, or where weights are gathered in every micro-batch anyway.
+    """
+    framework = calibration.framework
+    ranks, _ = data_ranks(batch)
+    gathering, _ = sharing_ranks(batch, framework)
+    passes = np.where(is_all_reduced(batch, framework), 2.0, 1.0)
+    reduce = np.where(ranks * _stride(batch) > domain, passes * (ranks - 1.0), 0.0)
+    gather = np.where(gathering * _stride(batch) > domain, gathering - 1.0, 0.0)
+    once = ~is_sharded(batch, Sharding.PARAMETERS)
+    return np.where(once, calibration.tail_collectives * (reduce + gather), 0.0)
+
+
+def reduction_overlaps(batch: CandidateBatch, framework: Framework) -> BoolArray:
+    """(n,) whether gradients are reduced beside the last backward pass."""
+    beside = is_sharded(batch, Sharding.NONE) | framework.overlap_sharded_gradients
+    return np.asarray(beside & framework.overlap_gradients)
+
+
 def optimizer_s(
-    gpu: Processor, batch: CandidateBatch, parameters: LocalParameters, workload: TrainingWorkload
+    gpu: Processor,
+    batch: CandidateBatch,
+    parameters: LocalParameters,
+    workload: TrainingWorkload,
+    layers: FloatArray,
 ) -> FloatArray:
-    """(n, P) seconds of the optimizer step: memory traffic of owned states, gradients zeroed, fixed work."""
-    common_ranks, routed_ranks = (ranks[:, None] for ranks in sharing_ranks(batch))
+    """(n, P) seconds of the optimizer step: memory traffic of owned states, gradients zeroed, fixed work.
+
+    Where every rank clips all gradients that it holds it reads them for their norm and scales them; where shards
+    are copied one by one after their gather, the host pays for each tensor of the ``layers`` (n, P) and data rank.
+    """
+    framework, calibration = gpu.calibration.framework, gpu.calibration
+    common_ranks, routed_ranks = (ranks[:, None] for ranks in sharing_ranks(batch, framework))
     owned = parameters.common / common_ranks + parameters.routed / routed_ranks
     held = parameters.common + parameters.routed
     zeroed = np.where(is_sharded(batch, Sharding.PARAMETERS)[:, None], owned, held)
-    nbytes = _STEP_BYTES[workload.optimizer] * owned + gpu.calibration.framework.gradient_bytes * zeroed
-    return nbytes / gpu.memory_bytes_per_s + gpu.calibration.step_overhead_s
+    step_bytes = _STEP_BYTES[workload.optimizer] * (0.5 if framework.sixteen_bit_states else 1.0)
+    nbytes = step_bytes * owned + framework.gradient_bytes * zeroed
+    if framework.clips_all_gradients:
+        nbytes = nbytes + 3.0 * framework.gradient_bytes * held
+    copies = np.where(common_ranks > 1, common_ranks, 0.0) * _LAYER_TENSORS * layers
+    return nbytes / gpu.memory_bytes_per_s + calibration.step_overhead_s + calibration.shard_host_s * copies
 
 
 def parameter_traffic(
@@ -90,7 +153,8 @@ def parameter_traffic(
     compute beside them by ``gather_contention`` g, wherever they lead: each rank moves the whole layer through its
     own memory.  A layer of L seconds then takes L + max(contention g, g - L); where the group leaves its domain,
     the placement decides on the second term.
-    All zero where weights are gathered once a step instead (``_layer_by_layer``).
+    All zero where weights are gathered once a step instead (``_layer_by_layer``); gradients that are reduced once
+    stay out of it.
     """
     framework = calibration.framework
     zero3 = _layer_by_layer(batch, framework)
@@ -107,7 +171,7 @@ def parameter_traffic(
         stride=_stride(batch) * batch.expert_block / batch.tensor,
         domain=domain,
     )
-    width = framework.gradient_bytes / _GATHERED_BYTES
+    width = 0.0 if framework.reduces_once else framework.gradient_bytes / _GATHERED_BYTES
     gather, scatter = (
         sum(domain_collective_s(gpu, kind, each.members, factor * each.nbytes) for each in (common, routed))
         for kind, factor in ((Collective.ALL_GATHER, 1.0), (Collective.REDUCE_SCATTER, width))

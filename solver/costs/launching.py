@@ -6,23 +6,51 @@ from typing import Final
 
 import numpy as np
 
+from cluster_models.architecture import Architecture
 from cluster_models.frameworks import CudaGraphs
 from solver.candidates import BoolArray, FloatArray
 from solver.costs.calibration import Calibration
+from solver.costs.compute import Processor
+from solver.costs.local_sizes import LocalSizes
 from solver.costs.seconds import Seconds
 
 LAUNCHED: Final = {CudaGraphs.NONE: 1.0, CudaGraphs.PARTIAL: 0.5, CudaGraphs.FULL: 0.0}
 """Share of the host's time that stays: graphs of attention and pre-processing save half of it (estimated), a graph
 of the whole iteration all."""
+_RUN_AHEAD: Final = 2.5
 
 
-def host_bound(layer: Seconds, collectives: Seconds, calibration: Calibration) -> Seconds:
+def host_bound(
+    layer: Seconds, collectives: Seconds, calibration: Calibration, *, tensor: FloatArray, crossing: BoolArray
+) -> Seconds:
     """``layer`` of which each pass, ``collectives`` included, lasts as long as the host needs to launch it.
 
     Kernels queue up behind one another, so that the longer of the two sets the pace.  Backward launches about
-    twice the kernels at half the price, from the autograd engine instead of Python.
+    twice the kernels at half the price, from the autograd engine instead of Python.  Collectives of ``tensor`` (n,)
+    ranks are launched as well; where pipeline transfers are ``crossing`` (n,) between nodes, the thread that moves
+    them holds up each rank's launches by chance, and all ranks of the group wait for each of them.
     """
-    return layer.at_least(calibration.layer_host_s * LAUNCHED[calibration.framework.cuda_graphs], collectives)
+    return layer.at_least(launching_s(calibration, tensor=tensor, crossing=crossing), collectives)
+
+
+def launching_s(calibration: Calibration, *, tensor: FloatArray, crossing: BoolArray) -> FloatArray:
+    """(n,) seconds that the host takes for one pass of a dense layer; see ``host_bound``."""
+    launching = calibration.layer_host_s + calibration.tensor_host_s * (tensor > 1)
+    stalled = np.where(crossing, calibration.transfer_stall_s * tensor, 0.0)
+    return np.asarray((launching + stalled) * LAUNCHED[calibration.framework.cuda_graphs])
+
+
+def lagging(chip: Processor, architecture: Architecture, sizes: LocalSizes, *, crossing: BoolArray) -> FloatArray:
+    """(n,) share of what collectives gathered on a stream of their own that waits for a GPU behind its host.
+
+    PyTorch's allocator takes such blocks back only when the GPU has passed the point where the host let go of them.
+    A host that launches no faster than the GPU computes finds most of them free; ``_RUN_AHEAD`` times the forward
+    products' share of the host's time was held in nanotron's sweeps, no more than all.
+    """
+    parameters = architecture.attention_parameters() + architecture.dense_mlp_parameters()
+    computed = 2.0 * parameters * sizes.shard_tokens / chip.matmul_flops
+    launching = launching_s(chip.calibration, tensor=sizes.tensor, crossing=crossing)
+    return np.minimum(_RUN_AHEAD * computed / np.maximum(launching, 1e-9), 1.0)
 
 
 def beside_dispatch(

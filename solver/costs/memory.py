@@ -14,7 +14,10 @@ from cluster_models.workload import Optimizer, Sharding, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.activations import layer_activations
 from solver.costs.calibration import Calibration, calibration_of
+from solver.costs.compute import processor
+from solver.costs.launching import lagging
 from solver.costs.local_sizes import LocalSizes, is_sharded, local_sizes
+from solver.costs.model_ends import deferred_head_bytes, deferred_products
 from solver.costs.parameters import LocalParameters, by_rank, local_parameters, sharing_ranks
 from solver.costs.routed_loads import RoutedLoads
 
@@ -75,7 +78,11 @@ def stage_memory(  # noqa: PLR0913 - each a fact of its own
         batch, workload, calibration, imbalance=None if routed is None else routed.worst(calibration)
     )
     parameters = local_parameters(batch, layers, architecture)
-    kept = layer_activations(architecture, sizes, calibration, settings.modules)
+    waiting: FloatArray | float = 1.0
+    if calibration.framework.keeps_gathered_inputs:
+        chip = processor(gpu, workload.precision, calibration)
+        waiting = lagging(chip, architecture, sizes, crossing=batch.pipeline > 1)
+    kept = layer_activations(architecture, sizes, calibration, settings.modules, lagging=waiting)
     stages = int(batch.pipeline[0])
     per_chunk = layers[..., 0] * kept.dense[:, None] + layers[..., 1] * kept.sparse[:, None]
     in_flight = chunks_in_flight(batch, micro_batches)
@@ -87,8 +94,13 @@ def stage_memory(  # noqa: PLR0913 - each a fact of its own
     activations = held * stays + kept.working[:, None]
     logits = np.zeros_like(activations)
     heads = 1 + architecture.prediction_layers
-    logits[:, -1] = heads * calibration.framework.logit_bytes * sizes.shard_tokens * architecture.vocabulary
-    states = _states(batch, parameters, workload, calibration)
+    logit_tokens = sizes.tokens if calibration.framework.whole_logits else sizes.shard_tokens
+    logits[:, -1] = heads * calibration.framework.logit_bytes * logit_tokens * architecture.vocabulary
+    waiting = deferred_products(
+        calibration.framework, architecture, micro_batches.astype(np.float64), pipelined=stages > 1
+    )
+    logits[:, -1] += deferred_head_bytes(architecture, sizes, waiting)
+    states = _states(batch, parameters, workload, calibration, micro_batches)
     buffers = _buffers(batch, sizes, architecture) + communicator_bytes(batch, calibration)
     bucket = np.where(batch.data * batch.context > 1, calibration.framework.bucket_bytes, 0.0)
     buffers = buffers[:, None] + np.minimum(bucket[:, None], states.gradients)
@@ -139,33 +151,43 @@ class _States:
 
 
 def _states(
-    batch: CandidateBatch, parameters: LocalParameters, workload: TrainingWorkload, calibration: Calibration
+    batch: CandidateBatch,
+    parameters: LocalParameters,
+    workload: TrainingWorkload,
+    calibration: Calibration,
+    micro_batches: IntArray,
 ) -> _States:
     """ZeRO-3 adds two gathered layers and what lies outside layers, and gradients of one layer and of that.
 
     PyTorch FSDP keeps an FP32 shard alone; its pipelines gather once and reduce after the last micro-batch
-    (``torch.distributed.pipelining``, ``backward_maybe_with_nosync``).
+    (``torch.distributed.pipelining``, ``backward_maybe_with_nosync``).  Gradients that are reduced once are summed
+    whole over several micro-batches.
     """
     framework, fp32 = calibration.framework, workload.precision is Precision.FP32
-    common_ranks, routed_ranks = (ranks[:, None] for ranks in sharing_ranks(batch))
+    common_ranks, routed_ranks = (ranks[:, None] for ranks in sharing_ranks(batch, framework))
     whole = parameters.common + parameters.routed
     owned = parameters.common / common_ranks + parameters.routed / routed_ranks
     layer = np.maximum(parameters.layer, parameters.sparse_layer + parameters.experts)[:, None]
     zero3 = is_sharded(batch, Sharding.PARAMETERS)[:, None]
     stays_whole = framework.sharded_master & (batch.pipeline > 1)[:, None]
     gathered = np.where(stays_whole, whole, np.minimum(whole, 2.0 * layer + parameters.tables))
-    summed = np.where(stays_whole, whole + owned, np.minimum(whole, owned + layer + parameters.tables))
+    sums_whole = stays_whole | (framework.reduces_once & (micro_batches > 1))[:, None]
+    last = whole if framework.reduces_once else whole + owned
+    summed = np.where(sums_whole, last, np.minimum(whole, owned + layer + parameters.tables))
     weight_bytes = WEIGHT_BYTES.get(workload.precision, 2.0)
+    narrow = 0.5 if framework.sixteen_bit_states else 1.0
     if framework.sharded_master:
-        sharded = MASTER_BYTES * owned + weight_bytes * gathered
+        sharded = narrow * MASTER_BYTES * owned + weight_bytes * gathered
     else:
         sharded = weight_bytes * np.minimum(whole, owned + gathered)
-    master = np.where(zero3 & framework.sharded_master, 0.0, 0.0 if fp32 else MASTER_BYTES)
+    no_master = fp32 or framework.sixteen_bit_states
+    master = np.where(zero3 & framework.sharded_master, 0.0, 0.0 if no_master else MASTER_BYTES)
     gradient_bytes = max(framework.gradient_bytes, workload.precision.activation_bytes if fp32 else 0.0)
+    gradient_bytes += framework.own_gradient_bytes
     return _States(
         weights=np.where(zero3, sharded, weight_bytes * whole),
         gradients=gradient_bytes * np.where(zero3, summed, whole),
-        optimizer=(MOMENT_BYTES[workload.optimizer] + master) * owned,
+        optimizer=(narrow * MOMENT_BYTES[workload.optimizer] + master) * owned,
         owned=owned,
     )
 

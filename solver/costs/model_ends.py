@@ -7,8 +7,12 @@ from typing import Final
 import numpy as np
 
 from cluster_models.architecture import Architecture
-from cluster_models.gpus import Precision
-from solver.costs.compute import Processor, linear_s, matmul_s, streaming_s
+from cluster_models.frameworks import Framework
+from cluster_models.gpus import GpuKind, Precision
+from cluster_models.measurements import Collective
+from solver.candidates import FloatArray
+from solver.costs.collectives import domain_collective_s
+from solver.costs.compute import Extent, Processor, linear_s, matmul_s, streaming_s
 from solver.costs.local_sizes import LocalSizes
 from solver.costs.seconds import Seconds
 
@@ -29,24 +33,72 @@ def embedding(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> 
     return Seconds(streaming_s(gpu, 4.0 * rows, kernels=2), streaming_s(gpu, 10.0 * rows, kernels=2))
 
 
-def head_and_loss(gpu: Processor, architecture: Architecture, sizes: LocalSizes, *, pipelined: bool) -> Seconds:
+def head_and_loss(
+    gpu: Processor, architecture: Architecture, sizes: LocalSizes, *, deferred: FloatArray | float = 0.0
+) -> Seconds:
     """Output projection over this tensor rank's vocabulary, and vocabulary parallel cross-entropy.
 
     The vocabulary is padded to a multiple of 128 on each rank (``--make-vocab-size-divisible-by``).
     Passes over the logits counted from Megatron's cross-entropy: cast to FP32 (6 bytes), maximum (4), shift and
     exponential (8), sum (4) forward; softmax minus target in FP32 (8) and cast back (6) backward.  The fused one
-    of Transformer Engine reads twice and writes once (6), and scales by the loss's gradient (4).  Where the
-    framework defers the weight gradient to the flush of the pipeline, it fills idle time there and costs nothing
-    here (``--defer-embedding-wgrad-compute``).
+    of Transformer Engine reads twice and writes once (6), and scales by the loss's gradient (4).  A share
+    ``deferred`` of the weight's gradients waits for the pipeline's flush (``deferred_products``).
     """
-    hidden = float(architecture.hidden)
-    vocabulary = np.ceil(architecture.vocabulary / (_VOCABULARY_MULTIPLE * sizes.tensor)) * _VOCABULARY_MULTIPLE
-    head = linear_s(gpu, sizes.tokens, vocabulary, hidden)
-    if pipelined and gpu.calibration.framework.defer_head_gradient:
-        head = Seconds(head.forward, matmul_s(gpu, sizes.tokens, hidden, vocabulary))
-    fused = gpu.calibration.framework.fused_loss
-    logits = vocabulary * sizes.tokens
-    return head + Seconds(
+    rows, columns, hidden = _extents(architecture, sizes)
+    head = linear_s(gpu, rows, columns, hidden)
+    now = head.backward - deferred * (head.backward - matmul_s(gpu, rows, hidden, columns))
+    framework = gpu.calibration.framework
+    fused = framework.fused_loss
+    logits = columns * rows * (sizes.tensor if framework.whole_logits else 1.0)
+    return Seconds(head.forward, now) + Seconds(
         streaming_s(gpu, (6.0 if fused else 22.0) * logits, kernels=2 if fused else 8),
         streaming_s(gpu, (4.0 if fused else 14.0) * logits, kernels=1 if fused else 4),
     )
+
+
+def deferred_products(
+    framework: Framework, architecture: Architecture, micro_batches: FloatArray, *, pipelined: bool
+) -> FloatArray:
+    """(n,) weight gradients of the head, of ``micro_batches`` (n,), that wait for the flush.
+
+    One a micro-batch and head, multi-token prediction's included, until the list is ``head_gradient_limit`` long
+    (``--defer-embedding-wgrad-compute``, ``--wgrad-deferral-limit``; Megatron-Core's ``layers.py``).
+    """
+    if not (pipelined and framework.defer_head_gradient):
+        return np.zeros_like(micro_batches)
+    every = (1.0 + architecture.prediction_layers) * micro_batches
+    return np.minimum(every, framework.head_gradient_limit or np.inf)
+
+
+def deferred_head_s(
+    gpu: Processor, architecture: Architecture, sizes: LocalSizes, products: FloatArray
+) -> FloatArray:
+    """(n,) seconds of deferred ``products`` (n,), which follow the last pass of the last pipeline rank."""
+    rows, columns, hidden = _extents(architecture, sizes)
+    whole, kept = linear_s(gpu, rows, columns, hidden).backward, matmul_s(gpu, rows, hidden, columns)
+    return np.asarray(products * (whole - kept))
+
+
+def deferred_head_bytes(architecture: Architecture, sizes: LocalSizes, products: FloatArray) -> FloatArray:
+    """(n,) bytes that deferred ``products`` (n,) hold: the logits' gradient and the head's input, in 16 bits."""
+    rows, columns, hidden = _extents(architecture, sizes)
+    return np.asarray(products * sizes.element_bytes * (columns * rows + hidden * sizes.stream_tokens))
+
+
+def gathered_logits_s(
+    gpu: GpuKind, framework: Framework, architecture: Architecture, sizes: LocalSizes
+) -> FloatArray:
+    """(n,) seconds in which tensor ranks gather the logits in 16 bits, where they do."""
+    if not framework.whole_logits:
+        return np.zeros_like(sizes.tokens)
+    rows, columns, _ = _extents(architecture, sizes)
+    return domain_collective_s(
+        gpu, Collective.ALL_GATHER, sizes.tensor, sizes.element_bytes * rows * columns * sizes.tensor
+    )
+
+
+def _extents(architecture: Architecture, sizes: LocalSizes) -> tuple[FloatArray, FloatArray, Extent]:
+    """Rows, columns and contraction of the head on one tensor rank."""
+    multiple = _VOCABULARY_MULTIPLE * sizes.tensor
+    columns = np.ceil(architecture.vocabulary / multiple) * _VOCABULARY_MULTIPLE
+    return sizes.tokens, columns, float(architecture.hidden)

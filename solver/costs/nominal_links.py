@@ -15,10 +15,8 @@ from cluster_models.gpus import GpuKind
 from cluster_models.link_classes import FABRIC_LATENCY_S, UNKNOWN_FABRIC_LATENCY_S
 from cluster_models.measurements import Collective
 from cluster_models.training_run import TrainingRun
-from cluster_models.workload import Sharding
 from solver.candidates import CandidateBatch, FloatArray
 from solver.costs.collectives import domain_collective_s
-from solver.costs.local_sizes import is_sharded
 from solver.costs.parameters import data_ranks
 from solver.costs.step_costs import CrossTraffic, StepCosts
 
@@ -96,24 +94,20 @@ def crossing_s(links: NominalLinks, costs: StepCosts) -> tuple[FloatArray, Float
     return forward, backward
 
 
-def wide_tensor_s(links: NominalLinks, batch: CandidateBatch, costs: StepCosts) -> FloatArray:
-    """(n, C) seconds that tensor collectives take longer because their groups reach beyond a domain.
+def tensor_slowdown(links: NominalLinks, batch: CandidateBatch, message_bytes: FloatArray) -> FloatArray:
+    """(n,) how much longer tensor collectives take than inside a domain where their groups reach beyond one.
 
-    ``StepCosts`` times them as if they stayed inside; here a ring enters and leaves each domain over all its cards,
-    and its latencies add up.
+    ``message_bytes`` (n,) are gathered over the group.  A ring enters and leaves each domain over all its cards and
+    takes n-1 steps (Patarasuk & Yuan 2009), each no shorter than a transfer between nodes.
     """
     tensor = batch.tensor.astype(np.float64)
     wide = tensor > links.gpus_per_domain
     if not wide.any():
-        return np.zeros_like(costs.tensor_s)
-    message = costs.transfer_bytes * tensor
-    inside = domain_collective_s(links.gpu, Collective.ALL_GATHER, tensor, message) / links.domain_share
+        return np.ones_like(tensor)
+    inside = domain_collective_s(links.gpu, Collective.ALL_GATHER, tensor, message_bytes) / links.domain_share
     rate = links.gpus_per_domain * links.gpu_bytes_per_s
-    domains = np.ceil(tensor / links.gpus_per_domain)
-    latency = domain_collective_s(links.gpu, Collective.ALL_GATHER, tensor, np.zeros_like(message))
-    between = message * (tensor - 1.0) / tensor / rate + (domains - 1.0) * links.latency_s + latency
-    longer = np.where(wide, np.maximum(between / np.maximum(inside, 1e-12) - 1.0, 0.0), 0.0)
-    return np.asarray(longer[:, None] * costs.tensor_s)
+    between = message_bytes * (tensor - 1.0) / tensor / rate + (tensor - 1.0) * links.latency_s
+    return np.where(wide, np.maximum(between / np.maximum(inside, 1e-12), 1.0), 1.0)
 
 
 def hops_s(links: NominalLinks, batch: CandidateBatch, transfer_bytes: FloatArray) -> FloatArray:
@@ -139,18 +133,25 @@ def data_parallel_s(links: NominalLinks, batch: CandidateBatch, costs: StepCosts
     ranks, routed_ranks = data_ranks(batch)
     tensor = batch.tensor.astype(np.float64)
     block = batch.expert_block.astype(np.float64)
-    rounds = np.where(is_sharded(batch, Sharding.NONE), 2.0, 1.0)[:, None]  # an all-reduce passes the ring twice
-    exposed = []
-    for kind, common, routed, hidden in (
-        (Collective.REDUCE_SCATTER, costs.reduce_bytes, costs.expert_reduce_bytes, costs.reduce_hidden_s),
-        (Collective.ALL_GATHER, costs.gather_bytes, costs.expert_gather_bytes, costs.gather_hidden_s),
-    ):
-        seconds = _rings_s(links, kind, common, ranks, tensor)
-        seconds = seconds + _rings_s(links, kind, routed, routed_ranks, np.maximum(block, tensor))
-        if kind is Collective.REDUCE_SCATTER:
-            seconds = rounds * seconds
-        exposed.append(np.maximum(seconds - hidden, 0.0))
-    return exposed[0], exposed[1]
+    reduce, gather = (
+        _rings_s(links, kind, common, members, tensor)
+        + _rings_s(links, kind, routed, routed_members, np.maximum(block, tensor))
+        for kind, common, members, routed, routed_members in (
+            (Collective.REDUCE_SCATTER, costs.reduce_bytes, ranks, costs.expert_reduce_bytes, routed_ranks),
+            (
+                Collective.ALL_GATHER,
+                costs.gather_bytes,
+                costs.gather_ranks,
+                costs.expert_gather_bytes,
+                costs.expert_gather_ranks,
+            ),
+        )
+    )
+    tail = (costs.tail_transfers * links.latency_s)[:, None]
+    return (
+        np.maximum(costs.reduce_passes[:, None] * reduce - costs.reduce_hidden_s, 0.0) + tail,
+        np.maximum(costs.gather_passes[:, None] * gather - costs.gather_hidden_s, 0.0),
+    )
 
 
 def _rings_s(

@@ -8,8 +8,10 @@ from typing import Final
 import numpy as np
 
 from cluster_models.architecture import Architecture
+from cluster_models.frameworks import Framework
+from cluster_models.plan import RankOrder
 from cluster_models.workload import Sharding
-from solver.candidates import CandidateBatch, FloatArray, IntArray
+from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.costs.local_sizes import is_sharded
 
 PREDICTION_NORMS: Final = 3.0
@@ -91,10 +93,23 @@ def data_ranks(batch: CandidateBatch) -> tuple[FloatArray, FloatArray]:
     return common, np.maximum(batch.tensor * common / batch.expert_block, 1.0)
 
 
-def sharing_ranks(batch: CandidateBatch) -> tuple[FloatArray, FloatArray]:
+def transfers_cross(batch: CandidateBatch, domain: int) -> BoolArray:
+    """(n,) whether pipeline neighbours sit in different domains of ``domain`` GPUs.
+
+    They stay together where a whole replica does and its pipeline ranks are consecutive, or where all GPUs do.
+    """
+    replica = batch.tensor * batch.context * batch.pipeline
+    consecutive = batch.rank_order == ORDER_CODES.index(RankOrder.PIPELINE_BEFORE_DATA)
+    together = np.where(consecutive, replica, replica * batch.data) <= domain
+    return np.asarray((batch.pipeline > 1) & ~together)
+
+
+def sharing_ranks(batch: CandidateBatch, framework: Framework) -> tuple[FloatArray, FloatArray]:
     """(n,) those of ``data_ranks`` that share out optimizer states: 1 without sharding."""
     sharded = ~is_sharded(batch, Sharding.NONE)
-    common, routed = (np.where(sharded, ranks, 1.0) for ranks in data_ranks(batch))
+    limited = is_sharded(batch, Sharding.OPTIMIZER) & (framework.sharding_ranks > 0)
+    most = np.where(limited, float(framework.sharding_ranks), np.inf)
+    common, routed = (np.where(sharded, np.minimum(ranks, most), 1.0) for ranks in data_ranks(batch))
     return common, routed
 
 

@@ -12,7 +12,9 @@ from solver.candidates import FloatArray, IntArray
 from solver.costs.memory import StageMemoryParts
 from solver.costs.step_costs import CrossTraffic, StepCosts
 
-_BY_CANDIDATE = frozenset({"transfer_bytes"})
+_BY_CANDIDATE = frozenset(
+    {"transfer_bytes", "reduce_passes", "gather_passes", "gather_ranks", "expert_gather_ranks", "tail_transfers"}
+)
 
 
 def stagewise_costs(by_kind: Sequence[StepCosts], stage_kind: IntArray) -> StepCosts:

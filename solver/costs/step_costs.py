@@ -16,13 +16,27 @@ from cluster_models.workload import TrainingWorkload
 from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.compute import Processor, processor
-from solver.costs.data_parallel import gradient_bytes, optimizer_s, parameter_traffic
+from solver.costs.data_parallel import (
+    gradient_bytes,
+    optimizer_s,
+    parameter_traffic,
+    reduction_overlaps,
+    ring_passes,
+    tail_transfers,
+)
 from solver.costs.expert_traffic import expert_traffic
 from solver.costs.launching import beside_dispatch, host_bound
 from solver.costs.layer_costs import attention_block, attention_core, dense_mlp
 from solver.costs.local_sizes import LocalSizes, local_sizes
-from solver.costs.model_ends import embedding, end_precision, head_and_loss
-from solver.costs.parameters import by_rank, local_parameters
+from solver.costs.model_ends import (
+    deferred_head_s,
+    deferred_products,
+    embedding,
+    end_precision,
+    gathered_logits_s,
+    head_and_loss,
+)
+from solver.costs.parameters import by_rank, local_parameters, sharing_ranks, transfers_cross
 from solver.costs.prediction import prediction_ends
 from solver.costs.recomputation import recomputation
 from solver.costs.routed_loads import RoutedLoads
@@ -47,9 +61,12 @@ class StepCosts:
     its data parallel group (``data * context`` ranks) once per step, and ``expert_reduce_bytes``,
     ``expert_gather_bytes`` the same for experts over the expert data parallel group
     (``tensor * context * data / (expert * expert_tensor)`` ranks); full buffer sizes, before the (n-1)/n of the
-    ring (which an all-reduce, without sharding, passes twice).
+    ring, which they pass ``reduce_passes`` and ``gather_passes`` (n,) times (``data_parallel.ring_passes``).
     ``reduce_hidden_s`` and ``gather_hidden_s`` (n, P): how much of either hides behind compute.
-    ``optimizer_s`` (n, P): the optimizer step itself.
+    Parameters are gathered over ``gather_ranks`` and ``expert_gather_ranks`` (n,) of these groups.
+    ``tail_transfers`` (n,): transfers between domains whose latency these rings show whatever hides their bytes.
+    ``optimizer_s`` (n, P): the optimizer step itself, and on the last rank the head's deferred weight gradients as
+    far as they take longer than the others' last backward passes.
     """
 
     forward_s: FloatArray
@@ -63,6 +80,11 @@ class StepCosts:
     expert_traffic: CrossTraffic
     parameter_traffic: CrossTraffic
     """Parameters gathered layer by layer over the data parallel group when they are sharded (ZeRO-3)."""
+    reduce_passes: FloatArray
+    gather_passes: FloatArray
+    gather_ranks: FloatArray
+    expert_gather_ranks: FloatArray
+    tail_transfers: FloatArray
     reduce_bytes: FloatArray
     gather_bytes: FloatArray
     expert_reduce_bytes: FloatArray
@@ -96,12 +118,14 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     gpus_per_node: int,
     calibration: Calibration | None = None,
     routed: RoutedLoads | None = None,
+    tensor_slowdown: FloatArray | None = None,
 ) -> StepCosts:
     """Costs of candidates that share their pipeline and virtual pipeline sizes.
 
     ``layers``, (C, 2) or by candidate (n, C, 2), counts dense and sparse decoder layers of every chunk; chunk 0
     also holds the embedding and the last chunk final norm, output head and loss.  ``calibration`` defaults to the
     GPU kind's own.  ``routed``: what their expert ranks carry by counts of the routing; without it, by calibration.
+    ``tensor_slowdown`` (n,): how much longer tensor parallel collectives take than inside a domain.
     Formulas: docs/cost_model.md.
     """
     calibration = calibration_of(gpu, workload.framework) if calibration is None else calibration
@@ -115,8 +139,10 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
         architecture,
         sizes,
         overlappable=(batch.pipeline == 1) | (batch.virtual_pipeline > 1),
+        crossing=transfers_cross(batch, domain),
         domain=domain,
         routed=routed,
+        tensor_slowdown=tensor_slowdown,
     )
     parameters = local_parameters(batch, layers, architecture)
     sparse_share = float(layers[..., 1].sum() / max(layers.sum(), 1))
@@ -132,15 +158,32 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     stages = int(batch.pipeline[0])
     slow = straggling(batch.tensor * batch.pipeline * batch.context * batch.data / gpus_per_node, calibration)
     ends = processor(gpu, end_precision(workload.precision), calibration)
+    micro_batches = workload.global_batch / (batch.data * batch.micro_batch)
+    waiting = deferred_products(calibration.framework, architecture, micro_batches, pipelined=stages > 1)
     compute, tensor, context, expert = (
         each * slow[:, None]
-        for each in _chunks(ends, architecture, sizes, parts, gathers, layers, pipelined=stages > 1)
+        for each in _chunks(
+            ends,
+            architecture,
+            sizes,
+            parts,
+            gathers,
+            layers,
+            deferred=waiting / ((1.0 + architecture.prediction_layers) * micro_batches),
+            logits_s=gathered_logits_s(gpu, calibration.framework, architecture, sizes),
+        )
     )
     forward = compute.forward + tensor.forward + context.forward + expert.forward
     backward = compute.backward + tensor.backward + context.backward + expert.backward
     buffers = gradient_bytes(batch, parameters, calibration, workload.precision)
     every, sparse = layers.sum(axis=-1).astype(np.float64), layers[..., 1].astype(np.float64)
+    reduce_passes, gather_passes = ring_passes(batch, calibration, domain)
+    gather_ranks, expert_gather_ranks = sharing_ranks(batch, calibration.framework)
     no_repeat = np.zeros_like(sizes.full_recompute)
+    on_rank = by_rank(np.broadcast_to(every, forward.shape), stages)
+    optimizer = optimizer_s(chip, batch, parameters, workload, on_rank)
+    flush = slow * deferred_head_s(ends, architecture, sizes, waiting) - backward[:, : stages - 1].sum(axis=1)
+    optimizer[:, -1] += np.maximum(flush, 0.0)
     return StepCosts(
         forward_s=forward,
         backward_s=backward,
@@ -152,33 +195,41 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
         context_traffic=parts.context.cross(every, sizes.full_recompute | sizes.selective_recompute),
         expert_traffic=parts.expert.cross(sparse, sizes.full_recompute),
         parameter_traffic=gathers.cross(every, no_repeat),
+        reduce_passes=reduce_passes,
+        gather_passes=gather_passes,
+        gather_ranks=gather_ranks,
+        expert_gather_ranks=expert_gather_ranks,
+        tail_transfers=tail_transfers(batch, calibration, domain),
         reduce_bytes=buffers.reduce,
         gather_bytes=buffers.gather,
         expert_reduce_bytes=buffers.expert_reduce,
         expert_gather_bytes=buffers.expert_gather,
         reduce_hidden_s=calibration.data_overlap
-        * calibration.framework.overlap_gradients
+        * reduction_overlaps(batch, calibration.framework)[:, None]
         * by_rank(backward, stages),
         gather_hidden_s=calibration.data_overlap
         * calibration.framework.overlap_parameters
         * by_rank(forward, stages),
-        optimizer_s=optimizer_s(chip, batch, parameters, workload),
+        optimizer_s=optimizer,
     )
 
 
-def _layers(
+def _layers(  # noqa: PLR0913 - each a fact of its own
     chip: Processor,
     gpu: GpuKind,
     architecture: Architecture,
     sizes: LocalSizes,
     *,
     overlappable: BoolArray,
+    crossing: BoolArray,
     domain: int,
     routed: RoutedLoads | None,
+    tensor_slowdown: FloatArray | None,
 ) -> _Layers:
     """Parts of a layer; ``overlappable`` (n,): dispatch may run beside the compute of another micro-batch.
 
-    Megatron's condition is no pipeline, or an interleaved one.  Groups of up to ``domain`` GPUs stay together.
+    Megatron's condition is no pipeline, or an interleaved one.  Groups of up to ``domain`` GPUs stay together;
+    ``crossing`` (n,): pipeline transfers leave them.
     """
     calibration = chip.calibration
     core = attention_core(chip, architecture, sizes)
@@ -187,6 +238,8 @@ def _layers(
     experts = architecture.experts
     repeated = recomputation(chip, architecture, sizes, core)
     block = tensor_traffic(gpu, calibration, architecture, sizes)
+    if tensor_slowdown is not None:
+        block = block * tensor_slowdown
     sparse_blocks = 2.0 if experts is not None and experts.shared_hidden else 1.0
     sparse, hidden_s = attention, np.zeros_like(sizes.tokens)
     if experts is not None:
@@ -199,7 +252,9 @@ def _layers(
             experts=experts.count / sizes.expert,
         )
     return _Layers(
-        dense=repeated.added(host_bound(dense, block + block, calibration), sizes, dense=True),
+        dense=repeated.added(
+            host_bound(dense, block + block, calibration, tensor=sizes.tensor, crossing=crossing), sizes, dense=True
+        ),
         sparse=repeated.added(sparse, sizes, dense=False),
         tensor_block=block,
         sparse_blocks=sparse_blocks,
@@ -218,9 +273,12 @@ def _chunks(
     gathers: LayerTraffic,
     layers: IntArray,
     *,
-    pipelined: bool,
+    deferred: FloatArray,
+    logits_s: FloatArray,
 ) -> tuple[Seconds, Seconds, Seconds, Seconds]:
     """Compute, tensor, context and expert seconds (n, C), recomputation in backward.
+
+    ``deferred`` (n,) as in ``head_and_loss``; ``logits_s`` (n,): what gathering the logits of one head takes.
 
     Full recomputation runs every layer forward again, its collectives included; selective recomputation the
     attention core and its ring (arXiv 2205.05198, section 5).
@@ -233,15 +291,16 @@ def _chunks(
     )
     tensor = parts.tensor_block.again(full).in_chunks(2.0 * dense_count + parts.sparse_blocks * sparse_count)
     first = embedding(ends, architecture, sizes)
-    last, heads = head_and_loss(ends, architecture, sizes, pipelined=pipelined), 1
+    last, heads = head_and_loss(ends, architecture, sizes, deferred=deferred), 1
     if architecture.prediction_layers:
-        last = last + prediction_ends(ends, architecture, sizes, pipelined=pipelined)
+        last = last + prediction_ends(ends, architecture, sizes, deferred=deferred)
         heads += architecture.prediction_layers
     for end, chunk, blocks in ((first, 0, 1), (last, -1, heads)):
         compute.forward[:, chunk] += end.forward
         compute.backward[:, chunk] += end.backward
         tensor.forward[:, chunk] += blocks * parts.tensor_block.forward / 2.0
         tensor.backward[:, chunk] += blocks * parts.tensor_block.forward / 2.0
+    tensor.forward[:, -1] += heads * logits_s
     context = parts.context.inside.again(core).in_chunks(every)
     expert = parts.expert.inside.again(full).in_chunks(sparse_count)
     return compute, tensor, context, expert

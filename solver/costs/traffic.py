@@ -68,11 +68,12 @@ def tensor_traffic(
     """Seconds of the collectives around one attention or MLP block split over tensor ranks.
 
     Sequence parallelism: gather before and scatter after the block, the mirror image backward, and the block's
-    input gathered once more for the weight gradient (arXiv 2205.05198, section 4.2.2).  Gathers carry the format
-    of the matrix products, scatters 16 bits.  Megatron runs that last gather and the backward scatter beside
-    matrix products, with user buffers all five: ``tensor_overlap`` of them is hidden.  Without sequence
-    parallelism an all-reduce follows the block, and one its input's gradient, beside which Megatron of 2022 and
-    later computes the weight's (arXiv 1909.08053, section 3).
+    input gathered once more for the weight gradient unless it was kept (arXiv 2205.05198, section 4.2.2).  Gathers
+    carry the format of the matrix products, scatters 16 bits.  Megatron runs that last gather and the backward
+    scatter beside matrix products, with user buffers all five: ``tensor_overlap`` of them is hidden.  Without
+    sequence parallelism an all-reduce follows the block, and one its input's gradient, beside which Megatron of
+    2022 and later computes the weight's (arXiv 1909.08053, section 3).  PyTorch's DTensor hides
+    nothing unless it runs asynchronously.
 
     Every collective also waits until the last rank starts it: ``collective_skew_s`` for each doubling of the group,
     as the expected maximum of independent delays grows about with the logarithm of their number.
@@ -80,15 +81,17 @@ def tensor_traffic(
     width = architecture.hidden * sizes.tokens
     skew = calibration.collective_skew_s * np.log2(sizes.tensor)
     exposed = 1.0 - calibration.tensor_overlap
+    behind = exposed if sizes.chunked_collectives or calibration.framework.overlap_tensor_backward else 1.0
     if not calibration.framework.sequence_parallel:
         reduce = domain_collective_s(gpu, Collective.ALL_REDUCE, sizes.tensor, sizes.element_bytes * width)
         reduce = reduce / calibration.domain_share + skew
-        return Seconds(reduce, exposed * reduce)
+        return Seconds(reduce, behind * reduce)
     gather = domain_collective_s(gpu, Collective.ALL_GATHER, sizes.tensor, sizes.gathered_bytes * width)
     scatter = domain_collective_s(gpu, Collective.REDUCE_SCATTER, sizes.tensor, sizes.element_bytes * width)
     gather, scatter = gather / calibration.domain_share + skew, scatter / calibration.domain_share + skew
     at_once = exposed if sizes.chunked_collectives else 1.0
-    return Seconds(at_once * (gather + scatter), at_once * gather + exposed * (gather + scatter))
+    again = 0.0 if calibration.framework.keeps_gathered_inputs else gather
+    return Seconds(at_once * (gather + scatter), at_once * gather + behind * (again + scatter))
 
 
 def context_traffic(

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cluster_models.plan import RankOrder
-from cluster_models.workload import Sharding
-from solver.candidates import ORDER_CODES, SHARDING_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
+from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.costs.step_costs import CrossTraffic, StepCosts
 from solver.pipeline.period import least_step_s
 from solver.placement.fabric import Fabric
@@ -89,11 +88,12 @@ def optimistic_step_s(
         inside = fabric.best_inside_s(costs.transfer_bytes)
         hop[:] = np.where(shape.hops_cross, between[:, None], inside[:, None])
         hop[:, -1] *= batch.virtual_pipeline > 1
-    reduce, gather = _rings(batch, costs, shape, fabric, stage_kind)
+    reduce, gather = _rings(costs, shape, fabric, stage_kind)
     reduce = np.maximum(0.0, reduce - costs.reduce_hidden_s)
     gather = np.maximum(0.0, gather - costs.gather_hidden_s)
     ends = _rank_ends(forward, backward, hop, micro_batches)
-    return np.asarray((ends + reduce).max(axis=1) + (costs.optimizer_s + gather).max(axis=1))
+    after = costs.optimizer_s + gather + (costs.tail_transfers * fabric.latency_s)[:, None]
+    return np.asarray((ends + reduce).max(axis=1) + after.max(axis=1))
 
 
 def _rank_ends(forward: FloatArray, backward: FloatArray, hop: FloatArray, micro_batches: IntArray) -> FloatArray:
@@ -131,21 +131,23 @@ def _add_traffic(traffic: CrossTraffic, forward: FloatArray, backward: FloatArra
     backward += traffic.backward_count * np.maximum(0.0, hop - traffic.backward_hidden_s)[:, None]
 
 
-def _rings(
-    batch: CandidateBatch, costs: StepCosts, shape: Spread, fabric: Fabric, kind: IntArray
-) -> tuple[FloatArray, FloatArray]:
+def _rings(costs: StepCosts, shape: Spread, fabric: Fabric, kind: IntArray) -> tuple[FloatArray, FloatArray]:
     """(n, P) seconds of the gradient reduction and the parameter gather on the best links."""
-    rounds = np.where(batch.sharding == SHARDING_CODES.index(Sharding.NONE), 2.0, 1.0)[:, None]
+    reduce_passes, gather_passes = costs.reduce_passes[:, None], costs.gather_passes[:, None]
     crossing_expert = shape.rings_cross & (shape.expert_ranks > 1)[:, None]
-    reduce = rounds * _ring(costs.reduce_bytes, shape.ranks, shape.members, shape.rings_cross, fabric, kind)
-    reduce += rounds * _ring(
+    reduce = reduce_passes * _ring(costs.reduce_bytes, shape.ranks, shape.members, shape.rings_cross, fabric, kind)
+    reduce += reduce_passes * _ring(
         costs.expert_reduce_bytes, shape.expert_ranks, shape.expert_members, crossing_expert, fabric, kind
     )
-    gather = _ring(costs.gather_bytes, shape.ranks, shape.members, shape.rings_cross, fabric, kind)
+    most, expert_most = costs.gather_ranks.astype(np.int64), costs.expert_gather_ranks.astype(np.int64)
+    members, expert_members = np.minimum(shape.members, most), np.minimum(shape.expert_members, expert_most)
+    leaves = (most > members)[:, None]
+    gather = _ring(costs.gather_bytes, shape.ranks, members, shape.rings_cross & leaves, fabric, kind)
+    leaves = (expert_most > expert_members)[:, None]
     gather += _ring(
-        costs.expert_gather_bytes, shape.expert_ranks, shape.expert_members, crossing_expert, fabric, kind
+        costs.expert_gather_bytes, shape.expert_ranks, expert_members, crossing_expert & leaves, fabric, kind
     )
-    return reduce, gather
+    return reduce, gather_passes * gather
 
 
 def _ring(

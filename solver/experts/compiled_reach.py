@@ -17,6 +17,7 @@ from solver.candidates import FloatArray, IntArray
 
 _MOST_LIKELY = 0.95
 """Experts that nearly every token selects are taken as this likely, so that their weights stay finite."""
+_LEAST_WEIGHT = 1e-12
 _MOST_CORRELATED = 1.0 - 1e-7
 
 
@@ -129,7 +130,8 @@ def router_weights(shares: FloatArray, active: int, groups: int, active_groups: 
     factors, slopes = np.empty((groups, active + 1)), np.empty((groups, active + 1))
     size = experts // groups
     for _ in range(rounds):
-        weights *= active / weights.sum()
+        # loads that no router draws would drive some weights to nothing
+        weights = np.maximum(weights * (active / weights.sum()), _LEAST_WEIGHT)
         _group_factors(weights, factors)
         total = _group_slopes(factors, active_groups, slopes)
         worst = 0.0

@@ -18,6 +18,7 @@ import numpy as np
 
 from cluster_models.architecture import Experts
 from cluster_models.errors import InvalidInput
+from cluster_models.routing import check_selectable
 from solver.candidates import FloatArray, IntArray
 from solver.experts.compiled_nodewise import NodeCase, crossings, fill_needs, node_state
 from solver.experts.compiled_reach import rank_needs, router_weights
@@ -60,6 +61,11 @@ class RouterRule:
         if not 1 <= self.active <= allowed:
             problem = f"must lie in 1..{allowed}: {self.active_groups} of {self.groups} groups of {experts} experts"
             raise InvalidInput("router.active", self.active, problem)
+
+    def check_shares(self, shares: FloatArray, layers: Sequence[int], field: str) -> None:
+        """Raise ``InvalidInput`` where this router selects in no tokens what was counted, (L, E) of sum 1."""
+        groups = self.groups, self.active_groups
+        check_selectable(shares, layers, active=self.active, groups=groups, field=field)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,17 @@
-"""Errors of measured runs by family: what ``solver.costs.confidence`` reads."""
+"""Errors of measured runs by family: what ``solver.costs.confidence`` reads.
+
+Runs of one unit (a model, a framework, ...) err together, so n of them are worth n / (1 + (n - 1) rho) independent
+ones, rho being the intraclass correlation of their errors (Kish 1965, Survey Sampling: the design effect), and
+weigh accordingly: a quantile then holds for a unit never seen.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -14,70 +21,67 @@ from solver.candidates import FloatArray
 from solver.costs.calibration import kind_family
 from solver.costs.confidence import (
     CHOICES,
-    EVERY_RUN,
     EXTENTS,
-    FEWEST_RUNS,
-    NEW_FRAMEWORK,
-    NEW_KIND,
+    LEVEL,
     Family,
+    Novelty,
     Subject,
     blend,
     choices_of,
+    doublings_outside,
     extents_of,
     family_names,
+    widened,
 )
+from solver.fitting.left_out import Rows
+from solver.fitting.unseen import HeldOut
 
-
-@dataclass(frozen=True, slots=True)
-class HeldOut:
-    """log(measured / predicted) of runs without their like, and as if GPU kind or framework were new."""
-
-    alike: FloatArray
-    kinds: FloatArray
-    frameworks: FloatArray
+FEWEST_UNITS: Final = 2
+"""A family whose runs are all of one unit is not kept: how units differ is not known from it."""
+WORST: Final = 0.05
+"""Share of the errors at either end that the intraclass correlation takes as no worse than the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Families:
-    """Families by name, and how many runs there are of each GPU kind and framework generation."""
+    """Families by name, whose intervals widen by ``per_doubling`` outside of their ranges.
+
+    ``kinds`` and ``frameworks``: how many runs were fitted of each; ``kinds_of``: the kinds that each framework ran
+    on.
+    """
 
     families: Mapping[str, Family]
+    per_doubling: float
     kinds: Mapping[str, int]
     frameworks: Mapping[str, int]
+    kinds_of: Mapping[str, tuple[str, ...]]
 
 
-def error_spread(errors: FloatArray) -> ErrorSpread:
-    """Percentiles of ``errors``, log(measured / predicted).
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The interval that families which never saw the likes of a run give it.
 
-    The p-quantile is the order statistic p (n + 1), with which the next of n + 1 like errors lies inside with the
-    stated probability; with fewer than 9 it is the extreme one.
+    Its ends are exp(-``low``) and exp(``high``) of the predicted step inside their ranges, from which the run is so
+    many ``doublings`` away.
     """
-    low, middle, high = np.quantile(errors, (0.1, 0.5, 0.9), method="weibull")
-    return ErrorSpread(float(low), float(middle), float(high), len(errors))
 
+    held: HeldOut
+    low: float
+    high: float
+    doublings: float
 
-def families_of(runs: Sequence[TrainingRun], errors: HeldOut) -> Families:
-    """The families of ``runs`` that have enough of them, each drawn towards the next wider one."""
-    members: dict[str, list[int]] = defaultdict(list)
-    chains: dict[str, tuple[str, ...]] = {}
-    for i, run in enumerate(runs):
-        names = family_names(subject_of(run))
-        for place, name in enumerate(names):
-            members[name].append(i)
-            chains[name] = names[place + 1 :]
-    families: dict[str, Family] = {}
-    for name in sorted(members, key=lambda each: (len(chains[each]), each)):
-        if len(members[name]) >= FEWEST_RUNS or name == EVERY_RUN:
-            own = _family(name, [runs[i] for i in members[name]], errors.alike[members[name]])
-            wider = next((families[each] for each in chains[name] if each in families), None)
-            families[name] = own if wider is None else replace(own, spread=blend(own.spread, wider.spread))
-    families[NEW_KIND] = _family(NEW_KIND, runs, errors.kinds)
-    families[NEW_FRAMEWORK] = _family(NEW_FRAMEWORK, runs, errors.frameworks)
-    return Families(
-        families=dict(sorted(families.items())),
-        kinds=dict(sorted(Counter(kind_family(run.gpu) for run in runs).items())),
-        frameworks=dict(sorted(Counter(run.workload.framework.name for run in runs).items())),
-    )
+    def is_inside(self, per_doubling: float) -> bool:
+        """Whether the interval, widened by that much per doubling, holds the measured step."""
+        return abs(self.held.error) <= widened(self.reach, self.doublings, per_doubling)
+
+    def width(self, per_doubling: float) -> float:
+        """Upper over lower end of the widened interval."""
+        return math.exp(sum(widened(end, self.doublings, per_doubling) for end in (self.low, self.high)))
+
+    @property
+    def reach(self) -> float:
+        """The end on the side of the error."""
+        return self.high if self.held.error > 0 else self.low
 
 
 def subject_of(run: TrainingRun) -> Subject:
@@ -85,12 +89,144 @@ def subject_of(run: TrainingRun) -> Subject:
     return Subject(run.gpu, run.architecture, run.workload, run.configuration)
 
 
-def _family(name: str, runs: Sequence[TrainingRun], errors: FloatArray) -> Family:
-    extents = [extents_of(subject_of(run)) for run in runs]
-    choices = [choices_of(subject_of(run)) for run in runs]
-    return Family(
-        name=name,
-        spread=error_spread(errors),
-        extents={key: (min(each[key] for each in extents), max(each[key] for each in extents)) for key in EXTENTS},
-        choices={key: tuple(sorted({each[key] for each in choices})) for key in CHOICES},
+def error_spread(errors: FloatArray, weights: FloatArray | None = None) -> ErrorSpread:
+    """Percentiles of ``errors``, log(measured / predicted), each worth ``weights`` (default 1) independent ones.
+
+    The p-quantile is the order statistic p (n + 1), with which the next of n + 1 like errors lies inside with the
+    stated probability; with fewer than 9 it is the extreme one.
+    """
+    weights = np.ones(len(errors)) if weights is None else weights
+    independent = weights.sum()
+    order = np.argsort(errors, kind="stable")
+    below = (np.cumsum(weights[order]) - weights[order] / 2) / independent
+    tails = LEVEL / 2 * (independent + 1) / independent * np.array([-1.0, 0.0, 1.0])
+    low, middle, high = np.interp(0.5 + tails, below, errors[order])
+    return ErrorSpread(float(low), float(middle), float(high), len(errors))
+
+
+def intraclass_correlation(errors: FloatArray, units: Sequence[str]) -> float:
+    """Share of the variance of ``errors`` that lies between units, by one-way analysis of variance."""
+    names, member, sizes = np.unique(np.array(units), return_inverse=True, return_counts=True)
+    if not 1 < len(names) < len(errors):
+        return 1.0
+    errors = np.clip(errors, *np.quantile(errors, (WORST, 1 - WORST)))
+    means = np.bincount(member, errors) / sizes
+    between = float((sizes * (means - errors.mean()) ** 2).sum()) / (len(names) - 1)
+    within = float(((errors - means[member]) ** 2).sum()) / (len(errors) - len(names))
+    size = (len(errors) - float((sizes**2).sum()) / len(errors)) / (len(names) - 1)
+    return float(np.clip((between - within) / max(between + (size - 1) * within, 1e-12), 0.0, 1.0))
+
+
+def families_of(runs: Sequence[TrainingRun], held: Sequence[HeldOut]) -> Families:
+    """The families of ``held`` out predictions, with what was fitted of the ``runs``."""
+    families: dict[str, Family] = {}
+    for novelty in Novelty:
+        if judge := Judge.of(held, novelty):
+            families |= judge.families(np.arange(len(judge.held)))
+    kinds_of: dict[str, set[str]] = defaultdict(set)
+    for run in runs:
+        kinds_of[run.workload.framework.name].add(kind_family(run.gpu))
+    return Families(
+        families=dict(sorted(families.items())),
+        per_doubling=per_doubling(judged(held, Novelty.MODEL)),
+        kinds=dict(sorted(Counter(kind_family(run.gpu) for run in runs).items())),
+        frameworks=dict(sorted(Counter(run.workload.framework.name for run in runs).items())),
+        kinds_of={name: tuple(sorted(kinds)) for name, kinds in sorted(kinds_of.items())},
     )
+
+
+def judged(held: Sequence[HeldOut], novelty: Novelty, *, by_source: bool = False) -> list[Judged]:
+    """The predictions of one novelty with the interval that the others give: those of other units, or sources."""
+    judge = Judge.of(held, novelty)
+    if judge is None:
+        return []
+    labels = np.array([each.source if by_source else each.unit for each in judge.held])
+    return [found for label in sorted(set(labels.tolist())) for found in judge.judged(labels == label)]
+
+
+def per_doubling(predictions: Sequence[Judged]) -> float:
+    """The widening with which intervals hold what they say outside of their ranges, too; 0 where none is."""
+    outside = [each for each in predictions if each.doublings > 0]
+    if not outside:
+        return 0.0
+    needed = [max(0.0, each.held.error**2 - each.reach**2) / each.doublings for each in outside]
+    weights = independence(np.array([each.held.error for each in outside]), [each.held.unit for each in outside])
+    order = np.argsort(needed, kind="stable")
+    below = np.cumsum(weights[order]) / weights.sum()
+    return float(np.sqrt(np.array(needed)[order][np.searchsorted(below, LEVEL)]))
+
+
+def independence(errors: FloatArray, units: Sequence[str], correlation: float | None = None) -> FloatArray:
+    """(r,) how many independent errors each is worth."""
+    rho = intraclass_correlation(errors, units) if correlation is None else correlation
+    _, member, sizes = np.unique(np.array(units), return_inverse=True, return_counts=True)
+    return np.asarray(1.0 / (1.0 + (sizes - 1) * rho), dtype=np.float64)[member]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Judge:
+    """Held-out predictions of one novelty, with the families of each, narrowest first, and their correlation."""
+
+    held: tuple[HeldOut, ...]
+    names: tuple[tuple[str, ...], ...]
+    numbers: FloatArray
+    settings: tuple[tuple[str, ...], ...]
+    correlation: float
+
+    @classmethod
+    def of(cls, every: Sequence[HeldOut], novelty: Novelty) -> Judge | None:
+        """The predictions of ``novelty`` among ``every`` one; ``None`` where there are none."""
+        held = tuple(each for each in every if each.novelty is novelty)
+        if not held:
+            return None
+        subjects = [subject_of(each.run) for each in held]
+        return cls(
+            held=held,
+            names=tuple(family_names(subject, novelty) for subject in subjects),
+            numbers=np.array([[*extents_of(subject).values()] for subject in subjects]),
+            settings=tuple(tuple(choices_of(subject).values()) for subject in subjects),
+            correlation=intraclass_correlation(
+                np.array([each.error for each in held]), [each.unit for each in held]
+            ),
+        )
+
+    def families(self, rows: Rows) -> dict[str, Family]:
+        """The families of some of the predictions, each drawn towards the next wider one."""
+        members: dict[str, list[int]] = defaultdict(list)
+        chains: dict[str, tuple[str, ...]] = {}
+        for row in rows.tolist():
+            for place, name in enumerate(self.names[row]):
+                members[name].append(row)
+                chains[name] = self.names[row][place + 1 :]
+        found: dict[str, Family] = {}
+        for name in sorted(members, key=lambda each: (len(chains[each]), each)):
+            if chains[name] and len({self.held[row].unit for row in members[name]}) < FEWEST_UNITS:
+                continue
+            own = self._family(name, members[name])
+            wider = next((found[each] for each in chains[name] if each in found), None)
+            found[name] = (
+                own if wider is None else replace(own, spread=blend(own.spread, wider.spread, own.independent))
+            )
+        return found
+
+    def judged(self, left_out: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Iterator[Judged]:
+        """The predictions ``left_out`` with the interval that the others give."""
+        families = self.families(np.flatnonzero(~left_out))
+        for row in np.flatnonzero(left_out).tolist():
+            family = next((families[name] for name in self.names[row] if name in families), None)
+            if family is not None:
+                low, high = max(0.0, -family.spread.p10), max(0.0, family.spread.p90)
+                doublings = doublings_outside(subject_of(self.held[row].run), family)
+                yield Judged(self.held[row], low, high, doublings)
+
+    def _family(self, name: str, rows: list[int]) -> Family:
+        errors = np.array([self.held[row].error for row in rows])
+        weights = independence(errors, [self.held[row].unit for row in rows], self.correlation)
+        low, high = self.numbers[rows].min(axis=0), self.numbers[rows].max(axis=0)
+        return Family(
+            name=name,
+            spread=error_spread(errors, weights),
+            independent=float(weights.sum()),
+            extents={key: (int(low[i]), int(high[i])) for i, key in enumerate(EXTENTS)},
+            choices={key: tuple(sorted({self.settings[row][i] for row in rows})) for i, key in enumerate(CHOICES)},
+        )

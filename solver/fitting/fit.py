@@ -15,7 +15,7 @@ from solver.candidates import FloatArray
 from solver.costs.calibration import Owner
 from solver.fitting.families import error_spread
 from solver.fitting.least_squares import Problem, Solution, affected_runs, residuals_of, solve
-from solver.fitting.left_out import left_out_errors, wider_spreads
+from solver.fitting.left_out import Omission, errors_without, left_out_errors, wider_spreads
 from solver.fitting.report import FitOptions, FitReport, FittedUnknown
 from solver.fitting.robust import TOLD
 from solver.fitting.unknowns import Unknown, prior_value, unknowns_of, with_values
@@ -26,35 +26,35 @@ def fit(
     parameters: Collection[str] | None = None,
     *,
     groups: Sequence[str] | None = None,
-    without: Sequence[Sequence[str]] = (),
+    without: Sequence[Sequence[Omission]] = (),
     options: FitOptions | None = None,
 ) -> FitReport:
     """The ``parameters`` (default: all) of the GPU kinds and frameworks in ``runs`` that explain them best.
 
     ``groups`` names the group of each run (default: each its own): a run weighs 1/sqrt(runs of its group), so
-    that a sweep of near-identical runs does not drown the others.  ``without`` are further groupings for which
-    held-out errors are wanted.  Runs without a measured step are left out.
+    that a sweep of near-identical runs does not drown the others.  ``without`` are further ways to leave runs out
+    for which errors are wanted; they number the runs that have a measured step, the only ones that are used.
     """
     options = options or FitOptions()
     labels = [str(i) for i in range(len(runs))] if groups is None else groups
     kept = [i for i, run in enumerate(runs) if run.step_s is not None]
     measured = [runs[i] for i in kept]
-    groupings = [[grouping[i] for i in kept] for grouping in (labels, *without)]
+    labels = [labels[i] for i in kept]
     unknowns = unknowns_of(measured, parameters, options.kind_name)
     priors = {each: prior_value(each, measured, options.prior_of, options.kind_name) for each in unknowns}
-    problem = Problem(measured, _weights(groupings[0]), priors, options)
+    problem = Problem(measured, _weights(labels), priors, options)
     before = residuals_of(problem, {})
     affected = affected_runs(problem, unknowns)
     affected = {unknown: rows for unknown, rows in affected.items() if len(rows)}
     if not affected:
-        return _report(problem, groupings, before, None)
+        return _report(problem, (labels, without), before, None)
     solution = solve(problem, affected)
-    spreads = wider_spreads(problem, solution, groupings[0])
+    spreads = wider_spreads(problem, solution, labels)
     while len(told := _told(spreads, options.prior_spread)) < len(spreads):
         start = {unknown: solution.free[unknown] for unknown in told}
         solution = solve(problem, {unknown: affected[unknown] for unknown in told}, start)
-        spreads = wider_spreads(problem, solution, groupings[0])
-    return _report(problem, groupings, before, (solution, spreads))
+        spreads = wider_spreads(problem, solution, labels)
+    return _report(problem, (labels, without), before, (solution, spreads))
 
 
 def _weights(labels: Sequence[str]) -> FloatArray:
@@ -70,17 +70,24 @@ def _told(spreads: Mapping[Unknown, float], prior_spread: float) -> list[Unknown
 
 def _report(
     problem: Problem,
-    groupings: Sequence[Sequence[str]],
+    held: tuple[Sequence[str], Sequence[Sequence[Omission]]],
     before: FloatArray,
     solved: tuple[Solution, Mapping[Unknown, float]] | None,
 ) -> FitReport:
-    """The report of what was ``solved``, with the spreads of what was told; ``None``: nothing was."""
-    held_out = [before for _ in groupings]
+    """The report of what was ``solved``, with the spreads of what was told; ``None``: nothing was.
+
+    ``held``: the group of each run, and what else to leave out.
+    """
+    labels, without = held
+    held_out = [before for _ in (labels, *without)]
     after = before
     told: dict[Unknown, FittedUnknown] = {}
     if solved is not None:
         solution, spreads = solved
-        held_out = [left_out_errors(problem, solution, labels) for labels in groupings]
+        held_out = [
+            left_out_errors(problem, solution, labels),
+            *(errors_without(problem, solution, omissions) for omissions in without),
+        ]
         after = solution.residuals
         told = {
             each: FittedUnknown.of(each, problem.priors[each], solution.free[each], spread, solution.steps[each])

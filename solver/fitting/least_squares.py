@@ -8,6 +8,7 @@ on the logit scale of its physical range, p_j its prior and t the prior's spread
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,16 +18,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from cluster_models.fitted import FittedValue
+from cluster_models.fitted import FittedParameters, FittedValue
 from cluster_models.training_run import TrainingRun
 from solver.candidates import FloatArray
 from solver.fitting.report import FitOptions
 from solver.fitting.robust import STEP, spreads_of
 from solver.fitting.unknowns import Unknown, with_values
+from solver.fitting.variants import predict_variants
 from solver.runs import predict_runs
 
 PROBE: Final = 1.0
 """Step with which a run is asked whether it depends on a parameter at all."""
+DEPENDS: Final = 1e-9
 NEAR: Final = 0.2
 """Derivatives are kept as long as no unknown is farther away from where they were taken."""
 NOTICEABLE: Final = 0.01
@@ -62,11 +65,7 @@ def residuals_of(
     problem: Problem, values: Mapping[Unknown, float], rows: NDArray[np.intp] | None = None
 ) -> FloatArray:
     """log(predicted / measured) of the runs ``rows`` (default: all) with ``values`` upon the start."""
-    fitted = with_values(
-        problem.options.start,
-        {unknown: FittedValue(value, value, value, 0) for unknown, value in values.items()},
-        "",
-    )
+    fitted = _parameters(problem, values)
     chosen = problem.runs if rows is None else [problem.runs[i] for i in rows]
     predictions = predict_runs(chosen, fitted)
     ratios = [found.step_s / (run.step_s or 1.0) for run, found in zip(chosen, predictions, strict=True)]
@@ -74,18 +73,38 @@ def residuals_of(
     return errors
 
 
+def _parameters(problem: Problem, values: Mapping[Unknown, float]) -> FittedParameters:
+    """``values`` upon the start."""
+    found = {unknown: FittedValue(value, value, value, 0) for unknown, value in values.items()}
+    return with_values(problem.options.start, found, "")
+
+
 def affected_runs(problem: Problem, unknowns: Sequence[Unknown]) -> dict[Unknown, NDArray[np.intp]]:
     """Indices of the runs whose prediction depends on each unknown."""
-    base = dict(problem.priors)
-    before = residuals_of(problem, base)
-    found = {}
-    for unknown in unknowns:
-        rows = np.array(
-            [i for i, run in enumerate(problem.runs) if unknown.concerns(run, problem.options.kind_name)]
-        )
-        shifted = base | {unknown: unknown.to_value(unknown.to_free(base[unknown]) + PROBE)}
-        found[unknown] = rows[np.abs(residuals_of(problem, shifted, rows) - before[rows]) > 1e-9]
-    return found
+    concerned: dict[Unknown, list[int]] = {unknown: [] for unknown in unknowns}
+    for row, run in enumerate(problem.runs):
+        own = [each for each in unknowns if each.concerns(run, problem.options.kind_name)]
+        here = np.array([each.to_free(problem.priors[each]) for each in own])
+        for each, shift in zip(own, _shifts(problem, row, own, here, PROBE), strict=True):
+            if abs(shift) > DEPENDS:
+                concerned[each].append(row)
+    return {unknown: np.array(rows, dtype=np.intp) for unknown, rows in concerned.items()}
+
+
+def _shifts(problem: Problem, row: int, unknowns: Sequence[Unknown], here: FloatArray, step: float) -> FloatArray:
+    """What a ``step`` of each unknown alone, from ``here``, adds to the residual of a run; all priced together.
+
+    The other unknowns stay at their priors: those that the run does not depend on.
+    """
+    points = np.repeat(here[None], len(unknowns) + 1, axis=0)
+    points[1:] += step * np.eye(len(unknowns))
+    variants = {
+        each: np.array([each.to_value(float(u)) for u in column])
+        for each, column in zip(unknowns, points.T, strict=True)
+    }
+    others = {each: value for each, value in problem.priors.items() if each not in variants}
+    priced = np.log(predict_variants(problem.runs[row], _parameters(problem, others), variants))
+    return np.asarray(priced[1:] - priced[0])
 
 
 class _Derivatives:
@@ -103,12 +122,15 @@ class _Derivatives:
         return self._columns
 
     def _differences(self, free: FloatArray) -> FloatArray:
-        here = values_at(self._problem, list(self._affected), free)
-        before = residuals_of(self._problem, here)
         columns = np.zeros((len(self._problem.runs), len(self._affected)))
-        for j, (unknown, rows) in enumerate(self._affected.items()):
-            shifted = here | {unknown: unknown.to_value(float(free[j]) + STEP)}
-            columns[rows, j] = (residuals_of(self._problem, shifted, rows) - before[rows]) / STEP
+        moved: dict[int, list[int]] = defaultdict(list)
+        for j, rows in enumerate(self._affected.values()):
+            for row in rows:
+                moved[int(row)].append(j)
+        unknowns = list(self._affected)
+        for row, places in moved.items():
+            own = [unknowns[j] for j in places]
+            columns[row, places] = _shifts(self._problem, row, own, free[places], STEP) / STEP
         return columns
 
 

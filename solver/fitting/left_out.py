@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from solver.candidates import FloatArray
+from solver.costs.calibration import PARAMETERS, Owner, default_values
 from solver.fitting.least_squares import Problem, Solution, curvature, influence, residuals_of, values_at
 from solver.fitting.unknowns import Unknown
 
@@ -23,25 +24,50 @@ TINY: Final = 1e-30
 DECIDES: Final = 0.5
 """Where one group has more than this share of what is known of a parameter, the jackknife says nothing of it."""
 
+Rows = NDArray[np.intp]
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """``rows`` of a group, the ``step`` (unknowns,) to the optimum without it, its ``share`` of what is known."""
 
-    rows: NDArray[np.intp]
-    step: FloatArray
-    share: FloatArray
+@dataclass(frozen=True, slots=True, eq=False)
+class Omission:
+    """The runs ``rows``, predicted without the runs ``removed``.
+
+    ``unseen``: GPU kinds and frameworks of which nothing is known then but defaults, not even the estimates, which
+    were made by people who knew the runs.
+    """
+
+    rows: Rows
+    removed: Rows
+    unseen: frozenset[tuple[Owner, str]] = frozenset()
 
 
 def left_out_errors(problem: Problem, solution: Solution, labels: Sequence[str]) -> FloatArray:
     """(r,) log(predicted / measured) of each run, predicted without the runs of the same label."""
+    groups = (np.flatnonzero(np.array(labels) == label) for label in sorted(set(labels)))
+    return errors_without(problem, solution, [Omission(rows, rows) for rows in groups])
+
+
+def errors_without(problem: Problem, solution: Solution, omissions: Sequence[Omission]) -> FloatArray:
+    """(r,) log(predicted / measured) of each run as its omission says, NaN for those of none."""
     unknowns = list(solution.free)
     free = np.array([solution.free[unknown] for unknown in unknowns])
-    residuals = np.empty(len(labels))
-    for group in _groups(problem, solution, labels):
-        without = values_at(problem, unknowns, free + group.step)
-        residuals[group.rows] = residuals_of(problem, without, group.rows)
+    state = _State.of(problem, solution)
+    residuals = np.full(len(problem.runs), np.nan)
+    for omission in omissions:
+        values = values_at(problem, unknowns, free + state.step(omission.removed))
+        values |= _defaults(problem, omission)
+        residuals[omission.rows] = residuals_of(problem, values, omission.rows)
     return residuals
+
+
+def _defaults(problem: Problem, omission: Omission) -> dict[Unknown, float]:
+    """The parameters of what is unseen, as taken where nothing is known."""
+    defaults = default_values(problem.runs[int(omission.rows[0])].gpu)
+    return {
+        Unknown(owner, name, parameter): value
+        for owner, name in sorted(omission.unseen)
+        for parameter, value in defaults.items()
+        if PARAMETERS[parameter].owner is owner
+    }
 
 
 def wider_spreads(problem: Problem, solution: Solution, labels: Sequence[str]) -> Mapping[Unknown, float]:
@@ -49,8 +75,10 @@ def wider_spreads(problem: Problem, solution: Solution, labels: Sequence[str]) -
 
     Jackknife variance: (G - 1)/G times the sum of squared steps (Efron 1982, chapter 3); the prior stays a limit.
     """
-    groups = _groups(problem, solution, labels)
-    steps, shares = (np.array([getattr(group, name) for group in groups]) for name in ("step", "share"))
+    state = _State.of(problem, solution)
+    groups = [np.flatnonzero(np.array(labels) == label) for label in sorted(set(labels))]
+    steps = np.array([state.step(rows) for rows in groups])
+    shares = np.array([state.share(rows) for rows in groups])
     jackknife = np.sqrt((len(groups) - 1) / len(groups) * (steps**2).sum(axis=0))
     jackknife[shares.max(axis=0) > DECIDES] = 0.0
     return {
@@ -59,16 +87,30 @@ def wider_spreads(problem: Problem, solution: Solution, labels: Sequence[str]) -
     }
 
 
-def _groups(problem: Problem, solution: Solution, labels: Sequence[str]) -> list[_Group]:
-    columns, counts = solution.columns, influence(problem, solution.residuals)
-    bends = curvature(problem, solution.residuals)
-    normal = (columns.T * bends) @ columns + np.eye(columns.shape[1]) / problem.options.prior_spread**2
-    known = np.maximum((columns.T**2 * bends).sum(axis=1), TINY)
-    found = []
-    for label in sorted(set(labels)):
-        rows = np.flatnonzero(np.array([each == label for each in labels]))
-        own = columns[rows]
-        gradient = own.T @ (counts[rows] * solution.residuals[rows])
-        step = np.asarray(np.linalg.solve(normal - (own.T * bends[rows]) @ own, gradient), dtype=np.float64)
-        found.append(_Group(rows, step, (own.T**2 * bends[rows]).sum(axis=1) / known))
-    return found
+@dataclass(frozen=True, slots=True, eq=False)
+class _State:
+    """At the optimum ``columns`` J (r, u), ``pulls`` c r (r,), ``bends`` d (r,) and ``normal`` H (u, u)."""
+
+    columns: FloatArray
+    pulls: FloatArray
+    bends: FloatArray
+    normal: FloatArray
+
+    @classmethod
+    def of(cls, problem: Problem, solution: Solution) -> _State:
+        columns, residuals = solution.columns, solution.residuals
+        bends = curvature(problem, residuals)
+        normal = (columns.T * bends) @ columns + np.eye(columns.shape[1]) / problem.options.prior_spread**2
+        return cls(columns, influence(problem, residuals) * residuals, bends, normal)
+
+    def step(self, removed: Rows) -> FloatArray:
+        """(u,) from the optimum to that without the runs ``removed``."""
+        own = self.columns[removed]
+        normal = self.normal - (own.T * self.bends[removed]) @ own
+        return np.asarray(np.linalg.solve(normal, own.T @ self.pulls[removed]), dtype=np.float64)
+
+    def share(self, rows: Rows) -> FloatArray:
+        """(u,) of what is known of each unknown, what ``rows`` tell."""
+        known = np.maximum((self.columns.T**2 * self.bends).sum(axis=1), TINY)
+        told: FloatArray = (self.columns[rows].T ** 2 * self.bends[rows]).sum(axis=1) / known
+        return told

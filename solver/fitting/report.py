@@ -80,7 +80,7 @@ class FitReport:
     """A fit.  The errors are log(predicted / measured), aligned with ``runs``.
 
     ``errors_held_out`` are those that each run would have had if its group had not been fitted, and
-    ``errors_without`` the same for each of the further groupings that were asked for.
+    ``errors_without`` those with other runs left out, as asked for; NaN where no omission holds a run.
     ``parameters`` holds what was told (upon those that the fit started from), ``unknowns`` every one looked at.
     ``runs`` names the runs that were used: those with a measured step.
     """

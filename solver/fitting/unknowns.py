@@ -15,6 +15,9 @@ from solver.costs.calibration import PARAMETERS, Calibration, Owner
 EDGE: Final = 1e-3
 """Values start at least this share of their range away from its ends, where the scale is infinite."""
 
+COMMON_FACTOR: Final = "slowdown"
+"""The parameter that all runs of a framework share and that has no mechanism: own runs alone are fitted with it."""
+
 KindName = Callable[[GpuKind], str]
 
 

@@ -1,38 +1,137 @@
-"""How far off a GPU kind or framework generation would be of which nothing is known but its data sheet."""
+"""Which runs to leave out to see how far off something new is predicted."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cluster_models.fitted import FittedParameters, FittedValue
+from cluster_models.architecture import Architecture
 from cluster_models.training_run import TrainingRun
-from solver.candidates import FloatArray
-from solver.costs.calibration import PARAMETERS, Owner, default_values
-from solver.fitting.unknowns import Unknown, with_values
-from solver.runs import predict_runs
+from solver.costs.calibration import Owner, kind_family
+from solver.costs.confidence import Novelty
+from solver.fitting.left_out import Omission, Rows
+
+Labels = NDArray[Any]
 
 
-def unseen_errors(runs: Sequence[TrainingRun], parameters: FittedParameters, owner: Owner) -> FloatArray:
-    """(r,) log(measured / predicted) of measured runs, the parameters of ``owner`` at their defaults.
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """A run with its log(measured / predicted) where ``novelty`` says what was not known.
 
-    Not even the estimates for the kind or generation are used, which were made by people who knew its runs; the
-    other owner's parameters are those fitted.
+    ``unit``: whom it errs with, ``source``: who published it.
     """
-    together: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for i, run in enumerate(runs):
-        together[run.gpu.name, run.workload.framework.name].append(i)
-    errors = np.empty(len(runs))
-    for (kind, framework), rows in together.items():
-        name = kind if owner is Owner.GPU else framework
-        defaults = {
-            Unknown(owner, name, parameter): FittedValue(value, value, value, 0)
-            for parameter, value in default_values(runs[rows[0]].gpu).items()
-            if PARAMETERS[parameter].owner is owner
-        }
-        predictions = predict_runs([runs[i] for i in rows], with_values(parameters, defaults, ""))
-        for i, found in zip(rows, predictions, strict=True):
-            errors[i] = np.log((runs[i].step_s or np.nan) / found.step_s)
-    return errors
+
+    run: TrainingRun
+    novelty: Novelty
+    unit: str
+    source: str
+    error: float
+
+
+def units_of(runs: Sequence[TrainingRun]) -> Mapping[Novelty, Labels]:
+    """For each novelty, whom each run errs with: its model, framework, GPU kind, or framework and kind together."""
+    kinds = [kind_family(run.gpu) for run in runs]
+    frameworks = [run.workload.framework.name for run in runs]
+    pairs = [f"{framework} on {kind}" for framework, kind in zip(frameworks, kinds, strict=True)]
+    columns = {
+        Novelty.MODEL: [model_of(run.architecture) for run in runs],
+        Novelty.PAIR: pairs,
+        Novelty.FRAMEWORK: frameworks,
+        Novelty.KIND: kinds,
+        Novelty.BOTH: pairs,
+    }
+    return {novelty: np.array(labels) for novelty, labels in columns.items()}
+
+
+def model_of(architecture: Architecture) -> str:
+    """The model whatever a source calls it."""
+    experts = 0 if architecture.experts is None else architecture.experts.count
+    return f"{architecture.layers} x {architecture.hidden}, {architecture.mlp_hidden}, {experts} experts"
+
+
+def omissions_of(
+    runs: Sequence[TrainingRun], alike: Sequence[Sequence[str]]
+) -> Mapping[Novelty, tuple[Omission, ...]]:
+    """What to leave out for each novelty; ``alike`` are labels of runs that err together: sweeps, sources.
+
+    A run is predicted without its model, sweep and source where others know its framework and GPU kind; what is
+    known by none other is no test of that novelty.
+    """
+    units = units_of(runs)
+    kinds, frameworks, models = (units[each] for each in (Novelty.KIND, Novelty.FRAMEWORK, Novelty.MODEL))
+    labels = [np.array(each) for each in alike]
+    found: dict[Novelty, list[Omission]] = {novelty: [] for novelty in Novelty}
+    for rows in _together(models, *labels):
+        first = rows[0]
+        like = np.logical_or.reduce([column == column[first] for column in (models, *labels)])
+        _add(found[Novelty.MODEL], rows, like, kinds, frameworks)
+    for rows in _together(units[Novelty.PAIR]):
+        kind, framework = kinds[rows[0]], frameworks[rows[0]]
+        of_kind, of_framework = kinds == kind, frameworks == framework
+        _add(found[Novelty.PAIR], rows, of_kind & of_framework, kinds, frameworks)
+        unseen = frozenset({(Owner.GPU, str(kind)), (Owner.FRAMEWORK, str(framework))})
+        found[Novelty.BOTH].append(Omission(rows, np.flatnonzero(of_kind | of_framework), unseen))
+    for novelty, owner in ((Novelty.FRAMEWORK, Owner.FRAMEWORK), (Novelty.KIND, Owner.GPU)):
+        for rows in _together(units[novelty]):
+            unseen = frozenset({(owner, str(units[novelty][rows[0]]))})
+            found[novelty].append(Omission(rows, rows, unseen))
+    return {novelty: tuple(each) for novelty, each in found.items()}
+
+
+def _together(*labels: Labels) -> list[Rows]:
+    """Rows that agree in all ``labels``, in the order of these."""
+    rows: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for row, key in enumerate(zip(*(column.tolist() for column in labels), strict=True)):
+        rows[key].append(row)
+    return [np.array(rows[key]) for key in sorted(rows)]
+
+
+def _add(found: list[Omission], rows: Rows, like: NDArray[np.bool_], kinds: Labels, frameworks: Labels) -> None:
+    """Add the omission of what is ``like`` the rows, unless nothing else then knows their kind or framework."""
+    first = rows[0]
+    if (kinds[~like] == kinds[first]).any() and (frameworks[~like] == frameworks[first]).any():
+        found.append(Omission(rows, np.flatnonzero(like)))
+
+
+def held_out(
+    runs: Sequence[TrainingRun], sources: Sequence[str], errors: Mapping[Novelty, Sequence[float]]
+) -> list[HeldOut]:
+    """Every run under every novelty that it tests: where ``errors``, log(predicted / measured), are known."""
+    units = units_of(runs)
+    return [
+        HeldOut(run, novelty, str(units[novelty][row]), source, -errors[novelty][row])
+        for novelty in Novelty
+        for row, (run, source) in enumerate(zip(runs, sources, strict=True))
+        if not np.isnan(errors[novelty][row])
+    ]
+
+
+def never_fitted(
+    runs: Sequence[TrainingRun], sources: Sequence[str], errors: Sequence[float], fitted: Sequence[TrainingRun]
+) -> list[HeldOut]:
+    """``runs`` under what those ``fitted`` do not tell of them; ``errors`` are log(predicted / measured)."""
+    known, units = units_of(fitted), units_of(runs)
+    kinds, frameworks, pairs = (
+        np.isin(units[each], known[each]).tolist() for each in (Novelty.KIND, Novelty.FRAMEWORK, Novelty.PAIR)
+    )
+    novelties = [
+        Novelty.MODEL
+        if pair
+        else Novelty.PAIR
+        if kind and framework
+        else Novelty.FRAMEWORK
+        if kind
+        else Novelty.KIND
+        if framework
+        else Novelty.BOTH
+        for kind, framework, pair in zip(kinds, frameworks, pairs, strict=True)
+    ]
+    return [
+        HeldOut(run, novelty, str(units[novelty][row]), source, -errors[row])
+        for row, (run, novelty, source) in enumerate(zip(runs, novelties, sources, strict=True))
+    ]

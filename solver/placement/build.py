@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cluster_models.plan import Degrees
-from cluster_models.workload import Sharding
-from solver.candidates import ORDER_CODES, SHARDING_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
+from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.compiled import Arrays
 from solver.costs.step_costs import StepCosts
 from solver.pipeline.schedule import build_schedule
@@ -72,7 +71,7 @@ def build_placement(
         gather_local_s=rings.gather_local_s,
         reduce_hidden_s=costs.reduce_hidden_s[0],
         gather_hidden_s=costs.gather_hidden_s[0],
-        optimizer_s=costs.optimizer_s[0],
+        optimizer_s=costs.optimizer_s[0] + costs.tail_transfers[0] * fabric.latency_s,
         rules=no_rules(shape.slots, fabric.nodes)._replace(eligible=_eligible(shape, fabric, stage_kinds)),
         uplinks=no_uplinks(shape.hop_pairs, shape.cross_pairs, shape.ring_pairs, fabric.nodes),
     )
@@ -103,11 +102,12 @@ def _rings(
     """Seconds of all rings; those of equal payload and shape share their matrices."""
     degrees = degrees_of(candidate)
     stage_ranks = degrees.tensor * degrees.context * degrees.data
-    rounds = 2.0 if candidate.sharding[0] == SHARDING_CODES.index(Sharding.NONE) else 1.0
+    reduce_passes, gather_passes = float(costs.reduce_passes[0]), float(costs.gather_passes[0])
     kinds = (
         (degrees.data * degrees.context, shape.ring_members, shape.ring_nodes),
         (max(1, stage_ranks // degrees.expert_block), shape.expert_ring_members, shape.expert_ring_nodes),
     )
+    gathering = int(costs.gather_ranks[0]), int(costs.expert_gather_ranks[0])
     reduced = costs.reduce_bytes[0], costs.expert_reduce_bytes[0]
     gathered = costs.gather_bytes[0], costs.expert_gather_bytes[0]
 
@@ -125,15 +125,15 @@ def _rings(
     for kind, (ranks, members, ring_nodes) in enumerate(kinds):
         for stage in range(degrees.pipeline):
             reduce, gather = float(reduced[kind][stage]), float(gathered[kind][stage])
-            together, gpu = int(members[stage]), stage_kinds[stage]
-            key = (reduce, gather, ranks, together, int(ring_nodes[stage]), gpu)
+            together, most, gpu = int(members[stage]), gathering[kind], stage_kinds[stage]
+            key = (reduce, gather if most > together else 0.0, ranks, together, int(ring_nodes[stage]), gpu)
             times[kind, stage] = matrices.setdefault(key, len(matrices))
-            reduce_local_s[kind, stage] = rounds * local_s(reduce, ranks, together, gpu)
-            gather_local_s[kind, stage] = local_s(gather, ranks, together, gpu)
+            reduce_local_s[kind, stage] = reduce_passes * local_s(reduce, ranks, together, gpu)
+            gather_local_s[kind, stage] = gather_passes * local_s(gather, ranks, min(together, most), gpu)
     return _Rings(
         times,
-        np.stack([rounds * crossing_s(reduce, *rest) for reduce, _, *rest in matrices]),
-        np.stack([crossing_s(gather, *rest) for _, gather, *rest in matrices]),
+        np.stack([reduce_passes * crossing_s(reduce, *rest) for reduce, _, *rest in matrices]),
+        np.stack([gather_passes * crossing_s(gather, *rest) for _, gather, *rest in matrices]),
         reduce_local_s,
         gather_local_s,
     )

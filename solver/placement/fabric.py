@@ -83,6 +83,12 @@ class Fabric:
         """GPUs that NVLink joins, and that a slot of a placement problem offers."""
         return self.gpus_per_node * self.nodes_per_unit
 
+    @property
+    def latency_s(self) -> float:
+        """The least latency of a transfer between two nodes; 0 where there is a single one."""
+        latencies = self.links.latency_s[self.links.latency_s > 0.0]
+        return float(latencies.min(initial=np.inf)) if latencies.size else 0.0
+
     def hosts(self, assignment: IntArray) -> tuple[str, ...]:
         """Names of the nodes of the units in ``assignment``, in rank order."""
         return tuple(self.links.nodes[position] for position in self.members[assignment].ravel())

@@ -26,6 +26,6 @@ def on_site(
         arrays = arrays._replace(rules=compile_rules(terrain, degrees, order, arrays.rules.eligible))
     if cluster.switches:
         shape = geometry(degrees, order, fabric.gpus_per_unit)
-        loads = loads_of(batch, degrees, costs, shape, fabric.gpus_per_unit)
+        loads = loads_of(degrees, costs, shape, fabric.gpus_per_unit)
         arrays = arrays._replace(uplinks=compile_uplinks(cluster, fabric.index, loads))
     return replace(placement, arrays=arrays)

@@ -13,8 +13,7 @@ import numpy as np
 
 from cluster_models.plan import Degrees
 from cluster_models.topology import Cluster
-from cluster_models.workload import Sharding
-from solver.candidates import SHARDING_CODES, CandidateBatch, FloatArray, IntArray
+from solver.candidates import FloatArray, IntArray
 from solver.compiled import Uplinks
 from solver.costs.step_costs import StepCosts
 from solver.placement.geometry import Geometry
@@ -40,7 +39,7 @@ def compile_uplinks(
 
 
 def loads_of(
-    batch: CandidateBatch, degrees: Degrees, costs: StepCosts, shape: Geometry, gpus_per_slot: int
+    degrees: Degrees, costs: StepCosts, shape: Geometry, gpus_per_slot: int
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Bytes that one pair of slots sends: hops (R, 2, P, q), crossing collectives (X,), rings (2, Y, P)."""
     gpus = min(gpus_per_slot, degrees.gpus)
@@ -48,7 +47,7 @@ def loads_of(
     hops = np.where(shape.hop_pairs[..., 0] != NO_SLOT, float(costs.transfer_bytes[0]) * min(gpus, cell), 0.0)
     traffics = (costs.context_traffic, costs.expert_traffic, costs.parameter_traffic)
     messages = np.array([float(traffic.message_bytes[0]) for traffic in traffics])
-    return hops, messages * _cross_flows(degrees, cell, gpus), _rings(batch, degrees, costs, shape, gpus)
+    return hops, messages * _cross_flows(degrees, cell, gpus), _rings(degrees, costs, shape, gpus)
 
 
 def _cross_flows(degrees: Degrees, cell: int, gpus: int) -> FloatArray:
@@ -61,28 +60,34 @@ def _cross_flows(degrees: Degrees, cell: int, gpus: int) -> FloatArray:
     return np.array([gpus, gpus / others / max(1, block // cell), gpus / degrees.data], dtype=np.float64)
 
 
-def _rings(batch: CandidateBatch, degrees: Degrees, costs: StepCosts, shape: Geometry, gpus: int) -> FloatArray:
+def _rings(degrees: Degrees, costs: StepCosts, shape: Geometry, gpus: int) -> FloatArray:
     """(2, Y, P) bytes over one hop of the data parallel rings of a stage, from all of its GPUs on the slot.
 
-    Each group passes (n-1)/n of its buffer over every hop (Patarasuk & Yuan 2009), twice where it is all-reduced.
+    Each group passes (n-1)/n of its buffer over every hop (Patarasuk & Yuan 2009), as often as the costs say.
     """
-    rounds = 2.0 if batch.sharding[0] == SHARDING_CODES.index(Sharding.NONE) else 1.0
     stage_ranks = degrees.tensor * degrees.context * degrees.data
     on_slot = np.array([_gpus_on_slot(degrees, shape.cell_slots[:, s], gpus) for s in range(degrees.pipeline)])
     kinds = (
-        (degrees.data * degrees.context, shape.ring_members, costs.reduce_bytes, costs.gather_bytes),
+        (
+            degrees.data * degrees.context,
+            shape.ring_members,
+            costs.reduce_bytes,
+            costs.gather_bytes,
+            costs.gather_ranks,
+        ),
         (
             max(1, stage_ranks // degrees.expert_block),
             shape.expert_ring_members,
             costs.expert_reduce_bytes,
             costs.expert_gather_bytes,
+            costs.expert_gather_ranks,
         ),
     )
     sent = np.zeros((2, 2, degrees.pipeline))
-    for kind, (ranks, members, reduced, gathered) in enumerate(kinds):
+    for kind, (ranks, members, reduced, gathered, gathering) in enumerate(kinds):
         groups = on_slot / np.maximum(1, members) * (ranks - 1) / ranks
-        sent[0, kind] = rounds * groups * reduced[0]
-        sent[1, kind] = groups * gathered[0]
+        sent[0, kind] = costs.reduce_passes[0] * groups * reduced[0]
+        sent[1, kind] = np.where(gathering[0] > members, costs.gather_passes[0] * groups * gathered[0], 0.0)
     return sent
 
 

@@ -51,6 +51,8 @@ def test_the_command_weighs_nodes_where_there_are_copies(
     assert told["choices"]["nearest"]["nodes_crossed"] == pytest.approx(told["nodes_crossed"])
     assert experts.main([*options, "--active", "0"]) == 2
     assert "router.active" in capsys.readouterr().err
+    assert experts.main([*options, "--active", "60"]) == 2
+    assert "loads.loads: " in capsys.readouterr().err
 
 
 def test_one_map_is_compared_under_every_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,10 @@ import pytest
 
 from benchmarks.published import read_run
 from benchmarks.published_layouts import spread_layers
-from cluster_models.frameworks import CudaGraphs, ExpertDispatch
+from benchmarks.rows import Skipped
+from cluster_models.frameworks import CudaGraphs, ExpertBalance, ExpertDispatch
 from cluster_models.training_run import TrainingRun
+from cluster_models.workload import Recompute
 from tests.benchmarks.test_published import ROW, SPARSE
 
 EACH = ExpertDispatch.ALL_TO_ALL
@@ -101,3 +103,48 @@ def test_layers_leave_room_for_prediction_and_loss() -> None:
     assert flat == [4] * 15 + [1]
     flat = [count for row in spread_layers(61, 8, 4) for count in row]
     assert flat == [1] + [2] * 30 + [0]
+
+
+@pytest.mark.parametrize(
+    ("notes", "balance"),
+    [
+        ("tokendrop", ExpertBalance.CAPACITY),
+        ("router force-balanced; dropless", ExpertBalance.FORCED),
+        ("forced balanced routing, random init", ExpertBalance.FORCED),
+        ("balanced fake gate", ExpertBalance.FORCED),
+        ("dropless, natural routing", ExpertBalance.NATURAL),
+        ("", ExpertBalance.NATURAL),
+    ],
+)
+def test_how_the_router_was_followed_is_read_from_the_notes(notes: str, balance: ExpertBalance) -> None:
+    """Benchmarks draw experts at random or cut them to a capacity; else the router decides."""
+    assert read("25.09", notes).workload.framework.expert_balance is balance
+
+
+@pytest.mark.parametrize(("library", "generation"), [("0.2.1", "25.11"), ("0.4.2", "26.04"), ("0.6", "26.06")])
+def test_the_library_in_the_notes_says_which_release_ran(library: str, generation: str) -> None:
+    """A collection of several products is younger than the release that its run names."""
+    found = read("27.12", f"Megatron-Bridge {library} / Core 0.17.1; EP all-to-all overlap off").workload.framework
+    assert found.name == f"megatron-bridge-{generation}"
+    assert not found.expert_overlap
+
+
+def test_experts_of_one_batch_are_skipped() -> None:
+    """Expert ranks beside the data ranks do the same work, which the planner does not offer."""
+    with pytest.raises(Skipped, match="same tokens"):
+        read("25.09", tp="1", pp="1", ep="8", dp="8", num_gpus="64")
+
+
+def test_a_script_without_overlap_recomputes_everything() -> None:
+    """The script of awslabs says so where its page does not."""
+    note = "recompute of the overlap-off runs not printed (recipe default, not off)"
+    assert read("26.04", note, recompute="").configuration.recompute is Recompute.FULL
+    assert read("26.04", recompute="").configuration.recompute is Recompute.NONE
+
+
+def test_no_recipe_of_experts_defers_the_heads_gradient() -> None:
+    """Only those of large dense models do."""
+    assert not read("25.09").workload.framework.defer_head_gradient
+    dense = read_run(ROW | {"source": "NeMo 25.09, Megatron-Bridge"}).workload.framework
+    assert dense.defer_head_gradient
+    assert dense.head_gradient_limit == 22

@@ -123,3 +123,11 @@ def test_listed_rows_say_why() -> None:
     """No row is left out without a reason."""
     assert listed_doubts()
     assert all(len(reason) > 20 for reason in listed_doubts().values())
+
+
+def test_what_leaves_no_headroom_is_picked_last() -> None:
+    """The fastest by prediction would fill the GPU, so that the next one is our pick."""
+    costs = np.array([5.0, 1.0, 2.0, 3.0])
+    found = sweep_score("s", costs, np.array([1.0, 2.0, 3.0, 4.0]), np.array([True, False, False, False]))
+    assert found.regret == 0.0
+    assert found.best_rank == 1

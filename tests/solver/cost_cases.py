@@ -98,6 +98,7 @@ def memory(
     architecture: Architecture = LLAMA_70B,
     workload: TrainingWorkload = WORKLOAD,
     micro_batches: int = 64,
+    calibration: Calibration | None = None,
 ) -> StageMemoryParts:
     """Memory on H100 nodes of 8 with equal chunks."""
     chunks = int(batch.pipeline[0] * batch.virtual_pipeline[0])
@@ -108,6 +109,7 @@ def memory(
         workload=workload,
         gpu=H100,
         micro_batches=np.full(len(batch), micro_batches),
+        calibration=calibration,
     )
 
 

@@ -201,5 +201,5 @@ def grid_of(candidate: Candidate) -> Grid:
         gather_s=np.stack([ring_s(float(payload)) for payload in costs.gather_bytes[0]]),
         reduce_hidden_s=costs.reduce_hidden_s[0],
         gather_hidden_s=costs.gather_hidden_s[0],
-        optimizer_s=costs.optimizer_s[0],
+        optimizer_s=costs.optimizer_s[0] + costs.tail_transfers[0] * fabric.latency_s,
     )

@@ -89,10 +89,10 @@ class _Part:
         finished, updated = [], []
         for p in ranks:
             c = self.costs
-            reduced = self._exposed(p, (c.reduce_bytes, c.expert_reduce_bytes), c.reduce_hidden_s, naive.rounds)
-            gathered = self._exposed(p, (c.gather_bytes, c.expert_gather_bytes), c.gather_hidden_s, 1.0)
+            reduced = self._exposed(p, (c.reduce_bytes, c.expert_reduce_bytes), c.reduce_hidden_s, naive.passes[0])
+            gathered = self._exposed(p, (c.gather_bytes, c.expert_gather_bytes), c.gather_hidden_s, naive.passes[1])
             finished += [replica[p] + reduced for replica in ends]
-            updated.append(float(c.optimizer_s[0, p]) * self.chosen + gathered)
+            updated.append((float(c.optimizer_s[0, p]) + naive.tail_s) * self.chosen + gathered)
         return self._at_least(finished) + self._at_least(updated)
 
     def _last_ends(self, d: int) -> list[Expression]:

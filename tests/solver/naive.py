@@ -113,7 +113,8 @@ class NaiveStep:
         self.strides = int(batch.tensor[0]), int(batch.expert[0] * batch.expert_tensor[0])
         self.micro_batches = candidate.placement.schedule.micro_batches
         self.blocking = candidate.placement.schedule.blocking
-        self.rounds = 2.0 if SHARDING_CODES[int(batch.sharding[0])] is Sharding.NONE else 1.0
+        self.tail_s = float(self.costs.tail_transfers[0]) * self.fabric.latency_s
+        self.passes = float(self.costs.reduce_passes[0]), float(self.costs.gather_passes[0])
         self.cells = self._cells(int(batch.tensor[0] * batch.context[0]), ORDER_CODES[int(batch.rank_order[0])])
         self.stages = [[rank for d in range(self.data) for rank in self.cells[d, p]] for p in range(self.pipeline)]
 
@@ -133,17 +134,19 @@ class NaiveStep:
         c, ranks = self.costs, range(self.pipeline)
         reduced = [
             self._exposed(
-                p, assignment, (c.reduce_bytes, c.expert_reduce_bytes), c.reduce_hidden_s, rounds=self.rounds
+                p, assignment, (c.reduce_bytes, c.expert_reduce_bytes), c.reduce_hidden_s, passes=self.passes[0]
             )
             for p in ranks
         ]
         gathered = [
-            self._exposed(p, assignment, (c.gather_bytes, c.expert_gather_bytes), c.gather_hidden_s, rounds=1.0)
+            self._exposed(
+                p, assignment, (c.gather_bytes, c.expert_gather_bytes), c.gather_hidden_s, passes=self.passes[1]
+            )
             for p in ranks
         ]
         ends = [self._ends(d, assignment) for d in range(self.data)]
         finished = max(end + late for replica in ends for end, late in zip(replica, reduced, strict=True))
-        return finished + max(float(c.optimizer_s[0, p]) + gathered[p] for p in ranks)
+        return finished + self.tail_s + max(float(c.optimizer_s[0, p]) + gathered[p] for p in ranks)
 
     def keeps_kinds(self, assignment: Sequence[int]) -> bool:
         """Whether the node of every rank has the GPU kind of the rank's stage."""
@@ -219,14 +222,14 @@ class NaiveStep:
         payloads: tuple[FloatArray, FloatArray],
         hidden_s: FloatArray,
         *,
-        rounds: float,
+        passes: float,
     ) -> float:
         """Both kinds of data parallel rings of a stage, one after the other, beyond what hides them."""
         seconds = 0.0
         for stride, payload in zip(self.strides, payloads, strict=True):
             groups = [self.stages[p][offset::stride] for offset in range(stride)]
             if len(groups[0]) > 1 and payload[0, p] > 0:
-                seconds += rounds * self._slowest_ring(groups, float(payload[0, p]), assignment, self.kinds[p])
+                seconds += passes * self._slowest_ring(groups, float(payload[0, p]), assignment, self.kinds[p])
         return max(0.0, seconds - float(hidden_s[0, p]))
 
     def _slowest_ring(self, groups: list[list[int]], payload: float, assignment: Sequence[int], kind: int) -> float:

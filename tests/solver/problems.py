@@ -15,7 +15,7 @@ from cluster_models.links import effective_links
 from cluster_models.measurements import Collective, Direction, Sample
 from cluster_models.plan import NoPlan, Plan
 from cluster_models.topology import Node
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.workload import Choice, Recompute, Sharding, TrainingWorkload
 from solver.candidates import CandidateBatch
 from solver.degrees.priced import price_candidates
 from solver.placement.cluster_fabrics import fabrics
@@ -93,6 +93,7 @@ def problem(
 ) -> PlanningProblem:
     """Eight sequences of 2048 tokens, without recomputation, optimizer sharding only; ``changes`` go on top."""
     workload = TrainingWorkload(
+        choice=Choice.FASTEST,
         sequence_length=2048,
         global_batch=8,
         recompute=(Recompute.NONE,),

@@ -93,10 +93,10 @@ class Replay:
         step, costs = self.step, self.step.costs
         for p in range(step.pipeline):
             payloads = costs.reduce_bytes, costs.expert_reduce_bytes
-            seconds = step._exposed(p, self.assignment, payloads, costs.reduce_hidden_s, rounds=step.rounds)
+            seconds = step._exposed(p, self.assignment, payloads, costs.reduce_hidden_s, passes=step.passes[0])
             self.reduced.append((max(self._finished[d, p] for d in range(step.data)), seconds))
         now = max(start + seconds for start, seconds in self.reduced)
         for p in range(step.pipeline):
             payloads = costs.gather_bytes, costs.expert_gather_bytes
-            seconds = step._exposed(p, self.assignment, payloads, costs.gather_hidden_s, rounds=1.0)
-            self.step_s = max(self.step_s, now + float(costs.optimizer_s[0, p]) + seconds)
+            seconds = step._exposed(p, self.assignment, payloads, costs.gather_hidden_s, passes=step.passes[1])
+            self.step_s = max(self.step_s, now + step.tail_s + float(costs.optimizer_s[0, p]) + seconds)

@@ -19,7 +19,7 @@ SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 
 def test_published_steps_are_predicted_within_a_quarter() -> None:
     """Every shipped row is within 25 % and the median within 10 %."""
-    result = report(OWN_TABLE, rows=True)
+    result = report([OWN_TABLE], rows=True)
     errors = [abs(row.error) for row in result.rows or ()]
     assert len(errors) == len(read_rows(OWN_TABLE))
     assert max(errors) < 0.25

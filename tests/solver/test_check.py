@@ -206,7 +206,7 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     "gap too small": (_certificate(gap=0.001), "objective and bound make 0.05"),
     "candidates that were not there": (_certificate(candidates_placed=60), "more than the 100"),
     "negative counts": (_certificate(candidates_pruned=-1), "negative counts"),
-    "better alternative": (_alternative(step_s=9.0), "beats the plan's"),
+    "better alternative": (_alternative(step_s=9.0), "beats the best found"),
     "illegal alternative": (
         lambda plan: _alternative(configuration=replace(plan.configuration, micro_batch=3))(plan),
         "Alternative 1 is not legal",
@@ -389,7 +389,7 @@ def test_fewer_gpus_that_cost_less_beat_the_plan() -> None:
     problem = replace(PROBLEM, workload=replace(PROBLEM.workload, objective=Objective.GPU_TIME))
     half = replace(PLAN.configuration, degrees=Degrees(tensor=2, pipeline=2), stage_layers=((2, 2),))
     plan = _alternative(configuration=half, step_s=15.0)(_certificate(objective=80.0, bound=76.0)(PLAN))
-    assert any("beats the plan's" in line for line in check_plan(plan, problem))
+    assert any("beats the best found" in line for line in check_plan(plan, problem))
 
 
 def test_a_degraded_node_may_carry_ranks() -> None:

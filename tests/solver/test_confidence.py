@@ -17,14 +17,17 @@ from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.costs.confidence import (
     EVERY_RUN,
     LEVEL,
-    NEW_FRAMEWORK,
     OWN_RUNS,
+    Novelty,
     Subject,
     blend,
     confidence_of,
+    doublings_outside,
     family_names,
     family_of,
+    novelty_of,
     outside_calibration,
+    widened,
 )
 from solver.fitting.families import error_spread
 from tests.plans import small_architecture
@@ -99,7 +102,7 @@ def test_own_errors_draw_the_interval_towards_them() -> None:
 
 def test_own_runs_of_a_framework_make_it_known() -> None:
     """An unmeasured framework is warned of, unless own runs of it told something; those of another do not help."""
-    new = next(name for name in frameworks() if family_of(subject(name=name)).name == NEW_FRAMEWORK)
+    new = next(name for name in frameworks() if novelty_of(subject(name=name)) is Novelty.FRAMEWORK)
     exact = ErrorSpread(-0.01, 0.0, 0.01, runs=10)
     ours = FittedParameters({"H100-SXM5-80GB": {}}, {new: {}}, "own runs", exact)
     others = FittedParameters({"H100-SXM5-80GB": {}}, {"nemo-25.02": {}}, "own runs", exact)
@@ -110,11 +113,35 @@ def test_own_runs_of_a_framework_make_it_known() -> None:
     assert confidence_of(subject(name=new), 1.0, others) == shipped
 
 
-def test_blending_weighs_by_the_number_of_runs() -> None:
-    """Eight runs count as much as the wider family, very many alone decide."""
+def test_blending_weighs_by_the_number_of_independent_runs() -> None:
+    """Eight independent runs count as much as the wider family, very many alone decide."""
     wide = ErrorSpread(-0.4, 0.0, 0.4, runs=500)
-    assert blend(ErrorSpread(-0.2, 0.0, 0.2, runs=8), wide).p90 == pytest.approx(0.3)
-    assert blend(ErrorSpread(-0.2, 0.0, 0.2, runs=10**6), wide).p10 == pytest.approx(-0.2, abs=1e-4)
+    few = ErrorSpread(-0.2, 0.0, 0.2, runs=80)
+    assert blend(few, wide, 8.0).p90 == pytest.approx(0.3)
+    assert blend(few, wide, 1e6).p10 == pytest.approx(-0.2, abs=1e-4)
+
+
+def test_a_framework_never_measured_on_a_kind_is_less_known_than_one_that_was() -> None:
+    """Of MLPerf's rows none ran on H200: each is known, but not both together, and the plan says so."""
+    pair = subject(kind="H200-SXM-141GB", name="mlperf-4")
+    assert novelty_of(pair) is Novelty.PAIR
+    assert any("only of each with others" in sentence for sentence in outside_calibration(pair))
+    assert novelty_of(subject(kind="MI300X", name="mlperf-4")) is Novelty.KIND
+
+
+def test_an_interval_widens_with_every_doubling_outside_of_what_was_measured() -> None:
+    """At the edge it is the family's; four times the largest tensor size lie two doublings away and widen it."""
+    family = family_of(subject())
+    _, high = family.extents["tensor"]
+    inside, outside = (subject(tensor=tensor) for tensor in (high, 4 * high))
+    apart = doublings_outside(outside, family) - doublings_outside(inside, family)
+    assert apart == pytest.approx(
+        2 + max(0, math.log2(outside.configuration.degrees.gpus / family.extents["gpus"][1]))
+    )
+    near, far = (confidence_of(each, 1.0) for each in (inside, outside))
+    assert far.step_low_s < near.step_low_s < near.step_high_s < far.step_high_s
+    assert far.doublings_outside == doublings_outside(outside, family)
+    assert widened(0.3, 4.0, 0.2) == pytest.approx(0.5)
 
 
 def test_percentiles_of_few_errors_hold_the_next_one_as_often_as_they_say() -> None:

@@ -146,3 +146,14 @@ def test_weights_that_stay_through_a_pipeline_travel_once_a_step() -> None:
     for value in (result.forward_s, result.backward_s, result.reduce_bytes, result.gather_bytes):
         assert value[0] == pytest.approx(value[1])
     assert costs(rows, calibration=calibration(0.3)).reduce_bytes[1].sum() == 0
+
+
+def test_gradients_that_are_reduced_once_leave_the_micro_batches() -> None:
+    """Weights are gathered twice in each, gradients scattered once a step like those of ZeRO-1."""
+    rows = candidates({"data": 64, **ZERO_3}, {"data": 64})
+    each, once = (costs(rows, calibration=calibration(0.0, reduces_once=value)) for value in (False, True))
+    assert each.reduce_bytes[0].sum() == 0
+    assert once.reduce_bytes[0] == pytest.approx(once.reduce_bytes[1])
+    assert once.gather_bytes[0].sum() == 0
+    counts = [found.parameter_traffic.backward_count[0, 0] / 80 for found in (each, once)]
+    assert counts == pytest.approx([1.0 + 4.0 / 2.0, 1.0])

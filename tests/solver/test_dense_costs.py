@@ -54,7 +54,7 @@ def test_the_head_costs_the_same_in_8_bits_as_in_16() -> None:
     row = {"pipeline": 2, "tensor": 4}
     chip = processor(H100, Precision.BF16, calibration_of(H100, DEFAULT_FRAMEWORK))
     sizes = local_sizes(candidates(row), WORKLOAD, chip.calibration)
-    head = head_and_loss(chip, LLAMA_70B, sizes, pipelined=True)
+    head = head_and_loss(chip, LLAMA_70B, sizes)
     for precision in (Precision.BF16, Precision.FP8):
         found = costs(candidates(row), workload=replace(WORKLOAD, precision=precision))
         first, last = found.compute_s[0]
@@ -81,13 +81,6 @@ def test_user_buffers_hide_forward_collectives_but_not_under_nvfp4() -> None:
             for each in (False, True)
         )
         assert chunked.forward[0] == pytest.approx(exposed * plain.forward[0])
-
-
-def test_deferring_the_heads_gradient_relieves_pipelines_alone() -> None:
-    """A pipeline's last rank gets shorter by less than the head; a single rank has no idle time to use."""
-    pipelined, alone = {"pipeline": 4, "tensor": 4}, {"tensor": 8}
-    assert _total(row=pipelined, defer_head_gradient=True) < _total(row=pipelined, defer_head_gradient=False)
-    assert _total(row=alone, defer_head_gradient=True) == _total(row=alone, defer_head_gradient=False)
 
 
 def test_a_fused_loss_takes_less() -> None:

@@ -24,6 +24,7 @@ def test_a_fit_is_printed_with_errors_by_family(capsys: pytest.CaptureFixture[st
 def test_only_a_named_table_without_dry_run_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same table gives the same files; a filtered fit leaves confidence.toml alone."""
     monkeypatch.setattr(command, "DATA", tmp_path)
+    monkeypatch.setattr(command, "FOUND", tmp_path / "coverage.csv")
     some = ["--parameters", "sustained_share"]
     command.main(some)
     command.main([*some, "--table", str(OWN_TABLE), "--dry-run"])
@@ -34,7 +35,7 @@ def test_only_a_named_table_without_dry_run_is_written(tmp_path: Path, monkeypat
     first = {path.name: path.read_text("utf-8") for path in tmp_path.iterdir()}
     command.main([*some, "--table", str(OWN_TABLE)])
     assert {path.name: path.read_text("utf-8") for path in tmp_path.iterdir()} == first
-    assert set(first) == {"fitted.toml", "confidence.toml"}
+    assert set(first) == {"fitted.toml", "confidence.toml", "coverage.csv"}
 
 
 def test_a_filter_chooses_the_parameters_of_what_it_names() -> None:
@@ -43,16 +44,4 @@ def test_a_filter_chooses_the_parameters_of_what_it_names() -> None:
     kinds = command.chosen_parameters(None, None, ["H100"])
     assert {PARAMETERS[name].owner for name in frameworks} == {Owner.FRAMEWORK}
     assert {PARAMETERS[name].owner for name in kinds} == {Owner.GPU}
-    assert set(command.chosen_parameters(None, None, None)) == set(PARAMETERS) == {*frameworks, *kinds}
-
-
-def test_a_group_that_alone_tells_of_its_kind_is_held_out_in_parts() -> None:
-    """Rows of one sweep share a block unless nothing else tells of their GPU kind or framework."""
-    measured = command.select(OWN_TABLE, None, ["A100"])
-    groups = [each.group for each in measured]
-    blocks = command.blocks_of(measured)
-    assert all(block.startswith(group) for block, group in zip(blocks, groups, strict=True))
-    assert len(set(blocks)) >= len(set(groups))
-    alone = command.blocks_of(measured[:1])
-    degrees = measured[0].run.configuration.degrees
-    assert alone == [f"{groups[0]} tp{degrees.tensor} pp{degrees.pipeline}"]
+    assert set(command.chosen_parameters(None, None, None)) == {*frameworks, *kinds} == {*PARAMETERS} - {"slowdown"}

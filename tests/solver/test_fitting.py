@@ -20,11 +20,13 @@ from cluster_models.plan import Configuration, Degrees, RankOrder
 from cluster_models.training_run import TrainingRun
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.costs.calibration import PARAMETERS, Owner, default_values, kind_family, longest_prefix
-from solver.fitting.families import HeldOut, error_spread, families_of
+from solver.costs.confidence import Novelty
+from solver.costs.differences import DifferenceError
+from solver.fitting.families import families_of
 from solver.fitting.fit import fit
 from solver.fitting.report import FitOptions, FitReport, estimated_prior
 from solver.fitting.unknowns import Unknown, kind_itself, unknowns_of
-from solver.fitting.unseen import unseen_errors
+from solver.fitting.unseen import HeldOut, held_out, never_fitted, omissions_of
 from solver.runs import predict_run
 
 KIND, FRAMEWORK = "H100-SXM5-80GB", "nemo-25.02"
@@ -195,20 +197,28 @@ def test_the_files_are_the_same_whenever_the_fit_is() -> None:
 
 
 def test_families_know_their_errors_and_ranges() -> None:
-    """Eighteen alike runs make a family with the sizes met; the wider ones hold the same runs."""
+    """Eighteen runs of three models make a family with the sizes met; the text reads back as the same families."""
     made = measured(SWEEP, truth(sustained_share=0.7), noise=0.05)
-    errors = -np.array(fit(made, ["sustained_share"], options=OPTIONS).errors_held_out)
-    known = families_of(made, HeldOut(errors, 2 * errors, 3 * errors))
+    report = fit(made, ["sustained_share"], options=OPTIONS)
+    units = [str(each.architecture.hidden) for each in made]
+    held = [
+        HeldOut(run, novelty, unit, "one", scale * error)
+        for novelty, scale in ((Novelty.MODEL, 1.0), (Novelty.KIND, 2.0))
+        for run, unit, error in zip(made, units, report.errors_held_out, strict=True)
+    ]
+    known = families_of(made, held)
     family = known.families[f"{FRAMEWORK} on H100, dense models"]
     assert family.spread.runs == len(made)
+    assert 3 <= family.independent <= len(made)
     assert family.extents["tensor"] == (1, 8)
     assert family.choices["precision"] == ("bf16",)
-    assert family.spread.p90 == pytest.approx(error_spread(errors).p90)
-    assert known.families["a GPU kind of which no run was measured"].spread.p90 == pytest.approx(
-        2 * family.spread.p90
+    assert known.families[Novelty.KIND].spread.p90 == pytest.approx(
+        2 * known.families["every measured run"].spread.p90
     )
-    table = tomllib.loads(confidence_text(known))
+    assert known.kinds_of == {FRAMEWORK: ("H100",)}
+    table = tomllib.loads(confidence_text(known, DifferenceError(0.1, 0.2, 30, 4)))
     assert table["kinds"] == {"H100": len(made)}
+    assert table["differences"] == {"settings": 0.1, "doubling": 0.2, "pairs": 30, "sweeps": 4}
     assert set(table["families"]) == set(known.families)
 
 
@@ -221,14 +231,39 @@ def test_own_fits_know_the_errors_of_runs_that_they_did_not_see() -> None:
     assert -0.12 < errors.p10 < errors.p50 < errors.p90 < 0.12
 
 
-def test_an_unseen_kind_is_priced_with_defaults_whatever_was_fitted() -> None:
-    """Runs made with the defaults of their kind are met exactly; the fitted values of the framework stay."""
-    fitted = truth(sustained_share=0.5, kernel_share=0.8)
+def test_something_unseen_is_priced_with_defaults_and_without_its_runs() -> None:
+    """Runs made with the defaults of their kind are met exactly when it is unseen, whatever they told of it."""
+    other = "A100-SXM4-80GB"
     defaults = {
         name: FittedValue(number, number, number, 0)
         for name, number in default_values(gpu_kind(KIND)).items()
         if PARAMETERS[name].owner is Owner.GPU
     }
-    made = measured(SWEEP[:4], replace(fitted, gpus={KIND: defaults}))
-    assert unseen_errors(made, fitted, Owner.GPU) == pytest.approx(np.zeros(4), abs=1e-9)
-    assert np.abs(unseen_errors(made, fitted, Owner.FRAMEWORK)).min() > 0.01
+    made = measured(SWEEP[:4], replace(truth(), gpus={KIND: defaults}))
+    made += measured([run(tensor=tensor, kind=other) for tensor in (1, 2)], truth())
+    omissions = omissions_of(made, ([str(i) for i in range(len(made))],))
+    options = replace(OPTIONS, kind_name=kind_family)
+    report = fit(made, ["sustained_share"], without=list(omissions.values()), options=options)
+    errors = dict(zip(omissions, report.errors_without, strict=True))
+    assert errors[Novelty.KIND][:4] == pytest.approx([0.0] * 4, abs=1e-9)
+    assert np.abs(report.errors_before[:4]).max() > 0.001
+    held = held_out(made, ["one"] * len(made), errors)
+    assert {each.novelty for each in held} >= {Novelty.KIND, Novelty.FRAMEWORK, Novelty.BOTH}
+
+
+def test_what_nobody_else_knows_is_no_test_of_a_new_model() -> None:
+    """A kind with one model is left out as a new kind, not as a new model; two of a kind judge each other."""
+    made = [run(tensor=1), run(tensor=2), run(kind="A100-SXM4-80GB")]
+    assert omissions_of(made, (["a", "b", "c"],))[Novelty.MODEL] == ()
+    wider = omissions_of([*made, run(hidden=2048)], (["a", "b", "c", "d"],))[Novelty.MODEL]
+    assert sorted(np.concatenate([omission.rows for omission in wider]).tolist()) == [0, 1, 3]
+
+
+def test_runs_never_fitted_test_what_the_fitted_ones_do_not_know() -> None:
+    """A kind that was not fitted is new; so is a framework; a known pair tests a new model."""
+    fitted = [run(), run(kind="A100-SXM4-80GB")]
+    strange = replace(run(), workload=replace(run().workload, framework=framework("maxtext-2025")))
+    runs = [run(hidden=2048), run(kind="V100-SXM2-16GB"), strange]
+    found = never_fitted(runs, ["s"] * 3, [0.1, 0.2, 0.3], fitted)
+    assert [each.novelty for each in found] == [Novelty.MODEL, Novelty.KIND, Novelty.FRAMEWORK]
+    assert [each.error for each in found] == [-0.1, -0.2, -0.3]

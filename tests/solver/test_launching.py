@@ -10,11 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.frameworks import CudaGraphs
-from solver.costs.launching import host_bound
+from solver.costs.compute import processor
+from solver.costs.launching import host_bound, lagging, launching_s
+from solver.costs.local_sizes import local_sizes
 from solver.costs.seconds import Seconds
-from tests.solver.cost_cases import behaviour
+from tests.solver.cost_cases import H100, LLAMA_70B, WORKLOAD, behaviour, candidates
 
 SECONDS = st.floats(0.0, 5e-3)
+ALONE = np.ones(1)
+CROSSING = np.ones(1, dtype=np.bool_)
 
 
 def _seconds(forward: float, backward: float) -> Seconds:
@@ -25,7 +29,13 @@ def _seconds(forward: float, backward: float) -> Seconds:
 def test_a_pass_lasts_as_long_as_the_slower_of_both(host: float, compute: float, collectives: float) -> None:
     """Compute and collectives together take the longer of what they take and what the host takes."""
     calibration = replace(behaviour(cuda_graphs=CudaGraphs.NONE), layer_host_s=host)
-    bound = host_bound(_seconds(compute, 2 * compute), _seconds(collectives, collectives), calibration)
+    bound = host_bound(
+        _seconds(compute, 2 * compute),
+        _seconds(collectives, collectives),
+        calibration,
+        tensor=ALONE,
+        crossing=~CROSSING,
+    )
     assert bound.forward.item() + collectives == pytest.approx(max(host, compute + collectives))
     assert bound.backward.item() + collectives == pytest.approx(max(host, 2 * compute + collectives))
 
@@ -35,4 +45,29 @@ def test_graphs_of_the_iteration_free_the_host() -> None:
     idle = _seconds(0.0, 0.0)
     for graphs, left in ((CudaGraphs.FULL, 0.0), (CudaGraphs.PARTIAL, 5e-4), (CudaGraphs.NONE, 1e-3)):
         calibration = replace(behaviour(cuda_graphs=graphs), layer_host_s=1e-3)
-        assert host_bound(idle, idle, calibration).forward.item() == pytest.approx(left)
+        bound = host_bound(idle, idle, calibration, tensor=ALONE, crossing=~CROSSING)
+        assert bound.forward.item() == pytest.approx(left)
+
+
+@given(st.integers(2, 16), SECONDS, SECONDS)
+def test_every_rank_of_a_group_waits_for_the_stalls_of_all(ranks: int, collective: float, stall: float) -> None:
+    """Launching collectives costs once; transfers between nodes stall each rank, and nobody who sends none."""
+    calibration = replace(behaviour(), layer_host_s=1e-3, tensor_host_s=collective, transfer_stall_s=stall)
+    tensor = np.full(1, float(ranks))
+    apart = launching_s(calibration, tensor=tensor, crossing=CROSSING).item()
+    together = launching_s(calibration, tensor=tensor, crossing=~CROSSING).item()
+    assert together == pytest.approx(1e-3 + collective)
+    assert apart - together == pytest.approx(ranks * stall)
+    assert launching_s(calibration, tensor=ALONE, crossing=~CROSSING).item() == pytest.approx(1e-3)
+
+
+@given(st.floats(1e-5, 1e-1))
+def test_a_slow_host_finds_blocks_of_memory_free(host_s: float) -> None:
+    """The slower the host the less waits for the GPU; never more than all."""
+    shares = []
+    for seconds in (host_s, 2.0 * host_s):
+        calibration = replace(behaviour(), layer_host_s=seconds, tensor_host_s=0.0, transfer_stall_s=0.0)
+        sizes = local_sizes(candidates({"tensor": 8}), WORKLOAD, calibration)
+        chip = processor(H100, WORKLOAD.precision, calibration)
+        shares.append(lagging(chip, LLAMA_70B, sizes, crossing=~CROSSING).item())
+    assert 0.0 < shares[1] <= shares[0] <= 1.0

@@ -186,3 +186,30 @@ def test_the_total_is_the_sum_of_all_parts() -> None:
     parts = memory(candidates({"pipeline": 4, "tensor": 2, "data": 2}))
     summed = sum(getattr(parts, name) for name in parts.__slots__ if name != "limit_bytes")
     np.testing.assert_allclose(parts.total_bytes, summed)
+
+
+def test_gradients_that_are_reduced_once_stay_whole_over_several_micro_batches() -> None:
+    """Of 70e9 parameters on 64 ranks each holds all FP32 gradients, unless there is nothing to add up."""
+    row = candidates({"data": 64, "sharding": SHARDING_CODES.index(Sharding.PARAMETERS)})
+    found = {
+        (once, count): memory(
+            row, workload=replace(WORKLOAD, framework=behaviour(reduces_once=once).framework), micro_batches=count
+        ).gradients_bytes[0, 0]
+        for once in (False, True)
+        for count in (1, 4)
+    }
+    assert found[True, 4] == pytest.approx(4.0 * LLAMA_70B.parameters(), rel=0.01)
+    assert found[True, 1] == found[False, 1] == found[False, 4] < found[True, 4] / 10
+
+
+def test_sixteen_bit_states_take_half() -> None:
+    """A 16-bit weight and two 16-bit moments: 6 bytes a parameter instead of 2 + 4 + 8."""
+    narrow, wide = (
+        memory(
+            candidates({"tensor": 8}),
+            workload=replace(WORKLOAD, framework=behaviour(sixteen_bit_states=each).framework),
+        )
+        for each in (True, False)
+    )
+    states = [found.weights_bytes.sum() + found.optimizer_bytes.sum() for found in (narrow, wide)]
+    assert states[0] == pytest.approx(states[1] * 6 / 14)

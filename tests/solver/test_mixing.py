@@ -21,7 +21,7 @@ from cluster_models.placement_rules import PlacementRules, RankGroup, Spread
 from cluster_models.plan import Configuration, Degrees, NoPlan, Plan, RankOrder
 from cluster_models.topology import Cluster
 from cluster_models.training_run import NodeGroup, TrainingRun
-from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from cluster_models.workload import Choice, Recompute, Sharding, TrainingWorkload
 from solver.check import check_plan
 from solver.compiled_layout import lightest_layouts
 from solver.degrees.priced import price_candidates
@@ -115,6 +115,7 @@ def test_layers_follow_memory_where_it_is_the_tighter_limit() -> None:
     """40 GB GPUs, as fast as those with 80 GB, hold as many layers as fit; the others hold the rest."""
     cluster = mixed_cluster(1, 1, fast_kind=A100, slow_kind=SMALL_A100)
     workload = TrainingWorkload(
+        choice=Choice.FASTEST,
         sequence_length=2048,
         global_batch=64,
         pinned={"tensor": 1, "data": 8, "pipeline": 2, "micro_batch": 1, "virtual_pipeline": 1},
@@ -176,6 +177,7 @@ def example() -> tuple[PlanningProblem, Plan]:
     document = ClusterDocument.model_validate(yaml.safe_load(EXAMPLE.read_text("utf-8")))
     cluster = document.to_cluster()
     workload = TrainingWorkload(
+        choice=Choice.FASTEST,
         sequence_length=4096,
         global_batch=64,
         pinned={"context": 1, "virtual_pipeline": 1, "tensor": 4},

@@ -44,6 +44,20 @@ def test_overlap_hides_the_backward_all_reduce_alone() -> None:
     assert found.backward.item() == 0.0
 
 
+def test_collectives_that_are_waited_for_hide_nothing_unless_they_run_in_chunks() -> None:
+    """DTensor's take their whole time backward; asynchronous ones as little as user buffers."""
+    known = {"overlap_tensor_backward": False}
+    waiting = _traffic(replace(behaviour(**known), tensor_overlap=0.7))
+    nothing = _traffic(replace(behaviour(**known), tensor_overlap=0.0))
+    assert waiting.backward == pytest.approx(nothing.backward)
+    chunked, buffers = (
+        _traffic(replace(behaviour(overlap_tensor=True, overlap_tensor_backward=each), tensor_overlap=0.7))
+        for each in (False, True)
+    )
+    assert chunked.backward == pytest.approx(buffers.backward)
+    assert chunked.forward == pytest.approx(0.3 * waiting.forward)
+
+
 @pytest.mark.parametrize("sequence_parallel", [False, True])
 def test_half_the_speed_takes_twice_the_time(*, sequence_parallel: bool) -> None:
     """``domain_share`` divides the speed of every collective of the block."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cluster_models.fitted import FittedParameters, FittedValue
+from tests.cluster_models.clusters import sample
 from tests.solver.problems import nodes, planned, problem
 
 
@@ -44,3 +45,10 @@ def test_a_plan_without_measurements_says_so_once() -> None:
     """That every link is estimated is one sentence, not another one for the links in use."""
     warnings = planned(problem(nodes(2, gpus=1))).warnings
     assert sum("estimated" in each and "link" in each for each in warnings) == 1
+
+
+def test_a_plan_says_that_a_link_is_known_by_small_messages_only() -> None:
+    """Beside the links in use that it estimates."""
+    cut = sample("n0", "n1", 0.6, mib=0.25)
+    told = planned(problem(nodes(2, gpus=1), [cut])).warnings
+    assert any(each.startswith("On 1 of 1 node pairs only small messages were measured") for each in told)

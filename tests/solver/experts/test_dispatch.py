@@ -97,6 +97,18 @@ def test_needs_are_exact_sums_over_all_sets(experts: int, rule: RouterRule) -> N
     assert likely / everything == pytest.approx(rule.active * routed.shares[0], rel=2e-3)
 
 
+@pytest.mark.parametrize("rule", [RouterRule(2), RouterRule(4, 4, 2)])
+def test_loads_that_no_router_draws_have_weights_all_the_same(rule: RouterRule) -> None:
+    """One expert of each group for every token: weights stay finite, and the check names the layer."""
+    row = np.zeros((1, 8))
+    row[0, :: 2 if rule.groups > 1 else 8] = 1.0
+    weights = routing(row, rule).weights
+    assert np.isfinite(weights).all()
+    assert (weights > 0).all()
+    with pytest.raises(InvalidInput, match="layer 5"):
+        rule.check_shares(row / row.sum(), (5,), "loads")
+
+
 def test_weights_reproduce_uneven_loads() -> None:
     """An expert that most tokens select keeps a finite weight; one that none selects gets nearly none."""
     shares = np.array([0.48, 0.3, 0.2, 0.02, 0.0, 0.0])

@@ -167,6 +167,16 @@ WRONG: Final = {
         "is no layer with experts: tiny-sparse has 4 of them, 0 to 3",
     ),
     "same name": (SPARSE, [loads(np.ones((2, 4)))] * 2, "is given twice"),
+    "one expert more often than once a token": (
+        SPARSE,
+        [loads(np.array([[7.0, 1.0, 1.0, 1.0]] * 4))],
+        r"expert 0 of layer 0 got 70\.0% of the selections",
+    ),
+    "experts of one token in too many groups": (
+        replace(SPARSE, experts=Experts(4, 2, 64, router_groups=2)),
+        [loads(np.array([[1.0, 0.0, 1.0, 0.0]] * 4))],
+        r"layer 0 needs 2\.00 of 2 router groups open for a token",
+    ),
     "no weight": (SPARSE, [loads(np.ones((2, 4)), weight=0.0)], "is 0 for all workloads"),
     "other layers": (
         SPARSE,

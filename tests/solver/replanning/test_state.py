@@ -79,7 +79,7 @@ def test_state_of_a_rank_is_what_the_memory_model_counts(data: st.DataObject, mo
     parameters = local_parameters(batch, chunk_layers(model, configuration.stage_layers), model)
     assert plan.workload is not None
     weight, optimizer = bytes_per_parameter(plan.workload, configuration.sharding)
-    common, routed = sharing_ranks(batch)
+    common, routed = sharing_ranks(batch, plan.workload.framework)
     owned = (parameters.common / common[:, None] + parameters.routed / routed[:, None])[0]
     whole = (parameters.common + parameters.routed)[0]
     held = owned if configuration.sharding is Sharding.PARAMETERS else whole

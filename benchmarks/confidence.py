@@ -1,0 +1,61 @@
+"""What a fit tells about how far off predictions are: confidence.toml, and how often its intervals hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.coverage import Coverage, held_out_coverage
+from benchmarks.fitted_files import confidence_text
+from benchmarks.measured import Measured
+from benchmarks.rows import text
+from benchmarks.scores import source_of
+from solver.costs.confidence import Novelty
+from solver.costs.differences import difference_error
+from solver.fitting.families import families_of
+from solver.fitting.pairs import difference_error_of
+from solver.fitting.report import FitReport
+from solver.fitting.unseen import held_out, never_fitted
+from solver.runs import predict_runs
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The rows that were fitted, the report, and for what novelties ``report.errors_without`` left runs out."""
+
+    measured: Sequence[Measured]
+    report: FitReport
+    novelties: tuple[Novelty, ...]
+
+
+def write_confidence(fitted: Held, unfitted: Sequence[Measured], path: Path) -> list[Coverage]:
+    """Write the file; ``unfitted`` rows only test.  Returns the coverage of the intervals that it makes."""
+    report = fitted.report
+    runs, sources = [each.run for each in fitted.measured], [source_of(each.row) for each in fitted.measured]
+    more, errors = _tests(fitted, unfitted)
+    held = [
+        *held_out(runs, sources, dict(zip(fitted.novelties, report.errors_without, strict=True))),
+        *never_fitted([each.run for each in more], [source_of(each.row) for each in more], errors, runs),
+    ]
+    known = families_of(runs, held)
+    differences = difference_error_of(
+        [*runs, *(each.run for each in more)],
+        [*report.errors_held_out, *errors],
+        [text(each.row, "sweep_id") for each in (*fitted.measured, *more)],
+    )
+    path.write_text(confidence_text(known, differences or difference_error()), encoding="utf-8")
+    return held_out_coverage(held, known.per_doubling)
+
+
+def _tests(fitted: Held, unfitted: Sequence[Measured]) -> tuple[list[Measured], list[float]]:
+    """The rows that were not fitted and whose framework is known, with log(predicted / measured)."""
+    names = {each.run.name for each in fitted.measured}
+    more = [
+        each
+        for each in unfitted
+        if each.run.name not in names and not any(note.startswith("framework") for note in each.run.assumed)
+    ]
+    predictions = predict_runs([each.run for each in more], fitted.report.parameters)
+    return more, [math.log(found.step_s / each.seconds) for each, found in zip(more, predictions, strict=True)]

@@ -1,0 +1,188 @@
+"""What a search would have taken next, in what it differs from the plan, and whether predictions can tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from cluster_models.plan import TIME_PARTS, Alternative, TimeBreakdown
+from cluster_models.selection import CloseCall, Trial
+from solver.answer.assemble import configuration_of
+from solver.answer.time_account import time_breakdown
+from solver.candidates import CandidateBatch
+from solver.costs.differences import HALF_WIDTH, NORMAL, difference_error, doublings
+from solver.placement.problem import placed_times
+from solver.problem import PlanningProblem, SearchOptions
+from solver.refine import Candidate, place
+from solver.search_state import SearchState
+
+NOTICEABLE: Final = 5e-5
+"""Differences below this share of the step are not worth a word."""
+RUNNER_UP_ROUNDS: Final = 2
+CLOSE: Final = 0.2
+"""Probability of being the better one in truth with which an alternative is called a close one."""
+MOST_CLOSE: Final = 3
+WARM_UP_STEPS: Final = 3
+"""Steps of a trial before any counts: compilation, allocation, clocks."""
+FEWEST_STEPS, MOST_STEPS = 3, 50
+STEP_NOISE: Final = 0.02
+"""Spread of a step's time from one to the next in a run; runs of one configuration differ by less."""
+MOST_PARTS: Final = 4
+"""Parts of a step in which an alternative differs that are named; the rest is summed up."""
+FINE: Final = 0.25
+"""Share of the half width of a difference that the noise of a trial may have."""
+
+
+def place_runners_up(
+    problem: PlanningProblem,
+    options: SearchOptions,
+    state: SearchState,
+    count: int,
+    remaining_s: Callable[[], float],
+) -> None:
+    """Place the ``count`` next-best shapes that pruning left unplaced; one may turn out best."""
+    for _ in range(RUNNER_UP_ROUNDS):
+        assert state.best is not None
+        for index in next_best(state, state.best, count):
+            if not is_placed(state, index):
+                candidate = state.prepared(problem, index)
+                state.placed(index, place(candidate, options, remaining_s=remaining_s))
+
+
+def is_placed(state: SearchState, index: int) -> bool:
+    """Whether a placement of the candidate is known."""
+    return index in state.known and state.known[index].assignment is not None
+
+
+def next_best(state: SearchState, plan: int, count: int, *, placed_only: bool = False) -> list[int]:
+    """Candidates of other shapes than ``plan`` and each other, by the objective placed or else by their bound.
+
+    Where the plan is not the best found, that comes first, whatever its shape.
+    """
+    candidates = state.candidates
+    value = candidates.bound_s * candidates.weight
+    if placed_only:
+        value[:] = np.inf
+    for index in state.known:
+        if is_placed(state, index):
+            value[index] = state.objective(index)
+    value[candidates.excess_bytes > 0] = np.inf
+    assert state.best is not None
+    chosen = [] if state.best == plan else [state.best]
+    seen = {_shape(candidates.batch, index) for index in (plan, *chosen)}
+    for index in np.argsort(value, kind="stable").tolist():
+        if len(chosen) >= count or not np.isfinite(value[index]):
+            break
+        shape = _shape(candidates.batch, index)
+        if shape not in seen:
+            seen.add(shape)
+            chosen.append(index)
+    return chosen
+
+
+def _shape(batch: CandidateBatch, index: int) -> tuple[int, ...]:
+    """The sizes that say what lies where; virtual stages, micro-batches and the like are settings."""
+    names = ("tensor", "pipeline", "data", "context", "expert", "expert_tensor")
+    return tuple(int(getattr(batch, name)[index]) for name in names)
+
+
+def placed_alternative(state: SearchState, index: int, candidate: Candidate, best: TimeBreakdown) -> Alternative:
+    """The best placement known of ``candidate``, number ``index``, beside the plan."""
+    assignment = state.known[index].assignment
+    assert assignment is not None
+    time = time_breakdown(candidate, placed_times(candidate.placement, assignment))
+    slower = time.step_s / best.step_s - 1
+    return Alternative(
+        configuration=configuration_of(candidate),
+        step_s=time.step_s,
+        slower_by=slower,
+        peak_memory_bytes=float(candidate.memory.total_bytes[0].max()),
+        reason=_reason(time, best, is_better=state.objective(index) < state.best_objective * (1 - NOTICEABLE)),
+        time=time,
+    )
+
+
+def close_calls(state: SearchState, plan: int, rivals: Sequence[int]) -> tuple[CloseCall, ...]:
+    """The alternatives ``rivals`` that may well be better than the plan in truth, likeliest first."""
+    batch = state.candidates.batch.take(np.array([plan, *rivals]))
+    error, apart = difference_error(), doublings(batch, 0)[1:]
+    found = []
+    for number, index in enumerate(rivals):
+        ratio = state.objective(index) / state.objective(plan)
+        reach = math.exp(float(error.half_width(apart[number])))
+        chance = error.chance_faster(math.log(ratio), float(apart[number]))
+        if chance >= CLOSE:
+            found.append(CloseCall(number, ratio / reach, ratio * reach, chance))
+    return tuple(sorted(found, key=lambda call: -call.chance_better)[:MOST_CLOSE])
+
+
+def cheapest_trial(
+    calls: Sequence[CloseCall], plan: tuple[float, int], others: Sequence[Alternative]
+) -> Trial | None:
+    """The trial with the most to gain for its GPU time; ``plan``: seconds of a step of the plan, and its GPUs."""
+    trials = [_trial(call, plan, others[call.alternative]) for call in calls]
+    return max(trials, key=lambda trial: trial.gain / trial.gpu_minutes, default=None)
+
+
+def _trial(call: CloseCall, plan: tuple[float, int], other: Alternative) -> Trial:
+    half_width = math.log(call.ratio_high / call.ratio_low) / 2
+    steps = math.ceil(2 * (STEP_NOISE / (FINE * half_width)) ** 2)
+    steps = min(max(steps, FEWEST_STEPS), MOST_STEPS)
+    spread = half_width / HALF_WIDTH
+    behind = math.log(call.ratio_high * call.ratio_low) / 2 / spread
+    gain = spread * (NORMAL.pdf(behind) - behind * NORMAL.cdf(-behind))
+    gpu_seconds = plan[0] * plan[1] + other.step_s * other.configuration.degrees.gpus
+    return Trial(call.alternative, steps, WARM_UP_STEPS, (WARM_UP_STEPS + steps) * gpu_seconds / 60, gain)
+
+
+def _reason(time: TimeBreakdown, best: TimeBreakdown, *, is_better: bool) -> str:
+    """How much slower, and what it gains and loses by; what is printed adds up."""
+    more = time.step_s - best.step_s
+    share = abs(more) / best.step_s
+    if share < NOTICEABLE:
+        return "As fast as the plan."
+    word = "slower" if more > 0 else "faster"
+    lead = f"{100 * share:.2f} % {word}"
+    if more < 0 and not is_better:
+        lead += " per step but worse by the objective"
+    parts = {name: getattr(time, part) - getattr(best, part) for part, name in TIME_PARTS.items()}
+    unit, scale, places = ("s", 1.0, 2) if max(map(abs, (*parts.values(), more))) >= 1 else ("ms", 1e3, 1)
+    shown = sorted(parts.items(), key=lambda part: -abs(part[1]))[:MOST_PARTS]
+    figures = [(name, round(seconds * scale, places)) for name, seconds in shown]
+    total = round(more * scale, places)
+    figures.append(("all else", round(total - sum(figure for _, figure in figures), places)))
+    listed = ", ".join(f"{name} {figure:+.{places}f} {unit}" for name, figure in figures if figure)
+    return f"{lead} ({total:+.{places}f} {unit}): {listed}."
+
+
+def misfits(problem: PlanningProblem, state: SearchState, best: TimeBreakdown) -> Iterator[Alternative]:
+    """The nearest faster miss of the memory limit, if there is one."""
+    misfit = _nearest_misfit(state, best.step_s)
+    if misfit is not None:
+        yield _too_large(state.prepared(problem, misfit), float(state.candidates.bound_s[misfit]), best.step_s)
+
+
+def _nearest_misfit(state: SearchState, step_s: float) -> int | None:
+    """Of the candidates that memory rules out but that could be faster, the one that misses by least."""
+    faster = (state.candidates.excess_bytes > 0) & (state.candidates.bound_s < step_s)
+    if not faster.any():
+        return None
+    return int(np.where(faster, state.candidates.excess_bytes, np.inf).argmin())
+
+
+def _too_large(candidate: Candidate, bound_s: float, best_s: float) -> Alternative:
+    total, limit = candidate.memory.total_bytes[0], candidate.memory.limit_bytes[0]
+    stage = int((total - limit).argmax())
+    return Alternative(
+        configuration=configuration_of(candidate),
+        step_s=bound_s,
+        slower_by=bound_s / best_s - 1,
+        peak_memory_bytes=float(total.max()),
+        reason=(
+            f"Does not fit: stage {stage} needs {total[stage] / 2**30:.1f} GiB of {limit[stage] / 2**30:.1f} GiB "
+            f"(at best {bound_s:.2f} s a step)."
+        ),
+    )
