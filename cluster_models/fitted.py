@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cluster_models.frameworks import Framework
+
 
 @dataclass(frozen=True, slots=True)
 class FittedValue:
@@ -31,10 +33,12 @@ class FittedParameters:
     """Fitted values by owner and parameter: ``gpus["H100"]["memory_share"]`` (``solver.costs.calibration``).
 
     GPU kinds are matched by the longest prefix of their name.  ``source`` says what they were fitted on,
-    ``errors`` how far each of those runs is from its prediction without it (``None``: not known).
+    ``errors`` how far each of those runs is from its prediction without it (``None``: not known).  ``described``
+    holds the frameworks among those of the runs that their user described, by name.
     """
 
     gpus: Mapping[str, Mapping[str, FittedValue]] = field(hash=False)
     frameworks: Mapping[str, Mapping[str, FittedValue]] = field(hash=False)
     source: str
     errors: ErrorSpread | None = None
+    described: Mapping[str, Framework] = field(default_factory=dict, hash=False)

@@ -205,8 +205,8 @@ def slower_quartile(values: FloatArray) -> float:
 class ClassEstimator:
     """Expected times per class, from measured links where there are any.
 
-    ``members[k]`` are the rows of the measured links of class ``k``, ``highest_flows`` (L,) the largest number of
-    flows each was measured at, ``levels`` the numbers of flows measured anywhere, ``latency_s`` (K,);
+    ``members[k]`` are the rows of the links of class ``k`` that large messages were measured on, ``highest_flows``
+    (L,) the largest number of flows each was measured at so, ``levels`` those of any link, ``latency_s`` (K,);
     ``nominal_factor`` (K,) times as long as by the data sheet is a class taken to need that nothing tells of.
     """
 

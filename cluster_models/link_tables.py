@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cluster_models.measurements import Direction, Sample
-from cluster_models.wire_flows import WireFlow, wire_flow
+from cluster_models.wire_flows import LARGE_BYTES, WireFlow, wire_flow
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -108,11 +108,37 @@ class LinkTables:
         highest: FloatArray = np.where(np.isfinite(self.flows), self.flows, 0.0).max(axis=1, initial=0.0)
         return highest
 
+    def too_small(self, message_bytes: float) -> BoolArray:
+        """Numbers of flows (L, F) measured with small messages only, where ``message_bytes`` is beyond them."""
+        largest = np.where(np.isfinite(self.message_bytes), self.message_bytes, 0.0).max(axis=2, initial=0.0)
+        silent: BoolArray = (largest > 0) & (largest < LARGE_BYTES) & (largest < message_bytes)
+        return silent
+
+    def longest_s(self, levels: BoolArray) -> FloatArray:
+        """The longest time measured on each link (L,) at ``levels`` (L, F) of flows; 0 where it has none."""
+        times = np.where(np.isfinite(self.time_s) & levels[:, :, None], self.time_s, 0.0)
+        longest: FloatArray = times.max(axis=(1, 2), initial=0.0)
+        return longest
+
+    def without(self, levels: BoolArray) -> LinkTables:
+        """The same links but for ``levels`` (L, F) of flows; a link may have none left."""
+        flows = np.where(levels, np.inf, self.flows)
+        order = np.argsort(flows, axis=1, kind="stable")
+        sizes = np.where(levels[:, :, None], np.inf, self.message_bytes)
+        times = np.where(levels[:, :, None], np.inf, self.time_s)
+        return LinkTables(
+            self.pairs,
+            np.take_along_axis(flows, order, axis=1),
+            np.take_along_axis(sizes, order[:, :, None], axis=1),
+            np.take_along_axis(times, order[:, :, None], axis=1),
+        )
+
     def at(self, message_bytes: float, flows: float, latency_s: FloatArray) -> FloatArray:
         """Seconds of one flow on each link (L,); ``latency_s`` (L,) is used below the smallest size.
 
         Log-log between numbers of flows, constant outside the measured ones.  Where more flows were measured
         faster per flow than fewer, the fewer take the better time: dropping a flow cannot hurt the others.
+        Infinite for a link without measurements.
         """
         if not self.pairs:
             return np.empty(0)
@@ -122,10 +148,11 @@ class LinkTables:
         upper = np.minimum(lower + 1, np.isfinite(self.flows).sum(axis=1) - 1)
         rows = np.arange(len(self.pairs))
         low, high = self.flows[rows, lower], self.flows[rows, upper]
-        share = _share(np.log(flows), np.log(low), np.log(high))
         start, end = times[rows, lower], times[rows, upper]
-        result: FloatArray = start * (end / start) ** share
-        return result
+        with np.errstate(invalid="ignore"):  # a link without any flows left has infinity at both ends
+            share = _share(np.log(flows), np.log(low), np.log(high))
+            result: FloatArray = start * (end / start) ** share
+        return np.where(np.isfinite(start), result, np.inf)
 
     def _at_levels(self, message_bytes: float, latency_s: FloatArray) -> FloatArray:
         """Seconds of one flow at each measured number of flows (L, F), infinite where padded.

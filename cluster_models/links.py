@@ -32,7 +32,8 @@ class LinkModel:
     """Times, bandwidth and latency between all pairs of ``nodes``; row sends, column receives.
 
     ``row`` (N, N) is the measured link of a pair in ``tables``, -1 where there is none; ``mirrored`` marks pairs
-    that borrow the measurement of the other direction; ``link_classes`` (N, N) indexes ``estimator.classes``;
+    that borrow the measurement of the other direction; ``link_classes`` (N, N) indexes ``estimator.classes``,
+    ``row_class`` (L,) those of the tables.  ``telling`` are the tables without what tells of small messages only.
     ``latency_s`` (N, N) are the seconds of a transfer of no bytes, ``row_latency_s`` (L,) those of the tables;
     ``kinds`` groups the pairs that take the same time.
     The diagonal is the inside of each node.
@@ -40,7 +41,9 @@ class LinkModel:
 
     nodes: tuple[str, ...]
     tables: LinkTables
+    telling: LinkTables
     row: IntArray
+    row_class: IntArray
     mirrored: BoolArray
     link_classes: IntArray
     estimator: ClassEstimator
@@ -62,12 +65,12 @@ class LinkModel:
         if message_bytes < 0 or flows_per_node < 1:
             raise ValueError(f"need bytes >= 0 and flows >= 1, got {message_bytes} and {flows_per_node}")
         flows = float(flows_per_node)
-        times_at = self._measured_times(message_bytes)
-        estimate = self.estimator.estimate_s(message_bytes, flows, times_at)
+        told_at = self._measured_times(self.telling, message_bytes)
+        estimate = self.estimator.estimate_s(message_bytes, flows, told_at)
         time_s = estimate[self.kinds.link_class]
         known = self.kinds.row >= 0
         if self.tables.pairs:
-            own = self._with_class_floor(times_at(flows), flows, times_at)
+            own = self._own_s(message_bytes, flows, estimate, told_at)
             time_s[known] = own[self.kinds.row[known]]
         limit = np.array([link_class.limit_bytes_per_s(flows) for link_class in self.classes])
         time_s = np.maximum(time_s, message_bytes / limit[self.kinds.link_class])
@@ -84,11 +87,19 @@ class LinkModel:
         return result
 
     def estimated(self, flows_per_node: int) -> BoolArray:
-        """Where (N, N) the time was not measured: no sample of that direction, or not around so many flows."""
+        """Where (N, N) large messages were not measured: not in that direction, or not with about so many flows."""
         if not self.tables.pairs:
             return np.ones(self.row.shape, dtype=np.bool_)
-        outside = (self.tables.lowest_flows > flows_per_node) | (self.tables.highest_flows < flows_per_node)
+        outside = (self.telling.lowest_flows > flows_per_node) | (self.telling.highest_flows < flows_per_node)
         return (self.row < 0) | self.mirrored | outside[self.row]
+
+    @property
+    def small_only(self) -> BoolArray:
+        """Where (N, N) all that was measured are small messages."""
+        if not self.tables.pairs:
+            return np.zeros(self.row.shape, dtype=np.bool_)
+        small: BoolArray = (self.row >= 0) & (self.telling.highest_flows == 0)[self.row]
+        return small
 
     def link_class(self, a: str, b: str) -> str:
         """In words, how close the two nodes sit and what joins them."""
@@ -96,43 +107,55 @@ class LinkModel:
         ends = dict.fromkeys(end.words for end in found.ends)
         return f"{found.proximity.words} ({' to '.join(ends)})"
 
-    def _measured_times(self, message_bytes: float) -> Callable[[float], FloatArray]:
-        """Times (L,) of all measured links as a function of the flows, extended beyond the most measured.
+    def _own_s(
+        self, message_bytes: float, flows: float, estimate: FloatArray, told_at: Callable[[float], FloatArray]
+    ) -> FloatArray:
+        """Seconds (L,) of the measured links; by ``estimate`` (K,) where only smaller messages were measured.
+
+        Never less than those smaller messages took.
+        """
+        if self.telling is self.tables:
+            return self._with_class_floor(self.tables, told_at(flows), flows, told_at)
+        silent = self.tables.too_small(message_bytes)
+        tables = self.tables.without(silent)
+        own = self._measured_times(tables, message_bytes)(flows)
+        own = self._with_class_floor(tables, own, flows, told_at)
+        own = np.where(tables.highest_flows > 0, own, estimate[self.row_class])
+        longest: FloatArray = np.maximum(own, self.tables.longest_s(silent))
+        return longest
+
+    def _measured_times(self, tables: LinkTables, message_bytes: float) -> Callable[[float], FloatArray]:
+        """Times (L,) of all links of ``tables`` as a function of the flows, extended beyond the most measured.
 
         Beyond it each link keeps its share of what is nominally there for so many flows: full pace while more
         flows bring more network cards into play, a constant aggregate once all of them are busy.
         """
-        highest = self.tables.highest_flows
+        highest = tables.highest_flows
         computed: dict[float, FloatArray] = {}
 
         def times_at(flows: float) -> FloatArray:
             if flows not in computed:
-                times = self.tables.at(message_bytes, flows, self.row_latency_s)
-                for link_class, rows in zip(self.classes, self.estimator.members, strict=True):
-                    beyond = rows[highest[rows] < flows]
-                    for most in np.unique(highest[beyond]):
+                times = tables.at(message_bytes, flows, self.row_latency_s)
+                beyond = (highest > 0) & (highest < flows)
+                for k, link_class in enumerate(self.classes):
+                    rows = np.flatnonzero(beyond & (self.row_class == k))
+                    for most in np.unique(highest[rows]):
                         ratio = link_class.nominal_bytes_per_s(most) / link_class.nominal_bytes_per_s(flows)
-                        times[beyond[highest[beyond] == most]] *= ratio
+                        times[rows[highest[rows] == most]] *= ratio
                 computed[flows] = times
             return computed[flows]
 
         return times_at
 
-    def _row_classes(self) -> IntArray:
-        classes = np.zeros(len(self.tables.pairs), dtype=np.int64)
-        for k, rows in enumerate(self.estimator.members):
-            classes[rows] = k
-        return classes
-
     def _with_class_floor(
-        self, times: FloatArray, flows: float, times_at: Callable[[float], FloatArray]
+        self, tables: LinkTables, times: FloatArray, flows: float, told_at: Callable[[float], FloatArray]
     ) -> FloatArray:
         """Links measured with fewer flows than others of their class are at least as slow as those were."""
-        estimator, classes = self.estimator, self._row_classes()
+        estimator = self.estimator
         count = range(len(self.classes))
-        floor = np.array([estimator.measured_s(k, flows, times_at) for k in count])[classes]
-        most = np.array([estimator.most_flows(k) for k in count])[classes]
-        beyond = self.tables.highest_flows < np.minimum(flows, most)
+        floor = np.array([estimator.measured_s(k, flows, told_at) for k in count])[self.row_class]
+        most = np.array([estimator.most_flows(k) for k in count])[self.row_class]
+        beyond = tables.highest_flows < np.minimum(flows, most)
         return np.where(beyond, np.maximum(times, floor), times)
 
 
@@ -166,17 +189,23 @@ def effective_links(
     row, mirrored = _rows(nodes, tables)
     row_class = np.array([class_of[pair] for pair in tables.pairs], dtype=np.int64)
     latencies, class_latency = _latencies(snapshot.samples, recency, position, classes, link_classes)
-    levels = np.unique(tables.flows[np.isfinite(tables.flows)])
+    small = tables.too_small(np.inf)
+    telling = tables.without(small) if small.any() else tables
+    levels = np.unique(telling.flows[np.isfinite(telling.flows)])
     return LinkModel(
         nodes=nodes,
         tables=tables,
+        telling=telling,
         row=row,
+        row_class=row_class,
         mirrored=mirrored,
         link_classes=link_classes,
         estimator=ClassEstimator(
             classes=classes,
-            members=tuple(np.flatnonzero(row_class == k) for k in range(len(classes))),
-            highest_flows=tables.highest_flows,
+            members=tuple(
+                np.flatnonzero((row_class == k) & (telling.highest_flows > 0)) for k in range(len(classes))
+            ),
+            highest_flows=telling.highest_flows,
             levels=tuple(float(level) for level in levels),
             latency_s=class_latency,
             nominal_factor=nominal_factor,

@@ -13,6 +13,7 @@ from cluster_models.errors import InvalidConfiguration
 from cluster_models.expert_balance import ExpertBalance
 from cluster_models.expert_slots import ExpertSlots
 from cluster_models.failure_domains import FailureDomainLosses
+from cluster_models.selection import Selection
 from cluster_models.workload import LinkBandwidth, Recompute, Sharding, TrainingWorkload
 
 
@@ -227,13 +228,14 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A configuration that lost, and why in one sentence."""
+    """A configuration that lost, and why in one sentence; ``time`` has its parts where it was placed."""
 
     configuration: Configuration
     step_s: float
     slower_by: float
     peak_memory_bytes: float
     reason: str
+    time: TimeBreakdown | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +274,8 @@ class Confidence:
     """How sure the step time is: the measured one is expected between ``step_low_s`` and ``step_high_s``.
 
     With probability ``level``, from the errors of ``runs`` measured runs of ``family``, each as predicted without
-    its like.  ``outside`` has a sentence for each respect in which none of them was like this plan.
+    its like; runs of one source err together, so all are worth ``independent_runs``.  ``outside`` has a sentence
+    for each respect in which none of them was like this plan, by ``doublings_outside`` in all.
     """
 
     step_low_s: float
@@ -281,6 +284,9 @@ class Confidence:
     family: str
     runs: int
     outside: tuple[str, ...]
+    independent_runs: float = 0.0
+    """0 in plans of before this was known."""
+    doublings_outside: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,6 +374,8 @@ class Plan:
     """The experts of every expert rank, layer by layer; ``None`` for dense models."""
     expert_balance: ExpertBalance | None = None
     """How evenly they share out what was counted; ``None`` where nothing was, or one rank holds all."""
+    selection: Selection | None = None
+    """``None`` where nothing was searched."""
     survives: tuple[FailureDomainLosses, ...] = ()
     """Which losses leave every part of the state alive (docs/resilience.md); empty in plans made by hand."""
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
 
 Counts = NDArray[np.float64]
+_ROUNDED: Final = 1e-3
+"""By how much (relatively) shares may exceed what a router can select: they may have been rounded."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,11 +143,51 @@ def loads_of_model(architecture: Architecture, given: Sequence[ExpertLoads]) -> 
     if not any(each.weight for each in given):
         raise InvalidInput("routing.weight", 0.0, "is 0 for all workloads", "weigh at least one")
     found = tuple(_of_model(architecture, architecture.experts.count, each) for each in given)
+    experts = architecture.experts
+    for each in found:
+        shares = each.counted().shares()
+        check_selectable(
+            shares,
+            each.layers,
+            active=experts.active,
+            groups=(experts.router_groups, experts.active_groups),
+            field=f"routing.{each.name}.loads",
+        )
     for each in found[1:]:
         if each.layers != found[0].layers:
             problem = f"are not those of {found[0].name}: {len(each.layers)} and {len(found[0].layers)} layers"
             raise InvalidInput(f"routing.{each.name}.layers", list(each.layers), problem, "count the same layers")
     return found
+
+
+def check_selectable(
+    shares: Counts, layers: Sequence[int], *, active: int, groups: tuple[int, int], field: str
+) -> None:
+    """Raise ``InvalidInput`` where no router selects ``active`` different experts a token in these shares.
+
+    ``shares`` (layers, experts) of sum 1; ``groups``: how many groups consecutive experts fall into, and how many
+    of them a token's experts may come from.  A token selects an expert once, so that none gets more than
+    1 / ``active``; a group is open at least as often as its hottest expert is selected.
+    """
+    count, open_groups = groups
+    selected = shares * active
+    hottest = selected.max(axis=1)
+    remedy = "count every expert of a token, and name the model or router that was recorded"
+    worst = int(hottest.argmax())
+    if hottest[worst] > 1 + _ROUNDED:
+        problem = (
+            f"expert {int(selected[worst].argmax())} of layer {layers[worst]} got {hottest[worst] / active:.1%} of "
+            f"the selections: a token that selects {active} different experts gives none more than {1 / active:.1%}"
+        )
+        raise InvalidInput(field, float(shares[worst].max()), problem, remedy)
+    needed = selected.reshape(len(shares), count, -1).max(axis=2).sum(axis=1)
+    worst = int(needed.argmax())
+    if needed[worst] > open_groups * (1 + _ROUNDED):
+        problem = (
+            f"layer {layers[worst]} needs {needed[worst]:.2f} of {count} router groups open for a token, and the "
+            f"router opens {open_groups}"
+        )
+        raise InvalidInput(field, float(needed[worst]), problem, remedy)
 
 
 def _of_model(architecture: Architecture, experts: int, given: ExpertLoads) -> ExpertLoads:

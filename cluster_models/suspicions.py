@@ -16,8 +16,8 @@ from cluster_models.link_tables import LinkTables, Recency, link_tables
 from cluster_models.measurements import Sample, SampleStatus
 from cluster_models.oversubscription import shared_uplinks
 from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.units import GBYTE
-from cluster_models.wire_flows import WireFlow, wire_flow
+from cluster_models.units import GBYTE, MIB
+from cluster_models.wire_flows import LARGE_BYTES, WireFlow, wire_flow
 
 IntArray = npt.NDArray[np.int64]
 
@@ -171,13 +171,19 @@ def _coverage(snapshot: ClusterSnapshot, flows: Flows, names: Sequence[str]) -> 
     if len(names) < 2:
         return []
     measured = _pairs(sample for sample, _ in flows)
+    small = measured - _pairs(sample for sample, flow in flows if flow.message_bytes >= LARGE_BYTES)
     failed = _pairs(sample for sample in snapshot.samples if sample.status is SampleStatus.FAILED)
     pairs = len(names) * (len(names) - 1) // 2
     if not measured:
         return ["No pair of nodes was measured: every link is estimated from the data sheet."]
     sentences = []
+    if small:
+        sentences.append(
+            f"On {len(small)} of {pairs} node pairs only small messages were measured (below {LARGE_BYTES / MIB:g}"
+            " MiB a flow), as by a test that ended early: larger ones are estimated from the class of the pair."
+        )
     if failed:
-        again = len(failed & measured)
+        again = len(failed & (measured - small))
         sentences.append(
             f"{len(failed)} of {pairs} node pairs have failed tests ({again} of them also succeeded in others):"
             " failed counts as unknown."

@@ -8,8 +8,13 @@ in the tool's size column, B its bus bandwidth.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from cluster_models.measurements import Collective, Sample, SampleStatus
+from cluster_models.units import MIB
+
+LARGE_BYTES: Final = 4.0 * MIB
+"""From this size of one flow on bandwidth decides its time, not latency: smaller ones say nothing of larger."""
 
 
 @dataclass(frozen=True, slots=True)

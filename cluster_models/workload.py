@@ -61,6 +61,15 @@ class LinkBandwidth(StrEnum):
     """The p10: what the link falls below in one measurement of ten."""
 
 
+class Choice(StrEnum):
+    """Which plan is taken among those that predictions cannot tell from the fastest (docs/choice.md)."""
+
+    SIMPLEST = "simplest"
+    FASTEST = "fastest"
+    ROBUST = "robust"
+    """The one that loses least to the best of them when predictions and links are off."""
+
+
 DEGREE_NAMES: Final = (
     "tensor",
     "pipeline",
@@ -82,6 +91,7 @@ class TrainingWorkload:
     ``memory_headroom`` is the share of each GPU's memory that must stay free; the default covers what the memory
     model is off by on most published peaks (docs/cost_model.md).  ``link_bandwidth`` says how careful the plan
     is about links (docs/robustness.md).
+    ``choice``: which of the plans that predictions cannot tell apart is taken.
     ``survive``: by label, how many of its places may be lost together with every part of the training state still
     alive (docs/resilience.md).  ``memory_checkpoint``: the newest checkpoint of each node also lies in the memory
     of the next host, and counts as a copy there.
@@ -101,6 +111,7 @@ class TrainingWorkload:
     avoid_nodes: tuple[str, ...] = ()
     objective: Objective = Objective.STEP_TIME
     link_bandwidth: LinkBandwidth = LinkBandwidth.MEDIAN
+    choice: Choice = Choice.SIMPLEST
     placement: PlacementRules = NOTHING_ASKED
     survive: dict[str, int] = field(default_factory=dict, hash=False)
     memory_checkpoint: bool = False

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.endings import complain
-from app.cli.files import check_writable, naming, read_hardware_profile, read_text, write_text
+from app.cli.files import (
+    check_writable,
+    naming,
+    read_described,
+    read_hardware_profile,
+    read_text,
+    write_text,
+)
 from app.cli.stored import store_calibration
 from app.cli.terminal import bullets, console, section
 from app.documents.calibration import CalibrationDocument
@@ -22,15 +30,35 @@ from app.presentation.calibration import ParameterLine, error_lines, not_told_li
 from app.profiler.script import script_text
 from app.services.calibrating import Measured, calibrate
 from cluster_models.errors import InvalidInput
+from cluster_models.frameworks import Framework
 
 _FIGURES: Final = ("before", "now", "90 % interval")
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredFiles:
+    """The files of what was measured, as named on the command line, and the GPU kind of the profile."""
+
+    runs: str | None
+    frameworks: Sequence[str]
+    profile: str | None
+    gpu: str | None
+
+    def read(self) -> Measured:
+        """What is in them; raises ``InvalidInput``."""
+        if self.runs is None and self.profile is None:
+            remedy = "give --runs, --profile or both"
+            raise InvalidInput("--runs", None, "neither runs nor a profile are given", remedy)
+        if self.runs is None and self.frameworks:
+            raise InvalidInput("--framework-file", self.frameworks[0], "is that of runs", "give --runs as well")
+        profile = None if self.profile is None else read_hardware_profile(self.profile)
+        runs = None if self.runs is None else _read_runs(self.runs, read_described(self.frameworks))
+        return Measured(profile, self.gpu, runs)
+
+
 def run_calibrate(
+    files: MeasuredFiles,
     *,
-    runs: str | None,
-    profile: str | None,
-    gpu: str | None,
     name: str | None,
     output: Path | None,
     as_json: bool,
@@ -38,18 +66,12 @@ def run_calibrate(
     database_url: str | None,
 ) -> None:
     """Fit what was measured; print, write and store the calibration."""
-    if runs is None and profile is None:
-        raise InvalidInput("--runs", None, "neither runs nor a profile are given", "give --runs, --profile or both")
     check_writable(output)
     name = name or (output.stem if output is not None else "own")
-    measured = Measured(
-        profile=None if profile is None else read_hardware_profile(profile),
-        gpu=gpu,
-        runs=None if runs is None else _read_runs(runs),
-    )
+    measured = files.read()
     if measured.runs is not None and sys.stderr.isatty():
         complain(f"meshwright: fitting {len(measured.runs.runs)} runs, about a fifth of a second each ...")
-    with naming(profile or runs or ""):
+    with naming(files.profile or files.runs or ""):
         document = calibrate(measured, name=name, now=datetime.now(UTC))
     text = document.model_dump_json(indent=2) + "\n"
     if as_json:
@@ -92,7 +114,7 @@ def _table(lines: Iterable[ParameterLine]) -> Table:
     return table
 
 
-def _read_runs(path: str) -> MeasuredRuns:
+def _read_runs(path: str, described: Mapping[str, Framework]) -> MeasuredRuns:
     text = read_text(path)
     with naming(path):
-        return read_training_runs(text)
+        return read_training_runs(text, described=described)

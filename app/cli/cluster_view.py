@@ -118,7 +118,8 @@ def _unmeasured(links: LinkModel, estimated: BoolArray) -> RenderableType:
         return Text("Every pair of nodes was measured.")
     shown = ", ".join(pairs[:NAMED_PAIRS])
     more = f" and {count(len(pairs) - NAMED_PAIRS)} more" if len(pairs) > NAMED_PAIRS else ""
-    return Text(f"{count(len(pairs))} pairs are estimated from their class: {shown}{more}")
+    are = "pair is estimated from its" if len(pairs) == 1 else "pairs are estimated from their"
+    return Text(f"{count(len(pairs))} {are} class: {shown}{more}")
 
 
 def heat_matrix(

@@ -13,6 +13,7 @@ from app.cli.common_options import DatabaseUrl
 from app.cli.endings import reported
 from app.cli.expert_commands import app as experts_app
 from app.cli.failure_commands import add_commands
+from app.cli.framework_commands import app as frameworks_app
 
 app = typer.Typer(
     name="meshwright",
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(experts_app, name="experts")
+app.add_typer(frameworks_app, name="frameworks")
 
 Cluster = Annotated[str, typer.Option("--cluster", metavar="FILE", help="Cluster file.")]
 Model = Annotated[
@@ -31,6 +33,10 @@ Model = Annotated[
 Workload = Annotated[str, typer.Option("--workload", metavar="FILE", help="Workload file.")]
 Calibration = Annotated[
     str | None, typer.Option("--calibration", metavar="FILE", help="Own calibration; see calibrate.")
+]
+FrameworkFile = Annotated[
+    str | None,
+    typer.Option("--framework-file", metavar="FILE", help="What your framework does; see frameworks show."),
 ]
 Routing = Annotated[
     list[Path] | None,
@@ -48,6 +54,7 @@ KeepOrder = Annotated[
     bool, typer.Option("--keep-expert-order", help="Leave experts in contiguous blocks.", show_default=False)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the plan as JSON and nothing else.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Print hosts, memory by part and drift of links as well.")]
 PlanFile = Annotated[
     Path | None, typer.Option("--output", metavar="FILE", help="Also write the plan as JSON to a file.")
 ]
@@ -63,6 +70,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     cluster: Cluster,
     model: Model,
     workload: Workload,
+    framework_file: FrameworkFile = None,
     calibration: Calibration = None,
     routing: Routing = None,
     routing_weight: RoutingWeight = None,
@@ -81,6 +89,13 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     backend: Annotated[
         str | None, typer.Option("--backend", metavar="cbc|highs", help="Integer programming solver.")
     ] = None,
+    robust: Annotated[
+        bool, typer.Option("--robust", help="Take the plan that loses least when predictions are off.")
+    ] = False,
+    fastest: Annotated[
+        bool, typer.Option("--fastest", help="Take the fastest plan, however little predictions can tell.")
+    ] = False,
+    verbose: Verbose = False,
     output: PlanFile = None,
 ) -> None:
     """Search the best plan for a model and a workload on a measured cluster."""
@@ -88,16 +103,10 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     from app.cli.routed import Routed  # noqa: PLC0415 - see above
 
     options = planning.options_of(time_limit=time_limit, effort=effort, seed=seed, gap=gap, backend=backend)
-    planning.run_plan(
-        cluster=cluster,
-        model=model,
-        workload=workload,
-        calibration=calibration,
-        routed=Routed(tuple(routing or ()), tuple(routing_weight or ()), keep_expert_order),
-        options=options,
-        as_json=as_json,
-        output=output,
-    )
+    routed = Routed(tuple(routing or ()), tuple(routing_weight or ()), keep_expert_order)
+    choice = planning.choice_of(robust=robust, fastest=fastest)
+    files = planning.ProblemFiles(cluster, model, workload, framework_file, calibration, routed, choice)
+    planning.run_plan(files, options=options, as_json=as_json, output=output, everything=verbose)
 
 
 @app.command()
@@ -110,27 +119,23 @@ def predict(  # noqa: PLR0913 - one argument for each option
     configuration: Annotated[
         str, typer.Option("--configuration", metavar="FILE", help="Configuration file, given in full.")
     ],
+    framework_file: FrameworkFile = None,
     calibration: Calibration = None,
     routing: Routing = None,
     routing_weight: RoutingWeight = None,
     keep_expert_order: KeepOrder = False,
     as_json: Json = False,
+    verbose: Verbose = False,
     output: PlanFile = None,
 ) -> None:
     """Predict time and memory of a configuration given in full, without a search."""
+    from app.cli.planning import ProblemFiles  # noqa: PLC0415 - see above
     from app.cli.predicting import run_predict  # noqa: PLC0415 - see above
     from app.cli.routed import Routed  # noqa: PLC0415 - see above
 
-    run_predict(
-        cluster=cluster,
-        model=model,
-        workload=workload,
-        configuration=configuration,
-        calibration=calibration,
-        routed=Routed(tuple(routing or ()), tuple(routing_weight or ()), keep_expert_order),
-        as_json=as_json,
-        output=output,
-    )
+    routed = Routed(tuple(routing or ()), tuple(routing_weight or ()), keep_expert_order)
+    files = ProblemFiles(cluster, model, workload, framework_file, calibration, routed)
+    run_predict(files, configuration=configuration, as_json=as_json, output=output, everything=verbose)
 
 
 @app.command()
@@ -274,10 +279,14 @@ add_commands(app)
 
 @app.command()
 @reported
-def calibrate(
+def calibrate(  # noqa: PLR0913 - one argument for each option
     *,
     runs: Annotated[
         str | None, typer.Option("--runs", metavar="CSV", help="Measured steps, one run a line.")
+    ] = None,
+    framework_files: Annotated[
+        list[str] | None,
+        typer.Option("--framework-file", metavar="FILE", help="What a framework of the runs does; repeatable."),
     ] = None,
     profile: Annotated[
         str | None, typer.Option("--profile", metavar="JSON", help="What the profiler script wrote.")
@@ -298,12 +307,10 @@ def calibrate(
     database_url: DatabaseUrl = None,
 ) -> None:
     """Fit the cost model to own runs, a profile of the own GPU, or both."""
-    from app.cli.calibrating import run_calibrate  # noqa: PLC0415 - see above
+    from app.cli.calibrating import MeasuredFiles, run_calibrate  # noqa: PLC0415 - see above
 
     run_calibrate(
-        runs=runs,
-        profile=profile,
-        gpu=gpu,
+        MeasuredFiles(runs, framework_files or (), profile, gpu),
         name=name,
         output=output,
         as_json=as_json,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -13,6 +13,7 @@ from typing import TypeVar
 from app.documents.calibration import CalibrationDocument
 from app.documents.cluster import ClusterDocument
 from app.documents.configuration import ConfigurationDocument
+from app.documents.framework import FrameworkDescription
 from app.documents.hardware_profile import HardwareProfileDocument
 from app.documents.model import ModelDocument, model_document
 from app.documents.plan import plan_from_text
@@ -31,6 +32,7 @@ from app.serialization import make_snapshot
 from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
 from cluster_models.fitted import FittedParameters
+from cluster_models.frameworks import Framework
 from cluster_models.plan import Plan
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.workload import TrainingWorkload
@@ -61,11 +63,35 @@ def read_architecture(file_or_name: str) -> Architecture:
         return model_document(data, name=_model_name(Path(file_or_name))).to_architecture()
 
 
-def read_workload(path: str) -> TrainingWorkload:
-    """The workload file at ``path``."""
+def read_workload(
+    path: str, *, framework_file: str | None = None, fitted: FittedParameters | None = None
+) -> TrainingWorkload:
+    """The workload file at ``path``, of the framework in a file, shipped, or described by a calibration."""
     document = _read(WorkloadDocument, path, "workload")
+    described = {} if fitted is None else dict(fitted.described)
+    if framework_file is not None:
+        own = read_described([framework_file])
+        (name,) = own
+        if "framework" in document.model_fields_set and document.framework != name:
+            remedy = f"name {name} in {path}, or leave the option out"
+            raise InvalidInput("--framework-file", framework_file, f"is of {name}, the workload of another", remedy)
+        document = document.model_copy(update={"framework": name})
+        described |= own
     with naming(path):
-        return document.to_workload()
+        return document.to_workload(described)
+
+
+def read_described(paths: Sequence[str]) -> dict[str, Framework]:
+    """The frameworks that files describe, by name; raises ``InvalidInput`` where two have one name."""
+    found: dict[str, Framework] = {}
+    for path in paths:
+        document = _read(FrameworkDescription, path, "framework")
+        with naming(path):
+            framework = document.to_framework()
+            if framework.name in found:
+                raise InvalidInput("framework.name", framework.name, "is described twice", "leave one file out")
+        found[framework.name] = framework
+    return found
 
 
 def read_configuration(path: str) -> ConfigurationDocument:

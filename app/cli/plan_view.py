@@ -13,19 +13,17 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from app.cli.plan_details import BAR_CELLS, drift_account, hosts_grid, memory_account
 from app.cli.terminal import bullets, section
+from app.presentation.choice import caution_of, choice_sentences
+from app.presentation.decision import decision_figures
 from app.presentation.experts import expert_summary
 from app.presentation.figures import count, gib, interval, interval_name, percent, plural, seconds, spans, tflops
-from app.presentation.robustness import drift_basis, drift_rows
+from app.presentation.frameworks import framework_words
 from app.presentation.survival import survival_sentences
-from cluster_models.plan import MEMORY_PARTS, TIME_PARTS, Plan, StageMemory, StopReason
-from cluster_models.units import GIB
+from cluster_models.plan import TIME_PARTS, Plan, StopReason
 from cluster_models.workload import LinkBandwidth
 
-BAR_CELLS: Final = 40
-GRID_COLUMNS: Final = 6
-"""Replicas side by side; more go below."""
-_MEMORY_COLOURS: Final = ("blue", "cyan", "magenta", "green", "yellow", "red", "white", "bright_black")
 _TIME_COLOURS: Final = (
     "green",
     "cyan",
@@ -42,28 +40,45 @@ _HINTS: Final = {
 }
 
 
-def plan_view(plan: Plan) -> RenderableType:
-    """Everything an engineer asks of a plan, most important first."""
+def plan_view(plan: Plan, *, everything: bool = False) -> RenderableType:
+    """What an engineer decides by, most important first; with ``everything`` hosts, memory and drift at length."""
+    caution, choice = caution_of(plan), choice_sentences(plan)
+    warnings = [warning for warning in plan.warnings if not caution or not warning.startswith(caution)]
+    memory, links = [section("Memory of each GPU", memory_account(plan))], []
+    if plan.robustness:
+        links = [section("When links change", drift_account(plan))]
     return Group(
+        *([Text(f"Outside of what was measured: {caution}", style="bold yellow")] if caution else []),
         _headline(plan),
+        *([section("Why this plan, and what may be better", bullets(choice))] if choice else []),
         section("Configuration", _configuration(plan)),
-        section("Hosts: a row for each pipeline stage, a column for each replica", hosts_grid(plan)),
+        *([_hosts(plan)] if everything else []),
         *([Text(f"Kept as spares: {', '.join(plan.spare_nodes)}")] if plan.spare_nodes else []),
-        *([section("What it survives", bullets(survival_sentences(plan)))] if plan.survives else []),
-        section("Memory of each GPU", _memory(plan)),
+        *(memory if everything else []),
         section("Where a step's time goes", _time(plan)),
         section("Proof", _proof(plan)),
         *([section("Experts", Text(expert_summary(plan)))] if plan.expert_balance else []),
-        *([section("Warnings", bullets(plan.warnings))] if plan.warnings else []),
+        *([section("Warnings", bullets(warnings))] if warnings else []),
         *([section("What lost, and why", _alternatives(plan))] if plan.alternatives else []),
-        *([section("When links change", _drift(plan))] if plan.robustness else []),
-        Text(
-            f"\nMade from snapshot {plan.provenance.snapshot_id} of {plan.provenance.cluster_name}, "
-            f"seed {plan.provenance.seed}, effort {plan.provenance.effort}, "
-            f"calibration {plan.provenance.calibration or 'as shipped'}, "
-            f"{plan.provenance.link_bandwidth} link bandwidth.",
-            style="dim",
-        ),
+        *([section("What it survives", bullets(survival_sentences(plan)))] if everything and plan.survives else []),
+        *(links if everything else []),
+        _footer(plan, everything=everything),
+    )
+
+
+def _hosts(plan: Plan) -> RenderableType:
+    return section("Hosts: a row for each pipeline stage, a column for each replica", hosts_grid(plan))
+
+
+def _footer(plan: Plan, *, everything: bool) -> RenderableType:
+    made_from = plan.provenance
+    more = "" if everything else "\n--verbose adds hosts, memory by part, what it survives and drift of links."
+    return Text(
+        f"\nMade from snapshot {made_from.snapshot_id} of {made_from.cluster_name}, seed {made_from.seed}, "
+        f"effort {made_from.effort}, calibration {made_from.calibration or 'as shipped'}, "
+        f"{made_from.link_bandwidth} link bandwidth.\n"
+        f"To launch it: --output PLAN.json, then meshwright export PLAN.json --format slurm.{more}",
+        style="dim",
     )
 
 
@@ -77,7 +92,8 @@ def _headline(plan: Plan) -> RenderableType:
         (f"{seconds(plan.time.step_s)} a step", "bold"),
         f" ({interval_name(plan.confidence)} {interval(plan.confidence)})" if plan.confidence else "",
         f"   {count(plan.tokens_per_s)} tokens/s   {count(plan.tokens_per_s_per_gpu)} tokens/s/GPU\n",
-        f"{tflops(plan.model_flops_per_s_per_gpu)} of model arithmetic per GPU   MFU {percent(plan.mfu)}",
+        "   ".join(value for _, value in decision_figures(plan)),
+        f"\n{tflops(plan.model_flops_per_s_per_gpu)} of model arithmetic per GPU   MFU {percent(plan.mfu)}",
         "\non pessimistic links: each at its p10" if careful else "",
     )
     return Panel(text, box=box.ROUNDED, border_style="green", expand=False)
@@ -86,7 +102,9 @@ def _headline(plan: Plan) -> RenderableType:
 def _configuration(plan: Plan) -> RenderableType:
     configuration, workload = plan.configuration, plan.workload
     degrees = configuration.degrees
-    rows = [] if workload is None else [("framework", f"{workload.framework.title}, {workload.precision.upper()}")]
+    rows = []
+    if workload is not None:
+        rows.append(("framework", f"{framework_words(workload.framework)}, {workload.precision.upper()}"))
     rows += [
         ("micro-batch", f"{configuration.micro_batch} sequence{'s' if configuration.micro_batch > 1 else ''}"),
         ("recomputation", str(configuration.recompute)),
@@ -105,78 +123,6 @@ def _stages_by_kind(plan: Plan) -> Iterator[tuple[str, str]]:
     for kind, members in groupby(enumerate(plan.mixed_kinds), key=itemgetter(1)):
         numbers = [stage for stage, _ in members]
         yield kind, f"stage{'s' if len(numbers) > 1 else ''} {spans(numbers)}"
-
-
-def hosts_grid(plan: Plan) -> RenderableType:
-    """The host, or hosts, of every pipeline stage and replica, with the GPUs where a host is shared."""
-    cells: dict[tuple[int, int], dict[str, list[int]]] = {}
-    for place in plan.placement.ranks:
-        hosts = cells.setdefault((place.pipeline, place.data), {})
-        hosts.setdefault(place.node, []).append(place.gpu)
-    degrees, whole = plan.configuration.degrees, plan.placement.gpus_per_node
-    tables = []
-    for first in range(0, degrees.data, GRID_COLUMNS):
-        replicas = range(first, min(first + GRID_COLUMNS, degrees.data))
-        table = Table(box=box.SIMPLE, pad_edge=False)
-        table.add_column("stage", justify="right")
-        for replica in replicas:
-            table.add_column(f"dp {replica}", overflow="fold")
-        for stage in range(degrees.pipeline):
-            seats = [
-                "\n".join(_seat(host, gpus, whole) for host, gpus in cells[stage, replica].items())
-                for replica in replicas
-            ]
-            table.add_row(str(stage), *map(Text, seats))
-        tables.append(table)
-    return Group(*tables)
-
-
-def _seat(host: str, gpus: list[int], whole: int) -> str:
-    if len(gpus) == whole:
-        return host
-    numbers = spans(gpus).replace("\N{EN DASH}", "-").replace(", ", ",")
-    return f"{host}:{numbers}"
-
-
-def _memory(plan: Plan) -> RenderableType:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for memory in plan.memory:
-        share = memory.total_bytes / memory.limit_bytes
-        style = "red" if share > 1 else "yellow" if share > 0.97 else ""
-        figures = f"{memory.total_bytes / GIB:.1f} of {gib(memory.limit_bytes)}  {percent(share, places=0)}"
-        kind = plan.mixed_kinds[memory.stage] if plan.mixed_kinds else ""
-        table.add_row(f"stage {memory.stage}  {kind}".rstrip(), _memory_bar(memory), Text(figures, style=style))
-    parts = Table(box=box.SIMPLE, pad_edge=False)
-    parts.add_column("GiB", justify="right")
-    shown = [
-        (part, colour)
-        for part, colour in zip(MEMORY_PARTS, _MEMORY_COLOURS, strict=True)
-        if any(getattr(memory, part) for memory in plan.memory)
-    ]
-    for part, colour in shown:
-        parts.add_column(Text(_column(part), style=colour), justify="right")
-    for memory in plan.memory:
-        figures_row = [f"{getattr(memory, part) / GIB:.1f}" for part, _ in shown]
-        parts.add_row(f"stage {memory.stage}", *figures_row)
-    return Group(table, parts)
-
-
-def _memory_bar(memory: StageMemory) -> Text:
-    """Parts side by side; the whole width is the limit."""
-    bar, drawn, reached = Text(), 0, 0.0
-    for part, colour in zip(MEMORY_PARTS, _MEMORY_COLOURS, strict=True):
-        reached += getattr(memory, part) / memory.limit_bytes * BAR_CELLS
-        cells = min(round(reached), BAR_CELLS) - drawn
-        bar.append("█" * cells, style=colour)
-        drawn += cells
-    bar.append("·" * (BAR_CELLS - drawn), style="dim")
-    return bar
-
-
-def _column(part: str) -> str:
-    """The first word of a part's name, cut to what fits side by side."""
-    word = MEMORY_PARTS[part].split()[0]
-    return word if len(word) <= 9 else f"{word[:5]}."
 
 
 def _time(plan: Plan) -> RenderableType:
@@ -198,7 +144,11 @@ def _proof(plan: Plan) -> RenderableType:
     proof = plan.certificate
     lines = [Text(proof.explanation)]
     if proof.stopped_by is not StopReason.NO_SEARCH:
-        lines.append(Text(f"At most {percent(proof.gap, places=2)} from the best plan there can be.", style="bold"))
+        given_up = plan.selection.given_up if plan.selection else 0.0
+        verdict = f"At most {percent(proof.gap, places=2)} from the best plan there can be."
+        if given_up:
+            verdict = f"The best found is at most {percent(proof.gap, places=2)} from the best plan there can be."
+        lines.append(Text(verdict, style="bold"))
         lines.append(
             Text(
                 f"Of {count(proof.candidates_total)} candidates {count(proof.candidates_infeasible)} do not fit "
@@ -227,17 +177,6 @@ def _alternatives(plan: Plan) -> RenderableType:
         figures = (seconds(other.step_s), worse, gib(other.peak_memory_bytes))
         table.add_row(Text(name), *figures, Text(other.reason))
     return table
-
-
-def _drift(plan: Plan) -> RenderableType:
-    assert plan.robustness is not None
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    table.add_column("step of")
-    for name in ("p10", "median", "p90", "plan ahead"):
-        table.add_column(name, justify="right")
-    for row in drift_rows(plan):
-        table.add_row(row.name, row.p10, row.median, row.p90, row.plan_ahead)
-    return Group(Text(plan.robustness.summary), table, Text(drift_basis(plan), style="dim"))
 
 
 def _pairs(rows: list[tuple[str, str]]) -> RenderableType:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import typer
@@ -25,25 +26,37 @@ from app.documents.plan import result_document
 from app.presentation.figures import gib
 from cluster_models.errors import InvalidInput, SolverFailed
 from cluster_models.plan import NoPlan, Plan
+from cluster_models.workload import Choice
 from solver import search
 from solver.check import check_plan
 from solver.problem import Backend, PlanningProblem, SearchOptions
 
 
+@dataclass(frozen=True, slots=True)
+class ProblemFiles:
+    """The files that describe a problem, as named on the command line."""
+
+    cluster: str
+    model: str
+    workload: str
+    framework: str | None
+    calibration: str | None
+    routed: Routed
+    choice: Choice | None = None
+    """Over that of the workload."""
+
+
 def run_plan(
+    files: ProblemFiles,
     *,
-    cluster: str,
-    model: str,
-    workload: str,
-    calibration: str | None,
-    routed: Routed,
     options: SearchOptions,
     as_json: bool,
     output: Path | None,
+    everything: bool = False,
 ) -> None:
     """Search, and hand out the best plan; Ctrl-C ends the search with the best found so far."""
     check_writable(output)
-    problem = read_problem(cluster, model, workload, calibration, routed)
+    problem = read_problem(files)
     try:
         with (
             cancelled_by_interrupt() as is_cancelled,
@@ -57,7 +70,7 @@ def run_plan(
         raise KeyboardInterrupt
     if isinstance(result, Plan) and (broken := check_plan(result, problem)):
         raise Failed(f"internal error: the plan found breaks its own rules: {' '.join(broken[:3])}")
-    deliver(result, as_json=as_json, output=output)
+    deliver(result, as_json=as_json, output=output, everything=everything)
     if cancelled:
         complain("meshwright: interrupted; this is the best plan found until then")
         raise typer.Exit(Ending.INTERRUPTED)
@@ -88,29 +101,36 @@ def options_of(
     )
 
 
-def read_problem(
-    cluster: str, model: str, workload: str, calibration: str | None, routed: Routed
-) -> PlanningProblem:
-    """The problem that three files describe, with an own calibration and counts of routing where they are given."""
-    architecture = read_architecture(model)
+def read_problem(files: ProblemFiles) -> PlanningProblem:
+    """The problem of these files."""
+    architecture = read_architecture(files.model)
+    fitted = None if files.calibration is None else read_calibration(files.calibration)
+    workload = read_workload(files.workload, framework_file=files.framework, fitted=fitted)
     return PlanningProblem(
-        snapshot=read_snapshot(cluster),
+        snapshot=read_snapshot(files.cluster),
         architecture=architecture,
-        workload=read_workload(workload),
-        fitted=None if calibration is None else read_calibration(calibration),
-        routing=routed.loads(architecture),
-        keep_expert_order=routed.keep_order,
+        workload=workload if files.choice is None else replace(workload, choice=files.choice),
+        fitted=fitted,
+        routing=files.routed.loads(architecture),
+        keep_expert_order=files.routed.keep_order,
     )
 
 
-def deliver(result: Plan | NoPlan, *, as_json: bool, output: Path | None) -> None:
+def choice_of(*, robust: bool, fastest: bool) -> Choice | None:
+    """What the options of the command line ask for; ``None`` leaves it to the workload."""
+    if robust and fastest:
+        raise InvalidInput("--robust", robust, "contradicts --fastest", "give one of the two")
+    return Choice.ROBUST if robust else Choice.FASTEST if fastest else None
+
+
+def deliver(result: Plan | NoPlan, *, as_json: bool, output: Path | None, everything: bool = False) -> None:
     """Print and write a result that passed the check; ends with code 3 where nothing fits."""
     text = result_document(result).model_dump_json(indent=2) + "\n"
     if as_json:
         sys.stdout.write(text)
         sys.stdout.flush()
     elif not isinstance(result, NoPlan):
-        console().print(plan_view(result))
+        console().print(plan_view(result, everything=everything))
     if output is not None:
         write_text(output, text)
     if isinstance(result, NoPlan):

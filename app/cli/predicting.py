@@ -8,27 +8,18 @@ import typer
 
 from app.cli.endings import Ending, Failed, complain
 from app.cli.files import check_writable, naming, read_configuration
-from app.cli.planning import deliver, read_problem
-from app.cli.routed import Routed
+from app.cli.planning import ProblemFiles, deliver, read_problem
 from app.presentation.figures import gib
 from app.services.predictions import predict_configuration
 from cluster_models.errors import SolverFailed
 
 
 def run_predict(
-    *,
-    cluster: str,
-    model: str,
-    workload: str,
-    configuration: str,
-    calibration: str | None,
-    routed: Routed,
-    as_json: bool,
-    output: Path | None,
+    files: ProblemFiles, *, configuration: str, as_json: bool, output: Path | None, everything: bool
 ) -> None:
     """Predict, and hand out; ends with code 3 where the configuration does not fit the memory."""
     check_writable(output)
-    problem = read_problem(cluster, model, workload, calibration, routed)
+    problem = read_problem(files)
     document = read_configuration(configuration)
     with naming(configuration):
         try:
@@ -36,7 +27,7 @@ def run_predict(
         except SolverFailed as error:
             raise Failed(str(error)) from error
     plan = prediction.plan
-    deliver(plan, as_json=as_json, output=output)
+    deliver(plan, as_json=as_json, output=output, everything=everything)
     if prediction.missing_bytes > 0:
         worst = max(plan.memory, key=lambda memory: memory.total_bytes - memory.limit_bytes)
         complain(

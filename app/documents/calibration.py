@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+from app.documents.framework import FrameworkDescription, described_frameworks
 from app.documents.hardware_profile import MOST_KERNELS, CollectiveDocument
 from app.documents.moments import Moment
 from app.documents.reading import (
+    NAME,
     Document,
     FieldProblem,
     InvalidDocument,
@@ -23,12 +26,11 @@ from app.documents.reading import (
     WholeNumber,
     close_name,
 )
-from app.serialization import canonical
+from app.serialization import canonical, jsonable
 from cluster_models.fitted import ErrorSpread, FittedParameters, FittedValue
 from cluster_models.frameworks import frameworks
 from solver.costs.calibration import PARAMETERS, Owner
 
-NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 MOST_OWNERS: Final = 200
 MOST_PARAMETERS: Final = 100
 """Of one owner; more than there are, so that a new parameter changes no description of the API."""
@@ -103,6 +105,12 @@ class CalibrationDocument(Document):
     frameworks: dict[Text, _Parameters] = Field(
         default_factory=dict, max_length=MOST_OWNERS, description="Parameters of framework generations."
     )
+    descriptions: list[FrameworkDescription] = Field(
+        default_factory=list,
+        max_length=MOST_OWNERS,
+        description="Frameworks of the runs that are not shipped: plans with this calibration know their names.",
+        examples=[[]],
+    )
     errors: ErrorsDocument | None = Field(None, description="Makes the interval of a prediction.")
     fit: FitDocument | None = Field(None, description="How well it fits.")
     collectives: list[CollectiveDocument] = Field(
@@ -114,10 +122,13 @@ class CalibrationDocument(Document):
     def to_fitted(self) -> FittedParameters:
         """The domain value, named after this document and its content.
 
-        Raises ``InvalidDocument`` for parameters that there are not, and values outside their physical range.
+        Raises ``InvalidDocument`` for parameters and frameworks that there are not, and values outside their
+        physical range.
         """
+        described = described_frameworks(self.descriptions, at="descriptions")
         tables = {Owner.GPU: self.gpus, Owner.FRAMEWORK: self.frameworks}
         problems = [found for owner, table in tables.items() for found in _problems(owner, table)]
+        problems += [_unknown_framework(name) for name in self.frameworks if name not in described | frameworks()]
         if not self.gpus and not self.frameworks:
             problems.append(FieldProblem("gpus", {}, "holds no parameter", "fit one: meshwright calibrate"))
         if self.errors is not None:
@@ -133,8 +144,20 @@ class CalibrationDocument(Document):
         }
         errors = None if self.errors is None else ErrorSpread(**self.errors.model_dump())
         bare = FittedParameters(values[Owner.GPU], values[Owner.FRAMEWORK], "", errors)
-        digest = hashlib.sha256(canonical(bare).encode()).hexdigest()[:HASH_LENGTH]
-        return FittedParameters(bare.gpus, bare.frameworks, f"{self.name} {digest}", errors)
+        return replace(bare, source=f"{self.name} {self._digest(bare)}", described=described)
+
+    def _digest(self, fitted: FittedParameters) -> str:
+        """A hash of the content: descriptions as they are stated here, whatever facts are added later."""
+        content = jsonable(fitted)
+        del content["described"]
+        if self.descriptions:
+            content["descriptions"] = [each.model_dump(exclude_none=True) for each in self.descriptions]
+        return hashlib.sha256(canonical(content).encode()).hexdigest()[:HASH_LENGTH]
+
+
+def _unknown_framework(name: str) -> FieldProblem:
+    remedy = f"describe it under descriptions; {close_name(name, list(frameworks()))}"
+    return FieldProblem(f"{Owner.FRAMEWORK}.{name}", name, "is no shipped generation", remedy)
 
 
 def _problems_of_errors(errors: ErrorsDocument) -> list[FieldProblem]:
@@ -153,9 +176,6 @@ def _problems_of_errors(errors: ErrorsDocument) -> list[FieldProblem]:
 def _problems(owner: Owner, table: Mapping[str, Mapping[str, ParameterDocument]]) -> list[FieldProblem]:
     found = []
     for name, entry in table.items():
-        if owner is Owner.FRAMEWORK and name not in frameworks():
-            remedy = close_name(name, list(frameworks()))
-            found.append(FieldProblem(f"{owner}.{name}", name, "no such framework generation", remedy))
         for key, each in entry.items():
             path = f"{owner}.{name}.{key}"
             known = [parameter for parameter, limits in PARAMETERS.items() if limits.owner is owner]

@@ -30,6 +30,7 @@ from app.documents.plan_parts import (
 )
 from app.documents.reading import Document, parse_text, read_document
 from app.documents.robustness import RobustnessDocument
+from app.documents.selection import SelectionDocument
 from app.documents.workload import WorkloadDocument
 from cluster_models.errors import InvalidInput
 from cluster_models.plan import NoPlan, Placement, Plan
@@ -41,6 +42,11 @@ class PlanDocument(Document):
 
     result: Literal["plan"] = Field("plan", description="plan; no_plan where nothing fits.")
     model: str = Field(description="The model.", examples=["llama-3-70b"])
+    warnings: list[str] = Field(description="What to know before trusting it.", examples=[[]])
+    step_interval: StepIntervalDocument | None = Field(None, description="How sure the step time is.")
+    selection: SelectionDocument | None = Field(
+        None, description="Why it was taken among plans as good, and what may be better."
+    )
     configuration: ConfigurationDocument = Field(
         description="What the framework is told, with the hosts in rank order."
     )
@@ -55,7 +61,6 @@ class PlanDocument(Document):
     )
     mfu: float = Field(description="The same over the GPU's dense peak, 0 to 1.", examples=[0.42])
     certificate: CertificateDocument = Field(description="How far from optimal the plan can be.")
-    warnings: list[str] = Field(description="What to know before trusting it.", examples=[[]])
     alternatives: list[AlternativeDocument] = Field(description="The next best, and why each lost.")
     expert_slots: list[ExpertLayersDocument] = Field(
         default_factory=list,
@@ -80,7 +85,6 @@ class PlanDocument(Document):
     provenance: ProvenanceDocument = Field(description="What the plan was made from.")
     architecture: ArchitectureDocument | None = Field(None, description="The model in full.")
     workload: WorkloadDocument | None = Field(None, description="The workload it was made for.")
-    step_interval: StepIntervalDocument | None = Field(None, description="How sure the step time is.")
     robustness: RobustnessDocument | None = Field(None, description="What drift of links leaves of its lead.")
     timeline: list[TimelineEventDocument] | None = Field(
         None, description="The predicted schedule of one step; absent where it was not asked for."
@@ -120,6 +124,7 @@ class PlanDocument(Document):
             architecture=plan.architecture and ArchitectureDocument.from_architecture(plan.architecture),
             workload=plan.workload and WorkloadDocument.from_workload(plan.workload),
             step_interval=plan.confidence and StepIntervalDocument.from_confidence(plan.confidence),
+            selection=plan.selection and SelectionDocument.from_selection(plan.selection),
             robustness=plan.robustness and RobustnessDocument.from_robustness(plan.robustness),
             timeline=events,
         )
@@ -159,6 +164,7 @@ class PlanDocument(Document):
             architecture=self.architecture.to_architecture() if self.architecture else None,
             workload=self.workload.to_workload() if self.workload else None,
             confidence=self.step_interval.to_confidence() if self.step_interval else None,
+            selection=self.selection.to_selection() if self.selection else None,
             robustness=self.robustness.to_robustness() if self.robustness else None,
         )
 

@@ -177,7 +177,10 @@ class AlternativeDocument(Document):
     step_time_s: float = Field(description="Its predicted step time.", examples=[12.9])
     slower_by_fraction: float = Field(description="How much worse it is; 0.04 = 4 %.", examples=[0.04])
     peak_memory_gib: float = Field(description="Its highest memory on one GPU.", examples=[70.3])
-    reason: str = Field(description="Why it lost.", examples=["waits longer for its pipeline"])
+    reason: str = Field(
+        description="Why it lost; gains and losses add up.", examples=["waits longer for its pipeline"]
+    )
+    time: TimeDocument | None = Field(None, description="Its step by part, where it was placed.", examples=[None])
 
     def to_alternative(self) -> Alternative:
         """The domain value."""
@@ -187,6 +190,7 @@ class AlternativeDocument(Document):
             slower_by=self.slower_by_fraction,
             peak_memory_bytes=self.peak_memory_gib * GIB,
             reason=self.reason,
+            time=self.time.to_time() if self.time else None,
         )
 
     @classmethod
@@ -198,6 +202,7 @@ class AlternativeDocument(Document):
             slower_by_fraction=alternative.slower_by,
             peak_memory_gib=alternative.peak_memory_bytes / GIB,
             reason=alternative.reason,
+            time=alternative.time and TimeDocument.from_time(alternative.time),
         )
 
 
@@ -218,6 +223,17 @@ class StepIntervalDocument(Document):
         examples=[["Tensor parallel size 16 lies outside the calibrated 1..8."]],
     )
 
+    independent_runs: float = Field(
+        0.0,
+        description="Independent runs that they are worth, since runs of one source err together; 0: not known.",
+        examples=[11.4],
+    )
+    doublings_outside: float = Field(
+        0.0,
+        description="By how many doublings of a size, or settings never met, the plan lies outside of them.",
+        examples=[0.0],
+    )
+
     def to_confidence(self) -> Confidence:
         """The domain value."""
         return Confidence(
@@ -227,6 +243,8 @@ class StepIntervalDocument(Document):
             family=self.family,
             runs=self.runs,
             outside=tuple(self.outside_calibration),
+            independent_runs=self.independent_runs,
+            doublings_outside=self.doublings_outside,
         )
 
     @classmethod
@@ -239,6 +257,8 @@ class StepIntervalDocument(Document):
             family=confidence.family,
             runs=confidence.runs,
             outside_calibration=list(confidence.outside),
+            independent_runs=confidence.independent_runs,
+            doublings_outside=confidence.doublings_outside,
         )
 
 

@@ -54,6 +54,8 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Flag = Annotated[bool, Field(strict=True)]
 Text = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_plain_text)]
 """A name: one line, not empty."""
+NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+"""Pattern of names that stand in addresses, tables and commands without quotes."""
 Line = Annotated[str, Field(max_length=1000), AfterValidator(_plain_text)]
 Prose = Annotated[str, Field(max_length=10_000), AfterValidator(lambda text: _plain_text(text, allowed="\n\t"))]
 

@@ -1,4 +1,4 @@
-"""Lines of a CSV table, with every problem named by line and column."""
+"""Lines of a CSV table, with every problem named by its lines and column."""
 
 from __future__ import annotations
 
@@ -6,24 +6,31 @@ import csv
 import io
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from app.documents.reading import FieldProblem, InvalidDocument, close_name
 from app.documents.text import MAX_TEXT_BYTES
+from app.presentation.figures import spans
 from cluster_models.errors import InvalidInput
 
 T = TypeVar("T")
 
 _NUMBER: Final = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+_FIGURES: Final = re.compile(r"\d[\d.,]*")
 _LONGEST_CELL: Final = 200
 _LARGEST: Final = 1e15
+_NAMED: Final = 6
+"""Spans of lines, and values, that one problem names; the others are counted."""
 
 
 @dataclass(slots=True)
 class Line:
-    """One line; reading a cell that is wrong notes the problem and gives ``None``."""
+    """One line; reading a cell that is wrong notes the problem and gives ``None``.
+
+    The fields of ``problems`` are places in the line: ``problems_of_lines`` puts the line's number before them.
+    """
 
     number: int
     cells: Mapping[str, str]
@@ -32,7 +39,7 @@ class Line:
     def problem(self, column: str, problem: str, remedy: str = "") -> None:
         """Note what is wrong with a cell."""
         value = self.cells.get(column, "")
-        self.problems.append(FieldProblem(f"line {self.number}, column {column}", value, problem, remedy))
+        self.problems.append(FieldProblem(f", column {column}", value, problem, remedy))
 
     def text(self, column: str, *, required: str = "") -> str:
         """The cell; ``required`` is what to do where it is empty and must not be."""
@@ -79,6 +86,39 @@ class Line:
             self.problem(column, f"must be one of {', '.join(name for name in choices if name)}")
             return None
         return choices[cell]
+
+
+def problems_of_lines(lines: Iterable[Line]) -> list[FieldProblem]:
+    """What is wrong with all lines, in their order; problems of several lines that differ in figures are one."""
+    alike: dict[tuple[str, str, str], list[tuple[int, FieldProblem]]] = {}
+    for line in lines:
+        for each in line.problems:
+            key = (each.field, _FIGURES.sub("0", each.problem), each.remedy)
+            alike.setdefault(key, []).append((line.number, each))
+    return [_as_one(met) for met in alike.values()]
+
+
+def _as_one(met: Sequence[tuple[int, FieldProblem]]) -> FieldProblem:
+    """Problems of a kind in the words of the first."""
+    (number, first), *others = met
+    differ = any(each.problem != first.problem for _, each in others)
+    values = {str(each.value): each.value for _, each in met}
+    return replace(
+        first,
+        field=f"{_named(number for number, _ in met)}{first.field}",
+        value=first.value if len(values) == 1 else [*list(values)[:_NAMED], *["..."] * (len(values) > _NAMED)],
+        problem=f"{first.problem}, in line {number}" if differ else first.problem,
+    )
+
+
+def _named(numbers: Iterable[int]) -> str:
+    """Lines by number: "line 4", "lines 2-61, 70", "lines 2, 4, 6, 8, 10, 12 and 3 more"."""
+    alone = sorted(set(numbers))
+    every = spans(alone, dash="-").split(", ")
+    if len(every) <= _NAMED:
+        return f"line{'s' if len(alone) > 1 else ''} {', '.join(every)}"
+    last = int(every[_NAMED - 1].rpartition("-")[2])
+    return f"lines {', '.join(every[:_NAMED])} and {sum(number > last for number in alone)} more"
 
 
 def read_lines(

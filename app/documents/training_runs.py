@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from app.documents.configuration import even_stage_layers
-from app.documents.framework import FrameworkSettings, GradientPrecision, to_framework
-from app.documents.reading import FieldProblem, InvalidDocument, problems_of
-from app.documents.table_cells import Line, read_lines
+from app.documents.framework import SETTINGS, FrameworkSettings, WireFact, to_framework
+from app.documents.reading import InvalidDocument, problems_of
+from app.documents.table_cells import Line, problems_of_lines, read_lines
 from cluster_models.architecture import Architecture, Experts
 from cluster_models.catalogue import gpu_kind
 from cluster_models.errors import InvalidInput, MeshwrightError
 from cluster_models.flops import model_flops_per_token
-from cluster_models.frameworks import AttentionKernels, CudaGraphs, ExpertDispatch, Framework
+from cluster_models.frameworks import Framework
 from cluster_models.gpus import GpuKind, Precision
 from cluster_models.model_catalogue import catalogue_model
 from cluster_models.plan import Configuration, Degrees, RankOrder
@@ -79,43 +79,47 @@ SHARDINGS: Final = {
 }
 _COUNTERS: Final = {str(each): each for each in MemoryCounter if each is not MemoryCounter.FORMULA}
 _SWITCH: Final = {"0": False, "1": True, "false": False, "true": True}
-_SETTING_CHOICES: Final[dict[str, Mapping[str, object]]] = {
-    "gradient_precision": {str(each): each for each in GradientPrecision},
-    "attention_kernels": {str(each): each for each in AttentionKernels},
-    "cuda_graphs": {str(each): each for each in CudaGraphs},
-    "expert_dispatch": {str(each): each for each in ExpertDispatch},
-}
-"""What the cells of the framework's settings say; the others are switches."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRuns:
-    """Runs with the group of each: runs of one sweep weigh together as much as a few single ones."""
+    """Runs with the group of each: runs of one sweep weigh together as much as a few single ones.
+
+    ``described`` are the frameworks of the runs that are not shipped, as described, without the settings of a run.
+    """
 
     runs: tuple[TrainingRun, ...]
     groups: tuple[str, ...]
+    described: Mapping[str, Framework] = field(default_factory=dict)
 
 
-def read_training_runs(text: str, *, what: str = "runs") -> MeasuredRuns:
-    """The runs of a CSV text; raises ``InvalidInput`` with line, column and remedy of everything that is wrong."""
-    runs, groups = [], []
-    problems: list[FieldProblem] = []
-    for line in read_lines(text, known=COLUMNS, required=REQUIRED, most=MOST_RUNS, what=what):
-        run = _run(line)
-        problems += line.problems
-        if run is not None:
-            runs.append(run)
-            groups.append(line.cells.get("sweep_id") or run.name)
-    if problems:
+def read_training_runs(
+    text: str, *, described: Mapping[str, Framework] | None = None, what: str = "runs"
+) -> MeasuredRuns:
+    """The runs of a CSV text, of shipped frameworks and of those ``described``.
+
+    Raises ``InvalidInput`` with lines, column and remedy of everything that is wrong.
+    """
+    described = described or {}
+    lines = list(read_lines(text, known=COLUMNS, required=REQUIRED, most=MOST_RUNS, what=what))
+    found = [_run(line, described) for line in lines]
+    if problems := problems_of_lines(lines):
         raise InvalidDocument(problems)
+    runs = tuple(run for run in found if run is not None)
     if not runs:
         raise InvalidInput(what, "", "holds no run", "put one run on each line below the head")
-    return MeasuredRuns(tuple(runs), tuple(groups))
+    named = {run.workload.framework.name for run in runs}
+    for name in described:
+        if name not in named:
+            remedy = "name it in the column framework, or leave its description out"
+            raise InvalidInput("frameworks", name, "is the framework of no run", remedy)
+    groups = tuple(line.cells.get("sweep_id") or run.name for line, run in zip(lines, runs, strict=True))
+    return MeasuredRuns(runs, groups, described)
 
 
-def _run(line: Line) -> TrainingRun | None:
+def _run(line: Line, described: Mapping[str, Framework]) -> TrainingRun | None:
     """The run of a line, or ``None`` with the problems noted."""
-    gpu, framework, architecture = _gpu(line), _framework(line), _architecture(line)
+    gpu, framework, architecture = _gpu(line), _framework(line, described), _architecture(line)
     workload = _workload(line)
     per_node = line.whole("gpus_per_node", most=_MOST) or 8
     degrees = _degrees(line)
@@ -154,10 +158,7 @@ def _run(line: Line) -> TrainingRun | None:
         )
         _check(line, run)
     except InvalidInput as error:
-        line.problems += [
-            FieldProblem(f"line {line.number}: {found.field}", found.value, found.problem, found.remedy)
-            for found in problems_of(error)
-        ]
+        line.problems += [replace(found, field=f": {found.field}") for found in problems_of(error)]
         return None
     return None if line.problems else run
 
@@ -233,17 +234,21 @@ def _gpu(line: Line) -> GpuKind | None:
         return None
 
 
-def _framework(line: Line) -> Framework | None:
+def _framework(line: Line, described: Mapping[str, Framework]) -> Framework | None:
     name = line.text("framework", required="name a framework generation, like megatron-core-0.12")
-    stated = {
-        setting: line.choice(setting, _SETTING_CHOICES.get(setting, _SWITCH))
-        for setting in FrameworkSettings.model_fields
-    }
+    stated = {each.name: _setting(line, each) for each in SETTINGS}
     try:
-        return to_framework(name, FrameworkSettings.model_validate(stated)) if name else None
+        return to_framework(name, FrameworkSettings.model_validate(stated), described) if name else None
     except InvalidInput as error:
         line.problem("framework", error.problem, error.remedy)
         return None
+
+
+def _setting(line: Line, fact: WireFact) -> object:
+    """What a cell says of a fact: a word, a number or a switch."""
+    if fact.kind in (int, float):
+        return line.number_in(fact.name, zero=True)
+    return line.choice(fact.name, {each: fact.kind(each) for each in fact.choices} or _SWITCH)
 
 
 def _workload(line: Line) -> TrainingWorkload | None:

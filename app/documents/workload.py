@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 from pydantic import Field
 
-from app.documents.framework import FrameworkSettings, settings_of, to_framework
+from app.documents.framework import (
+    FrameworkReference,
+    FrameworkSettings,
+    reference_of,
+    settings_of,
+    to_framework,
+)
 from app.documents.placement_rules import PlacementRulesDocument
 from app.documents.reading import Count, Document, FieldProblem, InvalidDocument, Number, Text, close_name
+from cluster_models.frameworks import Framework
 from cluster_models.gpus import Precision
 from cluster_models.topology import MOST_NODES
 from cluster_models.workload import (
     DEGREE_NAMES,
     LONGEST_SEQUENCE,
     MOST_SEQUENCES,
+    Choice,
     LinkBandwidth,
     Objective,
     Optimizer,
@@ -44,9 +53,10 @@ class WorkloadDocument(Document):
     precision: Precision = Field(
         _DEFAULT.precision, description="Number format of the matrix products.", examples=["bf16"]
     )
-    framework: Text = Field(
+    framework: FrameworkReference = Field(
         _DEFAULT.framework.name,
-        description="Generation of the training framework; GET /api/v1/frameworks lists them.",
+        description="Generation of the training framework, which GET /api/v1/frameworks lists, or one that the "
+        "calibration describes, by its name; any other one as a description.",
         examples=["megatron-core-0.12"],
     )
     framework_settings: FrameworkSettings = Field(
@@ -107,6 +117,12 @@ class WorkloadDocument(Document):
         examples=["median"],
     )
 
+    choice: Choice = Field(
+        _DEFAULT.choice,
+        description="Which plan to take among those that predictions cannot tell from the fastest: simplest, "
+        "fastest, or robust (loses least to the best of them when predictions and links are off).",
+        examples=["simplest"],
+    )
     placement: PlacementRulesDocument = Field(
         default_factory=PlacementRulesDocument,
         description="What is asked of the nodes: who sits apart or together, which stay free, which are hosts.",
@@ -126,8 +142,11 @@ class WorkloadDocument(Document):
         examples=[False],
     )
 
-    def to_workload(self) -> TrainingWorkload:
-        """The domain value; raises ``InvalidDocument`` or ``InvalidWorkload``."""
+    def to_workload(self, described: Mapping[str, Framework] | None = None) -> TrainingWorkload:
+        """The domain value; raises ``InvalidDocument`` or ``InvalidWorkload``.
+
+        ``described`` are frameworks that may be named besides the shipped ones.
+        """
         problems = [
             FieldProblem(f"{field}.{name}", name, "unknown degree", close_name(name, DEGREE_NAMES))
             for field, degrees in (("pinned", self.pinned), ("forbidden", self.forbidden))
@@ -140,7 +159,7 @@ class WorkloadDocument(Document):
             sequence_length=self.sequence_length,
             global_batch=self.global_batch_sequences,
             precision=self.precision,
-            framework=to_framework(self.framework, self.framework_settings),
+            framework=to_framework(self.framework, self.framework_settings, described),
             optimizer=self.optimizer,
             recompute=tuple(dict.fromkeys(self.recompute)),
             sharding=tuple(dict.fromkeys(self.sharding)),
@@ -151,6 +170,7 @@ class WorkloadDocument(Document):
             avoid_nodes=tuple(self.avoid_nodes),
             objective=self.objective,
             link_bandwidth=self.link_bandwidth,
+            choice=self.choice,
             placement=self.placement.to_rules(),
             survive=dict(self.survive),
             memory_checkpoint=self.memory_checkpoint,
@@ -163,7 +183,7 @@ class WorkloadDocument(Document):
             sequence_length=workload.sequence_length,
             global_batch_sequences=workload.global_batch,
             precision=workload.precision,
-            framework=workload.framework.name,
+            framework=reference_of(workload.framework),
             framework_settings=settings_of(workload.framework),
             optimizer=workload.optimizer,
             recompute=list(workload.recompute),
@@ -175,6 +195,7 @@ class WorkloadDocument(Document):
             avoid_nodes=list(workload.avoid_nodes),
             objective=workload.objective,
             link_bandwidth=workload.link_bandwidth,
+            choice=workload.choice,
             placement=PlacementRulesDocument.from_rules(workload.placement),
             survive=dict(workload.survive),
             memory_checkpoint=workload.memory_checkpoint,

@@ -130,8 +130,10 @@ def in_order(layers: int, experts: int, slots: int) -> IntArray:
 
 
 def routed(workload: RoutedWorkload, terms: NodeTerms) -> Routing:
-    """What is known of the router under a workload."""
-    return routing(drawable(workload.shares(), terms.rule), terms.rule, workload.coactivation)
+    """What is known of the router under a workload; raises ``InvalidInput`` where it cannot select as counted."""
+    shares = drawable(workload.shares(), terms.rule)
+    terms.rule.check_shares(shares, workload.layers, f"routing.{workload.name}.loads")
+    return routing(shares, terms.rule, workload.coactivation)
 
 
 def drawable(shares: FloatArray, rule: RouterRule) -> FloatArray:

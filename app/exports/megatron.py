@@ -132,6 +132,9 @@ def _overlap_arguments(workload: TrainingWorkload, configuration: Configuration)
         arguments.append("--tp-comm-overlap")
     if framework.defer_head_gradient and degrees.pipeline > 1:
         arguments.append("--defer-embedding-wgrad-compute")
+        arguments += [f"--wgrad-deferral-limit {framework.head_gradient_limit}"] * (
+            framework.head_gradient_limit > 0
+        )
     if framework.fused_loss:
         arguments += ["--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl te"]
     if framework.attention_kernels is AttentionKernels.FLASH_2:

@@ -75,7 +75,7 @@ def count(value: float | None) -> str:
     return NOT_KNOWN if value is None else f"{value:,.0f}"
 
 
-def spans(numbers: Iterable[int]) -> str:
+def spans(numbers: Iterable[int], *, dash: str = "\N{EN DASH}") -> str:
     """Whole numbers with neighbours joined: 0, 1, 2, 5 becomes "0–2, 5"."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
@@ -83,7 +83,7 @@ def spans(numbers: Iterable[int]) -> str:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}\N{EN DASH}{last}" for first, last in runs)
+    return ", ".join(str(first) if first == last else f"{first}{dash}{last}" for first, last in runs)
 
 
 def plural(number: int, noun: str) -> str:

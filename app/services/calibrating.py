@@ -17,6 +17,7 @@ from app.documents.calibration import (
     ParameterDocument,
     ToldBy,
 )
+from app.documents.framework import descriptions_of
 from app.documents.hardware_profile import HardwareProfileDocument
 from app.documents.training_runs import MeasuredRuns
 from app.presentation.figures import plural
@@ -76,6 +77,7 @@ def calibrate(measured: Measured, *, name: str, now: datetime) -> CalibrationDoc
         source=_source(measured),
         gpus=tables[Owner.GPU],
         frameworks=tables[Owner.FRAMEWORK],
+        descriptions=[] if measured.runs is None else descriptions_of(measured.runs.described),
         errors=_errors(fits.steps),
         fit=_summary(runs, fits),
         collectives=[] if measured.profile is None else measured.profile.collectives,

@@ -21,12 +21,16 @@ from cluster_models.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class CalibrationRecord:
-    """A stored calibration without its parameters; ``label`` is its name and content hash, as plans carry it."""
+    """A stored calibration without its parameters; ``label`` is its name and content hash, as plans carry it.
+
+    ``described``: the frameworks that are not shipped and that it describes.
+    """
 
     name: str
     label: str
     gpu_kinds: tuple[str, ...]
     frameworks: tuple[str, ...]
+    described: tuple[str, ...]
     source: str
     created_at: datetime
 
@@ -126,6 +130,7 @@ def _record(row: CalibrationRow) -> CalibrationRecord:
         label=row.label,
         gpu_kinds=tuple(row.document["gpus"]),
         frameworks=tuple(row.document["frameworks"]),
+        described=tuple(each["name"] for each in row.document.get("descriptions", ())),
         source=row.source,
         created_at=row.created_at,
     )

@@ -11,10 +11,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from app.documents.calibration import CalibrationDocument
+from app.documents.framework import FrameworkDescription, described_frameworks
 from app.documents.hardware_profile import HardwareProfileDocument
 from app.documents.reading import FieldProblem, InvalidDocument, problems_of
 from app.documents.training_runs import MeasuredRuns, read_training_runs
@@ -33,16 +35,22 @@ class FitFailed(MeshwrightError):
 
 
 def fit_in_process(
-    *, name: str, profile: HardwareProfileDocument | None, gpu: str | None, runs_csv: str | None
+    *,
+    name: str,
+    profile: HardwareProfileDocument | None,
+    gpu: str | None,
+    runs_csv: str | None,
+    frameworks: Sequence[FrameworkDescription] = (),
 ) -> CalibrationDocument:
     """The calibration; raises ``InvalidInput``, or ``NotReady`` while another one is fitted."""
     if runs_csv is not None:
-        _check_size(read_training_runs(runs_csv))
+        _check_size(read_training_runs(runs_csv, described=described_frameworks(frameworks)))
     request = {
         "name": name,
         "profile": None if profile is None else profile.model_dump(mode="json", by_alias=True),
         "gpu": gpu,
         "runs": runs_csv,
+        "frameworks": [each.model_dump(mode="json") for each in frameworks],
     }
     if not _ONE_AT_A_TIME.acquire(blocking=False):
         raise NotReady("Another calibration is being fitted; try again in a minute, or use meshwright calibrate.")
@@ -82,10 +90,11 @@ def _check_size(measured: MeasuredRuns) -> None:
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     profile, runs = request["profile"], request["runs"]
     try:
+        described = described_frameworks([FrameworkDescription(**each) for each in request["frameworks"]])
         measured = Measured(
             profile=None if profile is None else HardwareProfileDocument.model_validate(profile),
             gpu=request["gpu"],
-            runs=None if runs is None else read_training_runs(runs),
+            runs=None if runs is None else read_training_runs(runs, described=described),
         )
         document = calibrate(measured, name=request["name"], now=datetime.now(UTC))
     except InvalidInput as error:

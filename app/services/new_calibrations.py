@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from app.documents.calibration import CalibrationDocument
+from app.documents.framework import FrameworkDescription
 from app.documents.hardware_profile import HardwareProfileDocument
 from app.services.field_paths import errors_under
 from app.services.fitting_process import fit_in_process
@@ -16,8 +19,12 @@ def document_of(
     profile: HardwareProfileDocument | None,
     gpu: str | None,
     runs_csv: str | None,
+    frameworks: Sequence[FrameworkDescription],
 ) -> CalibrationDocument:
     """The finished document under ``name``; raises ``InvalidInput`` with all that is wrong."""
+    if frameworks and runs_csv is None:
+        names = [each.name for each in frameworks]
+        raise InvalidInput("frameworks", names, "are those of runs", "give runs, or leave them out")
     if calibration is not None:
         if profile is not None or runs_csv is not None:
             raise InvalidInput(
@@ -35,4 +42,4 @@ def document_of(
         raise InvalidInput(
             "calibration", None, "neither a calibration nor a profile nor runs are given", "give one of them"
         )
-    return fit_in_process(name=name, profile=profile, gpu=gpu, runs_csv=runs_csv)
+    return fit_in_process(name=name, profile=profile, gpu=gpu, runs_csv=runs_csv, frameworks=frameworks)

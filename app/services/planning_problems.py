@@ -26,9 +26,9 @@ def make_problem(session: Session, *, request: ProblemRequest) -> PlanningProble
     """The problem that a request describes, its snapshot stored; raises ``InvalidInput`` with all that is wrong."""
     with errors_under("model"):
         architecture = models.resolve_model(session, model=request.model)
-    with errors_under("workload"):
-        workload = request.workload.to_workload()
     fitted = _fitted(session, request)
+    with errors_under("workload"):
+        workload = request.workload.to_workload(None if fitted is None else fitted.described)
     counted = _routing(session, request, architecture)
     snapshot = _snapshot(session, request)
     problem = PlanningProblem(snapshot, architecture, workload, fitted, counted, request.keep_expert_order)

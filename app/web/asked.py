@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from app.documents.calibration import NAME, CalibrationDocument
+from app.documents.calibration import CalibrationDocument
 from app.documents.cluster import ClusterDocument
+from app.documents.framework import FrameworkDescription
 from app.documents.hardware_profile import HardwareProfileDocument
 from app.documents.model import model_document
 from app.documents.reading import (
+    NAME,
     Document,
     FieldProblem,
     InvalidDocument,
@@ -52,7 +54,22 @@ def calibration_parts(values: Typed) -> dict[str, Any]:
         "runs_csv": values["runs_text"] if values["runs_text"].strip() else None,
         "profile": _document(HardwareProfileDocument, profile, "profile") if profile else None,
         "calibration": _document(CalibrationDocument, finished, "calibration") if finished else None,
+        "frameworks": _frameworks(values["frameworks_text"].strip()),
     }
+
+
+class _Frameworks(Document):
+    """Descriptions alone, so that a problem with one names its place."""
+
+    frameworks: list[FrameworkDescription]
+
+
+def _frameworks(text: str) -> list[FrameworkDescription]:
+    if not text:
+        return []
+    data = parse_text(text, what="frameworks")
+    listed = data if isinstance(data, list) else [data]
+    return read_document(_Frameworks, {"frameworks": listed}, what="frameworks").frameworks
 
 
 def _calibration_name(name: str) -> str | None:

@@ -34,6 +34,8 @@ _BLANK: Final = {
     "profile_text": "",
     "runs_file": "",
     "runs_text": "",
+    "frameworks_file": "",
+    "frameworks_text": "",
     "calibration_file": "",
     "calibration_text": "",
 }
@@ -42,6 +44,7 @@ _BOXES: Final = (
     ("gpu", "gpu", "GPU kind"),
     ("runs", "runs_text", "Runs"),
     ("line", "runs_text", "Runs"),
+    ("frameworks", "frameworks_text", "Own frameworks"),
     ("calibration", "calibration_text", "Calibration"),
     ("name", "name", "Name"),
 )

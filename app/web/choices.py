@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from app.documents.framework import GradientPrecision
+from app.documents.framework import SETTINGS, GradientPrecision, WireFact
+from app.web.form import label
 from cluster_models.frameworks import AttentionKernels, CudaGraphs, ExpertDispatch, frameworks
 from cluster_models.gpus import Precision
-from cluster_models.workload import LinkBandwidth, Objective, Optimizer, Recompute, Sharding
+from cluster_models.workload import Choice, LinkBandwidth, Objective, Optimizer, Recompute, Sharding
 
 Options = tuple[tuple[str, str], ...]
 """Values with their words."""
@@ -17,6 +19,35 @@ NOT_SAID = ("", "not said")
 _PASTE = ("", "paste one below")
 _AS_CALIBRATED = ("", "none: imbalance as calibrated")
 _AS_FRAMEWORK = ("", "as the framework does")
+_WORDS: Final[Mapping[str, str]] = {
+    **{each: each.upper() for each in GradientPrecision},
+    AttentionKernels.VENDOR: "the vendor's (cuDNN), or FlashAttention-3",
+    AttentionKernels.FLASH_2: "FlashAttention-2",
+    AttentionKernels.FLASH_TRITON: "FlashAttention-1 in Triton",
+    CudaGraphs.PARTIAL: "attention and router",
+    CudaGraphs.FULL: "whole iteration",
+    ExpertDispatch.ALL_TO_ALL: "all-to-all",
+    ExpertDispatch.DEEPEP: "DeepEP",
+    ExpertDispatch.HYBRIDEP: "HybridEP",
+}
+"""What choices of settings are called that are not called as in documents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The list of one setting of the framework, with its explanation."""
+
+    name: str
+    label: str
+    options: Options
+    hint: str
+
+    @classmethod
+    def of(cls, fact: WireFact) -> Setting:
+        """The list that offers what the fact can be."""
+        words = tuple((each, _WORDS.get(each, each)) for each in fact.choices)
+        own = words or (("true", "yes"), ("false", "no"))
+        return cls(fact.name, label(fact.name), (_AS_FRAMEWORK, *own), fact.fact.meaning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,28 +58,9 @@ class Choices:
     models: Options
     calibrations: Options
     routing: Options
+    framework: Options
     precision: Options = tuple((value, value.upper()) for value in Precision)
-    framework: Options = tuple((each.name, each.title) for each in reversed(list(frameworks().values())))
-    yes_no: Options = (_AS_FRAMEWORK, ("true", "yes"), ("false", "no"))
-    gradient_precision: Options = (_AS_FRAMEWORK, *((value, value.upper()) for value in GradientPrecision))
-    attention_kernels: Options = (
-        _AS_FRAMEWORK,
-        (AttentionKernels.VENDOR, "the vendor's (cuDNN), or FlashAttention-3"),
-        (AttentionKernels.FLASH_2, "FlashAttention-2"),
-        (AttentionKernels.FLASH_TRITON, "FlashAttention-1 in Triton"),
-    )
-    cuda_graphs: Options = (
-        _AS_FRAMEWORK,
-        (CudaGraphs.NONE, "none"),
-        (CudaGraphs.PARTIAL, "attention and router"),
-        (CudaGraphs.FULL, "whole iteration"),
-    )
-    expert_dispatch: Options = (
-        _AS_FRAMEWORK,
-        (ExpertDispatch.ALL_TO_ALL, "all-to-all"),
-        (ExpertDispatch.DEEPEP, "DeepEP"),
-        (ExpertDispatch.HYBRIDEP, "HybridEP"),
-    )
+    settings: tuple[Setting, ...] = tuple(map(Setting.of, SETTINGS))
     expert_order: Options = (("", "may be permuted"), ("true", "stays as in the checkpoint"))
     optimizer: Options = ((Optimizer.ADAM, "Adam"), (Optimizer.SGD, "SGD"))
     recompute: Options = (
@@ -70,6 +82,11 @@ class Choices:
         (LinkBandwidth.MEDIAN, "median"),
         (LinkBandwidth.PESSIMISTIC, "pessimistic (p10)"),
     )
+    choice: Options = (
+        (Choice.SIMPLEST, "the simplest"),
+        (Choice.FASTEST, "the fastest"),
+        (Choice.ROBUST, "the most robust"),
+    )
     degrees: Options = (
         ("tensor", "Tensor (TP)"),
         ("pipeline", "Pipeline (PP)"),
@@ -82,13 +99,34 @@ class Choices:
     )
 
 
+def shipped_frameworks() -> Options:
+    """The shipped generations, newest first."""
+    return tuple((each.name, each.title) for each in reversed(list(frameworks().values())))
+
+
 def choices(
-    *, clusters: Iterable[str], models: Iterable[str], calibrations: Iterable[str], routing: Iterable[str]
+    *,
+    clusters: Iterable[str],
+    models: Iterable[str],
+    calibrations: Iterable[str],
+    routing: Iterable[str],
+    described: Mapping[str, str],
 ) -> Choices:
-    """The offers, with the stored clusters, calibrations and routing, and the models that have a name."""
+    """The offers, with the stored clusters, calibrations and routing, and the models that have a name.
+
+    ``described`` are the frameworks that calibrations describe, with the name of the calibration.
+    """
     return Choices(
         clusters=(_PASTE, *((name, name) for name in clusters)),
         models=(_PASTE, *((name, name) for name in models)),
         calibrations=(("", "as shipped"), *((name, name) for name in calibrations if name)),
         routing=(_AS_CALIBRATED, *((name, name) for name in routing)),
+        framework=(
+            *(
+                (name, f"{name} (described by the calibration {whose})")
+                for name, whose in described.items()
+                if name not in frameworks()
+            ),
+            *shipped_frameworks(),
+        ),
     )

@@ -13,8 +13,7 @@ from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 
 from app.db.engine import transaction
-from app.documents.calibration import NAME
-from app.documents.reading import problems_of, read_document
+from app.documents.reading import NAME, problems_of, read_document
 from app.documents.routing import check_set
 from app.experts.request import BALANCE, BOTH, LOCALITY, PlacementRequest
 from app.imports.sources import SentFile

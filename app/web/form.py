@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from starlette.datastructures import FormData, UploadFile
 
-from app.documents.framework import FrameworkSettings
-from app.documents.reading import FieldProblem, decode
+from app.documents.framework import FrameworkDescription, FrameworkSettings, description_text
+from app.documents.reading import FieldProblem, decode, parse_text
 from app.web.placement_form import (
     FIELDS,
     LABELS,
@@ -32,11 +32,18 @@ Typed = dict[str, Any]
 
 _BOXES: Final = ("recompute", "sharding")
 _UPLOADS: Final = {
-    f"{part}_file": f"{part}_text" for part in ("cluster", "model", "profile", "runs", "calibration")
+    f"{part}_file": f"{part}_text"
+    for part in ("cluster", "model", "framework", "profile", "runs", "frameworks", "calibration")
 }
 _WORKLOAD: Final = ("sequence_length", "global_batch_sequences", "max_gpus")
-_WORDS: Final = ("precision", "framework", "optimizer", "objective", "link_bandwidth")
+_WORDS: Final = ("precision", "framework", "optimizer", "objective", "link_bandwidth", "choice")
 _SETTINGS: Final = tuple(FrameworkSettings.model_fields)
+_DESCRIPTION: Final = ("framework_file", "framework_text")
+_BOX_OF: Final = {
+    **dict.fromkeys(("cluster", "snapshot", "nodes", "measurements", "gpu_kinds"), "cluster_text"),
+    "model": "model_text",
+}
+"""The box that a document was pasted into, by how the fields of its problems begin."""
 _OPTIONS: Final = ("time_limit_s", "effort")
 ROUTING: Final = ("routing", "routing_text", "routing_weights", "keep_expert_order")
 _NUMBER: Final = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?|[+-]?\.\d+([eE][+-]?\d+)?", re.ASCII)
@@ -70,6 +77,7 @@ def blank(*, time_limit_s: float) -> Typed:
         "global_batch_sequences": "",
         "precision": str(default.precision),
         "framework": default.framework.name,
+        **dict.fromkeys(_DESCRIPTION, ""),
         **dict.fromkeys(_SETTINGS, ""),
         "optimizer": str(default.optimizer),
         "recompute": tuple(map(str, default.recompute)),
@@ -77,6 +85,7 @@ def blank(*, time_limit_s: float) -> Typed:
         "memory_headroom_percent": f"{100 * default.memory_headroom:g}",
         "objective": str(default.objective),
         "link_bandwidth": str(default.link_bandwidth),
+        "choice": str(default.choice),
         "max_gpus": "",
         "avoid_nodes": "",
         **dict.fromkeys(FIELDS, ""),
@@ -88,6 +97,11 @@ def blank(*, time_limit_s: float) -> Typed:
 def filled(values: Typed, workload: Mapping[str, Any]) -> Typed:
     """The form with the fields of a workload document in place."""
     filled_in = dict(values)
+    filled_in["framework_text"] = ""
+    if isinstance(described := workload.get("framework"), Mapping):
+        description = FrameworkDescription.model_validate(described)
+        filled_in["framework_text"] = description_text(description)
+        workload = {**workload, "framework": description.like}
     for name in (*_WORKLOAD, *_WORDS):
         if workload.get(name) is not None:
             filled_in[name] = str(workload[name])
@@ -127,9 +141,11 @@ def typed(data: FormData, values: Typed) -> tuple[Typed, tuple[FormProblem, ...]
 
 
 def workload_data(values: Typed) -> dict[str, Any]:
-    """The workload document that the form spells."""
+    """The workload document that the form spells; a described framework takes the place of the chosen one."""
     data: dict[str, Any] = {name: number(values[name]) for name in _WORKLOAD if values[name].strip()}
     data |= {name: values[name] for name in _WORDS}
+    if values["framework_text"].strip():
+        data["framework"] = parse_text(values["framework_text"], what="framework_text")
     data["framework_settings"] = {name: _yes_no(values[name]) for name in _SETTINGS if values[name]}
     data |= {name: list(values[name]) for name in _BOXES}
     if values["memory_headroom_percent"].strip():
@@ -169,6 +185,11 @@ def settings_in_use(values: Typed, found: Sequence[FormProblem]) -> bool:
     return _in_use(values, found, _SETTINGS)
 
 
+def description_in_use(values: Typed, found: Sequence[FormProblem]) -> bool:
+    """Whether the part of the form that describes a framework has to be open."""
+    return _in_use(values, found, _DESCRIPTION)
+
+
 def placement_in_use(values: Typed, found: Sequence[FormProblem]) -> bool:
     """Whether the part of the form about neighbours and spares has to be open."""
     return _in_use(values, found, FIELDS)
@@ -192,10 +213,9 @@ def _at_field(problem: FieldProblem, counts: str) -> FormProblem:
     if whole.partition(".")[0] == "placement":
         anchor = placement_anchor(whole.removeprefix("placement."))
         return FormProblem(anchor, label(anchor), str(problem))
-    if top in ("cluster", "snapshot", "nodes", "measurements", "gpu_kinds"):
-        return FormProblem("cluster_text", label("cluster_text"), str(problem))
-    if top == "model":
-        return FormProblem("model_text", label("model_text"), str(problem))
+    box = "framework_text" if whole.startswith("framework.") else _BOX_OF.get(top)
+    if box is not None:
+        return FormProblem(box, label(box), str(problem))
     if top in ("routing", "routing_weights"):
         anchor = counts if top == "routing" else top
         place = problem.field.removeprefix(f"{top}.") + ": " if rest else ""
@@ -238,8 +258,11 @@ def label(name: str) -> str:
         "cluster_file": "Cluster file",
         "model_text": "Model",
         "model_file": "Model file",
+        "framework_text": "Own framework",
+        "framework_file": "Own framework, file",
         "memory_headroom_percent": "Memory to keep free",
         "global_batch_sequences": "Global batch",
+        "choice": "Among plans as good",
         "time_limit_s": "Time limit",
         "max_gpus": "GPUs to use at most",
         "sequence_parallel": "Sequence parallelism",

@@ -22,7 +22,7 @@ from app.services import calibrations, clusters, models, plans, routing
 from app.services.errors import NotFound
 from app.services.pagination import MAX_LIMIT
 from app.web.asked import plan_request
-from app.web.choices import choices
+from app.web.choices import choices, shipped_frameworks
 from app.web.examples import plan_examples
 from app.web.failures import PageRoute
 from app.web.form import (
@@ -31,6 +31,7 @@ from app.web.form import (
     at_fields,
     blank,
     degrees_in_use,
+    description_in_use,
     filled,
     placement_in_use,
     routing_in_use,
@@ -198,11 +199,18 @@ def _form(request: Request, session: Session, values: Typed, found: tuple[FormPr
             # One that was deleted stays in the list: choosing another must not happen by itself.
             calibrations=dict.fromkeys([*(each.name for each in own_calibrations.items), values["calibration"]]),
             routing=[each.name for each in own_routing.items],
+            described={
+                # Likewise one that is described no longer.
+                values["framework"]: "that was chosen",
+                **{name: each.name for each in own_calibrations.items for name in each.described},
+            },
         ),
+        shipped=shipped_frameworks(),
         examples=plan_examples(catalogue_models()),
         degrees_open=degrees_in_use(values, found),
         placement_open=placement_in_use(values, found),
         settings_open=settings_in_use(values, found),
+        description_open=description_in_use(values, found),
         routing_open=routing_in_use(values, found),
     )
 

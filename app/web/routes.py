@@ -17,6 +17,7 @@ from app.web.expert_moves_pages import router as moves_router
 from app.web.expert_pages import router as expert_router
 from app.web.failure_pages import router as failure_router
 from app.web.failures import PageRoute
+from app.web.framework_pages import router as framework_router
 from app.web.import_pages import router as import_router
 from app.web.job_pages import router as job_router
 from app.web.measuring_pages import router as measuring_router
@@ -71,6 +72,7 @@ router.include_router(replan_router)
 router.include_router(webhook_router)
 router.include_router(cluster_router)
 router.include_router(calibration_router)
+router.include_router(framework_router)
 # before the statistics, for the same reason
 router.include_router(moves_router)
 router.include_router(expert_router)

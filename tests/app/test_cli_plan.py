@@ -57,7 +57,7 @@ def test_the_plan_says_what_drift_leaves_of_its_lead(
     files: list[str], found: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The sentence, a row for the plan and one for its rival, and what the figures rest on."""
-    assert main(["plan", *files]) == 0
+    assert main(["plan", *files, "--verbose"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "When links change the plan stays ahead of the runner-up in 85 %." in out
     assert "this plan 490.0 ms 505.0 ms 580.0 ms" in out
@@ -95,7 +95,7 @@ def test_plan_is_printed_for_an_engineer(
     files: list[str], found: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Degrees, seats, memory, time, proof, warnings and what lost, all on the page."""
-    assert main(["plan", *files]) == 0
+    assert main(["plan", *files, "--verbose"]) == 0
     out = capsys.readouterr().out
     for words in (
         "tp2 pp2 dp2",
@@ -119,7 +119,7 @@ def test_a_plan_over_two_kinds_of_gpu_says_what_each_stage_runs_on(
     stages = tuple(replace(stage, gpu_kind=kind) for stage, kind in zip(plan.stages, kinds, strict=True))
     found["result"] = replace(plan, stages=stages)
     assert main(["plan", *files, "--output", "plan.json"]) == 0
-    assert main(["plan", *files]) == 0
+    assert main(["plan", *files, "--verbose"]) == 0
     out = capsys.readouterr().out
     assert "H100-SXM5-80GB under stage 0" in out
     assert "stage 1  A100-SXM4-80GB" in out

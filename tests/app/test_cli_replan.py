@@ -18,6 +18,7 @@ from app.documents.plan import PlanDocument, plan_from_text
 from cluster_models.errors import InvalidInput
 from cluster_models.health_events import EntityKind, HealthState
 from tests.app.failure_files import CLUSTER, PLAN, POLICY, plan_on, write_files
+from tests.app.framework_bodies import described
 from tests.cluster_models.clusters import cluster_of, host
 from tests.plans import small_plan
 
@@ -226,6 +227,20 @@ def test_every_part_is_found_under_its_name_or_called_ambiguous(
             found(link)
     else:
         assert found(link) == (EntityKind.LINK, first, second)
+
+
+def test_a_described_framework_stays_with_its_job() -> None:
+    """The plan says all that is known of it: the new one is priced by it and says the same."""
+    running = plan_on("a", "b")
+    assert running.workload is not None
+    plan = replace(running, workload=replace(running.workload, framework=described()))
+    Path(PLAN).write_text(PlanDocument.from_plan(plan, timeline=False).model_dump_json())
+    assert main(["replan", CLUSTER, *JOB, "--lost", "b", "--spare", "c", "--output", "out"]) == 0
+    after = plan_from_text(Path("out/small/plan.json").read_text())
+    assert set(after.placement.hosts) == {"a", "c"}
+    assert after.workload is not None
+    assert after.workload.framework == described()
+    assert any("No measured run of ours" in warning for warning in after.warnings)
 
 
 def _calibrated() -> str:

@@ -151,6 +151,58 @@ def test_every_wrong_line_is_reported() -> None:
     ]
 
 
+def problems(text: str) -> list[str]:
+    """The sentences that refuse a table."""
+    with pytest.raises(InvalidInput) as caught:
+        read_training_runs(text)
+    return [str(problem) for problem in problems_of(caught.value)]
+
+
+def test_the_same_mistake_in_many_lines_is_one_problem() -> None:
+    """The lines are named in spans; another mistake is another problem."""
+    wrong = LINE.replace("megatron-core-0.12", "inhouse")
+    text = HEAD + 60 * wrong + LINE + wrong + LINE.replace("H100", "H1000")
+    unknown, kind = problems(text)
+    assert unknown.startswith(
+        "lines 2-61, 63, column framework: is no shipped generation (got 'inhouse'); describe it in a file"
+    )
+    assert "or use one of automodel-2025" in unknown
+    assert kind.startswith("line 64, column gpu: unknown GPU kind (got 'H1000')")
+
+
+def test_mistakes_that_differ_in_figures_are_one_problem() -> None:
+    """Sixty steps in milliseconds make one sentence: that of the first line, with some of the values."""
+    text = HEAD + "".join(LINES[3].format(step=f"0.01{step}") for step in range(10, 70))
+    (sentence,) = problems(text)
+    assert sentence.startswith("lines 2-61, column iter_time_s: would be ")
+    assert ", in line 2 (got ['0.0110', '0.0111', '0.0112', " in sentence
+    assert "'...'])" in sentence
+    two = problems(HEAD + LINE.replace(",16,4096,", ",18,4096,") + LINE.replace(",16,4096,", ",19,4096,"))
+    assert two == [
+        "lines 2-3, column num_gpus: does not divide by tp x pp x cp = 4 (got ['18', '19'])",
+    ]
+
+
+def test_mistakes_with_other_remedies_stay_apart() -> None:
+    """What helps one line would mislead the other."""
+    first, second = problems(HEAD + LINE.replace("H100", "H1000") + LINE.replace("H100", "MI30X"))
+    assert first.startswith("line 2, column gpu")
+    assert second.startswith("line 3, column gpu")
+
+
+def test_lines_far_apart_are_counted() -> None:
+    """Nobody reads the numbers of 30 lines."""
+    text = HEAD + 30 * (LINE + LINE.replace("12.5", "soon"))
+    (sentence,) = problems(text)
+    assert sentence.startswith("lines 3, 5, 7, 9, 11, 13 and 24 more, column iter_time_s: is not a number")
+
+
+def test_what_contradicts_itself_within_many_lines_is_one_problem() -> None:
+    """Also what is found by the values of the domain, under their own path."""
+    (found,) = problems(HEAD.rstrip() + ",vpp\n" + 3 * (LINE.rstrip() + ",40\n"))
+    assert found.startswith("lines 2-4: degrees: makes 80 pipeline chunks of 32 layers")
+
+
 CELL = st.one_of(
     st.sampled_from(
         ["", "0", "1", "8", "-1", "1e99", "nan", "full", "fsdp", "H100", "llama-3-8b", "0.5", '"', "\n"]

@@ -216,3 +216,6 @@ def test_the_command_line_takes_counts(tmp_path: Path, capsys: pytest.CaptureFix
     assert "write it like prefill=2" in capsys.readouterr().err
     assert main(["predict", *given, "--routing-weight", "counts=1"]) == 2
     assert "give --routing as well" in capsys.readouterr().err
+    (tmp_path / "counts.json").write_text(json.dumps({"logical_count": [[9, 0, 0, 0]] * 4}))
+    assert main(routed) == 2
+    assert "expert 0 of layer 0 got 100.0% of the selections" in capsys.readouterr().err

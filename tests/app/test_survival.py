@@ -54,7 +54,7 @@ def test_the_command_line_shows_them() -> None:
     shown = []
     for plan in (surviving(), small_plan()):
         with console.capture() as captured:
-            console.print(plan_view(plan))
+            console.print(plan_view(plan, everything=True))
         shown.append("What it survives" in captured.get())
     assert shown == [True, False]
 

@@ -50,6 +50,12 @@ def test_memory_never_exceeds_the_binary_reading_of_the_name() -> None:
         ("nvidia a100-sxm4-40gb", "A100-SXM4-40GB"),
         ("h200_sxm", "H200-SXM-141GB"),
         ("Tesla T4", "T4"),
+        ("nvidia-h100-80gb", "H100-SXM5-80GB"),
+        ("nvidia-h100-mega-80gb", "H100-SXM5-80GB"),
+        ("nvidia-h200-141gb", "H200-SXM-141GB"),
+        ("nvidia-tesla-a100", "A100-SXM4-40GB"),
+        ("nvidia-a100-80gb", "A100-SXM4-80GB"),
+        ("nvidia-gb200", "GB200"),
     ],
 )
 def test_usual_spellings_find_their_kind(written: str, name: str) -> None:

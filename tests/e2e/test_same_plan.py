@@ -1,4 +1,4 @@
-"""One question asked over HTTP, on the command line and in the form, with own calibration and choice of links."""
+"""One question over HTTP, on the command line and in the form: own calibration and framework, choice of links."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import yaml
 from app.cli import main
 from cluster_models.workload import TrainingWorkload
 from tests.app.calibration_bodies import calibration_document
+from tests.app.framework_bodies import DESCRIBED
 from tests.e2e.processes import REPOSITORY, Deployment, service, wait_until
 
 CLUSTER = REPOSITORY / "examples/clusters/two-nodes.yaml"
@@ -25,13 +26,14 @@ def test_http_command_line_and_form_give_the_same_plan(tmp_path: Path, capsys: p
     """Everything but the timeline, which the service keeps at an address of its own, is equal to the last digit."""
     own = calibration_document().model_dump(mode="json")
     (tmp_path / "own.json").write_text(json.dumps(own))
-    workload = yaml.safe_load(WORKLOAD.read_text()) | {"link_bandwidth": "pessimistic"}
+    workload = yaml.safe_load(WORKLOAD.read_text()) | {"link_bandwidth": "pessimistic", "framework": DESCRIBED}
     (tmp_path / "workload.yaml").write_text(yaml.safe_dump(workload))
     files = ["--cluster", str(CLUSTER), "--model", MODEL, "--workload", str(tmp_path / "workload.yaml")]
     files += ["--calibration", str(tmp_path / "own.json")]
     assert main(["plan", *files, "--json"]) == 0
     by_hand = _without_timeline(json.loads(capsys.readouterr().out))
     assert by_hand["provenance"]["link_bandwidth"] == "pessimistic"
+    assert by_hand["workload"]["framework"]["name"] == DESCRIBED["name"]
     assert by_hand["robustness"]["rivals"]
     environment = {"MESHWRIGHT_DATA_DIR": str(tmp_path / "data"), "PYTHONPATH": str(REPOSITORY)}
     shared = Deployment(environment, tmp_path / "ledger", tmp_path / "log")
@@ -66,7 +68,8 @@ def _form(workload: dict[str, Any]) -> dict[str, Any]:
         "memory_headroom_percent": f"{100 * default.memory_headroom:g}",
         "time_limit_s": "60",
         "effort": "1",
-    } | {name: str(value) for name, value in workload.items()}
+        "framework_text": yaml.safe_dump(workload["framework"]),
+    } | {name: str(value) for name, value in workload.items() if name != "framework"}
 
 
 def _finished(client: httpx2.Client, address: str) -> bool:

@@ -11,9 +11,10 @@ from app.api.v1.answers import Moment, PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import CalibrationPath, Cursor, Limit, ServiceDep
 from app.db.engine import transaction
-from app.documents.calibration import NAME, CalibrationDocument
+from app.documents.calibration import MOST_OWNERS, CalibrationDocument
+from app.documents.framework import FrameworkDescription
 from app.documents.hardware_profile import HardwareProfileDocument
-from app.documents.reading import Document, Text
+from app.documents.reading import NAME, Document, Text
 from app.profiler.script import SCRIPT_NAME, script_text
 from app.services import calibrations
 from app.services.calibrations import CalibrationRecord, StoredCalibration
@@ -43,6 +44,12 @@ class NewCalibration(Document):
         description="Measured steps as CSV text, one run a line; at most 60 runs.",
         examples=["gpu,framework,num_gpus,..."],
     )
+    frameworks: list[FrameworkDescription] = Field(
+        default_factory=list,
+        max_length=MOST_OWNERS,
+        description="Frameworks of the runs that are not shipped.",
+        examples=[[]],
+    )
 
 
 class CalibrationSummary(BaseModel):
@@ -54,6 +61,7 @@ class CalibrationSummary(BaseModel):
     )
     gpu_kinds: list[str] = Field(description="GPU kinds it has parameters of.", examples=[["H100-SXM5-80GB"]])
     frameworks: list[str] = Field(description="Framework generations.", examples=[["megatron-core-0.12"]])
+    described: list[str] = Field(description="Those of them that it describes.", examples=[[]])
     source: str = Field(description="What it was fitted on.", examples=["12 measured runs in 3 groups"])
     created_at: Moment
 
@@ -83,6 +91,7 @@ def create_calibration(document: NewCalibration, service: ServiceDep, response: 
         profile=document.profile,
         gpu=document.gpu,
         runs_csv=document.runs,
+        frameworks=document.frameworks,
     )
     with transaction(service.sessions) as session:
         calibrations.create_calibration(session, document=made)

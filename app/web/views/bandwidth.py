@@ -28,6 +28,7 @@ class Known(StrEnum):
 
     MEASURED = "measured"
     ADAPTED = "adapted from another measurement of the link"
+    SMALL = "measured with small messages only, estimated from its class"
     ESTIMATED = "never measured, estimated from its class"
 
 
@@ -65,7 +66,7 @@ class HeatMap:
 def links_between(model: LinkModel, flows: int, order: Sequence[int]) -> tuple[Link, ...]:
     """Every directed link between the first ``MOST_NODES`` nodes of ``order``, row by row."""
     rates = model.bytes_per_s(SHOWN_MESSAGE_BYTES, flows)
-    estimated = model.estimated(flows)
+    estimated, small = model.estimated(flows), model.small_only
     shown = order[:MOST_NODES]
     return tuple(
         Link(model.nodes[row], model.nodes[column], float(rates[row, column]), known)
@@ -75,6 +76,8 @@ def links_between(model: LinkModel, flows: int, order: Sequence[int]) -> tuple[L
         for known in (
             Known.MEASURED
             if not estimated[row, column]
+            else Known.SMALL
+            if small[row, column]
             else Known.ADAPTED
             if model.row[row, column] >= 0
             else Known.ESTIMATED,
@@ -124,12 +127,12 @@ def _shade(rate: float, low: float, high: float) -> int:
 
 
 def _marks(link: Link, corner: dict[str, float], cell: float) -> tuple[Line, ...]:
-    """One stroke through an adapted link, two through one that was never measured."""
+    """One stroke through an adapted link, two through one that is estimated."""
     left, top = corner[link.destination] + 2, corner[link.source] + 2
     right, bottom = left + cell - 5, top + cell - 5
     rising = Line(left, bottom, right, top, "mark")
     falling = Line(left, top, right, bottom, "mark")
-    return {Known.MEASURED: (), Known.ADAPTED: (rising,), Known.ESTIMATED: (rising, falling)}[link.known]
+    return {Known.MEASURED: (), Known.ADAPTED: (rising,)}.get(link.known, (rising, falling))
 
 
 def _legend(low: float, high: float) -> tuple[Key, ...]:
@@ -157,4 +160,5 @@ def _counts(links: tuple[Link, ...]) -> str:
         Known.ADAPTED: "adapted (one stroke)",
         Known.ESTIMATED: "estimated (crossed)",
     }
+    numbers[Known.ESTIMATED] += numbers[Known.SMALL]
     return "Directed links: " + ", ".join(f"{count(numbers[known])} {text}" for known, text in words.items())

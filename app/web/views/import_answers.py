@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from app.imports.answers import AnswersDocument
+from app.imports.fitting_kinds import fitting_kinds
 from app.imports.report import ConflictAnswer, ImportAnswer, ImportProblem, QuestionAnswer
 from app.presentation.figures import plural
 from app.web.import_form import SentAnswers, about
@@ -176,9 +177,12 @@ def _of_nodes(
     """Fields for what no file says of nodes: a node kind answers for all of it."""
     if not missing:
         return []
-    kinds = (Choice("", "none of these"), *(Choice(name, name) for name in node_kinds()))
-    hint = "Answers the rest at once; what files say still counts."
-    fields = [form.field(about("node_kind"), "Node kind", hint, choices=kinds, value=given.node_kind or "")]
+    fields = []
+    if sold := fitting_kinds(answer, or_larger=True):
+        names = dict.fromkeys([*(kind.name for kind in sold), *([given.node_kind] if given.node_kind else [])])
+        kinds = (Choice("", "none of these"), *(Choice(name, name) for name in names))
+        hint = "Answers the rest at once; what files say still counts."
+        fields = [form.field(about("node_kind"), "Node kind", hint, choices=kinds, value=given.node_kind or "")]
     for name, lack in missing.items():
         said = lack.hint or f"No file says it of {names_shown(lack.nodes)}."
         every = len(lack.nodes) == len(answer.nodes)

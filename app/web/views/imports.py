@@ -15,6 +15,7 @@ from app.imports.report import (
     ProposedNodeAnswer,
     RefusalAnswer,
 )
+from app.imports.summaries import measurements_shown
 from app.presentation.figures import capital, count, plural
 from app.web.import_form import SentAnswers, about, key_text
 from app.web.views.import_answers import Asked, asked, field_label, is_asked
@@ -278,7 +279,8 @@ def _figures(answer: ImportAnswer, cards: Sequence[FileCard]) -> tuple[tuple[str
         ("doubts", count(look + len(answer.suspicions))),
         ("open questions", count(len(answer.questions))),
         ("nodes", count(len(answer.nodes))),
-        ("measurements", count(answer.sample_count)),
+        ("measurements", count(answer.sample_count - answer.failed_count)),
+        *([("failed tests", count(answer.failed_count))] if answer.failed_count else []),
     )
 
 
@@ -286,7 +288,7 @@ def _verdict(answer: ImportAnswer, questions: Asked, cluster: str) -> Verdict:
     if questions.wrong:
         return Verdict("bad", "An answer cannot be read", ("Nothing is stored yet. Correct it and look again.",))
     if answer.can_be_stored:
-        samples = plural(answer.sample_count, "measurement")
+        samples = measurements_shown(answer.sample_count, answer.failed_count)
         words = f"“{cluster}” would have {plural(len(answer.nodes), 'node')}; the files give {samples}."
         waiting = sum(question.blocks for question in answer.questions)
         more = () if not waiting else (f"{plural(waiting, 'result')} would be left out: see the questions below.",)

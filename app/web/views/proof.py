@@ -34,10 +34,17 @@ class Proof:
     proven: bool
 
 
-def proof(certificate: Certificate, objective: Objective) -> Proof:
-    """What the certificate says to somebody who never heard of a duality gap."""
+def proof(certificate: Certificate, objective: Objective, given_up: float = 0.0) -> Proof:
+    """What the certificate says to somebody who never heard of a duality gap.
+
+    ``given_up``: by what share the plan is worse than the best found, of which the certificate speaks.
+    """
     searched = certificate.stopped_by is not StopReason.NO_SEARCH
-    figures = [(f"this plan's {_MEANS[objective]}", objective_value(certificate.objective, objective))]
+    whose = "the best found, its" if given_up else "this plan's"
+    figures = [(f"{whose} {_MEANS[objective]}", objective_value(certificate.objective, objective))]
+    if given_up:
+        own = objective_value(certificate.objective * (1 + given_up), objective)
+        figures.append((f"this plan's {_MEANS[objective]}", own))
     if searched:
         figures += [
             ("no plan can beat", objective_value(certificate.bound, objective)),
@@ -48,7 +55,7 @@ def proof(certificate: Certificate, objective: Objective) -> Proof:
             ("placed on the real nodes", count(certificate.candidates_placed)),
         ]
     return Proof(
-        verdict=_verdict(certificate, searched=searched),
+        verdict=_verdict(certificate, given_up, searched=searched),
         explanation=certificate.explanation,
         figures=(*figures, ("end of the search", _ENDED[certificate.stopped_by]), ("solver", certificate.solver)),
         proven=certificate.stopped_by is StopReason.PROVEN,
@@ -64,9 +71,14 @@ def objective_value(value: float, objective: Objective) -> str:
     return seconds(value)
 
 
-def _verdict(certificate: Certificate, *, searched: bool) -> str:
+def _verdict(certificate: Certificate, given_up: float, *, searched: bool) -> str:
     if not searched:
         return "A prediction, not a search: other configurations may be better."
+    if given_up:
+        return (
+            f"This plan is {percent(given_up, places=2)} worse than the best found, which no plan of the space "
+            f"beats by more than {percent(certificate.gap, places=2)}."
+        )
     if certificate.gap <= _TOO_SMALL_TO_SAY:
         return "Proven optimal: no plan in the search space is better than this one."
     return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from app.presentation.choice import caution_of, choice_sentences
 from app.presentation.experts import ExpertPage, expert_page
 from app.presentation.figures import gib
 from app.presentation.robustness import DriftRow, drift_basis, drift_rows
@@ -28,6 +29,9 @@ class Result:
 
     degrees: tuple[Degree, ...]
     headline: Pairs
+    caution: str
+    """In what the plan is unlike anything measured; empty where it is not."""
+    choice: tuple[str, ...]
     proof: Proof
     warnings: tuple[str, ...]
     settings: Pairs
@@ -68,7 +72,9 @@ def result(plan: Plan, workload: TrainingWorkload, leaf_of: Mapping[str, str], w
     return Result(
         degrees=degrees(plan.configuration.degrees),
         headline=headline(plan),
-        proof=proof(plan.certificate, workload.objective),
+        caution=caution_of(plan),
+        choice=choice_sentences(plan),
+        proof=proof(plan.certificate, workload.objective, plan.selection.given_up if plan.selection else 0.0),
         warnings=plan.warnings,
         settings=settings(plan.configuration, workload),
         seats=seat_grid(plan.configuration, plan.placement, leaf_of, plan.mixed_kinds),

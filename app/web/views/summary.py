@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from app.presentation.decision import decision_figures
 from app.presentation.figures import (
     NOT_KNOWN,
     count,
@@ -17,6 +18,7 @@ from app.presentation.figures import (
     seconds,
     tflops,
 )
+from app.presentation.frameworks import framework_words
 from cluster_models.placement_rules import PlacementRules
 from cluster_models.plan import Alternative, Configuration, Degrees, Plan
 from cluster_models.workload import LinkBandwidth, TrainingWorkload
@@ -73,6 +75,7 @@ def headline(plan: Plan) -> tuple[tuple[str, str], ...]:
         ("MFU", percent(plan.mfu)),
         ("model arithmetic per GPU", tflops(plan.model_flops_per_s_per_gpu)),
         ("GPUs used", count(plan.configuration.degrees.gpus)),
+        *decision_figures(plan),
         *((("link bandwidth", "pessimistic (p10)"),) if careful else ()),
     )
 
@@ -80,7 +83,7 @@ def headline(plan: Plan) -> tuple[tuple[str, str], ...]:
 def settings(configuration: Configuration, workload: TrainingWorkload) -> tuple[tuple[str, str], ...]:
     """The settings of the framework that are no degrees."""
     return (
-        ("framework", workload.framework.title),
+        ("framework", framework_words(workload.framework)),
         ("precision", workload.precision.upper()),
         ("micro-batch", plural(configuration.micro_batch, "sequence")),
         ("micro-batches per replica and step", count(configuration.micro_batches(workload.global_batch))),

@@ -14,6 +14,7 @@ from app.exports.launch_value import launch_of
 from app.exports.packing import packed
 from app.exports.registry import EXPORTS
 from cluster_models.errors import InvalidConfiguration, InvalidInput
+from cluster_models.frameworks import framework
 from cluster_models.gpus import Precision
 from cluster_models.plan import Placement
 from tests.app.exports.plans import PLANS, TRAINING, export
@@ -50,6 +51,22 @@ def test_every_format_says_what_the_plan_does(name: str, shape: str) -> None:
     assert said >= {field for field in export(name).says if getattr(meant, field) is not None}
     assert files == export(name).files(PLANS[shape])
     assert len({file.name for file in files}) == len(files)
+
+
+@pytest.mark.parametrize("name", sorted(set(EXPORTS) - {"json"}))
+def test_a_described_framework_is_started_like_the_generation_it_is_like(name: str) -> None:
+    """Its own name is in no rule: files, and refusals, are those of the generation."""
+    plan = PLANS["experts"]
+    assert plan.workload is not None
+    for like in map(framework, ("megatron-core-0.12", "nemo-25.04", "torchtitan-2025")):
+        outcomes = []
+        for each in (like, replace(like, name="ours", title="Ours", like=like.name)):
+            workload = replace(plan.workload, framework=each)
+            try:
+                outcomes.append(EXPORTS[name].files(replace(plan, workload=workload)))
+            except InvalidInput as refused:
+                outcomes.append(str(refused))
+        assert outcomes[0] == outcomes[1]
 
 
 @pytest.mark.parametrize("shape", PLANS)
