@@ -68,7 +68,9 @@ def service(shared: Deployment, **more: str) -> Iterator[tuple[subprocess.Popen[
     """A serving process that is ready, and a client of it; killed in the end if it still runs."""
     port = free_port()
     environment = {"MESHWRIGHT_PORT": str(port)} | more
-    with _process(shared, environment) as process, httpx2.Client(base_url=f"http://127.0.0.1:{port}") as client:
+    with _process(shared, environment) as process, httpx2.Client(
+        base_url=f"http://127.0.0.1:{port}", timeout=60.0
+    ) as client:
         wait_until(lambda: process.poll() is not None or _answers(client), shared)
         assert process.poll() is None, shared.log.read_text()
         yield process, client
@@ -81,7 +83,7 @@ def worker(shared: Deployment) -> Iterator[subprocess.Popen[bytes]]:
         yield process
 
 
-def wait_until(condition: Callable[[], bool], shared: Deployment, *, within_s: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], shared: Deployment, *, within_s: float = 90.0) -> None:
     """Return once ``condition()`` holds; shows the processes' log when it never does."""
     until = time.monotonic() + within_s
     while not condition():

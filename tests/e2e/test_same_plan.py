@@ -52,7 +52,7 @@ def test_http_command_line_and_form_give_the_same_plan(tmp_path: Path, capsys: p
         assert typed.status_code == 303, typed.text
         page = "/api/v1" + httpx2.URL(typed.headers["Location"]).path
         for address in (asked.headers["Location"], page):
-            wait_until(lambda where=address: _finished(client, where), shared, within_s=60.0)
+            wait_until(lambda where=address: _finished(client, where), shared)
             assert _without_timeline(client.get(address).json()["result"]) == by_hand
 
 
