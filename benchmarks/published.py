@@ -90,6 +90,9 @@ def _run(row: Row, assumed: Assumed) -> TrainingRun:
     architecture = read_architecture(row, sequence, assumed)
     degrees = _degrees(row, framework, assumed)
     batch, micro_batch = _batch(row, degrees, framework, assumed)
+    fewest = framework.fewest_micro_batches(degrees.pipeline)
+    if micro_batch and batch < fewest * micro_batch * degrees.data:
+        raise Skipped("fewer micro-batches than the pipeline takes")
     network = read_network(row, hardware, degrees.gpus, assumed)
     memory = number(row, "mem_gb_per_gpu")
     run = TrainingRun(

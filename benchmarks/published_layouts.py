@@ -14,6 +14,8 @@ from solver.degrees.layout import Layout
 
 ENTRIES_BEFORE: Final = 2
 """DeepSpeed's pipeline module of GPT-2 counts embedding and dropout before the layers."""
+BEHIND_HEAD: Final = 2
+"""The cast to FP32 and the loss, each of which may stand on a stage of its own."""
 NUMBERS: Final = r"(\d+(?:-\d+)+)"
 """Whole numbers joined by dashes."""
 LONGEST_LAYOUT: Final = 10_000
@@ -47,7 +49,8 @@ def filled_stages(architecture: Architecture, pipeline: int) -> list[int]:
     """Layers of each stage as nanotron fills them: a stage is full once the running cost exceeds its share.
 
     Costs are parameters of matrices, of the output head too, which may leave the last stages without layers
-    (``build_model`` and ``get_block_compute_costs``).
+    (``build_model`` and ``get_block_compute_costs``).  Raises ``Skipped`` where stages are left without any module,
+    which the framework refuses (``check_model_has_grad``).
     """
     layer = architecture.attention_parameters() + architecture.dense_mlp_parameters()
     head = architecture.vocabulary * architecture.hidden
@@ -58,6 +61,8 @@ def filled_stages(architecture: Architecture, pipeline: int) -> list[int]:
         cost += layer
         counts[stage] += 1
         stage += cost > share * (stage + 1)
+    if stage + BEHIND_HEAD < pipeline - 1:
+        raise Skipped("pipeline stages without a module")
     return counts
 
 

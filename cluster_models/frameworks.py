@@ -162,6 +162,7 @@ class Framework:
     keeps_stage_outputs: Annotated[
         bool, Fact("A pipeline rank holds what it sent on until the backward pass; Megatron frees it.")
     ]
+    fills_pipeline: Annotated[bool, Fact("A step of fewer micro-batches than pipeline stages less one is refused.")]
     overlap_gradients: Annotated[bool, Fact("Gradients are reduced beside the backward pass.", setting=True)]
     overlap_sharded_gradients: Annotated[
         bool, Fact("Where gradients are reduced beside the backward pass, those of sharded optimizers are, too.")
@@ -281,6 +282,10 @@ class Framework:
     def calibrated_as(self) -> str:
         """The name under which its own runs, or those of one with the same kernels, were measured."""
         return self.name if self.like else self.measured_as or self.name
+
+    def fewest_micro_batches(self, pipeline: int) -> int:
+        """Micro-batches below which a step with ``pipeline`` stages is refused."""
+        return max(pipeline - 1, 1) if self.fills_pipeline else 1
 
     @property
     def fitted_under(self) -> tuple[str, ...]:

@@ -96,11 +96,17 @@ def _batch_rules(configuration: Configuration, workload: TrainingWorkload) -> It
             f"Global batch {workload.global_batch} is not divisible by micro-batch {micro_batch} x data "
             f"degree {degrees.data}."
         )
+    micro_batches = configuration.micro_batches(workload.global_batch)
+    fewest = workload.framework.fewest_micro_batches(degrees.pipeline)
+    if micro_batches < fewest:
+        yield (
+            f"{workload.framework.name} needs at least {fewest} micro-batches for {degrees.pipeline} pipeline "
+            f"stages, got {micro_batches}."
+        )
     if degrees.virtual_pipeline == 1:
         return
     if degrees.pipeline == 1:
         yield f"Virtual pipeline degree {degrees.virtual_pipeline} needs a pipeline degree above 1."
-    micro_batches = configuration.micro_batches(workload.global_batch)
     if micro_batches % degrees.pipeline:
         yield (
             f"Interleaving needs micro-batches divisible by the pipeline degree, but {micro_batches} is not "

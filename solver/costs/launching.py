@@ -8,7 +8,7 @@ import numpy as np
 
 from cluster_models.architecture import Architecture
 from cluster_models.frameworks import CudaGraphs
-from solver.candidates import BoolArray, FloatArray
+from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.costs.calibration import Calibration
 from solver.costs.compute import Processor
 from solver.costs.local_sizes import LocalSizes
@@ -40,17 +40,23 @@ def launching_s(calibration: Calibration, *, tensor: FloatArray, crossing: BoolA
     return np.asarray((launching + stalled) * LAUNCHED[calibration.framework.cuda_graphs])
 
 
-def lagging(chip: Processor, architecture: Architecture, sizes: LocalSizes, *, crossing: BoolArray) -> FloatArray:
+def lagging(
+    chip: Processor, architecture: Architecture, sizes: LocalSizes, *, pipeline: IntArray, domain: int
+) -> FloatArray:
     """(n,) share of what collectives gathered on a stream of their own that waits for a GPU behind its host.
 
     PyTorch's allocator takes such blocks back only when the GPU has passed the point where the host let go of them.
-    A host that launches no faster than the GPU computes finds most of them free; ``_RUN_AHEAD`` times the forward
-    products' share of the host's time was held in nanotron's sweeps, no more than all.
+    Without a pipeline nothing holds the host up within a step: all of them wait.  In one, a host that launches no
+    faster than the GPU computes finds most of them free; ``_RUN_AHEAD`` times the forward products' share of the
+    host's time was held in nanotron's sweeps, no more than all.  Where collectives leave the ``domain`` as pipeline
+    transfers do, the host keeps step with the GPU, and none was.
     """
+    crossing = np.asarray(pipeline > 1)
     parameters = architecture.attention_parameters() + architecture.dense_mlp_parameters()
     computed = 2.0 * parameters * sizes.shard_tokens / chip.matmul_flops
     launching = launching_s(chip.calibration, tensor=sizes.tensor, crossing=crossing)
-    return np.minimum(_RUN_AHEAD * computed / np.maximum(launching, 1e-9), 1.0)
+    share = np.minimum(_RUN_AHEAD * computed / np.maximum(launching, 1e-9), 1.0)
+    return np.where(crossing, np.where(sizes.tensor > domain, 0.0, share), 1.0)
 
 
 def beside_dispatch(

@@ -133,6 +133,7 @@ def _batches(architecture: Architecture, workload: TrainingWorkload, data: int, 
         (virtual, micro_batch)
         for micro_batch in _micro_batches(workload, data)
         for rounds in [workload.global_batch // (micro_batch * data)]
+        if rounds >= workload.framework.fewest_micro_batches(pipeline)
         for virtual in _virtuals(architecture, workload, pipeline, rounds)
         if 2 * rounds * virtual * pipeline <= MOST_EVENTS
     ]

@@ -10,7 +10,7 @@ from benchmarks.accuracy import main
 from benchmarks.measured import Measured, stalls, with_doubts
 from benchmarks.published import read_run
 from benchmarks.published_layouts import filled_stages
-from benchmarks.rows import Row
+from benchmarks.rows import Row, Skipped
 
 ROW = {
     "id": "a",
@@ -45,6 +45,22 @@ def test_nanotron_fills_a_stage_until_it_costs_more_than_its_share(pipeline: int
     """The head is worth 2.2 layers; a stage ends with the layer that exceeds its part of the running cost."""
     architecture = read_run(ROW).architecture
     assert filled_stages(architecture, pipeline) == counts
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (
+            {"layers": "16", "hidden": "2048", "kv_heads": "32", "ffn_hidden": "8192", "pp": "16"},
+            "pipeline stages without a module",
+        ),
+        ({"pp": "8", "tp": "1", "dp": "2", "micro_batch": "32"}, "fewer micro-batches"),
+    ],
+)
+def test_what_nanotron_refuses_is_no_run(changes: dict[str, str], reason: str) -> None:
+    """Stages behind the loss hold no parameter, and a schedule needs as many micro-batches as it warms up with."""
+    with pytest.raises(Skipped, match=reason):
+        read_run(ROW | changes)
 
 
 def test_a_row_that_stalled_is_told_by_its_layout_elsewhere() -> None:

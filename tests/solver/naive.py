@@ -310,7 +310,8 @@ def _inner_choices(
             continue
         if workload.global_batch % (b * d) or (v > 1 and (p == 1 or p * v > model.layers)):
             continue
-        if v > 1 and workload.global_batch // (b * d) % p:
+        rounds = workload.global_batch // (b * d)
+        if (v > 1 and rounds % p) or (workload.framework.fills_pipeline and rounds < p - 1):
             continue
         if order == 1 and (p == 1 or d == 1 or t * c >= node or (e * x != t * c if model.experts else c > 1)):
             continue

@@ -61,13 +61,16 @@ def test_every_rank_of_a_group_waits_for_the_stalls_of_all(ranks: int, collectiv
     assert launching_s(calibration, tensor=ALONE, crossing=~CROSSING).item() == pytest.approx(1e-3)
 
 
+def _waiting(host_s: float, *, pipeline: int, domain: int = 8) -> float:
+    calibration = replace(behaviour(), layer_host_s=host_s, tensor_host_s=0.0, transfer_stall_s=0.0)
+    sizes = local_sizes(candidates({"tensor": 8}), WORKLOAD, calibration)
+    chip = processor(H100, WORKLOAD.precision, calibration)
+    return lagging(chip, LLAMA_70B, sizes, pipeline=np.array([pipeline]), domain=domain).item()
+
+
 @given(st.floats(1e-5, 1e-1))
 def test_a_slow_host_finds_blocks_of_memory_free(host_s: float) -> None:
-    """The slower the host the less waits for the GPU; never more than all."""
-    shares = []
-    for seconds in (host_s, 2.0 * host_s):
-        calibration = replace(behaviour(), layer_host_s=seconds, tensor_host_s=0.0, transfer_stall_s=0.0)
-        sizes = local_sizes(candidates({"tensor": 8}), WORKLOAD, calibration)
-        chip = processor(H100, WORKLOAD.precision, calibration)
-        shares.append(lagging(chip, LLAMA_70B, sizes, crossing=~CROSSING).item())
-    assert 0.0 < shares[1] <= shares[0] <= 1.0
+    """In a pipeline the slower the host the less waits for the GPU; alone all does, between nodes nothing."""
+    assert 0.0 < _waiting(2.0 * host_s, pipeline=2) <= _waiting(host_s, pipeline=2) <= 1.0
+    assert _waiting(host_s, pipeline=1) == 1.0
+    assert _waiting(host_s, pipeline=2, domain=4) == 0.0

@@ -213,3 +213,16 @@ def test_sixteen_bit_states_take_half() -> None:
     )
     states = [found.weights_bytes.sum() + found.optimizer_bytes.sum() for found in (narrow, wide)]
     assert states[0] == pytest.approx(states[1] * 6 / 14)
+
+
+@given(st.sampled_from([1, 2, 4, 8]), st.floats(0.0, 0.99))
+def test_waiting_blocks_are_taken_back_where_there_is_no_room(micro_batch: int, headroom: float) -> None:
+    """With room for them they stay; without, memory in pieces is all they cost, and never more than they took."""
+    batch, model = candidates({"tensor": 8, "micro_batch": micro_batch}), replace(LLAMA_70B, layers=2)
+    held = behaviour(keeps_gathered_inputs=True)
+    without = memory(batch, model, calibration=behaviour()).total_bytes
+    roomy = memory(batch, model, replace(WORKLOAD, memory_headroom=0.0), calibration=held).total_bytes
+    tight = memory(batch, model, replace(WORKLOAD, memory_headroom=headroom), calibration=held)
+    assert (roomy > without).all()
+    pieces = np.minimum(without + 0.1 * roomy, roomy)
+    np.testing.assert_allclose(tight.total_bytes, np.where(roomy > tight.limit_bytes, pieces, roomy))
