@@ -21,7 +21,7 @@ from app.db.engine import SessionFactory, make_engine, make_session_factory
 from app.settings import Settings
 from tests.databases import PostgresServer, begin_at_newest
 
-settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=25)
 settings.register_profile("explore", derandomize=False, deadline=None)
 settings.load_profile("explore" if os.environ.get("MESHWRIGHT_TEST_EXPLORE") else "repeatable")
 

@@ -111,7 +111,7 @@ def cases(draw: st.DrawFn) -> tuple[Training, np.ndarray, list[int]]:
 
 
 @given(cases())
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_the_step_is_what_its_definition_says(case: tuple[Training, np.ndarray, list[int]]) -> None:
     """By the solver's kernel and by the rivals' alike."""
     training, links, order = case

@@ -92,7 +92,7 @@ def test_a_module_frees_its_own_tensors(
     assert less.working[0] - whole.working[0] == pytest.approx(freed)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     st.sampled_from([LLAMA_70B, MIXTRAL, DEEPSEEK_LIKE]),
     st.frozensets(st.sampled_from(sorted(RecomputeModule))),

@@ -51,7 +51,7 @@ def on_domains(domain: int, **row: int) -> StepCosts:
     )
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(contention=st.floats(0.0, 1.0), gradient_bytes=st.sampled_from([2.0, 4.0]))
 def test_hidden_collectives_cost_their_contention(contention: float, gradient_bytes: float) -> None:
     """A layer of 16,384 tokens outlasts its gathers in a node: what remains is what they slow."""
@@ -71,7 +71,7 @@ def test_what_is_not_overlapped_is_paid_in_full() -> None:
     assert sharded - plain == pytest.approx(80 * alone_s(4.0)[0])
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(contention=st.floats(0.0, 1.0), tokens=st.sampled_from([64, 256, 1024, 8192]))
 def test_a_layer_lasts_as_long_as_its_collectives_at_least(contention: float, tokens: int) -> None:
     """However short the layer: neither compute nor collectives get faster by running together."""

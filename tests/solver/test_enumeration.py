@@ -45,7 +45,7 @@ def rows(asked: PlanningProblem, count: int, gpus: int) -> list[tuple[int, ...]]
     return sorted(zip(*(getattr(batch, name).tolist() for name in batch.__slots__), strict=True))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(SHAPES, WORKLOADS, st.sampled_from([DENSE, SPARSE, replace(DENSE, heads=12, kv_heads=3)]))
 def test_nothing_legal_is_missing_and_nothing_comes_twice(
     shape: tuple[int, int], workload: TrainingWorkload, model: object

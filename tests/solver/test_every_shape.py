@@ -42,7 +42,7 @@ def check(case: Case) -> None:
 
 
 @given(st.sampled_from(SHAPES), st.sets(st.sampled_from(FEATURES)), st.integers(0, 2**32 - 1))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_a_step_is_the_same_told_twice(shape: tuple[int, int], features: set[str], seed: int) -> None:
     """The planner's kernel and the plain statement agree on orders taken at random."""
     case = random_case(shape, shape[0] * shape[1], features - {"rules"}, seed)
@@ -60,7 +60,7 @@ def test_every_shape_is_solved(shape: tuple[int, int], count: int) -> None:
 
 
 @given(st.sampled_from(SPARED), st.sets(st.sampled_from(FEATURES)), st.integers(0, 2**32 - 1))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_every_mix_of_features_is_solved(
     spared: tuple[tuple[int, int], int], features: set[str], seed: int
 ) -> None:

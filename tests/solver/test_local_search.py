@@ -21,7 +21,7 @@ from tests.solver.placement_cases import placement_problems
 @given(
     placement_problems(), st.randoms(use_true_random=False), st.integers(0, 300), st.sampled_from([0.01, 0.3, 9.0])
 )
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_after_any_moves_the_books_are_those_of_a_fresh_start(
     problem: PlacementProblem, random: Random, moves: int, hot: float
 ) -> None:
@@ -48,7 +48,7 @@ def test_after_any_moves_the_books_are_those_of_a_fresh_start(
 
 
 @given(placement_problems(), st.integers(0, 2**32 - 1))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_what_is_found_is_as_good_as_said_and_found_again(problem: PlacementProblem, seed: int) -> None:
     """The step and the violations are those of the assignment; the same seed and moves find it again."""
     found = search_placement(problem, moves=500, seed=seed)
@@ -60,7 +60,7 @@ def test_what_is_found_is_as_good_as_said_and_found_again(problem: PlacementProb
 
 
 @given(placement_problems(ruled=False).filter(lambda problem: problem.nodes <= 6))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_small_problems_are_solved_as_by_brute_force(problem: PlacementProblem) -> None:
     """No assignment is faster."""
     orders = permutations(range(problem.nodes), problem.slots)
@@ -69,7 +69,7 @@ def test_small_problems_are_solved_as_by_brute_force(problem: PlacementProblem) 
 
 
 @given(placement_problems().filter(lambda problem: problem.nodes <= 6))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_small_problems_with_rules_are_solved_as_by_brute_force(problem: PlacementProblem) -> None:
     """No assignment breaks fewer rules, and of those that break as few none is faster."""
     orders = [np.array(order) for order in permutations(range(problem.nodes), problem.slots)]

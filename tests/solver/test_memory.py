@@ -78,7 +78,7 @@ def test_interleaving_keeps_the_warm_up_of_all_chunks() -> None:
     assert chunks_in_flight(candidates({"pipeline": 4, "virtual_pipeline": 2}), np.array([4]))[0].max() == 4
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.integers(1, 8), st.integers(1, 4), st.integers(1, 6), st.integers(0, 7))
 def test_in_flight_is_what_the_schedule_holds_at_its_fullest(
     pipeline: int, virtual: int, rounds: int, rank: int
@@ -137,7 +137,7 @@ def test_activations_agree_with_korthikanti(
     assert 0.98 < parts.activations_bytes[0, 0] / 2**30 / paper_gib < 1.2
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(ROWS)
 def test_more_tensor_ranks_never_take_more_memory(row: dict[str, int]) -> None:
     """Twice the tensor ranks split weights and activations; only communication buffers may appear."""
@@ -146,7 +146,7 @@ def test_more_tensor_ranks_never_take_more_memory(row: dict[str, int]) -> None:
     assert (many.total_bytes - buffers <= few.total_bytes * (1 + 1e-9)).all()
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(ROWS)
 def test_more_recomputation_never_takes_more_memory(row: dict[str, int]) -> None:
     """None, selective and full are ordered, also with a single micro-batch in flight on the last rank."""
@@ -155,7 +155,7 @@ def test_more_recomputation_never_takes_more_memory(row: dict[str, int]) -> None
     assert (np.diff(total, axis=0) <= total[0] * 1e-9).all()
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(ROWS)
 def test_more_sharding_never_takes_more_states(row: dict[str, int]) -> None:
     """Each further kind of sharding shares out more of weights, gradients and optimizer states."""

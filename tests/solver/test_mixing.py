@@ -52,7 +52,7 @@ def fast_and_slow(
     return problem(nodes, **changes)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.data())
 def test_the_heaviest_chunk_is_the_lightest_of_all_layouts(data: st.DataObject) -> None:
     """Against every composition: of layers of one type exactly, and never beyond what a chunk may hold."""

@@ -93,7 +93,7 @@ def wait_seconds(waits: Waits, duration: FloatArray, delay: FloatArray) -> Float
     return duration[waits.way, waits.chunk] + np.where(waits.hop >= 0, delay[waits.way, waits.hop], 0.0)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(SHAPES, st.booleans())
 def test_waits_are_those_of_the_schedule(shape: tuple[int, int], blocking: bool) -> None:
     """In the middle of a long schedule every event waits for what the periodic graph says, a hop or none away."""
@@ -152,7 +152,7 @@ def test_period_is_the_simulations_growth(shape: tuple[int, int], seed: int) -> 
     assert (after - before) / common == pytest.approx(period_s, rel=1e-6)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(SMALL_SHAPES, SEEDS, st.integers(0, 12), st.booleans(), st.booleans(), st.booleans())
 def test_a_step_lies_between_its_two_ends(
     shape: tuple[int, int], seed: int, more: int, wild: bool, blocking: bool, averaged: bool
@@ -191,7 +191,7 @@ def constants(values: FloatArray) -> list[list[Duration]]:
     return [[(float(value), ()) for value in way] for way in values]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(SMALL_SHAPES, SEEDS, st.booleans(), st.booleans())
 def test_the_closed_form_never_exceeds_the_period(
     shape: tuple[int, int], seed: int, wild: bool, blocking: bool
@@ -209,7 +209,7 @@ def test_the_closed_form_never_exceeds_the_period(
             assert bound == pytest.approx(pipeline_period(duration, alike), rel=1e-6)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(SMALL_SHAPES, SEEDS, st.booleans(), st.booleans())
 def test_no_step_ends_before_the_closed_form(shape: tuple[int, int], seed: int, wild: bool, blocking: bool) -> None:
     """One pipeline with different numbers of micro-batches at once; without a whole period it says nothing."""

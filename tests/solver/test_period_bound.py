@@ -35,7 +35,7 @@ def test_no_assignment_is_faster(problem: PlacementProblem) -> None:
     assert known == pytest.approx(best)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(grids(), st.integers(0, 2**32 - 1))
 def test_every_assignment_keeps_the_limits_of_its_step(problem: PlacementProblem, seed: int) -> None:
     found = lanes(problem)

@@ -96,7 +96,7 @@ def best_step_s(problem: PlacementProblem) -> float:
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(grids(), st.booleans())
 def test_no_assignment_beats_the_packing_bound(problem: PlacementProblem, informed: bool) -> None:
     """Even where far worse assignments are all that is known, and whether or not one is shown to it."""
@@ -158,7 +158,7 @@ def test_many_nodes_of_which_some_are_degraded_are_placed_with_proof() -> None:
     assert bound_s > 0.9995 * found.step_s
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1), st.integers(3, 7), st.integers(0, 4))
 def test_nodes_of_a_ring_keep_the_rows_of_their_neighbours(seed: int, count: int, others: int) -> None:
     """Whichever nodes are on the ring, and whatever else its links would have allowed."""
@@ -172,7 +172,7 @@ def test_nodes_of_a_ring_keep_the_rows_of_their_neighbours(seed: int, count: int
     assert (rows[:, 0, order].sum(axis=1) <= 0).all()
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(placement_problems(ruled=False))
 def test_the_simple_bound_holds_whatever_the_pairs_join(problem: PlacementProblem) -> None:
     """Pairs of any two slots, or of one with itself, which takes no link."""
@@ -180,7 +180,7 @@ def test_the_simple_bound_holds_whatever_the_pairs_join(problem: PlacementProble
     assert placement_bound_s(problem) <= best_step_s(problem) * (1 + 1e-9)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(placement_problems(ruled=False))
 def test_problems_without_lanes_keep_the_simple_bound(problem: PlacementProblem) -> None:
     """Slots that cells share are no chains."""
@@ -188,7 +188,7 @@ def test_problems_without_lanes_keep_the_simple_bound(problem: PlacementProblem)
     assert packing_bound_s(problem, upper_s=np.inf, work=1e9) == placement_bound_s(problem)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 6))
 def test_every_ring_has_a_link_as_slow_as_its_nodes_thresholds(seed: int, nodes: int, length: int) -> None:
     """On random links, each way on its own; where no ring is long enough the threshold is infinite."""
@@ -200,7 +200,7 @@ def test_every_ring_has_a_link_as_slow_as_its_nodes_thresholds(seed: int, nodes:
         assert (threshold[list(ring)] <= slowest).all()
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 7), st.integers(0, 3))
 def test_no_ring_is_faster_than_the_least_one(seed: int, count: int, others: int) -> None:
     """Whichever nodes it has to go through; it is that ring where these are all; and its nodes may share a ring."""

@@ -101,7 +101,7 @@ def test_the_compiled_step_is_the_plain_one(asked: PlanningProblem, first: int, 
         assert step_seconds(assignment, placed.placement.arrays)[0] == pytest.approx(expected, rel=1e-12)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(st.sampled_from([(2, 1), (3, 2), (4, 4)]), st.data())
 def test_curves_never_promise_more_than_a_link_gives(shape: tuple[int, int], data: st.DataObject) -> None:
     """The fastest link and the inside of a node at any size, between and beside the measured sizes."""

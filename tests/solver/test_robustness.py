@@ -122,7 +122,7 @@ def test_draws_have_the_spread_and_the_correlation_asked_for() -> None:
 
 
 @given(factor=st.floats(0.5, 4), seed=st.integers(0, 9))
-@settings(max_examples=20)
+@settings(max_examples=12)
 def test_steps_are_those_of_slower_links(factor: float, seed: int) -> None:
     """All links alike by one factor: the step time of the same placement with whole matrices multiplied."""
     asked = four()

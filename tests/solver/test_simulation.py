@@ -24,7 +24,7 @@ def random_inputs(schedule: Schedule, seed: int) -> tuple[FloatArray, FloatArray
     return duration, delay
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(SIZES, SEEDS, st.booleans())
 def test_every_event_ends_when_the_plain_simulation_says(
     sizes: tuple[int, int, int], seed: int, blocking: bool
@@ -66,7 +66,7 @@ def test_interleaving_divides_the_bubble(virtual: int, groups: int) -> None:
     assert ends.max() == pytest.approx(3.0 * (pipeline * groups * virtual + pipeline - 1))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(SIZES, SEEDS)
 def test_waiting_for_sends_ends_nothing_sooner(sizes: tuple[int, int, int], seed: int) -> None:
     """So that whatever bounds a schedule of mere delays bounds this one, too."""
@@ -75,7 +75,7 @@ def test_waiting_for_sends_ends_nothing_sooner(sizes: tuple[int, int, int], seed
     assert (simulate(waiting, duration, delay) >= simulate(schedule, duration, delay) * (1 - 1e-12)).all()
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(SIZES, SEEDS, SEEDS, st.booleans())
 def test_a_critical_path_is_the_end_and_bounds_all_others(
     sizes: tuple[int, int, int], seed: int, other: int, blocking: bool

@@ -41,7 +41,7 @@ def flat(result: StepCosts, row: int) -> list[np.ndarray]:
     return arrays
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.lists(ROWS, min_size=1, max_size=6))
 def test_a_candidate_costs_the_same_alone_and_in_a_batch(rows: list[dict[str, int]]) -> None:
     """Rows do not influence each other."""
@@ -52,7 +52,7 @@ def test_a_candidate_costs_the_same_alone_and_in_a_batch(rows: list[dict[str, in
             np.testing.assert_allclose(one, many, rtol=1e-12)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(ROWS)
 def test_parts_add_up_to_forward_and_backward(row: dict[str, int]) -> None:
     """Compute, tensor, context and expert seconds are the whole of a chunk."""
@@ -62,7 +62,7 @@ def test_parts_add_up_to_forward_and_backward(row: dict[str, int]) -> None:
     assert all((array >= 0).all() for array in flat(result, 0))
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(ROWS)
 def test_more_recomputation_never_takes_less_time(row: dict[str, int]) -> None:
     """None, selective and full recomputation are ordered in time, and forward does not change."""
@@ -72,7 +72,7 @@ def test_more_recomputation_never_takes_less_time(row: dict[str, int]) -> None:
     np.testing.assert_array_equal(result.forward_s[0], result.forward_s[2])
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(ROWS, st.sampled_from([1024, 2048, 4096]))
 def test_a_longer_sequence_takes_more_than_its_share(row: dict[str, int], length: int) -> None:
     """Twice the sequence takes much longer on whole GPUs, and never much less on shared ones.

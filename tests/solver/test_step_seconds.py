@@ -66,7 +66,7 @@ def flows_of(chosen: np.ndarray, pairs: np.ndarray, sent_bytes: np.ndarray) -> l
 
 
 @given(placement_problems(ruled=False), st.randoms(use_true_random=False))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_transfers_wait_for_their_slowest_pair_and_switch(problem: PlacementProblem, random: Random) -> None:
     """All replicas' transfers between two ranks, one way, pass the switches together."""
     arrays = problem.arrays
@@ -82,7 +82,7 @@ def test_transfers_wait_for_their_slowest_pair_and_switch(problem: PlacementProb
 
 
 @given(placement_problems(ruled=False), st.randoms(use_true_random=False))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_crossing_traffic_waits_for_its_slowest_pair_and_switch(problem: PlacementProblem, random: Random) -> None:
     """All collectives of one kind pass the switches together."""
     arrays = problem.arrays
@@ -97,7 +97,7 @@ def test_crossing_traffic_waits_for_its_slowest_pair_and_switch(problem: Placeme
 
 
 @given(placement_problems(ruled=False), st.randoms(use_true_random=False))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_rings_wait_for_their_slowest_pair_and_switch(problem: PlacementProblem, random: Random) -> None:
     """All rings of one kind pass the switches together; what stays inside nodes bounds them too."""
     arrays = problem.arrays
@@ -121,7 +121,7 @@ def test_rings_wait_for_their_slowest_pair_and_switch(problem: PlacementProblem,
 
 
 @given(placement_problems(), st.randoms(use_true_random=False))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_switches_only_delay_and_both_ways_to_a_step_agree(problem: PlacementProblem, random: Random) -> None:
     """``placed_times`` gives the step of ``step_seconds``, which no endless switch exceeds."""
     chosen = np.array(random.sample(range(problem.nodes), problem.slots))
@@ -147,7 +147,7 @@ def broken(chosen: list[int], rules: Rules) -> int:
 
 
 @given(placement_problems(), st.randoms(use_true_random=False))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_violations_are_counted_as_the_rules_say(problem: PlacementProblem, random: Random) -> None:
     """Slots, places of groups and quotas, counted with sets."""
     chosen = random.sample(range(problem.nodes), problem.slots)

@@ -98,7 +98,7 @@ def test_no_plan_says_that_survival_is_why() -> None:
 
 
 @given(data=st.data(), model=st.sampled_from([SMALL, EXPERTS]))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_the_checker_counts_as_the_planner_does(data: st.DataObject, model: object) -> None:
     """Two ways to count: cells of every axis, and who shares coordinates with whom."""
     architecture = EXPERTS if model is EXPERTS else SMALL

@@ -114,7 +114,7 @@ def test_groups_inside_a_unit_run_on_nvlink(degree: str) -> None:
 SIZES = st.lists(st.integers(1, 3), min_size=1, max_size=3)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(SIZES, st.sampled_from([DENSE, SPARSE]), st.sampled_from([8, 12]))
 def test_every_candidate_has_one_fabric_and_none_is_lost(sizes: list[int], model: object, batch: int) -> None:
     """Leaving out what wider units take loses no combination of degrees, and keeps none twice."""

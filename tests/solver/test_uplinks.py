@@ -91,7 +91,7 @@ def test_levels_are_kept_apart() -> None:
 
 
 @given(st.permutations(range(4)), st.floats(1e8, 1e11), st.floats(1.0, 10.0))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_wider_uplinks_never_slow_a_step(order: list[int], rate: float, wider: float) -> None:
     """And endless ones are as good as none."""
     assignment = np.array(order)

@@ -83,7 +83,7 @@ def best_of_all(chain: Chain) -> float:
 
 
 @given(st.sampled_from(SMALL), st.sampled_from(PRICES), st.integers(0, 10**6), st.sampled_from([0.0, 0.02]))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_the_exact_chain_is_the_best_of_all_chains(
     layout: ExpertLayout, prices: ChangePrices, seed: int, price: float
 ) -> None:
@@ -123,7 +123,7 @@ def test_searching_comes_within_3_percent_of_the_exact_chain(layout: ExpertLayou
     st.integers(0, 10**6),
     st.sampled_from([0.0, 0.02]),
 )
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_searching_ends_where_no_exchange_of_two_experts_helps(
     layout: ExpertLayout, prices: ChangePrices, seed: int, price: float
 ) -> None:
@@ -144,7 +144,7 @@ def test_searching_ends_where_no_exchange_of_two_experts_helps(
 
 
 @given(st.integers(0, 10**6), st.sampled_from([(4, 2), (6, 2), (6, 3), (4, 4)]))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_no_pair_of_splits_exceeds_any_bound_of_a_pair(seed: int, size: tuple[int, int]) -> None:
     """Each of the bounds holds for all pairs of splits, of tables with and without order."""
     experts, parts = size
@@ -159,7 +159,7 @@ def test_no_pair_of_splits_exceeds_any_bound_of_a_pair(seed: int, size: tuple[in
 @given(
     st.integers(0, 10**6), st.sampled_from([ExpertLayout(4, 2, 4), ExpertLayout(4, 1, 4), ExpertLayout(4, 4, 4)])
 )
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_ranks_are_exchanged_in_the_best_way_that_keeps_nodes_together(seed: int, layout: ExpertLayout) -> None:
     """The exchange found saves as much as the best of all that lead nodes to nodes."""
     masses = np.random.default_rng(seed).random((4, 4))

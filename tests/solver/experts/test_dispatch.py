@@ -181,7 +181,7 @@ def test_measured_pairs_take_the_place_of_the_rule() -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=20)
+@settings(max_examples=12)
 def test_slopes_are_how_needs_change(seed: int) -> None:
     """The need of a node changes with what it serves of one expert by the slope, with measured pairs too."""
     random = np.random.default_rng(seed)

@@ -49,7 +49,7 @@ def small_cases(draw: st.DrawFn) -> tuple[ExpertLayout, FloatArray]:
 
 
 @given(small_cases())
-@settings(max_examples=60, derandomize=True)
+@settings(max_examples=30, derandomize=True)
 def test_no_map_beats_the_bound_and_small_ones_are_nearly_the_best(case: tuple[ExpertLayout, FloatArray]) -> None:
     """The bound lies at or above the best of all maps, and our map within a tenth of it."""
     layout, counts = case
@@ -62,7 +62,7 @@ def test_no_map_beats_the_bound_and_small_ones_are_nearly_the_best(case: tuple[E
 
 
 @given(small_cases(), st.floats(0.3, 1.0))
-@settings(max_examples=60, derandomize=True)
+@settings(max_examples=30, derandomize=True)
 def test_a_bound_made_with_any_map_in_hand_holds(case: tuple[ExpertLayout, FloatArray], factor: float) -> None:
     """Whatever load was reached, no proof goes beyond the best of all maps."""
     layout, counts = case
@@ -73,7 +73,7 @@ def test_a_bound_made_with_any_map_in_hand_holds(case: tuple[ExpertLayout, Float
 
 
 @given(st.data())
-@settings(max_examples=40, derandomize=True)
+@settings(max_examples=20, derandomize=True)
 def test_the_program_of_partners_needs_no_more_slots_than_there_are_at_the_optimum(data: st.DataObject) -> None:
     """At a load that a map of two slots a rank reaches, the linear program fits into the slots."""
     layout = data.draw(st.sampled_from([ExpertLayout(3, 1, 6), ExpertLayout(4, 1, 8)]))

@@ -60,7 +60,7 @@ def least_of_all(shares: FloatArray, before: IntArray, layout: ExpertLayout) -> 
 
 
 @given(st.sampled_from(SMALL), st.integers(0, 10**6))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_the_frontier_of_a_small_layer_is_that_of_all_maps(case: tuple[ExpertLayout, int], seed: int) -> None:
     """For each number of loads no map is better balanced than ours by 2 %, and no map undercuts the least moves."""
     layout, experts = case
@@ -84,7 +84,7 @@ def test_the_frontier_of_a_small_layer_is_that_of_all_maps(case: tuple[ExpertLay
 
 
 @given(st.sampled_from(SMALL), st.integers(0, 10**6), st.floats(0.5, 1.0))
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_moves_in_all_layers_lie_between_the_bound_and_little_above_the_best(
     case: tuple[ExpertLayout, int], seed: int, target: float
 ) -> None:

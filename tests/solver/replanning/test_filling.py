@@ -29,7 +29,7 @@ def every_way(
     return float(best)
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(placement=placement_problems(), lost=st.integers(1, 3), priced=st.booleans(), data=st.data())
 def test_filled_slots_are_the_best_of_all_ways(
     placement: PlacementProblem, lost: int, priced: bool, data: st.DataObject
@@ -53,7 +53,7 @@ def test_filled_slots_are_the_best_of_all_ways(
     assert found.step_s + sum(price_s.get(unit, 0.0) for unit in units) == pytest.approx(best)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(placement=placement_problems(), lost=st.integers(1, 3))
 def test_what_is_too_wide_to_enumerate_is_matched_and_never_beats_the_best(
     placement: PlacementProblem, lost: int
@@ -71,7 +71,7 @@ def test_what_is_too_wide_to_enumerate_is_matched_and_never_beats_the_best(
         assert violations(found.assignment, placement.arrays.rules) == 0
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(placement=placement_problems(), slot=st.integers(0, 40))
 def test_exchanges_save_what_they_must_and_keep_the_units(placement: PlacementProblem, slot: int) -> None:
     """Every exchange is worth its share of the step; no exchange with the slot that would be is left."""

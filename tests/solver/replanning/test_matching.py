@@ -47,7 +47,7 @@ def counted(
 
 
 @given(data=st.data(), model=st.sampled_from([SMALL, EXPERTS]))
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_no_order_of_equal_hosts_moves_less(data: st.DataObject, model: object) -> None:
     """Brute force over all orders of four hosts that nothing tells apart."""
     architecture = EXPERTS if model is EXPERTS else SMALL
@@ -143,7 +143,7 @@ def test_replicas_that_share_nodes_or_experts_stay_together(order: RankOrder) ->
 
 
 @given(hosts=st.permutations(names(5)))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_replicas_that_differ_are_only_turned(hosts: list[str]) -> None:
     """Without a step time to ask, the ring of data ranks keeps its order: only where it begins may change."""
     configuration = shape(tensor=8, data=5)

@@ -61,7 +61,7 @@ def shapes(draw: st.DrawFn, model: Architecture) -> Configuration:
 
 
 @given(data=st.data(), model=st.sampled_from([SMALL, EXPERTS, replace(SMALL, tied_embeddings=True)]))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_bytes_are_those_of_cells_counted_one_by_one(data: st.DataObject, model: Architecture) -> None:
     """Any two shapes on any hosts with any losses, in all: nothing more moves than a rank's GPU lacks."""
     old, new = data.draw(shapes(model)), data.draw(shapes(model))
@@ -88,7 +88,7 @@ def test_bytes_are_those_of_cells_counted_one_by_one(data: st.DataObject, model:
 
 
 @given(data=st.data(), model=st.sampled_from([SMALL, EXPERTS]))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_what_a_moved_rank_gets_is_all_it_needs(data: st.DataObject, model: Architecture) -> None:
     """Kept and moved bytes add up to its state; the givers are alive and hold what they give."""
     old, new = data.draw(shapes(model)), data.draw(shapes(model))

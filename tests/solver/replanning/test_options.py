@@ -55,7 +55,7 @@ def test_one_lost_node_moves_its_own_ranks_and_no_other() -> None:
     assert option.holds == {(host, gpu) for host in plan.placement.hosts for gpu in (0, 1)}
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(rates=RATES, shape=SHAPES)
 def test_swap_is_the_best_that_the_spares_allow(rates: list[float], shape: tuple[int, int]) -> None:
     """As fast as the better of both spares in the lost place, or faster by exchanges that pay."""
@@ -71,7 +71,7 @@ def test_swap_is_the_best_that_the_spares_allow(rates: list[float], shape: tuple
     assert set(plan.placement.hosts) - {"n04", "n05"} == {"n00", "n02", "n03"}
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(rates=RATES, shape=SHAPES)
 def test_no_swap_beats_its_bound(rates: list[float], shape: tuple[int, int]) -> None:
     """Not with any order of any hosts that serve."""

@@ -55,7 +55,7 @@ def _fits(taken: tuple[RecoveryOption, ...], budget: int | None) -> bool:
     return len(held) == len(set(held)) and (budget is None or len(held) <= budget)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(options=batches(), budget=st.none() | st.integers(0, 8), backend=st.sampled_from(Backend))
 def test_choice_is_the_best_of_all_combinations(options: Options, budget: int | None, backend: Backend) -> None:
     """One option a job, no GPU twice, the budget kept, and the value of the best combination."""
@@ -67,7 +67,7 @@ def test_choice_is_the_best_of_all_combinations(options: Options, budget: int | 
     assert choice.bound == pytest.approx(choice.objective, rel=TOLERANCE, abs=1e15)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(options=batches(), data=st.data())
 def test_order_of_options_does_not_matter(options: Options, data: st.DataObject) -> None:
     """The same options in another order give the same choice."""
@@ -78,7 +78,7 @@ def test_order_of_options_does_not_matter(options: Options, data: st.DataObject)
     assert first.chosen == second.chosen
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(options=batches(), budget=st.none() | st.integers(0, 8))
 def test_relaxation_bounds_and_prices_every_option(options: Options, budget: int | None) -> None:
     """The bound is no less than the optimum, and at its prices no option beats what its job adds."""
@@ -89,7 +89,7 @@ def test_relaxation_bounds_and_prices_every_option(options: Options, budget: int
     assert all(priced.reduced(made) <= TOLERANCE * 1e20 for made in options)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(options=batches(), data=st.data(), budget=st.none() | st.integers(0, 8))
 def test_promises_bound_the_options_that_they_stand_for(
     options: Options, data: st.DataObject, budget: int | None

@@ -28,7 +28,7 @@ def dear_problems() -> Iterator[ReplanProblem]:
     """Jobs whose state lies on storage, in memory or twice; nodes failed, drain or are suspected."""
     in_memory = RecoveryPolicy(memory_checkpoint=True, transfer_price_gpu_s_per_byte=DEAR)
     yield four_jobs(spares=2, failed=["n00", "n05"], recovery=in_memory)
-    for policy in (RecoveryPolicy(), RecoveryPolicy(memory_checkpoint=True), RecoveryPolicy(optimizer_instances=2)):
+    for policy in (RecoveryPolicy(memory_checkpoint=True), RecoveryPolicy(optimizer_instances=2)):
         dear = replace(policy, transfer_price_gpu_s_per_byte=DEAR)
         yield one_lost(recovery=dear)
         whole = cluster(7)

@@ -67,7 +67,7 @@ def seconds(placed: Candidate, hosts: Sequence[str]) -> float:
 
 
 @given(data=st.data(), asked=clusters())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_orders_that_count_as_equal_take_the_same_time(data: st.DataObject, asked: PlanningProblem) -> None:
     """Exchanges of alike hosts and of alike leaves, one by one, and all of them with rotations by ``relabel``."""
     degrees = dict(data.draw(st.sampled_from(SHAPES)))

@@ -69,7 +69,7 @@ def gpus_of(configuration: Configuration) -> tuple[str, ...]:
 
 
 @given(data=st.data(), model=st.sampled_from(MODELS))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_state_of_a_rank_is_what_the_memory_model_counts(data: st.DataObject, model: Architecture) -> None:
     """Weights and optimizer states of each stage, from the parameters that memory is predicted by."""
     configuration = data.draw(configurations(model))
@@ -95,7 +95,7 @@ def test_units_add_up_to_the_model(model: Architecture) -> None:
 
 
 @given(data=st.data(), model=st.sampled_from(MODELS), instances=st.sampled_from([1, 2, 3, 4]))
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_every_part_is_held_evenly_often(data: st.DataObject, model: Architecture, instances: int) -> None:
     """No gap and no piece with more copies than others: members over members for one copy."""
     configuration = data.draw(configurations(model))

@@ -35,7 +35,7 @@ def cells_alive(plan: Plan, recovery: RecoveryPolicy, lost: Iterable[str]) -> se
 
 
 @given(data=st.data(), model=st.sampled_from([SMALL, EXPERTS]))
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_counts_are_those_of_every_set_of_places(data: st.DataObject, model: object) -> None:
     """Losing any ``count`` places of a label keeps all state; ``weakest`` are one more whose loss does not."""
     architecture = EXPERTS if model is EXPERTS else SMALL
