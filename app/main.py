@@ -53,6 +53,7 @@ from app.observed import ObservedRequests
 from app.problems import PROBLEM_RESPONSE
 from app.resources import Service
 from app.settings import Role, Settings
+from app.trusted_requests import TrustedRequests
 from app.warming import warm_up_beside
 from app.web.routes import router as pages
 from cluster_models.errors import MeshwrightError
@@ -126,6 +127,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.include_router(pages)
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_body_bytes)
     app.add_middleware(problems.DeclaredSize, max_bytes=settings.max_body_bytes)
+    app.add_middleware(TrustedRequests, hosts=settings.known_hosts)
     app.add_middleware(ObservedRequests, metrics=metrics)
     app.add_middleware(HeadRequests)
     return app
@@ -144,7 +146,7 @@ def serve(settings: Settings, *, announce: Callable[[str], None] = lambda _addre
     if settings.role is Role.WORKER:
         run_worker(settings)
         return
-    with _listening_socket(settings) as listening, suppress(KeyboardInterrupt):
+    with listening_socket(settings) as listening, suppress(KeyboardInterrupt):
         announce(f"http://{settings.host}:{listening.getsockname()[1]}/")
         server = uvicorn.Server(
             uvicorn.Config(
@@ -157,16 +159,19 @@ def serve(settings: Settings, *, announce: Callable[[str], None] = lambda _addre
             sys.exit(1)
 
 
-def _listening_socket(settings: Settings) -> socket.socket:
+def listening_socket(settings: Settings) -> socket.socket:
     """A socket on the address of the settings, before anything is started that would have to be stopped again."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        return socket.create_server((settings.host, settings.port), family=family)
+        listening = socket.create_server((settings.host, settings.port), family=family)
     except OSError as error:
         raise AddressRefused(
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; choose another address"
             " with --host and --port, or MESHWRIGHT_HOST and MESHWRIGHT_PORT"
         ) from error
+    # Connections inherit it; without, an answer's body waits until the client has acknowledged its head.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def _lifespan(settings: Settings, metrics: Metrics) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

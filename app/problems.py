@@ -33,6 +33,8 @@ TYPES: Final[Mapping[str, str]] = {
     "conflict": "The request does not fit the state it meets.",
     "idempotency-key-reused": "The Idempotency-Key was used with another request.",
     "version-mismatch": "Somebody else changed the thing meanwhile; read it again.",
+    "foreign-origin": "A page of another site sent the request.",
+    "unknown-host": "The request names the service as it is not known.",
     "not-authentic": "The request does not prove who sent it.",
     "content-too-large": "The request's body is larger than this service takes.",
     "unsupported-media-type": "The request's body is not of a type that this address reads.",

@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from cluster_models.units import MIB
 
+LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 REPLAN_COMMAND: Final = (sys.executable, "-m", "app.jobs.replan_child")
 SOLVE_COMMAND: Final = (sys.executable, "-m", "app.jobs.solve_child")
 
@@ -62,6 +63,11 @@ class Settings(BaseSettings):
     role: Role = Role.ALL
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
+    allowed_hosts: tuple[str, ...] = Field(
+        default=(),
+        description="Names under which the service is reached, without ports. None: where it listens on a loopback "
+        "address only, that and localhost, else any.",
+    )
     solver_slots: int = Field(
         default=1, ge=1, description="Solves at once in role all; a process in role worker runs one."
     )
@@ -119,6 +125,13 @@ class Settings(BaseSettings):
         if self.database_url and not self.database_url.startswith("sqlite"):
             return self.database_url
         return f"sqlite:///{self.data_dir / 'jobs.sqlite'}"
+
+    @property
+    def known_hosts(self) -> tuple[str, ...]:
+        """Names that requests may give the service; none means any."""
+        if self.allowed_hosts or self.host not in LOOPBACK:
+            return self.allowed_hosts
+        return ("localhost", *(f"[{name}]" if ":" in name else name for name in LOOPBACK if name != "localhost"))
 
     @property
     def uses_sqlite(self) -> bool:

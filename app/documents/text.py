@@ -21,6 +21,8 @@ MAX_TEXT_BYTES: Final = 32 * MIB
 MAX_YAML_BYTES: Final = 8 * MIB
 """YAML is read at about 1 MB/s, JSON a hundred times faster: what is larger has to be JSON."""
 MAX_DEPTH: Final = 64
+_MAY_BE_INFINITE: Final = re.compile(r"NaN|Infinity|[eE]\+?\d{3}|\d{100}")
+"""What every JSON number that is not finite contains, so that other texts are not looked through."""
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
@@ -67,7 +69,8 @@ def parse_json(data: bytes, *, what: str, finite: bool = True) -> Any:
         value = _load_json(text, what)
     except json.JSONDecodeError as error:
         raise _broken(what, text, f"JSON: {error.msg}", error.lineno, error.colno) from error
-    for path, number in _not_finite(value) if finite else ():
+    suspected = finite and _MAY_BE_INFINITE.search(text) is not None
+    for path, number in _not_finite(value) if suspected else ():
         raise InvalidInput(path, number, "must be a finite number", "leave unknown values out")
     return value
 
@@ -101,6 +104,10 @@ def _parse(text: str, size: int, what: str) -> Any:
                     raise _broken(what, text, f"JSON: {error.msg}", error.lineno, error.colno) from error
                 raise
         raise _broken(what, text, f"JSON: {error.msg}", error.lineno, error.colno) from error
+
+
+_Place = tuple["_Place | None", str | int]
+"""Where a value stands: in what, and under which key or number there."""
 
 
 class _RepeatedKeyError(Exception):
@@ -217,17 +224,32 @@ def _check_events(text: str, what: str) -> None:
 
 
 def _not_finite(value: Any) -> Iterator[tuple[str, float]]:
-    """Dotted paths of the numbers in ``value`` that are NaN or infinite."""
-    waiting = [("", value)]
+    """Dotted paths of the numbers in ``value`` that are NaN or infinite.
+
+    Paths are written for those alone: a request may hold millions of values.
+    """
+    waiting: list[tuple[_Place | None, Any]] = [(None, value)]
     while waiting:
-        where, item = waiting.pop()
+        place, item = waiting.pop()
         if isinstance(item, float):
             if not math.isfinite(item):
-                yield where, item
-        elif isinstance(item, dict):
-            waiting.extend((f"{where}.{key}" if where else str(key), child) for key, child in item.items())
-        elif isinstance(item, list):
-            waiting.extend((f"{where}[{index}]", child) for index, child in enumerate(item))
+                yield _path(place), item
+            continue
+        if isinstance(item, dict | list):
+            children = item.items() if isinstance(item, dict) else enumerate(item)
+            waiting.extend(((place, key), child) for key, child in children if _is_worth_a_look(child))
+
+
+def _is_worth_a_look(value: Any) -> bool:
+    return bool(value) if isinstance(value, dict | list) else isinstance(value, float) and not math.isfinite(value)
+
+
+def _path(place: _Place | None) -> str:
+    steps: list[str] = []
+    while place is not None:
+        place, key = place
+        steps.append(f"[{key}]" if isinstance(key, int) else f".{key}")
+    return "".join(reversed(steps)).removeprefix(".")
 
 
 def _too_large(what: str, size: int, limit: int, remedy: str) -> InvalidInput:

@@ -15,7 +15,6 @@ from starlette.exceptions import HTTPException
 
 from app.documents.reading import problems_of
 from app.services.errors import Conflict, NotFound
-from app.web.origin import ForeignOriginError
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput
 
@@ -25,13 +24,13 @@ _TITLES: Final = {
     405: "Not possible here",
     409: "Not now",
     413: "Too large",
+    421: "Not known under this name",
     422: "That does not fit together",
     500: "Something broke on our side",
 }
 _STATUSES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (NotFound, 404, ""),
     (Conflict, 409, ""),
-    (ForeignOriginError, 403, "This form was sent from a page of another site, so nothing was done."),
     (InvalidInput, 422, "The request cannot be served as it is."),
     (RequestValidationError, 422, "The address of this page holds a value that the page does not know."),
 )

@@ -38,14 +38,12 @@ def running(
         database_url=database_url,
         role=role,
         solve_command=SOLVE_COMMAND if real_solver else stand_in,
+        allowed_hosts=("localhost", "testserver"),  # the second is what generated requests say
         heartbeat_s=0.5,
         max_body_bytes=2_000_000,
     )
     begin_at_newest(settings)
-    # An address that nobody uses: the pages check where a form came from, and the API does not care.
-    with TestClient(
-        create_app(settings), base_url="http://meshwright.test", raise_server_exceptions=False
-    ) as client:
+    with TestClient(create_app(settings), base_url="http://localhost", raise_server_exceptions=False) as client:
         yield client
 
 

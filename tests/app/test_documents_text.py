@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.documents.text import MAX_YAML_BYTES, decode, parse_text
+from app.documents.text import MAX_YAML_BYTES, decode, parse_json, parse_text
 from cluster_models.errors import InvalidInput
 
 
@@ -53,6 +53,26 @@ def test_broken_text_is_refused_with_its_reason(text: str, problem: str) -> None
 def test_numbers_that_are_not_finite_are_named_by_their_path(text: str) -> None:
     """NaN and infinity are refused wherever they stand."""
     assert problem_with(text).field == "a[1]"
+
+
+_LONG_NUMBERS = st.builds(
+    "{}{}{}".format,
+    st.sampled_from(["", "-"]),
+    st.integers(1, 4000).map(lambda digits: "9" * digits),
+    st.sampled_from([".0", ".5e9", "e99", "e+308", "E308", "e-99"]),
+)
+
+
+@given(st.one_of(st.floats().map(json.dumps), _LONG_NUMBERS))
+def test_no_infinite_number_of_a_json_body_slips_through(number: str) -> None:
+    """However it is written: as a word, with a large exponent, with hundreds of digits."""
+    body = f'{{"a": [[], {{"b": {number}}}]}}'.encode()
+    if math.isfinite(float(number)):
+        assert parse_json(body, what="document") == {"a": [[], {"b": float(number)}]}
+        return
+    with pytest.raises(InvalidInput) as caught:
+        parse_json(body, what="document")
+    assert caught.value.field == "a[1].b"
 
 
 def test_large_yaml_is_sent_to_json() -> None:

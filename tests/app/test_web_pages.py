@@ -21,6 +21,7 @@ from app.resources import Service
 from app.serialization import jsonable
 from app.services import plans, snapshots, solves
 from app.settings import Settings
+from app.trusted_requests import TrustedRequests
 from app.web.form import label
 from app.web.routes import router
 from solver.problem import PlanningProblem, Progress, SearchOptions
@@ -60,6 +61,7 @@ def browser(service: Service) -> TestClient:
     app = FastAPI()
     app.state.service = service
     app.include_router(router)
+    app.add_middleware(TrustedRequests, hosts=())
     return TestClient(app, headers={"sec-fetch-site": "same-origin"})
 
 
@@ -301,7 +303,7 @@ def test_files_of_pages_are_ours_and_typed(browser: TestClient) -> None:
 def test_only_people_at_wrong_addresses_get_a_page(tmp_path: Path, address: str, accept: str, kind: str) -> None:
     """Programs, and whoever asks the API, get problem details."""
     app = create_app(Settings(data_dir=tmp_path))
-    answer = TestClient(app).get(address, headers={"accept": accept})
+    answer = TestClient(app, base_url="http://localhost").get(address, headers={"accept": accept})
     assert answer.status_code == 404
     assert answer.headers["content-type"].startswith(kind)
     assert ("There is no page at this address." in answer.text) == (kind == "text/html")
