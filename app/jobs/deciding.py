@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import structlog
 
-from app.db.engine import transaction
 from app.jobs.child import ChildEnd, Ending, run_child
 from app.jobs.context import JobContext
 from app.jobs.following import Following
+from app.jobs.patience import patiently
 from app.replan_request import ReplanRequest
 from app.services import replan_solves
 from app.services.solves import failure
@@ -30,8 +30,9 @@ log = structlog.get_logger(__name__)
 
 def attempt(context: JobContext, *, replan_id: str) -> str:
     """Decide a replan once and record the answer; returns the outcome as a word the engine stores."""
-    with transaction(context.sessions) as session:
-        request = replan_solves.begin_attempt(session, replan_id=replan_id, now=datetime.now(UTC))
+    request = patiently(
+        context, lambda session: replan_solves.begin_attempt(session, replan_id=replan_id, now=datetime.now(UTC))
+    )
     if request is None:
         return GONE
     context.solving.add(replan_id)
@@ -85,8 +86,10 @@ def _record(context: JobContext, replan_id: str, end: ChildEnd) -> str:
         log.warning("decision_crashed", replan_id=replan_id, exit_code=end.exit_code, stderr=end.stderr_tail)
         return CRASHED
     if end.answer.get("kind") == "decision":
-        with transaction(context.sessions) as session:
-            won = replan_solves.finish(session, replan_id=replan_id, decision=end.answer["decision"])
+        decision = end.answer["decision"]
+        won = patiently(
+            context, lambda session: replan_solves.finish(session, replan_id=replan_id, decision=decision)
+        )
         log.info("replan_proposed" if won else "replan_answer_late", replan_id=replan_id)
         return PROPOSED if won else STOPPED
     error = end.answer.get("error")
@@ -96,7 +99,6 @@ def _record(context: JobContext, replan_id: str, end: ChildEnd) -> str:
 
 
 def _refuse(context: JobContext, replan_id: str, error: dict[str, Any]) -> str:
-    with transaction(context.sessions) as session:
-        replan_solves.finish_without(session, replan_id=replan_id, error=error)
+    patiently(context, lambda session: replan_solves.finish_without(session, replan_id=replan_id, error=error))
     log.warning("replan_without_answer", replan_id=replan_id, error=error)
     return REFUSED

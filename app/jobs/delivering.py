@@ -18,8 +18,8 @@ from typing import Final
 import httpx2
 import structlog
 
-from app.db.engine import transaction
 from app.jobs.context import JobContext
+from app.jobs.patience import patiently
 from app.services import webhook_deliveries
 from app.services.webhook_deliveries import Outcome, Outgoing
 from cluster_models.errors import MeshwrightError
@@ -44,10 +44,12 @@ class AddressNotAllowed(MeshwrightError):
 
 def attempt(context: JobContext, *, delivery_id: str, attempts: int) -> str:
     """Send a message once and record what came of it; returns the outcome as a word the engine stores."""
-    with transaction(context.sessions) as session:
-        message = webhook_deliveries.begin(
+    message = patiently(
+        context,
+        lambda session: webhook_deliveries.begin(
             session, delivery_id=delivery_id, attempts=attempts, now=datetime.now(UTC)
-        )
+        ),
+    )
     if message is None:
         return GONE
     context.solving.add(delivery_id)
@@ -55,10 +57,13 @@ def attempt(context: JobContext, *, delivery_id: str, attempts: int) -> str:
         outcome = send(message, networks=context.settings.webhook_networks)
     finally:
         context.solving.discard(delivery_id)
-    with transaction(context.sessions) as session:
-        webhook_deliveries.record(
-            session, delivery_id=delivery_id, attempts=attempts, outcome=outcome, now=datetime.now(UTC)
-        )
+    sent = datetime.now(UTC)
+    patiently(
+        context,
+        lambda session: webhook_deliveries.record(
+            session, delivery_id=delivery_id, attempts=attempts, outcome=outcome, now=sent
+        ),
+    )
     word = DELIVERED if outcome.error is None else FAILED
     context.metrics.webhook_attempts.labels(word).inc()
     log.info("webhook_attempt", delivery_id=delivery_id, outcome=word, status=outcome.status, error=outcome.error)

@@ -6,19 +6,19 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+import structlog
 from sqlalchemy.orm import Session
 
 from app.db.engine import transaction
 from app.jobs.context import JobContext
+from app.jobs.patience import DATABASE_AWAY, ServiceStopping
 
 PROGRESS_EVERY_S: Final = 1.0
 
+log = structlog.get_logger(__name__)
+
 SaveProgress = Callable[[Session, dict[str, Any] | None], bool]
 """Stores the newest progress, if there is any; returns whether the answer is still wanted."""
-
-
-class ServiceStopping(BaseException):
-    """The process ends: the engine must not record an outcome, so that the job starts over elsewhere."""
 
 
 class Following:
@@ -40,8 +40,12 @@ class Following:
             raise ServiceStopping
         if time.monotonic() < self._next_write:
             return False
-        with transaction(self._context.sessions) as session:
-            wanted = self._save(session, self._newest)
-        self._newest = None
         self._next_write = time.monotonic() + PROGRESS_EVERY_S
+        try:
+            with transaction(self._context.sessions) as session:
+                wanted = self._save(session, self._newest)
+        except DATABASE_AWAY as error:  # news can wait, and nobody can have called the job off meanwhile
+            log.warning("progress_not_saved", reason=str(error)[:300])
+            return False
+        self._newest = None
         return not wanted

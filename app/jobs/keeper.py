@@ -43,6 +43,7 @@ class Keeper:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="keeper", daemon=True)
         self._seen: dict[str, tuple[int, float]] = {}
+        self._idle: dict[str, float] = {}
         self._next_tidy = 0.0
 
     def start(self) -> None:
@@ -65,6 +66,7 @@ class Keeper:
     def round(self) -> None:
         """Look after everybody's jobs once."""
         self._take_over_from_the_vanished()
+        self.put_back_the_stranded()
         self._queue_the_forgotten()
         due_work.queue_all(self._context.sessions, self._client)
         if time.monotonic() >= self._next_tidy:
@@ -116,6 +118,27 @@ class Keeper:
         self._client.put_back(lost)
         self._context.metrics.rescues.inc(len(again))
         log.warning("worker_vanished", executor_id=executor_id, jobs_taken_over=again)
+
+    def put_back_the_stranded(self) -> None:
+        """Queue jobs again that the engine says run here, though nobody here works on them.
+
+        That happens where the engine's own database is away at the moment in which it would record an outcome.
+        Between the engine's record and the work on a job, and after it, lies a moment: only what was so in two
+        rounds as far apart as silence may last is stranded.
+        """
+        now, context = time.monotonic(), self._context
+        mine = [
+            job
+            for job in self._client.running()
+            if job.executor_id == context.executor_id
+            and job.kind in (JobKind.SOLVE, JobKind.DECIDE)
+            and job.id not in context.solving
+        ]
+        self._idle = {job.id: self._idle.get(job.id, now) for job in mine}
+        stranded = [job for job in mine if now - self._idle[job.id] > context.settings.worker_lost_after_s]
+        if stranded:
+            self._client.put_back(stranded)
+            log.warning("jobs_stranded", jobs_put_back=[job.id for job in stranded])
 
     def _queue_the_forgotten(self) -> None:
         """Queue plans whose row was committed but whose job was not, and close those whose job broke."""

@@ -7,11 +7,10 @@ from typing import Any, Final
 
 import structlog
 
-from app.db.engine import transaction
 from app.jobs.child import ChildEnd, Ending, run_child
 from app.jobs.context import JobContext
 from app.jobs.deciding import CRASHED, GONE, child_message
-from app.jobs.following import ServiceStopping
+from app.jobs.patience import ServiceStopping, patiently
 from app.services import preparations
 
 DONE: Final = "done"
@@ -24,16 +23,21 @@ log = structlog.get_logger(__name__)
 
 def attempt(context: JobContext, *, cluster_id: str) -> str:
     """Prepare every running plan of a cluster that lacks it; returns the outcome as a word the engine stores."""
-    with transaction(context.sessions) as session:
-        asked = preparations.begin(session, cluster_id=cluster_id, now=datetime.now(UTC))
+    asked = patiently(
+        context, lambda session: preparations.begin(session, cluster_id=cluster_id, now=datetime.now(UTC))
+    )
     if asked is None:
         return GONE
 
     def keep(message: dict[str, Any]) -> None:
         if "prepared" not in message:
             return
-        with transaction(context.sessions) as session:
-            preparations.store(session, asked=asked, job_id=message["job_id"], document=message["prepared"])
+        patiently(
+            context,
+            lambda session: preparations.store(
+                session, asked=asked, job_id=message["job_id"], document=message["prepared"]
+            ),
+        )
 
     settings = context.settings
     context.solving.add(cluster_id)

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import structlog
 
-from app.db.engine import transaction
 from app.db.status import PlanStatus
 from app.jobs.child import ChildEnd, Ending, run_child
 from app.jobs.context import JobContext
 from app.jobs.following import Following
+from app.jobs.patience import patiently
 from app.services import solves
 from app.services.solves import SolveRequest, failure
 from cluster_models.units import GIB
@@ -26,8 +26,7 @@ log = structlog.get_logger(__name__)
 
 def attempt(context: JobContext, *, plan_id: str) -> str:
     """Solve a plan once and record its end; returns the outcome as a word the engine stores."""
-    with transaction(context.sessions) as session:
-        request = solves.begin_attempt(session, plan_id=plan_id)
+    request = patiently(context, lambda session: solves.begin_attempt(session, plan_id=plan_id))
     if request is None:
         return GONE
     started = time.monotonic()
@@ -117,8 +116,10 @@ def _finish(
     result: dict[str, Any] | None = None,
     error: dict[str, Any] | None = None,
 ) -> str:
-    with transaction(context.sessions) as session:
-        won = solves.finish(session, plan_id=plan_id, status=status, result=result, error=error)
+    won = patiently(
+        context,
+        lambda session: solves.finish(session, plan_id=plan_id, status=status, result=result, error=error),
+    )
     if won:
         context.metrics.solves.labels(status).inc()
         log.info("plan_ended", plan_id=plan_id, status=str(status), error=error)

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
 from app.db.engine import SessionFactory, transaction
 from app.db.status import PlanStatus
-from app.jobs.client import JobClient
+from app.jobs.client import JobClient, RunningJob
+from app.jobs.context import JobContext
+from app.jobs.keeper import Keeper
+from app.jobs.names import JobKind
 from app.jobs.process_scope import current_pid_scope, is_surely_gone
 from app.jobs.runtime import DataFolderInUse, JobRuntime, lock_data_folder
 from app.metrics import Metrics, make_metrics
@@ -247,3 +255,59 @@ def test_a_process_of_another_machine_is_never_surely_gone() -> None:
     assert not is_surely_gone(0, current_pid_scope())
     # Ids of executors never repeat: our own number on record under another id is a former process's.
     assert is_surely_gone(os.getpid(), current_pid_scope())
+
+
+class Outage:
+    """Sessions of a database that can be away."""
+
+    def __init__(self, sessions: SessionFactory) -> None:
+        self._sessions = sessions
+        self.away = threading.Event()
+        self.refused = 0
+
+    def __call__(self) -> Session:
+        """A session, or what SQLAlchemy raises when there is none to be had."""
+        if self.away.is_set():
+            self.refused += 1
+            raise OperationalError("SELECT 1", {}, Exception("server closed the connection unexpectedly"))
+        return self._sessions()
+
+
+def test_a_solve_outlasts_a_database_that_is_away(
+    settings: Settings, sessions: SessionFactory, metrics: Metrics, submit: Callable[..., str], tmp_path: Path
+) -> None:
+    """Its progress is not written meanwhile, its answer is kept until it can be, and it is solved once."""
+    outage = Outage(sessions)
+    runtime = JobRuntime(settings, cast("SessionFactory", outage), metrics)
+    runtime.start()
+    try:
+        plan_id = submit(seconds=1.5)
+        wait_until(lambda: _starts(tmp_path) == 1)
+        outage.away.set()
+        wait_until(lambda: (tmp_path / "ledger").read_text().count("end") == 1)
+        wait_until(lambda: outage.refused > 3)
+        assert read_plan(sessions, plan_id).status == PlanStatus.RUNNING
+        outage.away.clear()
+        assert wait_for_end(sessions, plan_id).status == PlanStatus.SUCCEEDED
+    finally:
+        outage.away.clear()
+        runtime.stop()
+    assert _starts(tmp_path) == 1
+
+
+def test_a_job_that_nobody_works_on_is_put_back(sessions: SessionFactory, settings: Settings) -> None:
+    """Whatever the engine says of it: once it was idle for as long as a worker may be silent, and not before."""
+    put_back: list[str] = []
+    running = [RunningJob(name, JobKind.SOLVE, "we") for name in ("idle", "solved")]
+    client = cast(
+        "JobClient",
+        SimpleNamespace(running=lambda: running, put_back=lambda jobs: put_back.extend(job.id for job in jobs)),
+    )
+    context = JobContext(
+        settings.model_copy(update={"worker_lost_after_s": 0.2}), sessions, make_metrics(), "we", "here"
+    )
+    context.solving.add("solved")
+    keeper = Keeper(context, client)
+    keeper.put_back_the_stranded()
+    assert put_back == []
+    wait_until(lambda: (keeper.put_back_the_stranded(), put_back)[1] == ["idle"])

@@ -1,0 +1,43 @@
+"""Transactions of jobs that outlast a database which is away for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import structlog
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.orm import Session
+
+from app.db.engine import transaction
+from app.jobs.context import JobContext
+
+DATABASE_AWAY: Final = (OperationalError, InterfaceError)
+"""A connection that is lost or refused, a lock held for too long, a full disk: all may be over soon."""
+FIRST_PAUSE_S: Final = 0.5
+LONGEST_PAUSE_S: Final = 10.0
+
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+
+class ServiceStopping(BaseException):
+    """The process ends: the engine must not record an outcome, so that the job starts over elsewhere."""
+
+
+def patiently(context: JobContext, do: Callable[[Session], T]) -> T:
+    """What ``do`` returns, in one transaction that is tried again for as long as the database is away.
+
+    An answer that took an hour of processor time waits in memory meanwhile.  Raises ``ServiceStopping`` when the
+    process is to end.
+    """
+    pause_s = FIRST_PAUSE_S
+    while True:
+        try:
+            with transaction(context.sessions) as session:
+                return do(session)
+        except DATABASE_AWAY as error:
+            log.warning("database_away", reason=str(error)[:300], again_in_s=pause_s)
+            if context.stopping.wait(pause_s):
+                raise ServiceStopping from error
+        pause_s = min(2.0 * pause_s, LONGEST_PAUSE_S)
