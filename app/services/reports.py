@@ -136,7 +136,13 @@ def wake_waiting(session: Session, *, now: datetime) -> list[str]:
 
 
 def is_over(session: Session, *, row: ReplanRow, now: datetime) -> bool:
-    """Whether all that opened a replan was taken back; never of one that no report opened."""
+    """Whether all that opened a replan was taken back.
+
+    Never of one that no report opened, nor of one that overtook another: what that had decided, or was to decide,
+    is carried out by nobody else.
+    """
+    if session.scalar(select(exists().where(ReplanRow.superseded_by == row.id))):
+        return False
     entities = {event.entity for event in health_events.read_of_replan(session, replan_id=row.id)}
     if not entities:
         return False

@@ -133,6 +133,37 @@ def test_what_recovers_within_the_window_calls_the_replan_off(sessions: SessionF
         assert again.replan_id not in (None, opened.replan_id)
 
 
+def test_another_recovery_calls_no_answer_off(sessions: SessionFactory) -> None:
+    """While ranks leave a failed node another node fails and is well again: the first is still to be decided on."""
+    with transaction(sessions) as session:
+        _two_jobs(session)
+        job = add_job(session, "c", "n4", "n5")
+        first = report(session, told("n4")).replan_id
+        assert first is not None
+        solved(session, first, decided({job: (RecoveryAction.SWAP, plan_on("n6", "n5"))}))
+        replans.approve_replan(session, replan_id=first)
+        replans.begin_applying(session, replan_id=first)
+        second = report(session, told("n0", at_s=90), at_s=90).replan_id
+        assert second is not None
+        report(session, told("n0", HealthState.RECOVERED, at_s=95), at_s=95)
+        assert replans.get_replan(session, replan_id=second).status is ReplanStatus.COLLECTING
+        assert replan_solves.begin_attempt(session, replan_id=second, now=START + timedelta(seconds=200)) is not None
+        assert nodes_held(session, job) == {"n6", "n5"}
+
+
+def test_an_answer_that_is_asked_for_again_is_given(sessions: SessionFactory) -> None:
+    """An operator who wants a new decision after approving one gets it, not a cancellation."""
+    with transaction(sessions) as session:
+        _two_jobs(session)
+        job = add_job(session, "c", "n4", "n5")
+        first = report(session, told("n4")).replan_id
+        assert first is not None
+        solved(session, first, decided({job: (RecoveryAction.SWAP, plan_on("n6", "n5"))}))
+        replans.approve_replan(session, replan_id=first)
+        second = reports.request_replan(session, reference=CLUSTER, reason="decide now", now=START)
+        assert replan_solves.begin_attempt(session, replan_id=second, now=START + timedelta(seconds=200)) is not None
+
+
 def test_a_failure_while_it_is_solved_overtakes_the_replan(sessions: SessionFactory) -> None:
     """The new one has all reports and its own window; the solver of the old one is told to stop."""
     with transaction(sessions) as session:
