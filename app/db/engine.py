@@ -6,9 +6,14 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.orm import Session, sessionmaker
+
+_OWN_FOLDER: Final = 0o700
+_OWN_FILE: Final = 0o600
+"""Secrets of webhooks and event sources lie in the database: nobody else on the machine may read it."""
 
 SessionFactory = sessionmaker[Session]
 
@@ -19,7 +24,9 @@ def make_engine(url: str) -> Engine:
     if parsed.get_backend_name() != "sqlite":
         return create_engine(url, pool_pre_ping=True)
     if parsed.database and parsed.database != ":memory:":
-        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+        path = Path(parsed.database)
+        path.parent.mkdir(mode=_OWN_FOLDER, parents=True, exist_ok=True)
+        path.touch(mode=_OWN_FILE)
     engine = create_engine(url)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin)

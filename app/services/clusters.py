@@ -16,7 +16,7 @@ from app.db.tables import ClusterRow, ClusterVersionRow, MeasurementRow
 from app.documents.cluster import ClusterDocument
 from app.serialization import jsonable, load
 from app.services import measurements
-from app.services.errors import NameTaken, NotFound, VersionMismatch
+from app.services.errors import Conflict, NameTaken, NotFound, VersionMismatch
 from app.services.pagination import Page, decode_cursor, page_of
 from cluster_models.errors import InvalidCluster
 from cluster_models.topology import Cluster, Node, NodeState
@@ -26,6 +26,7 @@ _MEASUREMENTS: Final = (
 )
 """How many measurements a cluster has."""
 
+_MOST_NAMED: Final = 5
 _NAMES_OF_PAGES: Final = frozenset({"import", "new"})
 """What stands where the name of a cluster stands in an address, and is a page of its own."""
 
@@ -158,8 +159,19 @@ def list_clusters(session: Session, *, limit: int, cursor: str | None = None) ->
 
 
 def delete_cluster(session: Session, *, reference: str, expected_version: int | None = None) -> None:
-    """Forget a cluster and its measurements; snapshots and plans made from it stay."""
+    """Forget a cluster and its measurements; snapshots and plans made from it stay.
+
+    Raises ``NotFound``, ``VersionMismatch``, and ``Conflict`` while jobs hold its GPUs.
+    """
     row = lock(session, reference=reference, expected_version=expected_version)
+    jobs = session.scalars(
+        select(RunningJobRow.name).where(RunningJobRow.cluster_id == row.id).order_by(RunningJobRow.name)
+    ).all()
+    if jobs:
+        named = ", ".join(jobs[:_MOST_NAMED]) + (
+            f" and {len(jobs) - _MOST_NAMED} more" if jobs[_MOST_NAMED:] else ""
+        )
+        raise Conflict(f"Jobs run on the cluster {row.name!r} ({named}): end them first, then delete it.")
     session.execute(delete(ClusterRow).where(ClusterRow.id == row.id))
 
 

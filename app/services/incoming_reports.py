@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -31,6 +31,13 @@ def receive(
         for (source, _event), each in zip(reported, found, strict=True)
     ]
     return reports.report(session, reference=cluster.id, told=told, now=now)
+
+
+def check_unsigned(session: Session, *, reference: str, sources: Collection[str]) -> None:
+    """Raise ``NotAuthentic`` where reports without a signature name a source that signs its own."""
+    for stored in event_sources.list_sources(session, reference=reference):
+        if stored.name in sources:
+            raise NotAuthentic(stored.name)
 
 
 def sender_of(

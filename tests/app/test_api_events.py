@@ -181,6 +181,16 @@ def test_reports_of_a_source_must_prove_it(client: TestClient) -> None:
     assert {event["source"] for event in client.get(EVENTS).json()["items"]} == {"watch"}
 
 
+def test_nobody_speaks_in_the_name_of_a_source(client: TestClient) -> None:
+    """A report without a signature that names a signed source is refused, alone or among others."""
+    _source(client)
+    forged = {"source": "watch", "node": "n5", "state": "failed"}
+    for body in (forged, [{**forged, "source": "somebody"}, forged]):
+        assert client.post(EVENTS, json=body).status_code == 401
+    assert client.get(EVENTS).json()["items"] == []
+    assert client.post(EVENTS, json={**forged, "source": "somebody"}).status_code == 200
+
+
 def test_a_source_speaks_its_own_format_only(client: TestClient) -> None:
     """Its secret opens no other, and a source that is not there is named as wrong."""
     _, _, secret = _source(client)

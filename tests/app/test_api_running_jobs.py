@@ -37,6 +37,15 @@ def test_a_job_registered_as_running_holds_its_gpus(client: TestClient) -> None:
     assert holders(client) == {"a": {"n0", "n1"}}
 
 
+def test_a_cluster_is_kept_while_jobs_run_on_it(client: TestClient) -> None:
+    """The refusal names them; nothing is gone."""
+    client.post(f"{SITE}/jobs", json=job_body("a", "n0", "n1"))
+    refused = client.delete(SITE)
+    assert refused.status_code == 409
+    assert "(a)" in refused.json()["detail"]
+    assert holders(client) == {"a": {"n0", "n1"}}
+
+
 def test_the_recovery_policy_is_read_back_as_written(client: TestClient) -> None:
     """PATCH replaces it whole and leaves the weight alone."""
     recovery = {"checkpoint_interval_steps": 7, "storage_gbytes_per_s": 3.5, "may_move": True, "most_gpus": 8}

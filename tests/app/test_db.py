@@ -101,3 +101,14 @@ def test_settings_default_to_two_files_and_follow_a_postgresql_url(tmp_path: Pat
     assert grown.resolved_database_url == "postgresql+psycopg://u@h/d"
     assert grown.resolved_jobs_database_url == grown.resolved_database_url
     assert not grown.uses_sqlite
+
+
+def test_nobody_else_on_the_machine_reads_the_secrets_in_it(tmp_path: Path) -> None:
+    """Folder and file of the embedded database are their owner's, and so are the files that SQLite adds."""
+    engine = make_engine(f"sqlite:///{tmp_path / 'own' / 'a.sqlite'}")
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE a (b INTEGER)"))
+        files = list((tmp_path / "own").iterdir())
+        assert len(files) > 1
+        assert [path.name for path in (tmp_path / "own", *files) if path.stat().st_mode & 0o077] == []
+    engine.dispose()

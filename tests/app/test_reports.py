@@ -147,7 +147,9 @@ def test_another_recovery_calls_no_answer_off(sessions: SessionFactory) -> None:
         assert second is not None
         report(session, told("n0", HealthState.RECOVERED, at_s=95), at_s=95)
         assert replans.get_replan(session, replan_id=second).status is ReplanStatus.COLLECTING
-        assert replan_solves.begin_attempt(session, replan_id=second, now=START + timedelta(seconds=200)) is not None
+        assert (
+            replan_solves.begin_attempt(session, replan_id=second, now=START + timedelta(seconds=200)) is not None
+        )
         assert nodes_held(session, job) == {"n6", "n5"}
 
 
@@ -161,7 +163,9 @@ def test_an_answer_that_is_asked_for_again_is_given(sessions: SessionFactory) ->
         solved(session, first, decided({job: (RecoveryAction.SWAP, plan_on("n6", "n5"))}))
         replans.approve_replan(session, replan_id=first)
         second = reports.request_replan(session, reference=CLUSTER, reason="decide now", now=START)
-        assert replan_solves.begin_attempt(session, replan_id=second, now=START + timedelta(seconds=200)) is not None
+        assert (
+            replan_solves.begin_attempt(session, replan_id=second, now=START + timedelta(seconds=200)) is not None
+        )
 
 
 def test_a_failure_while_it_is_solved_overtakes_the_replan(sessions: SessionFactory) -> None:

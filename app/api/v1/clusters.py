@@ -89,7 +89,10 @@ def replace_cluster(
 
 @router.delete("/clusters/{cluster}", status_code=204)
 def delete_cluster(cluster: ClusterPath, service: ServiceDep, expected: ExpectedVersion) -> None:
-    """Forget a cluster and its measurements; snapshots and plans stay."""
+    """Forget a cluster and its measurements; snapshots and plans stay.
+
+    409 while jobs run on it: their GPUs, reports and decisions would be forgotten as well.
+    """
     with transaction(service.sessions) as session:
         clusters.delete_cluster(session, reference=cluster, expected_version=expected)
 

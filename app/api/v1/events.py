@@ -36,7 +36,7 @@ def report_events(cluster: ClusterPath, document: EventsBody, service: ServiceDe
     """Report what became of parts of a cluster, one or many; all are taken or none.
 
     A report that was known already is counted, not stored twice.  Where a job is touched, a replan is opened or
-    joined; its safe answer is there with the reply.
+    joined; its safe answer is there with the reply.  401 where a source is named that signs its reports.
     """
     now, reported = datetime.now(UTC), []
     if not isinstance(document, list):
@@ -45,6 +45,8 @@ def report_events(cluster: ClusterPath, document: EventsBody, service: ServiceDe
         for index, each in enumerate(document):
             with errors_under(f"[{index}]"):
                 reported.append((each.source, each.to_event(now)))
+    with service.read_sessions() as session:
+        incoming_reports.check_unsigned(session, reference=cluster, sources={source for source, _ in reported})
     return ReceivedAnswer.make(_taken(service, cluster, reported, now))
 
 
