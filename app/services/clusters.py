@@ -168,9 +168,8 @@ def delete_cluster(session: Session, *, reference: str, expected_version: int | 
         select(RunningJobRow.name).where(RunningJobRow.cluster_id == row.id).order_by(RunningJobRow.name)
     ).all()
     if jobs:
-        named = ", ".join(jobs[:_MOST_NAMED]) + (
-            f" and {len(jobs) - _MOST_NAMED} more" if jobs[_MOST_NAMED:] else ""
-        )
+        more = f" and {len(jobs) - _MOST_NAMED} more" if len(jobs) > _MOST_NAMED else ""
+        named = ", ".join(jobs[:_MOST_NAMED]) + more
         raise Conflict(f"Jobs run on the cluster {row.name!r} ({named}): end them first, then delete it.")
     session.execute(delete(ClusterRow).where(ClusterRow.id == row.id))
 

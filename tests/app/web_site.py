@@ -17,6 +17,7 @@ from app.jobs.client import JobClient
 from app.metrics import make_metrics
 from app.resources import Service
 from app.settings import Settings
+from app.trusted_requests import TrustedRequests
 from app.web.routes import router
 from tests.databases import begin_at_newest
 
@@ -40,6 +41,7 @@ def site(folder: Path) -> Iterator[tuple[Service, TestClient]]:
     app = FastAPI()
     app.state.service = service
     app.include_router(router)
+    app.add_middleware(TrustedRequests, hosts=())
     yield service, TestClient(app, headers={"sec-fetch-site": "same-origin"}, follow_redirects=False)
     engine.dispose()
 
