@@ -31,7 +31,7 @@ from solver.replanning.rerouting import (
     rerouted,
     whole_plan,
 )
-from solver.replanning.reshaping import on_familiar_hosts, shapes_on, what_changes
+from solver.replanning.reshaping import as_its_owner_asks, on_familiar_hosts, shapes_on, what_changes
 from solver.replanning.shrinking import best_size, data_sizes, most_replicas, no_size, usable_units
 from solver.replanning.site import JobSite
 from solver.replanning.values import option_value, work_flop
@@ -233,7 +233,7 @@ def reshaped(site: JobSite, found: Plan, migrate: Migrate) -> RecoveryOption:
 
     Where only places change it is called what it is: a swap, or a restart where not even those do.
     """
-    job, plan = site.job, on_familiar_hosts(site, found)
+    job, plan = site.job, as_its_owner_asks(site, on_familiar_hosts(site, found))
     moves = migrate(job, plan, problem=site.problem, lost=site.state_lost, links=site.links)
     action, reason = RecoveryAction.RESHAPE, what_changes(job.plan, plan)
     if not reason:

@@ -13,7 +13,7 @@ from solver.candidates import BoolArray, IntArray
 from solver.problem import PlanningProblem
 from solver.replanning.matching import relabel
 from solver.replanning.outcome import on_own_gpus
-from solver.replanning.site import JobSite
+from solver.replanning.site import JobSite, workload_for
 from solver.search import SearchSpace, search_space
 
 
@@ -66,6 +66,18 @@ def asked_on(site: JobSite, nodes: Collection[str]) -> PlanningProblem:
 def at_most(asked: PlanningProblem, gpus: int) -> PlanningProblem:
     """``asked`` with so many GPUs at most."""
     return replace(asked, workload=replace(asked.workload, max_gpus=gpus))
+
+
+def as_its_owner_asks(site: JobSite, plan: Plan) -> Plan:
+    """``plan`` with the workload of the job's owner instead of what the search for this one shape narrowed it to.
+
+    Otherwise the next decision would look at these nodes and this recomputation alone, and the job never grow back.
+    """
+    assert plan.workload is not None
+    assert site.job.plan.workload is not None
+    known = {node.name for node in site.asked.snapshot.cluster.nodes}
+    own = workload_for(site.job.plan.workload, plan.configuration, known)
+    return replace(plan, workload=replace(own, global_batch=plan.workload.global_batch))
 
 
 def on_familiar_hosts(site: JobSite, plan: Plan) -> Plan:

@@ -262,6 +262,19 @@ def test_job_that_wants_more_grows_on_spares_where_that_pays() -> None:
     assert of_job(decided(replan(whole, [half], horizon_s=60.0)), "half").action is RecoveryAction.NONE
 
 
+def test_job_that_took_another_shape_grows_back() -> None:
+    """A node fails and comes back: the shape in between narrows nothing of what the owner asked for."""
+    whole = cluster(4)
+    asked = job("one", whole, whole_names := names(whole), tensor=2, pipeline=4)
+    smaller = of_job(decided(replan(after(whole, failed=["n01"]), [asked])), "one").plan
+    assert smaller is not None
+    assert len(smaller.placement.ranks) < 8
+    assert smaller.workload == replace(asked.plan.workload, pinned=smaller.workload.pinned)
+    again = of_job(decided(replan(whole, [replace(asked, plan=smaller, wanted_gpus=8)])), "one")
+    assert again.plan is not None
+    assert set(again.plan.placement.hosts) == set(whole_names)
+
+
 @pytest.mark.parametrize(("price_s", "moves"), [(0.0, True), (1e6, False)])
 def test_whole_job_gives_up_gpus_only_at_its_price(price_s: float, moves: bool) -> None:
     """A heavy job lost a node and no spare is left: a light one gives replicas up, unless that costs too much."""
