@@ -15,12 +15,14 @@ from app.db.status import JobStanding
 class JobPlan:
     """A job with the running plan that it runs by, or ran by last where ``is_paused``.
 
-    ``wanted_gpus`` and ``wanted_batch`` are those of the last plan that its owner applied, not a replan.
+    ``gpus`` are those of that plan, ``wanted_gpus`` and ``wanted_batch`` what the last plan had that its owner
+    applied, not a replan.
     """
 
     job: RunningJobRow
     running_plan_id: str
     is_paused: bool
+    gpus: int
     wanted_gpus: int | None
     wanted_batch: int | None
 
@@ -37,14 +39,15 @@ def job_plans(session: Session, *, cluster_id: str) -> dict[str, JobPlan]:
     )
     newest, meant = {}, {}
     for job_id, plan_id, replan_id, summary in session.execute(plans):
-        newest[job_id] = plan_id
+        newest[job_id] = plan_id, summary["gpus"]
         if replan_id is None:
             meant[job_id] = summary
     return {
         row.id: JobPlan(
             job=row,
-            running_plan_id=newest[row.id],
+            running_plan_id=newest[row.id][0],
             is_paused=row.standing == JobStanding.PAUSED,
+            gpus=newest[row.id][1],
             wanted_gpus=meant.get(row.id, {}).get("gpus"),
             wanted_batch=meant.get(row.id, {}).get("global_batch"),
         )

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sqlalchemy import exists, select
+from sqlalchemy import and_, exists, or_, select
 from sqlalchemy.orm import Session
 
 from app.db.replan_tables import ReplanRow
-from app.db.running_tables import RunningJobRow
+from app.db.running_tables import RunningJobRow, RunningPlanRow
 from app.db.status import OPEN_REPLANS, JobStanding, ReplanStatus
 from app.events.reading import ToldEvent
 from app.presentation.recovery import entity_words
@@ -31,6 +31,7 @@ from app.services import (
 from app.services.clusters import StoredCluster
 from app.services.errors import Conflict, IdempotencyKeyReused
 from app.services.health_events import EventRecord
+from app.services.job_plans import JobPlan, job_plans
 from app.services.occupancy import Gpus
 from app.services.touching import fresh_trouble, standing_trouble, touched
 from app.services.webhooks import EventType
@@ -112,27 +113,36 @@ def request_replan(
 
 
 def wake_waiting(session: Session, *, now: datetime) -> list[str]:
-    """Open a replan of every cluster where parts are well again that jobs wait for, or could start again on.
+    """Open a replan of every cluster where parts are well again that jobs wait for, could start again or grow on.
 
     Once for each recovery; returns their ids.
     """
-    query = select(RunningJobRow.cluster_id, RunningJobRow.id, RunningJobRow.name, RunningJobRow.standing).where(
-        RunningJobRow.standing.in_((JobStanding.WAITING, JobStanding.PAUSED))
+    replanned = exists().where(RunningPlanRow.job_id == RunningJobRow.id, RunningPlanRow.replan_id.is_not(None))
+    query = select(RunningJobRow.cluster_id).where(
+        or_(
+            RunningJobRow.standing.in_((JobStanding.WAITING, JobStanding.PAUSED)),
+            and_(RunningJobRow.standing == JobStanding.RUNNING, replanned),
+        )
     )
-    standing: dict[str, list[tuple[str, str, str]]] = {}
-    for cluster_id, job_id, name, how in session.execute(query):
-        standing.setdefault(cluster_id, []).append((job_id, name, how))
     opened = []
-    for cluster_id, jobs in sorted(standing.items()):
+    for cluster_id in sorted(set(session.scalars(query))):
         clusters.lock(session, reference=cluster_id, expected_version=None)
         if replan_rows.open_row(session, cluster_id) is not None or _asked_since_quiet(session, cluster_id, now):
             continue
         still = _touched_jobs(session, cluster_id, _conditions(session, cluster_id, now))
-        ready = sorted(name for job_id, name, how in jobs if how == JobStanding.PAUSED or job_id not in still)
+        jobs = job_plans(session, cluster_id=cluster_id).values()
+        ready = [each.job.name for each in jobs if _may_gain(each, is_touched=each.job.id in still)]
         if ready:
-            reason = f"Parts are well again that {_listed(ready)} stood still for."
+            reason = f"Parts are well again that {_listed(ready)} stood still for, or ran on fewer GPUs without."
             opened.append(_open(session, cluster_id, reason=reason, window_s=0.0, now=now))
     return opened
+
+
+def _may_gain(found: JobPlan, *, is_touched: bool) -> bool:
+    """Whether a job may do more work now that parts are well again."""
+    if found.job.standing == JobStanding.WAITING:
+        return not is_touched
+    return found.is_paused or found.gpus < (found.wanted_gpus or 0)
 
 
 def is_over(session: Session, *, row: ReplanRow, now: datetime) -> bool:

@@ -45,6 +45,13 @@ def plan_on(first: str, second: str) -> Plan:
     return replace(plan, placement=replace(plan.placement, hosts=hosts, ranks=ranks))
 
 
+def one_replica(plan: Plan) -> Plan:
+    """The first of the two replicas of ``plan``, on the one node that holds it."""
+    degrees = replace(plan.configuration.degrees, data=1)
+    placement = replace(plan.placement, hosts=plan.placement.hosts[:1], ranks=plan.placement.ranks[:4])
+    return replace(plan, configuration=replace(plan.configuration, degrees=degrees), placement=placement)
+
+
 def add_job(
     session: Session,
     name: str,
