@@ -231,7 +231,13 @@ def _first(columns: JobColumns, spares: Sequence[str]) -> Iterator[actions.Answe
 
 
 def swaps(columns: JobColumns, spares: Sequence[str]) -> Iterator[actions.Answer]:
-    """What the job lost, on the best of ``spares``, from each of its views."""
+    """What the job lost, on the best of ``spares``, from each of its views.
+
+    Where other GPUs of its own nodes could take over it also leaves those nodes: the GPUs may be those of a job
+    that needs them itself.
+    """
     for view in columns.views:
         if view.site.is_touched:
             yield actions.swap(view.site, spares, migrate=view.migrate)
+            if len(view.site.hit) > len(view.site.broken):
+                yield actions.swap(view.site, spares, migrate=view.migrate, mend=False)

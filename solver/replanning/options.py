@@ -95,17 +95,19 @@ def swap(
     *,
     migrate: Migrate = migration,
     prices: Mapping[str, float] = MappingProxyType({}),
+    mend: bool = True,
 ) -> Answer:
     """The same shape with the lost slots on ``spares``, for the shortest step.
 
     All other ranks stay, but for exchanges between the lost slots and others that pay over the horizon.
-    ``prices``: FLOPs that each node must be worth, as the master program asks.
+    ``prices``: FLOPs that each node must be worth, as the master program asks.  With ``mend`` other GPUs of a node
+    take over from those that it lost, where it has enough.
     """
-    action, slots = RecoveryAction.SWAP, site.broken
+    action, slots = RecoveryAction.SWAP, site.broken if mend else site.hit
     home, units = site.home, site.units
-    mendable = site.takes(spares)
-    open_slots = [int(slot) for slot in slots if home[slot] == slot or not mendable[home[slot]]]
-    free = [int(unit) for unit in np.flatnonzero(mendable) if unit >= units.slots and unit not in home]
+    usable = site.takes(spares)
+    open_slots = [int(slot) for slot in slots if home[slot] == slot or not (mend and usable[home[slot]])]
+    free = [int(unit) for unit in np.flatnonzero(usable) if unit >= units.slots and unit not in home]
     if not site.is_touched:
         return refused(action, "nothing that it uses is lost")
     if len(free) < len(open_slots):

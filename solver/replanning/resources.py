@@ -23,7 +23,7 @@ class JobResources:
 
     ``lost`` are GPUs that cannot be used, ``given_up`` those of other jobs that it may have.  ``held``: by node,
     the GPU of each of its ranks there by their order on that node (of a plan made before other losses some may
-    be missing).
+    be missing).  ``turn`` tells jobs apart that share nodes: each would start on other GPUs of a free one.
     """
 
     problem: ReplanProblem
@@ -31,6 +31,7 @@ class JobResources:
     lost: frozenset[tuple[str, int]]
     given_up: frozenset[tuple[str, int]]
     held: Mapping[str, Mapping[int, int]]
+    turn: int = 0
     _free: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False)
     _snapshots: list[ClusterSnapshot] = field(default_factory=list, init=False)
 
@@ -67,8 +68,10 @@ class JobResources:
         free, held = self.gpus(name), self.held.get(name, {})
         kept = {local: gpu for local, gpu in held.items() if local < ranks and gpu in free}
         # GPUs that the job holds come first: they need not be claimed
-        left = sorted((gpu for gpu in free if gpu not in kept.values()), key=lambda gpu: gpu not in held.values())
-        others = iter(left)
+        own = [gpu for gpu in free if gpu in held.values() and gpu not in kept.values()]
+        further = [gpu for gpu in free if gpu not in held.values()]
+        start = self.turn * ranks % max(len(further), 1)
+        others = iter(own + further[start:] + further[:start])
         return tuple(kept[local] if local in kept else next(others) for local in range(ranks))
 
     def snapshot(self) -> ClusterSnapshot:
@@ -101,7 +104,16 @@ def resources_of(
     held: dict[str, dict[int, int]] = {}
     for place in job.plan.placement.ranks:
         held.setdefault(place.node, {})[place.rank % job.plan.placement.gpus_per_node] = place.gpu
-    return JobResources(problem, job, lost, given_up, held)
+    partly = [other.id for other in problem.jobs if _shares_nodes(problem, other)]
+    turn = partly.index(job.id) if job.id in partly else 0
+    return JobResources(problem, job, lost, given_up, held, turn)
+
+
+def _shares_nodes(problem: ReplanProblem, job: RunningJob) -> bool:
+    """Whether a job leaves GPUs of its nodes to others."""
+    return any(
+        job.plan.placement.gpus_per_node < problem.nodes[name].gpu_count for name in job.plan.placement.hosts
+    )
 
 
 def unreadable(problem: ReplanProblem, lost: frozenset[tuple[str, int]]) -> frozenset[tuple[str, int]]:

@@ -89,6 +89,14 @@ class JobSite:
         return np.flatnonzero(~self.serves[: self.slots])
 
     @property
+    def hit(self) -> IntArray:
+        """The slots that lost a GPU, also those whose nodes have others in its place; see ``broken``."""
+        ranks = {(place.node, place.gpu) for place in self.job.plan.placement.ranks}
+        lost = {node for node, _ in ranks & self.lost}
+        hit = [not lost.isdisjoint(unit) for unit in self.units.members[: self.slots]]
+        return np.union1d(np.flatnonzero(hit), self.broken)
+
+    @property
     def is_rerouted(self) -> bool:
         """Whether the job runs without some of its ranks, lost before."""
         plan = self.job.plan

@@ -215,3 +215,32 @@ def test_nothing_is_promised_of_replicas_where_no_node_serves() -> None:
     ask = Ask(Promise("job-one", 1.0, gpus=2), RecoveryAction.SHRINK_DATA_PARALLEL, 0, 2)
     (answer,) = work_out(columns, ask, (), None, SearchOptions)
     assert "holds no whole replica" in refusal(answer)
+
+
+def _on_upper_gpus(running: RunningJob, first: int) -> RunningJob:
+    """The job with its ranks on the GPUs from ``first`` on of its nodes."""
+    placement = running.plan.placement
+    ranks = tuple(replace(place, gpu=place.gpu + first) for place in placement.ranks)
+    return replace(running, plan=replace(running.plan, placement=replace(placement, ranks=ranks)))
+
+
+def test_job_leaves_the_node_that_it_shares_for_a_free_one() -> None:
+    """Its neighbour could give up GPUs, but needs them itself, and a whole spare is free."""
+    whole = cluster(2, gpus=4)
+    low = job("low", whole, names(whole, 0, 1), gpus_per_node=2, recovery=replace(SAME_SHAPE, may_move=True))
+    high = job("high", whole, names(whole, 0, 1), gpus_per_node=2, recovery=SAME_SHAPE)
+    hurt = after(whole, lost_gpus={"n00": (3,)})
+    best, _, _ = answers(replan(hurt, [low, _on_upper_gpus(high, 2)]))
+    assert of_job(best, "high").action is RecoveryAction.SWAP
+    assert {node for node, _ in places(of_job(best, "high").plan)} == {"n01"}
+    assert "job-low" in best.untouched or of_job(best, "low").action is not RecoveryAction.PAUSE
+
+
+def test_jobs_that_shared_a_node_share_the_spare() -> None:
+    """Each takes its half, though both would like the same one."""
+    whole = cluster(2, gpus=4)
+    low = job("low", whole, names(whole, 0, 1), gpus_per_node=2, recovery=SAME_SHAPE)
+    high = _on_upper_gpus(job("high", whole, names(whole, 0, 1), gpus_per_node=2, recovery=SAME_SHAPE), 2)
+    best, _, _ = answers(replan(after(whole, failed=["n00"]), [low, high]))
+    taken_gpus = [places(of_job(best, name).plan) for name in ("low", "high")]
+    assert taken_gpus[0] | taken_gpus[1] == {("n01", gpu) for gpu in range(4)}
