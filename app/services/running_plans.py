@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -215,7 +215,7 @@ def add_row(
         plan_id=plan_id,
         replan_id=replan_id,
         status=status,
-        plan=jsonable(plan),
+        plan=_stored(plan),
         fitted=fitted,
         summary=jsonable(
             RunningPlanSummary(
@@ -304,7 +304,7 @@ def _is_from(row: RunningPlanRow, source: PlanSource) -> bool:
     """Whether a running plan was made from this source."""
     if source.plan is None:
         return row.plan_id == source.plan_id
-    return row.plan_id is None and bool(row.plan == jsonable(source.plan))
+    return row.plan_id is None and bool(row.plan == _stored(source.plan))
 
 
 def _locked(session: Session, running_plan_id: str) -> tuple[RunningPlanRow, RunningJobRow]:
@@ -327,3 +327,9 @@ def _row(session: Session, running_plan_id: str) -> RunningPlanRow:
     if row is None:
         raise NotFound("running plan", running_plan_id)
     return row
+
+
+def _stored(plan: Plan) -> dict[str, Any]:
+    """A plan as rows keep it: without its timeline, most of its bytes, which only the plan's own page shows."""
+    document: dict[str, Any] = jsonable(replace(plan, timeline=()))
+    return document

@@ -125,7 +125,10 @@ def option_of(
     reason: str,
     is_touched: bool,
 ) -> RecoveryOption:
-    """The option of running by ``plan`` after ``migration``."""
+    """The option of running by ``plan`` after ``migration``.
+
+    It carries no timeline, most of a plan's bytes: decisions are about hundreds of jobs, each with many options.
+    """
     value = option_value(
         resources.job,
         plan.tokens_per_s,
@@ -141,7 +144,7 @@ def option_of(
         tokens_per_s=plan.tokens_per_s,
         limited_by=limited_by,
         migration=migration,
-        plan=plan,
+        plan=replace(plan, timeline=()),
         reason=reason,
     )
 
