@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Tag, ValidationError, model_validator
 
+from app.documents.serving_words import REMEDY, SERVING
 from app.documents.text import decode, parse_text
 from cluster_models.errors import InvalidInput
 
@@ -165,6 +166,8 @@ def _problem(error: Mapping[str, Any], kind: Any, what: str) -> FieldProblem:
     value, code = error.get("input"), error["type"]
     field = _path(what, location)
     match code:
+        case _ if code == SERVING:
+            return FieldProblem(_path(what, (*location, context["field"])), context["shown"], error["msg"], REMEDY)
         case "extra_forbidden":
             siblings = _fields_at(kind, location[:-1])
             return FieldProblem(field, value, "unknown field", close_name(str(location[-1]), siblings))
