@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Any, Final
 
 from pydantic_core import PydanticCustomError
 
@@ -35,7 +35,7 @@ def refuse_serving(data: object, known: Collection[str]) -> None:
         raise PydanticCustomError(SERVING, PROBLEM, {"field": words[0].partition(":")[0], "shown": shown})
 
 
-def serving_words(data: Mapping[object, object], known: Collection[str]) -> tuple[str, ...]:
+def serving_words(data: Mapping[Any, object], known: Collection[str]) -> tuple[str, ...]:
     """The fields of ``data`` that only a workload of serving has, ``kind: serving`` with its value."""
     found = []
     for name, value in data.items():

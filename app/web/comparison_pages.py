@@ -44,7 +44,8 @@ def ask(request: Request, plan_id: str, launch: str = "") -> Response:
 def answer(request: Request, plan_id: str, data: Annotated[FormData, Depends(sent_form)]) -> Response:
     """The own configuration beside the plan, or what is wrong with it."""
     values: Typed = {name: str(data.get(name, "")) for name in _FIELDS}
-    report, found = None, ()
+    report: ComparisonReport | None = None
+    found: tuple[FormProblem, ...] = ()
     try:
         asked = read_document(ComparisonRequest, _request_data(plan_id, values), what="comparison")
         with service_of(request).read_sessions() as session:
