@@ -17,7 +17,7 @@ def compare(  # noqa: PLR0913, PLR0917 - one argument for each option
         list[str],
         typer.Argument(
             metavar="OTHERS...",
-            help="Launch scripts with Megatron-LM arguments, configuration files, plans as JSON, or degrees such "
+            help="Launch scripts of Megatron-LM or NeMo, configuration files, plans as JSON, or degrees such "
             "as 'tp8 pp4 dp2 mb1 recompute=full'.",
         ),
     ],

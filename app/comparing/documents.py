@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from app.comparing.launch_arguments import MOST_TEXT
 from app.comparing.standings import MOST_CONTENDERS, Standing
 from app.documents.configuration import ConfigurationDocument
 from app.documents.plan_parts import StepIntervalDocument, TimeDocument
@@ -27,9 +28,9 @@ class OtherRequest(Document):
     configuration: ConfigurationDocument | None = Field(
         None, description="A configuration given in full.", examples=[{"degrees": {"tensor": 8, "data": 8}}]
     )
-    launch: Annotated[str, Field(min_length=1, max_length=100_000)] | None = Field(
+    launch: Annotated[str, Field(min_length=1, max_length=MOST_TEXT)] | None = Field(
         None,
-        description="Launch arguments of Megatron-LM, in a script or alone, or degrees such as tp8 pp4 dp2 mb1.",
+        description="Launch arguments of Megatron-LM or NeMo, as in a script, or degrees such as tp8 pp4 dp2 mb1.",
         examples=["tp8 pp4 dp2 mb1 recompute=full"],
     )
 

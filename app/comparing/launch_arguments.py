@@ -1,13 +1,13 @@
-"""A configuration from the Megatron-LM arguments of somebody's own launch script, whatever stands around them.
+"""A configuration from the arguments of somebody's own launch script, whatever stands around them.
 
-Flags and their meaning as in ``megatron/training/arguments.py`` of Megatron-LM; what a script leaves out has
-Megatron's default.  Scripts are not run: variables are followed where a plain assignment gives them a value.
+Flags and their meaning as in ``megatron/training/arguments.py`` of Megatron-LM, or the same names with underscores
+as NeMo and Megatron-Bridge set them; what a script leaves out has their default.  Scripts are not run: variables
+are followed where a plain assignment gives them a value.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +15,7 @@ from app.documents.configuration import ConfigurationDocument, DegreesDocument
 from app.exports.readback.megatron import Rows, even_rows, rows_of_layout, sharding_of
 from cluster_models.errors import InvalidConfiguration, InvalidInput
 from cluster_models.plan import RankOrder
-from cluster_models.workload import Recompute
+from cluster_models.workload import Recompute, Sharding
 
 TENSOR: Final = "--tensor-model-parallel-size"
 PIPELINE: Final = "--pipeline-model-parallel-size"
@@ -35,6 +35,14 @@ LAST: Final = "--decoder-last-pipeline-num-layers"
 GRANULARITY: Final = "--recompute-granularity"
 METHOD: Final = "--recompute-method"
 RECOMPUTED: Final = "--recompute-num-layers"
+_OTHER_NAMES: Final = {
+    CHUNKS: "virtual_pipeline_model_parallel_size",
+    EXPERTS: "num_moe_experts",
+    FIRST: "num_layers_in_first_pipeline_stage",
+    LAST: "num_layers_in_last_pipeline_stage",
+}
+"""What NeMo calls a setting where that is not the flag with underscores."""
+_NOTHING: Final = frozenset({"None", "null", "~", ""})
 _UNPRICED: Final = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
 _NODES: Final = ("--nnodes", "--num-nodes")
 _PER_NODE: Final = ("--nproc-per-node", "--nproc_per_node", "--gpus-per-node", "--ntasks-per-node")
@@ -43,8 +51,8 @@ _COMMENT: Final = re.compile(r"(?m)(^|(?<=\s))#(?!SBATCH).*$")
 _ASSIGNED: Final = re.compile(
     r"""(?m)(?:^|[;\s])(?:export\s+|local\s+)?([A-Za-z_]\w*)=("[^"\n]*"|'[^'\n]*'|[^\s;()&|]*)"""
 )
-_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_]\w*)(?::?-([^}]*))?\}|\$([A-Za-z_]\w*)")
-MOST_TEXT: Final = 100_000
+_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_]\w*)(?::?-([^}\n]{0,200}))?\}|\$([A-Za-z_]\w*)")
+MOST_TEXT: Final = 500_000
 _LONGEST_VALUE: Final = 500
 _DEEPEST: Final = 8
 """Variables that stand for variables."""
@@ -60,8 +68,8 @@ class OwnLaunch:
 
 
 def has_launch_arguments(text: str) -> bool:
-    """Whether a text gives any size of a parallel group as Megatron-LM would be told."""
-    return any(flag in text for flag in (TENSOR, PIPELINE, CONTEXT, MICRO_BATCH))
+    """Whether a text gives any size of a parallel group as Megatron-LM or NeMo would be told."""
+    return any(re.search(_spelled(flag), text) for flag in (TENSOR, PIPELINE, CONTEXT, MICRO_BATCH))
 
 
 def read_launch(text: str, *, layers: int, gpus: int) -> OwnLaunch:
@@ -101,10 +109,7 @@ def read_launch(text: str, *, layers: int, gpus: int) -> OwnLaunch:
             ),
             micro_batch_sequences=given.number(MICRO_BATCH, 1),
             recompute=_recompute(given, rows),
-            sharding=sharding_of(
-                parameters=given.has("--use-megatron-fsdp"),
-                optimizer=given.has("--use-distributed-optimizer") or given.has("--use-megatron-fsdp"),
-            ),
+            sharding=_sharding(given),
             rank_order=RankOrder.PIPELINE_BEFORE_DATA
             if given.has("--use-tp-pp-dp-mapping")
             else RankOrder.DATA_BEFORE_PIPELINE,
@@ -122,15 +127,27 @@ class _Flags:
         self._text = _followed(_COMMENT.sub("", text.replace("\\\n", " ")))
 
     def has(self, flag: str) -> bool:
-        """Whether the flag stands in the text."""
-        return re.search(rf"(?<![\w-]){flag}(?![\w-])", self._text) is not None
+        """Whether the flag stands in the text, or its name is given a value that is not no."""
+        off = r"""["']?\s*[=:]\s*["']?(?:[Ff]alse|None|null|0)\b"""
+        return re.search(rf"{_spelled(flag)}(?!{off})", self._text) is not None
+
+    def is_told(self, flag: str) -> bool:
+        """Whether the text says anything about a flag, yes or no."""
+        return re.search(_spelled(flag), self._text) is not None
+
+    @property
+    def is_nemo(self) -> bool:
+        """Whether settings are named as in NeMo."""
+        return re.search(_spelled(TENSOR), self._text.replace(TENSOR, "")) is not None
 
     def word(self, flag: str) -> str | None:
         """The one value of a flag; ``None`` where it is not given."""
         # Quotes, commas and dashes stand between a flag and its value in lists of YAML, JSON and Python.
-        between = r"""["']?(?:=|\s*,\s*|\s+)(?:-\s+)?"""
-        pattern = rf"""(?<![\w-]){flag}(?![\w-]){between}(?:"([^"]*)"|'([^']*)'|([^\s"',)\]]+))"""
-        found = {next(filter(None, match.groups()), "") for match in re.finditer(pattern, self._text)}
+        between = r"""["']?(?:\s*[=:,]\s*|\s+)(?:-\s+)?"""
+        pattern = rf"""{_spelled(flag)}{between}(?:"([^"]*)"|'([^']*)'|([^\s"')\]]+))"""
+        found = {next(filter(None, match.groups()), "").rstrip(",") for match in re.finditer(pattern, self._text)}
+        if found <= _NOTHING and found:
+            return None
         if not found and self.has(flag):
             raise InvalidConfiguration(flag, None, "has no value")
         if len(found) > 1:
@@ -145,7 +162,9 @@ class _Flags:
         if word is None:
             return default
         if not (word.isascii() and word.isdigit() and len(word) < 13):
-            raise InvalidConfiguration(flag, word, "is not a plain whole number", "write the number in its place")
+            raise InvalidConfiguration(
+                flag, word[:80], "is not a plain whole number", "write the number in its place"
+            )
         return int(word)
 
     @property
@@ -167,6 +186,12 @@ class _Flags:
         return int(found[1]) if found else None
 
 
+def _spelled(flag: str) -> str:
+    """The pattern of a flag, or of the setting that NeMo calls so."""
+    other = _OTHER_NAMES.get(flag, flag.removeprefix("--").replace("-", "_"))
+    return rf"(?<![\w-])(?:{flag}|{other})(?![\w-])"
+
+
 def _followed(text: str) -> str:
     """The text with variables replaced by their values, those assigned once to a plain value."""
     if len(text) > MOST_TEXT:
@@ -176,16 +201,20 @@ def _followed(text: str) -> str:
         own_default = re.sub(rf"\$\{{{name}:?-([^}}]*)\}}", r"\1", value.strip("\"'"))
         plain = own_default if len(own_default) <= _LONGEST_VALUE else ""
         values[name] = plain if values.get(name, plain) == plain else ""
+    left = MOST_TEXT
+
+    def value(match: re.Match[str]) -> str:
+        nonlocal left
+        found = values.get(match[1] or match[3]) or match[2] or match[0]
+        left -= len(found)
+        return found if left > 0 else match[0]  # variables that stand for each other would grow without end
+
     for _ in range(_DEEPEST):
-        followed = _VARIABLE.sub(lambda match: _value(match, values), text)
-        if followed == text or len(followed) > 2 * MOST_TEXT:
+        followed = _VARIABLE.sub(value, text)
+        if followed == text:
             break
         text = followed
     return text
-
-
-def _value(match: re.Match[str], values: Mapping[str, str]) -> str:
-    return values.get(match[1] or match[3]) or match[2] or match[0]
 
 
 def _stage_layers(given: _Flags, layers: int, pipeline: int) -> Rows:
@@ -221,6 +250,14 @@ def _uneven_ends(given: _Flags, layers: int, pipeline: int) -> tuple[int, ...]:
         raise InvalidConfiguration(FIRST, ends[0], f"leaves {left} layers to {middle} stages, which is not even")
     first, last = ([] if end is None else [end] for end in ends)
     return (*first, *[left // middle] * middle, *last)
+
+
+def _sharding(given: _Flags) -> Sharding:
+    """What data ranks share out; recipes of NeMo shard the optimizer unless they say otherwise."""
+    parameters = given.has("--use-megatron-fsdp")
+    told = given.is_told("--use-distributed-optimizer")
+    optimizer = given.has("--use-distributed-optimizer") or (given.is_nemo and not told)
+    return sharding_of(parameters=parameters, optimizer=optimizer or parameters)
 
 
 def _recompute(given: _Flags, rows: Rows) -> Recompute:

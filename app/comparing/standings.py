@@ -59,7 +59,7 @@ def configuration_in(text: str, plan: Plan, *, gpus: int | None = None) -> Confi
         raise InvalidConfiguration(
             "configuration",
             text[:80],
-            "holds no launch arguments of Megatron-LM and no degrees",
+            "holds no launch arguments of Megatron-LM or NeMo and no degrees",
             "give flags as --tensor-model-parallel-size 8, or degrees as 'tp8 pp4 dp2 mb1'",
         )
     launch = read_launch(text, layers=sum(map(sum, plan.configuration.stage_layers)), gpus=many)

@@ -11,13 +11,14 @@ from app.comparing.launch_arguments import OwnLaunch, read_launch
 from app.comparing.shorthand import is_shorthand, read_shorthand
 from app.comparing.standings import Contender, configuration_in, standings
 from app.documents.quantities import token_count
+from app.exports.registry import EXPORTS
 from app.presentation.comparison import ComparisonReport, comparison_report, rounded_parts
 from app.presentation.decision import Budget
 from cluster_models.errors import InvalidInput
 from cluster_models.plan import TIME_PARTS, Plan, RankOrder, TimeBreakdown
 from cluster_models.units import GIB
 from cluster_models.workload import Recompute, Sharding
-from tests.plans import small_configuration, small_plan
+from tests.plans import small_architecture, small_configuration, small_plan
 
 SCRIPT = """#!/bin/bash
 #SBATCH --nodes=8
@@ -120,6 +121,39 @@ def test_variables_that_stand_for_each_other_end() -> None:
     hostile = "\n".join(f"V{i}={f'$V{i + 1}' * 100}" for i in range(20)) + "\n--tensor-model-parallel-size $V0"
     with pytest.raises(InvalidInput):
         _launch(hostile)
+
+
+NEMO = """NEMO_OVERRIDES=(
+    model.num_layers=80
+    train.micro_batch_size=2
+    model.tensor_model_parallel_size=4
+    model.pipeline_model_parallel_size=4
+    model.virtual_pipeline_model_parallel_size=5
+    model.recompute_granularity=null
+    dist.use_tp_pp_dp_mapping=false
+    ddp.use_distributed_optimizer={sharded}
+)"""
+
+
+def test_settings_of_nemo_are_read_by_their_names() -> None:
+    """Dotted names, false and null; what a recipe does not say of its optimizer is what recipes do."""
+    found = read_launch(NEMO.format(sharded="false"), layers=80, gpus=64).configuration
+    assert (found.degrees.tensor, found.degrees.data, found.degrees.virtual_pipeline) == (4, 4, 5)
+    assert (found.micro_batch_sequences, found.recompute, found.sharding) == (2, "none", "none")
+    assert found.rank_order is RankOrder.DATA_BEFORE_PIPELINE
+    yaml = "model:\n  tensor_model_parallel_size: 8\n  context_parallel_size: None\nmicro_batch_size: 1\n"
+    bare = read_launch(yaml, layers=80, gpus=64).configuration
+    assert (bare.degrees.tensor, bare.degrees.context, bare.sharding) == (8, 1, "optimizer")
+
+
+@pytest.mark.parametrize("name", ["megatron", "slurm", "jobset", "nemo"])
+@pytest.mark.parametrize("layers", [((2, 2),), ((1, 3),), ((1, 1), (1, 1)), ((1, 0), (2, 1))])
+def test_our_own_launch_files_say_the_plan(name: str, layers: tuple[tuple[int, ...], ...]) -> None:
+    """What is exported of a plan and compared with it is the plan."""
+    plan = small_plan(layers=layers)
+    export = EXPORTS[name]
+    text = "\n".join(file.text for file in export.files(plan))
+    assert configuration_in(text, plan).to_configuration(small_architecture()) == plan.configuration
 
 
 def test_a_shorthand_takes_what_it_leaves_out_from_the_plan() -> None:
