@@ -191,6 +191,6 @@ def _contenders(
             if its is None:
                 assert problem is not None
                 document = each.document or configuration_in(each.text, plan, gpus=gpus)
-                its = priced(problem, document)
+                its = priced(problem, document, plan)
         found.append(Contender(each.name, its))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
@@ -99,7 +100,9 @@ def _launch(plan: Plan, written: Path | None) -> RenderableType:
         return Text(f"There is no launch file for it: {refusal(EXPORTS['slurm'], plan)}")
     first = [] if written else [Text("With --output PLAN.json the plan is kept; then", style="dim")]
     file, start = _LAUNCHERS[found]
-    command = f"meshwright export {written or 'PLAN.json'} --format {found} --output {file}{start}"
+    command = (
+        f"meshwright export {shlex.quote(str(written or 'PLAN.json'))} --format {found} --output {file}{start}"
+    )
     return Group(*first, command_line(command, indent=0))
 
 

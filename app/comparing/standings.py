@@ -75,8 +75,13 @@ def configuration_in(text: str, plan: Plan, *, gpus: int | None = None) -> Confi
     return launch.configuration
 
 
-def priced(problem: PlanningProblem, document: ConfigurationDocument) -> Plan:
-    """The configuration as a plan; one that does not fit the memory is priced, too."""
+def priced(problem: PlanningProblem, document: ConfigurationDocument, plan: Plan) -> Plan:
+    """The configuration as a plan; one that does not fit the memory is priced, too.
+
+    That of ``plan`` itself is where the plan has placed it, unless it names its hosts.
+    """
+    if document.hosts is None and document.to_configuration(problem.architecture) == plan.configuration:
+        return plan
     return predict_configuration(problem, document=document).plan
 
 
@@ -86,7 +91,7 @@ def priced_again(problem: PlanningProblem, plan: Plan) -> Plan:
     document = ConfigurationDocument.from_configuration(
         plan.configuration, placement.hosts, placement.gpus_per_node
     )
-    return priced(problem, document)
+    return predict_configuration(problem, document=document).plan
 
 
 def _workload(plan: Plan) -> TrainingWorkload:

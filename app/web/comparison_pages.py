@@ -48,8 +48,7 @@ def answer(request: Request, plan_id: str, data: Annotated[FormData, Depends(sen
     found: tuple[FormProblem, ...] = ()
     try:
         asked = read_document(ComparisonRequest, _request_data(plan_id, values), what="comparison")
-        with service_of(request).read_sessions() as session:
-            plan, others = compare_stored(session, request=asked)
+        plan, others = compare_stored(service_of(request).read_sessions, request=asked)
         report = comparison_report(plan, others, asked.to_budget())
     except InvalidInput as error:
         found = tuple(_at_field(each.field, sentence_of(each)) for each in problems_of(error))

@@ -9,16 +9,26 @@ import pytest
 
 from app.comparing.launch_arguments import OwnLaunch, read_launch
 from app.comparing.shorthand import is_shorthand, read_shorthand
-from app.comparing.standings import Contender, configuration_in, standings
+from app.comparing.standings import Contender, configuration_in, priced, standings
+from app.documents.configuration import ConfigurationDocument
 from app.documents.quantities import token_count
 from app.exports.registry import EXPORTS
 from app.presentation.comparison import ComparisonReport, comparison_report, rounded_parts
 from app.presentation.decision import Budget
+from app.serialization import make_snapshot
 from cluster_models.errors import InvalidInput
 from cluster_models.plan import TIME_PARTS, Plan, RankOrder, TimeBreakdown
 from cluster_models.units import GIB
 from cluster_models.workload import Recompute, Sharding
-from tests.plans import small_architecture, small_configuration, small_plan
+from solver.problem import PlanningProblem
+from tests.plans import (
+    small_architecture,
+    small_cluster,
+    small_configuration,
+    small_plan,
+    small_samples,
+    small_workload,
+)
 
 SCRIPT = """#!/bin/bash
 #SBATCH --nodes=8
@@ -246,6 +256,17 @@ def test_the_whole_run_is_priced() -> None:
     assert rows["whole run"] == ("10.0 days", "12.0 days")
     assert rows["whole run, USD"] == ("4,800", "5,760")
     assert "2.0 days longer and 960 USD dearer" in report.verdicts[0][1][-1]
+
+
+def test_the_configuration_of_the_plan_sits_where_the_plan_has_placed_it() -> None:
+    """Settings that are equal differ in nothing, however well another placement is searched for."""
+    plan, architecture = small_plan(), small_architecture()
+    snapshot = make_snapshot(small_cluster(), small_samples())
+    problem = PlanningProblem(snapshot, architecture, small_workload())
+    document = ConfigurationDocument.from_configuration(plan.configuration)
+    assert priced(problem, document, plan) is plan
+    moved = document.model_copy(update={"hosts": ["a", "b"], "gpus_per_node": 4})
+    assert priced(problem, moved, plan).placement.hosts == ("a", "b")
 
 
 def test_another_model_or_batch_is_refused() -> None:

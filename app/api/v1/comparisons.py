@@ -19,6 +19,5 @@ def create_comparison(document: ComparisonRequest, service: ServiceDep) -> Compa
     Configurations are priced at once on the snapshot that the plan was made from, without a search; nothing is
     stored.
     """
-    with service.read_sessions() as session:
-        plan, found = compare_stored(session, request=document)
+    plan, found = compare_stored(service.read_sessions, request=document)
     return ComparisonDocument.make(plan, found, document.to_budget())
