@@ -151,7 +151,8 @@ def _first_of(patterns: tuple[re.Pattern[str], ...]) -> Callable[[str], re.Match
 
     Patterns of ``Format.begins`` hold neither names of groups nor references to groups.
     """
-    groups = (f"(?P<p{place}>{_scoped(pattern)})" for place, pattern in enumerate(patterns))
+    # An empty group behind each: a group around it would hide from the engine how it begins.
+    groups = (f"{_scoped(pattern)}(?P<p{place}>)" for place, pattern in enumerate(patterns))
     return re.compile("|".join(groups) or r"(?!)").match
 
 
