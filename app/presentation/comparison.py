@@ -18,7 +18,7 @@ from app.presentation.decision import (
     spare_bytes,
     spare_words,
 )
-from app.presentation.figures import NOT_KNOWN, count, gib, interval, interval_name, percent, seconds
+from app.presentation.figures import NOT_KNOWN, count, gib, interval, interval_name, percent, plural, seconds
 from cluster_models.comparison import step_difference
 from cluster_models.plan import TIME_PARTS, Plan, TimeBreakdown
 
@@ -75,6 +75,11 @@ def verdict(plan: Plan, other: Standing, budget: Budget = NO_BUDGET) -> tuple[st
     if spare_bytes(its) < 0:
         sentences.append(f"Does not fit: its fullest GPU {spare_words(its)}.")
     sentences.append(_step_sentence(plan, its))
+    own_gpus, its_gpus = plan.configuration.degrees.gpus, its.configuration.degrees.gpus
+    if its_gpus != own_gpus:
+        more = its.time.step_s * its_gpus / (plan.time.step_s * own_gpus) - 1
+        words = f"{percent(abs(more))} {'more' if more > 0 else 'less'} GPU time a step"
+        sentences.append(f"It runs on {plural(its_gpus, 'GPU')}, the plan on {count(own_gpus)}: {words}.")
     unit = "step" if plan.workload is None or plan.workload.objective == "step_time" else "objective"
     told = "predictions can tell them apart" if found.can_be_told else "predictions cannot tell them apart"
     sentences.append(

@@ -241,6 +241,13 @@ def test_more_doublings_apart_predictions_tell_less() -> None:
     assert wide.chance_better > near.chance_better
 
 
+def test_another_number_of_gpus_is_weighed() -> None:
+    """A shorter step on twice the GPUs may cost more: 0.4 s x 16 against 0.5 s x 8."""
+    wide = replace(small_configuration(), degrees=replace(small_configuration().degrees, data=4))
+    ((_, sentences),) = _report(_other(0.4, configuration=wide)).verdicts
+    assert sentences[1] == "It runs on 16 GPUs, the plan on 8: 60.0 % more GPU time a step."
+
+
 def test_one_that_does_not_fit_is_told_so_first() -> None:
     """A step time of what runs out of memory is no reason to take it."""
     plan = small_plan()
