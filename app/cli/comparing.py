@@ -168,9 +168,10 @@ def _problem_of(plan: Plan, files: ComparedFiles, cluster: str) -> PlanningProbl
 def _on_problem(plan: Plan, problem: PlanningProblem, path: str) -> Plan:
     """``plan`` as it is, or priced again where it was made for another cluster, workload or calibration."""
     made_from, source = plan.provenance, "" if problem.fitted is None else problem.fitted.source
+    asked = problem.workload if plan.workload is None else replace(problem.workload, choice=plan.workload.choice)
     unlike = {
         "cluster": made_from.snapshot_id != problem.snapshot.id,
-        "workload": plan.workload != problem.workload,
+        "workload": plan.workload != asked,  # which of plans as good was taken changes no price
         "calibration": made_from.calibration != source,
     }
     if not any(unlike.values()):

@@ -223,6 +223,20 @@ def test_a_plan_of_another_cluster_is_priced_again(folder: Path, capsys: pytest.
     assert "with care" not in out
 
 
+@pytest.mark.parametrize(("batch", "again"), [(8, False), (16, True)])
+def test_a_plan_of_another_workload_is_priced_again(
+    folder: Path, capsys: pytest.CaptureFixture[str], batch: int, again: bool
+) -> None:
+    """Which plan was taken among those as good is no other workload; another batch is."""
+    document = json.loads(Path("plan.json").read_text())
+    document["workload"]["choice"] = "fastest"
+    Path("plan.json").write_text(json.dumps(document))
+    Path("run.yaml").write_text(f"sequence_length: 2048\nglobal_batch_sequences: {batch}\n")
+    arguments = ["compare", "tp2 pp2", "--plan", "plan.json", "--cluster", "cluster.json", "--workload", "run.yaml"]
+    assert main(arguments) == 0
+    assert ("another workload" in capsys.readouterr().err) is again
+
+
 @pytest.mark.parametrize(
     ("other", "words"),
     [
