@@ -98,11 +98,11 @@ class _Given:
             )
         text = read_text(argument)
         with naming(argument):
+            if text.lstrip().startswith("{") and '"result"' in text:
+                return cls(argument, text, plan=plan_from_text(text))
             if has_launch_arguments(text):
                 return cls(argument, text)
             data = parse_text(text, what="configuration")
-            if isinstance(data, dict) and data.get("result") == "plan":
-                return cls(argument, text, plan=plan_from_text(text))
             if isinstance(data, str):
                 return cls(argument, data)
             return cls(argument, text, document=read_document(ConfigurationDocument, data, what="configuration"))

@@ -156,8 +156,8 @@ class _Flags:
             )
         return found.pop() if found else None
 
-    def number(self, flag: str, default: int) -> int:
-        """The value of a flag, a whole number."""
+    def number(self, flag: str, default: int, *, least: int = 1) -> int:
+        """The value of a flag, a whole number of at least ``least``."""
         word = self.word(flag)
         if word is None:
             return default
@@ -165,6 +165,8 @@ class _Flags:
             raise InvalidConfiguration(
                 flag, word[:80], "is not a plain whole number", "write the number in its place"
             )
+        if int(word) < least:
+            raise InvalidConfiguration(flag, int(word), f"must be at least {least}")
         return int(word)
 
     @property
@@ -243,7 +245,7 @@ def _uneven_ends(given: _Flags, layers: int, pipeline: int) -> tuple[int, ...]:
     """Layers of each pipeline rank where the first or the last has a number of its own."""
     if given.has(CHUNKS):
         raise InvalidConfiguration(CHUNKS, given.word(CHUNKS), f"stands beside {FIRST} or {LAST}")
-    ends = [given.number(flag, 0) if given.has(flag) else None for flag in (FIRST, LAST)]
+    ends = [given.number(flag, 0, least=0) if given.has(flag) else None for flag in (FIRST, LAST)]
     left = layers - sum(end or 0 for end in ends)
     middle = pipeline - sum(end is not None for end in ends)
     if middle < 1 or left < 0 or left % middle:

@@ -69,6 +69,8 @@ def _words(text: str) -> tuple[dict[str, int], int | None, dict[str, str]]:
     for word in text.lower().replace(",", " ").split():
         if size := _SIZE.fullmatch(word):
             name, number = size[1], int(size[2])
+            if number < 1:
+                raise InvalidConfiguration(name, number, "must be at least 1")
             if name in _MICRO_BATCH:
                 micro_batch = number
                 continue
@@ -83,8 +85,6 @@ def _words(text: str) -> tuple[dict[str, int], int | None, dict[str, str]]:
             choices[choice[1]] = choice[2]
             continue
         raise InvalidConfiguration("configuration", word, "is no degree and no setting", _REMEDY)
-    if micro_batch is not None and micro_batch < 1:
-        raise InvalidConfiguration("mb", micro_batch, "must be at least 1")
     return sizes, micro_batch, choices
 
 

@@ -108,6 +108,8 @@ def test_what_a_script_leaves_out_is_what_megatron_does_by_default() -> None:
         ("--context-parallel-size 2 --context-parallel-size 4", "--context-parallel-size", "several values"),
         ("--tensor-model-parallel-size 5", "--tensor-model-parallel-size", "does not divide 64 GPUs"),
         ("--num-layers 32", "--num-layers", "has 80"),
+        ("--pipeline-model-parallel-size 0", "--pipeline-model-parallel-size", "at least 1"),
+        ("--num-virtual-stages-per-pipeline-rank 0", "--num-virtual-stages-per-pipeline-rank", "at least 1"),
         ("--pipeline-model-parallel-size 32", "--pipeline-model-parallel-size", "do not divide"),
         ("--recompute-granularity some", "--recompute-granularity", "full or selective"),
         (
@@ -185,6 +187,7 @@ def test_a_shorthand_takes_what_it_leaves_out_from_the_plan() -> None:
         ("tp2 tp4", "two sizes"),
         ("tp2 recompute=ful", "no choice"),
         ("mb0", "at least 1"),
+        ("tp0", "at least 1"),
     ],
 )
 def test_a_wrong_shorthand_is_told(text: str, words: str) -> None:
