@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from app.cli import comparison_commands
 from app.cli.cluster_commands import app as cluster_app
-from app.cli.common_options import DatabaseUrl
+from app.cli.common_options import DatabaseUrl, GpuPrice, Tokens
 from app.cli.endings import reported
 from app.cli.expert_commands import app as experts_app
 from app.cli.failure_commands import add_commands
@@ -95,6 +96,8 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     fastest: Annotated[
         bool, typer.Option("--fastest", help="Take the fastest plan, however little predictions can tell.")
     ] = False,
+    tokens: Tokens = None,
+    gpu_price: GpuPrice = None,
     verbose: Verbose = False,
     output: PlanFile = None,
 ) -> None:
@@ -106,7 +109,8 @@ def plan(  # noqa: PLR0913, PLR0917 - one argument for each option
     routed = Routed(tuple(routing or ()), tuple(routing_weight or ()), keep_expert_order)
     choice = planning.choice_of(robust=robust, fastest=fastest)
     files = planning.ProblemFiles(cluster, model, workload, framework_file, calibration, routed, choice)
-    planning.run_plan(files, options=options, as_json=as_json, output=output, everything=verbose)
+    budget = planning.budget_of(tokens, gpu_price)
+    planning.run_plan(files, options=options, as_json=as_json, output=output, everything=verbose, budget=budget)
 
 
 @app.command()
@@ -274,6 +278,7 @@ def measure(  # noqa: PLR0913 - one argument for each option
     )
 
 
+comparison_commands.add_commands(app)
 add_commands(app)
 
 

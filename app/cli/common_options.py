@@ -23,3 +23,10 @@ LaunchFormats = Annotated[
 LaunchOptions = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Option of a format: image, queue ...")
 ]
+Tokens = Annotated[
+    str | None, typer.Option("--tokens", metavar="NUMBER", help="Tokens of the whole run, as 15T: adds its days.")
+]
+GpuPrice = Annotated[
+    float | None,
+    typer.Option("--gpu-price", metavar="USD", help="Price of a GPU-hour in US dollars; default: list prices."),
+]

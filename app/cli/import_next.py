@@ -38,7 +38,9 @@ def next_view(answer: ImportAnswer, asked: Asked, stored: str = "") -> Renderabl
         again = _again(answer, asked)
         if not again:
             known = (
-                "meshwright import-formats lists what can be read." if not answer.nodes else "See above for why."
+                "meshwright import-formats lists what can be read."
+                if not answer.nodes and all(each.field == "files" for each in answer.problems)
+                else "See above for why."
             )
             return Text(f"\nNothing is stored.  {known}", style="bold")
         return Group(Text("\nNothing is stored.  Next:", style="bold"), command_line(again))

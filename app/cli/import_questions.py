@@ -101,7 +101,7 @@ def _set(text: str) -> str:
 
 def problems_view(answer: ImportAnswer) -> list[RenderableType]:
     """What is wrong beside open questions, each kind once; the questions are counted."""
-    if not answer.nodes and not answer.questions:
+    if not answer.nodes and not answer.questions and all(each.field == "files" for each in answer.problems):
         return []  # nothing was understood, and each refusal says why
     lines = list(problem_lines(answer))
     if asked := sum(question.needed for question in answer.questions):

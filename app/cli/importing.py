@@ -19,6 +19,7 @@ from app.cli.import_view import import_view
 from app.cli.terminal import console, reading_shown
 from app.documents.cluster import ClusterDocument, samples_of
 from app.documents.measurements import MeasurementDocument
+from app.imports.collecting import never_collected
 from app.imports.dry_run import Report, dry_run
 from app.imports.report import FileAnswer, ImportAnswer, RefusalAnswer, answer_of
 from app.presentation.figures import plural
@@ -53,6 +54,18 @@ def run_import(
 
     Ends with code 2 where nothing could be used, or could not be written or stored.
     """
+    with never_collected():
+        _import(asked, hosts=hosts, settings=settings, accepted=accepted, as_json=as_json)
+
+
+def _import(
+    asked: Asked,
+    *,
+    hosts: Sequence[str],
+    settings: Sequence[str],
+    accepted: Sequence[str],
+    as_json: bool,
+) -> None:
     check_writable(asked.output)
     base = _base(asked)
     given = read_files(asked.files)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import Final
 
 from rich import box
@@ -14,9 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.plan_details import BAR_CELLS, drift_account, hosts_grid, memory_account
-from app.cli.terminal import bullets, section
+from app.cli.terminal import bullets, command_line, section
+from app.exports.contract import refusal, why_not
+from app.exports.registry import EXPORTS
 from app.presentation.choice import caution_of, choice_sentences
-from app.presentation.decision import decision_figures
+from app.presentation.decision import NO_BUDGET, Budget, decision_figures
 from app.presentation.experts import expert_summary
 from app.presentation.figures import count, gib, interval, interval_name, percent, plural, seconds, spans, tflops
 from app.presentation.frameworks import framework_words
@@ -34,14 +38,21 @@ _TIME_COLOURS: Final = (
     "red",
     "bright_black",
 )
+_LAUNCHERS: Final = {"slurm": ("run.sh", " && sbatch run.sh"), "torchtitan": ("train.toml", "")}
+"""Formats that start a plan, by preference: the file to write, and what runs it."""
 _HINTS: Final = {
     StopReason.TIME_LIMIT: "A longer --time-limit may narrow the gap.",
     StopReason.WORK_LIMIT: "A larger --effort may narrow the gap.",
 }
 
 
-def plan_view(plan: Plan, *, everything: bool = False) -> RenderableType:
-    """What an engineer decides by, most important first; with ``everything`` hosts, memory and drift at length."""
+def plan_view(
+    plan: Plan, *, everything: bool = False, budget: Budget = NO_BUDGET, written: Path | None = None
+) -> RenderableType:
+    """What an engineer decides by, most important first; with ``everything`` memory, hosts and drift at length.
+
+    ``written``: the file that the plan is in.
+    """
     caution, choice = caution_of(plan), choice_sentences(plan)
     warnings = [warning for warning in plan.warnings if not caution or not warning.startswith(caution)]
     memory, links = [section("Memory of each GPU", memory_account(plan))], []
@@ -49,10 +60,10 @@ def plan_view(plan: Plan, *, everything: bool = False) -> RenderableType:
         links = [section("When links change", drift_account(plan))]
     return Group(
         *([Text(f"Outside of what was measured: {caution}", style="bold yellow")] if caution else []),
-        _headline(plan),
-        *([section("Why this plan, and what may be better", bullets(choice))] if choice else []),
+        _headline(plan, budget),
+        section("Start it", _launch(plan, written)),
         section("Configuration", _configuration(plan)),
-        *([_hosts(plan)] if everything else []),
+        *([section("Why this plan, and what may be better", bullets(choice))] if choice else []),
         *([Text(f"Kept as spares: {', '.join(plan.spare_nodes)}")] if plan.spare_nodes else []),
         *(memory if everything else []),
         section("Where a step's time goes", _time(plan)),
@@ -60,6 +71,7 @@ def plan_view(plan: Plan, *, everything: bool = False) -> RenderableType:
         *([section("Experts", Text(expert_summary(plan)))] if plan.expert_balance else []),
         *([section("Warnings", bullets(warnings))] if warnings else []),
         *([section("What lost, and why", _alternatives(plan))] if plan.alternatives else []),
+        *([_hosts(plan)] if everything else []),
         *([section("What it survives", bullets(survival_sentences(plan)))] if everything and plan.survives else []),
         *(links if everything else []),
         _footer(plan, everything=everything),
@@ -76,23 +88,40 @@ def _footer(plan: Plan, *, everything: bool) -> RenderableType:
     return Text(
         f"\nMade from snapshot {made_from.snapshot_id} of {made_from.cluster_name}, seed {made_from.seed}, "
         f"effort {made_from.effort}, calibration {made_from.calibration or 'as shipped'}, "
-        f"{made_from.link_bandwidth} link bandwidth.\n"
-        f"To launch it: --output PLAN.json, then meshwright export PLAN.json --format slurm.{more}",
+        f"{made_from.link_bandwidth} link bandwidth.{more}",
         style="dim",
     )
 
 
-def _headline(plan: Plan) -> RenderableType:
+def _launch(plan: Plan, written: Path | None) -> RenderableType:
+    """The commands that make and start the launch file; the plan has to be in a file for them."""
+    found = next((name for name in _LAUNCHERS if why_not(EXPORTS[name], plan) is None), None)
+    if found is None:
+        return Text(f"There is no launch file for it: {refusal(EXPORTS['slurm'], plan)}")
+    first = [] if written else [Text("With --output PLAN.json the plan is kept; then", style="dim")]
+    file, start = _LAUNCHERS[found]
+    command = (
+        f"meshwright export {shlex.quote(str(written or 'PLAN.json'))} --format {found} --output {file}{start}"
+    )
+    return Group(*first, command_line(command, indent=0))
+
+
+def _headline(plan: Plan, budget: Budget) -> RenderableType:
     degrees = plan.configuration.degrees
     careful = plan.provenance.link_bandwidth is LinkBandwidth.PESSIMISTIC
+    figures = dict(decision_figures(plan, budget))
+    memory, tokens, run = figures.pop("memory"), figures.pop("tokens a day"), figures.pop("whole run", "")
     text = Text.assemble(
         (f"{plan.model}  ", "bold"),
         (str(degrees), "bold green"),
+        (f" mb{plan.configuration.micro_batch}", "green"),
         f"  on {plural(degrees.gpus, 'GPU')} of {plural(len(plan.placement.hosts), 'node')}\n",
         (f"{seconds(plan.time.step_s)} a step", "bold"),
         f" ({interval_name(plan.confidence)} {interval(plan.confidence)})" if plan.confidence else "",
         f"   {count(plan.tokens_per_s)} tokens/s   {count(plan.tokens_per_s_per_gpu)} tokens/s/GPU\n",
-        "   ".join(value for _, value in decision_figures(plan)),
+        "   ".join([tokens, *figures.values()]),
+        (f"\n{run}", "bold") if run else "",
+        f"\n{memory}",
         f"\n{tflops(plan.model_flops_per_s_per_gpu)} of model arithmetic per GPU   MFU {percent(plan.mfu)}",
         "\non pessimistic links: each at its p10" if careful else "",
     )

@@ -23,6 +23,8 @@ from app.cli.progress import cancelled_by_interrupt, progress_line, shown_progre
 from app.cli.routed import Routed
 from app.cli.terminal import console, error_console
 from app.documents.plan import result_document
+from app.documents.quantities import token_count
+from app.presentation.decision import NO_BUDGET, Budget
 from app.presentation.figures import gib
 from cluster_models.errors import InvalidInput, SolverFailed
 from cluster_models.plan import NoPlan, Plan
@@ -53,10 +55,19 @@ def run_plan(
     as_json: bool,
     output: Path | None,
     everything: bool = False,
+    budget: Budget = NO_BUDGET,
 ) -> None:
     """Search, and hand out the best plan; Ctrl-C ends the search with the best found so far."""
     check_writable(output)
-    problem = read_problem(files)
+    result, cancelled = searched(read_problem(files), options)
+    deliver(result, as_json=as_json, output=output, everything=everything, budget=budget)
+    if cancelled:
+        complain("meshwright: interrupted; this is the best plan found until then")
+        raise typer.Exit(Ending.INTERRUPTED)
+
+
+def searched(problem: PlanningProblem, options: SearchOptions) -> tuple[Plan | NoPlan, bool]:
+    """What a search finds, checked, and whether Ctrl-C ended it; raises ``Failed`` on a fault of our own."""
     try:
         with (
             cancelled_by_interrupt() as is_cancelled,
@@ -70,10 +81,7 @@ def run_plan(
         raise KeyboardInterrupt
     if isinstance(result, Plan) and (broken := check_plan(result, problem)):
         raise Failed(f"internal error: the plan found breaks its own rules: {' '.join(broken[:3])}")
-    deliver(result, as_json=as_json, output=output, everything=everything)
-    if cancelled:
-        complain("meshwright: interrupted; this is the best plan found until then")
-        raise typer.Exit(Ending.INTERRUPTED)
+    return result, cancelled
 
 
 def options_of(
@@ -123,14 +131,28 @@ def choice_of(*, robust: bool, fastest: bool) -> Choice | None:
     return Choice.ROBUST if robust else Choice.FASTEST if fastest else None
 
 
-def deliver(result: Plan | NoPlan, *, as_json: bool, output: Path | None, everything: bool = False) -> None:
+def budget_of(tokens: str | None, gpu_price: float | None) -> Budget:
+    """The size and price of the run that the options of the command line give."""
+    if gpu_price is not None and not (math.isfinite(gpu_price) and gpu_price > 0):
+        raise InvalidInput("--gpu-price", gpu_price, "must be a positive number of US dollars")
+    return Budget(None if tokens is None else token_count(tokens, field="--tokens"), gpu_price)
+
+
+def deliver(
+    result: Plan | NoPlan,
+    *,
+    as_json: bool,
+    output: Path | None,
+    everything: bool = False,
+    budget: Budget = NO_BUDGET,
+) -> None:
     """Print and write a result that passed the check; ends with code 3 where nothing fits."""
     text = result_document(result).model_dump_json(indent=2) + "\n"
     if as_json:
         sys.stdout.write(text)
         sys.stdout.flush()
     elif not isinstance(result, NoPlan):
-        console().print(plan_view(result, everything=everything))
+        console().print(plan_view(result, everything=everything, budget=budget, written=output))
     if output is not None:
         write_text(output, text)
     if isinstance(result, NoPlan):

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Tag, ValidationError, model_validator
 
+from app.documents.serving_words import REMEDY, SERVING
 from app.documents.text import decode, parse_text
 from cluster_models.errors import InvalidInput
 
@@ -69,9 +70,11 @@ class Document(BaseModel):
     @classmethod
     def _few_unknown_fields(cls, data: object) -> object:
         """Garbage with a million fields gets one answer, not a million."""
-        if isinstance(data, Mapping) and len(data) > len(cls.model_fields) + _MOST_UNKNOWN:
+        size = len(data) if isinstance(data, dict | Mapping) else 0
+        # Asked of the size first: documents are made by the hundred thousand.
+        if size > _MOST_UNKNOWN and size > len(cls.model_fields) + _MOST_UNKNOWN:
             known = ", ".join(sorted(cls.model_fields))
-            raise ValueError(f"has {len(data)} fields, most of them unknown; known are {known}")
+            raise ValueError(f"has {size} fields, most of them unknown; known are {known}")
         return data
 
 
@@ -165,6 +168,8 @@ def _problem(error: Mapping[str, Any], kind: Any, what: str) -> FieldProblem:
     value, code = error.get("input"), error["type"]
     field = _path(what, location)
     match code:
+        case _ if code == SERVING:
+            return FieldProblem(_path(what, (*location, context["field"])), context["shown"], error["msg"], REMEDY)
         case "extra_forbidden":
             siblings = _fields_at(kind, location[:-1])
             return FieldProblem(field, value, "unknown field", close_name(str(location[-1]), siblings))

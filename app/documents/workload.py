@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from app.documents.framework import (
     FrameworkReference,
@@ -16,6 +16,7 @@ from app.documents.framework import (
 )
 from app.documents.placement_rules import PlacementRulesDocument
 from app.documents.reading import Count, Document, FieldProblem, InvalidDocument, Number, Text, close_name
+from app.documents.serving_words import refuse_serving
 from cluster_models.frameworks import Framework
 from cluster_models.gpus import Precision
 from cluster_models.topology import MOST_NODES
@@ -141,6 +142,12 @@ class WorkloadDocument(Document):
         "counts as a copy.",
         examples=[False],
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_training(cls, data: object) -> object:
+        refuse_serving(data, cls.model_fields)
+        return data
 
     def to_workload(self, described: Mapping[str, Framework] | None = None) -> TrainingWorkload:
         """The domain value; raises ``InvalidDocument`` or ``InvalidWorkload``.

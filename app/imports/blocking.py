@@ -37,7 +37,7 @@ def blocked_by(report: Report) -> tuple[FieldProblem, ...]:
                 "files", len(report.readings), "nothing in them could be used", "see why each was refused"
             ),
         )
-    if not report.proposal.nodes:
+    if not report.proposal.nodes and not report.proposal.too_many_nodes:
         found.append(
             FieldProblem("files", len(report.readings), "no file names a node", _how_to_name(report.proposal))
         )

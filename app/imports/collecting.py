@@ -38,3 +38,15 @@ def seldom_collected() -> Iterator[None]:
             _inside -= 1
             if _inside == 0:
                 gc.set_threshold(*_before)
+
+
+@contextmanager
+def never_collected() -> Iterator[None]:
+    """Switch the collector off for a command that ends soon: all that it reads lives until its report is out."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -14,7 +14,7 @@ from app.documents.reading import InvalidDocument, problems_of_validation, read_
 from app.documents.switches import SwitchDocument
 from cluster_models.errors import InvalidInput
 from cluster_models.readers.proposal import EVERY_NODE, Proposal, ProposedNode
-from cluster_models.topology import MOST_NODES, Cluster, NicGroup, Node
+from cluster_models.topology import Cluster, NicGroup, Node
 from cluster_models.units import GBIT
 
 _LABEL: Final = "labels."
@@ -25,9 +25,6 @@ def cluster_document(proposal: Proposal, *, name: str, known: Cluster | None = N
 
     Raises ``InvalidDocument`` with everything that no document can hold.
     """
-    if len(proposal.nodes) > MOST_NODES:  # before the documents of all of them are made
-        problem = f"a cluster has at most {MOST_NODES:,} nodes"
-        raise InvalidInput("nodes", len(proposal.nodes), problem, "plan a part of it: send the files of fewer")
     stored = {} if known is None else {node.name: NodeDocument.from_node(node) for node in known.nodes}
     before = None if known is None else ClusterDocument.from_cluster(known)
     nodes = [_node(node, stored.get(node.name)) for node in proposal.nodes]

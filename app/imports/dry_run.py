@@ -28,7 +28,7 @@ from cluster_models.readers.reading import Reading
 from cluster_models.readers.registry import read
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.suspicions import reject_absurd, suspicions
-from cluster_models.topology import Cluster
+from cluster_models.topology import MOST_NODES, Cluster
 
 _DIGEST_LENGTH: Final = 32
 
@@ -71,8 +71,12 @@ def dry_run(
     hosts = {source.name: source.host for source in opened.sources if source.host is not None}
     answers = replace(answers, hosts={**hosts, **answers.hosts})
     proposal = combine(readings, aliases=aliases, known=known, answers=answers)
-    lost = unasked(answers, readings, proposal, known)
+    lost = () if proposal.too_many_nodes else unasked(answers, readings, proposal, known)
     problems: list[FieldProblem] = [one.problem for one in lost]
+    if proposal.too_many_nodes:
+        problem = f"a cluster has at most {MOST_NODES:,} nodes"
+        remedy = "plan a part of it: send the files of fewer"
+        problems.append(FieldProblem("nodes", proposal.too_many_nodes, problem, remedy))
     try:
         measurements = measurements_document(proposal)
     except InvalidInput as error:

@@ -15,6 +15,7 @@ from starlette.datastructures import FormData, UploadFile
 
 from app.documents.framework import FrameworkDescription, FrameworkSettings, description_text
 from app.documents.reading import FieldProblem, decode, parse_text
+from app.documents.serving_words import PROBLEM, REMEDY, serving_words
 from app.web.placement_form import (
     FIELDS,
     LABELS,
@@ -137,6 +138,8 @@ def typed(data: FormData, values: Typed) -> tuple[Typed, tuple[FormProblem, ...]
                 sent[box] = decode(upload.file.read(), what=name)
             except InvalidInput as error:
                 problems.append(FormProblem(name, label(name), f"{error.problem}; {error.remedy}"))
+    if words := serving_words(dict(data), (*values, *_UPLOADS)):
+        problems.append(FormProblem("", "", f"The form {PROBLEM} ({', '.join(words)}); {REMEDY}"))
     return sent, tuple(problems)
 
 

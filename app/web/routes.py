@@ -13,6 +13,7 @@ from app.services import clusters, plans, replans
 from app.services.errors import NotFound
 from app.web.calibration_pages import router as calibration_router
 from app.web.cluster_pages import router as cluster_router
+from app.web.comparison_pages import router as comparison_router
 from app.web.expert_moves_pages import router as moves_router
 from app.web.expert_pages import router as expert_router
 from app.web.failure_pages import router as failure_router
@@ -62,6 +63,7 @@ def static_file(name: str) -> Response:
 
 
 router.include_router(plan_router)
+router.include_router(comparison_router)
 # before the clusters: an address there may be any name
 router.include_router(import_router)
 router.include_router(measuring_router)

@@ -16,6 +16,7 @@ _ADDRESS: Final = re.compile(r"[\d.]+|[\da-f:]*:[\da-f:.]*")
 _OF_ADDRESS: Final = re.compile(r"ip-(\d{1,3})-(\d{1,3})-(\d{1,3})-(\d{1,3})(?:\..*)?", re.ASCII | re.DOTALL)
 """As AWS names its machines."""
 _LONGEST: Final = 200
+_GUID_KEY: Final = "guid:"
 _NO_HOST: Final = frozenset({"", "localhost", "localhost.localdomain", "unknown", "n/a", "none", "(null)", "node"})
 _PREFERRED: Final = (
     NameKind.SLURM,
@@ -37,6 +38,10 @@ class AliasTable:
 
     def node(self, name: str) -> str | None:
         """The node of that name, exactly or but for case, domain or the spelling of a GUID."""
+        if name not in self.ambiguous and (exact := self.nodes.get(name)) is not None:
+            return exact
+        if not (self.nodes or self.ambiguous):
+            return None
         for spelling in spellings(name):
             if spelling in self.ambiguous:
                 return None
@@ -60,15 +65,20 @@ def is_host(name: str) -> bool:
 def spellings(name: str) -> tuple[str, ...]:
     """How a name may stand in a table, the most exact first: the first label of an FQDN, the address in a name."""
     plain = name.strip().casefold()
-    found = [name, plain]
+    return tuple(dict.fromkeys((name, plain, *_shorter(plain))))
+
+
+def _shorter(plain: str) -> list[str]:
+    """The spelling of a GUID, the first label of an FQDN, or the address that a name in lower case is made of."""
+    found = []
     guid = _GUID.fullmatch(plain)
     if guid is not None:
-        found.append("guid:" + (guid[1] or guid[2].replace(":", "")).lstrip("0"))
+        found.append(_GUID_KEY + (guid[1] or guid[2].replace(":", "")).lstrip("0"))
     elif "." in plain and not _ADDRESS.fullmatch(plain):
         found.append(plain.partition(".")[0])
     if address := address_in(plain):
         found.append(address)
-    return tuple(dict.fromkeys(found))
+    return found
 
 
 def address_in(name: str) -> str:
@@ -129,29 +139,30 @@ def _joined(groups: Sequence[Sequence[Name]]) -> list[list[Name]]:
     by_key: dict[str, set[Name]] = {}
     long: dict[str, set[str]] = {}
     for group in groups:
-        keys = [_key(name) for name in group]
-        nx.add_path(graph, keys)
-        for name, key in zip(group, keys, strict=True):
+        keys = []
+        for name in group:
+            plain = name.text.strip().casefold()
+            shorter = _shorter(plain)
+            is_guid = bool(shorter) and shorter[0].startswith(_GUID_KEY)
+            key = shorter[0] if is_guid else plain  # case and the spelling of a GUID tell no names apart
+            keys.append(key)
             by_key.setdefault(key, set()).add(name)
-            for other in spellings(key):
-                if other != key and not other.startswith("guid:"):
+            for other in () if is_guid else shorter:
+                if other != key:
                     long.setdefault(other, set()).add(key)
+        if len(keys) > 1:
+            nx.add_path(graph, keys)
     for short, fqdns in long.items():
         if short not in by_key:
             continue
-        if all(nx.has_path(graph, min(fqdns), other) for other in fqdns):
+        if len(fqdns) == 1 or all(key in graph and nx.has_path(graph, min(fqdns), key) for key in sorted(fqdns)):
             graph.add_edge(short, min(fqdns))
-        elif not graph.degree(short):
-            graph.remove_node(short)  # any of several: a host of its own it is not
-    hosts = sorted(sorted(component) for component in nx.connected_components(graph))
+        elif short not in graph:
+            del by_key[short]  # any of several: a host of its own it is not
+    alone = ([key] for key in by_key if key not in graph)
+    hosts = sorted([*alone, *(sorted(component) for component in nx.connected_components(graph))])
     return [[name for key in keys for name in sorted(by_key[key], key=_order)] for keys in hosts]
 
 
 def _order(name: Name) -> tuple[str, str]:
     return name.kind, name.text
-
-
-def _key(name: Name) -> str:
-    """What tells two names apart: case and the spelling of GUIDs do not."""
-    guid = next((each for each in spellings(name.text) if each.startswith("guid:")), "")
-    return guid or name.text.strip().casefold()

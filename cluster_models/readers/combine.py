@@ -16,7 +16,7 @@ from cluster_models.readers.propose_nodes import propose_nodes
 from cluster_models.readers.propose_samples import merged, propose_samples, rejected_places
 from cluster_models.readers.propose_switches import propose_switches, switch_claims
 from cluster_models.readers.reading import Doubt, Reading
-from cluster_models.topology import Cluster
+from cluster_models.topology import MOST_NODES, Cluster
 
 _NO_NODE = frozenset({NameKind.POD, NameKind.ADDRESS, NameKind.PORT_GUID})
 
@@ -36,6 +36,8 @@ def combine(
     table = _with_answers(alias_table(_groups(facts, answers), given=aliases, known=stored), answers)
     notes = Notes()
     nodes_named = _nodes(facts, table, stored, answers)
+    if len(nodes_named) > MOST_NODES:  # nothing can come of them, so nothing is worked out for each
+        return Proposal(doubts=tuple(doubts), too_many_nodes=len(nodes_named))
     hosts = Hosts(table, nodes_named, answers, frozenset(nodes_named))
     _note_strangers(facts, hosts, notes)
     by_address = named_by_address(facts, hosts, [*aliases.nodes, *_chosen(answers)])

@@ -112,6 +112,8 @@ class Proposal:
     doubts: tuple[tuple[str, Doubt], ...] = ()
     passed_over: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Field -> stored nodes that keep their value, although an answer says another of all nodes."""
+    too_many_nodes: int = 0
+    """How many nodes the files name where a cluster cannot have so many; nothing else is proposed then."""
 
 
 @dataclass(slots=True)

@@ -58,14 +58,15 @@ def _possible(
     kept: list[ProposedSample] = []
     reason = ""
     for one in made:
-        ranks, ends = one.sample.ranks_per_node, (one.sample.source, one.sample.destination)
-        small = next((end for end in ends if ranks > gpus.get(end, ranks)), None)
-        if small is None:
+        sample = one.sample
+        ranks = sample.ranks_per_node
+        if ranks <= gpus.get(sample.source, ranks) and ranks <= gpus.get(sample.destination, ranks):
             kept.append(one)
-        else:
+        elif not reason:
+            small = sample.source if ranks > gpus.get(sample.source, ranks) else sample.destination
             have = "1 GPU" if gpus[small] == 1 else f"{gpus[small]} GPUs"
             remedy = f"say which nodes took part, or correct {small}.gpu_count"
-            reason = reason or f"{ranks} ranks on {small}, which has {have}: {remedy}"
+            reason = f"{ranks} ranks on {small}, which has {have}: {remedy}"
     if reason:
         notes.aside(fact, reason)
     return kept

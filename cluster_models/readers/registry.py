@@ -10,6 +10,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache, lru_cache
 from typing import Final
 
 from cluster_models.readers import (
@@ -56,6 +57,9 @@ _PROMPT: Final = re.compile(r"(?:\S{1,80}@\S{1,80}[$#>]|\[\S{1,80}@[^\]]{1,80}\]
 _PARTS: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\([^()\[\]\\]*\)")
 """Of a pattern: what need not stand in the text as it stands here; innermost groups first."""
 _PLAIN: Final = re.compile(r"[A-Za-z_]{3,}(?![A-Za-z_]*[?*{])")
+_NO_DIGITS: Final = str.maketrans("123456789", "000000000")
+_COMBINED: Final = 64
+"""Combinations of patterns that are kept: an upload has many files of few kinds."""
 _WORD: Final = re.compile(r"[a-z][a-z0-9]{2,}")
 _FEW: Final = frozenset(
     {"the", "and", "with", "from", "output", "file", "log", "text", "test", "show", "node", "list"}
@@ -131,23 +135,28 @@ def _recognise(source: Source, lines: Sequence[Line], formats: Sequence[Format])
 
 def _beginnings(lines: Sequence[Line], formats: Sequence[Format]) -> Iterator[tuple[int, Format]]:
     """Indices of lines that begin a section, with the first format that knows each."""
-    text = "\n".join(line.text for line in lines)
+    # Words hold no digits, and most lines of a long file differ in their digits only.
+    text = "\n".join(line.text for line in lines).translate(_NO_DIGITS)
+    text = "\n".join(set(text.split("\n")))
     patterns = [(pattern, form) for form in formats for pattern in form.begins if _word_of(pattern) in text]
-    begin = _first_of([pattern for pattern, _ in patterns])
+    begin = _first_of(tuple(pattern for pattern, _ in patterns))
     for index, line in enumerate(lines):
         if line.text and (found := begin(line.text)) is not None and found.lastgroup is not None:
             yield index, patterns[int(found.lastgroup[1:])][1]
 
 
-def _first_of(patterns: Sequence[re.Pattern[str]]) -> Callable[[str], re.Match[str] | None]:
+@lru_cache(maxsize=_COMBINED)
+def _first_of(patterns: tuple[re.Pattern[str], ...]) -> Callable[[str], re.Match[str] | None]:
     """The match of the first pattern that fits the start of a text, as group "p" and its place: one for all.
 
     Patterns of ``Format.begins`` hold neither names of groups nor references to groups.
     """
-    groups = (f"(?P<p{place}>{_scoped(pattern)})" for place, pattern in enumerate(patterns))
+    # An empty group behind each: a group around it would hide from the engine how it begins.
+    groups = (f"{_scoped(pattern)}(?P<p{place}>)" for place, pattern in enumerate(patterns))
     return re.compile("|".join(groups) or r"(?!)").match
 
 
+@cache
 def _word_of(pattern: re.Pattern[str]) -> str:
     """The longest word that stands in every text the pattern matches; empty where that is not plain to see."""
     left, before = pattern.pattern, ""

@@ -33,6 +33,8 @@ _HEADER_ANCHOR: Final = re.compile(
     r"^(?:.{0,120}[\"'`(>\\])?\s*(?:\[[0-9;]{1,6}m)?GPU0\s(?=.*(?:CPU Aff|\sNIC0\b|\smlx\d_))", re.ASCII
 )
 """Stricter than a header below a command: tables of rocm-smi begin with GPU0 and GPU1 too."""
+_PEER_ROW: Final = re.compile(r"^\s*GPU0\s+X\s+(?:OK|[CGT]NS|DR|NS|U)(?:\s|$)", re.ASCII)
+"""The first row of ``topo -p2p``, whose header is that of other tools' tables too; the command may not be there."""
 _LEGEND_OF_CARDS: Final = re.compile(r"^\s*(NIC\d+):\s*(\S+)$", re.ASCII)
 
 
@@ -279,5 +281,5 @@ FORMAT: Final = Format(
     known_as="nvidia-smi topo -m",
     family="inside a node",
     read=read,
-    begins=(_COMMAND, _HEADER_ANCHOR),
+    begins=(_COMMAND, _HEADER_ANCHOR, _PEER_ROW),
 )

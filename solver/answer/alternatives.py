@@ -8,7 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from cluster_models.plan import TIME_PARTS, Alternative, TimeBreakdown
+from cluster_models.comparison import step_difference
+from cluster_models.plan import Alternative, TimeBreakdown
 from cluster_models.selection import CloseCall, Trial
 from solver.answer.assemble import configuration_of
 from solver.answer.time_account import time_breakdown
@@ -30,8 +31,6 @@ WARM_UP_STEPS: Final = 3
 FEWEST_STEPS, MOST_STEPS = 3, 50
 STEP_NOISE: Final = 0.02
 """Spread of a step's time from one to the next in a run; runs of one configuration differ by less."""
-MOST_PARTS: Final = 4
-"""Parts of a step in which an alternative differs that are named; the rest is summed up."""
 FINE: Final = 0.25
 """Share of the half width of a difference that the noise of a trial may have."""
 
@@ -89,8 +88,10 @@ def _shape(batch: CandidateBatch, index: int) -> tuple[int, ...]:
     return tuple(int(getattr(batch, name)[index]) for name in names)
 
 
-def placed_alternative(state: SearchState, index: int, candidate: Candidate, best: TimeBreakdown) -> Alternative:
-    """The best placement known of ``candidate``, number ``index``, beside the plan."""
+def placed_alternative(
+    state: SearchState, index: int, candidate: Candidate, plan: int, best: TimeBreakdown
+) -> Alternative:
+    """The best placement known of ``candidate``, number ``index``, beside the plan, number ``plan``."""
     assignment = state.known[index].assignment
     assert assignment is not None
     time = time_breakdown(candidate, placed_times(candidate.placement, assignment))
@@ -100,7 +101,7 @@ def placed_alternative(state: SearchState, index: int, candidate: Candidate, bes
         step_s=time.step_s,
         slower_by=slower,
         peak_memory_bytes=float(candidate.memory.total_bytes[0].max()),
-        reason=_reason(time, best, is_better=state.objective(index) < state.best_objective * (1 - NOTICEABLE)),
+        reason=_reason(time, best, is_better=state.objective(index) < state.objective(plan)),
         time=time,
     )
 
@@ -112,10 +113,10 @@ def close_calls(state: SearchState, plan: int, rivals: Sequence[int]) -> tuple[C
     found = []
     for number, index in enumerate(rivals):
         ratio = state.objective(index) / state.objective(plan)
-        reach = math.exp(float(error.half_width(apart[number])))
+        low, high = error.ratio_interval(ratio, float(apart[number]))
         chance = error.chance_faster(math.log(ratio), float(apart[number]))
         if chance >= CLOSE:
-            found.append(CloseCall(number, ratio / reach, ratio * reach, chance))
+            found.append(CloseCall(number, low, high, chance))
     return tuple(sorted(found, key=lambda call: -call.chance_better)[:MOST_CLOSE])
 
 
@@ -144,18 +145,10 @@ def _reason(time: TimeBreakdown, best: TimeBreakdown, *, is_better: bool) -> str
     share = abs(more) / best.step_s
     if share < NOTICEABLE:
         return "As fast as the plan."
-    word = "slower" if more > 0 else "faster"
-    lead = f"{100 * share:.2f} % {word}"
+    lead = f"{100 * share:.2f} % {'slower' if more > 0 else 'faster'}"
     if more < 0 and not is_better:
         lead += " per step but worse by the objective"
-    parts = {name: getattr(time, part) - getattr(best, part) for part, name in TIME_PARTS.items()}
-    unit, scale, places = ("s", 1.0, 2) if max(map(abs, (*parts.values(), more))) >= 1 else ("ms", 1e3, 1)
-    shown = sorted(parts.items(), key=lambda part: -abs(part[1]))[:MOST_PARTS]
-    figures = [(name, round(seconds * scale, places)) for name, seconds in shown]
-    total = round(more * scale, places)
-    figures.append(("all else", round(total - sum(figure for _, figure in figures), places)))
-    listed = ", ".join(f"{name} {figure:+.{places}f} {unit}" for name, figure in figures if figure)
-    return f"{lead} ({total:+.{places}f} {unit}): {listed}."
+    return f"{lead} {step_difference(time, best)}."
 
 
 def misfits(problem: PlanningProblem, state: SearchState, best: TimeBreakdown) -> Iterator[Alternative]:

@@ -67,7 +67,7 @@ def conclude(
     others, contenders = [], []
     for rival in rivals:
         other = state.prepared(problem, rival)
-        others.append(placed_alternative(state, rival, other, plan.time))
+        others.append(placed_alternative(state, rival, other, index, plan.time))
         contenders.append(_contender(drift, other, state, rival))
     others += misfits(problem, state, plan.time)
     return replace(

@@ -11,6 +11,7 @@ fitted on pairs of measured runs of the same sweep (``solver.fitting.pairs``; do
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist
@@ -18,6 +19,7 @@ from typing import Final
 
 import numpy as np
 
+from cluster_models.plan import Degrees
 from solver.candidates import CandidateBatch, FloatArray
 from solver.costs.confidence import LEVEL, confidence_tables
 
@@ -41,6 +43,11 @@ class DifferenceError:
         """Half width of the interval of the logarithm of a ratio."""
         width: FloatArray = np.sqrt(self.settings**2 + self.doubling**2 * np.asarray(doublings))
         return width
+
+    def ratio_interval(self, ratio: float, doublings: float) -> tuple[float, float]:
+        """The interval of the measured ratio where ``ratio`` is predicted."""
+        reach = math.exp(float(self.half_width(doublings)))
+        return ratio / reach, ratio * reach
 
     def chance_faster(self, slower_by: float, doublings: float) -> float:
         """Probability that a configuration predicted to be slower by the logarithm ``slower_by`` is the faster."""
@@ -69,6 +76,11 @@ def doublings(batch: CandidateBatch, row: int) -> FloatArray:
     sizes = sizes_of(batch)
     apart: FloatArray = np.abs(sizes - sizes[row]).sum(axis=1)
     return apart
+
+
+def doublings_between(one: Degrees, other: Degrees) -> float:
+    """Doublings and halvings of the sizes in ``SHAPE`` from one to the other."""
+    return sum(abs(math.log2(getattr(one, name) / getattr(other, name))) for name in SHAPE)
 
 
 def drawn_errors(batch: CandidateBatch, *, draws: int, seed: int) -> FloatArray:

@@ -123,6 +123,7 @@ def test_more_nodes_than_a_cluster_holds_are_counted(small: TestClient) -> None:
     [problem] = [problem for problem in report["problems"] if problem["field"] == "nodes"]
     assert problem["value"] == str(MOST_NODES + 1)
     assert f"at most {MOST_NODES:,} nodes" in problem["problem"]
+    assert (report["nodes"], report["questions"]) == ([], [])
     assert not report["can_be_stored"]
 
 

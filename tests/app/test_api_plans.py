@@ -181,6 +181,7 @@ def _workload(**changes: Any) -> dict[str, Any]:
         ({"workload": _workload(pinned={"data": 3})}, "workload.pinned.data"),
         ({"workload": _workload(global_batch_sequences=0)}, "workload.global_batch_sequences"),
         ({"workload": _workload(sequence_lenght=4)}, "workload.sequence_lenght"),
+        ({"workload": {"kind": "serving", "prompt_tokens": 1000, "ttft_ms": 500}}, "workload.kind"),
         ({"options": {"time_limit_s": 1e9}}, "options.time_limit_s"),
         ({"options": {"backend": "gurobi"}}, "options.backend"),
         ({"cluster": cluster_body(nodes=[])}, "cluster.nodes"),
@@ -201,4 +202,6 @@ def test_a_plan_that_cannot_be_is_refused_before_it_is_accepted(
         assert answer.status_code == 422, body
         assert field in [error["field"] for error in body["errors"]]
         assert all(error["problem"] for error in body["errors"])
+        if field == "workload.kind":
+            assert len(body["errors"]) == 1
     assert slow.get(PLANS).json()["items"] == []

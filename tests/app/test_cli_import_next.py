@@ -132,3 +132,13 @@ def test_a_health_log_alone_makes_no_node(capsys: pytest.CaptureFixture[str]) ->
     _, out, _ = run(capsys, "n1.log", "dmesg.txt", *NICS, "--host", "dmesg.txt=login-1")
     assert "2 nodes" in out
     assert "login-1" in out
+
+
+def test_more_hosts_than_a_cluster_may_have_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is worked out for each of them, and no question is asked that could not help."""
+    Path("topology.conf").write_text("SwitchName=a Nodes=n[0001-1500]\nSwitchName=b Nodes=n[1501-3000]\n")
+    _, out, _ = run(capsys, "topology.conf")
+    told = " ".join(out.split())
+    assert "nodes: a cluster has at most 2,048 nodes (got 3000); plan a part of it" in told
+    assert "What only you know" not in told
+    assert told.endswith("Nothing is stored. See above for why.")

@@ -110,6 +110,46 @@ def test_plan_is_printed_for_an_engineer(
         assert words in out
 
 
+def test_the_first_screen_holds_the_decision(
+    files: list[str], found: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What to run, how to start it, its time, cost and room in memory; hosts and drift come last."""
+    options = ["--tokens", "15T", "--gpu-price", "2.5", "--output", "kept.json", "--verbose"]
+    assert main(["plan", *files, *options]) == 0
+    out = capsys.readouterr().out
+    screen = " ".join(" ".join(out.splitlines()[:24]).split())
+    for words in (
+        "tp2 pp2 dp2 mb1",
+        "meshwright export kept.json --format slurm --output run.sh && sbatch run.sh",
+        "500.0 ms a step (80 % interval 450.0 ms to 625.0 ms)",
+        "11.5 GiB to spare",
+        "2.83 billion tokens a day",
+        "480 USD a day at 2.5 USD per GPU-hour",
+        "5,298.2 days for 15 trillion tokens, about 2,543,132 USD",
+        "recomputation selective",
+    ):
+        assert words in screen, words
+    assert "Outside of what was measured" in screen
+    sections = ["Configuration", "Where a step's time goes", "Proof", "What lost", "Hosts:", "When links change"]
+    assert [out.index(each) for each in sections] == sorted(out.index(each) for each in sections)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (["--tokens", "many"], "--tokens: is no number of tokens"),
+        (["--gpu-price", "0"], "--gpu-price: must be a positive number"),
+    ],
+)
+def test_wrong_sizes_of_the_run_are_refused_before_the_search(
+    files: list[str], found: dict[str, Any], option: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the option and what to write."""
+    assert main(["plan", *files, *option]) == 2
+    assert words in capsys.readouterr().err
+    assert "problem" not in found
+
+
 def test_a_plan_over_two_kinds_of_gpu_says_what_each_stage_runs_on(
     files: list[str], found: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

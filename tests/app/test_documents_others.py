@@ -13,7 +13,7 @@ from app.documents.architecture import ArchitectureDocument, ExpertsDocument, La
 from app.documents.configuration import ConfigurationDocument, even_stage_layers
 from app.documents.model import ModelDocument, model_document
 from app.documents.plan import NoPlanDocument, PlanDocument, plan_from_text, result_document
-from app.documents.reading import problems_of, read_document
+from app.documents.reading import InvalidDocument, problems_of, read_document
 from app.documents.workload import WorkloadDocument
 from cluster_models.architecture import Architecture, Experts, LatentAttention
 from cluster_models.errors import InvalidConfiguration, InvalidInput
@@ -243,3 +243,31 @@ def test_every_field_is_described(kind: Any) -> None:
             assert field.get("description"), f"{schema['title']}.{name} has no description"
         if "properties" in schema:
             assert schema["additionalProperties"] is False
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kind": "serving", "prompt_tokens": 1000, "output_tokens": 200, "requests_per_second": 10},
+        {"TTFT-ms": 500, "tpot_ms": 30, "precision": "fp8"},
+        {"task": "Offline Inference", "sequence_length": 8192, "global_batch_sequences": 8},
+        {"serving": {"input_len": 1}, "concurrency": 64, "p99_ttft_ms": 1},
+    ],
+)
+def test_a_workload_of_serving_is_answered_in_one_sentence(fields: dict[str, object]) -> None:
+    """It says what is planned today, instead of a line for each field that training has not."""
+    with pytest.raises(InvalidDocument) as raised:
+        read_document(WorkloadDocument, fields, what="workload")
+    (problem,) = raised.value.problems
+    assert "plans are made for training only" in problem.problem
+    assert "expert-placements" in problem.remedy
+    assert problem.field in fields
+
+
+@pytest.mark.parametrize("name", ["output", "mode", "type", "batch_size", "latency_hiding", "tokens", "request"])
+def test_a_misspelt_field_of_training_is_no_serving(name: str) -> None:
+    """Fields that both kinds of workload could have are unknown, as before."""
+    fields = {"sequence_length": 8192, "global_batch_sequences": 8, name: "training"}
+    with pytest.raises(InvalidDocument) as raised:
+        read_document(WorkloadDocument, fields, what="workload")
+    assert [problem.problem for problem in raised.value.problems] == ["unknown field"]

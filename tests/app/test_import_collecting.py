@@ -9,7 +9,7 @@ from threading import Barrier
 
 import pytest
 
-from app.imports.collecting import seldom_collected
+from app.imports.collecting import never_collected, seldom_collected
 
 
 @pytest.fixture
@@ -60,3 +60,21 @@ def test_a_collector_that_never_runs_is_not_started() -> None:
             assert gc.get_threshold()[0] == 0
     finally:
         gc.set_threshold(*kept)
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_a_command_leaves_the_collector_on_or_off_as_it_was(was_on: bool) -> None:
+    """Also where it ends with an error."""
+    (gc.enable if was_on else gc.disable)()
+
+    @never_collected()
+    def fail() -> None:
+        assert not gc.isenabled()
+        raise ValueError("inside")
+
+    try:
+        with pytest.raises(ValueError, match="inside"):
+            fail()
+        assert gc.isenabled() is was_on
+    finally:
+        gc.enable()

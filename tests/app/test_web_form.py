@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from starlette.datastructures import FormData
 
 from app.documents.framework import settings_of
 from app.documents.reading import FieldProblem, problems_of, read_document
 from app.documents.workload import WorkloadDocument
-from app.web.form import at_fields, blank, degrees_in_use, filled, options_data, workload_data
+from app.web.form import at_fields, blank, degrees_in_use, filled, options_data, typed, workload_data
 from cluster_models.errors import InvalidInput
 from cluster_models.frameworks import AttentionKernels, CudaGraphs, ExpertDispatch, frameworks
 from cluster_models.workload import LinkBandwidth, TrainingWorkload
@@ -106,3 +107,11 @@ def test_pinned_degrees_keep_their_part_of_the_form_open() -> None:
 def test_empty_search_options_are_left_to_the_service() -> None:
     """A cleared field sends nothing rather than an empty text."""
     assert options_data(_typed(time_limit_s="", effort="2")) == {"effort": 2}
+
+
+def test_a_form_about_serving_is_answered_in_one_sentence() -> None:
+    """Fields that the form has not are ignored, except where they show that something else was meant."""
+    sent = FormData({"sequence_length": "8", "prompt_tokens": "1000", "ttft_ms": "500", "unheard_of": "1"})
+    _, (shown,) = typed(sent, blank(time_limit_s=60))
+    assert "plans are made for training only (prompt_tokens, ttft_ms)" in shown.text
+    assert typed(FormData({"sequence_length": "8"}), blank(time_limit_s=60))[1] == ()

@@ -174,6 +174,19 @@ def test_peer_access_below_a_table_is_a_matrix() -> None:
     assert (found.refusals, peers.cut) == ((), False)
 
 
+def test_peer_access_is_known_without_its_command() -> None:
+    """As it lies in the file that the tool's output was sent to."""
+    text = (
+        " \tGPU0\tGPU1\tGPU2\n GPU0\tX\tOK\tGNS\n GPU1\tOK\tX\tGNS\n GPU2\tGNS\tGNS\tX\n\nLegend:\n\n  X = Self\n"
+    )
+    assert [section.format for section in registry.recognise(source_of(text))] == ["nvidia-smi-topo"]
+    found = understood(FORMAT, source_of(text))
+    (peers,) = found.facts
+    assert isinstance(peers, MatrixFact)
+    assert peers.values == ((None, 1.0, 0.0), (1.0, None, 0.0), (0.0, 0.0, None))
+    assert [doubt.code for doubt in found.doubts] == ["no-peer-access"]
+
+
 def test_a_table_in_a_program_and_spaced_affinities_are_read() -> None:
     """A quotation mark in front of the header; blanks behind the commas of an affinity."""
     header = 'DGX = "  GPU0  GPU1  CPU Affinity  NUMA Affinity\n'

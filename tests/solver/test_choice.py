@@ -63,6 +63,8 @@ def test_the_simplest_wins_where_predictions_tell_nothing(monkeypatch: pytest.Mo
     assert simplest.alternatives[0].configuration == fastest.configuration
     assert simplest.time.step_s == pytest.approx(fastest.time.step_s * (1 + gives_up(simplest)))
     assert simplest.selection.simpler
+    # The fastest is better by the objective, which is the step: it is not said to be worse.
+    assert simplest.alternatives[0].reason.partition(" (")[0].endswith("faster")
     assert simplest.certificate.objective == fastest.certificate.objective
     assert simplest.certificate.bound == fastest.certificate.bound
 

@@ -1,0 +1,1 @@
+"""Own configurations read, priced, and compared with a plan."""
