@@ -17,6 +17,7 @@ from solver.candidates import FloatArray, IntArray
 from solver.experts.bounds import least_slowest_load
 from solver.experts.compiled_nodewise import anneal_nodes
 from solver.experts.compiled_slots import packed, swapped_down
+from solver.experts.copy_counts import greedy_counts
 from solver.experts.dispatch import CopyChoice, LayerRates, LayerTimes, Routing, times_by_choice, token_bytes
 from solver.experts.few import FEW, improved_few
 from solver.experts.layout import ExpertLayout
@@ -220,7 +221,9 @@ def search_prices(routed: Routing, layout: ExpertLayout, rates: LayerRates) -> t
 
 def balanced_start(shares: FloatArray, layout: ExpertLayout, swaps: int = _SWAPS) -> IntArray:
     """(L, S): the next copy to the largest load per copy, then packed onto all ranks, nodes ignored."""
-    return np.array([packed_copies(row, _copies(row, layout.slots, layout.ranks), layout, swaps) for row in shares])
+    return np.array(
+        [packed_copies(row, greedy_counts(row, layout.slots, layout.ranks), layout, swaps) for row in shares]
+    )
 
 
 def grouped_start(shares: FloatArray, layout: ExpertLayout, groups: int) -> IntArray:
@@ -234,18 +237,10 @@ def grouped_start(shares: FloatArray, layout: ExpertLayout, groups: int) -> IntA
         held = np.zeros((layout.nodes, capacity), dtype=np.int64)
         for node, chosen in enumerate(packed(loads[heaviest], heaviest, one, groups // layout.nodes)):
             members = (chosen[:, None] * size + np.arange(size)).ravel()
-            counts = _copies(row[members], capacity, layout.ranks_per_node)
+            counts = greedy_counts(row[members], capacity, layout.ranks_per_node)
             held[node] = np.repeat(members, counts)
         rows.append(packed_inside(held, row, layout))
     return np.array(rows)
-
-
-def _copies(loads: FloatArray, slots: int, most: int) -> IntArray:
-    """(E,) copies, ``slots`` in all: each next one to the largest load per copy, at most ``most`` of an expert."""
-    counts = np.ones(len(loads), dtype=np.int64)
-    for _ in range(slots - len(loads)):
-        counts[np.argmax(np.where(counts < most, loads / counts, -1.0))] += 1
-    return counts
 
 
 def packed_copies(row: FloatArray, counts: IntArray, layout: ExpertLayout, swaps: int = _SWAPS) -> IntArray:

@@ -73,21 +73,22 @@ def place_experts(
     factors = _factors(workloads, weights)
     layers = range(len(workloads[0].layers))
     if len(workloads) == 1:
-        held = _each(
+        placed = _each(
             len(layers),
             lambda layer: packing.place_layer(
                 shares[layer, 0], layout, plain_bound(shares[layer, 0], layout), steps, seed + layer
             ),
         )
+        held, proven = [rows for rows, _ in placed], [best for _, best in placed]
     else:
-        held = _place_set(shares, layout, factors, steps, seed)
+        held, proven = _place_set(shares, layout, factors, steps, seed), [False] * len(layers)
     held = _each(len(layers), lambda layer: packing.spread(shares[layer].mean(axis=0), held[layer], layout))
     reached = [packing.slowest(shares[layer], held[layer], layout) for layer in layers]
     close = close_bounds and len(workloads) == 1
     least = _each(
         len(layers),
         lambda layer: [
-            least_slowest_load(row, layout, load, close=close)
+            float(load) if proven[layer] else least_slowest_load(row, layout, load, close=close)
             for row, load in zip(shares[layer], reached[layer], strict=True)
         ],
     )
@@ -140,7 +141,7 @@ def _place_set(
     layers, count, _ = shares.shape
     envelope = shares.max(axis=1)
     envelope *= layout.ranks / envelope.sum(axis=1, keepdims=True)
-    held = _each(layers, lambda layer: packing.place_layer(envelope[layer], layout, 1.0, steps, seed + layer))
+    held = _each(layers, lambda layer: packing.place_layer(envelope[layer], layout, 1.0, steps, seed + layer)[0])
     current = np.full(count, 1.0 / count) if factors is None else factors
     best, best_worth = held, -np.inf
     for turn in range(ROUNDS if factors is None else 1):
