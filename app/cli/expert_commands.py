@@ -92,7 +92,7 @@ def place(  # noqa: PLR0913 - one argument for each option
         typer.Option(
             "--copy-choice",
             metavar="nearest|any|both",
-            help="Which copy serves a token: one on its node, any, or not known; default: both.",
+            help="Which copy serves a token: nearest, any, or unknown; default: as --format's engine, else both.",
         ),
     ] = None,
     objective: Annotated[

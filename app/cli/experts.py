@@ -137,7 +137,8 @@ def _asked(given: Place, found: RoutingRead, model: Architecture | None) -> Prep
     fields = _typed(given.fields, given.workloads)
     with as_options():
         document = read_document(PlacementFields, fields, what="options")
-        return prepared(document, _counted(found), given.known.given(document, model))
+        known = given.known.given(document, model)
+        return prepared(document, _counted(found), known, form=given.files.form)
 
 
 def _typed(fields: Mapping[str, Any], workloads: str | None) -> dict[str, Any]:

@@ -15,8 +15,9 @@ from cluster_models.gpus import GpuKind, Precision
 from cluster_models.links import effective_links
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.units import GBIT, MIB
-from solver.experts.dispatch import CopyChoice, LayerRates, RouterRule, token_bytes
+from solver.experts.dispatch import LayerRates, RouterRule, token_bytes
 from solver.experts.layout import ExpertLayout
+from solver.experts.loads import CopyChoice
 from solver.experts.nodewise import usual_rates
 from solver.experts.transitions import EVERY_CHANGE, ChangePrices
 
@@ -58,14 +59,15 @@ def terms_of(
     """
     if given.model is not None:
         check_model(given.model, experts)
+    idle = _choice_without_effect(choice) if layout.slots == experts else ()
     if layout.nodes == 1 or not given.says_something:
-        return None, (*_unweighed(layout), *_choice_without_effect(choice, "where nodes are not weighed"))
+        return None, (*_unweighed(layout), *idle)
     rule, assumed = rule_of(given, experts)
     rates, known, words = rates_of(given)
     if not known:
         words = (*words, "a balance of 0.99 comes first, because the speed between nodes is not known")
     if layout.slots == experts:
-        words = (*words, *_choice_without_effect(choice, "without copies"))
+        words = (*words, *idle)
     elif choice is None:
         words = (*words, "which copy of an expert serves a token was not said: the map guards against both choices")
     return NodeTerms(rule, rates, known, choice), (*assumed, *words)
@@ -132,8 +134,8 @@ def _unweighed(layout: ExpertLayout) -> tuple[str, ...]:
     return (sentence,)
 
 
-def _choice_without_effect(choice: CopyChoice | None, where: str) -> tuple[str, ...]:
-    return () if choice is None else (f"the choice of copies, {choice}, changes nothing {where}",)
+def _choice_without_effect(choice: CopyChoice | None) -> tuple[str, ...]:
+    return () if choice is None else (f"the choice of copies, {choice}, changes nothing without copies",)
 
 
 def rule_of(given: Given, experts: int) -> tuple[RouterRule, list[str]]:

@@ -16,9 +16,9 @@ import numpy as np
 from cluster_models.architecture import Experts
 from cluster_models.routing import ExpertLoads, RoutedWorkload
 from solver.candidates import FloatArray, IntArray
-from solver.experts.dispatch import CopyChoice, LayerRates, LayerTimes, RouterRule, layer_times, routing
+from solver.experts.dispatch import LayerRates, LayerTimes, RouterRule, layer_times, routing
 from solver.experts.layout import ExpertLayout
-from solver.experts.loads import layer_balancedness
+from solver.experts.loads import CopyChoice, layer_balancedness
 from solver.experts.nodewise import place_nodewise
 from solver.experts.place import place_experts
 

@@ -128,7 +128,7 @@ def test_the_choice_of_copies_is_weighed_and_said(stored: TestClient, choice: st
 
 
 def test_a_choice_of_copies_without_effect_is_said(stored: TestClient) -> None:
-    """Without copies, and where nodes are not weighed, all choices come to the same map."""
+    """Without copies all choices come to the same map; with copies any is what is taken where nothing was said."""
     told = asked(router={"active": 4}, slots=16, copy_choice="any", workloads=["prefill"])
     alone = stored.post(ADDRESS, json=told).json()
     assert alone["copy_choice"] is None
@@ -136,10 +136,24 @@ def test_a_choice_of_copies_without_effect_is_said(stored: TestClient) -> None:
     assert times["any_ms"] == pytest.approx(times["nearest_ms"])
     assert "the choice of copies, any, changes nothing without copies" in alone["assumptions"]
     unweighed = stored.post(ADDRESS, json=asked(copy_choice="any")).json()
-    assert unweighed["copy_choice"] is None
-    assert any("changes nothing where nodes are not weighed" in each for each in unweighed["assumptions"])
+    assert unweighed["copy_choice"] == "any"
     plain = stored.post(ADDRESS, json=asked()).json()
+    assert plain["copy_choice"] == "both"
     assert plain["placement"] == unweighed["placement"]
+
+
+def test_balance_is_that_of_the_choice_of_copies(stored: TestClient) -> None:
+    """A map for the nearest copy runs better there, and an answer for any says what it loses."""
+    wanted = asked(workloads=["prefill"], slots=24)
+    even, near = (
+        stored.post(ADDRESS, json=wanted | {"copy_choice": choice}).json() for choice in ("any", "nearest")
+    )
+    for made, choice in ((even, "any"), (near, "nearest")):
+        one = made["workloads"][0]
+        assert one["balancedness"] == one[f"{choice}_balancedness"] == made["balancedness"] <= made["bound"]
+    assert near["balancedness"] > even["workloads"][0]["nearest_balancedness"] + 0.01
+    plain = stored.post(ADDRESS, json=wanted).json()
+    assert any("copy choice nearest plans for that" in sentence for sentence in plain["next_steps"])
 
 
 def test_a_stored_cluster_gives_its_links(on_both: TestClient) -> None:
@@ -161,10 +175,14 @@ def test_counts_in_full_need_nothing_stored(client: TestClient) -> None:
 
 @pytest.mark.parametrize("form", ["sglang", "trtllm", "vllm-ascend"])
 def test_the_answer_comes_as_files_of_an_engine(stored: TestClient, form: str) -> None:
-    """Directly, or from the map of an answer before: the same bytes, and they say the map."""
+    """Directly, or from the map of an answer before: the same bytes, and they say the map.
+
+    Directly copies serve as in the engine of the format: in SGLang the nearest, in the others any.
+    """
+    choice = "nearest" if form == "sglang" else "any"
     direct = stored.post(ADDRESS, json=asked(), params={"format": form})
     assert direct.headers["Content-Type"] == "application/zip", direct.text
-    placement = stored.post(ADDRESS, json=asked()).json()["placement"]
+    placement = stored.post(ADDRESS, json=asked(copy_choice=choice)).json()["placement"]
     later = stored.post(f"{ADDRESS}/export", json={"placement": placement, "format": form})
     assert later.content == direct.content
     with zipfile.ZipFile(io.BytesIO(later.content)) as archive:

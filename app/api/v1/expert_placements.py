@@ -58,7 +58,7 @@ def create_expert_placement(
     if form is not None:
         _check_format(form, "format")
     with service.read_sessions() as session:
-        asked = expert_placements.prepare(session, request=document)
+        asked = expert_placements.prepare(session, request=document, form=form)
         model = expert_placements.model_of(session, fields=document)
     answer = expert_placements.place(asked)
     if form is None:
