@@ -167,6 +167,8 @@ def _next(answer: PlacementAnswer, given: Place) -> list[RenderableType]:
     if given.workloads is not None:
         words += ["--workloads", given.workloads]
     words += given.known.words()
+    if given.speeds is not None:
+        words += ["--speeds", given.speeds]
     heeded = answer.nodes_weighed or answer.objective == LOCALITY
     if heeded and (speed := given.fields.get("between_nodes_gbit_per_s_per_gpu")) is not None:
         words += ["--link-speed", f"{speed:g}"]

@@ -93,7 +93,7 @@ def prices_of(given: Given, layout: ExpertLayout, experts: int) -> tuple[ChangeP
 
 def rates_of(given: Given) -> tuple[LayerRates, bool, tuple[str, ...]]:
     """Rates of a layer, whether the speed between nodes is known, and a sentence for each thing assumed."""
-    kind, assumed = _kind(given)
+    kind, assumed = kind_of(given)
     usual = usual_rates()
     measured = None if given.cluster is None else _of_cluster(given.cluster)
     rates = replace(
@@ -148,7 +148,8 @@ def rule_of(given: Given, experts: int) -> tuple[RouterRule, list[str]]:
     return rule, [f"neither model nor router given: each token selects {rule.active} of all {experts} experts"]
 
 
-def _kind(given: Given) -> tuple[GpuKind, list[str]]:
+def kind_of(given: Given) -> tuple[GpuKind, list[str]]:
+    """The GPU kind that was given, or the slowest of a cluster, and a sentence where it was assumed."""
     if given.gpu is not None:
         return gpu_kind(given.gpu), []
     if given.cluster is not None:

@@ -15,7 +15,8 @@ from app.documents.reading import Count, Positive, WholeNumber
 from app.documents.routing import Layer
 from app.experts.answer import ExpertMapDocument, Row
 from app.experts.budget import MOST_RANKS
-from app.experts.links import Given, check_model, rates_of, rule_of
+from app.experts.links import Given, check_model, kind_of, rates_of, rule_of
+from app.experts.pace import WEIGHT_BYTES, reading_s, with_tokens
 from app.experts.request import LinkFields, Planned, own_fields, planned_of
 from app.experts.statistics import common_layers
 from app.services.requests import RoutingReference
@@ -165,11 +166,15 @@ def prepared_rebalancing(fields: RebalanceFields, workloads: Sequence[RoutedWork
     if given.model is not None:
         check_model(given.model, experts)
     running = _running(fields, common_layers(chosen), experts)
+    given, counted = with_tokens(given, [workload.name for workload in chosen])
     rates, known, assumed = rates_of(given)
     rule, words = rule_of(given, experts)
-    balanced = rates.selection_s * rule.active * rates.tokens
+    balanced, words = rates.selection_s * rule.active * rates.tokens, [*words, *counted]
+    expert_bytes = _expert_bytes(fields, given.model)
+    states = 1.0 if fields.expert_bytes is not None else fields.bytes_per_weight / WEIGHT_BYTES
+    least_s = reading_s(running.count // running.ranks * expert_bytes / max(1.0, states), kind_of(given)[0])
     if fields.balanced_layer_ms is not None:
-        balanced, words = fields.balanced_layer_ms * MILLISECOND, []
+        balanced, least_s, words = fields.balanced_layer_ms * MILLISECOND, 0.0, []
     if known or fields.nodes == 1:
         assumed = tuple(sentence for sentence in assumed if "between nodes" not in sentence)
     with own_fields():
@@ -178,10 +183,8 @@ def prepared_rebalancing(fields: RebalanceFields, workloads: Sequence[RoutedWork
         running=running,
         mixed=_mixed(chosen, running.layers, weights),
         layout=layout,
-        costs=MoveCosts(
-            _expert_bytes(fields, given.model), 1 / rates.inside_bytes_per_s, 1 / rates.between_bytes_per_s
-        ),
-        pace=Pace(balanced, float(fields.steps_until_next)),
+        costs=MoveCosts(expert_bytes, 1 / rates.inside_bytes_per_s, 1 / rates.between_bytes_per_s),
+        pace=Pace(balanced, float(fields.steps_until_next), least_s),
         target=fields.target_balancedness,
         seed=fields.seed,
         workloads=tuple(each for each in workloads if set(running.layers) <= set(each.layers)),

@@ -113,7 +113,10 @@ class LinkFields(Document):
     )
     gpu_kind: Text | None = Field(None, description="GPU kind of the catalogue.", examples=["H100-SXM5-80GB"])
     tokens_per_gpu: Positive | None = Field(
-        None, le=1e9, description="Tokens of each GPU in a step; absent = 4096.", examples=[4096.0]
+        None,
+        le=1e9,
+        description="Tokens of each GPU in a step; absent = 4096, and 128 to rebalance for workloads named decode.",
+        examples=[4096.0],
     )
 
 

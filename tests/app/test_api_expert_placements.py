@@ -354,6 +354,22 @@ def test_it_is_left_alone_where_moves_do_not_pay(stored: TestClient) -> None:
     assert stored.post(f"{ADDRESS}/rebalance", json=again).json()["moves"] == []
 
 
+def test_decoding_is_not_taken_for_prefill(stored: TestClient) -> None:
+    """Few tokens gain less than many, by the name of the workloads or as told; the answer says what it assumed."""
+
+    def gain(**changes: Any) -> tuple[float, str]:
+        fields = moving(balanced_layer_ms=None, target_balancedness=0.9) | {"expert_bytes": 1e5} | changes
+        made = stored.post(f"{ADDRESS}/rebalance", json=fields).json()
+        return made["gain_ms_per_step"], " ".join(made["assumptions"])
+
+    decode, said = gain()
+    assert "128 in a step, as the workloads are named decode" in said
+    assert gain(tokens_per_gpu=128.0)[0] == decode
+    assert decode == pytest.approx(gain(tokens_per_gpu=4096.0)[0] / 32)
+    assert "4096 in a step, as in prefill" in gain(workloads=["prefill", "decode"])[1]
+    assert gain(expert_bytes=1e9)[0] == 0.0
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [

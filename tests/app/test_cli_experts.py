@@ -86,6 +86,19 @@ def test_json_is_the_answer_of_the_service(counts: Path, capsys: pytest.CaptureF
     assert both["warnings"] == []
 
 
+def test_faster_ranks_get_more(counts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Speeds of ranks, one by one or so many of one: as over HTTP, and again in the command to type next."""
+    words = ("place", "counts/decode.json", "--ranks", "4", "--slots", "24", "--json")
+    even = json.loads(run(capsys, *words)[1])
+    listed, counted = (
+        json.loads(run(capsys, *words, "--speeds", text)[1]) for text in ("1,1,0.5,0.5", "1x2,0.5x2")
+    )
+    assert listed == counted
+    assert listed["placement"] != even["placement"]
+    assert listed["balancedness"] > 0.9
+    assert "--speeds 1x2,0.5x2" in run(capsys, *words[:-1], "--speeds", "1x2,0.5x2")[1]
+
+
 def test_nodes_are_weighed_where_the_router_is_known(counts: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Times are shown, and what was taken for granted."""
     code, out, _ = run(
@@ -140,6 +153,11 @@ def test_a_bad_layer_is_told_and_the_rest_used(counts: Path, capsys: pytest.Capt
         (("counts", "--ranks", "4", "--router", "a"), "--router"),
         (("counts", "--ranks", "4", "--nodes", "2", "--router", "99"), "--router"),
         (("counts", "--ranks", "4", "--nodes", "2", "--link-speed", "-1"), "--link-speed"),
+        (("counts", "--ranks", "4", "--speeds", "1x2,fast"), "--speeds"),
+        (("counts", "--ranks", "4", "--speeds", "1x0"), "--speeds"),
+        (("counts", "--ranks", "4", "--speeds", "1x9999999999"), "--speeds"),
+        (("counts", "--ranks", "4", "--speeds", "1x3"), "must be one speed for each of 4 ranks"),
+        (("counts", "--ranks", "4", "--speeds", "1,1,1,0"), "--speeds[3]"),
         (("nowhere", "--ranks", "4"), "nowhere"),
         (("--ranks", "4"), "--loads"),
     ],
