@@ -12,7 +12,7 @@ from typing import Final
 from app.cli.exporting import write_folder
 from app.cli.files import read_architecture, read_snapshot
 from app.documents.reading import FieldProblem, InvalidDocument, close_name, problems_of, read_document
-from app.experts.exporting import FORMATS, files_of, model_layers_of
+from app.experts.exporting import FORMATS, check_groups, files_of, model_layers_of
 from app.experts.links import Given
 from app.experts.request import LinkFields, RouterDocument
 from cluster_models.architecture import Architecture
@@ -90,6 +90,8 @@ class MapFiles:
     def write(self, slots: ExpertSlots, model: Architecture | None) -> None:
         """Write the files of a map, if any are wanted."""
         if self.form is not None:
+            with as_options():
+                check_groups(self.form, slots, model)
             write_folder(self.output, self.form, files_of(self.form, slots, model_layers_of(slots, model, None)))
 
     def words(self) -> str:

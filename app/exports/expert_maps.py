@@ -180,7 +180,7 @@ def _megatron(slots: ExpertSlots, model_layers: int) -> Files:  # noqa: ARG001 -
         )
     orders = {str(layer): list(row) for layer, row in zip(slots.layers, slots.slots, strict=True)}
     tree = {
-        "note": "Position i of a layer holds expert order[i]: permute router columns and expert weights together.",
+        "note": "Position i of a layer holds expert order[i]: permute router rows, expert bias and expert weights.",
         "expert_model_parallel_size": slots.ranks,
         "order": orders,
     }

@@ -86,6 +86,20 @@ def test_json_is_the_answer_of_the_service(counts: Path, capsys: pytest.CaptureF
     assert both["warnings"] == []
 
 
+def test_orders_that_mix_router_groups_are_not_written_for_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Megatron forms DeepSeek-V3's 8 groups by position; engines that keep the experts' numbers take the map."""
+    monkeypatch.chdir(tmp_path)
+    Path("loads.json").write_text(json.dumps({"logical_count": skewed(1, 256, 1)}))
+    words = ("place", "loads.json", "--ranks", "8", "--model", "deepseek-v3", "--output", "maps", "--format")
+    code, _, err = run(capsys, *words, "megatron")
+    assert code == 2
+    assert "--format" in err
+    assert "would mix the 8 router groups of layer 0" in err
+    assert run(capsys, *words, "vllm-ascend")[0] == 0
+
+
 def test_faster_ranks_get_more(counts: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Speeds of ranks, one by one or so many of one: as over HTTP, and again in the command to type next."""
     words = ("place", "counts/decode.json", "--ranks", "4", "--slots", "24", "--json")
