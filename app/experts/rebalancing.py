@@ -27,7 +27,7 @@ from cluster_models.routing import RoutedWorkload
 from cluster_models.routing_readers.reading import MOST_LAYERS
 from cluster_models.units import MILLISECOND
 from solver.experts.layout import ExpertLayout
-from solver.experts.loads import balancedness, layer_balancedness
+from solver.experts.loads import CopyChoice, balancedness, layer_balancedness
 from solver.experts.moves import MoveCosts
 from solver.experts.rebalance import Pace, Rebalanced, rebalance
 
@@ -120,6 +120,12 @@ class RebalanceAnswer(BaseModel):
     placement: ExpertMapDocument = Field(description="The map after all moves.")
     balancedness_before: float = Field(description="Of the map that runs.", examples=[0.78])
     balancedness: float = Field(description="After the moves.", examples=[0.95])
+    nearest_balancedness_before: float = Field(
+        description="Of the map that runs, where the nearest copy serves as in SGLang's static dispatch; all other "
+        "figures are those of engines in which each copy is as likely to serve.",
+        examples=[0.74],
+    )
+    nearest_balancedness: float = Field(description="The same after the moves.", examples=[0.83])
     workloads: dict[str, list[float]] = Field(
         description="Balancedness before and after for each workload of the statistics.",
         examples=[{"decode": [0.78, 0.95]}],
@@ -204,6 +210,9 @@ def rebalanced(asked: Rebalancing) -> RebalanceAnswer:
         seed=asked.seed,
     )
     before, after = np.array(asked.running.slots), np.array(found.slots.slots)
+    near_before, near_after = (
+        balancedness(rows, asked.mixed.shares(), asked.layout, CopyChoice.NEAREST) for rows in (before, after)
+    )
     judged = {}
     for workload in asked.workloads:
         loads = workload.loads[[workload.layers.index(layer) for layer in asked.running.layers]]
@@ -214,6 +223,8 @@ def rebalanced(asked: Rebalancing) -> RebalanceAnswer:
         placement=ExpertMapDocument.from_slots(found.slots),
         balancedness_before=found.balancedness_before,
         balancedness=found.balancedness,
+        nearest_balancedness_before=near_before,
+        nearest_balancedness=near_after,
         workloads=judged,
         target_balancedness=found.target,
         reached=found.reached,

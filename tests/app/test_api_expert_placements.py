@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from app.exports.expert_maps import EXPERT_MAPS
 from app.settings import Role
 from solver.experts.layout import ExpertLayout
-from solver.experts.loads import layer_balancedness
+from solver.experts.loads import CopyChoice, layer_balancedness
 from tests.app.api_client import API, cluster_body, running
 from tests.routing_counts import in_full, skewed
 
@@ -326,6 +326,9 @@ def test_moves_lead_from_the_running_map_to_the_target(on_both: TestClient) -> N
     layout, counts = ExpertLayout(4, 1, 24), np.array(skewed(3, 16, 2), dtype=float)
     for name, table in (("balancedness_before", RUNNING), ("balancedness", rows)):
         assert made[name] == pytest.approx(layer_balancedness(np.array(table), counts, layout).mean())
+    for name, table in (("nearest_balancedness_before", RUNNING), ("nearest_balancedness", rows)):
+        near = layer_balancedness(np.array(table), counts, layout, CopyChoice.NEAREST)
+        assert made[name] == pytest.approx(near.mean())
     assert made["reached"]
     assert made["balancedness"] >= 0.9 > made["balancedness_before"]
     assert made["least_moves"] <= len(made["moves"])

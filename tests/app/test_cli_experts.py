@@ -195,6 +195,7 @@ def test_a_running_map_is_rebalanced(counts: Path, capsys: pytest.CaptureFixture
     assert (code, err) == (0, "")
     assert out.startswith("move: ")
     assert "break even" in out
+    assert "where the nearest copy serves" in out
     assert "the files for trtllm are in maps" in out
     assert {path.name for path in Path("maps").iterdir()} == {"load_balancer.yaml", "config.yaml"}
     answer = json.loads(run(capsys, *words, "--expert-bytes", "1e6", "--target", "0.8", "--json")[1])
