@@ -56,7 +56,7 @@ def run_place(given: Place) -> None:
         from app.cli.expert_view import placement_view  # noqa: PLC0415 - tables are for people only
 
         console().print(placement_view(answer, given), crop=False)
-    given.files.write(answer.placement.to_slots(), model)
+    given.files.write(answer.placement.to_slots(), model, given.known.rule())
     sys.stdout.flush()
 
 
@@ -106,7 +106,7 @@ def run_rebalance(given: Rebalance) -> None:
         from app.cli.expert_moves_view import moves_view  # noqa: PLC0415 - tables are for people only
 
         console().print(moves_view(answer, given.files.words()), crop=False)
-    given.files.write(answer.placement.to_slots(), model)
+    given.files.write(answer.placement.to_slots(), model, given.known.rule())
     sys.stdout.flush()
 
 

@@ -11,6 +11,7 @@ from app.exports.packing import archive
 from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
 from cluster_models.expert_slots import ExpertSlots
+from solver.experts.dispatch import RouterRule
 from solver.experts.grouped import keeps_groups
 
 FORMATS: Final = {name.removeprefix("experts-"): form for name, form in EXPERT_MAPS.items()}
@@ -21,12 +22,15 @@ def files_of(name: str, slots: ExpertSlots, model_layers: int) -> Files:
     return FORMATS[name].files(slots, model_layers)
 
 
-def check_groups(name: str, slots: ExpertSlots, model: Architecture | None) -> None:
+def check_groups(name: str, slots: ExpertSlots, model: Architecture | None, rule: RouterRule | None = None) -> None:
     """Raise ``InvalidInput`` where the engine of a format would give tokens other experts with this map.
 
-    A format for training renumbers experts in the checkpoint, and routers form their groups by these numbers.
+    A format for training renumbers experts in the checkpoint, and routers form their groups by these numbers; the
+    router is that of the model, or what ``rule`` says where no model is named.
     """
-    groups = 1 if model is None or model.experts is None else model.experts.router_groups
+    if model is not None and model.experts is not None:
+        rule = RouterRule.of(model.experts)
+    groups = 1 if rule is None else rule.groups
     if FORMATS[name].family is not Family.TRAINING or groups == 1:
         return
     for layer, row in zip(slots.layers, slots.slots, strict=True):

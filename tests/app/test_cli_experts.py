@@ -98,6 +98,8 @@ def test_orders_that_mix_router_groups_are_not_written_for_training(
     assert "--format" in err
     assert "would mix the 8 router groups of layer 0" in err
     assert run(capsys, *words, "vllm-ascend")[0] == 0
+    words = ("place", "loads.json", "--ranks", "8", "--router", "8,8,4", "--output", "maps", "--format")
+    assert "would mix the 8 router groups" in run(capsys, *words, "megatron")[2]
 
 
 def test_faster_ranks_get_more(counts: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,7 +25,6 @@ from cluster_models.plan import (
     TimeBreakdown,
     TimelineEvent,
 )
-from cluster_models.routing import ExpertLoads
 from cluster_models.topology import NodeState
 from cluster_models.workload import LinkBandwidth, Objective, Recompute, Sharding
 from solver.check import check_plan
@@ -338,18 +337,6 @@ def test_a_wrong_expert_map_is_reported(slots: ExpertSlots | None, sentence: str
     """Every layer with experts has a map, training holds each once, and only counted ones are moved."""
     plan, problem = _sparse_case()
     assert any(sentence in line for line in check_plan(replace(plan, expert_slots=slots), problem))
-
-
-@pytest.mark.parametrize(("row", "is_mixed"), [((1, 0, 3, 2), False), ((2, 3, 0, 1), False), ((0, 2, 1, 3), True)])
-def test_an_order_that_mixes_router_groups_is_reported(row: tuple[int, ...], is_mixed: bool) -> None:
-    """Two groups of two: each may be turned over, and both may change places."""
-    plan, problem = _sparse_case()
-    assert problem.architecture.experts is not None
-    grouped = replace(problem.architecture.experts, router_groups=2, active_groups=2)
-    counted = (ExpertLoads("counted", (0, 1, 2, 3), ((1.0, 1.0, 1.0, 1.0),) * 4),)
-    problem = replace(problem, architecture=replace(problem.architecture, experts=grouped), routing=counted)
-    found = check_plan(replace(plan, expert_slots=_slots((row,) * 4, 2)), problem)
-    assert any("of layer 0 mixes router groups" in line for line in found) == is_mixed
 
 
 @pytest.mark.parametrize(

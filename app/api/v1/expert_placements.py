@@ -64,7 +64,7 @@ def create_expert_placement(
     if form is None:
         return answer
     slots = answer.placement.to_slots()
-    check_groups(form, slots, model)
+    check_groups(form, slots, model, None if document.router is None else document.router.to_rule())
     return _zip(form, archive_of(form, slots, model_layers_of(slots, model, None)))
 
 
