@@ -13,7 +13,7 @@ RUN /opt/meshwright/bin/pip install --no-deps .
 # Compile the solver's inner loops for containers to start from.  The compiler knows its source by the time of its last
 # change, and image layers keep whole seconds only.
 COPY examples examples
-RUN find /opt/meshwright/lib -path '*/site-packages/solver/compiled*.py' \
+RUN find /opt/meshwright/lib -path '*/site-packages/solver/*compiled*.py' \
       -exec touch --date="$(date --iso-8601=seconds)" {} + \
  && cd examples \
  && NUMBA_CACHE_DIR=/compiled PYTHONDONTWRITEBYTECODE=1 /opt/meshwright/bin/meshwright plan \
@@ -23,7 +23,10 @@ RUN find /opt/meshwright/lib -path '*/site-packages/solver/compiled*.py' \
       --format sglang --output /tmp/maps \
  && NUMBA_CACHE_DIR=/compiled PYTHONDONTWRITEBYTECODE=1 /opt/meshwright/bin/meshwright experts rebalance \
       --running /tmp/maps/expert_location.json --loads routing/decode.json --ranks 16 --nodes 2 --expert-bytes 44e6 \
-      --steps 10000
+      --steps 10000 \
+ && echo '[[90, 40, 21, 20, 12, 11, 10, 9]]' >/tmp/few.json \
+ && for ranks in 4 6; do NUMBA_CACHE_DIR=/compiled PYTHONDONTWRITEBYTECODE=1 /opt/meshwright/bin/meshwright \
+      experts place --loads /tmp/few.json --ranks $ranks --nodes 2 --slots 12 --router 2 || exit 1; done
 
 FROM python:3.12-slim
 LABEL org.opencontainers.image.title="Meshwright" \

@@ -21,11 +21,14 @@ WARM_UP_PLACEMENT = for pp in 2 5; do $(BIN)/python -m benchmarks.placement --dp
 	--bandwidth examples/bandwidth/ten-nodes.csv --forward-s 0.03 --backward-s 0.06 --micro-batches 8 \
 	--activation-bytes 3e8 --gradient-bytes 8e9; done
 
-# Two workers of the tests would compile what places experts at the same time, and each wait for it.
+# Else the first map of experts would take a minute, and two workers of the tests would both wait for it.
+# Few slots are solved exactly, and two on each rank are paired: other loops.
 WARM_UP_EXPERTS = maps=$$(mktemp -d) && $(BIN)/meshwright experts place --ranks 16 --nodes 2 --slots 48 \
 	--loads examples/routing/prefill.json examples/routing/decode.json --router 4 --link-speed 50 --format sglang \
 	--output $$maps && $(BIN)/meshwright experts rebalance --running $$maps/expert_location.json --ranks 16 --nodes 2 \
-	--loads examples/routing/decode.json --expert-bytes 44e6 --steps 10000; done=$$?; rm -r $$maps; exit $$done
+	--loads examples/routing/decode.json --expert-bytes 44e6 --steps 10000 && \
+	echo '[[90, 40, 21, 20, 12, 11, 10, 9]]' >$$maps/few.json && for ranks in 4 6; do $(BIN)/meshwright experts place \
+	--loads $$maps/few.json --ranks $$ranks --nodes 2 --slots 12 --router 2; done; done=$$?; rm -r $$maps; exit $$done
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test serve fetch-tools lint format benchmark benchmark-placement benchmark-experts benchmark-replanning benchmark-spot-replay lock browser clean
@@ -79,14 +82,13 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@echo "compiling the solver's inner loops ..."
-	@$(WARM_UP) >/dev/null
-	@$(WARM_UP_PLACEMENT) >/dev/null
+	@{ $(WARM_UP_EXPERTS); } >/dev/null & experts=$$!; \
+	  $(WARM_UP) >/dev/null && { $(WARM_UP_PLACEMENT); } >/dev/null && wait $$experts
 	@touch $@
 
 $(INSTALLED_DEV): requirements-dev.lock $(INSTALLED)
-	@echo "installing what the tests need, and compiling what places experts ..."
-	@{ $(WARM_UP_EXPERTS); } >/dev/null & compiling=$$!; \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.lock && wait $$compiling
+	@echo "installing what the tests need ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.lock
 	@touch $@
 
 # The browser tests use a Chromium that is there, or skip and say so; nothing else depends on it.

@@ -13,8 +13,9 @@ from benchmarks.eplb import eplb_global, eplb_hierarchical
 from benchmarks.expert_nodes import SPEEDS, THREADS, choice_of, rates_of, rule_of, warm_up
 from cluster_models.routing import RoutedWorkload
 from solver.candidates import FloatArray, IntArray
-from solver.experts.dispatch import CopyChoice, LayerRates, RouterRule, Routing, routing, times_by_choice
+from solver.experts.dispatch import LayerRates, RouterRule, Routing, routing, times_by_choice
 from solver.experts.layout import ExpertLayout
+from solver.experts.loads import CopyChoice
 from solver.experts.nodewise import place_nodewise
 
 BYTES: Final = {"8 bits": False, "16 bits": True}

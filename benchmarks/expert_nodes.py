@@ -19,7 +19,6 @@ from cluster_models.model_catalogue import catalogue_models
 from cluster_models.routing import RoutedWorkload
 from solver.candidates import IntArray
 from solver.experts.dispatch import (
-    CopyChoice,
     LayerRates,
     LayerTimes,
     RouterRule,
@@ -29,7 +28,7 @@ from solver.experts.dispatch import (
     token_bytes,
 )
 from solver.experts.layout import ExpertLayout
-from solver.experts.loads import balancedness, node_local_share
+from solver.experts.loads import CopyChoice, balancedness, node_local_share
 from solver.experts.nodewise import place_nodewise, usual_rates
 
 SPEEDS: Final = (50.0, 100.0, 200.0, 400.0)
@@ -134,7 +133,7 @@ def nodewise_map(
     placed = place_nodewise(routed, layout, rates, choice=choice, seed=seed, threads=THREADS, speed_known=known)
     seconds = time.perf_counter() - started
     model = model_of(workload)
-    worth = balancedness(placed.slots, workload.loads, layout)
+    worth = balancedness(placed.slots, workload.loads, layout, choice or CopyChoice.ANY)
     return {
         "physical_to_logical_map": placed.slots.tolist(),
         "balancedness": worth,
@@ -156,7 +155,11 @@ def nodewise_map(
         "layer_ms_bound": float(placed.bound_s.mean()) * 1e3,
         "nodes_crossed": float(placed.times.crossing.mean()),
         "choices": {
-            each.value: _figures(layer_times(placed.slots, routed, layout, rates, each)) for each in CopyChoice
+            each.value: {
+                **_figures(layer_times(placed.slots, routed, layout, rates, each)),
+                "balancedness": balancedness(placed.slots, workload.loads, layout, each),
+            }
+            for each in CopyChoice
         },
     }
 
@@ -209,8 +212,8 @@ def compare_speeds(
                     **{name: _figures(each) for name, each in times.items()},
                     "gain": _gain(times, "ours"),
                     "unaware_gain": _gain(times, "unaware"),
-                    "balancedness": balancedness(placed.slots, workload.loads, layout),
-                    "unaware_balancedness": balancedness(maps["unaware"], workload.loads, layout),
+                    "balancedness": balancedness(placed.slots, workload.loads, layout, choice),
+                    "unaware_balancedness": balancedness(maps["unaware"], workload.loads, layout, choice),
                     "bound_ms": float(placed.bound_s.mean()) * 1e3,
                     "seconds": took,
                     "unaware_seconds": seconds,

@@ -120,6 +120,11 @@ def _place(arguments: Sequence[str]) -> None:
     for name, value in result["workloads"].items():
         print(f"{name:40} balancedness {value:.4f}")
     print(f"worst {result['balancedness']:.4f}, no map exceeds {result['bound']:.4f}")
+    if "layer_ms" in result:
+        print(
+            f"nodes weighed: a layer takes {result['layer_ms']:.3f} ms, with no map less than "
+            f"{result['layer_ms_bound']:.3f} ms; for this time some balance is given up"
+        )
     print(f"node-local share {result['node_local_share']:.3f}, {result['seconds']:.2f} s")
 
 

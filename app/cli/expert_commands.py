@@ -87,12 +87,20 @@ def place(  # noqa: PLR0913 - one argument for each option
     ] = None,
     gpu: Gpu = None,
     tokens: Tokens = None,
+    speeds: Annotated[
+        str | None,
+        typer.Option(
+            "--speeds",
+            metavar="SPEED[xRANKS],...",
+            help="How fast each rank computes beside the others: 1x24,0.8x8; default: all alike.",
+        ),
+    ] = None,
     copy_choice: Annotated[
         str | None,
         typer.Option(
             "--copy-choice",
             metavar="nearest|any|both",
-            help="Which copy serves a token: one on its node, any, or not known; default: both.",
+            help="Which copy serves a token: nearest, any, or unknown; default: as --format's engine, else both.",
         ),
     ] = None,
     objective: Annotated[
@@ -131,7 +139,7 @@ def place(  # noqa: PLR0913 - one argument for each option
         "effort": effort,
     }
     known, wanted = KnownLinks(model, router, cluster), MapFiles(form, output)
-    run_place(Place(_files(loads, more), fields, workloads, worst, known, wanted, as_json))
+    run_place(Place(_files(loads, more), fields, workloads, worst, speeds, known, wanted, as_json))
 
 
 @app.command()

@@ -27,6 +27,9 @@ def _balance(answer: RebalanceAnswer) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     for name, (before, after) in answer.workloads.items():
         table.add_row(name, f"{before:.3f} → {after:.3f}")
+    if len(answer.placement.physical_to_logical_map[0]) > answer.placement.experts:
+        near = f"{answer.nearest_balancedness_before:.3f} → {answer.nearest_balancedness:.3f}"
+        table.add_row("where the nearest copy serves, as in SGLang's static dispatch", near)
     return table
 
 

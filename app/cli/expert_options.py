@@ -12,12 +12,13 @@ from typing import Final
 from app.cli.exporting import write_folder
 from app.cli.files import read_architecture, read_snapshot
 from app.documents.reading import FieldProblem, InvalidDocument, close_name, problems_of, read_document
-from app.experts.exporting import FORMATS, files_of, model_layers_of
+from app.experts.exporting import FORMATS, check_groups, files_of, model_layers_of
 from app.experts.links import Given
 from app.experts.request import LinkFields, RouterDocument
 from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
 from cluster_models.expert_slots import ExpertSlots
+from solver.experts.dispatch import RouterRule
 
 _OPTIONS: Final = {
     "between_nodes_gbit_per_s_per_gpu": "--link-speed",
@@ -56,13 +57,17 @@ class KnownLinks:
         """All that decides what crossing nodes costs."""
         return Given(
             model=model,
-            rule=None if self.router is None else _router(self.router).to_rule(),
+            rule=self.rule(),
             cluster=None if self.cluster is None else read_snapshot(self.cluster),
             between_gbit_per_s=fields.between_nodes_gbit_per_s_per_gpu,
             inside_gbit_per_s=fields.inside_node_gbit_per_s_per_gpu,
             gpu=fields.gpu_kind,
             tokens=fields.tokens_per_gpu,
         )
+
+    def rule(self) -> RouterRule | None:
+        """The router that was said without a model."""
+        return None if self.router is None else _router(self.router).to_rule()
 
     def words(self) -> list[str]:
         """The options again, for a command to type."""
@@ -87,9 +92,11 @@ class MapFiles:
         if self.form is not None and self.output is None:
             raise InvalidInput("--format", self.form, "makes several files", "name a folder with --output DIR")
 
-    def write(self, slots: ExpertSlots, model: Architecture | None) -> None:
+    def write(self, slots: ExpertSlots, model: Architecture | None, rule: RouterRule | None) -> None:
         """Write the files of a map, if any are wanted."""
         if self.form is not None:
+            with as_options():
+                check_groups(self.form, slots, model, rule)
             write_folder(self.output, self.form, files_of(self.form, slots, model_layers_of(slots, model, None)))
 
     def words(self) -> str:

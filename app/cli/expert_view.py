@@ -37,7 +37,7 @@ def placement_view(answer: PlacementAnswer, given: Place) -> RenderableType:
         f" of {plural(answer.nodes, 'node')}" if answer.nodes > 1 else "",
     )
     parts: list[tuple[str, list[RenderableType]]] = [
-        ("Balance: load of the mean rank over that of the slowest", [_balance(answer)]),
+        ("Balance: load of the mean rank over that of the slowest", [_balance(answer), *_served(answer)]),
         ("Transitions of tokens that stay on their GPU from layer to layer", _locality(answer)),
         ("Predicted time of all layers", _times(answer)),
         ("Layers that stay furthest from balance", _worst_layers(answer)),
@@ -62,6 +62,22 @@ def _balance(answer: PlacementAnswer) -> RenderableType:
             row.append(f"{ratio(each.in_order_node_local_share)} → {ratio(each.node_local_share)}")
         table.add_row(*row)
     return table
+
+
+def _served(answer: PlacementAnswer) -> list[RenderableType]:
+    """The balance of planned workloads under both choices of copies; nothing where no expert has copies."""
+    if answer.copy_choice is None:
+        return []
+    counted = "any" if answer.copy_choice == BOTH else answer.copy_choice
+    return [
+        Text(
+            f"{each.name}: {ratio(each.nearest_balancedness)} where the nearest copy serves a token, "
+            f"{ratio(each.any_balancedness)} where any does; counted above: {counted}",
+            style="dim",
+        )
+        for each in answer.workloads
+        if each.planned
+    ]
 
 
 def _named(each: JudgedWorkload) -> str:
@@ -151,6 +167,8 @@ def _next(answer: PlacementAnswer, given: Place) -> list[RenderableType]:
     if given.workloads is not None:
         words += ["--workloads", given.workloads]
     words += given.known.words()
+    if given.speeds is not None:
+        words += ["--speeds", given.speeds]
     heeded = answer.nodes_weighed or answer.objective == LOCALITY
     if heeded and (speed := given.fields.get("between_nodes_gbit_per_s_per_gpu")) is not None:
         words += ["--link-speed", f"{speed:g}"]

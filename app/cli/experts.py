@@ -15,6 +15,7 @@ from app.cli.terminal import console, reading_shown
 from app.documents.reading import read_document
 from app.documents.routing import check_set
 from app.experts.answer import answer_of
+from app.experts.budget import MOST_RANKS
 from app.experts.placing import propose
 from app.experts.rebalancing import RebalanceFields, prepared_rebalancing, rebalanced
 from app.experts.request import PlacementFields, Prepared, prepared
@@ -35,6 +36,7 @@ class Place:
     fields: dict[str, Any]
     workloads: str | None
     worst: bool
+    speeds: str | None
     known: KnownLinks
     files: MapFiles
     as_json: bool
@@ -54,7 +56,7 @@ def run_place(given: Place) -> None:
         from app.cli.expert_view import placement_view  # noqa: PLC0415 - tables are for people only
 
         console().print(placement_view(answer, given), crop=False)
-    given.files.write(answer.placement.to_slots(), model)
+    given.files.write(answer.placement.to_slots(), model, given.known.rule())
     sys.stdout.flush()
 
 
@@ -104,7 +106,7 @@ def run_rebalance(given: Rebalance) -> None:
         from app.cli.expert_moves_view import moves_view  # noqa: PLC0415 - tables are for people only
 
         console().print(moves_view(answer, given.files.words()), crop=False)
-    given.files.write(answer.placement.to_slots(), model)
+    given.files.write(answer.placement.to_slots(), model, given.known.rule())
     sys.stdout.flush()
 
 
@@ -135,9 +137,12 @@ def _asked(given: Place, found: RoutingRead, model: Architecture | None) -> Prep
     if given.worst and given.workloads is not None and "=" in given.workloads:
         raise InvalidInput("--worst", given.workloads, "stands beside weights", "leave one of them out")
     fields = _typed(given.fields, given.workloads)
+    if given.speeds is not None:
+        fields["speeds"] = _speeds(given.speeds)
     with as_options():
         document = read_document(PlacementFields, fields, what="options")
-        return prepared(document, _counted(found), given.known.given(document, model))
+        known = given.known.given(document, model)
+        return prepared(document, _counted(found), known, form=given.files.form)
 
 
 def _typed(fields: Mapping[str, Any], workloads: str | None) -> dict[str, Any]:
@@ -169,6 +174,24 @@ def _planned(text: str) -> list[str] | dict[str, float]:
     if len(weights) < len(parts):
         raise InvalidInput("--workloads", text, "names a workload twice", "name each once")
     return weights
+
+
+def _speeds(text: str) -> list[float]:
+    """The speed of each rank, of "1x24,0.8x8": 24 ranks of speed 1, then 8 of 0.8."""
+    found: list[float] = []
+    for part in text.split(","):
+        figure, times, ranks = part.strip().partition("x")
+        try:
+            speed, count = float(figure), int(ranks) if times else 1
+        except ValueError:
+            speed, count = 0.0, 0
+        if not 1 <= count <= MOST_RANKS:
+            remedy = "write --speeds 1,1,0.8,0.8, or 1x24,0.8x8 for 24 ranks of speed 1 and 8 of speed 0.8"
+            raise InvalidInput("--speeds", part, "must be a number, or a number x ranks", remedy)
+        found += [speed] * count
+        if len(found) > MOST_RANKS:
+            raise InvalidInput("--speeds", text, f"are more than {MOST_RANKS:,}", "give one for each rank")
+    return found
 
 
 def _number(option: str, part: str, figure: str) -> float:

@@ -8,10 +8,13 @@ from typing import Final
 
 import numpy as np
 
+from app.experts.judging import Verdict
 from app.experts.placing import Proposal
 from cluster_models.routing import RoutedWorkload
 from solver.experts.bounds import plain_bound
 from solver.experts.layout import ExpertLayout
+from solver.experts.loads import CopyChoice
+from solver.experts.serving import least_near_load
 
 _MUCH: Final = 0.9
 """Of what is possible: a workload below it was left behind by the plan."""
@@ -54,7 +57,8 @@ def next_steps(proposal: Proposal, workloads: Sequence[RoutedWorkload]) -> tuple
     if limit < _BOUND_HINT and layout.slots_per_rank < proposal.slots.experts:
         more = _with_one_more(layout)
         chosen = next(workload for workload in workloads if workload.name == worst.name)
-        bounds = [1.0 / max(1.0, plain_bound(row, more)) for row in chosen.shares() * more.ranks]
+        least = least_near_load if proposal.ask.choice is CopyChoice.NEAREST else plain_bound
+        bounds = [1.0 / max(1.0, least(row, more)) for row in chosen.shares() * more.ranks]
         wider = float(np.mean(bounds))
         if wider > limit + _GAIN:
             found.append(
@@ -65,10 +69,25 @@ def next_steps(proposal: Proposal, workloads: Sequence[RoutedWorkload]) -> tuple
         found.append("this is the best balance that these slots allow: the bound is reached")
     if any(each.locality is not None for each in planned):
         found.append("transitions between layers were counted: objective locality places by them")
+    found += _under_the_other_choice(proposal, planned)
     gain = min(float(each.balancedness.mean() - each.in_order.mean()) for each in planned)
     if gain < _GAIN:
         found.append("experts in their order are as good: nothing needs to move")
     return tuple(found)
+
+
+def _under_the_other_choice(proposal: Proposal, planned: Sequence[Verdict]) -> list[str]:
+    """What engines make of a map for which nobody said which copies serve."""
+    if proposal.ask.choice is not None:
+        return []
+    reached = {choice: min(float(each.by_choice[choice].mean()) for each in planned) for choice in CopyChoice}
+    if reached[CopyChoice.NEAREST] > reached[CopyChoice.ANY] - _GAIN:
+        return []
+    sentence = (
+        f"where the nearest copy serves a token, as in SGLang's static dispatch, ranks run at "
+        f"{reached[CopyChoice.NEAREST]:.3f} of perfect balance: copy choice nearest plans for that"
+    )
+    return [sentence]
 
 
 def _after_following(proposal: Proposal) -> tuple[str, ...]:

@@ -17,7 +17,8 @@ from app.experts.request import BALANCE, BOTH, LOCALITY, Prepared
 from cluster_models.expert_slots import ExpertSlots
 from cluster_models.routing_readers.reading import MOST_EXPERTS, MOST_LAYERS
 from cluster_models.units import GBIT, MILLISECOND
-from solver.experts.dispatch import CopyChoice, LayerTimes
+from solver.experts.dispatch import LayerTimes
+from solver.experts.loads import CopyChoice
 
 Row = Annotated[list[Annotated[int, Field(strict=True, ge=0, lt=MOST_EXPERTS)]], Field(max_length=MOST_SLOTS)]
 
@@ -68,7 +69,7 @@ class TimesAnswer(BaseModel):
         description="Which copies serve tokens: as asked, else the choice that makes this map slower.",
         examples=["any"],
     )
-    nearest_ms: float = Field(description="This map where a copy on the token's own node serves.", examples=[20.4])
+    nearest_ms: float = Field(description="This map where the nearest copy serves.", examples=[20.4])
     any_ms: float = Field(description="This map where each copy is as likely to serve.", examples=[21.9])
     layers_ms: float = Field(description="This map.", examples=[20.4])
     in_order_ms: float = Field(description="Experts in their order.", examples=[31.9])
@@ -99,7 +100,16 @@ class JudgedWorkload(BaseModel):
     planned: bool = Field(description="Whether the map was planned for it.", examples=[True])
     weight: float | None = Field(description="Its weight; null where the worst counts.", examples=[None])
     balancedness: float | None = Field(
-        description="Mean over layers of mean over maximum rank load; null without common layers.", examples=[0.99]
+        description="Mean over layers of mean over maximum rank load, under the choice of copies that was asked "
+        "for, else where each copy is as likely to serve; null without common layers.",
+        examples=[0.99],
+    )
+    nearest_balancedness: float | None = Field(
+        description="The balancedness where the nearest copy serves, as in SGLang's static dispatch.",
+        examples=[0.96],
+    )
+    any_balancedness: float | None = Field(
+        description="The balancedness where each copy is as likely to serve.", examples=[0.99]
     )
     in_order: float | None = Field(
         description="The same of experts in their order, repeated to fill the slots.", examples=[0.44]
@@ -136,8 +146,7 @@ class PlacementAnswer(BaseModel):
         description="Speed that was counted with; null where nodes were not weighed.", examples=[100.0]
     )
     copy_choice: Literal["nearest", "any", "both"] | None = Field(
-        description="Which copies were taken to serve tokens; null where that changes nothing: nodes were not "
-        "weighed, or no expert has copies.",
+        description="Which copies were taken to serve tokens; null where no expert has copies.",
         examples=["both"],
     )
     workloads: list[JudgedWorkload] = Field(description="What it is worth, workload by workload.")
@@ -180,6 +189,8 @@ def _judged(verdict: Verdict, weight: float | None) -> JudgedWorkload:
         planned=verdict.planned,
         weight=weight,
         balancedness=float(verdict.balancedness.mean()) if told else None,
+        nearest_balancedness=float(verdict.by_choice[CopyChoice.NEAREST].mean()) if told else None,
+        any_balancedness=float(verdict.by_choice[CopyChoice.ANY].mean()) if told else None,
         in_order=float(verdict.in_order.mean()) if told else None,
         bound=float(verdict.bound.mean()) if told else None,
         node_local_share=verdict.node_local_share if told else None,
@@ -194,10 +205,9 @@ def _judged(verdict: Verdict, weight: float | None) -> JudgedWorkload:
 
 
 def _choice(proposal: Proposal) -> Literal["nearest", "any", "both"] | None:
-    terms = proposal.ask.terms
-    if terms is None or proposal.ask.layout.slots == proposal.slots.experts:
+    if proposal.ask.layout.slots == proposal.slots.experts:
         return None
-    return BOTH if terms.choice is None else terms.choice.value
+    return BOTH if proposal.ask.choice is None else proposal.ask.choice.value
 
 
 def _times(verdict: Verdict) -> TimesAnswer | None:

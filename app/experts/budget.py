@@ -22,6 +22,7 @@ MOST_FIXED_SECONDS: Final = 40.0
 """Of one core, for what does not depend on effort: packing, times of maps, bounds."""
 _FEWEST_STEPS, _FEWEST_PROPOSALS = 500, 300
 _STEP_S, _STEP_SLOT_S = 4e-7, 3e-8
+_EXCHANGE_S, _EXCHANGE_RANK_S = 1e-6, 6e-8
 _PROPOSAL_S, _PROPOSAL_NODES_S = 1e-6, 9e-8
 _SLOT_PAIR_S, _JUDGED_S, _JUDGED_NODES_S = 1.2e-8, 1e-3, 1e-4
 _PAIR_S: Final = 3e-6
@@ -46,9 +47,12 @@ def budget_of(
     judged: int,
     over_nodes: bool,
     along_layers: bool = False,
+    nearest: bool = False,
     effort: float = 1.0,
 ) -> Budget:
     """What a placement over ``layers`` may cost, for ``planned`` workloads of the ``judged`` ones.
+
+    ``nearest``: slots are exchanged under the rule that the nearest copy serves.
 
     Raises ``InvalidInput`` where it would take minutes.
     """
@@ -59,6 +63,8 @@ def budget_of(
         raise InvalidInput("objective", "locality", problem, "place a part of the layers at a time, or by balance")
     rounds = 1 if planned == 1 else _ROUNDS
     step = (_STEP_S + _STEP_SLOT_S * layout.slots_per_rank * planned) * layers * rounds
+    if nearest:
+        step += (_EXCHANGE_S + _EXCHANGE_RANK_S * layout.ranks * planned) * layers * rounds
     proposal = (_PROPOSAL_S + _PROPOSAL_NODES_S * layout.nodes**2) * layers
     seconds = MOST_SECONDS * effort
     steps = min(STEPS * effort, seconds / step)

@@ -12,8 +12,8 @@ from app.experts.wanted import Ask, ChainTerms
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import RoutedWorkload
 from solver.experts.chains import STARTS, STEPS, Chained, chain_experts
-from solver.experts.dispatch import CopyChoice
 from solver.experts.layout import ExpertLayout
+from solver.experts.loads import CopyChoice
 from solver.experts.transitions import transition_tables
 
 _HOW_TO_COUNT: Final = (

@@ -14,11 +14,11 @@ import numpy as np
 from app.experts.wanted import Ask, NodeTerms
 from cluster_models.routing import RoutedWorkload
 from solver.candidates import FloatArray, IntArray
-from solver.experts.dispatch import CopyChoice, LayerTimes, RouterRule, Routing, routing, times_by_choice
+from solver.experts.dispatch import LayerTimes, RouterRule, Routing, routing, times_by_choice
 from solver.experts.layout import ExpertLayout
-from solver.experts.loads import layer_balancedness, node_local_share
-from solver.experts.nodewise import least_loads, least_times
+from solver.experts.loads import CopyChoice, layer_balancedness, node_local_share
 from solver.experts.place import Placed
+from solver.experts.time_bounds import least_loads, least_times
 from solver.experts.transitions import node_stay_share, stay_share
 
 Maps = tuple[IntArray, IntArray, IntArray]
@@ -68,6 +68,8 @@ class Locality:
 class Verdict:
     """What a map is worth for one workload, by the layers that both have (L).
 
+    ``balancedness``, ``in_order`` and ``bound`` are those under the choice of copies that counts; ``by_choice``:
+    the balancedness under each.
     ``in_order``: the same for experts in their order, repeated to fill the slots; ``bound``: no map exceeds it.
     ``times``: where nodes were weighed; ``locality``: where transitions were counted and no expert has copies.
     """
@@ -75,6 +77,7 @@ class Verdict:
     name: str
     planned: bool
     layers: tuple[int, ...]
+    by_choice: Mapping[CopyChoice, FloatArray]
     balancedness: FloatArray
     in_order: FloatArray
     bound: FloatArray
@@ -96,17 +99,19 @@ def verdict_of(
     shared = tuple(layer for layer in layers if layer in set(workload.layers))
     if not shared:
         nothing = np.zeros(0)
-        return Verdict(workload.name, False, (), nothing, nothing, nothing, 0.0, 0.0)
+        none = dict.fromkeys(CopyChoice, nothing)
+        return Verdict(workload.name, False, (), none, nothing, nothing, nothing, 0.0, 0.0)
     positions = [layers.index(layer) for layer in shared]
     own = workload.at(shared)
     held = rows[positions]
     plain = in_order(len(shared), workload.experts, ask.layout.slots)
     shares = own.shares()
-    reached = layer_balancedness(held, shares, ask.layout)
+    by_choice = {each: layer_balancedness(held, shares, ask.layout, each) for each in CopyChoice}
+    reached = by_choice[ask.judged]
     maps = held, plain, placed.rows()[positions]
     planned = workload.name in ask.planned
     own_bounds = placed.layer_bounds[ask.planned.index(workload.name)] if planned else None
-    bound = _bound(shares, held, ask.layout) if own_bounds is None else own_bounds
+    bound = _bound(shares, held, ask) if own_bounds is None else own_bounds
     bound = np.minimum(bound, 1.0)
     if shared != layers:
         known = None
@@ -114,8 +119,9 @@ def verdict_of(
         name=workload.name,
         planned=planned,
         layers=shared,
+        by_choice=by_choice,
         balancedness=reached,
-        in_order=layer_balancedness(plain, shares, ask.layout),
+        in_order=layer_balancedness(plain, shares, ask.layout, ask.judged),
         bound=np.maximum(bound, reached),
         node_local_share=node_local_share(held, shares, ask.layout),
         in_order_node_local_share=node_local_share(plain, shares, ask.layout),
@@ -165,7 +171,7 @@ def _times(
 ) -> TimesOver | None:
     """Times of this map, the order and the balanced map; ``None`` where nodes were not weighed.
 
-    ``bound`` (L,): what the balancedness of no map exceeds.
+    ``bound`` (L,): what the balancedness of no map exceeds under the choice of copies that counts.
     """
     terms = ask.terms
     if terms is None or ask.layout.nodes == 1:
@@ -178,7 +184,10 @@ def _times(
 
     # where a router cannot draw the loads as counted, those that it can draw have a bound of their own
     alike = np.allclose(router.shares, workload.shares(), rtol=1e-9, atol=0.0)
-    least = 1.0 / bound if alike else least_loads(router, ask.layout, held)
+    least = [
+        1.0 / bound if alike and each is ask.judged else least_loads(router, ask.layout, held, each)
+        for each in terms.choices
+    ]
     by_choice = dict(zip(CopyChoice, taken(held, *CopyChoice), strict=True))
     counted = max(terms.choices, key=lambda choice: float(by_choice[choice].total_s.sum()))
     return TimesOver(
@@ -186,11 +195,11 @@ def _times(
         by_choice=by_choice,
         in_order=taken(plain, counted)[0],
         balanced=taken(alone, counted)[0],
-        least_s=least_times(router, ask.layout, terms.rates, least),
+        least_s=least_times(router, ask.layout, terms.rates, np.min(least, axis=0)),
     )
 
 
-def _bound(shares: FloatArray, held: IntArray, layout: ExpertLayout) -> FloatArray:
+def _bound(shares: FloatArray, held: IntArray, ask: Ask) -> FloatArray:
     """(L,) what no map exceeds in a workload that was not planned for."""
     unfitted = Routing(RouterRule(1), shares, shares, {})
-    return np.asarray(1.0 / least_loads(unfitted, layout, held))
+    return np.asarray(1.0 / least_loads(unfitted, ask.layout, held, ask.judged))

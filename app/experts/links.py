@@ -15,8 +15,9 @@ from cluster_models.gpus import GpuKind, Precision
 from cluster_models.links import effective_links
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.units import GBIT, MIB
-from solver.experts.dispatch import CopyChoice, LayerRates, RouterRule, token_bytes
+from solver.experts.dispatch import LayerRates, RouterRule, token_bytes
 from solver.experts.layout import ExpertLayout
+from solver.experts.loads import CopyChoice
 from solver.experts.nodewise import usual_rates
 from solver.experts.transitions import EVERY_CHANGE, ChangePrices
 
@@ -58,14 +59,15 @@ def terms_of(
     """
     if given.model is not None:
         check_model(given.model, experts)
+    idle = _choice_without_effect(choice) if layout.slots == experts else ()
     if layout.nodes == 1 or not given.says_something:
-        return None, (*_unweighed(layout), *_choice_without_effect(choice, "where nodes are not weighed"))
+        return None, (*_unweighed(layout), *idle)
     rule, assumed = rule_of(given, experts)
     rates, known, words = rates_of(given)
     if not known:
         words = (*words, "a balance of 0.99 comes first, because the speed between nodes is not known")
     if layout.slots == experts:
-        words = (*words, *_choice_without_effect(choice, "without copies"))
+        words = (*words, *idle)
     elif choice is None:
         words = (*words, "which copy of an expert serves a token was not said: the map guards against both choices")
     return NodeTerms(rule, rates, known, choice), (*assumed, *words)
@@ -91,7 +93,7 @@ def prices_of(given: Given, layout: ExpertLayout, experts: int) -> tuple[ChangeP
 
 def rates_of(given: Given) -> tuple[LayerRates, bool, tuple[str, ...]]:
     """Rates of a layer, whether the speed between nodes is known, and a sentence for each thing assumed."""
-    kind, assumed = _kind(given)
+    kind, assumed = kind_of(given)
     usual = usual_rates()
     measured = None if given.cluster is None else _of_cluster(given.cluster)
     rates = replace(
@@ -132,8 +134,8 @@ def _unweighed(layout: ExpertLayout) -> tuple[str, ...]:
     return (sentence,)
 
 
-def _choice_without_effect(choice: CopyChoice | None, where: str) -> tuple[str, ...]:
-    return () if choice is None else (f"the choice of copies, {choice}, changes nothing {where}",)
+def _choice_without_effect(choice: CopyChoice | None) -> tuple[str, ...]:
+    return () if choice is None else (f"the choice of copies, {choice}, changes nothing without copies",)
 
 
 def rule_of(given: Given, experts: int) -> tuple[RouterRule, list[str]]:
@@ -146,7 +148,8 @@ def rule_of(given: Given, experts: int) -> tuple[RouterRule, list[str]]:
     return rule, [f"neither model nor router given: each token selects {rule.active} of all {experts} experts"]
 
 
-def _kind(given: Given) -> tuple[GpuKind, list[str]]:
+def kind_of(given: Given) -> tuple[GpuKind, list[str]]:
+    """The GPU kind that was given, or the slowest of a cluster, and a sentence where it was assumed."""
     if given.gpu is not None:
         return gpu_kind(given.gpu), []
     if given.cluster is not None:

@@ -24,6 +24,7 @@ from cluster_models.routing import RoutedWorkload
 from solver.candidates import FloatArray, IntArray
 from solver.experts.chains import Chained
 from solver.experts.dispatch import RouterRule, Routing, routing
+from solver.experts.loads import CopyChoice
 from solver.experts.nodewise import place_nodewise
 from solver.experts.place import Placed, check_alike, place_experts
 from solver.experts.regret import least_regret, times_by_term
@@ -63,10 +64,16 @@ def propose(workloads: Sequence[RoutedWorkload], ask: Ask) -> Proposal:
         judged=len(workloads),
         over_nodes=ask.terms is not None and ask.layout.nodes > 1,
         along_layers=ask.chain is not None,
+        nearest=ask.choice is CopyChoice.NEAREST and ask.layout.slots > chosen[0].experts,
         effort=ask.effort,
     )
     placed = place_experts(
-        chosen, ask.layout, weights=ask.weights if len(chosen) > 1 else None, steps=budget.steps, seed=ask.seed
+        chosen,
+        ask.layout,
+        weights=ask.weights if len(chosen) > 1 else None,
+        choice=ask.judged,
+        steps=budget.steps,
+        seed=ask.seed,
     )
     chained = None if ask.chain is None else placed_along(chosen, ask, ask.chain)
     rows = placed.rows() if chained is None else chained.rows()

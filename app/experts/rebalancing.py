@@ -15,7 +15,8 @@ from app.documents.reading import Count, Positive, WholeNumber
 from app.documents.routing import Layer
 from app.experts.answer import ExpertMapDocument, Row
 from app.experts.budget import MOST_RANKS
-from app.experts.links import Given, check_model, rates_of, rule_of
+from app.experts.links import Given, check_model, kind_of, rates_of, rule_of
+from app.experts.pace import WEIGHT_BYTES, reading_s, with_tokens
 from app.experts.request import LinkFields, Planned, own_fields, planned_of
 from app.experts.statistics import common_layers
 from app.services.requests import RoutingReference
@@ -26,7 +27,7 @@ from cluster_models.routing import RoutedWorkload
 from cluster_models.routing_readers.reading import MOST_LAYERS
 from cluster_models.units import MILLISECOND
 from solver.experts.layout import ExpertLayout
-from solver.experts.loads import balancedness, layer_balancedness
+from solver.experts.loads import CopyChoice, balancedness, layer_balancedness
 from solver.experts.moves import MoveCosts
 from solver.experts.rebalance import Pace, Rebalanced, rebalance
 
@@ -119,6 +120,12 @@ class RebalanceAnswer(BaseModel):
     placement: ExpertMapDocument = Field(description="The map after all moves.")
     balancedness_before: float = Field(description="Of the map that runs.", examples=[0.78])
     balancedness: float = Field(description="After the moves.", examples=[0.95])
+    nearest_balancedness_before: float = Field(
+        description="Of the map that runs, where the nearest copy serves as in SGLang's static dispatch; all other "
+        "figures are those of engines in which each copy is as likely to serve.",
+        examples=[0.74],
+    )
+    nearest_balancedness: float = Field(description="The same after the moves.", examples=[0.83])
     workloads: dict[str, list[float]] = Field(
         description="Balancedness before and after for each workload of the statistics.",
         examples=[{"decode": [0.78, 0.95]}],
@@ -165,11 +172,15 @@ def prepared_rebalancing(fields: RebalanceFields, workloads: Sequence[RoutedWork
     if given.model is not None:
         check_model(given.model, experts)
     running = _running(fields, common_layers(chosen), experts)
+    given, counted = with_tokens(given, [workload.name for workload in chosen])
     rates, known, assumed = rates_of(given)
     rule, words = rule_of(given, experts)
-    balanced = rates.selection_s * rule.active * rates.tokens
+    balanced, words = rates.selection_s * rule.active * rates.tokens, [*words, *counted]
+    expert_bytes = _expert_bytes(fields, given.model)
+    states = 1.0 if fields.expert_bytes is not None else fields.bytes_per_weight / WEIGHT_BYTES
+    least_s = reading_s(running.count // running.ranks * expert_bytes / max(1.0, states), kind_of(given)[0])
     if fields.balanced_layer_ms is not None:
-        balanced, words = fields.balanced_layer_ms * MILLISECOND, []
+        balanced, least_s, words = fields.balanced_layer_ms * MILLISECOND, 0.0, []
     if known or fields.nodes == 1:
         assumed = tuple(sentence for sentence in assumed if "between nodes" not in sentence)
     with own_fields():
@@ -178,10 +189,8 @@ def prepared_rebalancing(fields: RebalanceFields, workloads: Sequence[RoutedWork
         running=running,
         mixed=_mixed(chosen, running.layers, weights),
         layout=layout,
-        costs=MoveCosts(
-            _expert_bytes(fields, given.model), 1 / rates.inside_bytes_per_s, 1 / rates.between_bytes_per_s
-        ),
-        pace=Pace(balanced, float(fields.steps_until_next)),
+        costs=MoveCosts(expert_bytes, 1 / rates.inside_bytes_per_s, 1 / rates.between_bytes_per_s),
+        pace=Pace(balanced, float(fields.steps_until_next), least_s),
         target=fields.target_balancedness,
         seed=fields.seed,
         workloads=tuple(each for each in workloads if set(running.layers) <= set(each.layers)),
@@ -201,6 +210,9 @@ def rebalanced(asked: Rebalancing) -> RebalanceAnswer:
         seed=asked.seed,
     )
     before, after = np.array(asked.running.slots), np.array(found.slots.slots)
+    near_before, near_after = (
+        balancedness(rows, asked.mixed.shares(), asked.layout, CopyChoice.NEAREST) for rows in (before, after)
+    )
     judged = {}
     for workload in asked.workloads:
         loads = workload.loads[[workload.layers.index(layer) for layer in asked.running.layers]]
@@ -211,6 +223,8 @@ def rebalanced(asked: Rebalancing) -> RebalanceAnswer:
         placement=ExpertMapDocument.from_slots(found.slots),
         balancedness_before=found.balancedness_before,
         balancedness=found.balancedness,
+        nearest_balancedness_before=near_before,
+        nearest_balancedness=near_after,
         workloads=judged,
         target_balancedness=found.target,
         reached=found.reached,

@@ -18,8 +18,9 @@ from app.experts.wanted import Ask, ChainTerms
 from app.services.requests import ModelReference, RoutingReference
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import RoutedWorkload
-from solver.experts.dispatch import CopyChoice, RouterRule
+from solver.experts.dispatch import RouterRule
 from solver.experts.layout import ExpertLayout
+from solver.experts.loads import CopyChoice
 
 MOST_EFFORT: Final = 3
 BALANCE: Final = "balance"
@@ -28,6 +29,8 @@ LOCALITY: Final = "locality"
 LEAST_LOCALITY: Final = 0.98
 BOTH: Final = "both"
 """Either choice of copies may come."""
+SERVED_BY: Final = {"sglang": CopyChoice.NEAREST, "trtllm": CopyChoice.ANY, "vllm-ascend": CopyChoice.ANY}
+"""How engines choose copies, by the format of their files: SGLang takes static dispatch with any map it loads."""
 _LIST, _WEIGHTS = f"{CHOICE}list", f"{CHOICE}weights"
 
 Weight = Annotated[float, Field(strict=True, ge=1e-9, le=1e9, allow_inf_nan=False)]
@@ -110,7 +113,10 @@ class LinkFields(Document):
     )
     gpu_kind: Text | None = Field(None, description="GPU kind of the catalogue.", examples=["H100-SXM5-80GB"])
     tokens_per_gpu: Positive | None = Field(
-        None, le=1e9, description="Tokens of each GPU in a step; absent = 4096.", examples=[4096.0]
+        None,
+        le=1e9,
+        description="Tokens of each GPU in a step; absent = 4096, and 128 to rebalance for workloads named decode.",
+        examples=[4096.0],
     )
 
 
@@ -125,9 +131,10 @@ class PlacementFields(LayoutFields, LinkFields):
     )
     copy_choice: Literal["nearest", "any", "both"] = Field(
         BOTH,
-        description="Which copy of an expert serves a token: nearest = one on the token's own node where there is "
-        "one (SGLang's static dispatch), any = each as likely (vLLM, TensorRT-LLM, SGLang's dynamic dispatch), "
-        "both = not known, so that neither may cost much. Counts where nodes are weighed and experts have copies.",
+        description="Which copy of an expert serves a token: nearest = the one on its own GPU, else the first of "
+        "its node, else any (SGLang's static dispatch); any = each as likely (vLLM, TensorRT-LLM, SGLang's dynamic "
+        "dispatch); both = not known, so that neither may cost much where nodes are weighed, and balance is that "
+        "of any. Absent: as the engine of the format that is asked for, else both.",
         examples=["nearest"],
     )
     objective: Literal["balance", "locality"] = Field(
@@ -169,15 +176,31 @@ class Prepared:
     assumed: tuple[str, ...]
 
 
-def prepared(fields: PlacementFields, workloads: Sequence[RoutedWorkload], given: Given) -> Prepared:
-    """What ``fields`` ask for; raises ``InvalidInput`` with the field of the request."""
+def prepared(
+    fields: PlacementFields, workloads: Sequence[RoutedWorkload], given: Given, *, form: str | None = None
+) -> Prepared:
+    """What ``fields`` ask for; raises ``InvalidInput`` with the field of the request.
+
+    ``form``: the format of files that are wanted, whose engine decides which copies serve where nothing was said.
+    """
     planned, weights = planned_of(fields.workloads, [workload.name for workload in workloads])
     layout = fields.to_layout(workloads[0].experts)
     with own_fields():
-        ask, assumed = _ask(fields, Ask(layout, planned, weights), workloads, given)
+        choice, told = _choice(fields, form if layout.slots > workloads[0].experts else None)
+        ask, assumed = _ask(fields, Ask(layout, planned, weights, choice), workloads, given)
     if not fields.judge_others:
         workloads = [workload for workload in workloads if workload.name in planned]
-    return Prepared(tuple(workloads), replace(ask, seed=fields.seed, effort=float(fields.effort)), assumed)
+    return Prepared(
+        tuple(workloads), replace(ask, seed=fields.seed, effort=float(fields.effort)), (*told, *assumed)
+    )
+
+
+def _choice(fields: PlacementFields, form: str | None) -> tuple[CopyChoice | None, tuple[str, ...]]:
+    """Which copies serve tokens, as asked or in the engine whose files are wanted, and a sentence where assumed."""
+    if "copy_choice" in fields.model_fields_set or form not in SERVED_BY:
+        return (None if fields.copy_choice == BOTH else CopyChoice(fields.copy_choice)), ()
+    choice = SERVED_BY[form]
+    return choice, (f"copies serve tokens as {form} does unless told otherwise: copy choice {choice}",)
 
 
 def _ask(
@@ -185,7 +208,7 @@ def _ask(
 ) -> tuple[Ask, tuple[str, ...]]:
     """The placement with what it minimises, and what was assumed for that."""
     experts = workloads[0].experts
-    choice = None if fields.copy_choice == BOTH else CopyChoice(fields.copy_choice)
+    choice = plain.choice
     if fields.objective == BALANCE:
         if fields.least_locality is not None:
             remedy = "leave it out, or name objective locality"

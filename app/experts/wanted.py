@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from solver.experts.dispatch import CopyChoice, LayerRates, RouterRule
+from solver.experts.dispatch import LayerRates, RouterRule
 from solver.experts.layout import ExpertLayout
+from solver.experts.loads import CopyChoice
 from solver.experts.regret import Terms
 from solver.experts.transitions import ChangePrices
 
@@ -46,14 +47,21 @@ class Ask:
     """A placement that is wanted.
 
     ``planned``: names of the workloads to plan for; ``weights`` of each, or ``None`` for the worst of them.
-    ``terms``: what crossing nodes costs, ``None`` where loads alone count.  ``chain``: tokens are to stay where
+    ``choice``: which copies serve tokens, ``None`` where either choice may come.  ``terms``: what crossing nodes
+    costs, ``None`` where loads alone count.  ``chain``: tokens are to stay where
     they are from layer to layer; ``None`` where balance, and time over nodes, is what is wanted.
     """
 
     layout: ExpertLayout
     planned: tuple[str, ...]
     weights: Mapping[str, float] | None = None
+    choice: CopyChoice | None = None
     terms: NodeTerms | None = None
     chain: ChainTerms | None = None
     seed: int = 0
     effort: float = 1.0
+
+    @property
+    def judged(self) -> CopyChoice:
+        """The choice of copies under which balance counts: any where none was asked for."""
+        return self.choice or CopyChoice.ANY

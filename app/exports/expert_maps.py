@@ -19,6 +19,9 @@ from app.exports.readback.words import file_named, flags, number, value, words
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.expert_slots import ExpertSlots
 
+MOST_PREDICTION_LAYERS: Final = 8
+"""Layers of multi-token prediction for which there are rows: published checkpoints have one, drafts repeat it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExpertMap:
@@ -85,16 +88,30 @@ def _filled(slots: ExpertSlots, model_layers: int) -> ExpertSlots:
     return replace(slots, layers=tuple(range(model_layers)), slots=rows)
 
 
-def _trtllm(slots: ExpertSlots, model_layers: int) -> Files:  # noqa: ARG001 - the shape of every renderer
-    """The load balancer's YAML, which keeps the assignments as they are, and the keys that name it."""
+def _filled_beyond(slots: ExpertSlots, model_layers: int) -> ExpertSlots:
+    """The same, also with rows for layers of multi-token prediction, numbered after the last decoder layer.
+
+    TensorRT-LLM looks a row up for every layer with experts and stops where there is none; a row that no layer
+    looks up is never used.
+    """
+    return _filled(slots, model_layers + MOST_PREDICTION_LAYERS)
+
+
+def _trtllm(slots: ExpertSlots, model_layers: int) -> Files:
+    """The load balancer's YAML, which keeps the assignments as they are, and the keys that name it.
+
+    Without attention data parallelism TensorRT-LLM ignores the load balancer and says nothing.
+    """
+    told = _filled_beyond(slots, model_layers)
     balancer = {
         "num_slots": slots.count,
         "initial_global_assignments": {
-            layer: list(row) for layer, row in zip(slots.layers, slots.slots, strict=True)
+            layer: list(row) for layer, row in zip(told.layers, told.slots, strict=True)
         },
         "layer_updates_per_iter": 0,
     }
     config = {
+        "enable_attention_dp": True,
         "moe_expert_parallel_size": slots.ranks,
         "moe_config": {"load_balancer": "load_balancer.yaml"},
     }
@@ -109,6 +126,8 @@ def _read_trtllm(files: Files) -> ExpertSlots:
     config = yaml.safe_load(file_named(files, "config.yaml"))
     if config["moe_config"] != {"load_balancer": "load_balancer.yaml"} or balancer["layer_updates_per_iter"] != 0:
         raise unreadable("exports.load_balancer", config, "must name the file beside it and keep the assignments")
+    if config["enable_attention_dp"] is not True:
+        raise unreadable("exports.enable_attention_dp", config, "must be true, or the load balancer is ignored")
     table = balancer["initial_global_assignments"]
     if {len(row) for row in table.values()} != {balancer["num_slots"]}:
         raise unreadable("exports.num_slots", balancer["num_slots"], "is not the length of every row")
@@ -161,7 +180,7 @@ def _megatron(slots: ExpertSlots, model_layers: int) -> Files:  # noqa: ARG001 -
         )
     orders = {str(layer): list(row) for layer, row in zip(slots.layers, slots.slots, strict=True)}
     tree = {
-        "note": "Position i of a layer holds expert order[i]: permute router columns and expert weights together.",
+        "note": "Position i of a layer holds expert order[i]: permute router rows, expert bias and expert weights.",
         "expert_model_parallel_size": slots.ranks,
         "order": orders,
     }
@@ -194,7 +213,7 @@ EXPERT_MAPS: Final = {
     form.name: form
     for form in (
         ExpertMap("experts-sglang", "SGLang expert location", _sglang, _read_sglang, _filled),
-        ExpertMap("experts-trtllm", "TensorRT-LLM load balancer", _trtllm, _read_trtllm, _same),
+        ExpertMap("experts-trtllm", "TensorRT-LLM load balancer", _trtllm, _read_trtllm, _filled_beyond),
         ExpertMap("experts-vllm-ascend", "vLLM Ascend expert map", _ascend, _read_ascend, _counted),
         ExpertMap(
             "experts-megatron",

@@ -169,9 +169,9 @@ def expert_order_lines(plan: Plan) -> list[str]:
     if not order:
         return []
     return [
-        "# Experts are not in their natural order: the step time holds for a checkpoint whose router columns and",
-        "# expert weights are permuted together when it is converted, so that position i of decoder layer L (from",
-        "# 0) holds the i-th expert of EXPERT_ORDER[L]. The format experts-megatron has the same as JSON.",
+        "# Experts are not in their natural order: the step time holds for a checkpoint whose router rows, expert",
+        "# bias and expert weights are permuted together when it is converted, so that position i of decoder layer",
+        "# L (from 0) holds the i-th expert of EXPERT_ORDER[L]. The format experts-megatron has the same as JSON.",
         "EXPERT_ORDER=(",
         *(f'    [{layer}]="{" ".join(map(str, row))}"' for layer, row in order),
         ")",

@@ -44,9 +44,13 @@ class NamesModel(Protocol):
         """Its name, or the model in full."""
 
 
-def prepare(session: Session, *, request: PlacementRequest) -> Prepared:
-    """Look up what a request names; raises ``InvalidInput`` for all that is wrong with it."""
-    return prepared(request, workloads_of(session, reference=request.routing), given_of(session, fields=request))
+def prepare(session: Session, *, request: PlacementRequest, form: str | None = None) -> Prepared:
+    """Look up what a request names; raises ``InvalidInput`` for all that is wrong with it.
+
+    ``form``: the format of files that are wanted.
+    """
+    workloads = workloads_of(session, reference=request.routing)
+    return prepared(request, workloads, given_of(session, fields=request), form=form)
 
 
 def place(asked: Prepared) -> PlacementAnswer:

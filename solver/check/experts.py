@@ -44,13 +44,23 @@ def _map_rules(slots: ExpertSlots, plan: Plan, problem: PlanningProblem) -> Iter
 
 
 def _order_rules(slots: ExpertSlots, problem: PlanningProblem) -> Iterator[str]:
-    """Only counted layers may leave their natural order."""
+    """Only counted layers may leave their natural order, and none may mix the groups of its router."""
     counted = () if problem.keep_expert_order or not problem.routing else problem.routing[0].layers
     natural = tuple(range(slots.experts))
     for layer, row in zip(slots.layers, slots.slots, strict=True):
         if row != natural and layer not in counted:
             yield f"The experts of layer {layer} leave their order without any count of its routing."
             return
+        if _mixed_groups(row, problem):
+            yield f"The order of experts of layer {layer} mixes router groups, which frameworks form by position."
+            return
+
+
+def _mixed_groups(row: Sequence[int], problem: PlanningProblem) -> bool:
+    """Whether experts of two router groups stand in one block of positions."""
+    groups = 1 if problem.architecture.experts is None else problem.architecture.experts.router_groups
+    size = len(row) // groups
+    return any(expert // size != row[place - place % size] // size for place, expert in enumerate(row))
 
 
 def _balance_rules(slots: ExpertSlots, plan: Plan, problem: PlanningProblem) -> Iterator[str]:

@@ -13,6 +13,7 @@ import numpy as np
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.experts.compiled_nodewise import NodeCase, crossings, fill_needs, node_state
 from solver.experts.compiled_reach import rank_needs
+from solver.experts.compiled_serving import near_parts
 
 _FEWEST_KICKS, _MOST_KICKS = 2, 8
 """Random changes of the best map from which the next descent starts."""
@@ -49,31 +50,62 @@ def _twice(row: IntArray, size: int, slot: int) -> bool:
 
 
 @numba.njit(cache=True, nogil=True)
-def most_beside(case: FewCase, row: IntArray) -> float:
-    """The most that (S,) ``row`` takes under any term, beside its reference."""
-    experts, nodes, ranks = len(case.nodes.shares), len(case.nodes.node_speeds), len(case.speeds)
+def _fill_parts(case: FewCase, row: IntArray, totals: IntArray, near: bool, parts: FloatArray) -> None:
+    """Fill (S,) with the share of its expert's selections that each slot serves."""
+    if not near:
+        for slot in range(len(row)):
+            parts[slot] = 1.0 / totals[row[slot]]
+        return
+    ranks, nodes = len(case.speeds), len(case.nodes.node_speeds)
+    size, copies = len(row) // ranks, np.zeros(ranks, dtype=np.int64)
+    on_node, first, served = np.zeros(nodes, dtype=np.int64), np.zeros(nodes, dtype=np.int64), np.zeros(ranks)
+    for expert in range(len(totals)):
+        at = np.flatnonzero(row == expert)
+        for index in range(len(at)):
+            copies[index] = at[index] // size
+        near_parts(copies, len(at), ranks, nodes, on_node, first, served)
+        for index in range(len(at)):
+            parts[at[index]] = served[index]
+
+
+@numba.njit(cache=True, nogil=True)
+def _here(case: FewCase, row: IntArray, totals: IntArray, near: bool) -> float:
+    """Seconds of the slowest rank's products and of the busiest rank's links inside its node."""
+    ranks, slowest, parts = len(case.speeds), 0.0, np.zeros(len(row))
     size = len(row) // ranks
-    state = node_state(row.reshape(nodes, len(row) // nodes), experts)
-    slowest = 0.0
+    _fill_parts(case, row, totals, near, parts)
     for rank in range(ranks):
         load = 0.0
         for slot in range(rank * size, (rank + 1) * size):
-            load += case.nodes.shares[row[slot]] / state.totals[row[slot]]
+            load += case.nodes.shares[row[slot]] * parts[slot]
         slowest = max(slowest, load / case.speeds[rank])
     here = case.load_s * slowest
     if case.inside_s > 0.0:
         reached = np.zeros(ranks)
-        rank_needs(case.nodes.weights, row.reshape(ranks, size), state.totals, case.nodes.router, reached)
+        by_rank = parts.reshape(ranks, size)
+        rank_needs(case.nodes.weights, row.reshape(ranks, size), by_rank, case.nodes.router, reached)
         here += case.inside_s * reached.max()
+    return here
+
+
+@numba.njit(cache=True, nogil=True)
+def most_beside(case: FewCase, row: IntArray) -> float:
+    """The most that (S,) ``row`` takes under any term, beside its reference."""
+    experts, nodes = len(case.nodes.shares), len(case.nodes.node_speeds)
+    state = node_state(row.reshape(nodes, len(row) // nodes), experts)
     near = even = (0.0, 0.0)
+    near_s = even_s = 0.0
     if case.near.any():
+        near_s = _here(case, row, state.totals, True)
         fill_needs(case.nodes, state.near, False)
         near = crossings(state.near.needs)
     if not case.near.all():
+        even_s = _here(case, row, state.totals, False)
         fill_needs(case.nodes, state.even, False)
         even = crossings(state.even.needs)
     worst = 0.0
     for term in range(len(case.between_s)):
+        here = near_s if case.near[term] else even_s
         busiest, mean = near if case.near[term] else even
         crossing = mean if case.by_mean[term] else busiest
         worst = max(worst, (here + case.between_s[term] * crossing) / case.references[term])

@@ -25,26 +25,19 @@ _MOST_CORRELATED = 1.0 - 1e-7
 def served_shares(counts: IntArray, served: FloatArray) -> None:
     """Fill (N, N) ``served[m, n]``: of the selections of tokens from m, the share that copies in n serve.
 
-    ``counts`` (N,) copies in each node.  All copies serve equally much and tokens start on all nodes equally; as
-    much as possible is served on the spot, and what nodes lack goes to nodes in proportion to what they have over.
+    ``counts`` (N,) copies in each node.  A node with a copy serves its own tokens; those of a node without any go
+    to all copies equally.
     """
     nodes = len(counts)
     total = 0
     for node in range(nodes):
         total += counts[node]
-    over = 0.0
-    for node in range(nodes):
-        over += max(counts[node] / total - 1.0 / nodes, 0.0)
     for source in range(nodes):
-        own = counts[source] / total
-        lacking = max(1.0 - own * nodes, 0.0)
         for node in range(nodes):
-            if node == source:
-                served[source, node] = min(own * nodes, 1.0)
-            elif over > 0.0:
-                served[source, node] = lacking * max(counts[node] / total - 1.0 / nodes, 0.0) / over
+            if counts[source] == 0:
+                served[source, node] = counts[node] / total
             else:
-                served[source, node] = 0.0
+                served[source, node] = 1.0 if node == source else 0.0
 
 
 @numba.njit(cache=True, nogil=True)
@@ -254,15 +247,18 @@ def _beta_binomial_need(share: float, together: float, active: int) -> tuple[flo
 
 @numba.njit(cache=True, nogil=True)
 def rank_needs(
-    weights: FloatArray, held: IntArray, totals: IntArray, router: tuple[int, int, int], needs: FloatArray
+    weights: FloatArray, held: IntArray, parts: FloatArray, router: tuple[int, int, int], needs: FloatArray
 ) -> None:
-    """Fill (G,) how likely a token, of whatever node, needs each rank; ``held`` (G, slots of a rank)."""
+    """Fill (G,) how likely a token, of whatever node, needs each rank; ``held`` (G, slots of a rank).
+
+    ``parts`` (G, slots of a rank): the share of its expert's selections that each slot serves.
+    """
     active, groups, active_groups = router
     factors, group_slopes = np.empty((groups, active + 1)), np.empty((groups, active + 1))
     everything = all_sets(weights, active, groups, active_groups)
     for rank in range(len(held)):
         left_out = weights.copy()
-        for expert in held[rank]:
-            left_out[expert] -= weights[expert] / totals[expert]
+        for slot in range(held.shape[1]):
+            left_out[held[rank, slot]] -= weights[held[rank, slot]] * parts[rank, slot]
         _group_factors(left_out, factors)
         needs[rank] = 1.0 - _group_slopes(factors, active_groups, group_slopes) / everything

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
@@ -23,19 +22,12 @@ from solver.candidates import FloatArray, IntArray
 from solver.experts.compiled_nodewise import NodeCase, crossings, fill_needs, node_state
 from solver.experts.compiled_reach import rank_needs, router_weights
 from solver.experts.layout import ExpertLayout
-from solver.experts.loads import rank_loads, replica_counts
+from solver.experts.loads import CopyChoice, rank_loads, slot_parts
 
 _FITTING_ROUNDS = 100
 _FEW_RANKS = 2
 _DISPATCH_BYTES, _SCALED_TOGETHER = 1.0, 128
 _SCALE_BYTES, _COMBINE_BYTES = 4.0, 2.0
-
-
-class CopyChoice(StrEnum):
-    """Which of an expert's copies serves a token: one on its own node where there is one, or any, all as likely."""
-
-    NEAREST = "nearest"
-    ANY = "any"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,33 +190,30 @@ def times_by_choice(
 ) -> list[LayerTimes]:
     """The times of layers for (L, S) ``slots`` under each of several choices of copies."""
     tokens = rates.tokens * layout.ranks
-    compute_s = (
-        rates.selection_s * routed.rule.active * tokens * rank_loads(slots, routed.shares, layout).max(axis=1)
-    )
+    compute = rates.selection_s * routed.rule.active * tokens
     inside = tokens * rates.copy_bytes / rates.inside_bytes_per_s if layout.ranks_per_node > 1 else 0.0
-    inside_s = inside * _busiest_ranks(slots, routed, layout)
     between = rates.tokens * rates.copy_bytes / rates.between_bytes_per_s
     crossing = _crossing(slots, routed, layout, choices)
     return [
         LayerTimes(
-            compute_s=compute_s,
+            compute_s=compute * rank_loads(slots, routed.shares, layout, choice).max(axis=1),
             between_s=between * busiest,
-            inside_s=inside_s,
+            inside_s=inside * _busiest_ranks(slots, routed, layout, choice),
             crossing=mean,
             busiest_crossing=busiest,
         )
-        for busiest, mean in crossing
+        for choice, (busiest, mean) in zip(choices, crossing, strict=True)
     ]
 
 
-def _busiest_ranks(slots: IntArray, routed: Routing, layout: ExpertLayout) -> FloatArray:
+def _busiest_ranks(slots: IntArray, routed: Routing, layout: ExpertLayout, choice: CopyChoice) -> FloatArray:
     """(L,) how likely a token needs the busiest rank."""
-    counts = replica_counts(slots, routed.shares.shape[1])
+    parts = slot_parts(slots, routed.shares.shape[1], layout, choice)
     rule = (routed.rule.active, routed.rule.groups, routed.rule.active_groups)
     reached = np.zeros((len(slots), layout.ranks))
     for layer, row in enumerate(slots):
         by_rank = np.ascontiguousarray(row.reshape(layout.ranks, -1))
-        rank_needs(routed.weights[layer], by_rank, counts[layer], rule, reached[layer])
+        rank_needs(routed.weights[layer], by_rank, parts[layer].reshape(layout.ranks, -1), rule, reached[layer])
     return np.asarray(reached.max(axis=1))
 
 

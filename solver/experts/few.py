@@ -12,8 +12,9 @@ import numpy as np
 
 from solver.candidates import FloatArray, IntArray
 from solver.experts.compiled_few import FewCase, search_few
-from solver.experts.dispatch import CopyChoice, Routing
+from solver.experts.dispatch import Routing
 from solver.experts.layout import ExpertLayout
+from solver.experts.loads import CopyChoice
 from solver.experts.regret import Terms
 
 FEW: Final = 32

@@ -14,14 +14,15 @@ from typing import Final
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.experts.bounds import least_slowest_load
 from solver.experts.compiled_nodewise import anneal_nodes
-from solver.experts.compiled_slots import packed, swapped_down
-from solver.experts.dispatch import CopyChoice, LayerRates, LayerTimes, Routing, times_by_choice, token_bytes
+from solver.experts.dispatch import LayerRates, LayerTimes, Routing, times_by_choice, token_bytes
 from solver.experts.few import FEW, improved_few
 from solver.experts.layout import ExpertLayout
-from solver.experts.loads import rank_loads
+from solver.experts.loads import CopyChoice, rank_loads
+from solver.experts.node_starts import balanced_start, grouped_start, packed_inside
 from solver.experts.regret import Terms, least_regret, regrets, times_by_term
+from solver.experts.serving import exchanged
+from solver.experts.time_bounds import least_loads, least_times
 
 PROPOSALS: Final = 50_000
 """For each layer of up to four nodes; over more each costs more."""
@@ -37,7 +38,8 @@ _SMALL_PROPOSALS: Final = 5_000
 """So many slots are few: one slot then changes the time by much; several short runs find more than a long one."""
 _CROSSING_MEAN: Final = 0.7
 """Weight of the mean crossing of nodes beside the busiest: the search finds lower maxima with it too."""
-_SWAPS: Final = 200
+_EXCHANGES: Final = 5_000
+"""Steps in which each map's slots are exchanged inside nodes, where the nearest copy serves."""
 _AIMED: Final = 0.15
 """Load of nodes beyond the mean that is aimed at, beside that of ranks under the balancer that ignores nodes."""
 
@@ -60,7 +62,8 @@ def usual_rates(between_bytes_per_s: float = _USUAL_BETWEEN) -> LayerRates:
 class NodewisePlaced:
     """(L, S) ``slots``, the predicted times of the layers, and (L,) what no map can beat: seconds, balancedness.
 
-    ``times`` are those under the choice of copies that was asked for, else under the slower one.
+    ``times`` are those under the choice of copies that was asked for, else under the slower one.  The bound on
+    seconds holds under every choice that may be, that on balancedness under the one asked for, else for any copy.
     """
 
     slots: IntArray
@@ -100,9 +103,11 @@ def place_nodewise(
         maps, seconds, references = _candidates(routed, layout, terms, proposals, seed, pool)
     slots = maps[least_regret(seconds, references), np.arange(maps.shape[1])]
     times = times_by_choice(slots, routed, layout, rates, terms.choices)
-    least = least_loads(routed, layout, slots)
+    least = {each: least_loads(routed, layout, slots, each) for each in {*terms.choices, choice or CopyChoice.ANY}}
     slower = max(times, key=lambda each: float(each.total_s.sum()))
-    return NodewisePlaced(slots, slower, least_times(routed, layout, rates, least), 1.0 / least)
+    fewest = np.min([least[each] for each in terms.choices], axis=0)
+    bound_s = least_times(routed, layout, rates, fewest)
+    return NodewisePlaced(slots, slower, bound_s, 1.0 / least[choice or CopyChoice.ANY])
 
 
 def _candidates(
@@ -126,6 +131,11 @@ def _candidates(
     annealed = np.array(list(pool.map(search.improved, jobs))).reshape(len(runs), layers, -1)
     maps += [starts[0], *annealed]
     seconds += pool.map(timed, maps[published:])
+    if CopyChoice.NEAREST in terms.choices and layout.slots > routed.shares.shape[1] and layout.ranks_per_node > 1:
+        swaps = [(layer, each[layer], seed) for each in maps for layer in range(layers)]
+        exchanged_maps = np.array(list(pool.map(search.exchanged, swaps))).reshape(len(maps), layers, -1)
+        seconds += pool.map(timed, exchanged_maps)
+        maps += [*exchanged_maps]
     if layout.slots <= FEW:
         best = np.argmin(regrets(np.array(seconds), published), axis=0)
         first = np.array(maps)[best, np.arange(layers)]
@@ -189,6 +199,18 @@ class _Search:
         anneal_nodes(case, held, second or self.proposals, heat, seed + layer)
         return packed_inside(held, self.routed.shares[layer], self.layout)
 
+    def exchanged(self, job: tuple[int, IntArray, int]) -> IntArray:
+        """(S,) the map of a layer after exchanges inside nodes: who serves changes, and not what crosses."""
+        layer, row, seed = job
+        shares = np.repeat(self.routed.shares[layer][None, :] * self.layout.ranks, len(self.terms.choices), axis=0)
+        weights = np.full(len(shares), 1.0 / len(shares))
+        held = row.reshape(self.layout.ranks, -1)
+        steps = min(self.proposals, _EXCHANGES)
+        found = exchanged(
+            shares, self.terms.choices, held, self.layout, weights, steps=steps, seed=seed + layer, inside=True
+        )
+        return found.ravel()
+
 
 def _references(terms: Terms, seconds: FloatArray) -> FloatArray:
     """(2, L) what the better start takes if copies are near, and if any serves; 0 where that does not count."""
@@ -216,96 +238,3 @@ def search_prices(routed: Routing, layout: ExpertLayout, rates: LayerRates) -> t
         rates.tokens * rates.copy_bytes / rates.between_bytes_per_s,
         inside * active / 2.0,
     )
-
-
-def balanced_start(shares: FloatArray, layout: ExpertLayout, swaps: int = _SWAPS) -> IntArray:
-    """(L, S): the next copy to the largest load per copy, then packed onto all ranks, nodes ignored."""
-    return np.array([packed_copies(row, _copies(row, layout.slots, layout.ranks), layout, swaps) for row in shares])
-
-
-def grouped_start(shares: FloatArray, layout: ExpertLayout, groups: int) -> IntArray:
-    """(L, S): whole groups of consecutive experts in each node, copies beside them."""
-    size, capacity = shares.shape[1] // groups, layout.slots // layout.nodes
-    one = np.ones(layout.nodes)
-    rows = []
-    for row in shares:
-        loads = row.reshape(groups, size).sum(axis=1)
-        heaviest = np.argsort(-loads, kind="stable")
-        held = np.zeros((layout.nodes, capacity), dtype=np.int64)
-        for node, chosen in enumerate(packed(loads[heaviest], heaviest, one, groups // layout.nodes)):
-            members = (chosen[:, None] * size + np.arange(size)).ravel()
-            counts = _copies(row[members], capacity, layout.ranks_per_node)
-            held[node] = np.repeat(members, counts)
-        rows.append(packed_inside(held, row, layout))
-    return np.array(rows)
-
-
-def _copies(loads: FloatArray, slots: int, most: int) -> IntArray:
-    """(E,) copies, ``slots`` in all: each next one to the largest load per copy, at most ``most`` of an expert."""
-    counts = np.ones(len(loads), dtype=np.int64)
-    for _ in range(slots - len(loads)):
-        counts[np.argmax(np.where(counts < most, loads / counts, -1.0))] += 1
-    return counts
-
-
-def packed_copies(row: FloatArray, counts: IntArray, layout: ExpertLayout, swaps: int = _SWAPS) -> IntArray:
-    """(S,) the copies of (E,) ``counts`` packed onto all ranks."""
-    speeds = layout.relative_speeds()
-    return _packed(np.repeat(np.arange(len(row)), counts), row / counts, speeds, layout.slots_per_rank, swaps)
-
-
-def packed_inside(held: IntArray, row: FloatArray, layout: ExpertLayout) -> IntArray:
-    """(S,) the copies (N, S / N) ``held`` by the nodes packed onto the ranks of each."""
-    per_copy = row / np.maximum(np.bincount(held.ravel(), minlength=len(row)), 1)
-    speeds = layout.relative_speeds().reshape(layout.nodes, -1)
-    parts = [
-        _packed(copies, per_copy, node_speeds, layout.slots_per_rank)
-        for copies, node_speeds in zip(held, speeds, strict=True)
-    ]
-    return np.concatenate(parts)
-
-
-def _packed(copies: IntArray, per_copy: FloatArray, speeds: FloatArray, size: int, swaps: int = _SWAPS) -> IntArray:
-    heaviest = copies[np.argsort(-per_copy[copies], kind="stable")]
-    held = packed(per_copy[heaviest], heaviest, speeds, size)
-    here = per_copy * np.bincount(copies, minlength=len(per_copy))
-    swapped_down(here, held, speeds, here.sum() / speeds.sum(), swaps)
-    return np.asarray(held.ravel())
-
-
-def least_loads(routed: Routing, layout: ExpertLayout, reached: IntArray) -> FloatArray:
-    """(L,) the load of the slowest rank under every map at least, balanced ranks carrying 1."""
-    scaled = routed.shares * layout.ranks
-    slowest = rank_loads(reached, scaled, layout).max(axis=1)
-    least = (
-        least_slowest_load(row, layout, float(load), close=False) for row, load in zip(scaled, slowest, strict=True)
-    )
-    return np.fromiter(least, dtype=np.float64)
-
-
-def least_times(routed: Routing, layout: ExpertLayout, rates: LayerRates, least: FloatArray) -> FloatArray:
-    """(L,) seconds that every map of a layer takes at least (docs/experts.md).
-
-    The slowest rank carries at least ``least``, with balanced ranks carrying 1.  Of a token's selections at most
-    those of the hottest experts stay in its node; a token with one that does not is sent once at least.
-    """
-    compute = rates.selection_s * routed.rule.active * rates.tokens * least
-    crossing = np.array([_least_crossing(row, layout) for row in routed.shares])
-    return np.asarray(compute + rates.tokens * rates.copy_bytes / rates.between_bytes_per_s * crossing)
-
-
-def _least_crossing(row: FloatArray, layout: ExpertLayout) -> float:
-    """Least mean of nodes beside its own that a token needs: the share of selections that must leave their node.
-
-    An expert with r copies serves at most ``min(r, N) / N`` of its selections on the spot; the copies beyond one
-    help most at the hottest.
-    """
-    spare, nodes = layout.slots - len(row), layout.nodes
-    local = row.sum() / nodes
-    for share in np.sort(row)[::-1]:
-        more = min(spare, nodes - 1)
-        local += share * more / nodes
-        spare -= more
-        if not spare:
-            break
-    return max(0.0, float(row.sum() - local))

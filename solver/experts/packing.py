@@ -10,9 +10,11 @@ from typing import Final
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
+from solver.experts import compiled_exact as exact
 from solver.experts import compiled_pairs as pairs
 from solver.experts import compiled_slots as kernels
 from solver.experts.compiled_spread import spread_ranks
+from solver.experts.copy_counts import greedy_counts, several_counts
 from solver.experts.layout import ExpertLayout
 
 PAIR_HOT: Final = 0.003
@@ -33,6 +35,16 @@ SPREADS: Final = 20
 CLOSE: Final = 1e-4
 """No search starts where the slowest rank is so near (relatively) to what is possible."""
 
+MUCH: Final = 1e-3
+"""A map that is so far (relatively) from what is possible is searched anew from other counts of copies."""
+RESTARTS: Final = 3
+"""So many of these starts, the best ones, are annealed, from:"""
+RESTART_HOT: Final = 0.03
+EXACT: Final = 24
+"""Up to so many slots all maps are looked at, as far as bounds do not rule them out."""
+EXACT_NODES: Final = 500_000
+"""Partial maps after which the best map met is taken unproven: about 20 ms."""
+
 
 def packed_copies(shares: FloatArray, counts: IntArray, layout: ExpertLayout) -> IntArray:
     """(G, s) experts of each rank for given counts of copies; with two slots on ranks of one speed the best map.
@@ -51,11 +63,24 @@ def packed_copies(shares: FloatArray, counts: IntArray, layout: ExpertLayout) ->
     return np.asarray(held)
 
 
-def place_layer(shares: FloatArray, layout: ExpertLayout, least: float, steps: int, seed: int) -> IntArray:
-    """(G, s) the experts of each rank.  ``least``: a load that the slowest rank cannot stay below.
+def place_layer(
+    shares: FloatArray, layout: ExpertLayout, least: float, steps: int, seed: int
+) -> tuple[IntArray, bool]:
+    """(G, s) the experts of each rank, and whether no map is better.
 
-    ``steps``: of each search; the same arguments give the same map.
+    ``least``: a load that the slowest rank cannot stay below.  ``steps``: of each search; the same arguments give
+    the same map.
     """
+    held = _searched(shares, layout, least, steps, seed)
+    if layout.slots_per_rank > 2 and layout.slots > len(shares):
+        held = _restarted(shares, held, layout, least, steps, seed)
+    if layout.slots <= EXACT and _gap(shares, held, layout, least) > 0:
+        return _best_of_all(shares, held, layout, least)
+    return held, False
+
+
+def _searched(shares: FloatArray, layout: ExpertLayout, least: float, steps: int, seed: int) -> IntArray:
+    """(G, s) from the lightest heaviest copies, by the search that suits the slots of a rank."""
     counts = pairs.thinnest(shares, layout.slots, layout.ranks)
     size, copies = layout.slots_per_rank, layout.slots > len(shares)
     if size == 2 and copies:
@@ -63,13 +88,45 @@ def place_layer(shares: FloatArray, layout: ExpertLayout, least: float, steps: i
             cold = hot * PAIR_COOLING
             counts = pairs.annealed_counts(shares, counts, layout.ranks, least, PAIR_STEPS * steps, seed, hot, cold)
     held = packed_copies(shares, counts, layout)
-    gap = 1 - least / slowest(shares[None, :], held, layout)[0]
+    gap = _gap(shares, held, layout, least)
     # the best pairs for given counts may still be two copies of one expert, which matters where slots are few
     if gap > CLOSE and (_unequal(layout) or size > 2 or layout.slots <= FEW):
         for hot in (LUMPY_HOT, min(SLOT_HOT, gap)) if layout.slots <= FEW else (min(SLOT_HOT, gap),):
             anneal(shares[None, :], held, layout, np.ones(1), steps, seed, hot)
         kernels.swapped_down(shares, held, layout.relative_speeds(), least, 50 * layout.ranks)
     return held
+
+
+def _restarted(
+    shares: FloatArray, held: IntArray, layout: ExpertLayout, least: float, steps: int, seed: int
+) -> IntArray:
+    """``held`` (G, s), or a better map from other counts of copies; searched anew where much is open."""
+    gap = _gap(shares, held, layout, least)
+    if gap <= CLOSE:
+        return held
+    several = several_counts(shares, layout) if gap > MUCH else [greedy_counts(shares, layout.slots, layout.ranks)]
+    starts = [packed_copies(shares, counts, layout) for counts in several]
+    starts.sort(key=lambda start: float(slowest(shares[None, :], start, layout)[0]))
+    for start in starts[:RESTARTS] if gap > MUCH else ():
+        for hot in (RESTART_HOT, SLOT_HOT):
+            anneal(shares[None, :], start, layout, np.ones(1), steps // RESTARTS, seed, hot)
+        kernels.swapped_down(shares, start, layout.relative_speeds(), least, 50 * layout.ranks)
+    return min((held, *starts), key=lambda each: float(slowest(shares[None, :], each, layout)[0]))
+
+
+def _best_of_all(shares: FloatArray, held: IntArray, layout: ExpertLayout, least: float) -> tuple[IntArray, bool]:
+    """The best of all maps (G, s), beginning with ``held``, and whether that is proven; else the best one met."""
+    hottest = np.argsort(-shares, kind="stable")
+    place = np.empty_like(hottest)
+    place[hottest] = np.arange(len(hottest))
+    ordered = place[held]
+    proven = exact.best_map(shares[hottest], ordered, layout.relative_speeds(), least, EXACT_NODES)
+    return hottest[ordered], bool(proven)
+
+
+def _gap(shares: FloatArray, held: IntArray, layout: ExpertLayout, least: float) -> float:
+    """How far the slowest rank is above ``least``, as a share of its load."""
+    return float(1 - least / slowest(shares[None, :], held, layout)[0])
 
 
 def anneal(

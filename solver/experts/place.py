@@ -20,7 +20,8 @@ from solver.candidates import FloatArray, IntArray
 from solver.experts import packing
 from solver.experts.bounds import least_slowest_load, plain_bound
 from solver.experts.layout import ExpertLayout
-from solver.experts.loads import layer_balancedness
+from solver.experts.loads import CopyChoice, layer_balancedness
+from solver.experts.serving import exchanged, least_near_load, slowest_load
 
 T = TypeVar("T")
 
@@ -57,12 +58,14 @@ def place_experts(
     layout: ExpertLayout,
     *,
     weights: Mapping[str, float] | None = None,
+    choice: CopyChoice = CopyChoice.ANY,
     steps: int = STEPS,
     seed: int = 0,
     close_bounds: bool = True,
 ) -> Placed:
     """The best map found for ``workloads``: their worst member, or their mean weighted with ``weights``.
 
+    ``choice``: which copies serve tokens; balance is searched, judged and bounded under it.
     ``steps`` of search for each layer (and round, for a set); ``close_bounds``: solve linear programs for tighter
     bounds where ranks have two slots.  The same arguments give the same map.  Raises ``InvalidInput``.
     """
@@ -73,25 +76,30 @@ def place_experts(
     factors = _factors(workloads, weights)
     layers = range(len(workloads[0].layers))
     if len(workloads) == 1:
-        held = _each(
+        placed = _each(
             len(layers),
             lambda layer: packing.place_layer(
                 shares[layer, 0], layout, plain_bound(shares[layer, 0], layout), steps, seed + layer
             ),
         )
+        held, proven = [rows for rows, _ in placed], [best for _, best in placed]
     else:
-        held = _place_set(shares, layout, factors, steps, seed)
+        held, proven = _place_set(shares, layout, factors, steps, seed), [False] * len(layers)
     held = _each(len(layers), lambda layer: packing.spread(shares[layer].mean(axis=0), held[layer], layout))
-    reached = [packing.slowest(shares[layer], held[layer], layout) for layer in layers]
-    close = close_bounds and len(workloads) == 1
-    least = _each(
-        len(layers),
-        lambda layer: [
-            least_slowest_load(row, layout, load, close=close)
-            for row, load in zip(shares[layer], reached[layer], strict=True)
-        ],
-    )
-    return _placed(workloads, layout, held, 1.0 / np.array(least).T, factors)
+    if choice is CopyChoice.NEAREST and layout.slots > workloads[0].experts:
+        held = _exchanged(shares, held, layout, factors, steps, seed)
+        least = [[least_near_load(row, layout) for row in rows] for rows in shares]
+    else:
+        close = close_bounds and len(workloads) == 1
+        reached = [packing.slowest(shares[layer], held[layer], layout) for layer in layers]
+        least = _each(
+            len(layers),
+            lambda layer: [
+                float(load) if proven[layer] else least_slowest_load(row, layout, load, close=close)
+                for row, load in zip(shares[layer], reached[layer], strict=True)
+            ],
+        )
+    return _placed(workloads, layout, held, 1.0 / np.array(least).T, factors, choice)
 
 
 def check_alike(workloads: Sequence[RoutedWorkload]) -> None:
@@ -140,13 +148,60 @@ def _place_set(
     layers, count, _ = shares.shape
     envelope = shares.max(axis=1)
     envelope *= layout.ranks / envelope.sum(axis=1, keepdims=True)
-    held = _each(layers, lambda layer: packing.place_layer(envelope[layer], layout, 1.0, steps, seed + layer))
+    held = _each(layers, lambda layer: packing.place_layer(envelope[layer], layout, 1.0, steps, seed + layer)[0])
+
+    def searched(held: list[IntArray], weights: FloatArray, turn: int) -> list[IntArray]:
+        return _annealed(shares, held, layout, weights, steps, seed + turn * layers)
+
+    def slowest(held: list[IntArray]) -> FloatArray:
+        return np.array([packing.slowest(row, ranks, layout) for row, ranks in zip(shares, held, strict=True)])
+
+    return _in_rounds(held, searched, slowest, count, factors)
+
+
+def _exchanged(
+    shares: FloatArray,
+    held: list[IntArray],
+    layout: ExpertLayout,
+    factors: FloatArray | None,
+    steps: int,
+    seed: int,
+) -> list[IntArray]:
+    """(G, s) of each layer, found from ``held`` by exchanges of slots, where the nearest copy serves."""
+    layers, count, _ = shares.shape
+    choices = [CopyChoice.NEAREST] * count
+
+    def searched(held: list[IntArray], weights: FloatArray, turn: int) -> list[IntArray]:
+        def one(layer: int) -> IntArray:
+            first = seed + turn * layers + layer
+            return exchanged(shares[layer], choices, held[layer], layout, weights, steps=steps, seed=first)
+
+        return _each(layers, one)
+
+    def slowest(held: list[IntArray]) -> FloatArray:
+        return np.array(
+            [slowest_load(row, ranks, layout, CopyChoice.NEAREST) for row, ranks in zip(shares, held, strict=True)]
+        )
+
+    return _in_rounds(held, searched, slowest, count, factors)
+
+
+def _in_rounds(
+    held: list[IntArray],
+    searched: Callable[[list[IntArray], FloatArray, int], list[IntArray]],
+    slowest: Callable[[list[IntArray]], FloatArray],
+    count: int,
+    factors: FloatArray | None,
+) -> list[IntArray]:
+    """The best of the maps that are ``searched`` for weights of ``count`` workloads.
+
+    Where the worst counts, each round gives those that are behind more weight, by the ``slowest`` loads (L, W).
+    """
     current = np.full(count, 1.0 / count) if factors is None else factors
     best, best_worth = held, -np.inf
-    for turn in range(ROUNDS if factors is None else 1):
-        held = _annealed(shares, held, layout, current, steps, seed + turn * layers)
-        reached = np.array([packing.slowest(shares[layer], held[layer], layout) for layer in range(layers)])
-        means = (1.0 / reached).mean(axis=0)
+    for turn in range(ROUNDS if factors is None and count > 1 else 1):
+        held = searched(held, current, turn)
+        means = (1.0 / slowest(held)).mean(axis=0)
         worth = float(means.min() if factors is None else means @ factors)
         if worth > best_worth:
             best, best_worth = held, worth
@@ -185,9 +240,10 @@ def _placed(
     held: list[IntArray],
     layer_bounds: FloatArray,
     factors: FloatArray | None,
+    choice: CopyChoice,
 ) -> Placed:
     rows = np.array([np.sort(ranks, axis=1).ravel() for ranks in held])
-    reached = np.array([layer_balancedness(rows, workload.loads, layout) for workload in workloads])
+    reached = np.array([layer_balancedness(rows, workload.loads, layout, choice) for workload in workloads])
     bounds = np.maximum(np.minimum(layer_bounds, 1.0), reached)
     means, limits = reached.mean(axis=1), bounds.mean(axis=1)
     first = workloads[0]

@@ -35,17 +35,24 @@ class Pace:
     """How time hangs on balance.
 
     ``seconds_per_load``: of one step in one layer when the slowest rank carries just what balanced ranks would; a
-    rank with twice that takes twice as long.  ``steps``: until the map will be looked at again.
+    rank with twice that takes twice as long.  ``least_s``: of a step in one layer, however little ranks carry: they
+    read their experts' weights all the same.  ``steps``: until the map will be looked at again.
     Raises ``InvalidInput``.
     """
 
     seconds_per_load: float
     steps: float
+    least_s: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, value in (("seconds_per_load", self.seconds_per_load), ("steps", self.steps)):
+        for name in ("seconds_per_load", "steps", "least_s"):
+            value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise InvalidInput(f"pace.{name}", value, "must be a number from 0 on")
+
+    def layer_s(self, slowest: float) -> float:
+        """Seconds of one layer in a step when the slowest rank carries so much, 1 = balanced."""
+        return max(self.seconds_per_load * slowest, self.least_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,8 +171,12 @@ def _profitable(
     choices = [[layer.points[0] for layer in frontiers]]
     for halving in range(SHARES_OF_RANKS):
         price = unit / max(1.0, layout.ranks / 2**halving)
-        gain = pace.seconds_per_load * pace.steps
-        choices.append([min(layer.points, key=lambda p: gain * p.slowest + price * p.price) for layer in frontiers])
+        choices.append(
+            [
+                min(layer.points, key=lambda p: pace.steps * pace.layer_s(p.slowest) + price * p.price)
+                for layer in frontiers
+            ]
+        )
     return choices
 
 
@@ -186,9 +197,10 @@ class _Work:
         loads, layout = self.workload.loads, self.layout
         old, new = np.array(self.running.slots), np.array(rows)
         seconds = self.costs.seconds(moves, layout.ranks)
-        gain = self.pace.seconds_per_load * float(
-            (_slowest(old, self.workload, layout) - _slowest(new, self.workload, layout)).sum()
+        before, after = (
+            sum(map(self.pace.layer_s, _slowest(rows, self.workload, layout).tolist())) for rows in (old, new)
         )
+        gain = before - after
         inside = sum(move.same_node for move in moves)
         reached = balancedness(new, loads, layout)
         stairs = [layer.stairs for layer in self.frontiers]

@@ -12,7 +12,6 @@ import numpy as np
 
 from solver.candidates import FloatArray, IntArray
 from solver.experts.dispatch import (
-    CopyChoice,
     LayerRates,
     LayerTimes,
     RouterRule,
@@ -21,6 +20,7 @@ from solver.experts.dispatch import (
     times_by_choice,
 )
 from solver.experts.layout import ExpertLayout
+from solver.experts.loads import CopyChoice
 
 UNKNOWN_SPEEDS: Final = (1.0, 4.0 / 3.0, 1.0 / 2.0, 1.0 / 4.0, 1.0 / 8.0, 0.0)
 """Factors on the time between nodes that count where the speed is not known: from 50 to 400 Gb/s if the slowest is

@@ -16,9 +16,10 @@ import numpy as np
 from cluster_models.architecture import Experts
 from cluster_models.routing import ExpertLoads, RoutedWorkload
 from solver.candidates import FloatArray, IntArray
-from solver.experts.dispatch import CopyChoice, LayerRates, LayerTimes, RouterRule, layer_times, routing
+from solver.experts.dispatch import LayerRates, LayerTimes, RouterRule, layer_times, routing
+from solver.experts.grouped import grouped_orders
 from solver.experts.layout import ExpertLayout
-from solver.experts.loads import layer_balancedness
+from solver.experts.loads import CopyChoice, layer_balancedness
 from solver.experts.nodewise import place_nodewise
 from solver.experts.place import place_experts
 
@@ -70,7 +71,8 @@ def trained_map(
     """The map for ``ranks`` expert ranks that fill ``domains`` NVLink domains; experts must divide by ranks.
 
     Per layer the fastest of the natural order, the best balance found and, over several domains, the best trade
-    between balance and copies that leave; ``keep_order`` leaves the natural order.
+    between balance and copies that leave; ``keep_order`` leaves the natural order.  Routers form groups by
+    position: where there are any, only orders count that keep groups together (``grouped``).
     """
     workloads = [each.counted() for each in loads]
     given = np.array([each.weight for each in loads])
@@ -80,12 +82,12 @@ def trained_map(
     mixture = np.einsum("w,wle->le", weights, shares)
     fitted = routing(mixture, RouterRule.of(experts))
     natural = np.tile(np.arange(experts.count), (len(mixture), 1))
-    balanced, least = _balanced(workloads, weights, layout)
+    balanced, least = _balanced(workloads, weights, layout, experts.router_groups)
     maps, rates = [natural], _rates(experts)
     if not keep_order:
-        maps.append(balanced)
+        maps += balanced
     times = [layer_times(rows, fitted, layout, rates) for rows in maps]
-    if not keep_order and 1 < domains <= MOST_DOMAINS:
+    if not keep_order and 1 < domains <= MOST_DOMAINS and experts.router_groups == 1:
         proposals = PROPOSALS * 64 // max(64, domains**2)
         # without copies there is no choice among them: any is the cheaper rule
         found = place_nodewise(fitted, layout, rates, choice=CopyChoice.ANY, proposals=proposals)
@@ -120,15 +122,19 @@ def _rates(experts: Experts) -> LayerRates:
 
 
 def _balanced(
-    workloads: list[RoutedWorkload], weights: FloatArray, layout: ExpertLayout
-) -> tuple[IntArray, FloatArray]:
+    workloads: list[RoutedWorkload], weights: FloatArray, layout: ExpertLayout, groups: int
+) -> tuple[list[IntArray], FloatArray]:
     """(L, E) the best balance found for the workloads that count, and (L,) their least weighted imbalance."""
     counting = [workload for workload, weight in zip(workloads, weights, strict=True) if weight > 0]
     positive = weights[weights > 0]
     by_name = {workload.name: float(weight) for workload, weight in zip(counting, positive, strict=True)}
     several = by_name if len(counting) > 1 else None
+    if groups > 1:
+        found = grouped_orders(counting, several, layout, groups)
+        if found is not None:
+            return found[0], np.asarray(positive @ found[1])
     placed = place_experts(counting, layout, weights=several, close_bounds=False)
-    return placed.rows(), np.asarray(positive @ (1.0 / placed.layer_bounds))
+    return ([placed.rows()] if groups == 1 else []), np.asarray(positive @ (1.0 / placed.layer_bounds))
 
 
 def _imbalances(rows: IntArray, shares: FloatArray, layout: ExpertLayout) -> FloatArray:

@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from app.exports.expert_maps import EXPERT_MAPS
 from app.settings import Role
 from solver.experts.layout import ExpertLayout
-from solver.experts.loads import layer_balancedness
+from solver.experts.loads import CopyChoice, layer_balancedness
 from tests.app.api_client import API, cluster_body, running
 from tests.routing_counts import in_full, skewed
 
@@ -128,7 +128,7 @@ def test_the_choice_of_copies_is_weighed_and_said(stored: TestClient, choice: st
 
 
 def test_a_choice_of_copies_without_effect_is_said(stored: TestClient) -> None:
-    """Without copies, and where nodes are not weighed, all choices come to the same map."""
+    """Without copies all choices come to the same map; with copies any is what is taken where nothing was said."""
     told = asked(router={"active": 4}, slots=16, copy_choice="any", workloads=["prefill"])
     alone = stored.post(ADDRESS, json=told).json()
     assert alone["copy_choice"] is None
@@ -136,10 +136,24 @@ def test_a_choice_of_copies_without_effect_is_said(stored: TestClient) -> None:
     assert times["any_ms"] == pytest.approx(times["nearest_ms"])
     assert "the choice of copies, any, changes nothing without copies" in alone["assumptions"]
     unweighed = stored.post(ADDRESS, json=asked(copy_choice="any")).json()
-    assert unweighed["copy_choice"] is None
-    assert any("changes nothing where nodes are not weighed" in each for each in unweighed["assumptions"])
+    assert unweighed["copy_choice"] == "any"
     plain = stored.post(ADDRESS, json=asked()).json()
+    assert plain["copy_choice"] == "both"
     assert plain["placement"] == unweighed["placement"]
+
+
+def test_balance_is_that_of_the_choice_of_copies(stored: TestClient) -> None:
+    """A map for the nearest copy runs better there, and an answer for any says what it loses."""
+    wanted = asked(workloads=["prefill"], slots=24)
+    even, near = (
+        stored.post(ADDRESS, json=wanted | {"copy_choice": choice}).json() for choice in ("any", "nearest")
+    )
+    for made, choice in ((even, "any"), (near, "nearest")):
+        one = made["workloads"][0]
+        assert one["balancedness"] == one[f"{choice}_balancedness"] == made["balancedness"] <= made["bound"]
+    assert near["balancedness"] > even["workloads"][0]["nearest_balancedness"] + 0.01
+    plain = stored.post(ADDRESS, json=wanted).json()
+    assert any("copy choice nearest plans for that" in sentence for sentence in plain["next_steps"])
 
 
 def test_a_stored_cluster_gives_its_links(on_both: TestClient) -> None:
@@ -161,10 +175,14 @@ def test_counts_in_full_need_nothing_stored(client: TestClient) -> None:
 
 @pytest.mark.parametrize("form", ["sglang", "trtllm", "vllm-ascend"])
 def test_the_answer_comes_as_files_of_an_engine(stored: TestClient, form: str) -> None:
-    """Directly, or from the map of an answer before: the same bytes, and they say the map."""
+    """Directly, or from the map of an answer before: the same bytes, and they say the map.
+
+    Directly copies serve as in the engine of the format: in SGLang the nearest, in the others any.
+    """
+    choice = "nearest" if form == "sglang" else "any"
     direct = stored.post(ADDRESS, json=asked(), params={"format": form})
     assert direct.headers["Content-Type"] == "application/zip", direct.text
-    placement = stored.post(ADDRESS, json=asked()).json()["placement"]
+    placement = stored.post(ADDRESS, json=asked(copy_choice=choice)).json()["placement"]
     later = stored.post(f"{ADDRESS}/export", json={"placement": placement, "format": form})
     assert later.content == direct.content
     with zipfile.ZipFile(io.BytesIO(later.content)) as archive:
@@ -308,6 +326,9 @@ def test_moves_lead_from_the_running_map_to_the_target(on_both: TestClient) -> N
     layout, counts = ExpertLayout(4, 1, 24), np.array(skewed(3, 16, 2), dtype=float)
     for name, table in (("balancedness_before", RUNNING), ("balancedness", rows)):
         assert made[name] == pytest.approx(layer_balancedness(np.array(table), counts, layout).mean())
+    for name, table in (("nearest_balancedness_before", RUNNING), ("nearest_balancedness", rows)):
+        near = layer_balancedness(np.array(table), counts, layout, CopyChoice.NEAREST)
+        assert made[name] == pytest.approx(near.mean())
     assert made["reached"]
     assert made["balancedness"] >= 0.9 > made["balancedness_before"]
     assert made["least_moves"] <= len(made["moves"])
@@ -334,6 +355,22 @@ def test_it_is_left_alone_where_moves_do_not_pay(stored: TestClient) -> None:
     assert fast["verdict"].startswith("move: ")
     again = moving(physical_to_logical_map=fast["placement"]["physical_to_logical_map"], target_balancedness=0.5)
     assert stored.post(f"{ADDRESS}/rebalance", json=again).json()["moves"] == []
+
+
+def test_decoding_is_not_taken_for_prefill(stored: TestClient) -> None:
+    """Few tokens gain less than many, by the name of the workloads or as told; the answer says what it assumed."""
+
+    def gain(**changes: Any) -> tuple[float, str]:
+        fields = moving(balanced_layer_ms=None, target_balancedness=0.9) | {"expert_bytes": 1e5} | changes
+        made = stored.post(f"{ADDRESS}/rebalance", json=fields).json()
+        return made["gain_ms_per_step"], " ".join(made["assumptions"])
+
+    decode, said = gain()
+    assert "128 in a step, as the workloads are named decode" in said
+    assert gain(tokens_per_gpu=128.0)[0] == decode
+    assert decode == pytest.approx(gain(tokens_per_gpu=4096.0)[0] / 32)
+    assert "4096 in a step, as in prefill" in gain(workloads=["prefill", "decode"])[1]
+    assert gain(expert_bytes=1e9)[0] == 0.0
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,35 @@ def test_json_is_the_answer_of_the_service(counts: Path, capsys: pytest.CaptureF
     assert both["warnings"] == []
 
 
+def test_orders_that_mix_router_groups_are_not_written_for_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Megatron forms DeepSeek-V3's 8 groups by position; engines that keep the experts' numbers take the map."""
+    monkeypatch.chdir(tmp_path)
+    Path("loads.json").write_text(json.dumps({"logical_count": skewed(1, 256, 1)}))
+    words = ("place", "loads.json", "--ranks", "8", "--model", "deepseek-v3", "--output", "maps", "--format")
+    code, _, err = run(capsys, *words, "megatron")
+    assert code == 2
+    assert "--format" in err
+    assert "would mix the 8 router groups of layer 0" in err
+    assert run(capsys, *words, "vllm-ascend")[0] == 0
+    words = ("place", "loads.json", "--ranks", "8", "--router", "8,8,4", "--output", "maps", "--format")
+    assert "would mix the 8 router groups" in run(capsys, *words, "megatron")[2]
+
+
+def test_faster_ranks_get_more(counts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Speeds of ranks, one by one or so many of one: as over HTTP, and again in the command to type next."""
+    words = ("place", "counts/decode.json", "--ranks", "4", "--slots", "24", "--json")
+    even = json.loads(run(capsys, *words)[1])
+    listed, counted = (
+        json.loads(run(capsys, *words, "--speeds", text)[1]) for text in ("1,1,0.5,0.5", "1x2,0.5x2")
+    )
+    assert listed == counted
+    assert listed["placement"] != even["placement"]
+    assert listed["balancedness"] > 0.9
+    assert "--speeds 1x2,0.5x2" in run(capsys, *words[:-1], "--speeds", "1x2,0.5x2")[1]
+
+
 def test_nodes_are_weighed_where_the_router_is_known(counts: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Times are shown, and what was taken for granted."""
     code, out, _ = run(
@@ -140,6 +169,11 @@ def test_a_bad_layer_is_told_and_the_rest_used(counts: Path, capsys: pytest.Capt
         (("counts", "--ranks", "4", "--router", "a"), "--router"),
         (("counts", "--ranks", "4", "--nodes", "2", "--router", "99"), "--router"),
         (("counts", "--ranks", "4", "--nodes", "2", "--link-speed", "-1"), "--link-speed"),
+        (("counts", "--ranks", "4", "--speeds", "1x2,fast"), "--speeds"),
+        (("counts", "--ranks", "4", "--speeds", "1x0"), "--speeds"),
+        (("counts", "--ranks", "4", "--speeds", "1x9999999999"), "--speeds"),
+        (("counts", "--ranks", "4", "--speeds", "1x3"), "must be one speed for each of 4 ranks"),
+        (("counts", "--ranks", "4", "--speeds", "1,1,1,0"), "--speeds[3]"),
         (("nowhere", "--ranks", "4"), "nowhere"),
         (("--ranks", "4"), "--loads"),
     ],
@@ -163,6 +197,7 @@ def test_a_running_map_is_rebalanced(counts: Path, capsys: pytest.CaptureFixture
     assert (code, err) == (0, "")
     assert out.startswith("move: ")
     assert "break even" in out
+    assert "where the nearest copy serves" in out
     assert "the files for trtllm are in maps" in out
     assert {path.name for path in Path("maps").iterdir()} == {"load_balancer.yaml", "config.yaml"}
     answer = json.loads(run(capsys, *words, "--expert-bytes", "1e6", "--target", "0.8", "--json")[1])

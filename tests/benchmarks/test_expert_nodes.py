@@ -45,6 +45,8 @@ def test_the_command_weighs_nodes_where_there_are_copies(
     assert printed["copy_choice"] is None
     near, anywhere = printed["choices"]["nearest"], printed["choices"]["any"]
     assert near["nodes_crossed"] <= anywhere["nodes_crossed"]
+    assert experts.main(options[:-1]) == 0
+    assert "nodes weighed: a layer takes" in capsys.readouterr().out
     assert experts.main([*options, "--copy-choice", "nearest"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["copy_choice"] == "nearest"

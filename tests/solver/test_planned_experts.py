@@ -185,6 +185,20 @@ def test_a_balance_without_counts_is_reported() -> None:
     assert any("must be told just where" in line for line in found)
 
 
+def test_orders_that_mix_router_groups_are_neither_planned_nor_accepted() -> None:
+    """With experts 0 and 1 in one group both stay on a rank, which then carries 1.6 times the mean."""
+    assert SPARSE.experts is not None
+    grouped = replace(SPARSE, experts=replace(SPARSE.experts, router_groups=2, active_groups=2))
+    wanted = replace(asked(SKEWED, OTHER), architecture=grouped)
+    found = check_plan(routed_plan(), wanted)
+    assert any("The order of experts of layer 0 mixes router groups" in line for line in found)
+    plan = planned(wanted)
+    assert check_plan(plan, wanted) == ()
+    assert plan.expert_balance is not None
+    assert plan.expert_balance.layers[0].imbalance == pytest.approx(1.6)
+    assert plan.expert_balance.layers[0].least == pytest.approx(1.6)
+
+
 def _costs(dispatch: ExpertDispatch, counts: tuple[ExpertLoads, ...], imbalance: float) -> StepCosts:
     batch = candidates({"data": 16, "expert": 8}, {"data": 16, "expert": 2}, {"data": 16, "expert": 1})
     calibration = replace(behaviour(expert_dispatch=dispatch), expert_imbalance=imbalance)

@@ -11,7 +11,7 @@ from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import ServiceDep
 from app.documents.reading import Count, Document, close_name
 from app.experts.answer import ExpertMapDocument, PlacementAnswer
-from app.experts.exporting import FORMATS, archive_of, model_layers_of
+from app.experts.exporting import FORMATS, archive_of, check_groups, model_layers_of
 from app.experts.rebalancing import RebalanceAnswer, RebalanceRequest
 from app.experts.request import PlacementRequest
 from app.services import expert_placements
@@ -58,12 +58,13 @@ def create_expert_placement(
     if form is not None:
         _check_format(form, "format")
     with service.read_sessions() as session:
-        asked = expert_placements.prepare(session, request=document)
+        asked = expert_placements.prepare(session, request=document, form=form)
         model = expert_placements.model_of(session, fields=document)
     answer = expert_placements.place(asked)
     if form is None:
         return answer
     slots = answer.placement.to_slots()
+    check_groups(form, slots, model, None if document.router is None else document.router.to_rule())
     return _zip(form, archive_of(form, slots, model_layers_of(slots, model, None)))
 
 
@@ -82,6 +83,7 @@ def export_expert_placement(document: ExportRequest, service: ServiceDep) -> Res
     with service.read_sessions() as session:
         model = expert_placements.model_of(session, fields=document)
     slots = document.placement.to_slots()
+    check_groups(document.format, slots, model)
     return _zip(
         document.format, archive_of(document.format, slots, model_layers_of(slots, model, document.model_layers))
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.experts.answer import ExpertMapDocument
-from app.experts.exporting import FORMATS, files_of, model_layers_of
+from app.experts.exporting import FORMATS, check_groups, files_of, model_layers_of
 from app.imports.sources import SentFile
 from app.web.carried import pack
 from cluster_models.architecture import Architecture
@@ -40,6 +40,7 @@ def map_files(document: ExpertMapDocument, model: Architecture | None) -> MapFil
         refused = ""
         try:
             files_of(name, slots, model_layers)
+            check_groups(name, slots, model)
         except InvalidInput as error:
             refused = "; ".join(filter(None, (error.problem, error.remedy)))
         lines.append(FormatLine(name, form.description, refused))

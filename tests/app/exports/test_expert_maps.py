@@ -62,17 +62,29 @@ def test_shapes_as_the_engines_read_them() -> None:
     }
     assert "--ep-num-redundant-experts 2\n" in given_flags.text
     balancer, config = EXPERT_MAPS["experts-trtllm"].files(COPIES, 4)
-    assert yaml.safe_load(balancer.text) == {
-        "num_slots": 6,
-        "initial_global_assignments": {1: [0, 1, 2, 3, 1, 0], 3: [3, 2, 1, 0, 3, 2]},
-        "layer_updates_per_iter": 0,
+    tree = yaml.safe_load(balancer.text)
+    rows = tree.pop("initial_global_assignments")
+    assert tree == {"num_slots": 6, "layer_updates_per_iter": 0}
+    assert [rows[layer] for layer in range(4)] == [natural, [0, 1, 2, 3, 1, 0], natural, [3, 2, 1, 0, 3, 2]]
+    assert yaml.safe_load(config.text) == {
+        "enable_attention_dp": True,
+        "moe_expert_parallel_size": 3,
+        "moe_config": {"load_balancer": "load_balancer.yaml"},
     }
-    assert yaml.safe_load(config.text)["moe_config"] == {"load_balancer": "load_balancer.yaml"}
     (ascend,) = EXPERT_MAPS["experts-vllm-ascend"].files(COPIES, 4)
     tree = json.loads(ascend.text)
     assert tree["moe_layer_count"] == 2
     assert [layer["layer_id"] for layer in tree["layer_list"]] == [0, 1]
     assert tree["layer_list"][1]["device_list"][2] == {"device_id": 2, "device_expert": [3, 2]}
+
+
+def test_tensorrt_llm_finds_a_row_for_each_layer_that_predicts_further_tokens() -> None:
+    """DeepSeek-V3's 61 layers and its layer 61: without a row for it the worker ends with KeyError."""
+    slots = ExpertSlots((3, 60), ((0, 1, 2, 3, 1, 0), (3, 2, 1, 0, 3, 2)), experts=4, ranks=3)
+    balancer, _ = EXPERT_MAPS["experts-trtllm"].files(slots, 61)
+    rows = yaml.safe_load(balancer.text)["initial_global_assignments"]
+    assert rows[60] == [3, 2, 1, 0, 3, 2]
+    assert rows[61] == rows[62] == [0, 1, 2, 3, 0, 1]
 
 
 MUTATIONS: Final = (
@@ -84,6 +96,8 @@ MUTATIONS: Final = (
     ("experts-trtllm", 0, r"num_slots: 6", "num_slots: 8"),
     ("experts-trtllm", 0, r"per_iter: 0", "per_iter: 2"),
     ("experts-trtllm", 0, r"  3:", "  2:"),
+    ("experts-trtllm", 1, r"enable_attention_dp: true", "enable_attention_dp: false"),
+    ("experts-trtllm", 1, r"enable_attention_dp: true\n", ""),
     ("experts-trtllm", 0, r"num_slots", "[num_slots"),
     ("experts-trtllm", 1, r"size: 3", "size: 2"),
     ("experts-vllm-ascend", 0, r'"layer_id": 1', '"layer_id": 0'),

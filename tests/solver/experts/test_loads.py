@@ -34,9 +34,8 @@ def test_local_share_of_a_map_without_copies_is_one_node_in_all() -> None:
     assert node_local_share(np.array([[0, 1, 1, 0]]), shares, ExpertLayout(2, 2, 4)) == pytest.approx(1.0)
     assert node_local_share(np.array([[0, 1, 0, 1, 0, 1]]), shares, ExpertLayout(3, 3, 6)) == pytest.approx(1.0)
     uneven = np.array([[0, 1, 0, 2, 0, 3]])
-    assert node_local_share(uneven, np.array([[1.0, 0, 0, 0]]), ExpertLayout(6, 2, 6)) == pytest.approx(
-        1 / 3 + 1 / 2
-    )
+    assert node_local_share(uneven, np.array([[1.0, 0, 0, 0]]), ExpertLayout(6, 2, 6)) == pytest.approx(1.0)
+    assert node_local_share(uneven, np.array([[0, 1.0, 0, 0]]), ExpertLayout(6, 2, 6)) == pytest.approx(0.5)
 
 
 @given(st.data())

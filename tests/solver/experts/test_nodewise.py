@@ -12,9 +12,9 @@ import pytest
 from benchmarks.eplb import eplb_global, eplb_hierarchical
 from cluster_models.expert_slots import ExpertSlots
 from solver.candidates import FloatArray, IntArray
-from solver.experts.dispatch import CopyChoice, LayerRates, RouterRule, Routing, layer_times, routing
+from solver.experts.dispatch import LayerRates, RouterRule, Routing, layer_times, routing
 from solver.experts.layout import ExpertLayout
-from solver.experts.loads import balancedness
+from solver.experts.loads import CopyChoice, balancedness
 from solver.experts.nodewise import place_nodewise, usual_rates
 
 FAST, SLOW = 50e9, 5e9

@@ -194,6 +194,19 @@ def test_few_moves_bring_a_map_back_to_balance(
     assert [len(answer.moves) for answer in answers] == sorted(len(answer.moves) for answer in answers)
 
 
+def test_nothing_is_gained_below_what_reading_weights_takes(
+    drifted: tuple[ExpertSlots, RoutedWorkload, ExpertLayout],
+) -> None:
+    """With few tokens a rank reads its weights as long as it would compute: even loads save no time."""
+    running, counts, layout = drifted
+    plain = rebalance(running, counts, layout, costs=COSTS, pace=Pace(1e-3, 1000))
+    assert plain.moves
+    bound = rebalance(running, counts, layout, costs=COSTS, pace=Pace(1e-3, 1000, least_s=1.0))
+    assert (bound.moves, bound.gain_s_per_step, bound.pays) == ((), 0.0, False)
+    between = rebalance(running, counts, layout, costs=COSTS, pace=Pace(1e-3, 1000, least_s=1.2e-3))
+    assert 0 < between.gain_s_per_step < plain.gain_s_per_step
+
+
 def test_a_map_is_left_alone_where_moves_do_not_pay(
     drifted: tuple[ExpertSlots, RoutedWorkload, ExpertLayout],
 ) -> None:

@@ -9,13 +9,14 @@ from typing import Final
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster_models.architecture import Experts
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import ExpertLoads, RoutedWorkload, loads_of_model
 from solver.candidates import FloatArray, IntArray
+from solver.experts.grouped import keeps_groups
 from solver.experts.trained import TrainedMap, trained_map
 from tests.readers.real_files import real
 from tests.solver.problems import DENSE, SPARSE
@@ -117,20 +118,62 @@ def test_workloads_without_weight_are_judged_and_not_placed_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "domains", "contiguous", "imbalance", "over_least"),
-    [(8, 1, 1.67, 1.0001, 1.0001), (16, 2, 1.93, 1.005, 1.005), (32, 4, 2.29, 1.15, 1.05)],
+    ("groups", "ranks", "domains", "contiguous", "imbalance", "over_least"),
+    [
+        (1, 8, 1, 1.67, 1.0001, 1.0001),
+        (1, 16, 2, 1.93, 1.005, 1.005),
+        (1, 32, 4, 2.29, 1.15, 1.05),
+        (8, 4, 1, 1.44, 1.17, 1.001),
+        (8, 8, 1, 1.67, 1.68, 1.001),
+        (8, 16, 2, 1.93, 1.68, 1.001),
+        (8, 32, 4, 2.29, 1.72, 1.003),
+    ],
 )
 def test_real_counts_are_balanced_near_their_bound(
-    ranks: int, domains: int, contiguous: float, imbalance: float, over_least: float
+    groups: int, ranks: int, domains: int, contiguous: float, imbalance: float, over_least: float
 ) -> None:
-    """DeepSeek-R1's prefill, 58 layers of 256 experts: contiguous blocks have a rank with twice the mean."""
+    """DeepSeek-R1's prefill, 58 layers of 256 experts: contiguous blocks have a rank with twice the mean.
+
+    With the router's 8 groups together, the hottest group keeps the slowest rank at 1.67 times the mean and more.
+    """
     file = real("moe_routing/deepseek_r1_sglang_lmsys/prefill_in1024.json")
     counts = np.array(json.loads(file.text)["logical_count"], dtype=np.float64)
-    experts = Experts(count=256, active=8, hidden=2048, dense_layers=3, router_groups=8, active_groups=4)
+    experts = Experts(
+        count=256, active=8, hidden=2048, dense_layers=3, router_groups=groups, active_groups=4 if groups > 1 else 1
+    )
     found = trained_map((loads(counts[3:], first=3),), experts, ranks, domains)
     assert found.contiguous.mean() == pytest.approx(contiguous, abs=0.01)
     assert found.weighted.mean() <= imbalance
     assert found.weighted.mean() <= over_least * found.least.mean()
+    assert all(keeps_groups(row, groups) for row in found.rows.tolist())
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([(2, 1), (4, 1), (4, 2), (8, 2), (16, 4)]))
+@settings(max_examples=15)
+def test_tokens_select_the_same_experts_after_the_order_is_applied(seed: int, ranks: tuple[int, int]) -> None:
+    """A router that keeps the best 2 of 4 groups, formed by position, as Megatron-Core's does."""
+    random = np.random.default_rng(seed)
+    experts = Experts(count=16, active=3, hidden=64, router_groups=4, active_groups=2)
+    scores = random.normal(random.normal(0, 1, 16), 1.0, (500, 16))
+
+    def selected(scores: FloatArray) -> IntArray:
+        groups = np.sort(scores.reshape(-1, 4, 4), axis=2)[:, :, -2:].sum(axis=2)
+        open_groups = np.argsort(-groups, axis=1)[:, :2]
+        allowed = np.zeros((len(scores), 4), dtype=bool)
+        np.put_along_axis(allowed, open_groups, values=True, axis=1)
+        return np.argsort(-np.where(np.repeat(allowed, 4, axis=1), scores, -np.inf), axis=1)[:, :3]
+
+    before = selected(scores)
+    row = trained_map((loads(np.bincount(before.ravel(), minlength=16)[None, :]),), experts, *ranks).rows[0]
+    after = row[selected(scores[:, row])]
+    assert (np.sort(after, axis=1) == np.sort(before, axis=1)).all()
+
+
+def test_groups_that_do_not_fit_the_ranks_stay_where_they_are() -> None:
+    """Six groups on four ranks: no order is known to be better, and none mixes groups."""
+    experts = Experts(count=12, active=1, hidden=64, router_groups=6, active_groups=6)
+    found = trained_map((loads(np.arange(1, 13)[None, :]),), experts, 4, 1)
+    assert (found.rows == np.arange(12)).all()
 
 
 def test_weights_decide_between_workloads() -> None:
