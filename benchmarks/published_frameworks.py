@@ -72,6 +72,8 @@ DISPATCHES: Final = (
     ("hybridep", ExpertDispatch.HYBRIDEP),
     ("deepep", ExpertDispatch.DEEPEP),
     ("tokendrop", ExpertDispatch.ALL_TO_ALL),
+    ("dispatcher alltoall", ExpertDispatch.ALL_TO_ALL),
+    ("dispatcher a2a", ExpertDispatch.ALL_TO_ALL),
 )
 """By words of the notes; Megatron-Bridge drops tokens only with its all-to-all dispatcher."""
 CONTAINER: Final = re.compile(r"\bnemo 2\d\.\d\d")

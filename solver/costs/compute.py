@@ -29,7 +29,9 @@ class Processor:
 
     ``multiprocessors`` compute tiles side by side (``None``: not known, tiles are then not rounded up).
     ``quantise_bytes`` is what casting one 16-bit element to the matrix products' format moves through memory.
-    ``score_bytes`` are the bytes that unfused attention moves for each score, forward and backward.
+    ``score_bytes`` are the bytes that unfused attention moves for each score, forward and backward;
+    ``element_bytes`` is the width of activations and weights as products read them from memory: 4 in FP32 training
+    (TF32 tensor cores read FP32 operands and drop bits), else 2.
     ``matmul_flops`` is the rate of a very large matrix product in a long run, ``peak_flops`` the 16-bit data
     sheet peak (attention runs in 16 bits also in FP8 training), ``memory_bytes_per_s`` what kernels reach.
     """
@@ -41,6 +43,7 @@ class Processor:
     quantise_bytes: float = 0.0
     score_bytes: tuple[float, float] = _SCORE_BYTES
     multiprocessors: int | None = None
+    element_bytes: float = 2.0
 
 
 _QUANTISE_BYTES: Final = {Precision.FP8: 4.0, Precision.MXFP8: 4.1, Precision.NVFP4: 5.2}
@@ -71,6 +74,7 @@ def processor(gpu: GpuKind, precision: Precision, calibration: Calibration) -> P
         quantise_bytes=_QUANTISE_BYTES.get(precision, 0.0),
         score_bytes=_FP32_SCORE_BYTES if precision is Precision.FP32 else _SCORE_BYTES,
         multiprocessors=gpu.multiprocessors,
+        element_bytes=precision.activation_bytes,
     )
 
 
@@ -80,7 +84,7 @@ def matmul_s(
     n: Extent,
     k: Extent,
     *,
-    output_bytes: float = 2.0,
+    output_bytes: float | None = None,
     groups: Extent = 1.0,
     slowdown: Extent = 1.0,
 ) -> FloatArray:
@@ -88,6 +92,7 @@ def matmul_s(
 
     Arithmetic takes 2mnk FLOP at the sustained rate, times what tiles and waves round up (``tiles.quantisation``),
     a prologue worth ``k_half`` steps of the contraction included (fitted), times ``slowdown``.
+    The result takes ``output_bytes`` an element, by default as many as the operands.
     Roofline: Williams et al., CACM 2009.
     """
     c = gpu.calibration
@@ -98,7 +103,8 @@ def matmul_s(
     else:
         slowdown = slowdown * quantisation(m, n, k, groups=groups, multiprocessors=count, prologue=c.k_half)
     arithmetic = 2.0 * m * n * k * slowdown / gpu.matmul_flops
-    memory = (2.0 * (m * k + k * n) + output_bytes * m * n) / gpu.memory_bytes_per_s
+    width = gpu.element_bytes
+    memory = (width * (m * k + k * n) + (output_bytes or width) * m * n) / gpu.memory_bytes_per_s
     return np.asarray(groups * np.maximum(arithmetic, memory) + c.kernel_s)
 
 
@@ -112,12 +118,14 @@ def linear_s(gpu: Processor, m: Extent, n: Extent, k: Extent, *, groups: Extent 
     slowdown = _alignment_slowdown(gpu, n, k)
     forward = matmul_s(gpu, m, n, k, groups=groups, slowdown=slowdown)
     backward = matmul_s(gpu, m, k, n, groups=groups, slowdown=slowdown)
-    passes = 2.0 * framework.gradient_bytes
+    passes = 2.0 * max(framework.gradient_bytes, gpu.element_bytes)
     if framework.fused_accumulation:
         written = matmul_s(gpu, k, n, m, output_bytes=passes, groups=groups, slowdown=slowdown)
         return Seconds(forward, backward + written)
     written = matmul_s(gpu, k, n, m, groups=groups, slowdown=slowdown)
-    return Seconds(forward, backward + written + streaming_s(gpu, np.asarray((2.0 + passes) * k * n * groups)))
+    return Seconds(
+        forward, backward + written + streaming_s(gpu, np.asarray((gpu.element_bytes + passes) * k * n * groups))
+    )
 
 
 def _alignment_slowdown(gpu: Processor, *widths: Extent) -> FloatArray:
@@ -129,6 +137,11 @@ def streaming_s(gpu: Processor, nbytes: FloatArray, *, kernels: float = 1.0) -> 
     """Seconds of memory-bound kernels that move ``nbytes`` in all; more where they are not fused."""
     passes = 1.0 if gpu.calibration.framework.fused_kernels else gpu.calibration.unfused_passes
     return np.asarray(passes * nbytes / gpu.memory_bytes_per_s + kernels * gpu.calibration.kernel_s)
+
+
+def elementwise_s(gpu: Processor, nbytes: FloatArray, *, kernels: float = 1.0) -> FloatArray:
+    """``streaming_s`` of kernels that move ``nbytes`` where all tensors have 16 bits; FP32 moves twice as many."""
+    return streaming_s(gpu, gpu.element_bytes / 2.0 * nbytes, kernels=kernels)
 
 
 def quantise_s(gpu: Processor, elements: FloatArray, *, kernels: float = 1.0) -> FloatArray:

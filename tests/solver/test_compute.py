@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from cluster_models.catalogue import gpu_kind
 from cluster_models.frameworks import AttentionKernels
 from cluster_models.gpus import Precision
-from solver.costs.compute import AttentionShape, attention_s, linear_s, matmul_s, processor, streaming_s
+from solver.costs.compute import (
+    AttentionShape,
+    attention_s,
+    elementwise_s,
+    linear_s,
+    matmul_s,
+    processor,
+    streaming_s,
+)
 from tests.solver.cost_cases import H100, behaviour
 
 CHIP = processor(H100, Precision.BF16, behaviour())
@@ -31,6 +39,20 @@ def test_a_thin_product_runs_at_the_rate_of_memory() -> None:
     seconds = float(matmul_s(CHIP, 1.0, 16384.0, 16384.0)) - CHIP.calibration.kernel_s
     weights = 2 * 16384**2 / CHIP.memory_bytes_per_s
     assert seconds >= weights
+
+
+def test_fp32_training_moves_twice_the_bytes() -> None:
+    """TF32 products read FP32 operands: what memory bounds takes twice as long, also between the products."""
+    a100 = gpu_kind("A100-SXM4-80GB")
+    half_width, wide = (processor(a100, each, behaviour(a100)) for each in (Precision.BF16, Precision.FP32))
+    thin, wider = (
+        float(matmul_s(chip, 1.0, 16384.0, 16384.0)) - chip.calibration.kernel_s for chip in (half_width, wide)
+    )
+    assert wider == pytest.approx(2.0 * thin)
+    half, whole = (float(elementwise_s(chip, np.array(1e9), kernels=0)) for chip in (half_width, wide))
+    assert whole == pytest.approx(2.0 * half)
+    huge = float(matmul_s(wide, 16384.0, 16384.0, 16384.0))
+    assert huge == pytest.approx(2 * 16384**3 / wide.matmul_flops, rel=0.05)
 
 
 @given(EXTENT, EXTENT, EXTENT)
