@@ -13,6 +13,7 @@ from cluster_models.frameworks import (
     CudaGraphs,
     ExpertBalance,
     ExpertDispatch,
+    Float8Scaling,
     Framework,
     framework,
     frameworks,
@@ -123,6 +124,8 @@ def _dense_settings(row: Row, notes: str, assumed: Assumed) -> Framework:
         assumed.take("sequence parallelism", found.sequence_parallel, "the framework's default")
     if re.search(r"async ?tp", notes):
         found = replace(found, overlap_tensor=True)
+    if "rowwise" in notes:
+        found = replace(found, float8_scaling=Float8Scaling.ROW)
     if "eager" in notes or "no compile" in notes:
         found = replace(found, fused_kernels=False)
     if group := re.search(r"zero1=(\d+)", text(row, "zero")):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.catalogue import gpu_kind
-from cluster_models.frameworks import AttentionKernels
+from cluster_models.frameworks import AttentionKernels, Float8Scaling
 from cluster_models.gpus import Precision
 from solver.costs.compute import (
     AttentionShape,
@@ -19,9 +19,11 @@ from solver.costs.compute import (
     linear_s,
     matmul_s,
     processor,
+    quantise_s,
     streaming_s,
 )
-from tests.solver.cost_cases import H100, behaviour
+from solver.costs.local_sizes import local_sizes
+from tests.solver.cost_cases import H100, WORKLOAD, behaviour, candidates
 
 CHIP = processor(H100, Precision.BF16, behaviour())
 EXTENT = st.sampled_from([64, 256, 1024, 8192])
@@ -130,3 +132,28 @@ def test_unfused_kernels_move_their_bytes_several_times(passes: float) -> None:
     fused_s, unfused_s = (streaming_s(chip, nbytes).item() - chip.calibration.kernel_s for chip in chips)
     assert fused_s == pytest.approx(1e9 / chips[0].memory_bytes_per_s)
     assert unfused_s == pytest.approx(passes * fused_s)
+
+
+def test_recipes_of_fp8_differ_in_casts_and_rates() -> None:
+    """A tensor's own maximum reads it once more; rows are cast apart from columns and multiplied more slowly."""
+    chips = {
+        scaling: processor(H100, Precision.FP8, behaviour(float8_scaling=scaling)) for scaling in Float8Scaling
+    }
+    delayed, elements = chips[Float8Scaling.DELAYED], np.array(1e9)
+    for scaling, nbytes in ((Float8Scaling.CURRENT, 2.0), (Float8Scaling.ROW, 4.0)):
+        more = quantise_s(chips[scaling], elements) - quantise_s(delayed, elements)
+        assert float(more) == pytest.approx(nbytes * 1e9 / delayed.memory_bytes_per_s)
+    assert chips[Float8Scaling.ROW].matmul_flops < delayed.matmul_flops == chips[Float8Scaling.BLOCK].matmul_flops
+    sixteen = [processor(H100, Precision.BF16, behaviour(float8_scaling=each)) for each in Float8Scaling]
+    assert all(each.quantise_bytes == 0.0 and each.matmul_flops == sixteen[0].matmul_flops for each in sixteen)
+
+
+def test_rows_are_scaled_after_they_were_gathered() -> None:
+    """Tensor ranks then gather 16 bits, twice what they gather of a tensor with one scale."""
+    workload = replace(WORKLOAD, precision=Precision.FP8)
+    gathered = {
+        scaling: local_sizes(candidates({"tensor": 8}), workload, behaviour(float8_scaling=scaling)).gathered_bytes
+        for scaling in Float8Scaling
+    }
+    assert gathered.pop(Float8Scaling.ROW) == 2.0
+    assert set(gathered.values()) == {1.0}
