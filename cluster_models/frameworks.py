@@ -143,6 +143,14 @@ class Framework:
     logit_bytes: Annotated[
         float, Fact("Bytes that output and loss hold per token and vocabulary entry.", most=64.0)
     ]
+    loss_chunk_tokens: Annotated[
+        int,
+        Fact(
+            "Tokens whose logits a rank holds at once, where output and loss are computed chunk by chunk; 0: those "
+            "of a whole micro-batch.",
+            most=1e9,
+        ),
+    ]
     step_bytes: Annotated[
         float,
         Fact(

@@ -303,3 +303,9 @@ def test_recipes_of_fp8_are_read_from_the_notes() -> None:
     titan = {"source": "pytorch/torchtitan, made up for a test, 2025-08", "precision": "fp8", "zero": "fsdp"}
     for notes, scaling in (("float8 rowwise; async TP", Float8Scaling.ROW), ("compile", Float8Scaling.CURRENT)):
         assert read(**titan, notes=notes).workload.framework.float8_scaling is scaling
+
+
+def test_a_loss_in_chunks_is_read_from_the_notes() -> None:
+    """TRL's chunks have 256 tokens."""
+    assert read(notes="FSDP2, chunked loss").workload.framework.loss_chunk_tokens == 256
+    assert read().workload.framework.loss_chunk_tokens == 0

@@ -213,3 +213,12 @@ def test_sixteen_bit_states_take_half() -> None:
     )
     states = [found.weights_bytes.sum() + found.optimizer_bytes.sum() for found in (narrow, wide)]
     assert states[0] == pytest.approx(states[1] * 6 / 14)
+
+
+def test_a_loss_in_chunks_holds_the_logits_of_one() -> None:
+    """512 of 8,192 tokens, 8 bytes each and vocabulary entry; a chunk beyond the micro-batch changes nothing."""
+    whole, chunked, longer = (
+        memory(candidates({}), calibration=behaviour(loss_chunk_tokens=tokens)) for tokens in (0, 512, 16384)
+    )
+    assert chunked.logits_bytes[0, 0] == pytest.approx(8.0 * 512 * LLAMA_70B.vocabulary)
+    assert whole.logits_bytes[0, 0] == pytest.approx(16 * chunked.logits_bytes[0, 0]) == longer.logits_bytes[0, 0]
