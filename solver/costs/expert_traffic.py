@@ -27,9 +27,9 @@ _WINDOW_BYTES: Final = 8.0 * 2**17
 of ``NCCL_P2P_NET_CHUNKSIZE`` (128 KiB unless set), which the GPU's proxy thread stages one after the other.
 
 On EFA this makes 30 GB/s for each GPU.  DeepEP's kernels have no window, but where GPUs cannot drive network cards
-themselves, as on EFA, threads of the host send for them and reach 25 to 42 GB/s (UCCL-EP's README, p6-b200: of 4,096
-tokens on 32 ranks 2.7 copies leave the node, in 2.07 ms with 8 and 3.72 ms with 16 bits).  On InfiniBand the window
-is wider than cards are fast.
+themselves, as on EFA, threads of the host send for them and reach 25 to 42 GB/s (UCCL-EP's README, p6-b200: on 32
+ranks 2.7 copies of each of 4,096 tokens leave the node, in 2.07 ms with 8 bits and 3.72 ms with 16).  On InfiniBand
+the window is wider than cards are fast.
 """
 
 
