@@ -82,7 +82,7 @@ def processor(gpu: GpuKind, precision: Precision, calibration: Calibration) -> P
     scaling = calibration.framework.float8_scaling
     eight = precision is Precision.FP8
     if eight and scaling is Float8Scaling.ROW:
-        share *= _ROW_SHARE
+        share = share * _ROW_SHARE
     half = gpu.peak_flops.get(Precision.BF16) or gpu.peak_flops.get(Precision.FP16) or peak
     return Processor(
         matmul_flops=peak * gpu.achievable_fraction * share * calibration.kernel_share,
