@@ -23,6 +23,7 @@ from solver.costs.compute import (
     streaming_s,
 )
 from solver.costs.local_sizes import local_sizes
+from solver.fitting.variants import PerRow
 from tests.solver.cost_cases import H100, WORKLOAD, behaviour, candidates
 
 CHIP = processor(H100, Precision.BF16, behaviour())
@@ -157,3 +158,14 @@ def test_rows_are_scaled_after_they_were_gathered() -> None:
     }
     assert gathered.pop(Float8Scaling.ROW) == 2.0
     assert set(gathered.values()) == {1.0}
+
+
+def test_a_recipe_is_priced_under_many_values_at_once() -> None:
+    """Each row of fitted shares keeps its own rate."""
+    calibration = behaviour(float8_scaling=Float8Scaling.ROW)
+    shares = np.array([0.5, 0.8]).view(PerRow)
+    together = processor(H100, Precision.FP8, replace(calibration, fp8_share=shares)).matmul_flops
+    alone = [
+        processor(H100, Precision.FP8, replace(calibration, fp8_share=each)).matmul_flops for each in (0.5, 0.8)
+    ]
+    np.testing.assert_allclose(np.asarray(together), alone)
