@@ -49,7 +49,8 @@ def test_fp32_training_moves_twice_the_bytes() -> None:
     a100 = gpu_kind("A100-SXM4-80GB")
     half_width, wide = (processor(a100, each, behaviour(a100)) for each in (Precision.BF16, Precision.FP32))
     thin, wider = (
-        float(matmul_s(chip, 1.0, 16384.0, 16384.0)) - chip.calibration.kernel_s for chip in (half_width, wide)
+        float(matmul_s(replace(chip, matmul_flops=1e18), 1.0, 16384.0, 16384.0)) - chip.calibration.kernel_s
+        for chip in (half_width, wide)
     )
     assert wider == pytest.approx(2.0 * thin)
     half, whole = (float(elementwise_s(chip, np.array(1e9), kernels=0)) for chip in (half_width, wide))
