@@ -56,7 +56,9 @@ FULLY_SHARDED: Final = ("llm-foundry", "torchtitan", "automodel", "maxtext", "ke
 """Generations that run on PyTorch FSDP, or shard alike."""
 USUAL_RECOMPUTE: Final = (("torchtitan", Recompute.SELECTIVE), ("maxtext", Recompute.FULL))
 """What these frameworks recompute by default; MaxText's recipe for 70B keeps only queries, keys and values."""
-FULL_WITHOUT_OVERLAP: Final = re.compile(r"recompute (?:of the overlap-off runs not printed|as in the DSV3 twin)")
+FULL_WITHOUT_OVERLAP: Final = re.compile(
+    r"recompute (?:of the overlap-off runs not printed|(?:and VPP assumed from|as in) the DSV3)"
+)
 """Runs whose script recomputes every layer unless dispatch is overlapped (awslabs' ``bench_dsv3_pretrain.py``)."""
 USUAL_STAGES: Final = 2
 """Stages of a rank under an interleaved schedule: the least there can be, and torchtitan's default."""

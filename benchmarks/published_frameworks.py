@@ -13,6 +13,7 @@ from cluster_models.frameworks import (
     CudaGraphs,
     ExpertBalance,
     ExpertDispatch,
+    Float8Scaling,
     Framework,
     framework,
     frameworks,
@@ -72,6 +73,8 @@ DISPATCHES: Final = (
     ("hybridep", ExpertDispatch.HYBRIDEP),
     ("deepep", ExpertDispatch.DEEPEP),
     ("tokendrop", ExpertDispatch.ALL_TO_ALL),
+    ("dispatcher alltoall", ExpertDispatch.ALL_TO_ALL),
+    ("dispatcher a2a", ExpertDispatch.ALL_TO_ALL),
 )
 """By words of the notes; Megatron-Bridge drops tokens only with its all-to-all dispatcher."""
 CONTAINER: Final = re.compile(r"\bnemo 2\d\.\d\d")
@@ -79,6 +82,8 @@ CONTAINER: Final = re.compile(r"\bnemo 2\d\.\d\d")
 BRIDGE: Final = re.compile(r"megatron-bridge 0\.(\d)")
 """A release of Megatron-Bridge that the notes name; containers carry it since 25.09 (0.1, its changelog)."""
 BRIDGE_CONTAINERS: Final = {"1": "25.09", "2": "25.11", "3": "26.02", "4": "26.04", "5": "26.06", "6": "26.08"}
+LOSS_CHUNK: Final = 256
+"""Tokens of a chunk of TRL's chunked loss."""
 BALANCES: Final = (
     (r"token ?drop", ExpertBalance.CAPACITY),
     (r"force[d-]+[a-z -]*balanc|fake gate|balanced (?:fake|routing)", ExpertBalance.FORCED),
@@ -121,6 +126,10 @@ def _dense_settings(row: Row, notes: str, assumed: Assumed) -> Framework:
         assumed.take("sequence parallelism", found.sequence_parallel, "the framework's default")
     if re.search(r"async ?tp", notes):
         found = replace(found, overlap_tensor=True)
+    if "chunked loss" in notes:
+        found = replace(found, loss_chunk_tokens=LOSS_CHUNK)
+    if "rowwise" in notes:
+        found = replace(found, float8_scaling=Float8Scaling.ROW)
     if "eager" in notes or "no compile" in notes:
         found = replace(found, fused_kernels=False)
     if group := re.search(r"zero1=(\d+)", text(row, "zero")):

@@ -72,6 +72,19 @@ class CudaGraphs(StrEnum):
     """The whole iteration."""
 
 
+class Float8Scaling(StrEnum):
+    """What share one scale in FP8 training; MXFP8 has its own."""
+
+    DELAYED = "delayed"
+    """A tensor, scaled by the maxima of steps before (Transformer Engine's ``DelayedScaling``)."""
+    CURRENT = "current"
+    """A tensor, scaled by its own maximum, for which it is read once more."""
+    ROW = "row"
+    """A row of a product's operand, which along the other dimension is cast by itself (torchao's ``rowwise``)."""
+    BLOCK = "block"
+    """128 elements of an activation, 128 x 128 of a weight (DeepSeek-V3, arXiv 2412.19437, section 3.3)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fact:
     """Meaning of a field of ``Framework``, and how users write it.
@@ -129,6 +142,14 @@ class Framework:
     ]
     logit_bytes: Annotated[
         float, Fact("Bytes that output and loss hold per token and vocabulary entry.", most=64.0)
+    ]
+    loss_chunk_tokens: Annotated[
+        int,
+        Fact(
+            "Tokens whose logits a rank holds at once, where output and loss are computed chunk by chunk; 0: those "
+            "of a whole micro-batch.",
+            most=1e9,
+        ),
     ]
     step_bytes: Annotated[
         float,
@@ -204,6 +225,14 @@ class Framework:
     ]
     fused_accumulation: Annotated[
         bool, Fact("The product for a weight's gradient adds into the gradient buffer itself.")
+    ]
+    float8_scaling: Annotated[
+        Float8Scaling,
+        Fact(
+            "What shares a scale in FP8 training: a tensor, by maxima of steps before or by its own, a row, or a "
+            "block.",
+            setting=True,
+        ),
     ]
     fused_loss: Annotated[
         bool,

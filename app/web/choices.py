@@ -8,7 +8,7 @@ from typing import Final
 
 from app.documents.framework import SETTINGS, GradientPrecision, WireFact
 from app.web.form import label
-from cluster_models.frameworks import AttentionKernels, CudaGraphs, ExpertDispatch, frameworks
+from cluster_models.frameworks import AttentionKernels, CudaGraphs, ExpertDispatch, Float8Scaling, frameworks
 from cluster_models.gpus import Precision
 from cluster_models.workload import Choice, LinkBandwidth, Objective, Optimizer, Recompute, Sharding
 
@@ -29,6 +29,10 @@ _WORDS: Final[Mapping[str, str]] = {
     ExpertDispatch.ALL_TO_ALL: "all-to-all",
     ExpertDispatch.DEEPEP: "DeepEP",
     ExpertDispatch.HYBRIDEP: "HybridEP",
+    Float8Scaling.DELAYED: "a scale a tensor, delayed",
+    Float8Scaling.CURRENT: "a scale a tensor, current",
+    Float8Scaling.ROW: "a scale a row",
+    Float8Scaling.BLOCK: "a scale a block",
 }
 """What choices of settings are called that are not called as in documents."""
 

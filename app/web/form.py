@@ -274,6 +274,7 @@ def label(name: str) -> str:
         "overlap_parameters": "Parameter overlap",
         "overlap_tensor": "Tensor overlap",
         "cuda_graphs": "CUDA graphs",
+        "float8_scaling": "FP8 scaling",
         "avoid_nodes": "Nodes to avoid",
         "routing": "Routing statistics",
         "routing_text": "Counts",

@@ -68,11 +68,13 @@ class Calibration:
     that routing adds to a sparse layer and pass, ``expert_host_s``: the same for each expert on a GPU.
     ``expert_bias_bytes``: memory traffic per routed token, pass and element of an expert's outer and inner width
     that biases and the clamped activations of such models cost where no kernel fuses them.  ``expert_imbalance``:
-    load of the busiest expert rank over the mean.  ``dispatch_overlap``: share of a sparse layer's compute beside
-    which its dispatch and combination can run, where the framework overlaps them; ``overlap_host_s``: what the
-    host then takes for a sparse layer and pass.  ``data_overlap``: share of the last backward (first forward) that
-    gradient reduction (parameter gathering) can use, where the framework overlaps them.  ``ring_decline``: how
-    much longer such a collective takes with each doubling of the domains that its ring joins.
+    load of the busiest expert rank over the mean.  ``sparse_host_s``: what the host takes in a pass to launch a
+    sparse layer of which it must know how many tokens each expert got, without CUDA graphs.  ``dispatch_overlap``:
+    share of a sparse layer's compute beside which its dispatch and combination can run, where the framework
+    overlaps them; ``overlap_host_s``: what the host then takes for a sparse layer and pass.  ``data_overlap``:
+    share of the last backward (first forward) that gradient reduction (parameter gathering) can use, where the
+    framework overlaps them.  ``ring_decline``: how much longer such a collective takes with each doubling of the
+    domains that its ring joins.
     ``tail_collectives``: reductions and gathers at the ends of a step whose latency nothing hides, each as many
     transfers as its ring has further ranks.  ``shard_host_s``: host time of a gather of sharded parameters for
     each tensor and data rank, where shards are copied one by one.  ``gather_contention``: of the time that
@@ -115,6 +117,7 @@ class Calibration:
     expert_host_s: float = _of_framework(0.0, 2e-4)
     expert_bias_bytes: float = _of_framework(0.0, 200.0)
     expert_imbalance: float = _of_framework(1.0, 4.0)
+    sparse_host_s: float = _of_framework(0.0, 2e-2)
     dispatch_overlap: float = _of_framework(0.0, 1.0)
     overlap_host_s: float = _of_framework(0.0, 2e-2)
     data_overlap: float = _of_framework(0.0, 1.0)

@@ -13,6 +13,7 @@ from cluster_models.measurements import Collective
 from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.collectives import domain_collective_s
+from solver.costs.launching import Shelter
 from solver.costs.local_sizes import LocalSizes
 from solver.costs.routed_loads import RoutedLoads
 from solver.costs.seconds import Seconds
@@ -21,6 +22,15 @@ from solver.costs.traffic import LayerTraffic
 _CONTENTION: Final = 0.2
 """Share of the GPU's multiprocessors that dispatch kernels occupy: 20 to 32 of 132 to 160 (defaults of DeepEP, and
 of HybridEP in Megatron-Bridge's recipes)."""
+_WINDOW_BYTES: Final = 8.0 * 2**17
+"""What NCCL keeps under way of point-to-point transfers between nodes: the 8 slots of its buffer, each with a chunk
+of ``NCCL_P2P_NET_CHUNKSIZE`` (128 KiB unless set), which the GPU's proxy thread stages one after the other.
+
+On EFA this makes 30 GB/s for each GPU.  DeepEP's kernels have no window, but where GPUs cannot drive network cards
+themselves, as on EFA, threads of the host send for them and reach 25 to 42 GB/s (UCCL-EP's README, p6-b200: on 32
+ranks 2.7 copies of each of 4,096 tokens leave the node, in 2.07 ms with 8 bits and 3.72 ms with 16).  On InfiniBand
+the window is wider than cards are fast.
+"""
 
 
 def expert_traffic(
@@ -29,7 +39,7 @@ def expert_traffic(
     architecture: Architecture,
     sizes: LocalSizes,
     *,
-    hidden_s: FloatArray,
+    shelter: Shelter,
     domain: int,
     routed: RoutedLoads | None = None,
 ) -> LayerTraffic:
@@ -37,9 +47,10 @@ def expert_traffic(
 
     A rank sends its ``T/t`` tokens to ``active`` experts each; the busiest rank sets the pace.  Every expert gets
     its own copy with the all-to-all dispatcher, of which ``1 - 1/N`` leave the node where the group spans N nodes
-    (or NVLink domains, of ``domain`` GPUs).
+    (or NVLink domains, of ``domain`` GPUs), as point-to-point transfers of NCCL, which stages them in chunks.
     DeepEP and HybridEP send a token once to every other node that it needs, and from there over NVLink once to
-    every rank that it needs, one after the other (DeepEP's README, normal kernels).
+    every rank that it needs, passing on what has arrived while more arrives (DeepEP's README, normal kernels; one
+    kernel whose warps forward chunks), so that the slower of both networks sets the pace.
 
     Ranks that cut experts between them work on the same tokens: the all-to-all dispatcher gathers what each of them
     received before the experts and scatters the sums after them (Megatron-Core's ``MoEAlltoAllTokenDispatcher``),
@@ -48,8 +59,9 @@ def expert_traffic(
     ``routed``: what the plan's map of experts makes of counts of the model's routing; without it experts are taken
     for equally likely, and the busiest rank for ``imbalance`` times as busy.
 
-    ``hidden_s`` (n,) of each pass are hidden beside the compute of another micro-batch.  What is hidden inside a
-    domain still takes multiprocessors away from that compute.
+    ``shelter``: seconds of a pass in which traffic costs nothing because the GPU waits for its host anyway, or
+    hides beside the compute of another micro-batch; what is hidden so inside a domain still takes multiprocessors
+    away from that compute.
     """
     zeros = np.zeros_like(sizes.tokens)
     if (experts := architecture.experts) is None:
@@ -70,8 +82,11 @@ def expert_traffic(
         inside_ranks = np.where(spans, 1.0, sizes.expert)
         joined = _joined_s(gpu, calibration, sizes, experts.active * token_bytes)
     inside = 2.0 * domain_collective_s(gpu, Collective.ALL_TO_ALL, inside_ranks, inside_copies * token_bytes)
-    exposed = np.maximum(inside - hidden_s, 0.0) + _CONTENTION * np.minimum(inside, hidden_s) + joined
-    left = np.where(spans, np.maximum(hidden_s - inside, 0.0) / 2.0, 0.0)
+    awake = np.maximum(inside - shelter.idle_s, 0.0)
+    exposed = np.maximum(awake - shelter.beside_s, 0.0) + _CONTENTION * np.minimum(awake, shelter.beside_s) + joined
+    sheltered = shelter.idle_s + shelter.beside_s
+    free = np.maximum(sheltered, inside) if once else np.maximum(sheltered - inside, 0.0)
+    left = np.where(spans, free / 2.0, 0.0)
     return LayerTraffic(
         inside=Seconds(exposed, exposed),
         message_bytes=np.where(spans, token_bytes * leaving, 0.0),
@@ -79,6 +94,7 @@ def expert_traffic(
         backward_count=np.where(spans, 2.0, 0.0),
         forward_hidden_s=left,
         backward_hidden_s=left,
+        window_bytes=_WINDOW_BYTES,
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from cluster_models.architecture import Architecture
-from cluster_models.frameworks import CudaGraphs
+from cluster_models.frameworks import CudaGraphs, ExpertBalance
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.costs.calibration import Calibration
 from solver.costs.compute import Processor
@@ -59,19 +60,31 @@ def lagging(
     return np.where(crossing, np.where(sizes.tensor > domain, 0.0, share), 1.0)
 
 
-def beside_dispatch(
-    layer: Seconds, collectives: Seconds, calibration: Calibration, *, overlapped: BoolArray, experts: FloatArray
-) -> tuple[Seconds, FloatArray]:
-    """A sparse ``layer`` with ``experts`` (n,) on the GPU beside the dispatch of another micro-batch.
+@dataclass(frozen=True, slots=True)
+class Shelter:
+    """(n,) seconds of a sparse layer's pass that its dispatch and combination can use.
 
-    Layers of two micro-batches are launched in pieces, in turn and on several streams, which keeps the host busy
-    for much longer than one after the other.  Where ``overlapped`` (n,) a pass lasts at least as long; the second
-    value (n,) is how many seconds of dispatch hide in a pass: ``dispatch_overlap`` of what the GPU computes, and
-    all the time that it waits for the host.
+    ``beside_s``: they run beside the compute of another micro-batch; ``idle_s``: the GPU waits for its host.
     """
-    launching = calibration.overlap_host_s + calibration.expert_host_s * experts
-    host = np.where(overlapped, launching * LAUNCHED[calibration.framework.cuda_graphs], 0.0)
-    bound = layer.at_least(host, collectives)
+
+    beside_s: FloatArray
+    idle_s: FloatArray
+
+
+def sparse_host_bound(
+    layer: Seconds, collectives: Seconds, calibration: Calibration, *, overlapped: BoolArray, experts: FloatArray
+) -> tuple[Seconds, Shelter]:
+    """A sparse ``layer`` with ``experts`` (n,) on the GPU, no pass shorter than its host needs; what that hides.
+
+    Where experts take however many tokens come, the host needs to know how many (Megatron-Core's dispatchers copy
+    counts to it once a layer, DeepEP's host waits for them) and cannot launch ahead of the GPU; with a capacity for
+    each expert all sizes are known beforehand.  Where ``overlapped`` (n,) layers of two micro-batches are launched
+    in pieces, in turn and on several streams, which keeps the host busy for longer still.
+    """
+    framework = calibration.framework
+    counted = 0.0 if framework.expert_balance is ExpertBalance.CAPACITY else calibration.sparse_host_s
+    launching = np.where(overlapped, calibration.overlap_host_s, counted) + calibration.expert_host_s * experts
+    bound = layer.at_least(launching * LAUNCHED[framework.cuda_graphs], collectives)
     computed = (layer.forward + layer.backward) / 2.0
-    waited = (bound.forward + bound.backward) / 2.0 - computed
-    return bound, np.where(overlapped, calibration.dispatch_overlap * computed + waited, 0.0)
+    beside = np.where(overlapped, calibration.dispatch_overlap * computed, 0.0)
+    return bound, Shelter(beside, (bound.forward + bound.backward) / 2.0 - computed)

@@ -12,7 +12,7 @@ import numpy as np
 
 from cluster_models.architecture import Architecture
 from solver.candidates import FloatArray
-from solver.costs.compute import AttentionShape, Extent, Processor, attention_s, linear_s, quantise_s, streaming_s
+from solver.costs.compute import AttentionShape, Extent, Processor, attention_s, elementwise_s, linear_s, quantise_s
 from solver.costs.local_sizes import LocalSizes
 from solver.costs.seconds import Seconds
 
@@ -103,7 +103,7 @@ def _merged_blocks(gpu: Processor, architecture: Architecture, sizes: LocalSizes
     ) * sizes.tokens
     steps = np.where(sizes.context > 1, sizes.context, 0.0)
     return Seconds(
-        steps * streaming_s(gpu, 10.0 * outputs, kernels=3), steps * streaming_s(gpu, 6.0 * inputs, kernels=4)
+        steps * elementwise_s(gpu, 10.0 * outputs, kernels=3), steps * elementwise_s(gpu, 6.0 * inputs, kernels=4)
     )
 
 
@@ -119,7 +119,7 @@ def attention_block(gpu: Processor, architecture: Architecture, sizes: LocalSize
     rotated = 0.0 if architecture.learned_positions else 1.0
     heads = architecture.heads / sizes.tensor + local_kv_heads(architecture, sizes)
     nbytes = 10.0 * architecture.hidden * sizes.stream_tokens + rotated * 4.0 * key * heads * sizes.tokens
-    memory = Seconds(streaming_s(gpu, nbytes, kernels=4), streaming_s(gpu, 2.0 * nbytes, kernels=6))
+    memory = Seconds(elementwise_s(gpu, nbytes, kernels=4), elementwise_s(gpu, 2.0 * nbytes, kernels=6))
     return reduce(add, (linear_s(gpu, *shape) for shape in shapes), casts + memory)
 
 
@@ -138,7 +138,7 @@ def _projection_casts(gpu: Processor, shapes: tuple[Extents, ...], hidden: int, 
 
 def dense_mlp(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:
     """A dense layer's MLP, its norm and residual addition."""
-    norm = streaming_s(gpu, 10.0 * architecture.hidden * sizes.stream_tokens, kernels=2)
+    norm = elementwise_s(gpu, 10.0 * architecture.hidden * sizes.stream_tokens, kernels=2)
     width = architecture.mlp_hidden / sizes.tensor
     product = mlp(gpu, architecture, tokens=sizes.tokens, width=width, stream_tokens=sizes.stream_tokens)
     return product + Seconds(norm, 2.0 * norm)
@@ -162,7 +162,7 @@ def mlp(
     activation = 2.0 * (fan + 1.0) * width * tokens
     stream = h * (tokens if stream_tokens is None else stream_tokens)
     return products + Seconds(
-        streaming_s(gpu, activation) + quantise_s(gpu, stream + width * tokens, kernels=2),
-        streaming_s(gpu, activation * (2.0 * fan + 1.0) / (fan + 1.0))
+        elementwise_s(gpu, activation) + quantise_s(gpu, stream + width * tokens, kernels=2),
+        elementwise_s(gpu, activation * (2.0 * fan + 1.0) / (fan + 1.0))
         + quantise_s(gpu, stream + fan * width * tokens, kernels=2),
     )

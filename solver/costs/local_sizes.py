@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cluster_models.architecture import Experts
+from cluster_models.frameworks import Float8Scaling
 from cluster_models.gpus import Precision
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, BoolArray, CandidateBatch, FloatArray
@@ -69,11 +70,18 @@ def local_sizes(
         stream_tokens=tokens / tensor if calibration.framework.sequence_parallel else tokens,
         saved_input_bytes=max(workload.precision.operand_bytes, 1.0),
         element_bytes=workload.precision.activation_bytes,
-        gathered_bytes=min(workload.precision.operand_bytes, 2.0),
+        gathered_bytes=_gathered_bytes(workload.precision, calibration.framework.float8_scaling),
         chunked_collectives=calibration.framework.overlap_tensor and workload.precision is not Precision.NVFP4,
         full_recompute=batch.recompute == RECOMPUTE_CODES.index(Recompute.FULL),
         selective_recompute=batch.recompute == RECOMPUTE_CODES.index(Recompute.SELECTIVE),
     )
+
+
+def _gathered_bytes(precision: Precision, scaling: Float8Scaling) -> float:
+    """Bytes of an element gathered over tensor ranks: rows are scaled after that (torchao's ``rowwise``)."""
+    if precision is Precision.FP8 and scaling is Float8Scaling.ROW:
+        return precision.activation_bytes
+    return min(precision.operand_bytes, 2.0)
 
 
 def routed_tokens(experts: Experts, sizes: LocalSizes) -> FloatArray:

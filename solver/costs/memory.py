@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from cluster_models.architecture import Architecture
+from cluster_models.frameworks import Framework
 from cluster_models.gpus import GpuKind, Precision
 from cluster_models.recompute import KEEP_ALL, ActivationSettings
 from cluster_models.workload import Optimizer, Sharding, TrainingWorkload
@@ -97,8 +98,7 @@ def stage_memory(  # noqa: PLR0913 - each a fact of its own
     activations = held(0.0)
     logits = np.zeros_like(activations)
     heads = 1 + architecture.prediction_layers
-    logit_tokens = sizes.tokens if calibration.framework.whole_logits else sizes.shard_tokens
-    logits[:, -1] = heads * calibration.framework.logit_bytes * logit_tokens * architecture.vocabulary
+    logits[:, -1] = heads * _logit_bytes(architecture, sizes, calibration.framework)
     waiting = deferred_products(
         calibration.framework, architecture, micro_batches.astype(np.float64), pipelined=stages > 1
     )
@@ -175,6 +175,13 @@ class _States:
     gradients: FloatArray
     optimizer: FloatArray
     owned: FloatArray
+
+
+def _logit_bytes(architecture: Architecture, sizes: LocalSizes, framework: Framework) -> FloatArray:
+    """(n,) bytes of the logits that one head holds: of a micro-batch, or of a chunk of it."""
+    tokens = np.minimum(sizes.tokens, framework.loss_chunk_tokens or np.inf)
+    ranks = 1.0 if framework.whole_logits else sizes.tensor
+    return np.asarray(framework.logit_bytes * tokens * architecture.vocabulary / ranks)
 
 
 def _states(

@@ -12,11 +12,13 @@ from cluster_models.gpus import GpuKind, Precision
 from cluster_models.measurements import Collective
 from solver.candidates import FloatArray
 from solver.costs.collectives import domain_collective_s
-from solver.costs.compute import Extent, Processor, linear_s, matmul_s, streaming_s
+from solver.costs.compute import Extent, Processor, elementwise_s, linear_s, matmul_s, streaming_s
 from solver.costs.local_sizes import LocalSizes
 from solver.costs.seconds import Seconds
 
 _VOCABULARY_MULTIPLE: Final = 128.0
+_LOSS_BYTES: Final = 4.0
+"""Width in which the loss is computed where no kernel fuses it."""
 
 
 def end_precision(precision: Precision) -> Precision:
@@ -28,9 +30,11 @@ def end_precision(precision: Precision) -> Precision:
 
 
 def embedding(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:
-    """Table look-up: rows read and written in 16 bits; backward scatters into the FP32 gradient."""
+    """Table look-up: rows read and written; backward scatters into the FP32 gradient."""
     rows = architecture.hidden * sizes.tokens
-    return Seconds(streaming_s(gpu, 4.0 * rows, kernels=2), streaming_s(gpu, 10.0 * rows, kernels=2))
+    return Seconds(
+        elementwise_s(gpu, 4.0 * rows, kernels=2), streaming_s(gpu, (gpu.element_bytes + 8.0) * rows, kernels=2)
+    )
 
 
 def head_and_loss(
@@ -39,20 +43,22 @@ def head_and_loss(
     """Output projection over this tensor rank's vocabulary, and vocabulary parallel cross-entropy.
 
     The vocabulary is padded to a multiple of 128 on each rank (``--make-vocab-size-divisible-by``).
-    Passes over the logits counted from Megatron's cross-entropy: cast to FP32 (6 bytes), maximum (4), shift and
-    exponential (8), sum (4) forward; softmax minus target in FP32 (8) and cast back (6) backward.  The fused one
-    of Transformer Engine reads twice and writes once (6), and scales by the loss's gradient (4).  A share
+    Passes over the logits counted from Megatron's cross-entropy: cast of 16 bits to FP32 (6 bytes), maximum (4),
+    shift and exponential (8), sum (4) forward; softmax minus target in FP32 (8) and cast back (6) backward.  The
+    fused one of Transformer Engine reads twice and writes once (6), and scales by the loss's gradient (4).  A share
     ``deferred`` of the weight's gradients waits for the pipeline's flush (``deferred_products``).
     """
     rows, columns, hidden = _extents(architecture, sizes)
     head = linear_s(gpu, rows, columns, hidden)
     now = head.backward - deferred * (head.backward - matmul_s(gpu, rows, hidden, columns))
     framework = gpu.calibration.framework
-    fused = framework.fused_loss
+    fused, width = framework.fused_loss, gpu.element_bytes
+    cast = 0.0 if width == _LOSS_BYTES else width + _LOSS_BYTES
+    passes = (3.0 * width, 2.0 * width) if fused else (16.0 + cast, 8.0 + cast)
     logits = columns * rows * (sizes.tensor if framework.whole_logits else 1.0)
     return Seconds(head.forward, now) + Seconds(
-        streaming_s(gpu, (6.0 if fused else 22.0) * logits, kernels=2 if fused else 8),
-        streaming_s(gpu, (4.0 if fused else 14.0) * logits, kernels=1 if fused else 4),
+        streaming_s(gpu, passes[0] * logits, kernels=2 if fused else 8),
+        streaming_s(gpu, passes[1] * logits, kernels=1 if fused else 4),
     )
 
 

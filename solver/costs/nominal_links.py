@@ -88,7 +88,8 @@ def crossing_s(links: NominalLinks, costs: StepCosts) -> tuple[FloatArray, Float
     forward, backward = np.zeros_like(costs.forward_s), np.zeros_like(costs.backward_s)
     traffic: CrossTraffic
     for traffic in (costs.context_traffic, costs.expert_traffic, costs.parameter_traffic):
-        hop = traffic.message_bytes / links.gpu_bytes_per_s + links.latency_s
+        rate = min(links.gpu_bytes_per_s, traffic.window_bytes / max(links.latency_s, 1e-12))
+        hop = traffic.message_bytes / rate + links.latency_s
         forward += np.maximum(hop - traffic.forward_hidden_s, 0.0)[:, None] * traffic.forward_count
         backward += np.maximum(hop - traffic.backward_hidden_s, 0.0)[:, None] * traffic.backward_count
     return forward, backward

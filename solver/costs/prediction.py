@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster_models.architecture import Architecture
 from solver.candidates import FloatArray
-from solver.costs.compute import Processor, linear_s, streaming_s
+from solver.costs.compute import Processor, elementwise_s, linear_s
 from solver.costs.local_sizes import LocalSizes
 from solver.costs.model_ends import embedding, head_and_loss
 from solver.costs.seconds import Seconds
@@ -25,6 +25,6 @@ def prediction_ends(
         embedding(gpu, architecture, sizes)
         + head_and_loss(gpu, architecture, sizes, deferred=deferred)
         + linear_s(gpu, sizes.tokens, h / sizes.tensor, 2.0 * h)
-        + Seconds(streaming_s(gpu, joined, kernels=3), streaming_s(gpu, 2.0 * joined, kernels=3))
+        + Seconds(elementwise_s(gpu, joined, kernels=3), elementwise_s(gpu, 2.0 * joined, kernels=3))
     )
     return one * architecture.prediction_layers

@@ -12,7 +12,7 @@ import numpy as np
 from cluster_models.architecture import Architecture, Experts
 from cluster_models.frameworks import CudaGraphs, ExpertDispatch
 from solver.candidates import FloatArray
-from solver.costs.compute import Extent, Processor, linear_s, quantise_s, streaming_s
+from solver.costs.compute import Extent, Processor, elementwise_s, linear_s, quantise_s
 from solver.costs.launching import LAUNCHED
 from solver.costs.layer_costs import mlp
 from solver.costs.local_sizes import LocalSizes, gathered_tokens, routed_tokens
@@ -70,8 +70,8 @@ def sparse_mlp(gpu: Processor, architecture: Architecture, experts: Experts, siz
         )
         + router
         + Seconds(
-            streaming_s(gpu, permuted + norm, kernels=8) + host,
-            streaming_s(gpu, permuted + 2.0 * norm, kernels=8) + host,
+            elementwise_s(gpu, permuted + norm, kernels=8) + host,
+            elementwise_s(gpu, permuted + 2.0 * norm, kernels=8) + host,
         )
     )
     if experts.shared_hidden:
@@ -90,15 +90,15 @@ def _grouped(
     activation = 2.0 * width * routed
     biased = gpu.calibration.expert_bias_bytes * (h + width) * routed if architecture.mlp_bias else 0.0
     return products + Seconds(
-        streaming_s(gpu, (fan + 1.0) * activation + biased) + quantise_s(gpu, (h + width) * routed, kernels=2),
-        streaming_s(gpu, (2.0 * fan + 1.0) * activation + biased)
+        elementwise_s(gpu, (fan + 1.0) * activation + biased) + quantise_s(gpu, (h + width) * routed, kernels=2),
+        elementwise_s(gpu, (2.0 * fan + 1.0) * activation + biased)
         + quantise_s(gpu, (h + fan * width) * routed, kernels=2),
     )
 
 
 def _grouped_linear(gpu: Processor, rows: FloatArray, n: Extent, k: Extent, groups: FloatArray) -> Seconds:
-    """One linear layer of all local experts, at ``grouped_share`` of the rate of single products."""
-    share, launch = gpu.calibration.grouped_share, gpu.calibration.kernel_s
+    """One linear layer of all local experts; several together run at ``grouped_share`` of a single one's rate."""
+    share, launch = np.where(groups > 1.0, gpu.calibration.grouped_share, 1.0), gpu.calibration.kernel_s
     single = linear_s(gpu, rows, n, k, groups=groups)
     return Seconds(
         (single.forward - launch) / share + launch, (single.backward - 2.0 * launch) / share + 2.0 * launch

@@ -25,7 +25,7 @@ from solver.costs.data_parallel import (
     tail_transfers,
 )
 from solver.costs.expert_traffic import expert_traffic
-from solver.costs.launching import beside_dispatch, host_bound
+from solver.costs.launching import Shelter, host_bound, sparse_host_bound
 from solver.costs.layer_costs import attention_block, attention_core, dense_mlp
 from solver.costs.local_sizes import LocalSizes, local_sizes
 from solver.costs.model_ends import (
@@ -241,10 +241,11 @@ def _layers(  # noqa: PLR0913 - each a fact of its own
     if tensor_slowdown is not None:
         block = block * tensor_slowdown
     sparse_blocks = 2.0 if experts is not None and experts.shared_hidden else 1.0
-    sparse, hidden_s = attention, np.zeros_like(sizes.tokens)
+    nothing = np.zeros_like(sizes.tokens)
+    sparse, shelter = attention, Shelter(nothing, nothing)
     if experts is not None:
         overlapped = calibration.framework.expert_overlap & overlappable & ~sizes.full_recompute
-        sparse, hidden_s = beside_dispatch(
+        sparse, shelter = sparse_host_bound(
             attention + sparse_mlp(chip, architecture, experts, sizes),
             block * sparse_blocks,
             calibration,
@@ -259,9 +260,7 @@ def _layers(  # noqa: PLR0913 - each a fact of its own
         tensor_block=block,
         sparse_blocks=sparse_blocks,
         context=context_traffic(gpu, architecture, sizes, core=core, domain=domain),
-        expert=expert_traffic(
-            gpu, calibration, architecture, sizes, hidden_s=hidden_s, domain=domain, routed=routed
-        ),
+        expert=expert_traffic(gpu, calibration, architecture, sizes, shelter=shelter, domain=domain, routed=routed),
     )
 
 

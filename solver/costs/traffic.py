@@ -5,6 +5,7 @@ Letters: T tokens of a context rank, h hidden width.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,8 @@ class CrossTraffic:
     Each of the ``*_count`` (n, C) collectives moves ``message_bytes`` (n,) per GPU over the slowest link between
     consecutive nodes of its group, in time ``hop_s``, of which ``*_hidden_s`` (n,) overlaps with compute: the
     chunk takes ``count * max(0, hop_s - hidden_s)`` longer.  All zero where the group fits inside a node.
+    ``window_bytes``: the most that a GPU has under way at once, so that no link carries more than this in each of
+    its latencies.
     """
 
     message_bytes: FloatArray
@@ -34,6 +37,7 @@ class CrossTraffic:
     backward_count: FloatArray
     forward_hidden_s: FloatArray
     backward_hidden_s: FloatArray
+    window_bytes: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,7 @@ class LayerTraffic:
     backward_count: FloatArray
     forward_hidden_s: FloatArray
     backward_hidden_s: FloatArray
+    window_bytes: float = math.inf
 
     def cross(self, layers: FloatArray, repeat_forward: BoolArray) -> CrossTraffic:
         """Counts of chunks with ``layers``, (C,) or (n, C), such layers; some run forward again in backward."""
@@ -59,6 +64,7 @@ class LayerTraffic:
             backward_count=(self.backward_count + again)[:, None] * layers,
             forward_hidden_s=self.forward_hidden_s,
             backward_hidden_s=self.backward_hidden_s,
+            window_bytes=self.window_bytes,
         )
 
 

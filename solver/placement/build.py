@@ -59,7 +59,7 @@ def build_placement(
         hop_pairs=shape.hop_pairs,
         hop_s=fabric.hop_s(transfer),
         cross_pairs=shape.cross_pairs,
-        cross_s=np.stack([fabric.hop_s(float(traffic.message_bytes[0])) for traffic in traffics]),
+        cross_s=np.stack([fabric.windowed_s(float(t.message_bytes[0]), t.window_bytes) for t in traffics]),
         cross_count=np.stack([[t.forward_count[0], t.backward_count[0]] for t in traffics]),
         cross_hidden_s=np.array([[t.forward_hidden_s[0], t.backward_hidden_s[0]] for t in traffics]),
         cell_slots=shape.cell_slots,

@@ -9,6 +9,7 @@ Where NVLink joins the GPUs of several nodes, ``u`` nodes of a domain are placed
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -121,6 +122,15 @@ class Fabric:
                 self._pairs.append(self._pair_kinds())
             self._hops[message_bytes] = self._pooled(self.times.at(message_bytes)[self._pairs[0]])
         return self._hops[message_bytes]
+
+    def windowed_s(self, message_bytes: float, window_bytes: float) -> FloatArray:
+        """(N, N) ``hop_s`` where no GPU has more than ``window_bytes`` under way: at least a latency for each."""
+        hop = self.hop_s(message_bytes)
+        if not math.isfinite(window_bytes):
+            return hop
+        nodes = self.members.ravel()
+        latency = self._pooled(self.links.latency_s[np.ix_(nodes, nodes)])
+        return np.maximum(hop, latency * (1.0 + message_bytes / window_bytes))
 
     def _pair_kinds(self) -> IntArray:
         """(N u, N u) columns of ``times`` for the pairs of nodes, unit by unit: the end with more flows counts."""

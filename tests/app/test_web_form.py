@@ -12,7 +12,7 @@ from app.documents.reading import FieldProblem, problems_of, read_document
 from app.documents.workload import WorkloadDocument
 from app.web.form import at_fields, blank, degrees_in_use, filled, options_data, typed, workload_data
 from cluster_models.errors import InvalidInput
-from cluster_models.frameworks import AttentionKernels, CudaGraphs, ExpertDispatch, frameworks
+from cluster_models.frameworks import AttentionKernels, CudaGraphs, ExpertDispatch, Float8Scaling, frameworks
 from cluster_models.workload import LinkBandwidth, TrainingWorkload
 
 
@@ -51,6 +51,7 @@ def test_a_workload_survives_the_form() -> None:
             cuda_graphs=CudaGraphs.FULL,
             expert_dispatch=ExpertDispatch.HYBRIDEP,
             expert_overlap=True,
+            float8_scaling=Float8Scaling.ROW,
         ),
     )
     assert None not in settings_of(workload.framework).model_dump().values()

@@ -13,7 +13,7 @@ from benchmarks.published import read_run
 from benchmarks.published_frameworks import LINES, generation_month, source_month
 from benchmarks.published_layouts import layout_counts, spread_layers
 from benchmarks.rows import Skipped
-from cluster_models.frameworks import DEFAULT_FRAMEWORK, frameworks
+from cluster_models.frameworks import DEFAULT_FRAMEWORK, Float8Scaling, frameworks
 from cluster_models.gpus import Precision
 from cluster_models.workload import Recompute, Sharding
 
@@ -296,3 +296,16 @@ def test_policies_are_read(cells: dict[str, str], recompute: Recompute, sharding
     """Recomputation and sharding as tables write them."""
     configuration = read(**cells).configuration
     assert (configuration.recompute, configuration.sharding) == (recompute, sharding)
+
+
+def test_recipes_of_fp8_are_read_from_the_notes() -> None:
+    """The notes win over what the framework's recipes do."""
+    titan = {"source": "pytorch/torchtitan, made up for a test, 2025-08", "precision": "fp8", "zero": "fsdp"}
+    for notes, scaling in (("float8 rowwise; async TP", Float8Scaling.ROW), ("compile", Float8Scaling.CURRENT)):
+        assert read(**titan, notes=notes).workload.framework.float8_scaling is scaling
+
+
+def test_a_loss_in_chunks_is_read_from_the_notes() -> None:
+    """TRL's chunks have 256 tokens."""
+    assert read(notes="FSDP2, chunked loss").workload.framework.loss_chunk_tokens == 256
+    assert read().workload.framework.loss_chunk_tokens == 0

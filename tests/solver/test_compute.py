@@ -10,10 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.catalogue import gpu_kind
-from cluster_models.frameworks import AttentionKernels
+from cluster_models.frameworks import AttentionKernels, Float8Scaling
 from cluster_models.gpus import Precision
-from solver.costs.compute import AttentionShape, attention_s, linear_s, matmul_s, processor, streaming_s
-from tests.solver.cost_cases import H100, behaviour
+from solver.costs.compute import (
+    AttentionShape,
+    attention_s,
+    elementwise_s,
+    linear_s,
+    matmul_s,
+    processor,
+    quantise_s,
+    streaming_s,
+)
+from solver.costs.local_sizes import local_sizes
+from solver.fitting.variants import PerRow
+from tests.solver.cost_cases import H100, WORKLOAD, behaviour, candidates
 
 CHIP = processor(H100, Precision.BF16, behaviour())
 EXTENT = st.sampled_from([64, 256, 1024, 8192])
@@ -31,6 +42,21 @@ def test_a_thin_product_runs_at_the_rate_of_memory() -> None:
     seconds = float(matmul_s(CHIP, 1.0, 16384.0, 16384.0)) - CHIP.calibration.kernel_s
     weights = 2 * 16384**2 / CHIP.memory_bytes_per_s
     assert seconds >= weights
+
+
+def test_fp32_training_moves_twice_the_bytes() -> None:
+    """TF32 products read FP32 operands: what memory bounds takes twice as long, also between the products."""
+    a100 = gpu_kind("A100-SXM4-80GB")
+    half_width, wide = (processor(a100, each, behaviour(a100)) for each in (Precision.BF16, Precision.FP32))
+    thin, wider = (
+        float(matmul_s(replace(chip, matmul_flops=1e18), 1.0, 16384.0, 16384.0)) - chip.calibration.kernel_s
+        for chip in (half_width, wide)
+    )
+    assert wider == pytest.approx(2.0 * thin)
+    half, whole = (float(elementwise_s(chip, np.array(1e9), kernels=0)) for chip in (half_width, wide))
+    assert whole == pytest.approx(2.0 * half)
+    huge = float(matmul_s(wide, 16384.0, 16384.0, 16384.0))
+    assert huge == pytest.approx(2 * 16384**3 / wide.matmul_flops, rel=0.05)
 
 
 @given(EXTENT, EXTENT, EXTENT)
@@ -108,3 +134,39 @@ def test_unfused_kernels_move_their_bytes_several_times(passes: float) -> None:
     fused_s, unfused_s = (streaming_s(chip, nbytes).item() - chip.calibration.kernel_s for chip in chips)
     assert fused_s == pytest.approx(1e9 / chips[0].memory_bytes_per_s)
     assert unfused_s == pytest.approx(passes * fused_s)
+
+
+def test_recipes_of_fp8_differ_in_casts_and_rates() -> None:
+    """A tensor's own maximum reads it once more; rows are cast apart from columns and multiplied more slowly."""
+    chips = {
+        scaling: processor(H100, Precision.FP8, behaviour(float8_scaling=scaling)) for scaling in Float8Scaling
+    }
+    delayed, elements = chips[Float8Scaling.DELAYED], np.array(1e9)
+    for scaling, nbytes in ((Float8Scaling.CURRENT, 2.0), (Float8Scaling.ROW, 4.0)):
+        more = quantise_s(chips[scaling], elements) - quantise_s(delayed, elements)
+        assert float(more) == pytest.approx(nbytes * 1e9 / delayed.memory_bytes_per_s)
+    assert chips[Float8Scaling.ROW].matmul_flops < delayed.matmul_flops == chips[Float8Scaling.BLOCK].matmul_flops
+    sixteen = [processor(H100, Precision.BF16, behaviour(float8_scaling=each)) for each in Float8Scaling]
+    assert all(each.quantise_bytes == 0.0 and each.matmul_flops == sixteen[0].matmul_flops for each in sixteen)
+
+
+def test_rows_are_scaled_after_they_were_gathered() -> None:
+    """Tensor ranks then gather 16 bits, twice what they gather of a tensor with one scale."""
+    workload = replace(WORKLOAD, precision=Precision.FP8)
+    gathered = {
+        scaling: local_sizes(candidates({"tensor": 8}), workload, behaviour(float8_scaling=scaling)).gathered_bytes
+        for scaling in Float8Scaling
+    }
+    assert gathered.pop(Float8Scaling.ROW) == 2.0
+    assert set(gathered.values()) == {1.0}
+
+
+def test_a_recipe_is_priced_under_many_values_at_once() -> None:
+    """Each row of fitted shares keeps its own rate."""
+    calibration = behaviour(float8_scaling=Float8Scaling.ROW)
+    shares = np.array([0.5, 0.8]).view(PerRow)
+    together = processor(H100, Precision.FP8, replace(calibration, fp8_share=shares)).matmul_flops
+    alone = [
+        processor(H100, Precision.FP8, replace(calibration, fp8_share=each)).matmul_flops for each in (0.5, 0.8)
+    ]
+    np.testing.assert_allclose(np.asarray(together), alone)

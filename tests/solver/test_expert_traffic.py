@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from cluster_models.architecture import Experts
-from cluster_models.frameworks import CudaGraphs, ExpertDispatch
+from cluster_models.frameworks import CudaGraphs, ExpertBalance, ExpertDispatch
 from cluster_models.workload import Recompute
 from solver.candidates import RECOMPUTE_CODES
 from solver.costs.expert_traffic import reached
-from solver.costs.launching import beside_dispatch
+from solver.costs.launching import sparse_host_bound
+from solver.costs.nominal_links import NominalLinks, crossing_s
 from solver.costs.seconds import Seconds
 from solver.costs.step_costs import StepCosts, step_costs
 from tests.solver.cost_cases import H100, MIXTRAL, WORKLOAD, behaviour, candidates, costs, even_layers
+from tests.solver.problems import fabrics_of, nodes, problem
 
 WIDE = replace(MIXTRAL, experts=Experts(count=16, active=2, hidden=14336))
 """16 experts, so that a group may be two nodes wide."""
@@ -110,7 +113,7 @@ def test_overlap_hides_traffic_beside_compute(dispatch: ExpertDispatch) -> None:
         exposed, hidden = (dispatched(dispatch, row, expert_overlap=overlap) for overlap in (False, True))
         assert hidden.expert_s[0, 0] == pytest.approx(0.2 * exposed.expert_s[0, 0])
         assert (hidden.expert_traffic.forward_hidden_s[0] > 0) == (row["expert"] == 16)
-        assert exposed.expert_traffic.forward_hidden_s[0] == 0
+        assert exposed.expert_traffic.forward_hidden_s[0] <= exposed.expert_s[0, 0]
 
 
 @pytest.mark.parametrize(
@@ -125,6 +128,39 @@ def test_overlap_needs_two_micro_batches_under_way_and_no_full_recomputation(row
     np.testing.assert_array_equal(exposed, asked)
 
 
+def test_the_slower_of_both_networks_sets_the_pace_of_forwarding() -> None:
+    """DeepEP passes tokens on over NVLink while more arrive, so that either hides the other; NCCL hides nothing."""
+    pipelined = dispatched(ExpertDispatch.DEEPEP, TWO_NODES)
+    inside = pipelined.expert_s[0, 0] / 2.0 / (2.0 * 32)
+    assert inside > 0
+    assert pipelined.expert_traffic.forward_hidden_s[0] == pytest.approx(inside, rel=0.01)
+    assert dispatched(ExpertDispatch.ALL_TO_ALL, TWO_NODES).expert_traffic.forward_hidden_s[0] == 0
+
+
+def test_staged_transfers_send_no_more_than_a_window_in_each_latency() -> None:
+    """8 chunks of 128 KiB in 35 us are 30 GB/s on EFA of any speed; in 10 us on InfiniBand the link limits."""
+    traffic = dispatched(ExpertDispatch.ALL_TO_ALL, TWO_NODES)
+    message = traffic.expert_traffic.message_bytes[0]
+
+    def seconds(latency_s: float, dispatch: StepCosts) -> float:
+        links = NominalLinks(H100, 8, 8, 80e9, 80e9, latency_s)
+        forward, _ = crossing_s(links, dispatch)
+        return float(forward[0, 0]) / (2 * 32)
+
+    assert seconds(35e-6, traffic) == pytest.approx(message * 35e-6 / 2**20 + 35e-6)
+    assert seconds(10e-6, traffic) == pytest.approx(message / 80e9 + 10e-6)
+
+
+def test_a_plan_pays_for_the_window_as_the_scored_formula_does() -> None:
+    """A latency for each window and one more between all pairs of nodes, never less than the links take."""
+    fabric = fabrics_of(problem(nodes(2)))[0]
+    message, latency = 2.0**28, fabric.links.latency_s
+    np.testing.assert_array_equal(fabric.windowed_s(message, math.inf), fabric.hop_s(message))
+    narrow = fabric.windowed_s(message, 2.0**10)
+    np.testing.assert_allclose(narrow[0, 1], latency[0, 1] * (1.0 + message / 2.0**10))
+    assert (narrow >= fabric.hop_s(message)).all()
+
+
 def test_overlap_without_graphs_lasts_as_long_as_the_host_launches() -> None:
     """A layer of a millisecond waits for the host, its dispatch is free meanwhile; captured it does not wait."""
     layer, still = Seconds(np.array([1e-3]), np.array([2e-3])), Seconds(np.zeros(1), np.zeros(1))
@@ -132,14 +168,52 @@ def test_overlap_without_graphs_lasts_as_long_as_the_host_launches() -> None:
     found = {}
     for graphs in (CudaGraphs.NONE, CudaGraphs.FULL):
         calibration = replace(
-            behaviour(cuda_graphs=graphs), overlap_host_s=5e-3, expert_host_s=1e-4, dispatch_overlap=0.5
+            behaviour(cuda_graphs=graphs),
+            overlap_host_s=5e-3,
+            sparse_host_s=0.0,
+            expert_host_s=1e-4,
+            dispatch_overlap=0.5,
         )
-        found[graphs] = beside_dispatch(layer, still, calibration, overlapped=overlapped, experts=experts)
-        untouched, hidden = beside_dispatch(layer, still, calibration, overlapped=~overlapped, experts=experts)
-        assert (untouched.forward, untouched.backward, hidden) == (layer.forward, layer.backward, np.zeros(1))
-    waiting, hidden = found[CudaGraphs.NONE]
+        found[graphs] = sparse_host_bound(layer, still, calibration, overlapped=overlapped, experts=experts)
+        untouched, shelter = sparse_host_bound(layer, still, calibration, overlapped=~overlapped, experts=experts)
+        assert (untouched.forward, untouched.backward) == (layer.forward, layer.backward)
+        assert (shelter.beside_s, shelter.idle_s) == (0.0, 0.0)
+    waiting, shelter = found[CudaGraphs.NONE]
     assert (waiting.forward[0], waiting.backward[0]) == pytest.approx((5.4e-3, 5.4e-3))
-    assert hidden[0] == pytest.approx(0.5 * 1.5e-3 + 3.9e-3)
-    captured, hidden = found[CudaGraphs.FULL]
+    assert (shelter.beside_s[0], shelter.idle_s[0]) == pytest.approx((0.5 * 1.5e-3, 3.9e-3))
+    captured, shelter = found[CudaGraphs.FULL]
     assert (captured.forward[0], captured.backward[0]) == (1e-3, 2e-3)
-    assert hidden[0] == pytest.approx(0.5 * 1.5e-3)
+    assert (shelter.beside_s[0], shelter.idle_s[0]) == pytest.approx((0.5 * 1.5e-3, 0.0))
+
+
+@pytest.mark.parametrize(("tokens", "bound"), [(512, True), (65536, False)])
+def test_a_host_that_waits_for_counts_bounds_layers_of_few_tokens(tokens: int, *, bound: bool) -> None:
+    """With few tokens dispatch is free and a layer takes what its host takes; a capacity frees the host."""
+    row, workload = {"data": 8, "expert": 8}, replace(WORKLOAD, sequence_length=tokens)
+
+    def layer_s(balance: ExpertBalance, host_s: float) -> tuple[float, float]:
+        calibration = replace(
+            behaviour(expert_balance=balance), sparse_host_s=host_s, expert_host_s=0.0, expert_imbalance=1.0
+        )
+        found = step_costs(
+            candidates(row),
+            even_layers(MIXTRAL, 1),
+            architecture=replace(MIXTRAL, vocabulary=128),
+            workload=workload,
+            gpu=H100,
+            gpus_per_domain=8,
+            gpus_per_node=8,
+            calibration=calibration,
+        )
+        return float(found.forward_s[0, 0]) / 32, float(found.expert_s[0, 0])
+
+    free, traffic = layer_s(ExpertBalance.NATURAL, 0.0)
+    waiting, sheltered = layer_s(ExpertBalance.NATURAL, 5e-3)
+    assert layer_s(ExpertBalance.CAPACITY, 5e-3) == layer_s(ExpertBalance.CAPACITY, 0.0)
+    assert traffic > 0
+    if bound:
+        assert waiting == pytest.approx(5e-3, rel=0.02)
+        assert sheltered == 0
+    else:
+        assert waiting == pytest.approx(free)
+        assert sheltered == traffic

@@ -226,3 +226,12 @@ def test_waiting_blocks_are_taken_back_where_there_is_no_room(micro_batch: int, 
     assert (roomy > without).all()
     pieces = np.minimum(without + 0.1 * roomy, roomy)
     np.testing.assert_allclose(tight.total_bytes, np.where(roomy > tight.limit_bytes, pieces, roomy))
+
+
+def test_a_loss_in_chunks_holds_the_logits_of_one() -> None:
+    """512 of 8,192 tokens, 8 bytes each and vocabulary entry; a chunk beyond the micro-batch changes nothing."""
+    whole, chunked, longer = (
+        memory(candidates({}), calibration=behaviour(loss_chunk_tokens=tokens)) for tokens in (0, 512, 16384)
+    )
+    assert chunked.logits_bytes[0, 0] == pytest.approx(8.0 * 512 * LLAMA_70B.vocabulary)
+    assert whole.logits_bytes[0, 0] == pytest.approx(16 * chunked.logits_bytes[0, 0]) == longer.logits_bytes[0, 0]

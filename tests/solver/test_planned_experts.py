@@ -13,7 +13,7 @@ import pytest
 from cluster_models.errors import InvalidInput
 from cluster_models.expert_balance import ExpertBalance
 from cluster_models.expert_slots import ExpertSlots
-from cluster_models.frameworks import ExpertDispatch
+from cluster_models.frameworks import DEFAULT_FRAMEWORK, CudaGraphs, ExpertDispatch
 from cluster_models.plan import Plan
 from cluster_models.routing import ExpertLoads, RoutedWorkload
 from solver.check import check_plan
@@ -34,8 +34,10 @@ PINNED: Final = {"expert": 2, "tensor": 1, "pipeline": 1, "expert_tensor": 1}
 
 
 def asked(*routing: ExpertLoads, keep: bool = False) -> PlanningProblem:
-    """A small sparse model whose experts two ranks share."""
-    return replace(problem(nodes(2), model=SPARSE, pinned=PINNED), routing=tuple(routing), keep_expert_order=keep)
+    """A small sparse model whose experts two ranks share, captured in a graph: its layers outrun any host."""
+    captured = replace(DEFAULT_FRAMEWORK, cuda_graphs=CudaGraphs.FULL)
+    small = problem(nodes(2), model=SPARSE, pinned=PINNED, framework=captured)
+    return replace(small, routing=tuple(routing), keep_expert_order=keep)
 
 
 @cache

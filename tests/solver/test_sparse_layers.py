@@ -52,6 +52,16 @@ def test_one_expert_for_all_tokens_is_a_dense_mlp() -> None:
     np.testing.assert_allclose(found.backward, dense.backward + router.backward + copied)
 
 
+def test_a_single_local_expert_runs_at_the_rate_of_single_products() -> None:
+    """Nothing is grouped then: the share of grouped products changes two experts on a GPU, not one."""
+    slow = replace(even(behaviour()), grouped_share=0.5)
+    for count, slower in ((8, False), (16, True)):
+        experts = Experts(count=count, active=2, hidden=14336)
+        fast, grouped = (sparse(experts, each, data=8, expert=8).forward[0] for each in (even(behaviour()), slow))
+        assert (grouped > 1.5 * fast) == slower
+        assert slower or grouped == fast
+
+
 def test_the_busiest_rank_sets_the_pace_of_a_group() -> None:
     """Twice the tokens on one of several ranks; a rank that holds all experts has no busier one."""
     experts = Experts(count=64, active=2, hidden=14336)

@@ -37,7 +37,7 @@ def flat(result: StepCosts, row: int) -> list[np.ndarray]:
     for column in fields(result):
         value = getattr(result, column.name)
         parts = [getattr(value, f.name) for f in fields(value)] if isinstance(value, CrossTraffic) else [value]
-        arrays += [part[row] for part in parts]
+        arrays += [part[row] for part in parts if isinstance(part, np.ndarray)]
     return arrays
 
 
