@@ -7,6 +7,7 @@ a layer each (0.11): ``get_num_layers_to_build`` in ``megatron/core/transformer/
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final
 
@@ -49,9 +50,9 @@ def split_of(rows: Rows) -> LayerSplit:
 
 def can_launch(framework: Framework, rows: Rows) -> bool:
     """Whether the framework's launcher can be told to share layers out so; all others than Megatron-Core can."""
-    release = framework.megatron_core
-    if not release or release >= ANY_SINCE:
+    if takes_any_split(framework):
         return True
+    release = framework.megatron_core
     match split_of(rows):
         case LayerSplit.EVEN:
             return True
@@ -61,3 +62,33 @@ def can_launch(framework: Framework, rows: Rows) -> bool:
             return release >= _LESS_ENDS_SINCE
         case _:
             return False
+
+
+def takes_any_split(framework: Framework) -> bool:
+    """Whether the framework's launcher can be told any split; only older Megatron-Core cannot."""
+    return not framework.megatron_core or framework.megatron_core >= ANY_SINCE
+
+
+def simple_splits(layers: int, pipeline: int, virtual: int) -> Iterator[Rows]:
+    """Splits that have a name other than ``ANY``, with a layer in every stage, the easiest to launch first.
+
+    Ranks between the ends hold about their share: from a layer less than it to what is left where each end has one.
+    """
+    stages = pipeline * virtual
+    if layers % stages == 0:
+        yield ((layers // stages,) * pipeline,) * virtual
+    if pipeline == 1:
+        return
+    for first, last in ((1, 0), (0, 1), (1, 1)):
+        each, rest = divmod(layers + first + last, stages)
+        if not rest and each > 1:
+            flat = [each - first, *[each] * (stages - 2), each - last]
+            yield tuple(tuple(flat[start : start + pipeline]) for start in range(0, stages, pipeline))
+    share, rest = divmod(layers, virtual)
+    if rest or share < pipeline:
+        return
+    between = range(max(1, share // pipeline - 1), -(-(share - 1) // (pipeline - 1)) + 1)
+    for middle in between if pipeline > 2 else range(1):
+        ends = share - middle * (pipeline - 2)
+        for first in range(1, ends):
+            yield ((first, *[middle] * (pipeline - 2), ends - first),) * virtual

@@ -19,6 +19,7 @@ from solver.problem import PlanningProblem
 from solver.refine import Candidate, prepare
 from tests.solver.cost_cases import candidates
 from tests.solver.problems import fabrics_of
+from tests.solver.told_splits import is_told
 
 Event = tuple[str, int, int]
 """("F" or "B", chunk, micro-batch)."""
@@ -310,7 +311,7 @@ def _inner_choices(
             continue
         if workload.global_batch % (b * d) or (v > 1 and (p == 1 or p * v > model.layers)):
             continue
-        if v > 1 and workload.global_batch // (b * d) % p:
+        if (v > 1 and workload.global_batch // (b * d) % p) or not is_told(workload.framework, model.layers, p, v):
             continue
         if order == 1 and (p == 1 or d == 1 or t * c >= node or (e * x != t * c if model.experts else c > 1)):
             continue
