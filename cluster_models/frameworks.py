@@ -294,6 +294,14 @@ class Framework:
             "matrix product."
         ),
     ]
+    megatron_core: Annotated[
+        int,
+        Fact(
+            "Minor number of the Megatron-Core release whose arguments start it (12 is 0.12): what that release "
+            "lacks is neither planned nor written; 0: it takes other arguments.",
+            most=1e6,
+        ),
+    ]
     measured_as: Annotated[
         str, Fact("The generation with the same kernels that was measured, where this one was not; else empty.")
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.exports.contract import DEFAULTS, Options
+from app.exports.options import Options, option_text
 from app.exports.registry import EXPORTS
 from tests.app.exports.fetch_tools import LISTED
 
@@ -39,9 +39,7 @@ def test_every_option_is_in_the_table_with_its_default() -> None:
     for names, defaults, _ in rows("Options"):
         said = [cell.strip("` ") for cell in defaults.split(",")]
         listed |= dict(zip([name.strip("` ") for name in names.split(",")], said, strict=True))
-    shown = {field.name: getattr(DEFAULTS, field.name) for field in fields(Options)}
-    words = {name: " ".join(value) if isinstance(value, tuple) else str(value) for name, value in shown.items()}
-    assert listed == words
+    assert listed == {field.name: option_text(field.name) for field in fields(Options)}
 
 
 @pytest.mark.parametrize("kind", ["packages", "repositories"])

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from app.cli.files import naming, read_plan, write_text
 from app.documents.reading import close_name
-from app.exports.contract import Files, Options, options_of
+from app.exports.contract import Files
+from app.exports.options import Options, options_of
 from app.exports.registry import EXPORTS
 from cluster_models.errors import InvalidInput
 

@@ -18,8 +18,9 @@ from app.cli.exporting import options_given, write_folder
 from app.cli.files import is_path, read_plan, read_snapshot
 from app.cli.terminal import bullets, console
 from app.documents.reading import close_name
-from app.exports.contract import Files, Options
+from app.exports.contract import Files
 from app.exports.measuring import render_kubernetes, render_mpi, render_slurm
+from app.exports.options import Options
 from app.presentation.figures import count, plural
 from cluster_models.errors import InvalidInput
 from cluster_models.plan import Plan

@@ -12,7 +12,8 @@ from app.cli.exporting import options_given, write_folder
 from app.cli.files import write_text
 from app.documents.plan import PlanDocument
 from app.documents.reading import close_name
-from app.exports.contract import ExportFile, Options
+from app.exports.contract import ExportFile
+from app.exports.options import Options
 from app.exports.registry import EXPORTS
 from cluster_models.errors import InvalidInput
 from cluster_models.plan import Plan

@@ -90,7 +90,7 @@ def _command(files: JobFiles | None) -> str:
     if files is None:
         return ""
     if len(files.launch) == 1 and files.launch[0].name == "slurm.sh":
-        return f"sbatch {_quoted(files.launch[0])}"
+        return f"CHECKPOINT_PATH=FOLDER sbatch {_quoted(files.launch[0])}"
     return "\n".join(_quoted(path) for path in files.launch or (files.plan,))
 
 

@@ -5,18 +5,16 @@ A renderer and its read-back are written apart: a mistake in one is found by the
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
+from app.exports.claims import Claims, claims_of
 from app.exports.launch_value import Launch, launch_of
+from app.exports.options import DEFAULTS, Options
 from cluster_models.errors import InvalidConfiguration, InvalidInput
-from cluster_models.expert_slots import ExpertSlots
-from cluster_models.plan import Plan, RankOrder
-from cluster_models.workload import Sharding
+from cluster_models.plan import Plan
 
 ZIP: Final = "application/zip"
 SHELL: Final = "text/x-shellscript"
@@ -24,9 +22,6 @@ YAML: Final = "application/yaml"
 JSON: Final = "application/json"
 TOML: Final = "application/toml"
 TEXT: Final = "text/plain"
-
-_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
-_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 class Family(StrEnum):
@@ -45,140 +40,6 @@ class ExportFile:
     name: str
     text: str
     executable: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a plan cannot know and a launcher asks for; everything has a default that is easy to find and replace.
-
-    ``job`` names the job (a DNS label), ``image`` is the container image, ``command`` the Python script that every
-    rank runs and its arguments, word by word, ``port`` the rendezvous port of the first host.  ``namespace``,
-    ``queue``: of Kubernetes and Kueue; ``topology_label``: the node label whose one value must hold the whole job
-    (empty = none is asked); ``gpu_resource``: what the device plug-in calls a GPU.  ``model_path``: the weights
-    that an engine serves.
-    """
-
-    job: str = "meshwright"
-    image: str = "train:1"
-    command: tuple[str, ...] = ("pretrain_gpt.py",)
-    port: int = 29500
-    namespace: str = "default"
-    queue: str = "train"
-    topology_label: str = ""
-    gpu_resource: str = "nvidia.com/gpu"
-    model_path: str = "/models/model"
-
-    def __post_init__(self) -> None:
-        for name in ("job", "namespace", "queue"):
-            if not _LABEL.fullmatch(getattr(self, name)):
-                raise InvalidInput(
-                    f"options.{name}",
-                    getattr(self, name),
-                    "is not a DNS label",
-                    "use a-z, 0-9 and dashes, at most 63",
-                )
-        for name in ("image", "gpu_resource", "topology_label", "model_path"):
-            value = getattr(self, name)
-            if not _WORD.fullmatch(value.removeprefix("/")) and (value or name != "topology_label"):
-                raise InvalidInput(
-                    f"options.{name}", value, "is not one plain word", "use letters, digits and . _ / : @ -"
-                )
-        if not 1 <= self.port <= 65_535:
-            raise InvalidInput("options.port", self.port, "must lie in 1..65535")
-        if not self.command or any("\n" in word or "\0" in word for word in self.command):
-            raise InvalidInput("options.command", self.command, "must be one line of at least one word")
-
-
-DEFAULTS: Final = Options()
-
-
-def options_of(given: Mapping[str, str]) -> Options:
-    """Options from texts (``--set image=...``); raises ``InvalidInput`` naming the option."""
-    known = [field.name for field in fields(Options)]
-    values: dict[str, Any] = {}
-    for name, text in given.items():
-        if name not in known:
-            raise InvalidInput(f"options.{name}", text, "unknown option", f"use one of {', '.join(known)}")
-        try:
-            values[name] = int(text) if name == "port" else tuple(shlex.split(text)) if name == "command" else text
-        except ValueError as error:
-            raise InvalidInput(f"options.{name}", text, f"cannot be read: {error}") from error
-    return Options(**values)
-
-
-ExpertOrder = tuple[tuple[int, tuple[int, ...]], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """What files say of a launch; ``None`` where they do not say it.
-
-    ``gpus[slot]`` are the GPU numbers of a host in rank order, ``layers`` decoder layers in all, ``experts`` those
-    of one sparse layer, ``expert_order`` the layers whose experts leave their natural order and what lies in each
-    position, ``expert_slots`` where all of them lie, ``first_host`` where ranks meet.
-    """
-
-    world: int | None = None
-    hosts: tuple[str, ...] | None = None
-    first_host: str | None = None
-    gpus_per_host: int | None = None
-    gpus: tuple[tuple[int, ...], ...] | None = None
-    tensor: int | None = None
-    pipeline: int | None = None
-    data: int | None = None
-    context: int | None = None
-    expert: int | None = None
-    expert_tensor: int | None = None
-    virtual_pipeline: int | None = None
-    rank_order: RankOrder | None = None
-    layers: int | None = None
-    stage_layers: tuple[tuple[int, ...], ...] | None = None
-    micro_batch: int | None = None
-    global_batch: int | None = None
-    sequence_length: int | None = None
-    sharding: Sharding | None = None
-    experts: int | None = None
-    expert_order: ExpertOrder | None = None
-    expert_slots: ExpertSlots | None = None
-
-
-def claims_of(launch: Launch) -> Claims:
-    """Everything that files could say of the launch, and what they must say if they do."""
-    plan, degrees = launch.plan, launch.degrees
-    placement, model = plan.placement, plan.architecture
-    return Claims(
-        world=launch.world,
-        hosts=placement.hosts,
-        first_host=placement.hosts[0],
-        gpus_per_host=launch.gpus_per_host,
-        gpus=launch.gpus,
-        tensor=degrees.tensor,
-        pipeline=degrees.pipeline,
-        data=degrees.data,
-        context=degrees.context,
-        expert=degrees.expert,
-        expert_tensor=degrees.expert_tensor,
-        virtual_pipeline=degrees.virtual_pipeline,
-        rank_order=launch.configuration.rank_order,
-        layers=launch.layers,
-        stage_layers=launch.configuration.stage_layers,
-        micro_batch=launch.configuration.micro_batch,
-        global_batch=plan.workload.global_batch if plan.workload else None,
-        sequence_length=plan.workload.sequence_length if plan.workload else None,
-        sharding=launch.configuration.sharding,
-        experts=model.experts.count if model and model.experts else None,
-        expert_order=expert_order(plan) if model and model.experts else None,
-        expert_slots=plan.expert_slots,
-    )
-
-
-def expert_order(plan: Plan) -> ExpertOrder:
-    """The layers whose experts are not in their natural order, with what lies in each position, rank by rank."""
-    if (slots := plan.expert_slots) is None:
-        return ()
-    natural = tuple(range(slots.count))
-    rows = zip(slots.layers, slots.slots, strict=True)
-    return tuple((layer, row) for layer, row in rows if row != natural)
 
 
 Files = tuple[ExportFile, ...]

@@ -10,8 +10,9 @@ import json
 import shlex
 from typing import Any, Final
 
-from app.exports.contract import ZIP, Export, ExportFile, Files, Options, unsupported
+from app.exports.contract import ZIP, Export, ExportFile, Files, unsupported
 from app.exports.launch_value import Launch
+from app.exports.options import Options
 from app.exports.readback.deepspeed import DEEPSPEED_SAYS, read_deepspeed
 from cluster_models.gpus import Precision
 from cluster_models.workload import Recompute, Sharding

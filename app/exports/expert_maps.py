@@ -13,8 +13,10 @@ from typing import Any, Final
 
 import yaml
 
-from app.exports.contract import ZIP, Claims, Export, ExportFile, Family, Files, Options, unreadable
+from app.exports.claims import Claims
+from app.exports.contract import ZIP, Export, ExportFile, Family, Files, unreadable
 from app.exports.launch_value import Launch
+from app.exports.options import Options
 from app.exports.readback.words import file_named, flags, number, value, words
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.expert_slots import ExpertSlots

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from app.exports.contract import YAML, Export, ExportFile, Family, Files, Options
+from app.exports.contract import YAML, Export, ExportFile, Family, Files
 from app.exports.launch_value import Launch
 from app.exports.manifests import JOB_LABEL, check_kubernetes, headline, manifest, metadata, pinned_pod
+from app.exports.options import Options
 from app.exports.readback.yaml_files import PODS_SAY, read_jobset
+from app.exports.start import started
 
 
 def jobset_of(launch: Launch, options: Options) -> dict[str, Any]:
@@ -36,7 +38,7 @@ def jobset_of(launch: Launch, options: Options) -> dict[str, Any]:
 def render_jobset(launch: Launch, options: Options) -> Files:
     """One manifest; raises ``InvalidConfiguration`` where Kubernetes cannot be told what the plan asks."""
     check_kubernetes(launch, options)
-    return (ExportFile("jobset.yaml", manifest(headline(launch, "JobSet"), jobset_of(launch, options))),)
+    return (ExportFile("jobset.yaml", manifest(headline(launch, options, "JobSet"), jobset_of(launch, options))),)
 
 
 EXPORTS_HERE: Final = (
@@ -49,6 +51,7 @@ EXPORTS_HERE: Final = (
         read_jobset,
         PODS_SAY,
         Family.KUBERNETES,
+        expected=started,
         refuse=check_kubernetes,
     ),
 )

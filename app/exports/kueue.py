@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from app.exports.contract import ZIP, Export, ExportFile, Family, Files, Options
+from app.exports.contract import ZIP, Export, ExportFile, Family, Files
 from app.exports.launch_value import Launch
 from app.exports.manifests import (
     HOSTNAME,
@@ -21,7 +21,9 @@ from app.exports.manifests import (
     metadata,
     script_by_node,
 )
+from app.exports.options import Options
 from app.exports.readback.yaml_files import PODS_SAY, read_kueue
+from app.exports.start import started
 
 _GROUP: Final = "kueue.x-k8s.io"
 _API: Final = f"{_GROUP}/v1beta1"
@@ -36,7 +38,7 @@ def render_kueue(launch: Launch, options: Options) -> Files:
         "Names of nodes and their label kubernetes.io/hostname must be the same.",
     )
     queue_notes = ("Only where the cluster has no such queue; its quota is what this plan takes.",)
-    job = manifest((*headline(launch, "JobSet for Kueue"), *notes), _jobset(launch, options))
+    job = manifest((*headline(launch, options, "JobSet for Kueue"), *notes), _jobset(launch, options))
     return (
         ExportFile("jobset.yaml", job),
         ExportFile("queue.yaml", manifest(queue_notes, *_queue(launch, options))),
@@ -110,5 +112,6 @@ EXPORTS_HERE: Final = (
         read_kueue,
         PODS_SAY,
         Family.KUBERNETES,
+        expected=started,
     ),
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.exports.contract import SHELL, TEXT, Export, ExportFile, Files, Options
+from app.exports.contract import SHELL, TEXT, Export, ExportFile, Files
 from app.exports.launch_value import Launch
-from app.exports.megatron import megatron_arguments
+from app.exports.options import Options
 from app.exports.readback.shell import (
     HOSTS_SAY,
     SLURM_SAYS,
@@ -15,8 +15,7 @@ from app.exports.readback.shell import (
     read_slurm,
     read_torchrun,
 )
-
-_PORT: Final = 29500
+from app.exports.start import command_words, preparation, started
 
 
 def render_hostfile(launch: Launch) -> str:
@@ -24,7 +23,7 @@ def render_hostfile(launch: Launch) -> str:
     return "".join(f"{host} slots={launch.gpus_per_host}\n" for host in launch.hosts)
 
 
-def render_torchrun(launch: Launch) -> str:
+def render_torchrun(launch: Launch, options: Options) -> str:
     """A script to run on every node: it finds its own node rank and starts torchrun in static mode.
 
     Rendezvous through c10d would number the nodes as they come, and lose the order.
@@ -37,8 +36,9 @@ def render_torchrun(launch: Launch) -> str:
     return "\n".join(
         [
             "#!/usr/bin/env bash",
-            f"# Run on each of {len(hosts)} nodes: bash torchrun.sh pretrain_gpt.py ARGUMENTS",
+            f"# Run on each of {len(hosts)} nodes: CHECKPOINT_PATH=FOLDER bash torchrun.sh DATA_ARGUMENTS",
             "set -euo pipefail",
+            *preparation(launch, options),
             'case "${MESHWRIGHT_HOST:-$(hostname)}" in',
             *cases,
             '    *) echo "$(hostname) is not in this plan; set MESHWRIGHT_HOST to its name there" >&2; exit 2 ;;',
@@ -47,8 +47,8 @@ def render_torchrun(launch: Launch) -> str:
             "exec torchrun \\",
             f"    --nnodes {len(hosts)} --nproc-per-node {size} \\",
             '    --node-rank "$NODE_RANK" \\',
-            f'    --master-addr {hosts[0]} --master-port "${{MASTER_PORT:-{_PORT}}}" \\',
-            '    "$@"',
+            f'    --master-addr {hosts[0]} --master-port "${{MASTER_PORT:-{options.port}}}" \\',
+            f"    {command_words(launch)}",
             "",
         ]
     )
@@ -69,16 +69,15 @@ def render_slurm(launch: Launch, options: Options) -> str:
             f"#SBATCH --nodelist={','.join(hosts)}",
             "#SBATCH --ntasks-per-node=1",
             f"#SBATCH --gpus-per-node={size}",
+            *cores(launch, options, ranks=size),
             *sharing(launch),
-            "# sbatch slurm.sh pretrain_gpt.py MODEL_AND_DATA_ARGUMENTS",
+            "# sbatch --export=ALL,CHECKPOINT_PATH=FOLDER slurm.sh DATA_ARGUMENTS",
             "set -euo pipefail",
+            *preparation(launch, options),
             f'export HOSTS="{" ".join(hosts)}"  # rank order',
             f'export GPUS="{visible}"',
-            f'export MASTER_ADDR={hosts[0]} MASTER_PORT="${{MASTER_PORT:-{_PORT}}}"',
-            "MEGATRON_ARGS=(",
-            *(f"    {argument}" for argument in megatron_arguments(launch)),
-            ")",
-            "srun --ntasks-per-node=1 --kill-on-bad-exit=1 bash -c '",
+            f'export MASTER_ADDR={hosts[0]} MASTER_PORT="${{MASTER_PORT:-{options.port}}}"',
+            f"srun --ntasks-per-node=1 {binding(options)}--kill-on-bad-exit=1 bash -c '",
             "    hosts=($HOSTS); gpus=($GPUS)",
             '    for slot in "${!hosts[@]}"; do',
             '        if [[ "${hosts[slot]}" == "$SLURMD_NODENAME" ]]; then',
@@ -88,10 +87,27 @@ def render_slurm(launch: Launch, options: Options) -> str:
             "        fi",
             "    done",
             '    echo "$SLURMD_NODENAME is not in this plan" >&2; exit 2',
-            '\' meshwright "$@" "${MEGATRON_ARGS[@]}"',
+            f"' meshwright {command_words(launch)}",
             "",
         ]
     )
+
+
+def cores(launch: Launch, options: Options, *, ranks: int) -> list[str]:
+    """Cores of a task with ``ranks``: those asked for, and on shared nodes at least one a rank.
+
+    Where the job has its nodes for itself, Slurm gives a task all cores of the job unless told otherwise.
+    """
+    each = options.cpus_per_gpu or (0 if launch.whole_hosts else 1)
+    return [f"#SBATCH --cpus-per-task={each * ranks}"] * (each > 0)
+
+
+def binding(options: Options) -> str:
+    """How ``srun`` binds tasks: one that may use a single core would slow all its ranks.
+
+    ``srun`` takes the cores of a task from its own options or the environment, since 22.05 not from the header.
+    """
+    return f'--cpu-bind={options.cpu_bind} ${{SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"}} '
 
 
 def sharing(launch: Launch) -> list[str]:
@@ -105,8 +121,8 @@ def _hostfile(launch: Launch, options: Options) -> Files:  # noqa: ARG001 - the 
     return (ExportFile("hostfile", render_hostfile(launch)),)
 
 
-def _torchrun(launch: Launch, options: Options) -> Files:  # noqa: ARG001
-    return (ExportFile("torchrun.sh", render_torchrun(launch), executable=True),)
+def _torchrun(launch: Launch, options: Options) -> Files:
+    return (ExportFile("torchrun.sh", render_torchrun(launch, options), executable=True),)
 
 
 def _slurm(launch: Launch, options: Options) -> Files:
@@ -122,6 +138,7 @@ EXPORTS_HERE: Final = (
         _torchrun,
         read_torchrun,
         TORCHRUN_SAYS,
+        expected=started,
     ),
     Export(
         "slurm",
@@ -131,6 +148,7 @@ EXPORTS_HERE: Final = (
         _slurm,
         read_slurm,
         SLURM_SAYS,
+        expected=started,
     ),
     Export(
         "hostfile",

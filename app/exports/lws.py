@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from app.exports.contract import YAML, Export, ExportFile, Family, Files, Options
+from app.exports.contract import YAML, Export, ExportFile, Family, Files
 from app.exports.launch_value import Launch
 from app.exports.manifests import (
     JOB_LABEL,
@@ -19,7 +19,9 @@ from app.exports.manifests import (
     metadata,
     script_by_node,
 )
+from app.exports.options import Options
 from app.exports.readback.yaml_files import PODS_SAY, read_lws
+from app.exports.start import started
 
 
 def render_lws(launch: Launch, options: Options) -> Files:
@@ -47,7 +49,7 @@ def render_lws(launch: Launch, options: Options) -> Files:
         "Pods of a LeaderWorkerSet are started again when they end: ranks that are done sleep until it is deleted.",
         "Names of nodes and their label kubernetes.io/hostname must be the same.",
     )
-    return (ExportFile("lws.yaml", manifest((*headline(launch, "LeaderWorkerSet"), *notes), lws)),)
+    return (ExportFile("lws.yaml", manifest((*headline(launch, options, "LeaderWorkerSet"), *notes), lws)),)
 
 
 EXPORTS_HERE: Final = (
@@ -60,5 +62,6 @@ EXPORTS_HERE: Final = (
         read_lws,
         PODS_SAY,
         Family.KUBERNETES,
+        expected=started,
     ),
 )

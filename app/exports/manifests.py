@@ -6,15 +6,17 @@ pinned to its host; where all pods share one template, a pod finds its node rank
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import yaml
 
-from app.exports.contract import Options, unsupported
+from app.exports.contract import unsupported
 from app.exports.launch_value import Launch
-from app.exports.megatron import megatron_arguments
+from app.exports.megatron_releases import starts_megatron
+from app.exports.options import Options
+from app.exports.start import environment, one_line, start_remarks
 from cluster_models.errors import InvalidConfiguration
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -80,62 +82,62 @@ def check_kubernetes(launch: Launch, options: Options) -> None:
         )
 
 
-def torchrun(launch: Launch, options: Options, *, rank: str, master: str) -> list[str]:
-    """The command of one host, word by word: torchrun in static mode, then Megatron-LM's arguments."""
-    arguments = [word for argument in megatron_arguments(launch) for word in shlex.split(argument)]
-    return [
+def torchrun(launch: Launch, options: Options, *, rank: str, master: str) -> str:
+    """The command of one host in a line of bash: torchrun in static mode, then what every rank runs."""
+    words = [
         "torchrun",
         f"--nnodes={len(launch.hosts)}",
         f"--nproc-per-node={launch.gpus_per_host}",
         f"--node-rank={rank}",
         f"--master-addr={master}",
         f"--master-port={options.port}",
-        *options.command,
-        *arguments,
     ]
+    return f"{' '.join(words)} {one_line(launch, options)}"
 
 
 def script_by_node(launch: Launch, options: Options, *, master: str, after: str = "") -> str:
     """A bash script that looks up its node rank by ``NODE_NAME``, for pods that share one template."""
-    words = torchrun(launch, options, rank="RANK", master="MASTER")
-    quoted = [_flag(word, {"--node-rank": "$NODE_RANK", "--master-addr": master}) for word in words]
+    start = torchrun(launch, options, rank='"$NODE_RANK"', master=f'"{master}"')
     return "\n".join(
         [
             'case "$NODE_NAME" in',
             *(f"    {host}) NODE_RANK={slot} ;;" for slot, host in enumerate(launch.hosts)),
             '    *) echo "$NODE_NAME is not in this plan" >&2; exit 2 ;;',
             "esac",
-            f"{'' if after else 'exec '}{' '.join(quoted)}{after}",
+            f"{'' if after else 'exec '}{start}{after}",
             "",
         ]
     )
 
 
-def _flag(word: str, variables: Mapping[str, str]) -> str:
-    """The word quoted for bash; flags in ``variables`` get their value from there."""
-    name, _, _ = word.partition("=")
-    return f'{name}="{variables[name]}"' if name in variables else shlex.quote(word)
-
-
-def container(launch: Launch, options: Options, command: list[str], *, name: str = "ranks") -> dict[str, Any]:
-    """The one container of a pod: all GPUs of its host."""
-    return {
+def container(launch: Launch, options: Options, script: str, *, name: str = "ranks") -> dict[str, Any]:
+    """The one container of a pod: all GPUs of its host, network devices where they are asked for."""
+    limits: dict[str, int] = {options.gpu_resource: launch.gpus_per_host}
+    if options.rdma_resource:
+        limits[options.rdma_resource] = options.rdma_count
+    variables = {"CHECKPOINT_PATH": options.checkpoint} | environment(launch)
+    made: dict[str, Any] = {
         "name": name,
         "image": options.image,
-        "command": command,
-        "resources": {"limits": {options.gpu_resource: launch.gpus_per_host}},
+        "command": ["bash", "-c", script],
+        "env": [{"name": key, "value": value} for key, value in variables.items()],
+        "resources": {"limits": limits},
         "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - where NCCL looks for it
     }
+    if options.ipc_lock and (options.rdma_resource or options.host_network):
+        made["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}
+    return made
 
 
 def pinned_pod(launch: Launch, options: Options, *, slot: int, master: str) -> dict[str, Any]:
     """The pod spec of one host slot, pinned to its host."""
-    command = torchrun(launch, options, rank=str(slot), master=master)
+    script = f"exec {torchrun(launch, options, rank=str(slot), master=master)}\n"
     return {
         "restartPolicy": "Never",
+        **(_HOST_NETWORK if options.host_network else {}),
         "nodeSelector": {HOSTNAME: launch.hosts[slot]},
-        "containers": [container(launch, options, command)],
-        "volumes": [SHARED_MEMORY],
+        "containers": [container(launch, options, script)],
+        "volumes": [shared_memory(options)],
     }
 
 
@@ -143,18 +145,29 @@ def floating_pod(
     launch: Launch, options: Options, hosts: tuple[str, ...], script: str, *, name: str = "ranks"
 ) -> dict[str, Any]:
     """A pod spec that fits each of ``hosts`` once and finds its rank there."""
-    here = container(launch, options, ["bash", "-c", script], name=name)
-    here["env"] = [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
-    return {"affinity": one_pod_a_host(options, hosts), "containers": [here], "volumes": [SHARED_MEMORY]}
+    here = container(launch, options, script, name=name)
+    here["env"].append({"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}})
+    network = _HOST_NETWORK if options.host_network else {}
+    return network | {
+        "affinity": one_pod_a_host(options, hosts),
+        "containers": [here],
+        "volumes": [shared_memory(options)],
+    }
 
 
 def host_network_pod(launch: Launch, options: Options, script: str, *, name: str) -> dict[str, Any]:
     """A floating pod on the network of its host, where rank 0 is reached by the name of that host."""
-    network = {"restartPolicy": "Never", "hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
-    return network | floating_pod(launch, options, launch.hosts, script, name=name)
+    on_host = replace(options, host_network=True)
+    return {"restartPolicy": "Never"} | floating_pod(launch, on_host, launch.hosts, script, name=name)
 
 
-SHARED_MEMORY: Final = {"name": "shm", "emptyDir": {"medium": "Memory"}}
+_HOST_NETWORK: Final = {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+
+
+def shared_memory(options: Options) -> dict[str, Any]:
+    """The volume under ``/dev/shm``, through which NCCL and data loaders of a host exchange data."""
+    size = {"sizeLimit": options.shared_memory} if options.shared_memory else {}
+    return {"name": "shm", "emptyDir": {"medium": "Memory"} | size}
 
 
 def one_pod_a_host(options: Options, hosts: tuple[str, ...]) -> dict[str, Any]:
@@ -172,10 +185,16 @@ def one_pod_a_host(options: Options, hosts: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def headline(launch: Launch, kind: str) -> tuple[str, ...]:
+def headline(launch: Launch, options: Options, kind: str) -> tuple[str, ...]:
     """The first comments of a manifest."""
     count, size = len(launch.hosts), launch.gpus_per_host
-    return (
+    lines = [
         f"Meshwright: {launch.degrees} as {kind}, {count} hosts x {size} GPUs = {launch.world} GPUs.",
-        "Add data, checkpoints, secrets, network devices and the model's widths; leave hosts, GPUs and ranks.",
-    )
+        "Add data, volumes and secrets; leave hosts, GPUs and ranks.",
+        *start_remarks(launch),
+    ]
+    if not options.checkpoint and starts_megatron(launch.plan):
+        lines.append("CHECKPOINT_PATH is empty: pods stop until it names the folder of checkpoints.")
+    if not options.rdma_resource and count > 1:
+        lines.append("No network device is asked for: without one (option rdma_resource) hosts may talk over TCP.")
+    return tuple(lines)

@@ -13,8 +13,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from app.exports.contract import DEFAULTS, ExportFile, Files, Options
+from app.exports.contract import ExportFile, Files
 from app.exports.manifests import JOB_LABEL, manifest
+from app.exports.options import DEFAULTS, Options
 from cluster_models.errors import InvalidConfiguration
 from solver.measuring.choose import MeasuringPlan, Wanted
 from solver.measuring.sizes import Trial

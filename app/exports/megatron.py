@@ -1,166 +1,212 @@
-"""Megatron-LM arguments of a plan: parallelism, batch, recomputation and sharding.
+"""Megatron-LM arguments of a plan: the model, parallelism, batch, recomputation, sharding, and what was priced.
 
-Flags as in ``megatron/training/arguments.py`` of Megatron-LM (main, 2026); the layout string as in
-``megatron/core/transformer/pipeline_parallel_layer_layout.py``.
+Arguments as in ``megatron/training/arguments.py`` of the release of Megatron-Core that the plan's framework holds
+(``megatron_releases``); what a release can only be told by another argument is told by that.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from app.exports.contract import SHELL, Export, ExportFile, Files, Options, expert_order
+from app.exports import megatron_flags
+from app.exports.claims import expert_order
+from app.exports.contract import SHELL, Export, ExportFile, Files
 from app.exports.launch_value import Launch
+from app.exports.megatron_experts import dispatch_unsaid, group_flags
+from app.exports.megatron_flags import Arguments, Flag
+from app.exports.megatron_layers import layer_flags
+from app.exports.megatron_model import beside_the_model, expert_flags, model_flags
+from app.exports.megatron_releases import (
+    Connections,
+    connections,
+    has,
+    release_name,
+    release_of,
+    starts_megatron,
+)
+from app.exports.options import Options
 from app.exports.readback.megatron import MEGATRON_SAYS, read_megatron
-from cluster_models.frameworks import AttentionKernels, CudaGraphs, ExpertDispatch, Framework
+from cluster_models.frameworks import AttentionKernels, CudaGraphs
 from cluster_models.gpus import Precision
-from cluster_models.plan import Configuration, Plan, RankOrder
-from cluster_models.workload import Optimizer, Recompute, Sharding, TrainingWorkload
+from cluster_models.plan import Plan, RankOrder
+from cluster_models.workload import Optimizer, Recompute, Sharding
 
-_PRECISION = {
-    Precision.BF16: ["--bf16"],
-    Precision.FP16: ["--fp16"],
-    Precision.FP8: ["--bf16", "--fp8-format hybrid"],
-    Precision.MXFP8: ["--bf16", "--fp8-format e4m3", "--fp8-recipe mxfp8"],
-    Precision.NVFP4: ["--bf16", "--fp4-format e2m1", "--fp4-recipe nvfp4"],
-    Precision.FP32: [],
+_HYBRID, _TENSORWISE = Flag("--fp8-format", "hybrid"), "one current scale for each FP8 tensor"
+_PRECISION: Final = {
+    Precision.BF16: (Flag("--bf16"),),
+    Precision.FP16: (Flag("--fp16"),),
+    Precision.FP8: (Flag("--bf16"), _HYBRID, Flag("--fp8-recipe", "tensorwise", priced=_TENSORWISE)),
+    Precision.MXFP8: (Flag("--bf16"), Flag("--fp8-format", "e4m3"), Flag("--fp8-recipe", "mxfp8")),
+    Precision.NVFP4: (Flag("--bf16"), Flag("--fp4-format", "e2m1"), Flag("--fp4-recipe", "nvfp4")),
+    Precision.FP32: (),
 }
-_RECOMPUTE = {
-    Recompute.NONE: [],
-    Recompute.SELECTIVE: ["--recompute-granularity selective"],
-    Recompute.FULL: [
-        "--recompute-granularity full",
-        "--recompute-method uniform",
-        "--recompute-num-layers 1",
-    ],
+_RECOMPUTE: Final = {
+    Recompute.NONE: (),
+    Recompute.SELECTIVE: (Flag("--recompute-granularity", "selective"),),
+    Recompute.FULL: (
+        Flag("--recompute-granularity", "full"),
+        Flag("--recompute-method", "uniform"),
+        Flag("--recompute-num-layers", 1),
+    ),
 }
-_DISPATCH = {
-    ExpertDispatch.ALL_TO_ALL: ["--moe-token-dispatcher-type alltoall"],
-    ExpertDispatch.DEEPEP: ["--moe-token-dispatcher-type flex", "--moe-flex-dispatcher-backend deepep"],
-    ExpertDispatch.HYBRIDEP: ["--moe-token-dispatcher-type flex", "--moe-flex-dispatcher-backend hybridep"],
-}
-_SHARDING = {
-    Sharding.NONE: [],
-    Sharding.OPTIMIZER: ["--use-distributed-optimizer"],
-    Sharding.PARAMETERS: [
-        "--use-megatron-fsdp",
-        "--data-parallel-sharding-strategy optim_grads_params",
-        "--use-distributed-optimizer",
-        "--no-gradient-accumulation-fusion",
-        "--ckpt-format fsdp_dtensor",
-    ],
-}
+_GRAPHS_SINCE: Final = {CudaGraphs.PARTIAL: 12, CudaGraphs.FULL: 14}
+_SCOPES_SINCE: Final = 16
+"""A list of what to capture instead of one word."""
 
 
-def megatron_arguments(launch: Launch) -> list[str]:
-    """The arguments, one flag with its value an entry."""
+def megatron_arguments(launch: Launch) -> Arguments:
+    """The arguments for the release that the plan's framework holds.
+
+    Raises ``InvalidConfiguration`` where that release cannot be told what the plan does.
+    """
     model, workload = launch.architecture, launch.workload
     configuration, degrees = launch.configuration, launch.degrees
-    arguments = [
-        f"--num-layers {model.layers}",
-        f"--seq-length {workload.sequence_length}",
-        f"--micro-batch-size {configuration.micro_batch}",
-        f"--global-batch-size {workload.global_batch}",
+    release = release_of(workload.framework)
+    flags = [
+        *model_flags(model, workload, release),
+        Flag("--micro-batch-size", configuration.micro_batch),
+        Flag("--global-batch-size", workload.global_batch),
         *_PRECISION[workload.precision],
-        f"--optimizer {'adam' if workload.optimizer is Optimizer.ADAM else 'sgd'}",
-        f"--tensor-model-parallel-size {degrees.tensor}",
-        f"--pipeline-model-parallel-size {degrees.pipeline}",
-        f"--context-parallel-size {degrees.context}",
+        Flag("--optimizer", "adam" if workload.optimizer is Optimizer.ADAM else "sgd"),
+        Flag("--tensor-model-parallel-size", degrees.tensor),
+        Flag("--pipeline-model-parallel-size", degrees.pipeline),
+        Flag("--context-parallel-size", degrees.context),
+        *_overlaps(launch, release),
     ]
-    if degrees.tensor > 1 and workload.framework.sequence_parallel:
-        arguments.append("--sequence-parallel")
-    if workload.framework.gradient_bytes < 4.0:
-        arguments.append("--grad-reduce-in-bf16")
-    arguments += _overlap_arguments(workload, configuration)
-    arguments += _cuda_graph_arguments(workload.framework, sparse=model.experts is not None)
     if model.experts is not None:
-        arguments += [
-            f"--num-experts {model.experts.count}",
-            f"--expert-model-parallel-size {degrees.expert}",
-            f"--expert-tensor-parallel-size {degrees.expert_tensor}",
-            *_DISPATCH[workload.framework.expert_dispatch],
-        ]
-        if workload.framework.expert_overlap:
-            arguments.append("--overlap-moe-expert-parallel-comm")
-    if configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA:
-        arguments.append("--use-tp-pp-dp-mapping")
-    if model.prediction_layers:
-        arguments.append(f"--mtp-num-layers {model.prediction_layers}")
-    arguments += _pipeline_arguments(configuration, model.prediction_layers)
-    return arguments + _RECOMPUTE[configuration.recompute] + _SHARDING[configuration.sharding]
+        flags += [*expert_flags(model.experts, model, release), *group_flags(launch, release)]
+    flags += [Flag("--use-tp-pp-dp-mapping")] * (configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA)
+    flags += layer_flags(configuration, model.prediction_layers, workload.framework, release)
+    flags += [*_RECOMPUTE[configuration.recompute], *_sharding(launch, release)]
+    found = megatron_flags.arguments(flags, release)
+    return Arguments(found.flags, found.unsaid + _graphs_unsaid(launch, release) + dispatch_unsaid(launch, release))
 
 
-def pipeline_layout(configuration: Configuration, prediction_layers: int = 0) -> str:
-    """The layout string: E embedding, t decoder layer, L loss, | between stages; virtual stage by stage.
-
-    Multi-token prediction layers (m) stand before the loss.
-    """
-    counts = [count for row in configuration.stage_layers for count in row]
-    stages = ["" if count == 0 else "t" if count == 1 else f"t*{count}" for count in counts]
-    stages[0] = "E" + stages[0]
-    end = "m" * prediction_layers + "L"
-    stages[-1] = f"{stages[-1]},{end}" if stages[-1] else end
-    return "|".join(stages)
+def remarks(launch: Launch, arguments: Arguments) -> list[str]:
+    """What a file must say beside the arguments: the release, what it cannot be told, what the owner adds."""
+    framework = launch.workload.framework
+    release = release_name(release_of(framework))
+    added = ", ".join(("data", "tokenizer", "learning rate", *beside_the_model(launch.architecture)))
+    lines = [f"Arguments of {release}. Add {added}."]
+    if not starts_megatron(launch.plan):
+        lines = [f"Priced as {framework.generation}: under {release} a step takes another time.", *lines]
+    return lines + [f"Priced, and not told to {release}: {each}." for each in arguments.unsaid]
 
 
 def render_megatron(launch: Launch) -> str:
-    """A bash array to source: parallelism only, the rest of the model stays with its owner."""
+    """A bash array to source, with the environment that the arguments need."""
     plan = launch.plan
     provenance = plan.provenance
     cluster = f"{_one_line(provenance.cluster_name)}, snapshot {_one_line(provenance.snapshot_id)}"
+    said = megatron_arguments(launch)
     lines = [
         f"# Meshwright: {plan.configuration.degrees} for {_one_line(plan.model)} on {cluster}.",
         "# Ranks follow the order of the host list; start with the torchrun or slurm export.",
-        "# Add the model's widths, data and learning rate; start with CUDA_DEVICE_MAX_CONNECTIONS=1"
-        + (" unset." if plan.configuration.sharding is Sharding.PARAMETERS else "."),
-        "MEGATRON_ARGS=(",
-        *(f"    {argument}" for argument in megatron_arguments(launch)),
-        ")",
+        *(f"# {remark}" for remark in remarks(launch, said)),
+        *environment_lines(launch),
+        *array_lines(said),
     ]
     return "\n".join([*lines, *expert_order_lines(plan)]) + "\n"
 
 
-def _overlap_arguments(workload: TrainingWorkload, configuration: Configuration) -> list[str]:
-    """What the cost model took for granted of the framework and Megatron does only when asked."""
-    framework, degrees = workload.framework, configuration.degrees
-    arguments = []
-    if framework.overlap_gradients:
-        arguments.append("--overlap-grad-reduce")
-    if framework.overlap_parameters and configuration.sharding is not Sharding.NONE:
-        arguments.append("--overlap-param-gather")
-    chunked = framework.overlap_tensor and workload.precision is not Precision.NVFP4
-    if chunked and degrees.tensor > 1 and framework.sequence_parallel:
-        arguments.append("--tp-comm-overlap")
-    if framework.defer_head_gradient and degrees.pipeline > 1:
-        arguments.append("--defer-embedding-wgrad-compute")
-        arguments += [f"--wgrad-deferral-limit {framework.head_gradient_limit}"] * (
-            framework.head_gradient_limit > 0
-        )
-    if framework.fused_loss:
-        arguments += ["--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl te"]
-    if framework.attention_kernels is AttentionKernels.FLASH_2:
-        arguments.append("--attention-backend flash")
-    return arguments
+def array_lines(arguments: Arguments) -> list[str]:
+    """The arguments as a bash array."""
+    return ["MEGATRON_ARGS=(", *(f"    {flag}" for flag in arguments.flags), ")"]
 
 
-def _cuda_graph_arguments(framework: Framework, *, sparse: bool) -> list[str]:
-    match framework.cuda_graphs:
-        case CudaGraphs.NONE:
+def environment_lines(launch: Launch) -> list[str]:
+    """What a shell sets before the framework starts."""
+    match connections(launch):
+        case Connections(None):
+            return ["unset CUDA_DEVICE_MAX_CONNECTIONS  # Megatron's FSDP refuses a single one"]
+        case Connections(count):
+            return [f"export CUDA_DEVICE_MAX_CONNECTIONS={count}"]
+        case _:
             return []
-        case CudaGraphs.PARTIAL:
-            scope = "attn moe_router moe_preprocess" if sparse else "attn"
-            return ["--cuda-graph-impl transformer_engine", f"--cuda-graph-scope {scope}", "--te-rng-tracker"]
-        case CudaGraphs.FULL:
-            return ["--cuda-graph-impl full_iteration", "--te-rng-tracker", "--no-check-for-nan-in-loss-and-grad"]
 
 
-def _pipeline_arguments(configuration: Configuration, prediction_layers: int) -> list[str]:
-    degrees = configuration.degrees
-    counts = {count for row in configuration.stage_layers for count in row}
-    if len(counts) > 1:
-        return [f'--pipeline-model-parallel-layout "{pipeline_layout(configuration, prediction_layers)}"']
-    if degrees.virtual_pipeline > 1:
-        return [f"--num-layers-per-virtual-pipeline-stage {counts.pop()}"]
-    return []
+def _overlaps(launch: Launch, release: int) -> list[Flag]:
+    """What the cost model took for granted of the framework and Megatron does only when asked."""
+    workload, configuration, degrees = launch.workload, launch.configuration, launch.degrees
+    framework = workload.framework
+    sequence = degrees.tensor > 1 and framework.sequence_parallel
+    flags = [Flag("--sequence-parallel")] * sequence
+    if framework.gradient_bytes < 4.0:
+        flags.append(Flag("--grad-reduce-in-bf16", priced="gradients reduced in 16 bits"))
+    flags += [Flag("--overlap-grad-reduce")] * framework.overlap_gradients
+    sharded = configuration.sharding is not Sharding.NONE
+    flags += [Flag("--overlap-param-gather")] * (framework.overlap_parameters and sharded)
+    chunked = framework.overlap_tensor and workload.precision is not Precision.NVFP4
+    flags += [Flag("--tp-comm-overlap")] * (chunked and sequence)
+    if framework.defer_head_gradient and degrees.pipeline > 1:
+        flags.append(Flag("--defer-embedding-wgrad-compute"))
+        limit = framework.head_gradient_limit
+        flags += [Flag("--wgrad-deferral-limit", limit)] * (limit > 0)
+    if framework.fused_loss:
+        flags.append(Flag("--cross-entropy-loss-fusion"))
+        flags.append(Flag("--cross-entropy-fusion-impl", "te", priced="Transformer Engine's loss in one kernel"))
+    if framework.attention_kernels is AttentionKernels.FLASH_2:
+        backend = has(release, "--attention-backend")
+        flags.append(Flag("--attention-backend", "flash") if backend else Flag("--use-flash-attn"))
+    return flags + _graphs(launch, release)
+
+
+def _graphs(launch: Launch, release: int) -> list[Flag]:
+    """What is captured in CUDA graphs, in the words of each release."""
+    graphs, sparse = launch.workload.framework.cuda_graphs, launch.architecture.experts is not None
+    if graphs is CudaGraphs.NONE or release < _GRAPHS_SINCE[graphs]:
+        return []
+    implementations = has(release, "--cuda-graph-impl")
+    if graphs is CudaGraphs.PARTIAL:
+        flags = [
+            Flag("--cuda-graph-impl", "transformer_engine") if implementations else Flag("--external-cuda-graph")
+        ]
+        scope = "attn moe_router moe_preprocess" if sparse and release >= _SCOPES_SINCE else "attn"
+        modules = "--cuda-graph-modules"
+        named = modules if has(release, modules) else "--cuda-graph-scope"
+        return [*flags, Flag(named, scope), Flag("--te-rng-tracker")]
+    if has(release, "--cuda-graph-modules"):
+        flags = [Flag("--cuda-graph-impl", "full_iteration")]
+    else:
+        flags = [Flag("--cuda-graph-impl", "local") if implementations else Flag("--enable-cuda-graph")]
+        flags.append(Flag("--cuda-graph-scope", "full_iteration"))
+    return [*flags, Flag("--te-rng-tracker"), Flag("--no-check-for-nan-in-loss-and-grad")]
+
+
+def _graphs_unsaid(launch: Launch, release: int) -> tuple[str, ...]:
+    graphs, sparse = launch.workload.framework.cuda_graphs, launch.architecture.experts is not None
+    if graphs is CudaGraphs.NONE:
+        return ()
+    if release < _GRAPHS_SINCE[graphs]:
+        return (f"CUDA graphs ({graphs}), which came with 0.{_GRAPHS_SINCE[graphs]}",)
+    if graphs is CudaGraphs.PARTIAL and sparse and release < _SCOPES_SINCE:
+        return (f"CUDA graphs of the router, which came with 0.{_SCOPES_SINCE}",)
+    return ()
+
+
+def _sharding(launch: Launch, release: int) -> list[Flag]:
+    sharding = launch.configuration.sharding
+    if sharding is Sharding.NONE:
+        return []
+    if sharding is Sharding.OPTIMIZER:
+        return [Flag("--use-distributed-optimizer"), *_instances(launch)]
+    named = has(release, "--use-megatron-fsdp")
+    return [
+        Flag("--use-megatron-fsdp" if named else "--use-custom-fsdp"),
+        Flag("--data-parallel-sharding-strategy", "optim_grads_params"),
+        Flag("--use-distributed-optimizer"),
+        Flag("--no-gradient-accumulation-fusion"),
+        *([Flag("--ckpt-format", "fsdp_dtensor")] if named else []),
+    ]
+
+
+def _instances(launch: Launch) -> list[Flag]:
+    """Copies of the optimizer's states, where a framework shares them out among a part of the data ranks only."""
+    ranks = launch.degrees.data * launch.degrees.context
+    most = launch.workload.framework.sharding_ranks
+    if not 0 < most < ranks or ranks % most:
+        return []
+    return [Flag("--num-distributed-optimizer-instances", ranks // most, priced="copies of the optimizer's states")]
 
 
 def expert_order_lines(plan: Plan) -> list[str]:

@@ -1,18 +1,21 @@
 """Overrides for recipes of NeMo's Megatron-Bridge: the same choices as Megatron-LM's flags, by configuration field.
 
-Fields as in ``megatron/bridge/training/config.py`` (``ConfigContainer``) and Megatron-Core 0.16's
-``TransformerConfig`` and ``DistributedDataParallelConfig``.
+Fields as in ``megatron/bridge/training/config.py`` (``ConfigContainer``, ``CommOverlapConfig``) and
+``TransformerConfig`` and ``DistributedDataParallelConfig`` of the Megatron-Core beside it, 0.14 to 0.19.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from app.exports.contract import SHELL, Export, ExportFile, Files, Options, unsupported
+from app.exports.contract import SHELL, Export, ExportFile, Files, unsupported
 from app.exports.launch_value import Launch
-from app.exports.megatron import expert_order_lines, pipeline_layout
+from app.exports.megatron import environment_lines, expert_order_lines
+from app.exports.megatron_layers import pipeline_layout
+from app.exports.megatron_releases import NEWEST, SINCE, has, overlaps_experts, release_name, vendors
+from app.exports.options import Options
 from app.exports.readback.nemo import NEMO_SAYS, read_nemo
-from cluster_models.frameworks import ExpertDispatch
+from cluster_models.frameworks import CudaGraphs, ExpertBalance, ExpertDispatch
 from cluster_models.gpus import Precision
 from cluster_models.plan import RankOrder
 from cluster_models.workload import Recompute, Sharding
@@ -20,7 +23,7 @@ from cluster_models.workload import Recompute, Sharding
 _PRECISION: Final = {
     Precision.BF16: "bf16_mixed",
     Precision.FP16: "fp16_mixed",
-    Precision.FP8: "bf16_with_fp8_delayed_scaling_mixed",
+    Precision.FP8: "bf16_with_fp8_current_scaling_mixed",
     Precision.MXFP8: "bf16_with_mxfp8_mixed",
     Precision.NVFP4: "bf16_with_nvfp4_mixed",
     Precision.FP32: "null",
@@ -30,37 +33,69 @@ _RECOMPUTE: Final = {
     Recompute.SELECTIVE: {"granularity": "selective"},
     Recompute.FULL: {"granularity": "full", "method": "uniform", "num_layers": "1"},
 }
-_DISPATCH: Final = {
-    ExpertDispatch.ALL_TO_ALL: {"moe_token_dispatcher_type": "alltoall"},
-    ExpertDispatch.DEEPEP: {"moe_token_dispatcher_type": "flex", "moe_flex_dispatcher_backend": "deepep"},
-    ExpertDispatch.HYBRIDEP: {"moe_token_dispatcher_type": "flex", "moe_flex_dispatcher_backend": "hybridep"},
-}
+_FIRST: Final = 14
+"""The release of Megatron-Core that the first Megatron-Bridge came with."""
+_PINNED: Final = 16
+"""Fields of this one are written where a plan was priced for none of them."""
+_IMPLEMENTATION: Final = "--cuda-graph-impl"
+_MODULES: Final = "--cuda-graph-modules"
+_BACKEND: Final = "--moe-flex-dispatcher-backend"
+"""Fields came with the arguments of Megatron-LM that have their names."""
 
 
 def render_nemo(launch: Launch, options: Options) -> Files:  # noqa: ARG001 - the shape of every renderer
-    """A bash array of overrides; refuses Megatron FSDP with pipeline ranks before data ranks, as Bridge does."""
+    """A bash array of overrides, with the environment that they need.
+
+    Refuses Megatron FSDP with pipeline ranks before data ranks, as Bridge does, and GPUs that are not NVIDIA's.
+    """
     sharded = launch.configuration.sharding is Sharding.PARAMETERS
     if sharded and launch.configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA:
         raise unsupported(
             "Megatron-Bridge", "rank_order", "tp-cp-ep-pp-dp", "Megatron FSDP has one rank order, tp-cp-ep-dp-pp"
         )
+    if makers := sorted(vendors(launch.plan) - {"NVIDIA"}):
+        raise unsupported(
+            "Megatron-Bridge",
+            "hosts",
+            ", ".join(makers),
+            "NeMo runs on NVIDIA's GPUs only",
+            "export megatron, for a Megatron-LM built for these GPUs",
+        )
     lines = [
         '# Overrides for a Megatron-Bridge recipe: python YOUR_RECIPE.py "${NEMO_OVERRIDES[@]}"',
         "# Ranks follow the order of the host list; start with the torchrun or slurm export.",
-        "# The dataset's sequence length must be model.seq_length.",
+        "# The dataset's sequence length must be model.seq_length; add tokenizer, data and checkpoint.",
     ]
-    if launch.workload.framework.gradient_bytes < 4.0:
+    framework, found = launch.workload.framework, overrides(launch)
+    release = _release(launch)
+    if framework.megatron_core != release:
+        lines.append(
+            f"# Priced as {framework.generation}; fields are those of Bridge with {release_name(release)}."
+        )
+    if framework.gradient_bytes < 4.0:
         lines.append("# The plan counts 16-bit gradients: the precision recipe needs grad_reduce_in_fp32=False.")
-    lines += ["NEMO_OVERRIDES=(", *(f"    {_word(*each)}" for each in overrides(launch).items()), ")"]
+    if any(name.startswith("comm_overlap.") for name in found):
+        lines.append("# The recipe must hold a CommOverlapConfig as comm_overlap.")
+    lines += [f"# Priced, and not told to Bridge: {each}." for each in _unsaid(launch, release)]
+    lines += [
+        *environment_lines(launch),
+        "NEMO_OVERRIDES=(",
+        *(f"    {_word(*each)}" for each in found.items()),
+        ")",
+    ]
     return (ExportFile("nemo_overrides.sh", "\n".join([*lines, *expert_order_lines(launch.plan)]) + "\n"),)
 
 
 def overrides(launch: Launch) -> dict[str, str]:
     """Every override, by dotted field."""
     configuration, workload, degrees = launch.configuration, launch.workload, launch.degrees
+    model = launch.architecture
     sequence_parallel = degrees.tensor > 1 and workload.framework.sequence_parallel
     found = {
-        "model.num_layers": str(launch.architecture.layers),
+        "model.num_layers": str(model.layers),
+        "model.hidden_size": str(model.hidden),
+        "model.num_attention_heads": str(model.heads),
+        "model.vocab_size": str(model.vocabulary),
         "model.seq_length": str(workload.sequence_length),
         "train.micro_batch_size": str(configuration.micro_batch),
         "train.global_batch_size": str(workload.global_batch),
@@ -71,8 +106,69 @@ def overrides(launch: Launch) -> dict[str, str]:
         "model.sequence_parallel": _truth(sequence_parallel),
         "dist.use_tp_pp_dp_mapping": _truth(configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA),
     }
+    if model.mlp_hidden:
+        found["model.ffn_hidden_size"] = str(model.mlp_hidden)
+    if model.latent_attention is None:
+        found |= {"model.num_query_groups": str(model.kv_heads), "model.kv_channels": str(model.head_size)}
     found |= {f"model.recompute_{name}": value for name, value in _RECOMPUTE[configuration.recompute].items()}
-    return found | _pipeline(launch) | _sharding(launch) | _experts(launch)
+    return found | _pipeline(launch) | _sharding(launch) | _overlaps(launch) | _graphs(launch) | _experts(launch)
+
+
+def _release(launch: Launch) -> int:
+    """The release of Megatron-Core whose fields are written: the framework's own, where Bridge was made for it."""
+    core = launch.workload.framework.megatron_core
+    return core if _FIRST <= core <= NEWEST else _PINNED
+
+
+def _overlaps(launch: Launch) -> dict[str, str]:
+    """What runs beside what, and which loss, as priced."""
+    workload, degrees = launch.workload, launch.degrees
+    framework = workload.framework
+    found: dict[str, str] = {}
+    chunked = framework.overlap_tensor and framework.sequence_parallel and workload.precision is not Precision.NVFP4
+    if chunked and degrees.tensor > 1:
+        found["comm_overlap.tp_comm_overlap"] = "true"
+    if framework.defer_head_gradient and degrees.pipeline > 1:
+        found["comm_overlap.defer_embedding_wgrad_compute"] = "true"
+        found["comm_overlap.wgrad_deferral_limit"] = str(framework.head_gradient_limit)
+    if launch.architecture.experts is not None and overlaps_experts(launch):
+        found["comm_overlap.overlap_moe_expert_parallel_comm"] = "true"
+    found["model.cross_entropy_loss_fusion"] = _truth(framework.fused_loss)
+    if framework.fused_loss:
+        found["model.cross_entropy_fusion_impl"] = "te"
+    return found
+
+
+def _graphs(launch: Launch) -> dict[str, str]:
+    """CUDA graphs, in the words of each release."""
+    graphs, release = launch.workload.framework.cuda_graphs, _release(launch)
+    if not has(release, _IMPLEMENTATION):
+        return {}
+    if graphs is CudaGraphs.NONE:
+        return {"model.cuda_graph_impl": "none"}
+    found = {"model.use_te_rng_tracker": "true", "rng.te_rng_tracker": "true"}
+    if graphs is CudaGraphs.PARTIAL:
+        sparse = launch.architecture.experts is not None
+        scope = "[attn,moe_router,moe_preprocess]" if sparse else "[attn]"
+        named = "cuda_graph_modules" if has(release, _MODULES) else "cuda_graph_scope"
+        return found | {"model.cuda_graph_impl": "transformer_engine", f"model.{named}": scope}
+    if has(release, _MODULES):
+        found |= {"model.cuda_graph_impl": "full_iteration"}
+    else:
+        found |= {"model.cuda_graph_impl": "local", "model.cuda_graph_scope": "[full_iteration]"}
+    return found | {"rerun_state_machine.check_for_nan_in_loss": "false", "ddp.check_for_nan_in_grad": "false"}
+
+
+def _unsaid(launch: Launch, release: int) -> list[str]:
+    """What was priced and Bridge of this release has no field for, in words."""
+    framework = launch.workload.framework
+    found = []
+    if framework.cuda_graphs is not CudaGraphs.NONE and not has(release, _IMPLEMENTATION):
+        found.append(f"CUDA graphs ({framework.cuda_graphs}), which came with 0.{SINCE[_IMPLEMENTATION]}")
+    hybrid = framework.expert_dispatch is ExpertDispatch.HYBRIDEP and launch.architecture.experts is not None
+    if hybrid and not has(release, _BACKEND):
+        found.append(f"hybridep, which came with 0.{SINCE[_BACKEND]} (deepep stands for it)")
+    return found
 
 
 def _pipeline(launch: Launch) -> dict[str, str]:
@@ -104,20 +200,42 @@ def _sharding(launch: Launch) -> dict[str, str]:
 
 
 def _experts(launch: Launch) -> dict[str, str]:
-    experts = launch.architecture.experts
+    experts, workload, degrees = launch.architecture.experts, launch.workload, launch.degrees
     if experts is None:
         return {}
-    dispatch = _DISPATCH[launch.workload.framework.expert_dispatch]
-    return {
-        "model.num_moe_experts": str(experts.count),
-        "model.expert_model_parallel_size": str(launch.degrees.expert),
-        "model.expert_tensor_parallel_size": str(launch.degrees.expert_tensor),
-    } | {f"model.{name}": value for name, value in dispatch.items()}
+    framework = workload.framework
+    grouped = workload.precision not in {Precision.FP16, Precision.FP32}
+    found = {
+        "num_moe_experts": str(experts.count),
+        "moe_router_topk": str(experts.active),
+        "moe_ffn_hidden_size": str(experts.hidden),
+        "expert_model_parallel_size": str(degrees.expert),
+        "expert_tensor_parallel_size": str(degrees.expert_tensor),
+        "moe_grouped_gemm": _truth(grouped),
+        "moe_permute_fusion": _truth(framework.fused_kernels),
+        "moe_router_fusion": _truth(framework.fused_kernels),
+        **_dispatch(framework.expert_dispatch, _release(launch)),
+    }
+    if experts.shared_hidden:
+        found["moe_shared_expert_intermediate_size"] = str(experts.shared_hidden)
+    if framework.expert_balance is ExpertBalance.FORCED:
+        found["moe_router_force_load_balancing"] = "true"
+    if framework.expert_balance is ExpertBalance.CAPACITY:
+        found |= {"moe_expert_capacity_factor": "1.0", "moe_pad_expert_input_to_capacity": "true"}
+    return {f"model.{name}": value for name, value in found.items()}
+
+
+def _dispatch(dispatch: ExpertDispatch, release: int) -> dict[str, str]:
+    if dispatch is ExpertDispatch.ALL_TO_ALL:
+        return {"moe_token_dispatcher_type": "alltoall"}
+    if not has(release, _BACKEND):
+        return {"moe_token_dispatcher_type": "flex", "moe_enable_deepep": "true"}
+    return {"moe_token_dispatcher_type": "flex", "moe_flex_dispatcher_backend": str(dispatch)}
 
 
 def _word(field: str, value: str) -> str:
     """One word of bash; what Hydra must read as one string keeps its single quotes inside."""
-    return f'"{field}={value}"' if "'" in value else f"{field}={value}"
+    return f'"{field}={value}"' if set(value) & set("'[") else f"{field}={value}"
 
 
 def _truth(value: bool) -> str:

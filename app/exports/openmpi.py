@@ -6,13 +6,15 @@ so the start script keeps the order through the host list and binds nothing.
 
 from __future__ import annotations
 
-import shlex
 from typing import Final
 
-from app.exports.contract import ZIP, Export, ExportFile, Files, Options
+from app.exports.contract import ZIP, Export, ExportFile, Files
 from app.exports.launch import render_hostfile
 from app.exports.launch_value import Launch
-from app.exports.readback.shell import TORCHRUN_SAYS, read_openmpi
+from app.exports.megatron import environment_lines
+from app.exports.options import Options
+from app.exports.readback.shell import SLURM_SAYS, read_openmpi
+from app.exports.start import command_words, preparation, started
 
 
 def render_openmpi(launch: Launch, options: Options) -> Files:
@@ -32,13 +34,15 @@ def _start(launch: Launch, options: Options) -> str:
     return "\n".join(
         [
             "#!/usr/bin/env bash",
-            f"# Run where this folder can be read on every node: bash mpirun.sh ARGUMENTS ({launch.world} ranks)",
+            "# Run where this folder can be read on every node:",
+            f"# CHECKPOINT_PATH=FOLDER bash mpirun.sh DATA_ARGUMENTS ({launch.world} ranks)",
             "# Where a resource manager orders the nodes itself, replace --map-by slot --bind-to none by",
             "# -rf rankfile (Open MPI 4) or --map-by rankfile:file=rankfile (5); then each rank has one core.",
             "set -euo pipefail",
+            *preparation(launch, options),
             'here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"',
             f'exec mpirun -np {launch.world} --hostfile "$here/hostfile" --map-by slot --bind-to none \\',
-            f'    bash "$here/rank.sh" {shlex.join(options.command)} "$@"',
+            f'    bash "$here/rank.sh" {command_words(launch)}',
             "",
         ]
     )
@@ -51,6 +55,7 @@ def _rank(launch: Launch, options: Options) -> str:
         [
             "#!/usr/bin/env bash",
             "set -euo pipefail",
+            *environment_lines(launch),
             f"HOSTS=({' '.join(launch.hosts)})",
             f"GPUS=({' '.join(launch.gpu_lists)})",
             f"GPUS_PER_HOST={size}",
@@ -78,6 +83,7 @@ EXPORTS_HERE: Final = (
         "Open MPI host list, rank file and start scripts",
         render_openmpi,
         read_openmpi,
-        TORCHRUN_SAYS,
+        SLURM_SAYS,
+        expected=started,
     ),
 )

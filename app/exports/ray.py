@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from app.exports.contract import Export, ExportFile, Files, Options
+from app.exports.contract import Export, ExportFile, Files
 from app.exports.launch_value import Launch
+from app.exports.options import Options
 from app.exports.readback.ray import RAY_SAYS, read_ray
 
 PYTHON: Final = "text/x-python"

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from html import escape
 from typing import Final
 
-from app.exports.contract import Export, ExportFile, Family, Files, Options
+from app.exports.contract import Export, ExportFile, Family, Files
 from app.exports.launch_value import Launch
+from app.exports.options import Options
 from app.exports.readback.report import REPORT_SAYS, read_report
 from cluster_models.plan import MEMORY_PARTS, TIME_PARTS, Plan, StageMemory
 from cluster_models.units import GIB, MILLISECOND

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.exports.contract import SHELL, Export, ExportFile, Family, Files, Options
+from app.exports.contract import SHELL, Export, ExportFile, Family, Files
 from app.exports.engines import (
     ENGINE_SAYS,
     EngineLaunch,
@@ -19,6 +19,7 @@ from app.exports.engines import (
     script,
 )
 from app.exports.launch_value import Launch
+from app.exports.options import Options
 from app.exports.readback.engines import read_sglang
 
 

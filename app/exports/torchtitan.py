@@ -7,17 +7,23 @@ Fields as in ``torchtitan/config/configs.py`` 0.3; ranks as ``torchtitan/distrib
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
-from app.exports.contract import ZIP, Export, ExportFile, Files, Options, unsupported
+from app.exports.contract import ZIP, Export, ExportFile, Files, unsupported
 from app.exports.launch_value import Launch
 from app.exports.megatron import expert_order_lines
+from app.exports.options import Options
 from app.exports.readback.torchtitan import TORCHTITAN_SAYS, read_torchtitan, split_layers
 from cluster_models.gpus import Precision
 from cluster_models.plan import RankOrder
 from cluster_models.workload import Sharding
 
-Settings = dict[str, dict[str, int | str]]
+Setting = int | str | tuple[tuple[str, ...], ...]
+Settings = dict[str, dict[str, Setting]]
+_HEAD: Final = "lm_head"
+"""The output layer since 0.3."""
+_HEAD_BEFORE: Final = "output"
 
 
 def render_torchtitan(launch: Launch, options: Options) -> Files:  # noqa: ARG001 - the shape of every renderer
@@ -26,11 +32,14 @@ def render_torchtitan(launch: Launch, options: Options) -> Files:  # noqa: ARG00
     settings = _settings(launch)
     rows = launch.configuration.stage_layers
     listed = "; ".join(" ".join(map(str, row)) for row in rows)
+    generation = launch.workload.framework.generation
     about = [
         f"# For a model of {launch.layers} decoder layers; by pipeline rank: {listed}",
         "# Ranks follow the order of the host list; start with the torchrun or slurm export.",
         f"# The plan recomputes activations: {launch.configuration.recompute}.",
     ]
+    if not generation.startswith("torchtitan"):
+        about.append(f"# Priced as {generation}: under torchtitan a step takes another time.")
     if launch.configuration.sharding is Sharding.OPTIMIZER:
         about.append(
             "# Nearest to a sharded optimizer: FSDP that gathers weights once a step (gradients sharded too)."
@@ -38,7 +47,7 @@ def render_torchtitan(launch: Launch, options: Options) -> Files:  # noqa: ARG00
     if launch.workload.precision not in {Precision.BF16, Precision.FP32}:
         about.append(f"# {launch.workload.precision} products: choose the model's converter for them.")
     arguments = [
-        f"    --{table}.{name} {value}" for table, rows in settings.items() for name, value in rows.items()
+        f"    --{table}.{name} {_word(value)}" for table, rows in settings.items() for name, value in rows.items()
     ]
     script = [*about, "TORCHTITAN_ARGS=(", *arguments, ")", *expert_order_lines(launch.plan)]
     files = [ExportFile("torchtitan_args.sh", "\n".join(script) + "\n")]
@@ -81,7 +90,7 @@ def _settings(launch: Launch) -> Settings:
     sharded = configuration.sharding is not Sharding.NONE
     # A pipeline is fed the whole share of its data rank at once; without one, micro-batches are accumulated.
     local = workload.global_batch // degrees.data if degrees.pipeline > 1 else configuration.micro_batch
-    parallelism: dict[str, int | str] = {
+    parallelism: dict[str, Setting] = {
         "data_parallel_replicate_degree": 1 if sharded else degrees.data,
         "data_parallel_shard_degree": degrees.data if sharded else 1,
         "fsdp_reshard_after_forward": "always" if configuration.sharding is Sharding.PARAMETERS else "never",
@@ -101,15 +110,17 @@ def _settings(launch: Launch) -> Settings:
     }
 
 
-def _pipeline(launch: Launch) -> dict[str, int | str]:
-    first, last = _less_layers(launch)
+def _pipeline(launch: Launch) -> dict[str, Setting]:
     virtual = launch.degrees.virtual_pipeline
-    found: dict[str, int | str] = {
+    found: dict[str, Setting] = {
         "pipeline_parallel_schedule": "Interleaved1F1B" if virtual > 1 else "1F1B",
         "pipeline_parallel_microbatch_size": launch.configuration.micro_batch,
-        "pipeline_parallel_first_stage_less_layers": first,
-        "pipeline_parallel_last_stage_less_layers": last,
     }
+    if (ends := _less_layers(launch)) is None:
+        return found | {"module_fqns_per_model_part": _modules(launch)}
+    first, last = ends
+    found["pipeline_parallel_first_stage_less_layers"] = first
+    found["pipeline_parallel_last_stage_less_layers"] = last
     if virtual > 1:
         found["pipeline_parallel_layers_per_stage"] = _layers_per_stage(launch, first + last)
     return found
@@ -121,8 +132,11 @@ def _layers_per_stage(launch: Launch, extra: int) -> int:
     return -(-(launch.layers + extra) // stages)
 
 
-def _less_layers(launch: Launch) -> tuple[int, int]:
-    """By how many layers the first and the last stage are shorter, so that torchtitan cuts the plan's stages."""
+def _less_layers(launch: Launch) -> tuple[int, int] | None:
+    """By how many layers the first and the last stage are shorter, so that torchtitan cuts the plan's stages.
+
+    ``None`` where it would not: it cuts all stages between alike, the longer ones before the shorter.
+    """
     counts = tuple(count for row in launch.configuration.stage_layers for count in row)
     most = max(counts) + 1
     for size in (most - 1, most):
@@ -132,22 +146,46 @@ def _less_layers(launch: Launch) -> tuple[int, int]:
                 as_many = -(-(launch.layers + first + last) // each) == len(counts)
                 if as_many and split_layers(launch.layers, len(counts), first, last) == counts:
                     return first, last
-    raise unsupported(
-        "torchtitan",
-        "stage_layers",
-        launch.configuration.stage_layers,
-        "all stages but the first and the last are cut alike, the longer ones before the shorter",
-        "write module_fqns_per_model_part by hand, or export megatron",
-    )
+    return None
+
+
+def _modules(launch: Launch) -> tuple[tuple[str, ...], ...]:
+    """The modules of every stage by name, in the order of the model."""
+    counts = [count for row in launch.configuration.stage_layers for count in row]
+    stages, start = [], 0
+    for count in counts:
+        stages.append([f"layers.{layer}" for layer in range(start, start + count)])
+        start += count
+    stages[0].insert(0, "tok_embeddings")
+    stages[-1] += ["norm", _HEAD]
+    if not all(stages):
+        raise unsupported(
+            "torchtitan",
+            "stage_layers",
+            launch.configuration.stage_layers,
+            "a stage without layers has no module to be named by",
+            "plan with a layer on each stage, or export megatron",
+        )
+    return tuple(map(tuple, stages))
+
+
+def _word(value: Setting) -> str:
+    """A setting on the command line: commas between the modules of a stage, blanks between stages."""
+    return " ".join(map(",".join, value)) if isinstance(value, tuple) else str(value)
+
+
+def _before(value: Setting) -> str:
+    """A setting in the TOML of releases before 0.3, whose models call the output layer otherwise."""
+    if not isinstance(value, tuple):
+        return json.dumps(value)
+    return json.dumps([[_HEAD_BEFORE if name == _HEAD else name for name in stage] for stage in value])
 
 
 def _toml(about: list[str], settings: Settings, recompute: str) -> str:
     lines = [*about, "# For releases before 0.3."]
     for table, rows in (settings | {"activation_checkpoint": {"mode": recompute}}).items():
         lines += ["", f"[{table}]"]
-        lines += [
-            f'{name} = "{value}"' if isinstance(value, str) else f"{name} = {value}" for name, value in rows.items()
-        ]
+        lines += [f"{name} = {_before(value)}" for name, value in rows.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from app.exports.contract import YAML, Export, ExportFile, Family, Files, Options
+from app.exports.contract import YAML, Export, ExportFile, Family, Files
 from app.exports.launch_value import Launch
 from app.exports.manifests import (
     JOB_LABEL,
@@ -19,7 +19,9 @@ from app.exports.manifests import (
     metadata,
     script_by_node,
 )
+from app.exports.options import Options
 from app.exports.readback.yaml_files import PODS_SAY, read_trainjob
+from app.exports.start import started
 
 _API: Final = "trainer.kubeflow.org/v1alpha1"
 
@@ -32,7 +34,7 @@ def render_trainjob(launch: Launch, options: Options) -> Files:
         "Names of nodes and their label kubernetes.io/hostname must be the same.",
     )
     documents = (_runtime(launch, options), _job(launch, options))
-    return (ExportFile("trainjob.yaml", manifest((*headline(launch, "TrainJob"), *notes), *documents)),)
+    return (ExportFile("trainjob.yaml", manifest((*headline(launch, options, "TrainJob"), *notes), *documents)),)
 
 
 def _runtime(launch: Launch, options: Options) -> dict[str, Any]:
@@ -84,5 +86,6 @@ EXPORTS_HERE: Final = (
         read_trainjob,
         PODS_SAY,
         Family.KUBERNETES,
+        expected=started,
     ),
 )

@@ -10,7 +10,7 @@ from typing import Final
 
 import yaml
 
-from app.exports.contract import ZIP, Export, ExportFile, Family, Files, Options
+from app.exports.contract import ZIP, Export, ExportFile, Family, Files
 from app.exports.engines import (
     ENGINE_SAYS,
     EngineLaunch,
@@ -21,6 +21,7 @@ from app.exports.engines import (
 )
 from app.exports.launch import render_hostfile
 from app.exports.launch_value import Launch
+from app.exports.options import Options
 from app.exports.readback.engines import read_trtllm
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.exports.contract import YAML, Export, ExportFile, Family, Files, Options
+from app.exports.contract import YAML, Export, ExportFile, Family, Files
 from app.exports.launch_value import Launch
 from app.exports.manifests import JOB_LABEL, check_kubernetes, headline, manifest, metadata, pinned_pod
+from app.exports.options import Options
 from app.exports.readback.yaml_files import PODS_SAY, read_volcano
+from app.exports.start import started
 
 
 def render_volcano(launch: Launch, options: Options) -> Files:
@@ -42,7 +44,7 @@ def render_volcano(launch: Launch, options: Options) -> Files:
             "tasks": tasks,
         },
     }
-    return (ExportFile("volcano.yaml", manifest(headline(launch, "Volcano job"), job)),)
+    return (ExportFile("volcano.yaml", manifest(headline(launch, options, "Volcano job"), job)),)
 
 
 EXPORTS_HERE: Final = (
@@ -55,6 +57,7 @@ EXPORTS_HERE: Final = (
         read_volcano,
         PODS_SAY,
         Family.KUBERNETES,
+        expected=started,
         refuse=check_kubernetes,
     ),
 )

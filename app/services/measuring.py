@@ -7,8 +7,9 @@ from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
-from app.exports.contract import DEFAULTS, Files, Options
+from app.exports.contract import Files
 from app.exports.measuring import render_kubernetes, render_mpi, render_slurm
+from app.exports.options import DEFAULTS, Options
 from app.services import clusters, plans, snapshots
 from cluster_models.plan import Plan
 from cluster_models.snapshot import ClusterSnapshot

@@ -10,7 +10,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from app.db.status import PlanStatus
-from app.exports.contract import SHELL, ZIP, Options, options_of
+from app.exports.contract import SHELL, ZIP
+from app.exports.options import Options, options_of
 from app.exports.packing import archive
 from app.resources import service_of
 from app.services import clusters, measuring, plans

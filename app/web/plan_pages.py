@@ -16,7 +16,7 @@ from app.documents.cluster import ClusterDocument
 from app.documents.model import ModelDocument
 from app.documents.reading import parse_text, problems_of
 from app.documents.workload import WorkloadDocument
-from app.exports.contract import options_of
+from app.exports.options import options_of
 from app.resources import Service, service_of
 from app.services import calibrations, clusters, models, plans, routing
 from app.services.errors import NotFound

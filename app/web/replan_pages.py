@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 
 from app.db.engine import transaction
-from app.exports.contract import options_of
+from app.exports.options import options_of
 from app.exports.packing import packed
 from app.exports.registry import EXPORTS
 from app.resources import Service, service_of

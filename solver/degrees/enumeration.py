@@ -3,7 +3,8 @@
 The rules are Megatron-Core's: heads divide by the tensor size and key/value heads share or repeat evenly, the
 sequence divides by twice the context size, experts divide by the expert size and their width by the expert tensor
 size, which fold over the tensor, context and data ranks of one stage, interleaving wants micro-batches in whole
-groups of the pipeline size, and the batch divides by micro-batch times data size.  Schedules longer than
+groups of the pipeline size, layers are shared out as the framework's launcher can be told
+(``cluster_models.layer_splits``), and the batch divides by micro-batch times data size.  Schedules longer than
 ``MOST_EVENTS`` are left out.
 """
 
@@ -18,6 +19,8 @@ from typing import Final
 import numpy as np
 
 from cluster_models.architecture import Architecture
+from cluster_models.frameworks import Framework
+from cluster_models.layer_splits import can_launch, simple_splits, takes_any_split
 from cluster_models.plan import RankOrder
 from cluster_models.workload import Sharding, TrainingWorkload
 from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch, IntArray
@@ -187,7 +190,16 @@ def _virtuals(
         if "virtual_pipeline" not in workload.pinned:
             most = min(most, MAX_VIRTUAL)
         sizes = list(range(1, most + 1))
+    sizes = [size for size in sizes if _launchable(architecture.layers, workload.framework, pipeline, size)]
     return _allowed(workload, "virtual_pipeline", sizes)
+
+
+@cache
+def _launchable(layers: int, framework: Framework, pipeline: int, virtual: int) -> bool:
+    """Whether the framework's launcher can be told some split of the layers among so many stages."""
+    if takes_any_split(framework):
+        return True
+    return any(can_launch(framework, rows) for rows in simple_splits(layers, pipeline, virtual))
 
 
 def expert_tensor_legal(architecture: Architecture, workload: TrainingWorkload, expert_tensor: int) -> bool:

@@ -11,6 +11,8 @@ import numpy as np
 
 from cluster_models.architecture import Architecture
 from cluster_models.flops import head_forward_flops, layer_forward_flops
+from cluster_models.frameworks import Framework
+from cluster_models.layer_splits import LayerSplit, can_launch, simple_splits, split_of, takes_any_split
 from solver.candidates import FloatArray, IntArray
 
 EVEN_TOLERANCE: Final = 0.005
@@ -61,6 +63,29 @@ def balanced_layout(architecture: Architecture, sequence_length: int, pipeline: 
         if even.max() <= high * (1 + EVEN_TOLERANCE):
             counts = [architecture.layers // chunks] * chunks
     return tuple(tuple(counts[v * pipeline : (v + 1) * pipeline]) for v in range(virtual))
+
+
+@lru_cache(maxsize=4096)
+def launchable_layout(
+    architecture: Architecture, sequence_length: int, pipeline: int, virtual: int, framework: Framework
+) -> Layout | None:
+    """The lightest split that the framework's launcher can be told; ``None`` where there is none.
+
+    Of splits whose heaviest chunks weigh the same, the one with the fewest layers in early chunks.
+    """
+    if takes_any_split(framework):
+        return balanced_layout(architecture, sequence_length, pipeline, virtual)
+    weights, head = layer_flops(architecture, sequence_length)
+    ends = np.concatenate([[0.0], np.cumsum(weights)])
+    found = []
+    for rows in simple_splits(architecture.layers, pipeline, virtual):
+        if can_launch(framework, rows):
+            cuts = np.concatenate([[0], np.cumsum(rows)])
+            loads = np.diff(ends[cuts])
+            loads[-1] += head
+            tolerance = EVEN_TOLERANCE if split_of(rows) is LayerSplit.EVEN else 0.0
+            found.append((round(loads.max() / (1 + tolerance) / weights.min(), 9), rows))
+    return min(found)[1] if found else None
 
 
 @lru_cache(maxsize=64)

@@ -16,7 +16,7 @@ from solver.costs.memory import StageMemoryParts, stage_memory
 from solver.costs.routed_loads import RoutedLoads, routed_loads
 from solver.costs.stagewise import by_stage, stagewise_costs, stagewise_memory
 from solver.costs.step_costs import StepCosts, step_costs
-from solver.degrees.layout import Layout, balanced_layout
+from solver.degrees.layout import Layout, balanced_layout, launchable_layout
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
 
@@ -32,9 +32,14 @@ class Staging(NamedTuple):
 
 
 def layout_of(problem: PlanningProblem, batch: CandidateBatch) -> Layout:
-    """The stage layers, on GPUs of one kind, of candidates that share their pipeline and virtual pipeline sizes."""
-    pipeline, virtual = int(batch.pipeline[0]), int(batch.virtual_pipeline[0])
-    return balanced_layout(problem.architecture, problem.workload.sequence_length, pipeline, virtual)
+    """The stage layers, on GPUs of one kind, of candidates that share their pipeline and virtual pipeline sizes.
+
+    As the framework can launch them; where it cannot, as it could if it took any (a configuration that was given).
+    """
+    model, length = problem.architecture, problem.workload.sequence_length
+    sizes = int(batch.pipeline[0]), int(batch.virtual_pipeline[0])
+    found = launchable_layout(model, length, *sizes, problem.workload.framework)
+    return balanced_layout(model, length, *sizes) if found is None else found
 
 
 def micro_batches_of(batch: CandidateBatch, workload: TrainingWorkload) -> IntArray:

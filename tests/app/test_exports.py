@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from app.documents.plan import plan_from_text
 from app.exports.expert_maps import EXPERT_MAPS
-from app.exports.megatron import pipeline_layout
+from app.exports.megatron_layers import pipeline_layout
 from app.exports.registry import EXPORTS
 from cluster_models.architecture import Experts
 from cluster_models.errors import InvalidConfiguration
@@ -23,6 +23,7 @@ from cluster_models.expert_slots import ExpertSlots
 from cluster_models.plan import Degrees, Placement, Plan, RankOrder
 from cluster_models.workload import Recompute, Sharding
 from solver.check.placement import coordinates
+from tests.app.exports.plans import under
 from tests.plans import small_configuration, small_plan
 from tests.solver.problems import nodes, planned, problem
 
@@ -65,13 +66,14 @@ def test_megatron_arguments_are_words_that_bash_reads() -> None:
 
 def test_uneven_stages_become_a_layout() -> None:
     """The layout is one quoted word: bars would be pipes otherwise."""
-    words = bash_array(rendered("megatron", small_plan(layers=((1, 3),))), "MEGATRON_ARGS")
+    plan = under(small_plan(layers=((1, 3),)), "megatron-core-0.15")
+    words = bash_array(rendered("megatron", plan), "MEGATRON_ARGS")
     assert words[words.index("--pipeline-model-parallel-layout") + 1] == "Et|t*3,L"
 
 
 def test_prediction_layers_stand_before_the_loss() -> None:
     """The layout places them, and their number is a flag of its own."""
-    plan = small_plan(layers=((1, 3),))
+    plan = under(small_plan(layers=((1, 3),)), "megatron-core-0.15")
     assert plan.architecture is not None
     plan = replace(plan, architecture=replace(plan.architecture, prediction_layers=1))
     words = bash_array(rendered("megatron", plan), "MEGATRON_ARGS")
@@ -132,7 +134,7 @@ def test_experts_out_of_order_come_with_their_permutation() -> None:
     [
         (Recompute.FULL, Sharding.NONE, "--recompute-method"),
         (Recompute.SELECTIVE, Sharding.OPTIMIZER, "--use-distributed-optimizer"),
-        (Recompute.NONE, Sharding.PARAMETERS, "--use-megatron-fsdp"),
+        (Recompute.NONE, Sharding.PARAMETERS, "--use-custom-fsdp"),
     ],
 )
 def test_recomputation_and_sharding_have_their_flags(recompute: Recompute, sharding: Sharding, flag: str) -> None:
@@ -153,16 +155,18 @@ def test_each_node_finds_its_own_rank(host: str, rank: str) -> None:
     """The torchrun script passes the static node rank of the node it runs on."""
     script = 'torchrun() { echo "$@"; }\n' + rendered("torchrun").replace("exec torchrun", "torchrun")
     done = subprocess.run(
-        ["bash", "-c", script, "torchrun.sh", "train.py", "--lr 1"],
+        ["bash", "-c", script, "torchrun.sh", "--lr 1"],
         capture_output=True,
         text=True,
         check=True,
-        env={"MESHWRIGHT_HOST": host, "PATH": "/usr/bin:/bin"},
+        env={"MESHWRIGHT_HOST": host, "PATH": "/usr/bin:/bin", "CHECKPOINT_PATH": "/ckpt"},
     )
     words = done.stdout.split()
     assert words[words.index("--node-rank") + 1] == rank
     assert words[words.index("--master-addr") + 1] == "b"
-    assert words[-3:] == ["train.py", "--lr", "1"]
+    assert words[words.index("pretrain_gpt.py") + 1] == "--num-layers"
+    assert words[words.index("--load") + 1] == words[words.index("--save") + 1] == "/ckpt"
+    assert words[-2:] == ["--lr", "1"]
 
 
 def test_a_stranger_is_turned_away() -> None:
@@ -172,7 +176,7 @@ def test_a_stranger_is_turned_away() -> None:
         capture_output=True,
         text=True,
         check=False,
-        env={"MESHWRIGHT_HOST": "zz", "PATH": "/usr/bin:/bin"},
+        env={"MESHWRIGHT_HOST": "zz", "PATH": "/usr/bin:/bin", "CHECKPOINT_PATH": "/ckpt"},
     )
     assert done.returncode == 2
     assert "not in this plan" in done.stderr
@@ -184,15 +188,16 @@ def test_slurm_takes_node_ranks_from_our_list(host: str, rank: str) -> None:
     stand_in = 'srun() { while [[ "$1" != bash ]]; do shift; done; "$@"; }\n'
     shell = rendered("slurm").replace("exec torchrun", "echo")
     done = subprocess.run(
-        ["bash", "-c", stand_in + shell, "slurm.sh", "train.py"],
+        ["bash", "-c", stand_in + shell, "slurm.sh", "--lr", "1"],
         capture_output=True,
         text=True,
         check=False,
-        env={"SLURMD_NODENAME": host, "PATH": "/usr/bin:/bin"},
+        env={"SLURMD_NODENAME": host, "PATH": "/usr/bin:/bin", "CHECKPOINT_PATH": "/ckpt"},
     )
     first = done.stdout.splitlines()[0].split()
     assert first[first.index("--node-rank") + 1] == rank
-    assert "train.py" in first
+    assert {"pretrain_gpt.py", "/ckpt"} <= set(first)
+    assert first[-2:] == ["--lr", "1"]
     assert first[first.index("--tensor-model-parallel-size") + 1] == "2"
 
 

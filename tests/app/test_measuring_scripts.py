@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.exports.contract import Files, Options
+from app.exports.contract import Files
 from app.exports.measuring import render_kubernetes, render_mpi, render_slurm
+from app.exports.options import Options
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.readers.facts import Operation, RunEnd, RunFact
 from cluster_models.readers.nccl_tests import FORMAT

@@ -15,8 +15,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.documents.cluster import ClusterDocument
-from app.exports.contract import DEFAULTS, Export, Options, options_of, why_not
+from app.exports.contract import Export, why_not
 from app.exports.launch_value import launch_of
+from app.exports.options import DEFAULTS, Options, options_of
 from app.exports.registry import EXPORTS
 from app.web.views.exports import TAKEN, exports_of, given_options
 from tests.app.api_client import API, cluster_body, ended, plan_body, running
@@ -27,11 +28,19 @@ OTHERS: Final = {
     "job": "other-job",
     "image": "registry.example/other:7",
     "command": "other.py --flag",
+    "checkpoint": "/other/checkpoints",
     "port": "12345",
     "namespace": "other-space",
     "queue": "other-queue",
     "topology_label": "example.com/rack",
     "gpu_resource": "example.com/gpu",
+    "rdma_resource": "example.com/rdma",
+    "rdma_count": "4",
+    "host_network": "yes",
+    "ipc_lock": "no",
+    "shared_memory": "64Gi",
+    "cpus_per_gpu": "12",
+    "cpu_bind": "cores",
     "model_path": "/other/model",
 }
 
@@ -72,7 +81,8 @@ def test_the_page_names_the_options_that_a_format_takes(name: str) -> None:
         option
         for launch in launches
         for option, text in OTHERS.items()
-        if export.render(launch, options_of({option: text})) != export.render(launch, DEFAULTS)
+        for others in ({}, {name: text for name, text in OTHERS.items() if name != option})
+        if export.render(launch, options_of(others | {option: text})) != export.render(launch, options_of(others))
     }
     assert taken == set(TAKEN.get(name, ()))
 

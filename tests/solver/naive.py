@@ -19,6 +19,7 @@ from solver.problem import PlanningProblem
 from solver.refine import Candidate, prepare
 from tests.solver.cost_cases import candidates
 from tests.solver.problems import fabrics_of
+from tests.solver.told_splits import is_told
 
 Event = tuple[str, int, int]
 """("F" or "B", chunk, micro-batch)."""
@@ -311,7 +312,9 @@ def _inner_choices(
         if workload.global_batch % (b * d) or (v > 1 and (p == 1 or p * v > model.layers)):
             continue
         rounds = workload.global_batch // (b * d)
-        if (v > 1 and rounds % p) or (workload.framework.fills_pipeline and rounds < p - 1):
+        if (v > 1 and rounds % p) or not is_told(workload.framework, model.layers, p, v):
+            continue
+        if rounds < workload.framework.fewest_micro_batches(p):
             continue
         if order == 1 and (p == 1 or d == 1 or t * c >= node or (e * x != t * c if model.experts else c > 1)):
             continue

@@ -11,7 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.architecture import Architecture, Experts
-from solver.degrees.layout import EVEN_TOLERANCE, _split, balanced_layout, chunk_layers, layer_flops
+from cluster_models.frameworks import framework
+from cluster_models.layer_splits import can_launch
+from cluster_models.workload import TrainingWorkload
+from solver.degrees.enumeration import enumerate_candidates
+from solver.degrees.layout import (
+    EVEN_TOLERANCE,
+    _split,
+    balanced_layout,
+    chunk_layers,
+    launchable_layout,
+    layer_flops,
+)
 from tests.solver.problems import DENSE, SPARSE
 
 MODELS = st.builds(
@@ -56,6 +67,40 @@ def test_no_split_is_lighter(model: Architecture, data: st.DataObject) -> None:
     best = min(heaviest(model, split) for split in splits(model.layers, chunks))
     even = len(set(counts)) == 1
     assert heaviest(model, counts) <= best * (1 + EVEN_TOLERANCE if even else 1 + 1e-9)
+
+
+@given(MODELS, st.sampled_from([8, 9, 11, 12]), st.integers(1, 5), st.integers(1, 4))
+def test_no_split_that_can_be_launched_is_lighter(
+    model: Architecture, release: int, pipeline: int, virtual: int
+) -> None:
+    """Brute force over all splits that a release before layouts can be told; where there is none, none is made."""
+    older = replace(framework("megatron-core-0.12"), megatron_core=release)
+    if pipeline * virtual > model.layers or (pipeline == 1 and virtual > 1):
+        return
+    every = [
+        rows
+        for counts in splits(model.layers, pipeline * virtual)
+        for rows in [tuple(tuple(counts[v * pipeline : (v + 1) * pipeline]) for v in range(virtual))]
+        if can_launch(older, rows)
+    ]
+    found = launchable_layout(model, 2048, pipeline, virtual, older)
+    assert (found is None) == (not every)
+    if found is not None:
+        assert found in every
+        best = min(heaviest(model, [count for row in rows for count in row]) for rows in every)
+        assert heaviest(model, [count for row in found for count in row]) <= best * (1 + EVEN_TOLERANCE + 1e-6)
+
+
+def test_releases_with_layouts_take_the_lightest_split() -> None:
+    """32 layers in ten stages: 0.12 has no arguments for it, and no such candidate."""
+    older, newer = framework("megatron-core-0.12"), framework("megatron-core-0.15")
+    model = replace(DENSE, layers=32)
+    assert launchable_layout(model, 2048, 2, 5, older) is None
+    assert launchable_layout(model, 2048, 2, 5, newer) == balanced_layout(model, 2048, 2, 5)
+    for used, sizes in ((older, {1, 2, 4, 8}), (newer, set(range(1, 9)))):
+        workload = TrainingWorkload(2048, 64, framework=used, pinned={"pipeline": 2, "tensor": 1, "micro_batch": 1})
+        batch = enumerate_candidates(model, workload, gpus_per_node=2, nodes=1)
+        assert set(batch.virtual_pipeline.tolist()) == sizes
 
 
 @given(st.lists(st.sampled_from([1.0, 2.0, 5.0]), min_size=2, max_size=8), st.sampled_from([0.0, 4.0]), st.data())

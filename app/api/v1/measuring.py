@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import ClusterPath, ServiceDep
 from app.documents.reading import Count, Document, Line, Positive, Text
-from app.exports.contract import options_of
+from app.exports.options import options_of
 from app.services import measuring
 from app.services.measuring import Launcher
 from cluster_models.measurements import Collective

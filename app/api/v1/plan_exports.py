@@ -8,7 +8,8 @@ from fastapi import Path, Query, Response
 from pydantic import BaseModel, Field
 
 from app.api.v1.answers import address
-from app.exports.contract import Family, Options, options_of, refusal
+from app.exports.contract import Family, refusal
+from app.exports.options import Options, options_of
 from app.exports.packing import packed
 from app.exports.registry import EXPORTS
 from app.services.errors import NotFound
@@ -26,8 +27,8 @@ SetOptions = Annotated[
     Query(
         alias="set",
         max_length=20,
-        description="An option of the launch as name=value, once each: job, image, command, port, namespace, "
-        "queue, topology_label, gpu_resource, model_path, as far as the format has a use for it.",
+        description=f"An option of the launch as name=value, once each: {', '.join(Options.__slots__)}, "
+        "as far as the format has a use for it.",
         examples=[["image=registry.example/train:7", "queue=team-a"]],
     ),
 ]

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app.exports.contract import Claims, Files, unreadable
+from app.exports.claims import Claims
+from app.exports.contract import Files, unreadable
 from app.exports.readback.shell import HOSTS_SAY
 from app.exports.readback.words import file_named, numbers, one, same
 from cluster_models.workload import Sharding

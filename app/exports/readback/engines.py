@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import yaml
 
-from app.exports.contract import Claims, Files, unreadable
+from app.exports.claims import Claims
+from app.exports.contract import Files, unreadable
 from app.exports.readback.shell import claims_of_hostfile
 from app.exports.readback.words import file_named, flag_number, flags, numbers, one, same, value, words
 from app.exports.readback.yaml_files import refusing

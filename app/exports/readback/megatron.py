@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
-from app.exports.contract import Claims, Files, unreadable
-from app.exports.readback.words import array, expert_order, file_named, flag_number, flags, value
+from app.exports.claims import Claims
+from app.exports.contract import Files, unreadable
+from app.exports.readback.words import array, expert_order, file_named, flag_number, flags, numbers, same, value
 from cluster_models.plan import RankOrder
-from cluster_models.workload import Sharding
+from cluster_models.workload import Recompute, Sharding
 
-MEGATRON_SAYS: Final = frozenset(
+PLAN_SAYS: Final = frozenset(
     {
         "tensor",
         "pipeline",
@@ -30,30 +32,48 @@ MEGATRON_SAYS: Final = frozenset(
         "expert_order",
     }
 )
+"""What a plan decides, or is made for."""
+MEGATRON_SAYS: Final = PLAN_SAYS | {
+    "hidden",
+    "heads",
+    "vocabulary",
+    "positions",
+    "active_experts",
+    "expert_hidden",
+    "recompute",
+    "connections",
+}
+"""That, the widths of the model, and what it is started with."""
+_ENDS: Final = ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
+_RECOMPUTED: Final = ("granularity", "method", "num-layers")
+_MOST: Final = 100_000
+"""Repetitions of a letter that are still written out."""
 
 Rows = tuple[tuple[int, ...], ...]
+Given = Mapping[str, tuple[str, ...]]
 
 
 def read_megatron(files: Files) -> Claims:
-    """What the arguments of ``megatron_args.sh`` say."""
-    return claims_of_arguments(file_named(files, "megatron_args.sh"))
+    """What ``megatron_args.sh`` says."""
+    text = file_named(files, "megatron_args.sh")
+    return replace(claims_of_arguments(text), connections=connections_said(text))
 
 
 def claims_of_arguments(text: str) -> Claims:
     """What the array ``MEGATRON_ARGS`` of a script says, and its ``EXPERT_ORDER`` where it has one."""
     given = flags(array(text, "MEGATRON_ARGS"))
+    tensor = flag_number(given, "--tensor-model-parallel-size")
     pipeline = flag_number(given, "--pipeline-model-parallel-size")
     layers = flag_number(given, "--num-layers")
     stage_layers = _stage_layers(given, layers, pipeline)
-    experts = flag_number(given, "--num-experts") if "--num-experts" in given else None
-    expert = flag_number(given, "--expert-model-parallel-size") if experts else 1
-    expert_tensor = flag_number(given, "--expert-tensor-parallel-size") if experts else 1
-    return Claims(
-        tensor=flag_number(given, "--tensor-model-parallel-size"),
+    has_experts = "--num-experts" in given
+    claims = Claims(
+        tensor=tensor,
         pipeline=pipeline,
         context=flag_number(given, "--context-parallel-size"),
-        expert=expert,
-        expert_tensor=expert_tensor,
+        expert=flag_number(given, "--expert-model-parallel-size") if has_experts else 1,
+        # Experts are cut as the other layers are where nothing else is said.
+        expert_tensor=_number(given, "--expert-tensor-parallel-size", tensor) if has_experts else 1,
         virtual_pipeline=len(stage_layers),
         rank_order=RankOrder.PIPELINE_BEFORE_DATA
         if "--use-tp-pp-dp-mapping" in given
@@ -64,11 +84,76 @@ def claims_of_arguments(text: str) -> Claims:
         global_batch=flag_number(given, "--global-batch-size"),
         sequence_length=flag_number(given, "--seq-length"),
         sharding=sharding_of(
-            parameters="--use-megatron-fsdp" in given, optimizer="--use-distributed-optimizer" in given
+            parameters=bool({"--use-megatron-fsdp", "--use-custom-fsdp"} & given.keys()),
+            optimizer="--use-distributed-optimizer" in given,
         ),
-        experts=experts,
-        expert_order=expert_order(text) if experts else None,
+        experts=flag_number(given, "--num-experts") if has_experts else None,
+        expert_order=expert_order(text) if has_experts else None,
+        head_gradient_limit=_number(given, "--wgrad-deferral-limit"),
+        optimizer_copies=_number(given, "--num-distributed-optimizer-instances"),
+        recompute=recompute_of(*(" ".join(given.get(f"--recompute-{name}", ())) for name in _RECOMPUTED)),
     )
+    return replace(claims, **_model(given, layers), **(_experts(given, layers) if has_experts else {}))
+
+
+def connections_said(text: str) -> int | None:
+    """The number of hardware queues that a script or a manifest sets, everywhere the same."""
+    found = re.findall(r"CUDA_DEVICE_MAX_CONNECTIONS(?:=|\n +value: )[\"']?(\d+)", text)
+    return same(map(int, found), "CUDA_DEVICE_MAX_CONNECTIONS") if found else None
+
+
+def _model(given: Given, layers: int) -> dict[str, Any]:
+    """The figures of a model, but for its experts."""
+    heads = flag_number(given, "--num-attention-heads")
+    found: dict[str, Any] = {
+        "hidden": flag_number(given, "--hidden-size"),
+        "heads": heads,
+        "kv_heads": _number(given, "--num-query-groups"),
+        "head_size": _number(given, "--kv-channels"),
+        "mlp_hidden": _number(given, "--ffn-hidden-size"),
+        "vocabulary": flag_number(given, "--vocab-size"),
+        "positions": flag_number(given, "--max-position-embeddings"),
+        "prediction_layers": _number(given, "--mtp-num-layers"),
+    }
+    if ("--group-query-attention" in given) != ("--num-query-groups" in given):
+        raise unreadable("exports.--num-query-groups", found["kv_heads"], "stands without its switch")
+    if "--multi-latent-attention" in given:
+        sizes = ("--kv-lora-rank", "--qk-head-dim", "--qk-pos-emb-head-dim", "--v-head-dim")
+        found["latent_sizes"] = (
+            _number(given, "--q-lora-rank", 0),
+            *(flag_number(given, name) for name in sizes),
+        )
+    if "--window-size" in given:
+        found["window"] = numbers(value(given, "--window-size"), "--window-size")
+        skipped = "--window-attn-skip-freq"
+        found["windowed_pattern"] = pattern_of(value(given, skipped)) if skipped in given else (True,) * layers
+    return found
+
+
+def _experts(given: Given, layers: int) -> dict[str, Any]:
+    sparse = "--moe-layer-freq"
+    found: dict[str, Any] = {
+        "active_experts": flag_number(given, "--moe-router-topk"),
+        "expert_hidden": _number(given, "--moe-ffn-hidden-size", _number(given, "--ffn-hidden-size")),
+        "shared_hidden": _number(given, "--moe-shared-expert-intermediate-size", 0),
+        "sparse_pattern": pattern_of(value(given, sparse)) if sparse in given else (True,) * layers,
+    }
+    groups = ("--moe-router-num-groups", "--moe-router-group-topk")
+    found["router_groups"] = tuple(_number(given, name, 1) for name in groups)
+    return found
+
+
+def pattern_of(text: str) -> tuple[bool, ...]:
+    """The layers of a pattern such as ``([0]*3+[1]*58)``; refuses anything else."""
+    runs = re.findall(r"\[([01])\]\*(\d+)", text)
+    if not runs or text != "(" + "+".join(f"[{digit}]*{length}" for digit, length in runs) + ")":
+        raise unreadable("exports.pattern", text, "is no pattern of layers")
+    return tuple(digit == "1" for digit, length in runs for _ in range(min(int(length), _MOST)))
+
+
+def _number(given: Given, flag: str, other: int | None = None) -> Any:
+    """The whole number of a flag, or ``other`` where the flag is not given."""
+    return flag_number(given, flag) if flag in given else other
 
 
 def sharding_of(*, parameters: bool, optimizer: bool) -> Sharding:
@@ -76,6 +161,13 @@ def sharding_of(*, parameters: bool, optimizer: bool) -> Sharding:
     if parameters and not optimizer:
         raise unreadable("exports.sharding", parameters, "shards parameters and not the optimizer")
     return Sharding.PARAMETERS if parameters else Sharding.OPTIMIZER if optimizer else Sharding.NONE
+
+
+def recompute_of(granularity: str, method: str, layers: str) -> Recompute:
+    """What is computed again; whole layers one at a time."""
+    if granularity == "full" and (method, layers) != ("uniform", "1"):
+        raise unreadable("exports.recompute", (method, layers), "is not each layer by itself")
+    return Recompute(granularity or "none")
 
 
 def rows_of_layout(layout: str, pipeline: int) -> Rows:
@@ -101,7 +193,7 @@ def even_rows(layers: int, pipeline: int, virtual: int) -> Rows:
     return ((layers // (pipeline * virtual),) * pipeline,) * virtual
 
 
-def _stage_layers(given: Mapping[str, tuple[str, ...]], layers: int, pipeline: int) -> Rows:
+def _stage_layers(given: Given, layers: int, pipeline: int) -> Rows:
     if "--pipeline-model-parallel-layout" in given:
         rows = rows_of_layout(value(given, "--pipeline-model-parallel-layout"), pipeline)
         if sum(map(sum, rows)) != layers:
@@ -112,12 +204,33 @@ def _stage_layers(given: Mapping[str, tuple[str, ...]], layers: int, pipeline: i
         if not chunk or layers % (chunk * pipeline):
             raise unreadable("exports.layers", layers, f"do not divide by {pipeline} ranks x {chunk} layers")
         return even_rows(layers, pipeline, layers // (chunk * pipeline))
-    return even_rows(layers, pipeline, 1)
+    virtual = _number(given, "--num-virtual-stages-per-pipeline-rank", 1)
+    if any(flag in given for flag in _ENDS):
+        return _rows_of_ends(given, layers, pipeline, virtual)
+    embedding = "--account-for-embedding-in-pipeline-split" in given
+    loss = "--account-for-loss-in-pipeline-split" in given
+    whole = even_rows(layers + embedding + loss, pipeline, virtual)
+    flat = [count for row in whole for count in row]
+    flat[0] -= embedding
+    flat[-1] -= loss
+    return tuple(tuple(flat[start : start + pipeline]) for start in range(0, len(flat), pipeline))
+
+
+def _rows_of_ends(given: Given, layers: int, pipeline: int, virtual: int) -> Rows:
+    """The first and the last rank hold what they are told, those between share the rest; virtual stages alike."""
+    first, last = (_number(given, flag) for flag in _ENDS)
+    told = {rank: count for rank, count in ((0, first), (pipeline - 1, last)) if count is not None}
+    rest, ranks = layers - sum(told.values()), pipeline - len(told)
+    if not ranks or rest < 0 or rest % ranks:
+        raise unreadable("exports.layers", rest, f"do not divide by the {ranks} ranks between the ends")
+    held = [told.get(rank, rest // ranks) for rank in range(pipeline)]
+    if not virtual or any(count % virtual or not count for count in held):
+        raise unreadable("exports.layers", held, f"do not divide by {virtual} virtual stages")
+    return (tuple(count // virtual for count in held),) * virtual
 
 
 def _expanded(layout: str) -> str:
     """The layout without repetitions; groups do not nest in what we write."""
-    most = 100_000
     for pattern in (r"([A-Za-z])\*(\d+)", r"\(([^()]*)\)\*(\d+)"):
-        layout = re.sub(pattern, lambda match: match[1] * min(int(match[2]), most), layout)
+        layout = re.sub(pattern, lambda match: match[1] * min(int(match[2]), _MOST), layout)
     return layout

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
-from app.exports.contract import Claims, Files, unreadable
-from app.exports.readback.megatron import MEGATRON_SAYS, even_rows, rows_of_layout, sharding_of
+from app.exports.claims import Claims
+from app.exports.contract import Files, unreadable
+from app.exports.readback.megatron import (
+    MEGATRON_SAYS,
+    connections_said,
+    even_rows,
+    recompute_of,
+    rows_of_layout,
+    sharding_of,
+)
 from app.exports.readback.words import array, expert_order, file_named, setting_number
 from cluster_models.plan import RankOrder
 
-NEMO_SAYS: Final = MEGATRON_SAYS
+_RECOMPUTED: Final = ("granularity", "method", "num_layers")
+NEMO_SAYS: Final = MEGATRON_SAYS - {"positions"}
 
 
 def read_nemo(files: Files) -> Claims:
@@ -56,4 +66,26 @@ def read_nemo(files: Files) -> Claims:
         ),
         experts=experts,
         expert_order=expert_order(text) if experts else None,
+        hidden=setting_number(given, "model.hidden_size"),
+        heads=setting_number(given, "model.num_attention_heads"),
+        vocabulary=setting_number(given, "model.vocab_size"),
+        kv_heads=_number(given, "model.num_query_groups"),
+        head_size=_number(given, "model.kv_channels"),
+        mlp_hidden=_number(given, "model.ffn_hidden_size"),
+        active_experts=_number(given, "model.moe_router_topk"),
+        expert_hidden=_number(given, "model.moe_ffn_hidden_size"),
+        shared_hidden=_number(given, "model.moe_shared_expert_intermediate_size"),
+        head_gradient_limit=_number(given, "comm_overlap.wgrad_deferral_limit"),
+        connections=connections_said(text),
+        recompute=recompute_of(*(_text(given, f"model.recompute_{name}") for name in _RECOMPUTED)),
     )
+
+
+def _number(given: Mapping[str, str], name: str) -> int | None:
+    """The whole number of a setting, if it is given."""
+    return setting_number(given, name) if name in given else None
+
+
+def _text(given: Mapping[str, str], name: str) -> str:
+    """A setting, empty where it is not given or null."""
+    return given.get(name, "").replace("null", "")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import Any, Final
 
-from app.exports.contract import Claims, Files, unreadable
+from app.exports.claims import Claims
+from app.exports.contract import Files, unreadable
 from app.exports.readback.shell import TORCHRUN_SAYS, start_claims
 from app.exports.readback.words import file_named
 from cluster_models.plan import RankOrder

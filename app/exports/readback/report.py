@@ -7,13 +7,14 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Final
 
-from app.exports.contract import Claims, Files, unreadable
-from app.exports.readback.megatron import MEGATRON_SAYS
+from app.exports.claims import Claims
+from app.exports.contract import Files, unreadable
+from app.exports.readback.megatron import PLAN_SAYS
 from app.exports.readback.shell import HOSTS_SAY
 from app.exports.readback.words import file_named, number, numbers
 from cluster_models.plan import RankOrder
 
-REPORT_SAYS: Final = MEGATRON_SAYS - {"sharding", "expert_order"} | HOSTS_SAY | {"gpus", "data"}
+REPORT_SAYS: Final = PLAN_SAYS - {"sharding", "expert_order"} | HOSTS_SAY | {"gpus", "data"}
 
 _NUMBERS: Final = REPORT_SAYS - {"hosts", "gpus", "rank_order", "stage_layers"}
 

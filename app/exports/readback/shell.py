@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import replace
 from typing import Final
 
-from app.exports.contract import Claims, Files, unreadable
-from app.exports.readback.megatron import MEGATRON_SAYS, claims_of_arguments
+from app.exports.claims import Claims
+from app.exports.contract import Files, unreadable
+from app.exports.readback.megatron import MEGATRON_SAYS, claims_of_arguments, connections_said
 from app.exports.readback.words import array, file_named, flags, number, numbers, one, same, value, words
 
 HOSTS_SAY: Final = frozenset({"world", "hosts", "gpus_per_host"})
 TORCHRUN_SAYS: Final = HOSTS_SAY | {"gpus", "first_host"}
 SLURM_SAYS: Final = TORCHRUN_SAYS | MEGATRON_SAYS - {"expert_order"}
 """The order of experts is the checkpoint's, not the launch script's."""
+
+_START: Final = 11
+"""Words of torchrun's command before the program: its name and five flags with a value."""
 
 
 def read_hostfile(files: Files) -> Claims:
@@ -44,7 +49,24 @@ def read_torchrun(files: Files) -> Claims:
         raise unreadable("exports.NODE_RANK", [slot for _, slot, _ in cases], "must count up from 0")
     hosts = tuple(host for host, _, _ in cases)
     gpus = tuple(numbers(listed, "GPUS") for _, _, listed in cases)
-    return checked_start(text, hosts, gpus)
+    return with_arguments(checked_start(text, hosts, gpus), text)
+
+
+def with_arguments(claims: Claims, *texts: str) -> Claims:
+    """The claims of where ranks are, with those of the arguments that the first text holds, if it does.
+
+    The order of experts is the checkpoint's, not the launch script's.
+    """
+    found = replace(claims, connections=connections_said("\n".join(texts)))
+    if not re.search(r"^MEGATRON_ARGS=", texts[0], re.MULTILINE):
+        return found
+    return joined(claims_of_arguments(texts[0]), found)
+
+
+def joined(arguments: Claims, ranks: Claims) -> Claims:
+    """The claims of arguments, with those of ``ranks`` wherever it has one; without an order of experts."""
+    said = {name: told for name in Claims.__slots__ if (told := getattr(ranks, name)) is not None}
+    return replace(arguments, expert_order=None, **said)
 
 
 def read_slurm(files: Files) -> Claims:
@@ -56,16 +78,7 @@ def read_slurm(files: Files) -> Claims:
     check_header(text, claims, tasks=1)
     if one(r"^srun --ntasks-per-node=(\d+) ", text, "srun") != ("1",):
         raise unreadable("exports.srun", text, "must start one torchrun a node")
-    arguments = claims_of_arguments(text)
-    return replace(
-        arguments,
-        world=claims.world,
-        hosts=hosts,
-        gpus=gpus,
-        first_host=claims.first_host,
-        gpus_per_host=claims.gpus_per_host,
-        expert_order=None,
-    )
+    return with_arguments(claims, text)
 
 
 def checked_start(text: str, hosts: tuple[str, ...], gpus: tuple[tuple[int, ...], ...]) -> Claims:
@@ -107,8 +120,12 @@ def read_torchrun_nodes(files: Files) -> Claims:
     lines = file_named(files, "torchrun_nodes.sh").splitlines()
     hosts = tuple(line.removeprefix("# node ") for line in lines if line.startswith("# node "))
     commands = [words(line) for line in lines if not line.startswith("#")]
-    given = [flags(command[2:]) for command in commands]
-    gpus = tuple(numbers(command[0].removeprefix("CUDA_VISIBLE_DEVICES="), "GPUS") for command in commands)
+    starts = [command.index("torchrun") if "torchrun" in command else 0 for command in commands]
+    variables = [
+        dict(word.split("=", 1) for word in command[:at]) for command, at in zip(commands, starts, strict=True)
+    ]
+    given = [flags(command[at + 1 :]) for command, at in zip(commands, starts, strict=True)]
+    gpus = tuple(numbers(each["CUDA_VISIBLE_DEVICES"], "GPUS") for each in variables)
     ranks = [number(value(each, "--node-rank"), "--node-rank") for each in given]
     if ranks != list(range(len(hosts))):
         raise unreadable("exports.--node-rank", ranks, f"do not count {len(hosts)} nodes")
@@ -118,7 +135,14 @@ def read_torchrun_nodes(files: Files) -> Claims:
     nodes, size = (
         same((number(value(each, flag), flag) for each in given), flag) for flag in ("--nnodes", "--nproc-per-node")
     )
-    return start_claims(hosts, gpus, nodes=nodes, size=size, first=firsts.pop())
+    claims = start_claims(hosts, gpus, nodes=nodes, size=size, first=firsts.pop())
+    queues = {each.get("CUDA_DEVICE_MAX_CONNECTIONS") for each in variables}
+    ends = {shlex.join(command[at + _START :]) for command, at in zip(commands, starts, strict=True)}
+    if len(queues) != 1 or len(ends) != 1:
+        raise unreadable("exports.command", sorted(ends), "must be the same on every node")
+    queue, end = queues.pop(), ends.pop()
+    claims = replace(claims, connections=number(queue, "CUDA_DEVICE_MAX_CONNECTIONS") if queue else None)
+    return joined(claims_of_arguments(f"MEGATRON_ARGS=({end})"), claims) if "--num-layers" in end else claims
 
 
 def read_openmpi(files: Files) -> Claims:
@@ -143,7 +167,7 @@ def read_openmpi(files: Files) -> Claims:
         raise unreadable("exports.rankfile", said, f"is not one rank for each of {claims.world} GPUs")
     if listed.hosts != hosts or listed.gpus_per_host != size:
         raise unreadable("exports.hostfile", listed.hosts, "is not the host list of rank.sh")
-    return claims
+    return with_arguments(claims, file_named(files, "mpirun.sh"), script)
 
 
 def read_slurm_hostfile(files: Files) -> Claims:
@@ -161,4 +185,4 @@ def read_slurm_hostfile(files: Files) -> Claims:
     worlds = {int(found) for found in re.findall(r"(?:--ntasks=|WORLD_SIZE=(?<!LOCAL_WORLD_SIZE=))(\d+)", text)}
     if worlds != {claims.world} or "--distribution=arbitrary" not in text:
         raise unreadable("exports.--ntasks", sorted(worlds), f"is not one task for each of {claims.world} GPUs")
-    return claims
+    return with_arguments(claims, text)

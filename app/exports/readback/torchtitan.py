@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from app.exports.contract import Claims, Files, unreadable
-from app.exports.readback.megatron import MEGATRON_SAYS
-from app.exports.readback.words import array, expert_order, file_named, flags, one, setting_number, value
+from app.exports.claims import Claims
+from app.exports.contract import Files, unreadable
+from app.exports.readback.words import array, expert_order, file_named, flags, one, setting_number
 
-TORCHTITAN_SAYS: Final = MEGATRON_SAYS - {"rank_order", "sharding", "experts", "expert_order"} | {"world", "data"}
+TORCHTITAN_SAYS: Final = frozenset(
+    {"world", "tensor", "pipeline", "data", "context", "expert", "expert_tensor", "virtual_pipeline"}
+    | {"layers", "stage_layers", "micro_batch", "global_batch", "sequence_length"}
+)
 
 _PIPELINE: Final = "parallelism.pipeline_parallel_"
+_MODULES: Final = "parallelism.module_fqns_per_model_part"
 
 
 def read_torchtitan(files: Files) -> Claims:
     """What ``torchtitan_args.sh`` says; refuses a TOML beside it that says anything else."""
     text = file_named(files, "torchtitan_args.sh")
     given = flags(array(text, "TORCHTITAN_ARGS"))
-    settings = {flag.removeprefix("--"): value(given, flag) for flag in given}
+    settings = {flag.removeprefix("--"): " ".join(given[flag]) for flag in given}
     claims = _claims(settings, text)
     if order := expert_order(text):
         claims = replace(claims, expert_order=order)
@@ -66,9 +70,15 @@ def _claims(settings: Mapping[str, str], text: str) -> Claims:
     pipeline = degrees["pipeline_parallel"]
     total, listed = one(r"^# For a model of (\d+) decoder layers; by pipeline rank: (.*)$", text, "layers")
     layers = int(total)
-    stages = pipeline if pipeline == 1 else _stages(settings, layers)
-    first, last = (int(settings.get(f"{_PIPELINE}{end}_stage_less_layers", "0")) for end in ("first", "last"))
-    counts = split_layers(layers, stages, first, last)
+    if _MODULES in settings:
+        counts = _counts_of_modules(settings[_MODULES].split(" "), layers)
+        stages = len(counts)
+        if (stages > pipeline) != (settings.get(f"{_PIPELINE}schedule") == "Interleaved1F1B"):
+            raise unreadable("exports.pipeline_parallel_schedule", stages, "is no schedule for so many stages")
+    else:
+        stages = pipeline if pipeline == 1 else _stages(settings, layers)
+        first, last = (int(settings.get(f"{_PIPELINE}{end}_stage_less_layers", "0")) for end in ("first", "last"))
+        counts = split_layers(layers, stages, first, last)
     if not counts or stages % pipeline or list(counts) != [int(n) for n in listed.replace(";", "").split()]:
         raise unreadable("exports.parallelism", dict(settings), f"would not cut {layers} layers into {listed}")
     local, batch = (setting_number(settings, f"training.{name}_batch_size") for name in ("local", "global"))
@@ -91,6 +101,16 @@ def _claims(settings: Mapping[str, str], text: str) -> Claims:
     )
 
 
+def _counts_of_modules(stages: Sequence[str], layers: int) -> tuple[int, ...]:
+    """Decoder layers of stages whose modules are named; every module of the model must be there once, in order."""
+    named = [stage.split(",") for stage in stages]
+    found = [name for stage in named for name in stage]
+    middle = [f"layers.{layer}" for layer in range(layers)]
+    if found not in (["tok_embeddings", *middle, "norm", head] for head in ("lm_head", "output")):
+        raise unreadable("exports.module_fqns_per_model_part", stages, f"are not the modules of {layers} layers")
+    return tuple(sum(name.startswith("layers.") for name in stage) for stage in named)
+
+
 def _stages(settings: Mapping[str, str], layers: int) -> int:
     """Stages of all ranks, by the schedule and the layers of each."""
     pipeline = setting_number(settings, f"{_PIPELINE}degree")
@@ -104,4 +124,9 @@ def _stages(settings: Mapping[str, str], layers: int) -> int:
 
 
 def _flat(toml: str) -> dict[str, str]:
-    return {f"{table}.{name}": str(v) for table, rows in tomllib.loads(toml).items() for name, v in rows.items()}
+    return {f"{table}.{name}": _text(v) for table, rows in tomllib.loads(toml).items() for name, v in rows.items()}
+
+
+def _text(value: object) -> str:
+    """A value of the TOML as the command line has it."""
+    return " ".join(",".join(stage) for stage in value) if isinstance(value, list) else str(value)

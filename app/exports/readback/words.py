@@ -6,7 +6,8 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 
-from app.exports.contract import ExpertOrder, Files, unreadable
+from app.exports.claims import ExpertOrder
+from app.exports.contract import Files, unreadable
 
 
 def file_named(files: Files, name: str) -> str:

@@ -11,12 +11,14 @@ from typing import Any, Final
 
 import yaml
 
-from app.exports.contract import Claims, Files, unreadable
+from app.exports.claims import Claims
+from app.exports.contract import Files, unreadable
 from app.exports.readback.megatron import MEGATRON_SAYS, claims_of_arguments
 from app.exports.readback.words import file_named, flags, number, same, value, words
 
 PODS_SAY: Final = frozenset({"world", "hosts", "first_host", "gpus_per_host"}) | MEGATRON_SAYS - {"expert_order"}
 """The order of experts is the checkpoint's, not the launch's; which GPUs a pod gets is the device plugin's."""
+_QUEUES: Final = "CUDA_DEVICE_MAX_CONNECTIONS"
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -30,6 +32,7 @@ class Pod:
     host: str
     gpus: int
     command: tuple[str, ...]
+    connections: int | None
 
 
 def refusing(read: Callable[[Files], Claims]) -> Callable[[Files], Claims]:
@@ -110,6 +113,8 @@ def read_lws(files: Files) -> Claims:
         raise unreadable("exports.lws.script", "", "leader and workers run different scripts")
     hosts = _affine(leader) + (_affine(worker) if size > 1 else ())
     claims = _floating(leader, hosts, size, first=_affine(leader))
+    if _connections(worker) != claims.connections:
+        raise unreadable(f"exports.{_QUEUES}", _connections(worker), "is another with workers than with the leader")
     if _gpus(worker) != claims.gpus_per_host:
         raise unreadable("exports.lws.gpus", _gpus(worker), "workers have other GPUs than the leader")
     if _master(_script(leader)) != "$LWS_LEADER_ADDRESS":
@@ -152,6 +157,7 @@ def claims_of_pods(pods: Sequence[Pod]) -> Claims:
         _check_start(start, sum(pod.copies for pod in pods), size)
     return replace(
         _of_megatron(starts[0][1]),
+        connections=_same_connections({pod.connections for pod in pods}),
         world=sum(pod.copies * pod.gpus for pod in pods),
         hosts=tuple(pod.host for pod in pods),
         first_host=first[0],
@@ -199,7 +205,21 @@ def _copies(job: Mapping[str, Any]) -> int:
 
 def _pinned(address: str, copies: int, spec: Mapping[str, Any]) -> Pod:
     host = at(spec, "nodeSelector")[_HOSTNAME]
-    return Pod(address, copies, host, _gpus(spec), tuple(_container(spec)["command"]))
+    command = tuple(_command(_script(spec)))
+    return Pod(address, copies, host, _gpus(spec), command, _connections(spec))
+
+
+def _connections(spec: Mapping[str, Any]) -> int | None:
+    """The hardware queues that the container's environment sets."""
+    said = {each["name"]: each.get("value") for each in _container(spec)["env"]}
+    text = said.get(_QUEUES)
+    return None if text is None else number(text, _QUEUES)
+
+
+def _same_connections(said: set[int | None]) -> int | None:
+    if len(said) != 1:
+        raise unreadable(f"exports.{_QUEUES}", sorted(map(str, said)), "must be the same in every pod")
+    return next(iter(said))
 
 
 def _on_host_network(spec: Mapping[str, Any], nodes: int) -> Claims:
@@ -229,6 +249,7 @@ def _floating(spec: Mapping[str, Any], allowed: tuple[str, ...], nodes: int, *, 
         raise unreadable("exports.master-addr", first, f"is not the host of rank 0, {hosts[:1]}")
     return replace(
         _of_megatron(rest),
+        connections=_connections(spec),
         world=nodes * _gpus(spec),
         hosts=hosts,
         first_host=first[0],
@@ -251,7 +272,9 @@ def _torchrun(command: Sequence[str]) -> tuple[Mapping[str, tuple[str, ...]], tu
 
 
 def _of_megatron(command: Sequence[str]) -> Claims:
-    """The claims of Megatron-LM's arguments; the order of experts is not among them."""
+    """The claims of Megatron-LM's arguments, if there are any; the order of experts is not among them."""
+    if "--num-layers" not in command:
+        return Claims()
     return replace(claims_of_arguments(f"MEGATRON_ARGS=({shlex.join(command)})"), expert_order=None)
 
 
@@ -293,6 +316,6 @@ def _gpus(spec: Mapping[str, Any]) -> int:
 
 
 def _only(limits: Mapping[str, Any]) -> int:
-    if len(limits) != 1:
-        raise unreadable("exports.limits", dict(limits), "must limit GPUs only")
+    if len(limits) not in {1, 2}:
+        raise unreadable("exports.limits", dict(limits), "must limit GPUs, then network devices at most")
     return number(str(next(iter(limits.values()))), "limits")

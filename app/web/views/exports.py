@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
 
-from app.exports.contract import DEFAULTS, Export, Family, View, why_not
+from app.exports.contract import Export, Family, View, why_not
+from app.exports.options import DEFAULTS, option_text
 from app.exports.registry import EXPORTS
 from cluster_models.plan import Plan
 
@@ -21,26 +22,39 @@ _OPTIONS: Final = {
     "job": ("Job name", "Small letters, digits and dashes."),
     "image": ("Container image", ""),
     "command": ("Command", "The script that every rank runs, with its arguments."),
+    "checkpoint": ("Checkpoints", "The folder that training loads from and saves to; scripts ask for it if empty."),
     "port": ("Port", "Where ranks meet, on the first host."),
     "namespace": ("Namespace", "Of Kubernetes."),
     "queue": ("Queue", "Of Kueue or Volcano."),
     "topology_label": ("Topology label", "The node label whose one value must hold the whole job; may be empty."),
     "gpu_resource": ("GPU resource", "What the device plug-in calls a GPU."),
+    "rdma_resource": ("RDMA resource", "What a device plug-in calls a network device; empty: none is asked for."),
+    "rdma_count": ("RDMA devices", "How many of these a pod takes."),
+    "host_network": ("Host network", "Whether pods use the network of their host: yes or no."),
+    "ipc_lock": ("IPC_LOCK", "Whether pods with RDMA or the host network may lock memory: yes or no."),
+    "shared_memory": ("Shared memory", "Size of /dev/shm, such as 64Gi; empty: half of the host's memory."),
+    "cpus_per_gpu": ("Cores per GPU", "Cores that Slurm gives each rank; 0: as it does by itself."),
+    "cpu_bind": ("CPU binding", "How Slurm binds tasks to cores."),
     "model_path": ("Model path", "The weights to serve."),
 }
-_LAUNCHED: Final = ("command", "port")
-_POD: Final = ("job", "image", *_LAUNCHED, "namespace", "gpu_resource")
+_LAUNCHED: Final = ("command", "checkpoint", "port")
+_CORES: Final = ("cpus_per_gpu", "cpu_bind")
+_DEVICES: Final = ("gpu_resource", "rdma_resource", "rdma_count", "ipc_lock", "shared_memory")
+_ON_HOST: Final = ("job", "image", *_LAUNCHED, "namespace", *_DEVICES)
+_POD: Final = (*_ON_HOST, "host_network")
+_MAY_BE_EMPTY: Final = frozenset(name for name in DEFAULTS.__slots__ if getattr(DEFAULTS, name) == "")
 TAKEN: Final[Mapping[str, tuple[str, ...]]] = {
-    "deepspeed": _LAUNCHED,
+    "deepspeed": ("command", "port"),
+    "torchrun": _LAUNCHED,
     "torchrun-nodes": _LAUNCHED,
     "openmpi": _LAUNCHED,
-    "slurm": ("job",),
-    "slurm-hostfile": ("job", *_LAUNCHED),
+    "slurm": ("job", *_LAUNCHED, *_CORES),
+    "slurm-hostfile": ("job", *_LAUNCHED, *_CORES),
     "jobset": _POD,
-    "kueue": (*_POD, "queue", "topology_label"),
+    "kueue": (*_ON_HOST, "queue", "topology_label"),
     "volcano": (*_POD, "queue"),
     "lws": _POD,
-    "trainjob": _POD,
+    "trainjob": _ON_HOST,
     "vllm": ("model_path", "port"),
     "sglang": ("model_path", "port"),
     "trtllm": ("model_path",),
@@ -103,7 +117,7 @@ def given_options(query: Mapping[str, str]) -> dict[str, str]:
         for name in _OPTIONS
         if name in query
         and query[name].strip() != defaults[name]
-        and (query[name].strip() or name == "topology_label")
+        and (query[name].strip() or name in _MAY_BE_EMPTY)
     }
 
 
@@ -140,12 +154,7 @@ def option_label(name: str) -> str:
 
 
 def _defaults() -> dict[str, str]:
-    texts = {name: getattr(DEFAULTS, name) for name in _OPTIONS}
-    return {name: text if isinstance(text, str) else _joined(text) for name, text in texts.items()}
-
-
-def _joined(value: int | Sequence[str]) -> str:
-    return str(value) if isinstance(value, int) else " ".join(value)
+    return {name: option_text(name) for name in _OPTIONS}
 
 
 def _line(plan_id: str, export: Export | View, options: Mapping[str, str]) -> ExportLine:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, urlencode
 
-from app.exports.contract import Options
+from app.exports.options import Options
 from app.presentation.figures import count, plural
 from app.services.measuring import Launcher, scripts
 from cluster_models.errors import InvalidConfiguration

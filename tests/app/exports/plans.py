@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from app.exports.contract import Export
 from app.exports.registry import EXPORTS
 from cluster_models.architecture import Experts
 from cluster_models.expert_slots import ExpertSlots
+from cluster_models.frameworks import framework
 from cluster_models.plan import Configuration, Degrees, Placement, Plan, RankOrder, RankPlace
 from cluster_models.workload import Recompute, Sharding
 from solver.check.placement import coordinates
@@ -35,6 +36,12 @@ def export(name: str) -> Export:
     found = EXPORTS[name]
     assert isinstance(found, Export)
     return found
+
+
+def under(plan: Plan, name: str, **facts: Any) -> Plan:
+    """The plan as priced for another generation, or for one that differs in some facts."""
+    assert plan.workload is not None
+    return replace(plan, workload=replace(plan.workload, framework=replace(framework(name), **facts)))
 
 
 def shaped(
@@ -71,15 +78,40 @@ def shaped(
     )
 
 
+def whole_model() -> Plan:
+    """A plan of a model with all that arguments say of one: dense layers before sparse ones, shared experts."""
+    degrees = Degrees(tensor=2, pipeline=2, data=4, expert=4, virtual_pipeline=2)
+    plan = shaped(degrees, ((2, 2), (2, 1)), experts=8)
+    assert plan.architecture is not None
+    model = replace(
+        plan.architecture,
+        experts=Experts(8, 3, 512, shared_hidden=1024, dense_layers=2),
+        attention_bias=True,
+        prediction_layers=1,
+        sliding_window=128,
+        window_period=2,
+    )
+    natural = tuple(range(8))
+    slots = ExpertSlots(tuple(range(2, 7)), (natural[::-1], *[natural] * 4), 8, 4)
+    selective = replace(plan.configuration, recompute=Recompute.SELECTIVE)
+    plan = replace(plan, architecture=model, configuration=selective, expert_slots=slots)
+    return under(plan, "megatron-bridge-26.06")
+
+
 PLANS: Final = {
     "dense": shaped(Degrees(tensor=2, pipeline=2, data=2), ((3, 3),)),
     "uneven": shaped(Degrees(tensor=2, pipeline=4, data=2), ((2, 3, 3, 2),)),
     "virtual": shaped(Degrees(tensor=2, pipeline=2, data=2, virtual_pipeline=3), ((2, 2), (2, 2), (2, 2))),
     "uneven virtual": shaped(Degrees(tensor=2, pipeline=2, data=2, virtual_pipeline=2), ((1, 2), (2, 1))),
-    "empty stage": shaped(Degrees(tensor=2, pipeline=4, data=2), ((5, 0, 6, 7),)),
+    "empty stage": under(shaped(Degrees(tensor=2, pipeline=4, data=2), ((5, 0, 6, 7),)), "megatron-core-0.15"),
+    "any stages": under(
+        shaped(Degrees(tensor=2, pipeline=2, data=2, virtual_pipeline=3), ((1, 2), (3, 2), (2, 1))),
+        "megatron-core-0.15",
+    ),
     "experts": shaped(Degrees(tensor=2, data=4, expert=4), ((6,),), experts=8),
     "few experts": shaped(Degrees(tensor=4, data=4, expert=2), ((6,),), experts=8),
     "cut experts": shaped(Degrees(tensor=2, data=8, expert=4, expert_tensor=2), ((6,),), experts=8),
+    "whole model": whole_model(),
     "context": shaped(Degrees(tensor=2, context=2, data=2), ((6,),)),
     "pipeline first": shaped(Degrees(pipeline=2, data=4), ((3, 3),), order=RankOrder.PIPELINE_BEFORE_DATA),
     "beside others": shaped(Degrees(tensor=2, data=2), ((6,),), size=2, first_gpu=6),

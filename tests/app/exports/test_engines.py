@@ -12,8 +12,10 @@ from typing import Final
 import pytest
 import yaml
 
-from app.exports.contract import Claims, Files, Options, check_files, claims_of
+from app.exports.claims import Claims, claims_of
+from app.exports.contract import Files, check_files
 from app.exports.launch_value import launch_of
+from app.exports.options import Options
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.plan import Degrees, Plan, RankOrder
 from tests.app.exports.plans import PLANS, export, shaped
@@ -42,6 +44,8 @@ REFUSED: Final = {
         "uneven": "hold no whole replicas",
         "virtual": "one run of layers",
         "uneven virtual": "one run of layers",
+        "any stages": "one run of layers",
+        "whole model": "one run of layers",
         "empty stage": "has no layer",
         "experts": "experts lie on all 8",
         "few experts": "experts lie on all 16",
@@ -55,6 +59,8 @@ REFUSED: Final = {
         "uneven": "several hosts need experts",
         "virtual": "one run of layers",
         "uneven virtual": "one run of layers",
+        "any stages": "one run of layers",
+        "whole model": "one run of layers",
         "empty stage": "has no layer",
         "experts": "experts lie on all 8",
         "few experts": "experts lie on all 16",
@@ -74,6 +80,8 @@ REFUSED: Final = {
         "uneven": "cuts stages evenly",
         "virtual": "one run of layers",
         "uneven virtual": "one run of layers",
+        "any stages": "one run of layers",
+        "whole model": "one run of layers",
         "empty stage": "has no layer",
         "experts": "experts lie on all 8",
         "few experts": "experts lie on all 16",

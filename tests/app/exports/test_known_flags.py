@@ -6,21 +6,27 @@ import itertools
 import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from app.exports.launch_value import launch_of
+from app.exports.megatron import megatron_arguments
+from app.exports.megatron_releases import has, release_of
 from app.exports.nemo import overrides
-from cluster_models.frameworks import CudaGraphs, ExpertDispatch, frameworks
+from cluster_models.errors import InvalidConfiguration
+from cluster_models.frameworks import CudaGraphs, ExpertBalance, ExpertDispatch, frameworks
 from cluster_models.gpus import Precision
 from cluster_models.plan import Plan
 from tests.app.exports.plans import PLANS, export
 from tests.app.exports.test_formats import REFUSED
 
 KNOWN = tomllib.loads(Path(__file__).with_name("known_flags.toml").read_text())
+_ARRAYS = re.compile(r"^(MEGATRON_ARGS=\(.*?^\)|CHECKPOINT_ARGS=[^\n]*)$", re.MULTILINE | re.DOTALL)
 _FLAG = re.compile(r"(?<![\w-])(--?[a-z][\w.-]*)")
 
 
@@ -31,9 +37,29 @@ def variants(tool: str, *, precisions: tuple[Precision, ...] = tuple(Precision))
             continue
         assert plan.workload is not None
         for precision, known in itertools.product(precisions, frameworks().values()):
-            for dispatch, graphs in zip(ExpertDispatch, CudaGraphs, strict=True):
-                framework = replace(known, expert_dispatch=dispatch, cuda_graphs=graphs)
+            for dispatch, graphs, balance, ranks in zip(
+                ExpertDispatch, CudaGraphs, ExpertBalance, (0, 2, 4), strict=True
+            ):
+                framework = replace(
+                    known,
+                    expert_dispatch=dispatch,
+                    cuda_graphs=graphs,
+                    expert_balance=balance,
+                    sharding_ranks=ranks,
+                )
                 yield replace(plan, workload=replace(plan.workload, precision=precision, framework=framework))
+
+
+@cache
+def megatron_flags() -> Mapping[int, frozenset[str]]:
+    """By release of Megatron-Core, every argument that the plans of its generations are given."""
+    found: dict[int, set[str]] = {}
+    for plan in variants("megatron"):
+        assert plan.workload is not None
+        with suppress(InvalidConfiguration):  # the generation cannot launch it
+            said = {flag.partition(" ")[0] for flag in megatron_arguments(launch_of(plan)).flags}
+            found.setdefault(release_of(plan.workload.framework), set()).update(said)
+    return {release: frozenset(said) for release, said in found.items()}
 
 
 def code(text: str) -> str:
@@ -43,13 +69,19 @@ def code(text: str) -> str:
 
 def test_megatron_knows_its_flags() -> None:
     """Over all precisions, frameworks and shapes."""
-    found = {
-        flag
-        for plan in variants("megatron")
-        for flag in _FLAG.findall(code(export("megatron").files(plan)[0].text))
-    }
-    assert found <= set(KNOWN["megatron"]["names"])
-    assert len(found) > 30
+    found = frozenset().union(*megatron_flags().values())
+    assert found == set(KNOWN["megatron"]["names"])
+
+
+def test_no_release_is_given_what_came_later() -> None:
+    """Every argument is at least as old as the release that the plan's generation holds."""
+    seen = megatron_flags()
+    assert set(seen) == {8, 9, 11, 12, 14, 16, 15, 17, 18, 19}
+    assert {(release, flag) for release, flags in seen.items() for flag in flags if not has(release, flag)} == set()
+    assert "--pipeline-model-parallel-layout" in seen[15]
+    assert "--decoder-first-pipeline-num-layers" in seen[12] - seen[15]
+    assert "--use-custom-fsdp" in seen[12] - seen[14]
+    assert {"--moe-enable-deepep", "--external-cuda-graph"} <= seen[14]
 
 
 def test_bridge_knows_its_fields() -> None:
@@ -96,8 +128,9 @@ def test_launchers_know_their_flags(name: str, tool: str) -> None:
     """What follows the launcher's name, up to our own words."""
     for plan in PLANS.values():
         for file in export(name).files(plan):
-            lines = [line for line in code(file.text).splitlines() if re.search(r"--|mpirun", line)]
-            flags = {flag for line in lines for flag in _FLAG.findall(line.partition(" bash ")[0])}
+            text = _ARRAYS.sub("", code(file.text))
+            lines = [line for line in text.splitlines() if re.search(r"--|mpirun", line)]
+            flags = {flag for line in lines for flag in _FLAG.findall(re.split(" bash | pretrain_", line)[0])}
             assert flags <= set(KNOWN[tool]["names"])
 
 

@@ -17,12 +17,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.exports.contract import DEFAULTS, Files, Options, check_files
+from app.exports.contract import Files, check_files
 from app.exports.launch_value import launch_of
+from app.exports.options import DEFAULTS, Options
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.plan import Degrees, Plan
 from tests.app.exports.fetch_tools import tool_sources
-from tests.app.exports.plans import PLANS, export, shaped
+from tests.app.exports.plans import PLANS, export, shaped, under
 from tests.plans import small_plan
 
 FORMATS: Final = ("jobset", "kueue", "volcano", "lws", "trainjob")
@@ -209,15 +210,20 @@ def test_options_reach_the_manifests() -> None:
 @pytest.mark.parametrize("name", ["kueue", "lws", "trainjob"])
 def test_scripts_give_each_node_its_rank(name: str, tmp_path: Path) -> None:
     """Bash itself runs the script with a stand-in for torchrun: rank, master and words are as planned."""
-    plan = shaped(Degrees(tensor=2, pipeline=2, data=2), ((1, 3),))
+    plan = under(shaped(Degrees(tensor=2, pipeline=2, data=2), ((1, 3),)), "megatron-core-0.15")
     options = Options(command=("train.py", "it's; $HOME"))
-    script = re.search(r"- \|\n((?: +.*\n)+?)(?= +resources:)", rendered(name, plan, options)[0].text)
+    script = re.search(r"- \|\n((?: +.*\n)+?)(?= +env:)", rendered(name, plan, options)[0].text)
     assert script is not None
     stand_in = tmp_path / "torchrun"
     stand_in.write_text("#!/bin/sh\nfor word; do printf '%s\\n' \"$word\"; done\nexit 3\n")
     stand_in.chmod(0o755)
     for slot, host in enumerate(plan.placement.hosts):
-        seen = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "NODE_NAME": host, "LWS_LEADER_ADDRESS": "leader"}
+        seen = {
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "NODE_NAME": host,
+            "LWS_LEADER_ADDRESS": "leader",
+            "CHECKPOINT_PATH": "/ckpt",
+        }
         done = subprocess.run(["bash", "-c", script[1]], env=seen, capture_output=True, text=True, check=False)
         words = done.stdout.splitlines()
         assert done.returncode == 3

@@ -14,6 +14,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum
 from types import SimpleNamespace
@@ -22,22 +23,27 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from app.exports.contract import Options
 from app.exports.launch_value import launch_of
 from app.exports.measuring import render_kubernetes
+from app.exports.megatron import megatron_arguments
+from app.exports.megatron_releases import NEWEST, release_of
 from app.exports.nemo import overrides
+from app.exports.options import Options
+from cluster_models.errors import InvalidConfiguration
+from cluster_models.plan import Degrees
 from solver.measuring.choose import what_to_measure
 from tests.app.exports.fetch_tools import tool_sources
-from tests.app.exports.plans import PLANS, export
+from tests.app.exports.plans import PLANS, export, shaped, under
 from tests.app.exports.test_engines import ENGINES
 from tests.app.exports.test_engines import REFUSED as ENGINE_REFUSED
 from tests.app.exports.test_engines import SHAPES as ENGINE_SHAPES
 from tests.app.exports.test_formats import REFUSED
-from tests.app.exports.test_known_flags import KNOWN, variants
+from tests.app.exports.test_known_flags import KNOWN, megatron_flags, variants
 from tests.app.exports.test_kubernetes import FORMATS, WHOLE, closed, objects, rendered
 from tests.solver.problems import nodes as nodes_of
 from tests.solver.problems import problem
 
+_NUMBERS: Final = {"int": int, "float": float}
 SECTIONS: Final = {
     "model": ("GPTModelProvider", "TransformerConfig", "ModelParallelConfig"),
     "train": ("TrainingConfig",),
@@ -45,6 +51,9 @@ SECTIONS: Final = {
     "ddp": ("DistributedDataParallelConfig",),
     "optimizer": ("OptimizerConfig",),
     "checkpoint": ("CheckpointConfig",),
+    "comm_overlap": ("CommOverlapConfig",),
+    "rng": ("RNGConfig",),
+    "rerun_state_machine": ("RerunStateMachineConfig",),
 }
 """Classes that hold the fields of each part of Megatron-Bridge's ``ConfigContainer``."""
 
@@ -137,14 +146,90 @@ def test_megatron_declares_every_flag() -> None:
         name = flag.removeprefix("--")
         return flag in said or {name.replace("-", "_"), name.removeprefix("no-").replace("-", "_")} & every != set()
 
-    assert [flag for flag in KNOWN["megatron"]["names"] if not is_known(flag)] == []
+    assert [flag for flag in sorted(megatron_flags()[NEWEST]) if not is_known(flag)] == []
     assert not is_known("--pipeline-model-parallel-layouts")
+
+
+def parser_of(tool: str) -> argparse.ArgumentParser:
+    """The parser that a release of Megatron-LM makes: its arguments with their actions, numbers and choices."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    for node in nodes(tool):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        names = [each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+        if node.func.attr != "add_argument" or not names:
+            continue
+        given: dict[str, Any] = {"dest": names[0]}
+        for keyword in node.keywords:
+            if keyword.arg in {"action", "nargs", "choices"}:
+                with suppress(ValueError):
+                    given[keyword.arg] = ast.literal_eval(keyword.value)
+            elif keyword.arg == "type" and isinstance(keyword.value, ast.Name) and keyword.value.id in _NUMBERS:
+                given["type"] = _NUMBERS[keyword.value.id]
+        parser.add_argument(*names, **given)
+    return parser
+
+
+@pytest.mark.parametrize("release", [8, 12, 15])
+def test_the_parser_of_each_release_takes_every_line(release: int) -> None:
+    """What a generation is launched with is what the parser of its own release of Megatron-Core takes."""
+    parser = parser_of(f"megatron-0.{release}")
+    taken = 0
+    for plan in variants("megatron"):
+        assert plan.workload is not None
+        if release_of(plan.workload.framework) != release:
+            continue
+        with suppress(InvalidConfiguration):
+            flags = megatron_arguments(launch_of(plan)).flags
+            parser.parse_args([word for flag in flags for word in shlex.split(flag)])
+            taken += 1
+    assert taken > 50
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--pipeline-model-parallel-layouts", "Et|tL"])
+
+
+@pytest.mark.parametrize("shape", ["uneven", "uneven virtual", "own ends"])
+def test_the_release_before_layouts_builds_the_stages_of_the_plan(shape: str) -> None:
+    """The arguments before layouts, through the function of 0.12 that counts the layers of a stage."""
+    rows = {"own ends": ((1, 3), (1, 3))}.get(shape)
+    plan = PLANS[shape] if rows is None else shaped(Degrees(pipeline=2, data=4, virtual_pipeline=2), rows)
+    said = parser_of("megatron-0.12").parse_args(
+        [word for flag in megatron_arguments(launch_of(plan)).flags for word in shlex.split(flag)]
+    )
+    told = {name.removeprefix("--").replace("-", "_"): value for name, value in vars(said).items()}
+    degrees = plan.configuration.degrees
+    config = SimpleNamespace(
+        num_layers=told["num_layers"],
+        pipeline_model_parallel_size=degrees.pipeline,
+        num_layers_in_first_pipeline_stage=told["decoder_first_pipeline_num_layers"],
+        num_layers_in_last_pipeline_stage=told["decoder_last_pipeline_num_layers"],
+        account_for_embedding_in_pipeline_split=told["account_for_embedding_in_pipeline_split"],
+        account_for_loss_in_pipeline_split=told["account_for_loss_in_pipeline_split"],
+    )
+    virtual = told["num_virtual_stages_per_pipeline_rank"]
+    assert (virtual or 1) == degrees.virtual_pipeline
+    for row, counts in enumerate(plan.configuration.stage_layers):
+        for rank, count in enumerate(counts):
+            ends = (rank == 0, rank == degrees.pipeline - 1)
+            stage = (ends[0] and row == 0, ends[1] and row == degrees.virtual_pipeline - 1)
+            state = SimpleNamespace(
+                get_pipeline_model_parallel_world_size=lambda: degrees.pipeline,
+                get_virtual_pipeline_model_parallel_world_size=lambda: virtual,
+                is_pipeline_first_stage=lambda ignore_virtual=False, e=ends, s=stage: (e if ignore_virtual else s)[
+                    0
+                ],
+                is_pipeline_last_stage=lambda ignore_virtual=False, e=ends, s=stage: (e if ignore_virtual else s)[
+                    1
+                ],
+            )
+            build = functions("megatron-0.12", {"get_num_layers_to_build"}, parallel_state=state)
+            assert build["get_num_layers_to_build"](config) == count
 
 
 @pytest.mark.parametrize("shape", [name for name in PLANS if ("megatron", name) not in REFUSED])
 def test_megatron_parses_every_layout(shape: str) -> None:
     """Decoder layers of each stage, in Megatron's order: chunk after chunk, each over all stages."""
-    plan = PLANS[shape]
+    plan = under(PLANS[shape], "megatron-core-0.15")
     match = re.search(r"--pipeline-model-parallel-layout [\"']?([^\"'\s]+)", export("megatron").files(plan)[0].text)
     layers = Enum("layers", "embedding loss decoder mtp")
     parse = functions("nemo", {"parse_str_to_list"}, re=re, LayerType=layers)["parse_str_to_list"]
@@ -161,7 +246,7 @@ def test_megatron_parses_every_layout(shape: str) -> None:
 def test_bridge_declares_every_field() -> None:
     """Each override names a field of the class behind its part; precisions are recipes by that name."""
     declared = fields("nemo")
-    for name in KNOWN["nemo"]["names"]:
+    for name in set(KNOWN["nemo"]["names"]) - {"model.cuda_graph_modules"}:  # came with Megatron-Core 0.18
         part, _, field = name.partition(".")
         assert part in declared["ConfigContainer"]
         assert not field or any(field in declared[one] for one in SECTIONS[part]), name

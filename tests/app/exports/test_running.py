@@ -16,7 +16,7 @@ import pytest
 
 from app.cli import main
 from app.documents.plan import PlanDocument
-from app.exports.contract import options_of
+from app.exports.options import options_of
 from tests.app.exports.plans import PLANS, export
 
 BESIDE = PLANS["beside others"]
@@ -34,7 +34,7 @@ def written(name: str, shape: str, folder: Path) -> Path:
 
 def run(script: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run bash text in the folder, whose programs come first."""
-    environment = {"PATH": f"{folder}:/usr/bin:/bin", **variables}
+    environment = {"PATH": f"{folder}:/usr/bin:/bin", "CHECKPOINT_PATH": "/ckpt", **variables}
     return subprocess.run(
         ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
@@ -62,7 +62,8 @@ def test_open_mpi_is_started_once_for_all(tmp_path: Path) -> None:
         "gpu-7.rack2 slots=4",
         "gpu-01 slots=4",
     ]
-    assert words[-3:] == ["pretrain_gpt.py", "--lr", "1"]
+    assert words[words.index("pretrain_gpt.py") + 1] == "--num-layers"
+    assert words[-2:] == ["--lr", "1"]
 
 
 @pytest.mark.parametrize("rank", [0, 5, 7])
@@ -74,7 +75,10 @@ def test_slurm_tasks_find_their_gpus(rank: int, tmp_path: Path) -> None:
         f'SLURM_PROCID={rank} "$@"; }}\n'
     )
     done = run(stand_in + (folder / "slurm_hostfile.sh").read_text(), folder, SLURM_SUBMIT_DIR=str(folder))
-    assert done.stdout.splitlines() == ["8", f"{rank} {rank % 4} 8 gpu-7.rack2 0,1,2,3 pretrain_gpt.py"]
+    count, said = done.stdout.splitlines()
+    assert count == "8"
+    assert said.startswith(f"{rank} {rank % 4} 8 gpu-7.rack2 0,1,2,3 pretrain_gpt.py --num-layers 6 ")
+    assert " --load /ckpt --save /ckpt --save-interval 500" in said
     (folder / "tasks.hosts").unlink()
     missing = run(stand_in + (folder / "slurm_hostfile.sh").read_text(), folder, SLURM_SUBMIT_DIR=str(folder))
     assert (missing.returncode, "is missing" in missing.stderr) == (2, True)
@@ -101,9 +105,9 @@ def test_each_line_starts_one_node() -> None:
     assert len(commands) == 2
     for slot, line in enumerate(commands):
         words = shlex.split(line)
-        assert words[0] == "CUDA_VISIBLE_DEVICES=6,7"
+        assert words[:2] == ["CUDA_DEVICE_MAX_CONNECTIONS=1", "CUDA_VISIBLE_DEVICES=6,7"]
         assert words[words.index("--node-rank") + 1] == str(slot)
-        assert words[-1] == "a b"
+        assert words[words.index("train.py") + 2] == "a b"
 
 
 def test_torchtitan_is_told_degrees_that_multiply() -> None:
