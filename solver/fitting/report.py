@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from cluster_models.fitted import FittedParameters, FittedValue
@@ -27,6 +28,14 @@ def shipped_prior(run: TrainingRun) -> Calibration:
 def estimated_prior(run: TrainingRun) -> Calibration:
     """The estimates before anything was fitted: the prior of the shipped parameters."""
     return estimated_calibration(run.gpu, run.workload.framework)
+
+
+class Explanation(StrEnum):
+    """How own runs differ from what is taken without them, from the simplest."""
+
+    NOTHING = "nothing"
+    FACTOR = "factor"
+    PARAMETERS = "parameters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +91,8 @@ class FitReport:
     ``errors_held_out`` are those that each run would have had if its group had not been fitted, and
     ``errors_without`` those with other runs left out, as asked for; NaN where no omission holds a run.
     ``parameters`` holds what was told (upon those that the fit started from), ``unknowns`` every one looked at.
-    ``runs`` names the runs that were used: those with a measured step.
+    ``runs`` names the runs that were used: those with a measured step.  A fit to own runs says by which
+    ``explanation`` it met them, and which ``outliers`` (places in ``runs``) it did not meet.
     """
 
     parameters: FittedParameters
@@ -93,3 +103,5 @@ class FitReport:
     errors_held_out: tuple[float, ...]
     errors_without: tuple[tuple[float, ...], ...]
     warnings: tuple[str, ...]
+    explanation: Explanation | None = None
+    outliers: tuple[int, ...] = ()
