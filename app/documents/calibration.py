@@ -74,6 +74,25 @@ class OutlierDocument(Document):
     measured_over_predicted: NotNegative = Field(description="By step time.", examples=[3.1])
 
 
+class PatternDocument(Document):
+    """A setting by which the errors of the fit differ: a mechanism is missing, or wrong."""
+
+    setting: Line = Field(description="In words.", examples=["pipeline stages"])
+    threshold: Number | None = Field(
+        None, description="From which value on; null for a choice, as of a precision.", examples=[8]
+    )
+    runs: WholeNumber = Field(description="Runs with it.", examples=[7])
+    measured_over_predicted: NotNegative = Field(description="Of these, the median.", examples=[1.4])
+    others_measured_over_predicted: NotNegative = Field(description="Of the others.", examples=[1.0])
+    mechanism: Line = Field(description="What to look at.", examples=["transfers between stages"])
+    alike: list[Line] = Field(
+        default_factory=list,
+        max_length=100,
+        description="Settings that part these runs in the same two: other runs would tell them apart.",
+        examples=[["data ranks"]],
+    )
+
+
 class FitDocument(Document):
     """How well the fit explains what was measured; errors are mean absolute relative ones."""
 
@@ -101,6 +120,12 @@ class FitDocument(Document):
     )
     outliers: list[OutlierDocument] = Field(
         default_factory=list, max_length=1000, description="Runs that the fit does not explain.", examples=[[]]
+    )
+    patterns: list[PatternDocument] = Field(
+        default_factory=list,
+        max_length=100,
+        description="By which settings steps still differ from the fit, the strongest first.",
+        examples=[[]],
     )
     not_told: list[Line] = Field(
         default_factory=list, max_length=10_000, description="What kept its value.", examples=[["H100 fp8_share"]]

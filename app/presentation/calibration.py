@@ -6,10 +6,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final
 
-from app.documents.calibration import CalibrationDocument, FitDocument, ParameterDocument, ToldBy
+from app.documents.calibration import CalibrationDocument, FitDocument, ParameterDocument, PatternDocument, ToldBy
 from app.presentation.figures import percent, plural
 from solver.fitting.report import Explanation
 
+LARGE: Final = 0.15
+"""Mean error from which the fit is worth a remark."""
 NAMED: Final = 6
 """Outliers that are named; the document has all."""
 _EXPLAINED: Final = {
@@ -82,7 +84,29 @@ def finding_lines(fit: FitDocument) -> tuple[str, ...]:
             f"The fit does not explain {plural(len(named), 'step')}: {', '.join(named[:NAMED])}{more}; check the "
             "unit and the configuration, and whether something disturbed them. They hardly count."
         )
-    return (*found, *fit.warnings)
+    return (*found, *map(_pattern, fit.patterns), *_unexplained(fit), *fit.warnings)
+
+
+def _pattern(each: PatternDocument) -> str:
+    where = each.setting if each.threshold is None else f"{each.threshold:g} or more {each.setting}"
+    also = f", or at {' or '.join(each.alike)}, by which these runs differ alike" if each.alike else ""
+    return (
+        f"{plural(each.runs, 'run')} with {where} {'takes' if each.runs == 1 else 'take'} "
+        f"{each.measured_over_predicted:.2f} times as long as the fit says, the others "
+        f"{each.others_measured_over_predicted:.2f} times: look at {each.mechanism}{also}."
+    )
+
+
+def _unexplained(fit: FitDocument) -> tuple[str, ...]:
+    """That errors are large without a pattern."""
+    error = fit.error_after_fraction
+    if error is None or error < LARGE or fit.patterns or fit.outliers:
+        return ()
+    sentence = (
+        f"Steps are still {percent(error)} off, by no setting of the runs: repeat one of them to see how far two "
+        "steps of one configuration differ."
+    )
+    return (sentence,)
 
 
 def not_told_lines(fit: FitDocument) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from app.documents.calibration import (
     FitDocument,
     OutlierDocument,
     ParameterDocument,
+    PatternDocument,
     ToldBy,
 )
 from app.documents.framework import descriptions_of
@@ -32,6 +33,7 @@ from cluster_models.units import TFLOP
 from solver.costs.calibration import PARAMETERS, Owner
 from solver.fitting.families import error_spread
 from solver.fitting.own_runs import fit_own_memory, fit_own_steps
+from solver.fitting.patterns import Pattern
 from solver.fitting.profile import fit_profile
 from solver.fitting.report import FitReport
 from solver.fitting.unknowns import MEMORY_PARAMETERS
@@ -206,6 +208,7 @@ def _summary(runs: Sequence[TrainingRun], fits: _Fits) -> FitDocument:
         memory_error_held_out_fraction=None if memory is None else _mean(memory.errors_held_out),
         explanation=None if steps is None else steps.explanation,
         outliers=[] if steps is None else _outliers(steps),
+        patterns=[] if steps is None else [_pattern(each) for each in steps.patterns],
         not_told=[str(each) for each in sorted(looked_at - told)],
         warnings=[
             *(warning for report in every for warning in report.warnings),
@@ -222,6 +225,18 @@ def _outliers(steps: FitReport) -> list[OutlierDocument]:
         OutlierDocument(run=steps.runs[place], measured_over_predicted=math.exp(-steps.errors_after[place]))
         for place in places
     ]
+
+
+def _pattern(each: Pattern) -> PatternDocument:
+    return PatternDocument(
+        setting=each.setting,
+        threshold=None if each.choice else each.threshold,
+        runs=each.runs,
+        measured_over_predicted=each.ratio,
+        others_measured_over_predicted=each.other_ratio,
+        mechanism=each.mechanism,
+        alike=list(each.alike),
+    )
 
 
 def _far_off(report: FitReport) -> list[str]:

@@ -21,6 +21,7 @@ from solver.fitting.beliefs import Belief, beliefs_of
 from solver.fitting.explanations import FEWEST_FOR_PARAMETERS, Trial, explain
 from solver.fitting.families import error_spread
 from solver.fitting.least_squares import NOTICEABLE
+from solver.fitting.patterns import patterns_of
 from solver.fitting.priced import OwnRuns, PeakMemory, StepTimes
 from solver.fitting.report import Explanation, FitReport, FittedUnknown
 from solver.fitting.unknowns import MEMORY_PARAMETERS, Unknown, kind_itself, unknowns_of, with_values
@@ -78,7 +79,8 @@ def _fit(
     if labels is None or len(set(labels)) < FEWEST_FOR_PARAMETERS:
         labels = configurations
     trials = explain(lambda some: priced(runs, some, start), list(beliefs.values()), labels)
-    return _report(runs, beliefs.values(), trials, start)
+    report = _report(runs, beliefs.values(), trials, start)
+    return replace(report, patterns=patterns_of(runs, trials[-1].errors)) if priced is StepTimes else report
 
 
 def _nothing_measured(start: FittedParameters | None) -> FitReport:

@@ -30,11 +30,11 @@ MOST_SCALE: Final = 0.15
 """However badly runs are met, those that are off by far more count as outliers."""
 FARTHEST_STEP: Final = 1.5
 """No parameter moves farther at once than this, since the linear form holds nearby."""
-MOST_ROUNDS: Final = 12
+MOST_ROUNDS: Final = 8
 MOST_REWEIGHTINGS: Final = 60
-CLOSE: Final = 0.02
+CLOSE: Final = 0.01
 """The search ends when no parameter moves farther, or the linear form promises less than ``GAIN``."""
-GAIN: Final = 0.05
+GAIN: Final = 0.2
 SHORTER: Final = 3.0
 """A step that makes things worse is shortened by this factor."""
 SETTLED: Final = 1e-4
@@ -91,9 +91,7 @@ class Posterior:
 
     def improbability(self, prior: Prior) -> float:
         """What is minimised, at this point."""
-        return _loss(self.residuals, self.free, prior, self.scale) + 2.0 * len(self.residuals) * math.log(
-            self.scale
-        )
+        return _improbability(self.residuals, self.free, prior, self.scale)
 
     def without(self, removed: Rows, prior: Prior) -> FloatArray:
         """The point (j,) without the runs ``removed``, by the linear form at this one."""
@@ -126,23 +124,28 @@ def _from(priced: Priced, prior: Prior, free: FloatArray) -> Posterior:
     scale = _first_scale(here)
     for _ in range(MOST_ROUNDS):
         linear = _Linear(free, here, columns)
+        last = _improbability(here, free, prior, scale)
         aim, scale = _most_probable(linear, prior, scale)
-        before = _loss(here, free, prior, scale)
-        promised = before - _loss(linear.at(aim), aim, prior, scale)
-        move = aim - free
-        if np.abs(move).max(initial=0.0) < CLOSE or promised < GAIN:
+        promised = last - _improbability(linear.at(aim), aim, prior, scale)
+        moved = None if promised < GAIN else _moved(priced, prior, scale, linear, aim)
+        if moved is None:
             break
-        move *= min(1.0, FARTHEST_STEP / np.abs(move).max())
-        while _loss(priced.residuals(free + move), free + move, prior, scale) > before:
-            move /= SHORTER
-            if np.abs(move).max() < CLOSE:
-                break
-        else:
-            free = free + move
-            here, columns = priced.linearised(free)
-            continue
-        break
+        free = moved
+        here, columns = priced.linearised(free)
     return Posterior(free, _spreads(here, columns, prior, scale), scale, here, columns)
+
+
+def _moved(priced: Priced, prior: Prior, scale: float, linear: _Linear, aim: FloatArray) -> FloatArray | None:
+    """A point towards ``aim`` that is better by the formulas themselves; ``None`` where none is found."""
+    before = _loss(linear.here, linear.point, prior, scale)
+    move = aim - linear.point
+    move *= min(1.0, FARTHEST_STEP / max(np.abs(move).max(initial=0.0), CLOSE))
+    while np.abs(move).max(initial=0.0) >= CLOSE:
+        free = linear.point + move
+        if _loss(priced.residuals(free), free, prior, scale) <= before:
+            return np.asarray(free)
+        move /= SHORTER
+    return None
 
 
 def _first_scale(residuals: FloatArray) -> float:
@@ -158,6 +161,10 @@ def weights_of(residuals: FloatArray, scale: float) -> FloatArray:
 def _loss(residuals: FloatArray, free: FloatArray, prior: Prior, scale: float) -> float:
     errors = (FREEDOM + 1.0) * np.log1p((residuals / scale) ** 2 / FREEDOM).sum()
     return float(errors + (((free - prior.middle) / prior.spread) ** 2).sum())
+
+
+def _improbability(residuals: FloatArray, free: FloatArray, prior: Prior, scale: float) -> float:
+    return _loss(residuals, free, prior, scale) + 2.0 * len(residuals) * math.log(scale)
 
 
 def _most_probable(linear: _Linear, prior: Prior, scale: float) -> tuple[FloatArray, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,9 +18,9 @@ from solver.fitting.beliefs import Belief
 from solver.fitting.posterior import Rows, steps_of
 from solver.fitting.robust import STEP
 from solver.fitting.unknowns import KindName, kind_itself, with_values
-from solver.fitting.variants import predict_variants
+from solver.fitting.variants import predict_rows
 from solver.run_memory import predict_counted_memory
-from solver.runs import predict_runs
+from solver.runs import predict_runs, shared_terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,20 +75,27 @@ class StepTimes(OwnRuns):
     def linearised(self, free: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The residuals (r,) and their derivatives (r, j)."""
         residuals, columns = np.zeros(len(self.runs)), np.zeros((len(self.runs), len(free)))
-        for row, (run, places) in enumerate(zip(self.runs, self.own, strict=True)):
+        for rows in self._together:
+            places = self.own[rows[0]]
             points = free[places] + steps_of(len(places))
+            runs = [self.runs[row] for row in rows for _ in points]
             variants = {
-                self.beliefs[j].unknown: np.array([self.beliefs[j].to_value(float(u)) for u in column])
+                self.beliefs[j].unknown: np.tile([self.beliefs[j].to_value(float(u)) for u in column], len(rows))
                 for j, column in zip(places.tolist(), points.T, strict=True)
             }
-            seconds = (
-                predict_variants(run, self.start, variants)
-                if variants
-                else np.array([predict_runs([run], self.start)[0].step_s])
-            )
-            logs = np.log(seconds / (run.step_s or 1.0))
-            residuals[row], columns[row, places] = logs[0], (logs[1:] - logs[0]) / STEP
+            seconds = predict_rows(runs, self.start, variants).reshape(len(rows), -1)
+            logs = np.log(seconds / np.array([[self.runs[row].step_s or 1.0] for row in rows]))
+            residuals[rows] = logs[:, 0]
+            columns[np.ix_(rows, places)] = (logs[:, 1:] - logs[:, :1]) / STEP
         return residuals, columns
+
+    @cached_property
+    def _together(self) -> list[Rows]:
+        """Places of the runs that are priced at once."""
+        found: dict[object, list[int]] = defaultdict(list)
+        for row, run in enumerate(self.runs):
+            found[shared_terms(run)].append(row)
+        return [np.array(rows, dtype=np.intp) for rows in found.values()]
 
 
 class PeakMemory(OwnRuns):

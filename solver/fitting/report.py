@@ -10,6 +10,7 @@ from typing import Final
 from cluster_models.fitted import FittedParameters, FittedValue
 from cluster_models.training_run import TrainingRun
 from solver.costs.calibration import Calibration, calibration_of, estimated_calibration
+from solver.fitting.patterns import Pattern
 from solver.fitting.unknowns import KindName, Unknown, kind_itself
 
 ROW_ERROR: Final = 0.05
@@ -92,7 +93,8 @@ class FitReport:
     ``errors_without`` those with other runs left out, as asked for; NaN where no omission holds a run.
     ``parameters`` holds what was told (upon those that the fit started from), ``unknowns`` every one looked at.
     ``runs`` names the runs that were used: those with a measured step.  A fit to own runs says by which
-    ``explanation`` it met them, and which ``outliers`` (places in ``runs``) it did not meet.
+    ``explanation`` it met them, which ``outliers`` (places in ``runs``) it did not meet, and by what ``patterns``
+    its errors differ.
     """
 
     parameters: FittedParameters
@@ -105,3 +107,4 @@ class FitReport:
     warnings: tuple[str, ...]
     explanation: Explanation | None = None
     outliers: tuple[int, ...] = ()
+    patterns: tuple[Pattern, ...] = ()
