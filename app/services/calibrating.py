@@ -33,9 +33,8 @@ from cluster_models.units import TFLOP
 from solver.costs.calibration import PARAMETERS, Owner
 from solver.fitting.families import error_spread
 from solver.fitting.own_runs import fit_own_memory, fit_own_steps
-from solver.fitting.patterns import Pattern
 from solver.fitting.profile import fit_profile
-from solver.fitting.report import FitReport
+from solver.fitting.report import FitReport, Pattern
 from solver.fitting.unknowns import MEMORY_PARAMETERS
 from solver.run_memory import predict_peak_memory
 from solver.runs import predict_run

@@ -18,6 +18,7 @@ from scipy.stats import mannwhitneyu
 from cluster_models.training_run import TrainingRun
 from cluster_models.workload import Recompute
 from solver.candidates import BoolArray, FloatArray
+from solver.fitting.report import Pattern
 
 MOST_PATTERNS: Final = 3
 FEWEST: Final = 3
@@ -43,25 +44,6 @@ class Setting:
     value: Callable[[TrainingRun], float]
     mechanism: str
     choice: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """Runs on one side of a cut take ``ratio`` times as long as the fit says, the others ``other_ratio`` times.
-
-    ``runs`` of them lie on that side: those with ``threshold`` or more of the ``setting``, or those of that
-    ``choice``.  ``mechanism``: what to look at.  ``alike``: other settings that part these runs in the same two, so
-    that they cannot be told apart.
-    """
-
-    setting: str
-    threshold: float
-    runs: int
-    ratio: float
-    other_ratio: float
-    mechanism: str
-    choice: bool
-    alike: tuple[str, ...] = ()
 
 
 Cut = tuple[Setting, float, BoolArray]

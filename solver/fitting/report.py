@@ -10,13 +10,14 @@ from typing import Final
 from cluster_models.fitted import FittedParameters, FittedValue
 from cluster_models.training_run import TrainingRun
 from solver.costs.calibration import Calibration, calibration_of, estimated_calibration
-from solver.fitting.patterns import Pattern
 from solver.fitting.unknowns import KindName, Unknown, kind_itself
 
 ROW_ERROR: Final = 0.05
 """Relative error that a single prediction is granted; larger ones count less than their square."""
 PRIOR_SPREAD: Final = 0.8
 """Standard deviation of the prior on the logit scale: a factor of two for small values, +-0.1 for shares of 0.8."""
+MOST_EXPERIMENTS: Final = 50
+"""Runs that are chosen at once, to be measured."""
 QUANTILE_90: Final = 1.645
 """Standard deviations from the middle to either end of a 90 % interval."""
 
@@ -83,6 +84,25 @@ class FittedUnknown:
         middle, reach = unknown.to_free(prior), QUANTILE_90 * prior_spread
         low, high = unknown.to_value(middle - reach), unknown.to_value(middle + reach)
         return cls(unknown, FittedValue(prior, low, high, 0), prior, told=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Runs on one side of a cut take ``ratio`` times as long as the fit says, the others ``other_ratio`` times.
+
+    ``runs`` of them lie on that side: those with ``threshold`` or more of the ``setting``, or those of that
+    ``choice``.  ``mechanism``: what to look at.  ``alike``: other settings that part these runs in the same two, so
+    that they cannot be told apart.
+    """
+
+    setting: str
+    threshold: float
+    runs: int
+    ratio: float
+    other_ratio: float
+    mechanism: str
+    choice: bool
+    alike: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
