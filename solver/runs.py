@@ -69,14 +69,15 @@ def predict_runs(runs: Sequence[TrainingRun], fitted: FittedParameters | None = 
     """
     together: dict[object, list[int]] = defaultdict(list)
     for index, run in enumerate(runs):
-        together[_shared(run)].append(index)
+        together[shared_terms(run)].append(index)
     predictions: dict[int, RunPrediction] = {}
     for indices in together.values():
         predictions |= zip(indices, _predict([runs[i] for i in indices], fitted), strict=True)
     return [predictions[index] for index in range(len(runs))]
 
 
-def _shared(run: TrainingRun) -> object:
+def shared_terms(run: TrainingRun) -> object:
+    """What runs that are priced together have in common: all but their candidates."""
     degrees = run.configuration.degrees
     return (
         run.architecture,

@@ -26,7 +26,13 @@ from app.cli.stored import store_calibration
 from app.cli.terminal import bullets, console, section
 from app.documents.calibration import CalibrationDocument
 from app.documents.training_runs import MeasuredRuns, read_training_runs
-from app.presentation.calibration import ParameterLine, error_lines, not_told_lines, parameter_lines
+from app.presentation.calibration import (
+    ParameterLine,
+    error_lines,
+    finding_lines,
+    not_told_lines,
+    parameter_lines,
+)
 from app.profiler.script import script_text
 from app.services.calibrating import Measured, calibrate
 from cluster_models.errors import InvalidInput
@@ -70,7 +76,7 @@ def run_calibrate(
     name = name or (output.stem if output is not None else "own")
     measured = files.read()
     if measured.runs is not None and sys.stderr.isatty():
-        complain(f"meshwright: fitting {len(measured.runs.runs)} runs, about a fifth of a second each ...")
+        complain(f"meshwright: fitting {len(measured.runs.runs)} runs, about a tenth of a second each ...")
     with naming(files.profile or files.runs or ""):
         document = calibrate(measured, name=name, now=datetime.now(UTC))
     text = document.model_dump_json(indent=2) + "\n"
@@ -100,8 +106,8 @@ def calibration_view(document: CalibrationDocument) -> RenderableType:
         parts.append(section("Mean error", bullets(error_lines(fit))))
         if fit.not_told:
             parts.append(section("Not told by these measurements, kept as they were", bullets(not_told_lines(fit))))
-        if fit.warnings:
-            parts.append(section("Worth knowing", bullets(fit.warnings)))
+        if findings := finding_lines(fit):
+            parts.append(section("Worth knowing", bullets(findings)))
     return Group(*parts)
 
 

@@ -9,8 +9,18 @@ from typing import Annotated
 import typer
 
 from app.cli import comparison_commands
+from app.cli.calibration_commands import experiments
 from app.cli.cluster_commands import app as cluster_app
-from app.cli.common_options import DatabaseUrl, GpuPrice, Tokens
+from app.cli.common_options import (
+    Calibration,
+    Cluster,
+    DatabaseUrl,
+    FrameworkFile,
+    GpuPrice,
+    Model,
+    Tokens,
+    Workload,
+)
 from app.cli.endings import reported
 from app.cli.expert_commands import app as experts_app
 from app.cli.failure_commands import add_commands
@@ -27,18 +37,6 @@ app.add_typer(cluster_app, name="cluster")
 app.add_typer(experts_app, name="experts")
 app.add_typer(frameworks_app, name="frameworks")
 
-Cluster = Annotated[str, typer.Option("--cluster", metavar="FILE", help="Cluster file.")]
-Model = Annotated[
-    str, typer.Option("--model", metavar="FILE_OR_NAME", help="Model file, config.json, or catalogue name.")
-]
-Workload = Annotated[str, typer.Option("--workload", metavar="FILE", help="Workload file.")]
-Calibration = Annotated[
-    str | None, typer.Option("--calibration", metavar="FILE", help="Own calibration; see calibrate.")
-]
-FrameworkFile = Annotated[
-    str | None,
-    typer.Option("--framework-file", metavar="FILE", help="What your framework does; see frameworks show."),
-]
 Routing = Annotated[
     list[Path] | None,
     typer.Option(
@@ -322,6 +320,9 @@ def calibrate(  # noqa: PLR0913 - one argument for each option
         store=store,
         database_url=database_url,
     )
+
+
+app.command()(experiments)
 
 
 @app.command()

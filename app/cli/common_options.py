@@ -7,6 +7,18 @@ from typing import Annotated
 
 import typer
 
+Cluster = Annotated[str, typer.Option("--cluster", metavar="FILE", help="Cluster file.")]
+Model = Annotated[
+    str, typer.Option("--model", metavar="FILE_OR_NAME", help="Model file, config.json, or catalogue name.")
+]
+Workload = Annotated[str, typer.Option("--workload", metavar="FILE", help="Workload file.")]
+Calibration = Annotated[
+    str | None, typer.Option("--calibration", metavar="FILE", help="Own calibration; see calibrate.")
+]
+FrameworkFile = Annotated[
+    str | None,
+    typer.Option("--framework-file", metavar="FILE", help="What your framework does; see frameworks show."),
+]
 ClusterName = Annotated[str, typer.Argument(metavar="CLUSTER", help="Name of a stored cluster.")]
 DatabaseUrl = Annotated[
     str | None,

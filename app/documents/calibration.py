@@ -30,6 +30,7 @@ from app.serialization import canonical, jsonable
 from cluster_models.fitted import ErrorSpread, FittedParameters, FittedValue
 from cluster_models.frameworks import frameworks
 from solver.costs.calibration import PARAMETERS, Owner
+from solver.fitting.report import Explanation
 
 MOST_OWNERS: Final = 200
 MOST_PARAMETERS: Final = 100
@@ -66,6 +67,32 @@ class ErrorsDocument(Document):
     runs: WholeNumber = Field(description="How many runs.", examples=[12])
 
 
+class OutlierDocument(Document):
+    """A run that the fit does not explain: it was probably not measured as stated, or something disturbed it."""
+
+    run: Line = Field(description="Its id.", examples=["r17"])
+    measured_over_predicted: NotNegative = Field(description="By step time.", examples=[3.1])
+
+
+class PatternDocument(Document):
+    """A setting by which the errors of the fit differ: a mechanism is missing, or wrong."""
+
+    setting: Line = Field(description="In words.", examples=["pipeline stages"])
+    threshold: Number | None = Field(
+        None, description="From which value on; null for a choice, as of a precision.", examples=[8]
+    )
+    runs: WholeNumber = Field(description="Runs with it.", examples=[7])
+    measured_over_predicted: NotNegative = Field(description="Of these, the median.", examples=[1.4])
+    others_measured_over_predicted: NotNegative = Field(description="Of the others.", examples=[1.0])
+    mechanism: Line = Field(description="What to look at.", examples=["transfers between stages"])
+    alike: list[Line] = Field(
+        default_factory=list,
+        max_length=100,
+        description="Settings that part these runs in the same two: other runs would tell them apart.",
+        examples=[["data ranks"]],
+    )
+
+
 class FitDocument(Document):
     """How well the fit explains what was measured; errors are mean absolute relative ones."""
 
@@ -82,6 +109,24 @@ class FitDocument(Document):
         None, description="Of kernels, before.", examples=[0.3]
     )
     kernel_error_after_fraction: NotNegative | None = Field(None, description="Of kernels, after.", examples=[0.1])
+    memory_error_held_out_fraction: NotNegative | None = Field(
+        None, description="Of peak memory, each predicted without its configuration.", examples=[0.08]
+    )
+    explanation: Explanation | None = Field(
+        None,
+        description="How the runs differ from what is taken without them, as far as runs that were left out "
+        "confirm it: nothing, one common factor, or parameters.",
+        examples=["parameters"],
+    )
+    outliers: list[OutlierDocument] = Field(
+        default_factory=list, max_length=1000, description="Runs that the fit does not explain.", examples=[[]]
+    )
+    patterns: list[PatternDocument] = Field(
+        default_factory=list,
+        max_length=100,
+        description="By which settings steps still differ from the fit, the strongest first.",
+        examples=[[]],
+    )
     not_told: list[Line] = Field(
         default_factory=list, max_length=10_000, description="What kept its value.", examples=[["H100 fp8_share"]]
     )

@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import Final
 
-from app.documents.calibration import CalibrationDocument, FitDocument, ParameterDocument, ToldBy
+from app.documents.calibration import CalibrationDocument, FitDocument, ParameterDocument, PatternDocument, ToldBy
 from app.presentation.figures import percent, plural
+from solver.fitting.report import Explanation
+
+LARGE: Final = 0.15
+"""Mean error from which the fit is worth a remark."""
+NAMED: Final = 6
+"""Outliers that are named; the document has all."""
+_EXPLAINED: Final = {
+    Explanation.NOTHING: "The runs differ in nothing from what is taken without them that would predict other runs "
+    "better: the values stay, with intervals that rest on these runs.",
+    Explanation.FACTOR: "All runs are slower or faster by one factor; more parameters would predict runs that were "
+    "left out no better for sure.",
+    Explanation.PARAMETERS: "These parameters predict runs that were left out better than one factor does.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +67,46 @@ def error_lines(fit: FitDocument) -> tuple[str, ...]:
         found.append(f"{plural(fit.kernels, 'kernel')}: {before} before, {after} now")
     if fit.memory_error_before_fraction is not None and fit.memory_error_after_fraction is not None:
         before, after = percent(fit.memory_error_before_fraction), percent(fit.memory_error_after_fraction)
-        found.append(f"peak memory: {before} before, {after} now")
+        line = f"peak memory: {before} before, {after} now"
+        if fit.memory_error_held_out_fraction is not None:
+            line += f", {percent(fit.memory_error_held_out_fraction)} for peaks that the fit did not see"
+        found.append(line)
     return tuple(found)
+
+
+def finding_lines(fit: FitDocument) -> tuple[str, ...]:
+    """What the runs say beside their parameters: how they differ, and which of them nothing explains."""
+    found = [] if fit.explanation is None else [_EXPLAINED[fit.explanation]]
+    if fit.outliers:
+        named = [f"{each.run} ({each.measured_over_predicted:.2g} times as predicted)" for each in fit.outliers]
+        more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
+        found.append(
+            f"The fit does not explain {plural(len(named), 'step')}: {', '.join(named[:NAMED])}{more}; check the "
+            "unit and the configuration, and whether something disturbed them. They hardly count."
+        )
+    return (*found, *map(_pattern, fit.patterns), *_unexplained(fit), *fit.warnings)
+
+
+def _pattern(each: PatternDocument) -> str:
+    where = each.setting if each.threshold is None else f"{each.threshold:g} or more {each.setting}"
+    also = f", or at {' or '.join(each.alike)}, by which these runs differ alike" if each.alike else ""
+    return (
+        f"{plural(each.runs, 'run')} with {where} {'takes' if each.runs == 1 else 'take'} "
+        f"{each.measured_over_predicted:.2f} times as long as the fit says, the others "
+        f"{each.others_measured_over_predicted:.2f} times: look at {each.mechanism}{also}."
+    )
+
+
+def _unexplained(fit: FitDocument) -> tuple[str, ...]:
+    """That errors are large without a pattern."""
+    error = fit.error_after_fraction
+    if error is None or error < LARGE or fit.patterns or fit.outliers:
+        return ()
+    sentence = (
+        f"Steps are still {percent(error)} off, by no setting of the runs: repeat one of them to see how far two "
+        "steps of one configuration differ."
+    )
+    return (sentence,)
 
 
 def not_told_lines(fit: FitDocument) -> tuple[str, ...]:

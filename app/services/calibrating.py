@@ -14,7 +14,9 @@ from app.documents.calibration import (
     CalibrationDocument,
     ErrorsDocument,
     FitDocument,
+    OutlierDocument,
     ParameterDocument,
+    PatternDocument,
     ToldBy,
 )
 from app.documents.framework import descriptions_of
@@ -30,10 +32,10 @@ from cluster_models.training_run import TrainingRun
 from cluster_models.units import TFLOP
 from solver.costs.calibration import PARAMETERS, Owner
 from solver.fitting.families import error_spread
-from solver.fitting.fit import fit
-from solver.fitting.memory import MEMORY_PARAMETERS, fit_memory
+from solver.fitting.own_runs import fit_own_memory, fit_own_steps
 from solver.fitting.profile import fit_profile
-from solver.fitting.report import FitOptions, FitReport
+from solver.fitting.report import FitReport, Pattern
+from solver.fitting.unknowns import MEMORY_PARAMETERS
 from solver.run_memory import predict_peak_memory
 from solver.runs import predict_run
 
@@ -125,7 +127,7 @@ def _fits(measured: Measured) -> _Fits:
             kernels = fit_profile(profile, kind)
     if measured.runs is None:
         return _Fits(kernels, None, None)
-    return _Fits(kernels, _fit_steps(measured.runs, kernels), fit_memory(measured.runs.runs))
+    return _Fits(kernels, _fit_steps(measured.runs, kernels), _fit_memory(measured.runs))
 
 
 def _check_rates(profile: HardwareProfile, kind: GpuKind) -> None:
@@ -148,7 +150,13 @@ def _fit_steps(measured: MeasuredRuns, kernels: FitReport | None) -> FitReport:
     profiled = {} if start is None else start.gpus
     known = {name for run in measured.runs for name in profiled.get(run.gpu.name, ())}
     wanted = [name for name in PARAMETERS if name not in known and name not in MEMORY_PARAMETERS]
-    return fit(measured.runs, wanted, groups=measured.groups, options=FitOptions(start=start))
+    return fit_own_steps(measured.runs, wanted, groups=measured.groups, start=start)
+
+
+def _fit_memory(measured: MeasuredRuns) -> FitReport | None:
+    """``None`` where no peak was measured."""
+    report = fit_own_memory(measured.runs)
+    return report if report.runs else None
 
 
 def _tables(reports: Sequence[tuple[ToldBy, FitReport]]) -> dict[Owner, dict[str, dict[str, ParameterDocument]]]:
@@ -196,18 +204,42 @@ def _summary(runs: Sequence[TrainingRun], fits: _Fits) -> FitDocument:
         memory_error_after_fraction=None if memory is None else _mean(memory.errors_after),
         kernel_error_before_fraction=None if kernels is None else _mean(kernels.errors_before),
         kernel_error_after_fraction=None if kernels is None else _mean(kernels.errors_after),
+        memory_error_held_out_fraction=None if memory is None else _mean(memory.errors_held_out),
+        explanation=None if steps is None else steps.explanation,
+        outliers=[] if steps is None else _outliers(steps),
+        patterns=[] if steps is None else [_pattern(each) for each in steps.patterns],
         not_told=[str(each) for each in sorted(looked_at - told)],
         warnings=[
             *(warning for report in every for warning in report.warnings),
-            *(() if steps is None else _far_off(steps, "step", "its unit and its configuration")),
-            *(() if kernels is None else _far_off(kernels, "kernel", "whether the GPU was idle, and the GPU kind")),
+            *(() if kernels is None else _far_off(kernels)),
             *_too_large(runs),
         ],
     )
 
 
-def _far_off(report: FitReport, what: str, check: str) -> list[str]:
-    """What even the fit predicts badly: probably it was not measured as stated."""
+def _outliers(steps: FitReport) -> list[OutlierDocument]:
+    """The worst first."""
+    places = sorted(steps.outliers, key=lambda place: -abs(steps.errors_after[place]))
+    return [
+        OutlierDocument(run=steps.runs[place], measured_over_predicted=math.exp(-steps.errors_after[place]))
+        for place in places
+    ]
+
+
+def _pattern(each: Pattern) -> PatternDocument:
+    return PatternDocument(
+        setting=each.setting,
+        threshold=None if each.choice else each.threshold,
+        runs=each.runs,
+        measured_over_predicted=each.ratio,
+        others_measured_over_predicted=each.other_ratio,
+        mechanism=each.mechanism,
+        alike=list(each.alike),
+    )
+
+
+def _far_off(report: FitReport) -> list[str]:
+    """Kernels that even the fit predicts badly: probably they were not measured as stated."""
     found = [
         f"{name} ({math.exp(-error):.2g} times as predicted)"
         for name, error in zip(report.runs, report.errors_after, strict=True)
@@ -217,7 +249,8 @@ def _far_off(report: FitReport, what: str, check: str) -> list[str]:
         return []
     more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
     sentence = (
-        f"The fit does not explain {plural(len(found), what)}: {', '.join(found[:NAMED])}{more}; check {check}."
+        f"The fit does not explain {plural(len(found), 'kernel')}: {', '.join(found[:NAMED])}{more}; check whether "
+        "the GPU was idle, and the GPU kind."
     )
     return [sentence]
 

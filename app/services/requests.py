@@ -9,9 +9,10 @@ from pydantic import Discriminator, Field, Tag
 from app.documents.calibration import CalibrationDocument
 from app.documents.cluster import ClusterDocument
 from app.documents.configuration import ConfigurationDocument
-from app.documents.reading import Document, Flag, NotNegative, Positive, Text, WholeNumber
+from app.documents.reading import Count, Document, Flag, NotNegative, Positive, Text, WholeNumber
 from app.documents.routing import MOST_WORKLOADS, RoutingDocument
 from app.documents.workload import WorkloadDocument
+from solver.fitting.report import MOST_EXPERIMENTS
 from solver.problem import Backend, SearchOptions
 
 BY_NAME = "by_name"
@@ -132,6 +133,12 @@ class PlanRequest(ProblemRequest):
     """A plan that is wanted."""
 
     options: OptionsDocument = Field(default_factory=OptionsDocument, description="How hard to search.")
+
+
+class ExperimentsRequest(ProblemRequest):
+    """What runs would tell most of a model and a workload on a cluster."""
+
+    runs: Annotated[Count, Field(le=MOST_EXPERIMENTS)] = Field(6, description="How many at most.", examples=[6])
 
 
 class PredictionRequest(ProblemRequest):

@@ -11,7 +11,7 @@ from starlette.datastructures import FormData
 
 from app.db.engine import transaction
 from app.documents.reading import FieldProblem, problems_of
-from app.presentation.calibration import error_lines, not_told_lines, parameter_lines
+from app.presentation.calibration import error_lines, finding_lines, not_told_lines, parameter_lines
 from app.presentation.figures import plural
 from app.resources import service_of
 from app.services import calibrations
@@ -105,7 +105,7 @@ def calibration(request: Request, name: str) -> Response:
         label=stored.label,
         rows=parameter_lines(stored.document),
         errors=() if fit is None else error_lines(fit),
-        warnings=() if fit is None else fit.warnings,
+        warnings=() if fit is None else finding_lines(fit),
         not_told=() if fit is None else not_told_lines(fit),
         collectives=plural(kept, "timing") if (kept := len(stored.document.collectives)) else "",
     )

@@ -42,7 +42,7 @@ def fit(
     labels = [labels[i] for i in kept]
     unknowns = unknowns_of(measured, parameters, options.kind_name)
     priors = {each: prior_value(each, measured, options.prior_of, options.kind_name) for each in unknowns}
-    problem = Problem(measured, _weights(labels), priors, options)
+    problem = Problem(measured, weights_of_groups(labels), priors, options)
     before = residuals_of(problem, {})
     affected = affected_runs(problem, unknowns)
     affected = {unknown: rows for unknown, rows in affected.items() if len(rows)}
@@ -57,7 +57,8 @@ def fit(
     return _report(problem, (labels, without), before, (solution, spreads))
 
 
-def _weights(labels: Sequence[str]) -> FloatArray:
+def weights_of_groups(labels: Sequence[str]) -> FloatArray:
+    """(r,) one over the square root of the runs of the same label."""
     sizes = Counter(labels)
     return np.array([1.0 / math.sqrt(sizes[label]) for label in labels])
 

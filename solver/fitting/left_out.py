@@ -59,6 +59,12 @@ def errors_without(problem: Problem, solution: Solution, omissions: Sequence[Omi
     return residuals
 
 
+def free_without(problem: Problem, solution: Solution, removed: Rows) -> Mapping[Unknown, float]:
+    """The optimum on the logit scale without the runs ``removed``."""
+    steps = _State.of(problem, solution).step(removed).tolist()
+    return {unknown: free + step for (unknown, free), step in zip(solution.free.items(), steps, strict=True)}
+
+
 def _defaults(problem: Problem, omission: Omission) -> dict[Unknown, float]:
     """The parameters of what is unseen, as taken where nothing is known."""
     defaults = default_values(problem.runs[int(omission.rows[0])].gpu)

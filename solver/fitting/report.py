@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from cluster_models.fitted import FittedParameters, FittedValue
@@ -15,6 +16,8 @@ ROW_ERROR: Final = 0.05
 """Relative error that a single prediction is granted; larger ones count less than their square."""
 PRIOR_SPREAD: Final = 0.8
 """Standard deviation of the prior on the logit scale: a factor of two for small values, +-0.1 for shares of 0.8."""
+MOST_EXPERIMENTS: Final = 50
+"""Runs that are chosen at once, to be measured."""
 QUANTILE_90: Final = 1.645
 """Standard deviations from the middle to either end of a 90 % interval."""
 
@@ -27,6 +30,14 @@ def shipped_prior(run: TrainingRun) -> Calibration:
 def estimated_prior(run: TrainingRun) -> Calibration:
     """The estimates before anything was fitted: the prior of the shipped parameters."""
     return estimated_calibration(run.gpu, run.workload.framework)
+
+
+class Explanation(StrEnum):
+    """How own runs differ from what is taken without them, from the simplest."""
+
+    NOTHING = "nothing"
+    FACTOR = "factor"
+    PARAMETERS = "parameters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +87,34 @@ class FittedUnknown:
 
 
 @dataclass(frozen=True, slots=True)
+class Pattern:
+    """Runs on one side of a cut take ``ratio`` times as long as the fit says, the others ``other_ratio`` times.
+
+    ``runs`` of them lie on that side: those with ``threshold`` or more of the ``setting``, or those of that
+    ``choice``.  ``mechanism``: what to look at.  ``alike``: other settings that part these runs in the same two, so
+    that they cannot be told apart.
+    """
+
+    setting: str
+    threshold: float
+    runs: int
+    ratio: float
+    other_ratio: float
+    mechanism: str
+    choice: bool
+    alike: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class FitReport:
     """A fit.  The errors are log(predicted / measured), aligned with ``runs``.
 
     ``errors_held_out`` are those that each run would have had if its group had not been fitted, and
     ``errors_without`` those with other runs left out, as asked for; NaN where no omission holds a run.
     ``parameters`` holds what was told (upon those that the fit started from), ``unknowns`` every one looked at.
-    ``runs`` names the runs that were used: those with a measured step.
+    ``runs`` names the runs that were used: those with a measured step.  A fit to own runs says by which
+    ``explanation`` it met them, which ``outliers`` (places in ``runs``) it did not meet, and by what ``patterns``
+    its errors differ.
     """
 
     parameters: FittedParameters
@@ -93,3 +125,6 @@ class FitReport:
     errors_held_out: tuple[float, ...]
     errors_without: tuple[tuple[float, ...], ...]
     warnings: tuple[str, ...]
+    explanation: Explanation | None = None
+    outliers: tuple[int, ...] = ()
+    patterns: tuple[Pattern, ...] = ()

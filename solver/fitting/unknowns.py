@@ -18,6 +18,9 @@ EDGE: Final = 1e-3
 COMMON_FACTOR: Final = "slowdown"
 """The parameter that all runs of a framework share and that has no mechanism: own runs alone are fitted with it."""
 
+MEMORY_PARAMETERS: Final = ("runtime_bytes", "group_bytes", "fragmentation_share")
+"""The parameters of peak memory; all others are of step times."""
+
 KindName = Callable[[GpuKind], str]
 
 

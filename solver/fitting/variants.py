@@ -7,7 +7,7 @@ under one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -54,20 +54,26 @@ def predict_variants(
 
     Where rows would take different branches of a formula, each is priced alone.
     """
-    count = len(next(iter(variants.values())))
-    degrees = run.configuration.degrees
+    return predict_rows([run] * len(next(iter(variants.values()))), start, variants)
+
+
+def predict_rows(
+    runs: Sequence[TrainingRun], start: FittedParameters | None, variants: Mapping[Unknown, FloatArray]
+) -> FloatArray:
+    """The same where each value is for a run of its own; all ``runs`` must share their terms (``shared_terms``)."""
+    count = len(runs)
+    degrees = runs[0].configuration.degrees
     rows = max(count, LARGEST_AXIS + 1)
     while rows in (degrees.pipeline, degrees.pipeline * degrees.virtual_pipeline):
         rows += 1
     padded = {unknown: np.pad(column, (0, rows - count), mode="edge") for unknown, column in variants.items()}
     try:
-        predictions = predict_runs([run] * rows, _parameters(start, padded))
+        padded_runs = [*runs, *[runs[-1]] * (rows - count)]
+        predictions = predict_runs(padded_runs, _parameters(start, padded))
     except (ValueError, TypeError):
+        singles = [{each: column[i : i + 1] for each, column in variants.items()} for i in range(count)]
         predictions = [
-            predict_runs([run], _parameters(start, {each: column[i : i + 1] for each, column in variants.items()}))[
-                0
-            ]
-            for i in range(count)
+            predict_runs([run], _parameters(start, single))[0] for run, single in zip(runs, singles, strict=True)
         ]
     return np.array([each.step_s for each in predictions[:count]])
 

@@ -73,7 +73,7 @@ def test_the_file_says_how_well_it_fits(fitted: Path) -> None:
     document = json.loads(fitted.read_text())
     fit = document["fit"]
     assert fit["runs"] == 5
-    assert fit["error_after_fraction"] < 0.03 < fit["error_before_fraction"]
+    assert fit["error_after_fraction"] < 0.05 < fit["error_before_fraction"]
     tables = [*document["gpus"].values(), *document["frameworks"].values()]
     assert set(document["gpus"]) <= {GPU}
     assert set(document["frameworks"]) <= {FRAMEWORK}
@@ -170,10 +170,10 @@ def test_what_no_fit_explains_is_named(
     large[8] = "300.0"
     Path("runs.csv").write_text("\n".join([head, ",".join(cells), *lines[2:], ",".join(large)]) + "\n")
     assert main(["calibrate", "--runs", "runs.csv", "--json"]) == 0
-    warnings = json.loads(capsys.readouterr().out)["fit"]["warnings"]
-    (unexplained,) = (each for each in warnings if "does not explain" in each)
-    (too_large,) = (each for each in warnings if "fitted their GPU" in each)
-    assert "r21" in unexplained
+    fit = json.loads(capsys.readouterr().out)["fit"]
+    (too_large,) = (each for each in fit["warnings"] if "fitted their GPU" in each)
+    unexplained = {each["run"]: each["measured_over_predicted"] for each in fit["outliers"]}
+    assert unexplained["r21"] > 100
     assert "r41" not in unexplained
     assert ("large" in too_large, "r41" in too_large) == (True, False)
 

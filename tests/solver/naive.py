@@ -311,10 +311,7 @@ def _inner_choices(
             continue
         if workload.global_batch % (b * d) or (v > 1 and (p == 1 or p * v > model.layers)):
             continue
-        rounds = workload.global_batch // (b * d)
-        if (v > 1 and rounds % p) or not is_told(workload.framework, model.layers, p, v):
-            continue
-        if rounds < workload.framework.fewest_micro_batches(p):
+        if not _scheduled(model, workload, p, v, workload.global_batch // (b * d)):
             continue
         if order == 1 and (p == 1 or d == 1 or t * c >= node or (e * x != t * c if model.experts else c > 1)):
             continue
@@ -327,6 +324,14 @@ def _inner_choices(
         for recompute, sharding in product(workload.recompute, _useful_sharding(workload, grid, experts, e * x)):
             codes = {"recompute": RECOMPUTE_CODES.index(Recompute(recompute)), "rank_order": order}
             yield {**degrees, **codes, "sharding": SHARDING_CODES.index(sharding)}
+
+
+def _scheduled(model: Architecture, workload: TrainingWorkload, pipeline: int, virtual: int, rounds: int) -> bool:
+    """Whether the framework runs so many micro-batches over these stages."""
+    framework = workload.framework
+    whole = virtual == 1 or rounds % pipeline == 0
+    filled = not framework.fills_pipeline or rounds >= pipeline - 1
+    return whole and filled and is_told(framework, model.layers, pipeline, virtual)
 
 
 def _cuts(model: Architecture, node: int) -> list[int]:

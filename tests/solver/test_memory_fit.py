@@ -12,7 +12,7 @@ from cluster_models.plan import Configuration, Degrees, RankOrder
 from cluster_models.training_run import MemoryCounter, TrainingRun
 from cluster_models.units import GBIT
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
-from solver.fitting.memory import fit_memory
+from solver.fitting.own_runs import fit_own_memory
 from solver.run_memory import predict_counted_memory
 from tests.solver.cost_cases import H100
 
@@ -56,7 +56,7 @@ def runs(**truth: float) -> list[TrainingRun]:
 
 def test_a_larger_runtime_is_told_by_peaks() -> None:
     """Peaks with 8 GB of context and libraries: the fitted value is close, and the error shrinks to a tenth."""
-    report = fit_memory(runs(runtime_bytes=8e9))
+    report = fit_own_memory(runs(runtime_bytes=8e9))
     told = {each.unknown.parameter: each.fitted for each in report.unknowns if each.told}
     assert told["runtime_bytes"].value == pytest.approx(8e9, rel=0.25)
     assert told["runtime_bytes"].low <= 8e9 <= told["runtime_bytes"].high
@@ -66,7 +66,7 @@ def test_a_larger_runtime_is_told_by_peaks() -> None:
 def test_what_a_counter_does_not_count_is_not_told() -> None:
     """Tensors alone say nothing of the runtime, nor of what the allocator loses."""
     counted = [replace(run, memory_counter=MemoryCounter.ALLOCATED) for run in runs()]
-    report = fit_memory(counted)
+    report = fit_own_memory(counted)
     assert not {"runtime_bytes", "fragmentation_share"} & {
         each.unknown.parameter for each in report.unknowns if each.told
     }
@@ -74,6 +74,6 @@ def test_what_a_counter_does_not_count_is_not_told() -> None:
 
 def test_runs_without_a_peak_are_left_out() -> None:
     """Nothing measured, nothing fitted."""
-    report = fit_memory([replace(run, peak_memory_bytes=None) for run in runs()])
+    report = fit_own_memory([replace(run, peak_memory_bytes=None) for run in runs()])
     assert report.runs == ()
     assert report.unknowns == ()

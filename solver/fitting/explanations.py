@@ -1,0 +1,134 @@
+"""Explanations of own runs from the simplest to the richest, and the one that predicts best what it did not see.
+
+Three are tried: that nothing differs from what is taken without own runs; that all runs of a framework are slower
+or faster by one factor; that any parameter differs.  Each run is predicted by each of them, fitted to the runs of
+all other configurations.  A richer explanation is taken where its errors are smaller by more than chance makes
+them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from scipy.stats import t as student
+
+from solver.candidates import FloatArray
+from solver.fitting.beliefs import Belief
+from solver.fitting.posterior import Posterior, Prior, Rows, most_probable
+from solver.fitting.priced import OwnRuns
+from solver.fitting.report import Explanation
+from solver.fitting.robust import TOLD
+from solver.fitting.unknowns import COMMON_FACTOR
+
+SWITCHED_ON: Final = 3.0
+"""Where overheads that may be zero start a second search: ten units, a millisecond of host time for a layer.  At
+zero their derivatives can vanish, as host time does beside longer kernels."""
+MOST_FOLDS: Final = 60
+"""So often at most the runs are predicted from others."""
+FEWEST_FOR_CHOICE: Final = 3
+"""Folds below which errors of unseen runs say nothing, and only a factor is fitted."""
+FEWEST_FOR_PARAMETERS: Final = 5
+"""Folds below which only a factor is tried."""
+SURELY: Final = 0.95
+"""How sure it must be that a richer explanation is the better one."""
+WORST_COUNTED: Final = 0.3
+"""Errors count no more than this when explanations are compared."""
+FAR_OUT: Final = 4.0
+"""Runs so many times the usual error away are outliers ..."""
+FAR_OFF: Final = math.log(1.25)
+"""... where they are off by this as well."""
+
+Make = Callable[[Sequence[Belief]], OwnRuns]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trial:
+    """One explanation, whose errors are log(predicted / measured).
+
+    ``posterior``: the optimum of the ``beliefs`` that the runs tell of.  ``held_out`` (r,): the error of each run
+    by a fit without its fold.
+    """
+
+    explanation: Explanation
+    beliefs: tuple[Belief, ...]
+    posterior: Posterior
+    held_out: FloatArray
+
+    @property
+    def errors(self) -> FloatArray:
+        """(r,) of the runs as fitted."""
+        return self.posterior.residuals
+
+    @property
+    def outliers(self) -> tuple[int, ...]:
+        """The runs that it does not meet."""
+        reach = max(FAR_OUT * self.posterior.scale, FAR_OFF)
+        return tuple(np.flatnonzero(np.abs(self.errors) > reach).tolist())
+
+
+def explain(make: Make, beliefs: Sequence[Belief], labels: Sequence[str]) -> tuple[Trial, ...]:
+    """Every explanation, the one to take last.
+
+    ``make`` gives the runs with some of the ``beliefs`` as unknowns, the others where they stand.  Runs of the same
+    of ``labels`` are predicted together from the others.
+    """
+    folds = folds_of(labels)
+    common = [each for each in beliefs if each.unknown.parameter == COMMON_FACTOR]
+    choices = [(Explanation.NOTHING, []), (Explanation.FACTOR, common)]
+    if len(folds) >= FEWEST_FOR_PARAMETERS or not common:
+        choices.append((Explanation.PARAMETERS, list(beliefs)))
+    trials = [
+        _trial(explanation, make, some, folds)
+        for explanation, some in choices
+        if some or explanation is Explanation.NOTHING
+    ]
+    taken = trials[-1] if len(folds) < FEWEST_FOR_CHOICE else chosen(trials)
+    return (*(each for each in trials if each is not taken), taken)
+
+
+def folds_of(labels: Sequence[str]) -> list[Rows]:
+    """Places of the runs that are left out together: those of a label, labels in turn if there are many."""
+    places = {label: place % MOST_FOLDS for place, label in enumerate(dict.fromkeys(labels))}
+    members = np.array([places[label] for label in labels], dtype=np.intp)
+    return [np.flatnonzero(members == fold) for fold in sorted(set(members.tolist()))]
+
+
+def _trial(explanation: Explanation, make: Make, beliefs: Sequence[Belief], folds: Sequence[Rows]) -> Trial:
+    """The explanation by those of ``beliefs`` that the runs narrow."""
+    priced, prior = make(beliefs), Prior.of(beliefs)
+    posterior = most_probable(priced, prior, _starts(beliefs, prior))
+    while not (told := posterior.spreads <= TOLD * prior.spread).all():
+        beliefs = [each for each, is_told in zip(beliefs, told, strict=True) if is_told]
+        priced, prior = make(beliefs), Prior.of(beliefs)
+        posterior = most_probable(priced, prior, [posterior.free[told]])
+    held_out = posterior.residuals.copy()
+    if beliefs and len(folds) > 1:
+        for rows in folds:
+            held_out[rows] = priced.residuals(posterior.without(rows, prior), rows)
+    return Trial(explanation, tuple(beliefs), posterior, held_out)
+
+
+def _starts(beliefs: Sequence[Belief], prior: Prior) -> list[FloatArray]:
+    switched = np.array([each.switched for each in beliefs], dtype=bool)
+    on = [np.where(switched, SWITCHED_ON, prior.middle)] if switched.any() else []
+    return [prior.middle, *on]
+
+
+def chosen(trials: Sequence[Trial]) -> Trial:
+    """The last explanation that is surely better than the one taken before, by a paired t-test of errors."""
+    taken = trials[0]
+    for trial in trials[1:]:
+        gains = _counted(taken.held_out) - _counted(trial.held_out)
+        error = gains.std(ddof=1) / math.sqrt(len(gains))
+        if gains.mean() > student.ppf(SURELY, len(gains) - 1) * error:
+            taken = trial
+    return taken
+
+
+def _counted(errors: FloatArray) -> FloatArray:
+    """Absolute relative errors of log(predicted / measured), the worst all alike: outliers decide nothing."""
+    return np.asarray(np.minimum(np.abs(np.expm1(errors)), WORST_COUNTED))

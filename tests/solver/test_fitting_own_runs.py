@@ -1,0 +1,178 @@
+"""Own runs of frameworks that nobody measured: what is found in them, and what keeps a fit from doing harm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from cluster_models.fitted import FittedParameters, FittedValue
+from cluster_models.frameworks import framework
+from cluster_models.training_run import TrainingRun
+from solver.candidates import FloatArray
+from solver.costs.calibration import PARAMETERS, Owner, calibration_of, shipped_parameters
+from solver.fitting.beliefs import SITES, beliefs_of
+from solver.fitting.own_runs import fit_own_steps
+from solver.fitting.posterior import Prior, Rows, most_probable
+from solver.fitting.report import Explanation, FitReport
+from solver.fitting.unknowns import COMMON_FACTOR, Unknown, kind_itself
+from solver.runs import predict_runs
+from tests.solver.test_fitting import KIND, measured, run
+
+STRANGE = replace(framework("nemo-25.02"), name="ours", measured_as="")
+
+
+def strange(each: TrainingRun) -> TrainingRun:
+    """The run under a framework of which nothing was measured."""
+    return replace(each, workload=replace(each.workload, framework=STRANGE))
+
+
+RUNS = [strange(run(*shape)) for shape in product((1024, 2048, 4096, 8192), (1, 2, 8), (1, 4))]
+
+
+def made_with(**values: float) -> FittedParameters:
+    """Parameters of the GPU kind and of the framework that nobody measured."""
+    tables: dict[Owner, dict[str, FittedValue]] = {Owner.GPU: {}, Owner.FRAMEWORK: {}}
+    for name, value in values.items():
+        tables[PARAMETERS[name].owner][name] = FittedValue(value, value, value, 0)
+    return FittedParameters({KIND: tables[Owner.GPU]}, {STRANGE.name: tables[Owner.FRAMEWORK]}, "truth")
+
+
+def error_on(runs: Sequence[TrainingRun], parameters: FittedParameters | None) -> float:
+    """Mean absolute relative error of the runs' steps."""
+    predictions = predict_runs(runs, parameters)
+    return float(
+        np.mean([abs(p.step_s / (each.step_s or 1.0) - 1) for each, p in zip(runs, predictions, strict=True)])
+    )
+
+
+def told(report: FitReport) -> set[str]:
+    """The parameters that the runs tell."""
+    return {each.unknown.parameter for each in report.unknowns if each.told}
+
+
+def test_overheads_that_are_usually_zero_are_found() -> None:
+    """A framework whose host is late in tensor collectives and once a step: unseen runs are met from twelve."""
+    made = measured(RUNS, made_with(tensor_host_s=2e-3, step_overhead_s=0.2), noise=0.02)
+    learnt, unseen = made[::2], made[1::2]
+    report = fit_own_steps(learnt)
+    assert report.explanation is Explanation.PARAMETERS
+    assert "tensor_host_s" in told(report)
+    assert error_on(unseen, report.parameters) < min(0.06, 0.3 * error_on(unseen, None))
+
+
+def test_one_factor_is_enough_where_all_is_slower_alike() -> None:
+    """Steps 1.4 times as long need one parameter, whose interval holds the truth."""
+    made = measured(RUNS, made_with(slowdown=1.4), noise=0.03)
+    report = fit_own_steps(made[::3])
+    assert report.explanation is Explanation.FACTOR
+    (value,) = report.parameters.frameworks[STRANGE.name].values()
+    assert value.low < 1.4 < value.high
+    assert error_on(made[1::3], report.parameters) < 0.05
+
+
+def test_runs_as_predicted_change_nothing() -> None:
+    """Noise alone leaves the values as they were, and says how well they are known."""
+    made = measured(RUNS, made_with(), noise=0.05)
+    report = fit_own_steps(made[::2])
+    assert report.explanation is Explanation.NOTHING
+    assert told(report) == {COMMON_FACTOR}
+    value = report.parameters.frameworks[STRANGE.name][COMMON_FACTOR]
+    assert value.low < 1.0
+    assert value.value == 1.0
+    assert error_on(made[1::2], report.parameters) == pytest.approx(error_on(made[1::2], None), rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_few_runs_never_make_it_worse(seed: int) -> None:
+    """Five noisy runs of a framework like others, two of them stalled: unseen runs are met no worse than before."""
+    made = measured(RUNS, made_with(), noise=0.1, seed=seed)
+    order = np.random.default_rng(seed).permutation(len(made))
+    learnt = [made[i] for i in order[:5]]
+    learnt[:2] = [replace(each, step_s=4.0 * (each.step_s or 1.0)) for each in learnt[:2]]
+    unseen = [made[i] for i in order[5:]]
+    assert error_on(unseen, fit_own_steps(learnt).parameters) < error_on(unseen, None) + 0.005
+
+
+def test_outliers_are_named_and_carry_nothing_away() -> None:
+    """Three of twelve runs stalled: they are the outliers, and the others are met as if these were not there."""
+    made = measured(RUNS, made_with(slowdown=1.4), noise=0.02)
+    learnt = made[::2]
+    for i in (1, 4, 9):
+        learnt[i] = replace(learnt[i], step_s=5.0 * (learnt[i].step_s or 1.0))
+    report = fit_own_steps(learnt)
+    assert report.outliers == (1, 4, 9)
+    assert error_on(made[1::2], report.parameters) < 0.06
+
+
+def test_a_single_run_sets_the_factor_alone() -> None:
+    """One configuration tells how fast all is, and no mechanism."""
+    made = measured(RUNS[:1], made_with(slowdown=1.5))
+    report = fit_own_steps([*made, *made])
+    assert told(report) == {COMMON_FACTOR}
+    assert error_on(made, report.parameters) < 0.15
+
+
+def test_what_others_measured_is_known_better_than_what_nobody_did() -> None:
+    """A fitted share strays by its interval and between sites; that of a strange framework as frameworks do."""
+    runs = [run(), RUNS[0]]
+    unknowns = [Unknown(Owner.FRAMEWORK, name, "kernel_share") for name in ("nemo-25.02", STRANGE.name)]
+    overhead = Unknown(Owner.FRAMEWORK, STRANGE.name, "tensor_host_s")
+    known, new, switched = beliefs_of(
+        [*unknowns, overhead],
+        runs,
+        shipped_parameters(),
+        prior_of=lambda each: calibration_of(each.gpu, each.workload.framework),
+        kind_name=kind_itself,
+    ).values()
+    assert SITES < known.spread < new.spread
+    assert switched.switched
+    assert switched.to_value(switched.middle) == 0.0
+    assert switched.to_value(-1.0) == 0.0 < switched.to_value(1.0)
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """Steps of 1 s of which an overhead is hidden until it takes longer: measured 3 s, at 2 s for each unit."""
+
+    def residuals(self, free: FloatArray, rows: Rows | None = None) -> FloatArray:
+        """log(max(1, 2 u) / 3) of six like runs."""
+        return np.full(6 if rows is None else len(rows), np.log(max(1.0, 2.0 * float(free[0])) / 3.0))
+
+    def linearised(self, free: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """With the derivative to the right."""
+        here = self.residuals(free)
+        return here, ((self.residuals(free + 0.01) - here) / 0.01)[:, None]
+
+
+def test_a_second_start_finds_what_has_no_derivative_at_zero() -> None:
+    """From zero nothing can be seen; from where the overhead shows the truth is found."""
+    prior = Prior(np.zeros(1), np.full(1, 2.5), np.zeros(1))
+    stuck = most_probable(Hidden(), prior, [np.zeros(1)])
+    found = most_probable(Hidden(), prior, [np.zeros(1), np.full(1, 3.0)])
+    assert stuck.free[0] == 0.0
+    assert found.free[0] == pytest.approx(1.5, rel=0.02)
+
+
+def test_without_a_run_the_point_is_that_of_the_others() -> None:
+    """The linear form without a stray run gives what solving without it gives."""
+
+    @dataclass(frozen=True)
+    class Line:
+        aims: FloatArray
+
+        def residuals(self, free: FloatArray, rows: Rows | None = None) -> FloatArray:
+            found = float(free[0]) - self.aims
+            return found if rows is None else found[rows]
+
+        def linearised(self, free: FloatArray) -> tuple[FloatArray, FloatArray]:
+            return self.residuals(free), np.ones((len(self.aims), 1))
+
+    aims = np.array([0.1, 0.12, 0.11, 0.5])
+    prior = Prior(np.zeros(1), np.ones(1), np.full(1, -np.inf))
+    every = most_probable(Line(aims), prior, [np.zeros(1)])
+    others = most_probable(Line(aims[:3]), prior, [np.zeros(1)])
+    assert every.without(np.array([3]), prior) == pytest.approx(others.free, abs=1e-3)
