@@ -23,8 +23,6 @@ from cluster_models.workload import Sharding, TrainingWorkload
 from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch, IntArray
 from solver.pipeline.schedule import MOST_EVENTS
 
-MAX_MICRO_BATCH: Final = 16
-MAX_VIRTUAL: Final = 8
 COLUMNS: Final = len(fields(CandidateBatch))
 _DATA_FIRST: Final = ORDER_CODES.index(RankOrder.DATA_BEFORE_PIPELINE)
 _PIPELINE_FIRST: Final = ORDER_CODES.index(RankOrder.PIPELINE_BEFORE_DATA)
@@ -169,12 +167,7 @@ def _crossed(grid: Grid, batches: IntArray, choices: list[tuple[int, int, int, i
 
 
 def _micro_batches(workload: TrainingWorkload, data: int) -> list[int]:
-    per_pipeline = workload.global_batch // data
-    if "micro_batch" in workload.pinned:
-        sizes = [workload.pinned["micro_batch"]]
-    else:
-        sizes = [size for size in _divisors(per_pipeline) if size <= MAX_MICRO_BATCH]
-    return [size for size in _allowed(workload, "micro_batch", sizes) if per_pipeline % size == 0]
+    return _allowed(workload, "micro_batch", _divisors(workload.global_batch // data))
 
 
 def _virtuals(
@@ -182,10 +175,7 @@ def _virtuals(
 ) -> list[int]:
     sizes = [1]
     if pipeline > 1 and micro_batches % pipeline == 0:
-        most = architecture.layers // pipeline
-        if "virtual_pipeline" not in workload.pinned:
-            most = min(most, MAX_VIRTUAL)
-        sizes = list(range(1, most + 1))
+        sizes = list(range(1, architecture.layers // pipeline + 1))
     return _allowed(workload, "virtual_pipeline", sizes)
 
 
