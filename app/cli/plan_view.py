@@ -149,11 +149,13 @@ def _proof(plan: Plan) -> RenderableType:
         if given_up:
             verdict = f"The best found is at most {percent(proof.gap, places=2)} from the best plan there can be."
         lines.append(Text(verdict, style="bold"))
+        unpriced = proof.candidates_unpriced
+        left = f", and for {count(unpriced)} there was no time" if unpriced else ""
         lines.append(
             Text(
                 f"Of {count(proof.candidates_total)} candidates {count(proof.candidates_infeasible)} do not fit "
                 f"the memory, {count(proof.candidates_pruned)} are ruled out by their bound and "
-                f"{count(proof.candidates_placed)} were placed ({proof.solver})."
+                f"{count(proof.candidates_placed)} were placed{left} ({proof.solver})."
             )
         )
     if proof.stopped_by in _HINTS:

@@ -98,8 +98,12 @@ def _certificate(
 ) -> Certificate:
     objective, bound = state.best_objective, max(0.0, state.bound)
     gap = (objective - bound) / objective
-    infeasible = int((state.candidates.excess_bytes > 0).sum())
+    candidates = state.candidates
+    unpriced = state.unpriced_below(state.target(options))
     placed = sum(is_placed(state, index) for index in state.known)
+    ending = _ENDS[stopped_by].format(percent=100 * gap)
+    if unpriced:
+        ending += f" There was no time for {unpriced:,} candidates, of which only the bound is known."
     versions = solver_versions()
     solver = f"HiGHS {versions['highs']}" if options.backend is Backend.HIGHS else f"CBC (PuLP {versions['pulp']})"
     return Certificate(
@@ -107,12 +111,12 @@ def _certificate(
         bound=bound,
         gap=gap,
         stopped_by=stopped_by,
-        candidates_total=len(state.candidates),
-        candidates_infeasible=infeasible,
-        candidates_pruned=len(state.candidates) - infeasible - placed,
+        candidates_total=candidates.total,
+        candidates_infeasible=candidates.infeasible,
+        candidates_pruned=candidates.total - candidates.infeasible - placed - unpriced,
         candidates_placed=placed,
         solver=solver,
-        explanation=f"{_ENDS[stopped_by].format(percent=100 * gap)} {coverage(problem, state.fabrics)}",
+        explanation=f"{ending} {coverage(problem, state.fabrics)}",
     )
 
 

@@ -28,7 +28,7 @@ def no_plan(
     """The result when no candidate is legal or none fits into memory."""
     remedies = tuple(_working_remedies(problem, [fabric for fabric in fabrics if not fabric.is_mixed]))
     origin = provenance(problem, options)
-    if len(candidates) == 0:
+    if candidates.total == 0:
         reason = (
             "No combination of degrees obeys all rules: the pinned and forbidden degrees, a global batch of "
             f"{problem.workload.global_batch} sequences and the GPUs allowed leave none."
@@ -38,7 +38,7 @@ def no_plan(
     missing = float(candidates.excess_bytes[closest])
     configuration = _configuration(problem, fabrics, candidates, closest)
     reason = (
-        f"None of {len(candidates)} legal candidates fits into memory; the closest ({configuration.degrees}, "
+        f"None of {candidates.total} legal candidates fits into memory; the closest ({configuration.degrees}, "
         f"micro-batch {configuration.micro_batch}, recompute {configuration.recompute}, sharding "
         f"{configuration.sharding}) misses by {missing / 2**30:.1f} GiB per GPU."
     )

@@ -54,6 +54,8 @@ def proof(certificate: Certificate, objective: Objective, given_up: float = 0.0)
             ("ruled out because even their bound is worse", count(certificate.candidates_pruned)),
             ("placed on the real nodes", count(certificate.candidates_placed)),
         ]
+        if certificate.candidates_unpriced:
+            figures.append(("not looked at in the time", count(certificate.candidates_unpriced)))
     return Proof(
         verdict=_verdict(certificate, given_up, searched=searched),
         explanation=certificate.explanation,
