@@ -26,8 +26,8 @@ from solver.answer.remedies import no_plan
 from solver.answer.rules_unkept import no_plan_by_rules, none_found
 from solver.answer.survival import with_losses
 from solver.degrees.legality import check_workload
-from solver.degrees.priced import PricedCandidates, price_candidates
-from solver.degrees.promising import IsTimeUp, price_promising
+from solver.degrees.priced import PricedCandidates
+from solver.degrees.promising import IsTimeUp, price_fitting, price_promising
 from solver.degrees.ruled import Kept, kept_candidates, ruled_fabrics, taken
 from solver.degrees.surviving import surviving
 from solver.ilp import OPTIMALITY_TOLERANCE
@@ -53,12 +53,12 @@ class SearchSpace:
 
 
 def search_space(problem: PlanningProblem, links: LinkModel) -> SearchSpace:
-    """Every candidate of a problem with its price, on ``links``, which are those of the problem's snapshot.
+    """Every candidate of a problem that fits, on ``links``, which are those of the problem's snapshot.
 
     Raises ``InvalidInput`` where the workload contradicts the model or the cluster.
     """
     usable = _usable_fabrics(problem, links)
-    return _space(problem, usable, price_candidates(problem, usable))
+    return _space(problem, usable, price_fitting(problem, usable))
 
 
 def promising_space(

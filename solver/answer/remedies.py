@@ -11,7 +11,8 @@ from cluster_models.links import LinkModel
 from cluster_models.plan import Configuration, NoPlan
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.answer.assemble import configuration_of, provenance
-from solver.degrees.priced import PricedCandidates, fits_memory, mix_fits_memory
+from solver.degrees.priced import PricedCandidates, mix_fits_memory
+from solver.degrees.promising import fits_memory
 from solver.placement.cluster_fabrics import fabrics as fabrics_of
 from solver.placement.cluster_fabrics import mixed_fabrics
 from solver.placement.fabric import Fabric

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cluster_models.gpus import GpuKind
 from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.degrees.enumeration import Enumeration, enumerate_candidates, joined_batches, worlds_of
 from solver.degrees.layout import chunk_layers
@@ -108,18 +107,6 @@ class Prices:
             excess_bytes=self.excess_bytes[rows],
             weight=self.weight[rows],
         )
-
-
-def fits_memory(problem: PlanningProblem, gpu: GpuKind, *, gpus_per_node: int, nodes: int) -> bool:
-    """Whether any legal candidate fits on ``nodes`` nodes of one kind, whatever its time."""
-    every = enumerate_candidates(problem.architecture, problem.workload, gpus_per_node=gpus_per_node, nodes=nodes)
-    for rows in groups(every):
-        batch = every.take(rows)
-        layers = chunk_layers(problem.architecture, layout_of(problem, batch))
-        excess = excess_bytes_of(problem, [gpu], batch, layers, kind_rows(batch), domain=gpus_per_node)
-        if (excess <= 0).all(axis=1).any():
-            return True
-    return False
 
 
 def mix_fits_memory(problem: PlanningProblem, fabric: Fabric) -> bool:

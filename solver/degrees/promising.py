@@ -13,33 +13,29 @@ Families are priced the lowest floor first, too, so that the next one's holds fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
-from cluster_models.flops import BACKWARD_TO_FORWARD, layer_forward_flops
-from cluster_models.units import HOUR
-from cluster_models.workload import Objective
-from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
-from solver.costs.calibration import calibration_of
-from solver.costs.compute import processor
-from solver.costs.memory import least_bytes
-from solver.costs.straggling import straggling
-from solver.degrees.enumeration import joined_batches, virtual_sizes
+from cluster_models.gpus import GpuKind
+from solver.candidates import CandidateBatch, FloatArray, IntArray
+from solver.degrees.enumeration import Enumeration, joined_batches, worlds_of
+from solver.degrees.floors import World, family_floors, family_sizes, larger_members, too_large, worlds
+from solver.degrees.layout import chunk_layers
 from solver.degrees.priced import (
-    MOST_CELLS,
     LeftOut,
     PricedCandidates,
     Prices,
     alike_prices,
     enumeration_of,
+    groups,
     joined_prices,
     mixed_prices,
     worlds_on,
 )
-from solver.degrees.staging import costs_of, micro_batches_of
+from solver.degrees.staging import excess_bytes_of, kind_rows, layout_of
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
 
@@ -53,14 +49,6 @@ SLICE: Final = 100_000
 Limit = Callable[[PricedCandidates], float]
 """An objective that the best plan surely does not exceed, from candidates priced so far; ``inf`` where none is."""
 IsTimeUp = Callable[[], bool]
-
-
-class World(NamedTuple):
-    """Candidates with so many GPUs on a fabric; ``floor``: an objective that none of them beats."""
-
-    floor: float
-    fabric: int
-    gpus: int
 
 
 @dataclass(slots=True)
@@ -175,70 +163,36 @@ def _families_of(problem: PlanningProblem, fabrics: Sequence[Fabric], world: Wor
     return Families(world, batch, family_sizes(problem, batch))
 
 
-def worlds(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> list[World]:
-    """Every world on fabrics with GPUs of one kind, the lowest floor first."""
-    found: list[World] = []
-    for index, fabric in enumerate(fabrics):
-        if not fabric.is_mixed:
-            gpus = np.array(worlds_on(problem, fabric), dtype=np.int64)
-            floors = floors_s(problem, fabric, gpus) * _weight(problem.workload.objective, fabric, gpus)
-            found += [World(floor, index, size) for floor, size in zip(floors.tolist(), gpus.tolist(), strict=True)]
-    return sorted(found)
+def price_fitting(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> PricedCandidates:
+    """All candidates that fit into memory with their prices, however good."""
+    return price_promising(problem, fabrics, limit_of=lambda _: np.inf, is_time_up=lambda: False)
 
 
-def _weight(objective: Objective, fabric: Fabric, gpus: IntArray) -> FloatArray:
-    """(n,) what a second of a step on ``gpus`` (n,) counts in the objective."""
-    match objective:
-        case Objective.STEP_TIME:
-            return np.ones(len(gpus))
-        case Objective.GPU_TIME:
-            return gpus.astype(np.float64)
-        case Objective.COST:
-            return np.asarray(gpus * (fabric.gpu.price_usd_per_hour or np.nan) / HOUR)
+def fits_memory(problem: PlanningProblem, gpu: GpuKind, *, gpus_per_node: int, nodes: int) -> bool:
+    """Whether any legal candidate fits on ``nodes`` nodes of one kind, whatever its time."""
+    families = Enumeration(problem.architecture, problem.workload, gpus_per_node, families=True)
+    tight: list[CandidateBatch] = []
+    for world in reversed(worlds_of(problem.workload, gpus_per_node=gpus_per_node, nodes=nodes)):
+        batch = families.on(world)
+        batch = batch.take(~too_large(problem, gpu, batch))
+        if _any_fits(problem, gpu, batch, domain=gpus_per_node):
+            return True
+        tight.append(batch.take(batch.virtual_pipeline > 1))
+    return any(
+        _any_fits(problem, gpu, larger, domain=gpus_per_node)
+        for batch in tight
+        for larger in larger_members(problem, batch)
+    )
 
 
-def floors_s(problem: PlanningProblem, fabric: Fabric, gpus: IntArray) -> FloatArray:
-    """(n,) seconds that no step on ``gpus`` (n,) takes less than: the layers' matrix products at full rate.
-
-    Each runs three times, once forward and twice backward.  Head, attention scores, transfers and everything bound
-    by memory come on top.
-    """
-    architecture, workload = problem.architecture, problem.workload
-    calibration = calibration_of(fabric.gpu, workload.framework, problem.fitted)
-    per_token = 0.0
-    for sparse in architecture.sparse_pattern:
-        part = layer_forward_flops(architecture, workload.sequence_length, sparse=sparse, windowed=False)
-        routed = part.routed_experts * min(1.0, calibration.expert_imbalance)
-        per_token += part.attention_projections + part.dense_mlp + part.shared_experts + routed
-    rate = processor(fabric.gpu, workload.precision, calibration).matmul_flops * max(1.0, calibration.grouped_share)
-    flops = (1 + BACKWARD_TO_FORWARD) * per_token * workload.sequence_length * workload.global_batch
-    return np.asarray(straggling(gpus / fabric.gpus_per_node, calibration) * flops / (rate * gpus))
-
-
-def family_sizes(problem: PlanningProblem, families: CandidateBatch) -> IntArray:
-    """(n,) candidates of each family: one without virtual stages, or all with them."""
-    sizes = np.ones(len(families), dtype=np.int64)
-    rounds = micro_batches_of(families, problem.workload)
-    several = np.flatnonzero(families.virtual_pipeline > 1)
-    _, first, shape_of = _distinct(families.pipeline[several], rounds[several])
-    shapes = zip(families.pipeline[several][first].tolist(), rounds[several][first].tolist(), strict=True)
-    counts = [len(_stages(problem, pipeline, count)) for pipeline, count in shapes]
-    sizes[several] = np.array(counts, dtype=np.int64)[shape_of]
-    return sizes
-
-
-def _distinct(*columns: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Distinct rows of ``columns``, (n,) each: numbers, the first row of each, and (n,) which one each row is."""
-    codes = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        codes = np.unique(codes * (column.max(initial=0) + 1) + column, return_inverse=True)[1].reshape(-1)
-    return np.unique(codes, return_index=True, return_inverse=True)
-
-
-def _stages(problem: PlanningProblem, pipeline: int, micro_batches: int) -> list[int]:
-    """Legal numbers of several virtual stages."""
-    legal = virtual_sizes(problem.architecture, problem.workload, pipeline, micro_batches)
-    return [virtual for virtual in legal if virtual > 1]
+def _any_fits(problem: PlanningProblem, gpu: GpuKind, batch: CandidateBatch, *, domain: int) -> bool:
+    for rows in groups(batch):
+        part = batch.take(rows)
+        layers = chunk_layers(problem.architecture, layout_of(problem, part))
+        excess = excess_bytes_of(problem, [gpu], part, layers, kind_rows(part), domain=domain)
+        if (excess <= 0).all(axis=1).any():
+            return True
+    return False
 
 
 def _price_block(pricing: _Pricing, block: Sequence[Families]) -> None:
@@ -260,7 +214,7 @@ def _price_open(pricing: _Pricing, block: Sequence[Families]) -> None:
     index = block[0].world.fabric
     fabric = pricing.fabrics[index]
     every, sizes = joined_batches([each.batch for each in block]), np.concatenate([each.sizes for each in block])
-    holds = ~_too_large(pricing.problem, fabric, every)
+    holds = ~too_large(pricing.problem, fabric.gpu, every)
     pricing.infeasible += int(sizes[~holds].sum())
     every, sizes = every.take(holds), sizes[holds]
     floors = family_floors(pricing.problem, fabric, every)
@@ -289,7 +243,7 @@ def _price_slice(
     pricing.settle()
     larger = near & (sizes > 1) & (floors < pricing.limit)
     pricing.prune(int((sizes - 1)[near & ~larger].sum()), pricing.limit)
-    for batch in _larger(pricing.problem, families.take(larger)):
+    for batch in larger_members(pricing.problem, families.take(larger)):
         if pricing.must_stop:
             pricing.leave(len(batch), float(floors[larger][0]))
         else:
@@ -312,76 +266,3 @@ def _nearest_miss(problem: PlanningProblem, fabrics: Sequence[Fabric], *, famili
                 nearest = part.take(np.array([least]))
     assert nearest is not None
     return nearest
-
-
-def family_floors(problem: PlanningProblem, fabric: Fabric, families: CandidateBatch) -> FloatArray:
-    """(n,) objective that no member of each family beats.
-
-    Some rank works for at least the mean of all ranks, once a micro-batch.  The sum over all ranks does not depend
-    on how layers are spread, so that pipelines are priced as if they had two ranks; that can only make them
-    faster, for fewer GPUs straggle less and fewer transfers leave a domain.
-    """
-    floors = np.empty(len(families))
-    sparse = np.array(problem.architecture.sparse_pattern)
-    for piped in (False, True):
-        rows = np.flatnonzero((families.pipeline > 1) == piped)
-        for first in range(0, len(rows), MOST_CELLS // 2):
-            own = rows[first : first + MOST_CELLS // 2]
-            batch = families.take(own)
-            ranks = 2 if piped else 1
-            layers = np.zeros((ranks, 2), dtype=np.int64)
-            layers[0] = (~sparse).sum(), sparse.sum()
-            layers[-1, int(sparse[-1])] += problem.architecture.prediction_layers
-            kinds = np.zeros((len(own), ranks), dtype=np.int64)
-            short = replace(batch, pipeline=np.full(len(own), ranks, dtype=np.int64))
-            costs = costs_of(problem, fabric, short, layers, kinds)
-            work_s = (costs.forward_s + costs.backward_s).sum(axis=1) / batch.pipeline
-            gpus = batch.tensor * batch.context * batch.data * batch.pipeline
-            weight = _weight(problem.workload.objective, fabric, gpus)
-            floors[own] = work_s * micro_batches_of(batch, problem.workload) * weight
-    return floors
-
-
-def _larger(problem: PlanningProblem, families: CandidateBatch) -> Iterator[CandidateBatch]:
-    """The members of families with more virtual stages than the one that stands for them, by their number."""
-    rounds = micro_batches_of(families, problem.workload)
-    shapes = sorted(set(zip(families.pipeline.tolist(), rounds.tolist(), strict=True)))
-    by_virtual: dict[int, list[CandidateBatch]] = {}
-    for pipeline, count in shapes:
-        own = families.take((families.pipeline == pipeline) & (rounds == count))
-        for virtual in _stages(problem, pipeline, count)[1:]:
-            by_virtual.setdefault(virtual, []).append(with_virtual(own, virtual))
-    for _, members in sorted(by_virtual.items()):
-        yield joined_batches(members)
-
-
-def with_virtual(batch: CandidateBatch, virtual: int) -> CandidateBatch:
-    """``batch`` with another number of virtual stages."""
-    return replace(batch, virtual_pipeline=np.full(len(batch), virtual, dtype=np.int64))
-
-
-def _too_large(problem: PlanningProblem, fabric: Fabric, families: CandidateBatch) -> BoolArray:
-    """(n,) whether weights, gradients and optimizer states alone are more than a GPU may hold."""
-    columns = (
-        families.pipeline,
-        families.tensor,
-        families.data,
-        families.context,
-        families.expert,
-        families.expert_tensor,
-        families.sharding,
-    )
-    _, first, shape_of = _distinct(*columns)
-    shapes = families.take(first)
-    calibration = calibration_of(fabric.gpu, problem.workload.framework, problem.fitted)
-    held = np.empty(len(shapes))
-    for pipeline in np.unique(shapes.pipeline):
-        rows = shapes.pipeline == pipeline
-        held[rows] = least_bytes(
-            shapes.take(rows),
-            architecture=problem.architecture,
-            workload=problem.workload,
-            calibration=calibration,
-        )
-    limit = fabric.gpu.memory_bytes * (1.0 - problem.workload.memory_headroom)
-    return np.asarray((held > limit)[shape_of])

@@ -18,8 +18,9 @@ from solver.costs.calibration import calibration_of
 from solver.costs.memory import least_bytes
 from solver.degrees import promising
 from solver.degrees.enumeration import joined_batches
+from solver.degrees.floors import family_floors, family_sizes, worlds
 from solver.degrees.priced import PricedCandidates, enumeration_of, groups, price_candidates, worlds_on
-from solver.degrees.promising import family_floors, family_sizes, price_promising, worlds
+from solver.degrees.promising import price_fitting, price_promising
 from solver.problem import PlanningProblem
 from tests.cluster_models.clusters import host
 from tests.solver.problems import EXACT, SPARSE, fabrics_of, nodes, planned, problem
@@ -106,6 +107,16 @@ def test_no_price_is_below_its_floors(case: str) -> None:
                 calibration=calibration_of(fabric.gpu, asked.workload.framework),
             )
             assert (held - limit <= priced.excess_bytes[own[part]] + 1.0).all()
+
+
+@pytest.mark.parametrize("case", ["dense", "short of memory", "domains of two nodes"])
+def test_all_that_fit_are_priced_the_same(case: str) -> None:
+    """Without a limit the table has every candidate that fits, and its prices."""
+    asked = PROBLEMS[case]
+    every, fitting = every_price(asked), price_fitting(asked, fabrics_of(asked))
+    fits = every.excess_bytes <= 0
+    assert len(fitting) == fits.sum() == every.total - fitting.left.infeasible
+    assert np.sort(fitting.bound_s) == pytest.approx(np.sort(every.bound_s[fits]))
 
 
 @pytest.mark.parametrize("case", PROBLEMS)
