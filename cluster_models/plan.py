@@ -225,12 +225,6 @@ class Certificate:
     solver: str
     explanation: str
 
-    @property
-    def candidates_unpriced(self) -> int:
-        """Candidates that there was no time to look at; of them only the bound is known."""
-        ends = self.candidates_infeasible + self.candidates_pruned + self.candidates_placed
-        return max(0, self.candidates_total - ends)
-
 
 @dataclass(frozen=True, slots=True)
 class Alternative:

@@ -20,6 +20,7 @@ from app.presentation.decision import decision_figures
 from app.presentation.experts import expert_summary
 from app.presentation.figures import count, gib, interval, interval_name, percent, plural, seconds, spans, tflops
 from app.presentation.frameworks import framework_words
+from app.presentation.proof import unpriced
 from app.presentation.survival import survival_sentences
 from cluster_models.plan import TIME_PARTS, Plan, StopReason
 from cluster_models.workload import LinkBandwidth
@@ -149,8 +150,8 @@ def _proof(plan: Plan) -> RenderableType:
         if given_up:
             verdict = f"The best found is at most {percent(proof.gap, places=2)} from the best plan there can be."
         lines.append(Text(verdict, style="bold"))
-        unpriced = proof.candidates_unpriced
-        left = f", and for {count(unpriced)} there was no time" if unpriced else ""
+        late = unpriced(proof)
+        left = f", and for {count(late)} there was no time" if late else ""
         lines.append(
             Text(
                 f"Of {count(proof.candidates_total)} candidates {count(proof.candidates_infeasible)} do not fit "
