@@ -68,9 +68,10 @@ def service(shared: Deployment, **more: str) -> Iterator[tuple[subprocess.Popen[
     """A serving process that is ready, and a client of it; killed in the end if it still runs."""
     port = free_port()
     environment = {"MESHWRIGHT_PORT": str(port)} | more
-    with _process(shared, environment) as process, httpx2.Client(
-        base_url=f"http://127.0.0.1:{port}", timeout=60.0
-    ) as client:
+    with (
+        _process(shared, environment) as process,
+        httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=60.0) as client,
+    ):
         wait_until(lambda: process.poll() is not None or _answers(client), shared)
         assert process.poll() is None, shared.log.read_text()
         yield process, client
