@@ -189,7 +189,7 @@ def _run(
         _advance(problem, options, state, heap, remaining_s)
         if on_progress is not None and state.best is not None:
             on_progress(_progress(state, options.time_limit_s - remaining_s()))
-    if state.unpriced_below(state.target(options)):
+    if state.is_late(state.target(options)):
         cancelled = is_cancelled is not None and is_cancelled()
         return StopReason.CANCELLED if cancelled else StopReason.TIME_LIMIT
     return StopReason.WORK_LIMIT if state.unresolved else StopReason.PROVEN

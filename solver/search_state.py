@@ -48,10 +48,10 @@ class SearchState:
         fresh = int(np.searchsorted(self.first_bounds, objective)) - gone
         return max(0, fresh) + sum(bound < objective for bound, _, _ in self.deeper)
 
-    def unpriced_below(self, objective: float) -> int:
-        """Candidates that there was no time to price, if they may be better than ``objective``."""
+    def is_late(self, objective: float) -> bool:
+        """Whether there was no time to price candidates that may be better than ``objective``."""
         left = self.candidates.left
-        return left.unpriced if left.bound < objective * (1 - OPTIMALITY_TOLERANCE) else 0
+        return left.unpriced + left.worlds > 0 and left.bound < objective * (1 - OPTIMALITY_TOLERANCE)
 
     @property
     def best_objective(self) -> float:

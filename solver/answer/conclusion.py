@@ -23,6 +23,7 @@ from solver.answer.choice import Chosen
 from solver.answer.coverage import coverage
 from solver.answer.robustness import Contender, Drift, drift_of, robustness
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch
+from solver.degrees.priced import LeftOut
 from solver.ilp import solver_versions
 from solver.placement.build import degrees_of
 from solver.problem import Backend, PlanningProblem, SearchOptions
@@ -99,11 +100,11 @@ def _certificate(
     objective, bound = state.best_objective, max(0.0, state.bound)
     gap = (objective - bound) / objective
     candidates = state.candidates
-    unpriced = state.unpriced_below(state.target(options))
+    is_late = state.is_late(state.target(options))
     placed = sum(is_placed(state, index) for index in state.known)
     ending = _ENDS[stopped_by].format(percent=100 * gap)
-    if unpriced:
-        ending += f" There was no time for {unpriced:,} candidates, of which only the bound is known."
+    if is_late:
+        ending += _late(candidates.left)
     versions = solver_versions()
     solver = f"HiGHS {versions['highs']}" if options.backend is Backend.HIGHS else f"CBC (PuLP {versions['pulp']})"
     return Certificate(
@@ -113,11 +114,21 @@ def _certificate(
         stopped_by=stopped_by,
         candidates_total=candidates.total,
         candidates_infeasible=candidates.infeasible,
-        candidates_pruned=candidates.total - candidates.infeasible - placed - unpriced,
+        candidates_pruned=candidates.total - candidates.infeasible - placed - is_late * candidates.left.unpriced,
         candidates_placed=placed,
         solver=solver,
         explanation=f"{ending} {coverage(problem, state.fabrics)}",
     )
+
+
+def _late(left: LeftOut) -> str:
+    """What there was no time for, in a sentence."""
+    parts = []
+    if left.unpriced:
+        parts.append(f"to price {left.unpriced:,} candidates")
+    if left.worlds:
+        parts.append(f"to list those on {left.worlds:,} numbers of GPUs, which the counts leave out")
+    return f" There was no time {' and '.join(parts)}: only that none of them beats the bound is known."
 
 
 def _contender(drift: Drift, candidate: Candidate, state: SearchState, index: int) -> Contender:

@@ -36,12 +36,14 @@ class LeftOut(NamedTuple):
     """Candidates that have no row.
 
     Of these ``infeasible`` do not fit into memory, ``pruned`` cannot be the best plan, and ``unpriced`` were not
-    looked at in the time; ``bound`` is an objective that neither of the last two beats.
+    looked at in the time; on ``worlds``, numbers of GPUs on one fabric each, there was none to list them.
+    ``bound`` is an objective that none of the last three beats.
     """
 
     infeasible: int = 0
     pruned: int = 0
     unpriced: int = 0
+    worlds: int = 0
     bound: float = np.inf
 
 
@@ -72,7 +74,7 @@ class PricedCandidates:
 
     @property
     def total(self) -> int:
-        """All candidates, those without a row included."""
+        """All candidates that were listed, those without a row included."""
         return len(self) + self.left.infeasible + self.left.pruned + self.left.unpriced
 
     @property

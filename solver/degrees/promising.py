@@ -70,6 +70,7 @@ class _Pricing:
     infeasible: int = 0
     pruned: int = 0
     unpriced: int = 0
+    worlds: int = 0
     bound: float = np.inf
 
     def prune(self, count: int, floor: float) -> None:
@@ -82,6 +83,12 @@ class _Pricing:
         """``count`` candidates are not looked at, and none beats ``floor``."""
         if count:
             self.unpriced += count
+            self.bound = min(self.bound, floor)
+
+    def leave_world(self, floor: float) -> None:
+        """The candidates of a world are not listed; unless its ``floor`` rules them out, nothing else is known."""
+        if floor < self.limit:
+            self.worlds += 1
             self.bound = min(self.bound, floor)
 
     @property
@@ -114,7 +121,9 @@ class _Pricing:
     def result(self) -> PricedCandidates:
         """The table: where nothing fits the nearest miss alone."""
         if self.parts or not self.infeasible:
-            return joined_prices(self.parts, LeftOut(self.infeasible, self.pruned, self.unpriced, self.bound))
+            return joined_prices(
+                self.parts, LeftOut(self.infeasible, self.pruned, self.unpriced, self.worlds, self.bound)
+            )
         nearest = _nearest_miss(self.problem, self.fabrics, families=self.infeasible > WHOLE)
         return joined_prices([nearest], LeftOut(infeasible=self.infeasible - 1))
 
@@ -125,7 +134,7 @@ def price_promising(
     """The candidates below the limit that fit into memory with their prices, and how many are left out and why.
 
     Where none fits, the table has the candidate that misses by least.  ``is_time_up`` is asked between parts; what
-    is then not priced yet counts as ``unpriced``.
+    is then not priced yet is left, once something fits.
     """
     pricing = _Pricing(problem, fabrics, limit_of, is_time_up)
     for index, fabric in enumerate(fabrics):
@@ -134,6 +143,9 @@ def price_promising(
                 pricing.add(prices)
     waiting: list[list[Families]] = [[] for _ in fabrics]
     for world in worlds(problem, fabrics):
+        if pricing.must_stop:
+            pricing.leave_world(world.floor)
+            continue
         own = waiting[world.fabric]
         own.append(_families_of(problem, fabrics, world))
         if sum(families.count for families in own) >= BLOCK:
