@@ -12,6 +12,7 @@ import heapq
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -19,26 +20,32 @@ from cluster_models.links import LinkModel, effective_links
 from cluster_models.plan import NoPlan, Plan, StopReason
 from cluster_models.workload import Choice
 from solver.answer.alternatives import place_runners_up
-from solver.answer.choice import choose
+from solver.answer.choice import MOST_GIVEN_UP, choose
 from solver.answer.conclusion import conclude, describe
 from solver.answer.remedies import no_plan
 from solver.answer.rules_unkept import no_plan_by_rules, none_found
 from solver.answer.survival import with_losses
 from solver.degrees.legality import check_workload
-from solver.degrees.priced import PricedCandidates, price_candidates
+from solver.degrees.priced import PricedCandidates
+from solver.degrees.promising import IsTimeUp, price_fitting, price_promising
 from solver.degrees.ruled import Kept, kept_candidates, ruled_fabrics, taken
 from solver.degrees.surviving import surviving
 from solver.ilp import OPTIMALITY_TOLERANCE
 from solver.placement.cluster_fabrics import fabrics, mixed_fabrics
 from solver.placement.fabric import Fabric
 from solver.problem import IsCancelled, OnProgress, PlanningProblem, Progress, SearchOptions
-from solver.refine import LEVELS, refine
+from solver.refine import LEVELS, place, refine
 from solver.search_state import SearchState, first_state
+
+PRICING_SHARE: Final = 0.7
+"""Of the time limit, for prices; what is left places the best of them."""
+FIRST_PLANS: Final = 3
+"""Candidates with the lowest bounds that are placed for a first limit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SearchSpace:
-    """All legal candidates of a problem on its fabrics with their prices, and which may keep all rules."""
+    """Candidates of a problem on its fabrics with their prices, and which may keep all rules."""
 
     fabrics: tuple[Fabric, ...]
     priced: PricedCandidates
@@ -46,15 +53,42 @@ class SearchSpace:
 
 
 def search_space(problem: PlanningProblem, links: LinkModel) -> SearchSpace:
-    """What ``plan`` searches, on ``links``, which are those of the problem's snapshot.
+    """Every candidate of a problem that fits, on ``links``, which are those of the problem's snapshot.
 
     Raises ``InvalidInput`` where the workload contradicts the model or the cluster.
     """
+    usable = _usable_fabrics(problem, links)
+    return _space(problem, usable, price_fitting(problem, usable))
+
+
+def promising_space(
+    problem: PlanningProblem, links: LinkModel, options: SearchOptions, *, is_time_up: IsTimeUp = lambda: False
+) -> SearchSpace:
+    """What ``plan`` searches: of large spaces only what may hold the best plan (``solver.degrees.promising``).
+
+    What is not priced when ``is_time_up`` is counted.  Raises ``InvalidInput`` as above.
+    """
+    usable = _usable_fabrics(problem, links)
+
+    def limit_of(priced: PricedCandidates) -> float:
+        """A little above the objective of a first plan, for plans as good in truth are looked for, too."""
+        state = first_state(taken(priced, kept_candidates(problem, usable, priced).mask), usable)
+        for _, _, index in state.fresh[:FIRST_PLANS]:
+            state.placed(index, place(state.prepared(problem, index), options))
+        return state.best_objective * (1 + MOST_GIVEN_UP)
+
+    priced = price_promising(problem, usable, limit_of=limit_of, is_time_up=is_time_up)
+    return _space(problem, usable, priced)
+
+
+def _usable_fabrics(problem: PlanningProblem, links: LinkModel) -> tuple[Fabric, ...]:
     alike = fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
     mixed = mixed_fabrics(problem.snapshot, problem.workload, links, fitted=problem.fitted)
     check_workload(problem, alike, mixed)
-    usable = ruled_fabrics(problem, (*alike, *mixed))
-    priced = price_candidates(problem, usable)
+    return ruled_fabrics(problem, (*alike, *mixed))
+
+
+def _space(problem: PlanningProblem, usable: tuple[Fabric, ...], priced: PricedCandidates) -> SearchSpace:
     if not (priced.excess_bytes <= 0).any():
         return SearchSpace(usable, priced, Kept(np.ones(len(priced), dtype=np.bool_), {}))
     return SearchSpace(usable, priced, kept_candidates(problem, usable, priced))
@@ -85,7 +119,12 @@ def _plan(
 ) -> Plan | NoPlan:
     started = time.monotonic()
     links = effective_links(problem.snapshot, bandwidth=problem.workload.link_bandwidth)
-    space = search_space(problem, links)
+
+    def is_time_up() -> bool:
+        cancelled = is_cancelled is not None and is_cancelled()
+        return cancelled or time.monotonic() - started >= PRICING_SHARE * options.time_limit_s
+
+    space = promising_space(problem, links, options, is_time_up=is_time_up)
     if not (space.priced.excess_bytes <= 0).any():
         return no_plan(problem, options, space.fabrics, space.priced)
     if not (taken(space.priced, space.kept.mask).excess_bytes <= 0).any():
@@ -150,6 +189,9 @@ def _run(
         _advance(problem, options, state, heap, remaining_s)
         if on_progress is not None and state.best is not None:
             on_progress(_progress(state, options.time_limit_s - remaining_s()))
+    if state.is_late(state.target(options)):
+        cancelled = is_cancelled is not None and is_cancelled()
+        return StopReason.CANCELLED if cancelled else StopReason.TIME_LIMIT
     return StopReason.WORK_LIMIT if state.unresolved else StopReason.PROVEN
 
 
@@ -186,7 +228,7 @@ def _progress(state: SearchState, elapsed_s: float) -> Progress:
     return Progress(
         elapsed_s=elapsed_s,
         phase="placing",
-        candidates_total=len(state.candidates),
+        candidates_total=state.candidates.total,
         candidates_left=state.left_below(best),
         incumbent_s=best / weight,
         bound_s=state.bound / weight,

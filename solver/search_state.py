@@ -9,6 +9,7 @@ import numpy as np
 
 from solver.candidates import FloatArray
 from solver.degrees.priced import PricedCandidates
+from solver.ilp import OPTIMALITY_TOLERANCE
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import Candidate, Refined, prepare
@@ -23,8 +24,8 @@ class SearchState:
 
     ``fresh`` and ``deeper`` are heaps of (bound, level, candidate), bounds in units of the objective: candidates
     not yet placed, and those to refine further; ``first_bounds`` are those of all candidates, lowest first.
-    ``known`` holds the placements found.  ``open_bound`` is the lowest bound of what was set aside, pruned within
-    the gap or refined to the end, and ``unresolved`` counts those that could still have been better.
+    ``known`` holds the placements found.  ``open_bound`` is the lowest bound of what was set aside: without a row,
+    pruned within the gap or refined to the end.  ``unresolved`` counts those that could still have been better.
     """
 
     candidates: PricedCandidates
@@ -46,6 +47,11 @@ class SearchState:
         gone = len(self.first_bounds) - len(self.fresh)
         fresh = int(np.searchsorted(self.first_bounds, objective)) - gone
         return max(0, fresh) + sum(bound < objective for bound, _, _ in self.deeper)
+
+    def is_late(self, objective: float) -> bool:
+        """Whether there was no time to price candidates that may be better than ``objective``."""
+        left = self.candidates.left
+        return left.unpriced + left.worlds > 0 and left.bound < objective * (1 - OPTIMALITY_TOLERANCE)
 
     @property
     def best_objective(self) -> float:
@@ -96,4 +102,4 @@ def first_state(candidates: PricedCandidates, fabrics: tuple[Fabric, ...]) -> Se
     order = np.argsort(bounds, kind="stable")
     first_bounds = bounds[order]
     fresh = [(bound, 0, index) for bound, index in zip(first_bounds.tolist(), fits[order].tolist(), strict=True)]
-    return SearchState(candidates, fabrics, fresh, first_bounds)
+    return SearchState(candidates, fabrics, fresh, first_bounds, open_bound=candidates.left.bound)

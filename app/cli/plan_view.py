@@ -24,6 +24,7 @@ from app.presentation.decision import NO_BUDGET, Budget, decision_figures
 from app.presentation.experts import expert_summary
 from app.presentation.figures import count, gib, interval, interval_name, percent, plural, seconds, spans, tflops
 from app.presentation.frameworks import framework_words
+from app.presentation.proof import unpriced
 from app.presentation.survival import survival_sentences
 from cluster_models.plan import TIME_PARTS, Plan, StopReason
 from cluster_models.workload import LinkBandwidth
@@ -178,11 +179,13 @@ def _proof(plan: Plan) -> RenderableType:
         if given_up:
             verdict = f"The best found is at most {percent(proof.gap, places=2)} from the best plan there can be."
         lines.append(Text(verdict, style="bold"))
+        late = unpriced(proof)
+        left = f", and for {count(late)} there was no time" if late else ""
         lines.append(
             Text(
                 f"Of {count(proof.candidates_total)} candidates {count(proof.candidates_infeasible)} do not fit "
                 f"the memory, {count(proof.candidates_pruned)} are ruled out by their bound and "
-                f"{count(proof.candidates_placed)} were placed ({proof.solver})."
+                f"{count(proof.candidates_placed)} were placed{left} ({proof.solver})."
             )
         )
     if proof.stopped_by in _HINTS:

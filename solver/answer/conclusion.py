@@ -20,16 +20,16 @@ from solver.answer.alternatives import (
 )
 from solver.answer.assemble import assemble_plan
 from solver.answer.choice import Chosen
+from solver.answer.coverage import coverage
 from solver.answer.robustness import Contender, Drift, drift_of, robustness
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch
+from solver.degrees.priced import LeftOut
 from solver.ilp import solver_versions
 from solver.placement.build import degrees_of
 from solver.problem import Backend, PlanningProblem, SearchOptions
 from solver.refine import Candidate
 from solver.search_state import SearchState
 
-_UNITS: Final = ", each candidate in the widest units of an NVLink domain that it fills"
-_MIXES: Final = ", and mixes of GPU kinds whose faster GPUs take as many stages as they can"
 _ENDS: Final = {
     StopReason.PROVEN: "Every other candidate and placement is ruled out to within {percent:.2f} % of the best.",
     StopReason.WORK_LIMIT: "The search used up its effort; what is left may be up to {percent:.2f} % better.",
@@ -56,7 +56,7 @@ def conclude(
     index = chosen.index
     assignment = state.known[index].assignment
     assert assignment is not None
-    certificate = _certificate(state, options, stopped_by, ruled=bool(problem.workload.placement))
+    certificate = _certificate(problem, options, state, stopped_by)
     candidate = state.prepared(problem, index)
     rivals = next_best(state, index, options.alternatives, placed_only=True)
     plan = assemble_plan(problem, options, candidate, assignment, certificate=certificate)
@@ -94,32 +94,41 @@ def _selection(state: SearchState, chosen: Chosen, rivals: Sequence[int], plan: 
     )
 
 
-def _certificate(state: SearchState, options: SearchOptions, stopped_by: StopReason, *, ruled: bool) -> Certificate:
+def _certificate(
+    problem: PlanningProblem, options: SearchOptions, state: SearchState, stopped_by: StopReason
+) -> Certificate:
     objective, bound = state.best_objective, max(0.0, state.bound)
     gap = (objective - bound) / objective
-    infeasible = int((state.candidates.excess_bytes > 0).sum())
+    candidates = state.candidates
+    is_late = state.is_late(state.target(options))
     placed = sum(is_placed(state, index) for index in state.known)
+    ending = _ENDS[stopped_by].format(percent=100 * gap)
+    if is_late:
+        ending += _late(candidates.left)
     versions = solver_versions()
     solver = f"HiGHS {versions['highs']}" if options.backend is Backend.HIGHS else f"CBC (PuLP {versions['pulp']})"
-    mixes = _MIXES if any(fabric.is_mixed for fabric in state.fabrics) else ""
-    units = _UNITS if any(fabric.wider for fabric in state.fabrics) else ""
-    kept = " that keep the rules of workload.placement" if ruled else ""
-    explanation = _ENDS[stopped_by].format(percent=100 * gap) + (
-        f" The proof covers all legal degrees and host orders{kept} under the cost model{units}{mixes}, with stage"
-        " layers balanced by rule; it says nothing about the error of the cost model itself."
-    )
     return Certificate(
         objective=objective,
         bound=bound,
         gap=gap,
         stopped_by=stopped_by,
-        candidates_total=len(state.candidates),
-        candidates_infeasible=infeasible,
-        candidates_pruned=len(state.candidates) - infeasible - placed,
+        candidates_total=candidates.total,
+        candidates_infeasible=candidates.infeasible,
+        candidates_pruned=candidates.total - candidates.infeasible - placed - is_late * candidates.left.unpriced,
         candidates_placed=placed,
         solver=solver,
-        explanation=explanation,
+        explanation=f"{ending} {coverage(problem, state.fabrics)}",
     )
+
+
+def _late(left: LeftOut) -> str:
+    """What there was no time for, in a sentence."""
+    parts = []
+    if left.unpriced:
+        parts.append(f"to price {left.unpriced:,} candidates")
+    if left.worlds:
+        parts.append(f"to list those on {left.worlds:,} numbers of GPUs, which the counts leave out")
+    return f" There was no time {' and '.join(parts)}: only that none of them beats the bound is known."
 
 
 def _contender(drift: Drift, candidate: Candidate, state: SearchState, index: int) -> Contender:

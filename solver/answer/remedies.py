@@ -11,7 +11,8 @@ from cluster_models.links import LinkModel
 from cluster_models.plan import Configuration, NoPlan
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.answer.assemble import configuration_of, provenance
-from solver.degrees.priced import PricedCandidates, fits_memory, mix_fits_memory
+from solver.degrees.priced import PricedCandidates, mix_fits_memory
+from solver.degrees.promising import fits_memory
 from solver.placement.cluster_fabrics import fabrics as fabrics_of
 from solver.placement.cluster_fabrics import mixed_fabrics
 from solver.placement.fabric import Fabric
@@ -28,7 +29,7 @@ def no_plan(
     """The result when no candidate is legal or none fits into memory."""
     remedies = tuple(_working_remedies(problem, [fabric for fabric in fabrics if not fabric.is_mixed]))
     origin = provenance(problem, options)
-    if len(candidates) == 0:
+    if candidates.total == 0:
         reason = (
             "No combination of degrees obeys all rules: the pinned and forbidden degrees, a global batch of "
             f"{problem.workload.global_batch} sequences and the GPUs allowed leave none."
@@ -38,7 +39,7 @@ def no_plan(
     missing = float(candidates.excess_bytes[closest])
     configuration = _configuration(problem, fabrics, candidates, closest)
     reason = (
-        f"None of {len(candidates)} legal candidates fits into memory; the closest ({configuration.degrees}, "
+        f"None of {candidates.total} legal candidates fits into memory; the closest ({configuration.degrees}, "
         f"micro-batch {configuration.micro_batch}, recompute {configuration.recompute}, sharding "
         f"{configuration.sharding}) misses by {missing / 2**30:.1f} GiB per GPU."
     )

@@ -33,7 +33,7 @@ def no_plan_by_rules(
     worst = sorted(kept.ruled_out.items(), key=lambda entry: -entry[1])
     parts = "; ".join(f"{_words(rule)!r} rules out {count:,}" for rule, count in worst)
     reason = (
-        f"No placement keeps every rule: {int(fits.sum()):,} of {len(candidates):,} legal candidates fit into "
+        f"No placement keeps every rule: {int(fits.sum()):,} of {candidates.total:,} legal candidates fit into "
         f"memory, and none of them can keep what workload.placement asks ({parts} candidates, by counting places)."
     )
     remedies = tuple(_working(problem, fabrics, candidates))

@@ -146,6 +146,29 @@ def _with_waiting(
     )
 
 
+def least_bytes(
+    batch: CandidateBatch,
+    *,
+    architecture: Architecture,
+    workload: TrainingWorkload,
+    calibration: Calibration,
+) -> FloatArray:
+    """(n,) bytes that the fullest GPU of each candidate holds at least, however layers and micro-batches are cut.
+
+    Weights, gradients and optimizer states do not depend on either: the mean of their sum over the pipeline ranks,
+    which candidates share, and what the run time takes.  States that ZeRO-3 shards are not counted.
+    """
+    sparse = np.array(architecture.sparse_pattern)
+    layers = np.zeros((int(batch.pipeline[0]), 2), dtype=np.int64)
+    layers[0] = (~sparse).sum(), sparse.sum()
+    layers[0, int(sparse[-1])] += architecture.prediction_layers
+    parameters = local_parameters(batch, layers, architecture)
+    states = _states(batch, parameters, workload, calibration, np.ones(len(batch), dtype=np.int64))
+    held = (states.weights + states.gradients + states.optimizer).mean(axis=1)
+    held[is_sharded(batch, Sharding.PARAMETERS)] = 0.0
+    return np.asarray(held + calibration.runtime_bytes + communicator_bytes(batch, calibration))
+
+
 def chunks_in_flight(batch: CandidateBatch, micro_batches: IntArray) -> FloatArray:
     """(n, v, P) micro-batches whose activations chunk ``v * P + rank`` holds at the peak.
 

@@ -26,8 +26,6 @@ from cluster_models.workload import Sharding, TrainingWorkload
 from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch, IntArray
 from solver.pipeline.schedule import MOST_EVENTS
 
-MAX_MICRO_BATCH: Final = 16
-MAX_VIRTUAL: Final = 8
 COLUMNS: Final = len(fields(CandidateBatch))
 _DATA_FIRST: Final = ORDER_CODES.index(RankOrder.DATA_BEFORE_PIPELINE)
 _PIPELINE_FIRST: Final = ORDER_CODES.index(RankOrder.PIPELINE_BEFORE_DATA)
@@ -65,21 +63,60 @@ def enumerate_candidates(
     Worlds are whole nodes, or with ``parts`` a divisor of one node.  Where memory decides, ``solver.costs.memory``
     cuts later.
     """
+    worlds = worlds_of(workload, gpus_per_node=gpus_per_node, nodes=nodes, parts=parts)
+    return Enumeration(architecture, workload, gpus_per_node, tuple(wider)).over(worlds, wanted=wanted)
+
+
+def worlds_of(workload: TrainingWorkload, *, gpus_per_node: int, nodes: int, parts: bool = True) -> list[int]:
+    """Numbers of GPUs that plans may use, increasing: whole nodes, or with ``parts`` a divisor of one."""
     limit = min(workload.max_gpus or gpus_per_node * nodes, gpus_per_node * nodes)
-    worlds = [w for w in _divisors(gpus_per_node) if parts and w < gpus_per_node]
+    worlds = [world for world in _divisors(gpus_per_node) if parts and world < gpus_per_node]
     worlds += [count * gpus_per_node for count in range(1, nodes + 1)]
-    batches = cache(partial(_batches, architecture, workload))
-    tables = [
-        _crossed(grid, batches(grid.data, grid.pipeline), choices)
-        for world in worlds
-        if world <= limit
-        for grid in _grids(architecture, workload, world, min(world, gpus_per_node))
-        if wanted(grid) and len(batches(grid.data, grid.pipeline))
-        for choices in [_choices(grid, architecture, workload, min(world, gpus_per_node), wider)]
-        if choices
-    ]
-    rows = np.concatenate(tables) if tables else np.empty((0, COLUMNS), dtype=np.int64)
-    return CandidateBatch(*(np.ascontiguousarray(rows[:, column]) for column in range(rows.shape[1])))
+    return [world for world in worlds if world <= limit]
+
+
+@dataclass(frozen=True, slots=True)
+class Enumeration:
+    """Legal candidates by world, on nodes or units of ``gpus_per_node`` GPUs; ``wider`` as above.
+
+    ``families``: candidates that differ in their virtual stages alone make a family.  Of those without any there
+    stands the one, of the others only that with fewest.
+    """
+
+    architecture: Architecture
+    workload: TrainingWorkload
+    gpus_per_node: int
+    wider: tuple[tuple[int, int], ...] = ()
+    families: bool = False
+
+    def over(self, worlds: Sequence[int], *, wanted: Callable[[Grid], bool] = lambda _: True) -> CandidateBatch:
+        """The candidates of all ``worlds``, one after the other."""
+        return joined_batches([self.on(world, wanted=wanted) for world in worlds])
+
+    def on(self, world: int, *, wanted: Callable[[Grid], bool] = lambda _: True) -> CandidateBatch:
+        """The candidates with ``world`` GPUs, of the grids ``wanted``."""
+        architecture, workload, node = self.architecture, self.workload, min(world, self.gpus_per_node)
+        batches = cache(partial(_batches, architecture, workload, families=self.families))
+        tables = [
+            _crossed(grid, batches(grid.data, grid.pipeline), choices)
+            for grid in _grids(architecture, workload, world, node)
+            if wanted(grid) and len(batches(grid.data, grid.pipeline))
+            for choices in [_choices(grid, architecture, workload, node, self.wider)]
+            if choices
+        ]
+        rows = np.concatenate(tables) if tables else np.empty((0, COLUMNS), dtype=np.int64)
+        return CandidateBatch(*(np.ascontiguousarray(rows[:, column]) for column in range(rows.shape[1])))
+
+
+def joined_batches(batches: Sequence[CandidateBatch]) -> CandidateBatch:
+    """The rows of all ``batches``, one after the other."""
+    none = np.empty(0, dtype=np.int64)
+    return CandidateBatch(
+        *(
+            np.concatenate([none, *(getattr(batch, column.name) for batch in batches)])
+            for column in fields(CandidateBatch)
+        )
+    )
 
 
 def _grids(
@@ -130,15 +167,17 @@ def context_legal(workload: TrainingWorkload, tensor: int, context: int) -> bool
     return workload.sequence_length % pieces == 0 and workload.sequence_length % (tensor * context) == 0
 
 
-def _batches(architecture: Architecture, workload: TrainingWorkload, data: int, pipeline: int) -> IntArray:
+def _batches(
+    architecture: Architecture, workload: TrainingWorkload, data: int, pipeline: int, *, families: bool
+) -> IntArray:
     """(n, 2) virtual pipeline and micro-batch sizes."""
     found = [
         (virtual, micro_batch)
-        for micro_batch in _micro_batches(workload, data)
+        for micro_batch in _allowed(workload, "micro_batch", _divisors(workload.global_batch // data))
         for rounds in [workload.global_batch // (micro_batch * data)]
         if rounds >= workload.framework.fewest_micro_batches(pipeline)
-        for virtual in _virtuals(architecture, workload, pipeline, rounds)
-        if 2 * rounds * virtual * pipeline <= MOST_EVENTS
+        for sizes in [virtual_sizes(architecture, workload, pipeline, rounds)]
+        for virtual in (sizes[: 1 + (sizes[:1] == [1])] if families else sizes)
     ]
     return np.array(found, dtype=np.int64).reshape(-1, 2)
 
@@ -172,24 +211,15 @@ def _crossed(grid: Grid, batches: IntArray, choices: list[tuple[int, int, int, i
     return rows.reshape(-1, COLUMNS)
 
 
-def _micro_batches(workload: TrainingWorkload, data: int) -> list[int]:
-    per_pipeline = workload.global_batch // data
-    if "micro_batch" in workload.pinned:
-        sizes = [workload.pinned["micro_batch"]]
-    else:
-        sizes = [size for size in _divisors(per_pipeline) if size <= MAX_MICRO_BATCH]
-    return [size for size in _allowed(workload, "micro_batch", sizes) if per_pipeline % size == 0]
-
-
-def _virtuals(
+def virtual_sizes(
     architecture: Architecture, workload: TrainingWorkload, pipeline: int, micro_batches: int
 ) -> list[int]:
+    """Numbers of virtual stages that are legal with so many ``micro_batches`` a pipeline, increasing."""
     sizes = [1]
     if pipeline > 1 and micro_batches % pipeline == 0:
-        most = architecture.layers // pipeline
-        if "virtual_pipeline" not in workload.pinned:
-            most = min(most, MAX_VIRTUAL)
-        sizes = list(range(1, most + 1))
+        sizes = list(range(1, architecture.layers // pipeline + 1))
+    most = MOST_EVENTS // (2 * micro_batches * pipeline)
+    sizes = [size for size in sizes if size <= most]
     sizes = [size for size in sizes if _launchable(architecture.layers, workload.framework, pipeline, size)]
     return _allowed(workload, "virtual_pipeline", sizes)
 

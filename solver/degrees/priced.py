@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from cluster_models.gpus import GpuKind
 from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
-from solver.degrees.enumeration import enumerate_candidates
+from solver.degrees.enumeration import Enumeration, enumerate_candidates, joined_batches, worlds_of
 from solver.degrees.layout import chunk_layers
 from solver.degrees.mixing import can_mix, mixed_rows
 from solver.degrees.pricing import optimistic_step_s
@@ -29,6 +28,27 @@ from solver.degrees.staging import (
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem
 
+MOST_CELLS: Final = 2**19
+"""Rows times chunks that are priced at once: a few hundred megabytes while they are."""
+
+
+class LeftOut(NamedTuple):
+    """Candidates that have no row.
+
+    Of these ``infeasible`` do not fit into memory, ``pruned`` cannot be the best plan, and ``unpriced`` were not
+    looked at in the time; on ``worlds``, numbers of GPUs on one fabric each, there was none to list them.
+    ``bound`` is an objective that none of the last three beats.
+    """
+
+    infeasible: int = 0
+    pruned: int = 0
+    unpriced: int = 0
+    worlds: int = 0
+    bound: float = np.inf
+
+
+NOTHING: Final = LeftOut()
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PricedCandidates:
@@ -37,7 +57,7 @@ class PricedCandidates:
     ``fabric`` is the index of the fabric, ``staging`` that of what its stages hold and run on in ``stagings``,
     ``bound_s`` a step time no placement can beat (infinite where memory does not hold it), ``excess_bytes`` the
     fullest GPU's need beyond its limit (negative = free) and ``weight`` what a second of step time counts in the
-    objective.
+    objective.  ``left`` counts candidates without a row.
     """
 
     batch: CandidateBatch
@@ -47,9 +67,20 @@ class PricedCandidates:
     bound_s: FloatArray
     excess_bytes: FloatArray
     weight: FloatArray
+    left: LeftOut = NOTHING
 
     def __len__(self) -> int:
         return len(self.batch)
+
+    @property
+    def total(self) -> int:
+        """All candidates that were listed, those without a row included."""
+        return len(self) + self.left.infeasible + self.left.pruned + self.left.unpriced
+
+    @property
+    def infeasible(self) -> int:
+        """Candidates that do not fit into memory."""
+        return int((self.excess_bytes > 0).sum()) + self.left.infeasible
 
     def staging_of(self, index: int) -> Staging:
         """What the stages of one candidate hold and run on."""
@@ -57,9 +88,10 @@ class PricedCandidates:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Prices:
-    """Prices of candidates on one fabric; ``staging`` (n,) points into ``stagings``."""
+class Prices:
+    """Prices of candidates on the fabric with index ``fabric``; ``staging`` (n,) points into ``stagings``."""
 
+    fabric: int
     batch: CandidateBatch
     staging: IntArray
     stagings: list[Staging]
@@ -67,73 +99,81 @@ class _Prices:
     excess_bytes: FloatArray
     weight: FloatArray
 
-
-def fits_memory(problem: PlanningProblem, gpu: GpuKind, *, gpus_per_node: int, nodes: int) -> bool:
-    """Whether any legal candidate fits on ``nodes`` nodes of one kind, whatever its time."""
-    every = enumerate_candidates(problem.architecture, problem.workload, gpus_per_node=gpus_per_node, nodes=nodes)
-    for rows in _groups(every):
-        batch = every.take(rows)
-        layers = chunk_layers(problem.architecture, layout_of(problem, batch))
-        excess = excess_bytes_of(problem, [gpu], batch, layers, kind_rows(batch), domain=gpus_per_node)
-        if (excess <= 0).all(axis=1).any():
-            return True
-    return False
+    def take(self, rows: BoolArray | IntArray) -> Prices:
+        """Those of ``rows``."""
+        return replace(
+            self,
+            batch=self.batch.take(rows),
+            staging=self.staging[rows],
+            bound_s=self.bound_s[rows],
+            excess_bytes=self.excess_bytes[rows],
+            weight=self.weight[rows],
+        )
 
 
 def mix_fits_memory(problem: PlanningProblem, fabric: Fabric) -> bool:
     """Whether any mix of all kinds of ``fabric`` fits, whatever its time."""
-    return any((part.excess_bytes <= 0).any() for part in _mixed_prices(problem, fabric))
+    return any((part.excess_bytes <= 0).any() for part in mixed_prices(problem, fabric, 0))
 
 
 def price_candidates(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> PricedCandidates:
     """All legal candidates with their prices; none at all where no rule leaves one."""
-    parts: list[_Prices] = []
-    members: list[int] = []
+    parts: list[Prices] = []
     for index, fabric in enumerate(fabrics):
-        found = _mixed_prices(problem, fabric) if fabric.is_mixed else _single_prices(problem, fabric)
-        for part in found:
-            parts.append(part)
-            members.append(index)
+        if fabric.is_mixed:
+            parts += mixed_prices(problem, fabric, index)
+        else:
+            batch = enumeration_of(problem, fabric).over(worlds_on(problem, fabric))
+            parts += alike_prices(problem, fabric, index, batch)
+    return joined_prices(parts)
+
+
+def joined_prices(parts: Sequence[Prices], left: LeftOut = NOTHING) -> PricedCandidates:
+    """All ``parts`` as one table."""
     offsets = np.cumsum([0, *(len(part.stagings) for part in parts)])[:-1]
 
     def joined(arrays: Iterable[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:
         return np.concatenate([np.empty(0, dtype=kind), *arrays])
 
     return PricedCandidates(
-        batch=CandidateBatch(
-            *(
-                joined((getattr(part.batch, column.name) for part in parts), np.int64)
-                for column in fields(CandidateBatch)
-            )
-        ),
-        fabric=joined((np.full(len(p.batch), index) for p, index in zip(parts, members, strict=True)), np.int64),
+        batch=joined_batches([part.batch for part in parts]),
+        fabric=joined((np.full(len(part.batch), part.fabric) for part in parts), np.int64),
         staging=joined((p.staging + first for p, first in zip(parts, offsets, strict=True)), np.int64),
         stagings=tuple(staging for part in parts for staging in part.stagings),
         bound_s=joined((part.bound_s for part in parts), np.float64),
         excess_bytes=joined((part.excess_bytes for part in parts), np.float64),
         weight=joined((part.weight for part in parts), np.float64),
+        left=left,
     )
 
 
-def _single_prices(problem: PlanningProblem, fabric: Fabric) -> Iterator[_Prices]:
-    """Prices on a fabric with GPUs of one kind, by pipeline and virtual pipeline size."""
-    every = enumerate_candidates(
-        problem.architecture,
+def enumeration_of(problem: PlanningProblem, fabric: Fabric, *, families: bool = False) -> Enumeration:
+    """The legal candidates on a fabric with GPUs of one kind."""
+    wider, size = tuple(fabric.wider), fabric.gpus_per_unit
+    return Enumeration(problem.architecture, problem.workload, size, wider, families=families)
+
+
+def worlds_on(problem: PlanningProblem, fabric: Fabric) -> list[int]:
+    """Numbers of GPUs that plans on ``fabric`` may use, increasing."""
+    return worlds_of(
         problem.workload,
         gpus_per_node=fabric.gpus_per_unit,
         nodes=fabric.nodes,
-        wider=fabric.wider,
         parts=fabric.nodes_per_unit == 1,
     )
-    for rows in _groups(every):
+
+
+def alike_prices(problem: PlanningProblem, fabric: Fabric, index: int, every: CandidateBatch) -> Iterator[Prices]:
+    """Prices of candidates on a fabric with GPUs of one kind, by pipeline and virtual pipeline size."""
+    for rows in groups(every):
         batch = every.take(rows)
         layout = layout_of(problem, batch)
         layers, kinds = chunk_layers(problem.architecture, layout), kind_rows(batch)
         staging = np.zeros(len(batch), dtype=np.int64)
-        yield _prices(problem, fabric, batch, layers, kinds, (staging, [Staging(layout)]))
+        yield _prices(problem, fabric, index, batch, layers, kinds, (staging, [Staging(layout)]))
 
 
-def _mixed_prices(problem: PlanningProblem, fabric: Fabric) -> Iterator[_Prices]:
+def mixed_prices(problem: PlanningProblem, fabric: Fabric, index: int) -> Iterator[Prices]:
     """Prices of every way to mix all kinds of ``fabric``; layers follow speed and memory of each stage's GPUs."""
     workload, architecture = problem.workload, problem.architecture
     legal = enumerate_candidates(
@@ -144,11 +184,11 @@ def _mixed_prices(problem: PlanningProblem, fabric: Fabric) -> Iterator[_Prices]
         wanted=lambda grid: can_mix(grid, fabric, workload),
     )
     every, mixes = mixed_rows(legal, fabric, workload)
-    for rows in _groups(every):
+    for rows in groups(every):
         batch, kinds = every.take(rows), np.array([mixes[row] for row in rows], dtype=np.int64)
         counts = mixed_layouts(problem, fabric, batch, kinds)
         layers = chunk_types(architecture, counts)
-        yield _prices(problem, fabric, batch, layers, kinds, _stagings(counts, kinds))
+        yield _prices(problem, fabric, index, batch, layers, kinds, _stagings(counts, kinds))
 
 
 def mixed_layouts(problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch, kinds: IntArray) -> IntArray:
@@ -182,14 +222,16 @@ def _stagings(counts: IntArray, kinds: IntArray) -> tuple[IntArray, list[Staging
 def _prices(
     problem: PlanningProblem,
     fabric: Fabric,
+    index: int,
     batch: CandidateBatch,
     layers: IntArray,
     kinds: IntArray,
     staging: tuple[IntArray, list[Staging]],
-) -> _Prices:
+) -> Prices:
     """Prices of candidates that share their pipeline and virtual pipeline sizes."""
     excess = excess_bytes_of(problem, fabric.kinds, batch, layers, kinds, domain=fabric.gpus_per_unit).max(axis=1)
-    return _Prices(
+    return Prices(
+        fabric=index,
         batch=batch,
         staging=staging[0],
         stagings=staging[1],
@@ -217,9 +259,13 @@ def _bounds_s(
     return bound_s
 
 
-def _groups(batch: CandidateBatch) -> list[IntArray]:
-    """Rows of equal pipeline and virtual pipeline size."""
+def groups(batch: CandidateBatch) -> Iterator[IntArray]:
+    """Rows of equal pipeline and virtual pipeline size, no more at once than memory holds."""
     key = batch.pipeline * (batch.virtual_pipeline.max(initial=0) + 1) + batch.virtual_pipeline
     order = np.argsort(key, kind="stable")
     cuts = np.flatnonzero(np.diff(key[order])) + 1
-    return [rows for rows in np.split(order, cuts) if len(rows)]
+    for rows in np.split(order, cuts):
+        if len(rows):
+            chunks = int(batch.pipeline[rows[0]] * batch.virtual_pipeline[rows[0]])
+            most = max(1, MOST_CELLS // chunks)
+            yield from (rows[first : first + most] for first in range(0, len(rows), most))

@@ -13,8 +13,9 @@ from cluster_models.links import LinkModel
 from solver.candidates import CandidateBatch, FloatArray, IntArray, batch_of
 from solver.costs.training_state import least_rank_bytes
 from solver.degrees.layout import chunk_layers
-from solver.degrees.priced import PricedCandidates, price_candidates
+from solver.degrees.priced import PricedCandidates
 from solver.degrees.pricing import optimistic_step_s
+from solver.degrees.promising import price_fitting
 from solver.degrees.staging import costs_of, kind_rows
 from solver.placement.bounds import placement_bound_s
 from solver.placement.cluster_fabrics import fabrics, mixed_fabrics
@@ -104,12 +105,12 @@ def _joined(batches: Sequence[CandidateBatch]) -> CandidateBatch:
 
 
 def loose_prices(asked: PlanningProblem, links: LinkModel) -> tuple[tuple[Fabric, ...], PricedCandidates]:
-    """All candidates of a problem with bounds that hold on any part of its nodes too, and their fabrics."""
+    """Candidates of a problem that fit, with bounds that hold on any part of its nodes too, and their fabrics."""
     alike = fabrics(asked.snapshot, asked.workload, links, fitted=asked.fitted)
     mixed = mixed_fabrics(asked.snapshot, asked.workload, links, fitted=asked.fitted)
     joined = any(fabric.nodes_per_unit > 1 for fabric in alike)
     loose = tuple(_loosened(fabric, _FreeLinks if joined else _FreeInside) for fabric in (*alike, *mixed))
-    return loose, price_candidates(asked, loose)
+    return loose, price_fitting(asked, loose)
 
 
 def bounds_of(asked: PlanningProblem, priced: PricedCandidates, *, least_gpus: int = 1) -> SizeBounds:

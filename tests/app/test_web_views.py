@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
+from app.cli.plan_view import plan_view
+from app.documents.plan import PlanDocument
 from app.presentation.figures import count, gib, percent, plural, round_seconds, seconds, spans
 from app.presentation.links import by_place, shown_flows
 from app.serialization import make_snapshot
@@ -154,6 +158,21 @@ def test_certificate_says_proven_only_without_a_gap() -> None:
     assert proof(exact, Objective.STEP_TIME).verdict.startswith("Proven optimal")
     given_in_full = replace(certificate, stopped_by=StopReason.NO_SEARCH)
     assert "gap" not in dict(proof(given_in_full, Objective.STEP_TIME).figures)
+
+
+def test_terminal_page_and_document_say_the_same_of_a_proof() -> None:
+    """The words of the certificate, limits included, and how many candidates there was no time for."""
+    plan = small_plan()
+    plan = replace(
+        plan, certificate=replace(plan.certificate, candidates_total=1234 + 120, explanation="Its limits.")
+    )
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(plan_view(plan))
+    page = proof(plan.certificate, Objective.STEP_TIME)
+    assert PlanDocument.from_plan(plan).certificate.explanation == page.explanation == "Its limits."
+    assert "Its limits." in shown.getvalue()
+    assert dict(page.figures)["not looked at in the time"] == "1,234"
+    assert "for 1,234 there was no time" in shown.getvalue()
 
 
 def test_objective_has_its_own_unit_in_the_certificate() -> None:

@@ -304,7 +304,8 @@ def _inner_choices(
     t, c, p, d = grid
     stage = t * c * d
     experts = model.experts.count if model.experts else 1
-    for e, x, v, b, order in product(range(1, experts + 1), range(1, node + 1), range(1, 9), range(1, 17), (0, 1)):
+    stages, sizes = range(1, model.layers + 1), range(1, workload.global_batch + 1)
+    for e, x, v, b, order in product(range(1, experts + 1), range(1, node + 1), stages, sizes, (0, 1)):
         if experts % e or stage % (e * x) or (node % (e * x) and e * x % node):
             continue
         if x not in _cuts(model, node) or (not every_cut and _cut_less(model, workload, node, (e, x))):

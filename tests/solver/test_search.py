@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster_models.errors import InvalidInput
 from cluster_models.gpus import Precision
 from cluster_models.measurements import Sample
 from cluster_models.plan import Plan, RankOrder, StopReason
@@ -40,6 +41,14 @@ from tests.solver.problems import (
 ONE_EACH = {"micro_batch": tuple(range(2, 17))}
 """Micro-batches of one sequence only: keeps brute force small."""
 LOOSE = SearchOptions(gap=0.2)
+DEEP = replace(DENSE, name="deep", layers=40)
+TINY = replace(DENSE, name="tiny", layers=2, hidden=256, heads=4, kv_heads=4, head_size=64, mlp_hidden=704)
+"""So small that kernels take no longer for many sequences than for few."""
+PINS = st.one_of(
+    st.tuples(st.just("virtual_pipeline"), st.integers(1, 20)),
+    st.tuples(st.just("micro_batch"), st.sampled_from([1, 2, 3, 4, 6, 8, 16, 32, 64])),
+    st.tuples(st.sampled_from(["tensor", "context", "pipeline", "data", "expert"]), st.integers(1, 6)),
+)
 
 
 def measured(count: int, values: str, flows: int) -> tuple[Sample, ...]:
@@ -77,6 +86,10 @@ CASES: Mapping[str, PlanningProblem] = {
     "interleaved": problem(
         nodes(4, gpus=1), measured(4, "5 40 20 10 8 20", 1), pinned={"virtual_pipeline": 2}, global_batch=8
     ),
+    "more than eight virtual stages": problem(
+        nodes(1, gpus=2), model=DEEP, global_batch=2, sequence_length=16384, pinned={"pipeline": 2}
+    ),
+    "more than sixteen sequences": problem(nodes(1, gpus=2), model=TINY, global_batch=64, sequence_length=64),
     "parameters sharded": problem(
         nodes(3, gpus=2), measured(3, "4 20 40", 2), sharding=(Sharding.PARAMETERS,), global_batch=6
     ),
@@ -122,6 +135,37 @@ def test_the_plan_is_the_best_of_all_degrees_and_hosts(case: str, backend: Backe
     assert proof.bound == pytest.approx(best, rel=1e-6)
     assert proof.candidates_total - proof.candidates_infeasible == fitting
     assert check_plan(found, asked) == ()
+
+
+@pytest.mark.parametrize(
+    ("case", "degree", "above"),
+    [("more than eight virtual stages", "virtual_pipeline", 8), ("more than sixteen sequences", "micro_batch", 16)],
+)
+def test_no_size_is_left_out_because_it_is_large(case: str, degree: str, above: int) -> None:
+    """Deep models want many virtual stages on a short batch, tiny ones large micro-batches."""
+    configuration = planned(CASES[case]).configuration
+    sizes = {"micro_batch": configuration.micro_batch, "virtual_pipeline": configuration.degrees.virtual_pipeline}
+    assert sizes[degree] > above
+
+
+@functools.cache
+def bound_of(case: str) -> float:
+    """What the certificate says that no plan can beat."""
+    return planned(CASES[case]).certificate.bound
+
+
+@settings(max_examples=15)
+@given(st.sampled_from(["more than eight virtual stages", "more than sixteen sequences", "a slow node"]), PINS)
+def test_no_pinned_plan_beats_the_bound(case: str, pin: tuple[str, int]) -> None:
+    """Whatever size is pinned, in the space that the certificate speaks of, the bound holds."""
+    workload = CASES[case].workload
+    try:
+        asked = replace(CASES[case], workload=replace(workload, pinned=dict([pin]) | workload.pinned))
+        found = plan(asked, EXACT)
+    except InvalidInput:
+        return
+    if isinstance(found, Plan):
+        assert found.certificate.objective >= bound_of(case) * (1 - 1e-9)
 
 
 @settings(max_examples=8)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.presentation.figures import count, percent, seconds
+from app.presentation.proof import unpriced
 from cluster_models.plan import Certificate, StopReason
 from cluster_models.workload import Objective
 
@@ -54,6 +55,8 @@ def proof(certificate: Certificate, objective: Objective, given_up: float = 0.0)
             ("ruled out because even their bound is worse", count(certificate.candidates_pruned)),
             ("placed on the real nodes", count(certificate.candidates_placed)),
         ]
+        if left := unpriced(certificate):
+            figures.append(("not looked at in the time", count(left)))
     return Proof(
         verdict=_verdict(certificate, given_up, searched=searched),
         explanation=certificate.explanation,

@@ -1,0 +1,174 @@
+"""Families of candidates, and floors: what none of them can beat or hold less than, told before any is priced.
+
+A family is what differs in its virtual stages alone: one candidate without, or all with several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from cluster_models.flops import BACKWARD_TO_FORWARD, layer_forward_flops
+from cluster_models.gpus import GpuKind
+from cluster_models.units import HOUR
+from cluster_models.workload import Objective
+from solver.candidates import BoolArray, CandidateBatch, FloatArray, IntArray
+from solver.costs.calibration import calibration_of
+from solver.costs.compute import processor
+from solver.costs.memory import least_bytes
+from solver.costs.straggling import straggling
+from solver.degrees.enumeration import joined_batches, virtual_sizes
+from solver.degrees.priced import MOST_CELLS, worlds_on
+from solver.degrees.staging import costs_of, micro_batches_of
+from solver.placement.fabric import Fabric
+from solver.problem import PlanningProblem
+
+
+class World(NamedTuple):
+    """Candidates with so many GPUs on a fabric; ``floor``: an objective that none of them beats."""
+
+    floor: float
+    fabric: int
+    gpus: int
+
+
+def worlds(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> list[World]:
+    """Every world on fabrics with GPUs of one kind, the lowest floor first."""
+    found: list[World] = []
+    for index, fabric in enumerate(fabrics):
+        if not fabric.is_mixed:
+            gpus = np.array(worlds_on(problem, fabric), dtype=np.int64)
+            floors = floors_s(problem, fabric, gpus) * _weight(problem.workload.objective, fabric, gpus)
+            found += [World(floor, index, size) for floor, size in zip(floors.tolist(), gpus.tolist(), strict=True)]
+    return sorted(found)
+
+
+def _weight(objective: Objective, fabric: Fabric, gpus: IntArray) -> FloatArray:
+    """(n,) what a second of a step on ``gpus`` (n,) counts in the objective."""
+    match objective:
+        case Objective.STEP_TIME:
+            return np.ones(len(gpus))
+        case Objective.GPU_TIME:
+            return gpus.astype(np.float64)
+        case Objective.COST:
+            return np.asarray(gpus * (fabric.gpu.price_usd_per_hour or np.nan) / HOUR)
+
+
+def floors_s(problem: PlanningProblem, fabric: Fabric, gpus: IntArray) -> FloatArray:
+    """(n,) seconds that no step on ``gpus`` (n,) takes less than: the layers' matrix products at full rate.
+
+    Each runs three times, once forward and twice backward.  Head, attention scores, transfers and everything bound
+    by memory come on top.
+    """
+    architecture, workload = problem.architecture, problem.workload
+    calibration = calibration_of(fabric.gpu, workload.framework, problem.fitted)
+    per_token = 0.0
+    for sparse in architecture.sparse_pattern:
+        part = layer_forward_flops(architecture, workload.sequence_length, sparse=sparse, windowed=False)
+        routed = part.routed_experts * min(1.0, calibration.expert_imbalance)
+        per_token += part.attention_projections + part.dense_mlp + part.shared_experts + routed
+    rate = processor(fabric.gpu, workload.precision, calibration).matmul_flops * max(1.0, calibration.grouped_share)
+    flops = (1 + BACKWARD_TO_FORWARD) * per_token * workload.sequence_length * workload.global_batch
+    return np.asarray(straggling(gpus / fabric.gpus_per_node, calibration) * flops / (rate * gpus))
+
+
+def family_sizes(problem: PlanningProblem, families: CandidateBatch) -> IntArray:
+    """(n,) candidates of each family: one without virtual stages, or all with them."""
+    sizes = np.ones(len(families), dtype=np.int64)
+    rounds = micro_batches_of(families, problem.workload)
+    several = np.flatnonzero(families.virtual_pipeline > 1)
+    _, first, shape_of = _distinct(families.pipeline[several], rounds[several])
+    shapes = zip(families.pipeline[several][first].tolist(), rounds[several][first].tolist(), strict=True)
+    counts = [len(_stages(problem, pipeline, count)) for pipeline, count in shapes]
+    sizes[several] = np.array(counts, dtype=np.int64)[shape_of]
+    return sizes
+
+
+def _stages(problem: PlanningProblem, pipeline: int, micro_batches: int) -> list[int]:
+    """Legal numbers of several virtual stages."""
+    legal = virtual_sizes(problem.architecture, problem.workload, pipeline, micro_batches)
+    return [virtual for virtual in legal if virtual > 1]
+
+
+def _distinct(*columns: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Distinct rows of ``columns``, (n,) each: numbers, the first row of each, and (n,) which one each row is."""
+    codes = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        codes = np.unique(codes * (column.max(initial=0) + 1) + column, return_inverse=True)[1].reshape(-1)
+    return np.unique(codes, return_index=True, return_inverse=True)
+
+
+def family_floors(problem: PlanningProblem, fabric: Fabric, families: CandidateBatch) -> FloatArray:
+    """(n,) objective that no member of each family beats.
+
+    Some rank works for at least the mean of all ranks, once a micro-batch.  The sum over all ranks does not depend
+    on how layers are spread, so that pipelines are priced as if they had two ranks; that can only make them
+    faster, for fewer GPUs straggle less and fewer transfers leave a domain.
+    """
+    floors = np.empty(len(families))
+    sparse = np.array(problem.architecture.sparse_pattern)
+    for piped in (False, True):
+        rows = np.flatnonzero((families.pipeline > 1) == piped)
+        for first in range(0, len(rows), MOST_CELLS // 2):
+            own = rows[first : first + MOST_CELLS // 2]
+            batch = families.take(own)
+            ranks = 2 if piped else 1
+            layers = np.zeros((ranks, 2), dtype=np.int64)
+            layers[0] = (~sparse).sum(), sparse.sum()
+            layers[-1, int(sparse[-1])] += problem.architecture.prediction_layers
+            kinds = np.zeros((len(own), ranks), dtype=np.int64)
+            short = replace(batch, pipeline=np.full(len(own), ranks, dtype=np.int64))
+            costs = costs_of(problem, fabric, short, layers, kinds)
+            work_s = (costs.forward_s + costs.backward_s).sum(axis=1) / batch.pipeline
+            gpus = batch.tensor * batch.context * batch.data * batch.pipeline
+            weight = _weight(problem.workload.objective, fabric, gpus)
+            floors[own] = work_s * micro_batches_of(batch, problem.workload) * weight
+    return floors
+
+
+def larger_members(problem: PlanningProblem, families: CandidateBatch) -> Iterator[CandidateBatch]:
+    """The members of families with more virtual stages than the one that stands for them, by their number."""
+    rounds = micro_batches_of(families, problem.workload)
+    shapes = sorted(set(zip(families.pipeline.tolist(), rounds.tolist(), strict=True)))
+    by_virtual: dict[int, list[CandidateBatch]] = {}
+    for pipeline, count in shapes:
+        own = families.take((families.pipeline == pipeline) & (rounds == count))
+        for virtual in _stages(problem, pipeline, count)[1:]:
+            by_virtual.setdefault(virtual, []).append(with_virtual(own, virtual))
+    for _, members in sorted(by_virtual.items()):
+        yield joined_batches(members)
+
+
+def with_virtual(batch: CandidateBatch, virtual: int) -> CandidateBatch:
+    """``batch`` with another number of virtual stages."""
+    return replace(batch, virtual_pipeline=np.full(len(batch), virtual, dtype=np.int64))
+
+
+def too_large(problem: PlanningProblem, gpu: GpuKind, families: CandidateBatch) -> BoolArray:
+    """(n,) whether weights, gradients and optimizer states alone are more than a GPU may hold."""
+    columns = (
+        families.pipeline,
+        families.tensor,
+        families.data,
+        families.context,
+        families.expert,
+        families.expert_tensor,
+        families.sharding,
+    )
+    _, first, shape_of = _distinct(*columns)
+    shapes = families.take(first)
+    calibration = calibration_of(gpu, problem.workload.framework, problem.fitted)
+    held = np.empty(len(shapes))
+    for pipeline in np.unique(shapes.pipeline):
+        rows = shapes.pipeline == pipeline
+        held[rows] = least_bytes(
+            shapes.take(rows),
+            architecture=problem.architecture,
+            workload=problem.workload,
+            calibration=calibration,
+        )
+    limit = gpu.memory_bytes * (1.0 - problem.workload.memory_headroom)
+    return np.asarray((held > limit)[shape_of])

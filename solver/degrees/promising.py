@@ -1,0 +1,280 @@
+"""Prices of the candidates that may hold the best plan; the others are counted, and a floor rules them out.
+
+Worlds, numbers of GPUs, are priced one after the other, the lowest floor first.  Once ``WHOLE`` candidates are
+priced, a plan made of them is a limit: what cannot come below it is no longer priced.  Three floors say so, each
+dearer and higher than the one before:
+
+* of a world, the arithmetic of all matrix products at the best rate of its GPUs;
+* of candidates that share their grid and shardings, the memory that they hold whatever else they do;
+* of a family, candidates that differ in their virtual stages alone, its work spread evenly over ranks.
+
+Families are priced the lowest floor first, too, so that the next one's holds for all that is left when time is up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from cluster_models.gpus import GpuKind
+from solver.candidates import CandidateBatch, FloatArray, IntArray
+from solver.degrees.enumeration import Enumeration, joined_batches, worlds_of
+from solver.degrees.floors import World, family_floors, family_sizes, larger_members, too_large, worlds
+from solver.degrees.layout import chunk_layers
+from solver.degrees.priced import (
+    LeftOut,
+    PricedCandidates,
+    Prices,
+    alike_prices,
+    enumeration_of,
+    groups,
+    joined_prices,
+    mixed_prices,
+    worlds_on,
+)
+from solver.degrees.staging import excess_bytes_of, kind_rows, layout_of
+from solver.placement.fabric import Fabric
+from solver.problem import PlanningProblem
+
+WHOLE: Final = 20_000
+"""Candidates that are priced before any limit is asked for, so that small spaces are priced whole."""
+BLOCK: Final = 20_000
+"""Candidates of a fabric, of one world or several, from which on they are priced: few at once cost as much."""
+SLICE: Final = 100_000
+"""Candidates of a block that are priced between two looks at limit and clock."""
+
+Limit = Callable[[PricedCandidates], float]
+"""An objective that the best plan surely does not exceed, from candidates priced so far; ``inf`` where none is."""
+IsTimeUp = Callable[[], bool]
+
+
+@dataclass(slots=True)
+class _Pricing:
+    """What has been priced so far.
+
+    ``limit`` is the objective from which on candidates are left out, ``inf`` until one is known; it is asked for
+    when ``asks_at`` candidates are ``looked_at``.
+    """
+
+    problem: PlanningProblem
+    fabrics: Sequence[Fabric]
+    limit_of: Limit
+    is_time_up: IsTimeUp
+    parts: list[Prices] = field(default_factory=list)
+    looked_at: int = 0
+    limit: float = np.inf
+    asks_at: int = field(default_factory=lambda: WHOLE)
+    infeasible: int = 0
+    pruned: int = 0
+    unpriced: int = 0
+    worlds: int = 0
+    bound: float = np.inf
+
+    def prune(self, count: int, floor: float) -> None:
+        """``count`` candidates are ruled out by their ``floor``."""
+        if count:
+            self.pruned += count
+            self.bound = min(self.bound, floor)
+
+    def leave(self, count: int, floor: float) -> None:
+        """``count`` candidates are not looked at, and none beats ``floor``."""
+        if count:
+            self.unpriced += count
+            self.bound = min(self.bound, floor)
+
+    def leave_world(self, floor: float) -> None:
+        """The candidates of a world are not listed; unless its ``floor`` rules them out, nothing else is known."""
+        if floor < self.limit:
+            self.worlds += 1
+            self.bound = min(self.bound, floor)
+
+    @property
+    def must_stop(self) -> bool:
+        """Whether time is up and some candidate fits; without one the answer would be that none does."""
+        return bool(self.parts) and self.is_time_up()
+
+    def add(self, prices: Prices) -> None:
+        """Keep what fits into memory and may come below the limit, and of the rest the nearest miss."""
+        self.looked_at += len(prices.batch)
+        fits = prices.excess_bytes <= 0
+        self.infeasible += int((~fits).sum())
+        objective = prices.bound_s * prices.weight
+        near = fits & (objective < self.limit)
+        self.prune(int((fits & ~near).sum()), self.limit)
+        if near.any():
+            self.parts.append(prices.take(near))
+
+    def price(self, fabric: int, batch: CandidateBatch) -> None:
+        """Price and add candidates on a fabric with GPUs of one kind."""
+        for prices in alike_prices(self.problem, self.fabrics[fabric], fabric, batch):
+            self.add(prices)
+
+    def settle(self) -> None:
+        """Ask for a limit once enough is priced."""
+        if np.isinf(self.limit) and self.looked_at >= self.asks_at and self.parts:
+            self.limit = self.limit_of(joined_prices(self.parts))
+            self.asks_at *= 2
+
+    def result(self) -> PricedCandidates:
+        """The table: where nothing fits the nearest miss alone."""
+        if self.parts or not self.infeasible:
+            return joined_prices(
+                self.parts, LeftOut(self.infeasible, self.pruned, self.unpriced, self.worlds, self.bound)
+            )
+        nearest = _nearest_miss(self.problem, self.fabrics, families=self.infeasible > WHOLE)
+        return joined_prices([nearest], LeftOut(infeasible=self.infeasible - 1))
+
+
+def price_promising(
+    problem: PlanningProblem, fabrics: Sequence[Fabric], *, limit_of: Limit, is_time_up: IsTimeUp
+) -> PricedCandidates:
+    """The candidates below the limit that fit into memory with their prices, and how many are left out and why.
+
+    Where none fits, the table has the candidate that misses by least.  ``is_time_up`` is asked between parts; what
+    is then not priced yet is left, once something fits.
+    """
+    pricing = _Pricing(problem, fabrics, limit_of, is_time_up)
+    for index, fabric in enumerate(fabrics):
+        if fabric.is_mixed:
+            for prices in mixed_prices(problem, fabric, index):
+                pricing.add(prices)
+    waiting: list[list[Families]] = [[] for _ in fabrics]
+    for world in worlds(problem, fabrics):
+        if pricing.must_stop:
+            pricing.leave_world(world.floor)
+            continue
+        own = waiting[world.fabric]
+        own.append(_families_of(problem, fabrics, world))
+        if sum(families.count for families in own) >= BLOCK:
+            _price_block(pricing, own)
+            own.clear()
+    for own in waiting:
+        _price_block(pricing, own)
+    return pricing.result()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Families:
+    """The families of a ``world``, and (n,) how many candidates each has."""
+
+    world: World
+    batch: CandidateBatch
+    sizes: IntArray
+
+    @property
+    def count(self) -> int:
+        """Candidates of all families."""
+        return int(self.sizes.sum())
+
+
+def _families_of(problem: PlanningProblem, fabrics: Sequence[Fabric], world: World) -> Families:
+    batch = enumeration_of(problem, fabrics[world.fabric], families=True).on(world.gpus)
+    return Families(world, batch, family_sizes(problem, batch))
+
+
+def price_fitting(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> PricedCandidates:
+    """All candidates that fit into memory with their prices, however good."""
+    return price_promising(problem, fabrics, limit_of=lambda _: np.inf, is_time_up=lambda: False)
+
+
+def fits_memory(problem: PlanningProblem, gpu: GpuKind, *, gpus_per_node: int, nodes: int) -> bool:
+    """Whether any legal candidate fits on ``nodes`` nodes of one kind, whatever its time."""
+    families = Enumeration(problem.architecture, problem.workload, gpus_per_node, families=True)
+    tight: list[CandidateBatch] = []
+    for world in reversed(worlds_of(problem.workload, gpus_per_node=gpus_per_node, nodes=nodes)):
+        batch = families.on(world)
+        batch = batch.take(~too_large(problem, gpu, batch))
+        if _any_fits(problem, gpu, batch, domain=gpus_per_node):
+            return True
+        tight.append(batch.take(batch.virtual_pipeline > 1))
+    return any(
+        _any_fits(problem, gpu, larger, domain=gpus_per_node)
+        for batch in tight
+        for larger in larger_members(problem, batch)
+    )
+
+
+def _any_fits(problem: PlanningProblem, gpu: GpuKind, batch: CandidateBatch, *, domain: int) -> bool:
+    for rows in groups(batch):
+        part = batch.take(rows)
+        layers = chunk_layers(problem.architecture, layout_of(problem, part))
+        excess = excess_bytes_of(problem, [gpu], part, layers, kind_rows(part), domain=domain)
+        if (excess <= 0).all(axis=1).any():
+            return True
+    return False
+
+
+def _price_block(pricing: _Pricing, block: Sequence[Families]) -> None:
+    """Price worlds of one fabric together: families by their least virtual stages, then what else may matter."""
+    pricing.settle()
+    must_stop, open_block = pricing.must_stop, []
+    for families in block:
+        if families.world.floor >= pricing.limit:
+            pricing.prune(families.count, families.world.floor)
+        elif must_stop:
+            pricing.leave(families.count, families.world.floor)
+        else:
+            open_block.append(families)
+    if open_block:
+        _price_open(pricing, open_block)
+
+
+def _price_open(pricing: _Pricing, block: Sequence[Families]) -> None:
+    index = block[0].world.fabric
+    fabric = pricing.fabrics[index]
+    every, sizes = joined_batches([each.batch for each in block]), np.concatenate([each.sizes for each in block])
+    holds = ~too_large(pricing.problem, fabric.gpu, every)
+    pricing.infeasible += int(sizes[~holds].sum())
+    every, sizes = every.take(holds), sizes[holds]
+    floors = family_floors(pricing.problem, fabric, every)
+    order = np.argsort(floors, kind="stable")
+    slices = np.searchsorted(np.cumsum(sizes[order]), np.arange(SLICE, sizes.sum(), SLICE))
+    for rows in np.split(order, slices):
+        pricing.settle()
+        if not len(rows):
+            continue
+        lowest = float(floors[rows[0]])
+        if lowest >= pricing.limit:
+            pricing.prune(int(sizes[rows].sum()), lowest)
+        elif pricing.must_stop:
+            pricing.leave(int(sizes[rows].sum()), lowest)
+        else:
+            _price_slice(pricing, index, every.take(rows), sizes[rows], floors[rows])
+
+
+def _price_slice(
+    pricing: _Pricing, index: int, families: CandidateBatch, sizes: IntArray, floors: FloatArray
+) -> None:
+    """Price families by their least virtual stages, then their other members where those may matter."""
+    near = floors < pricing.limit
+    pricing.prune(int(sizes[~near].sum()), pricing.limit)
+    pricing.price(index, families.take(near))
+    pricing.settle()
+    larger = near & (sizes > 1) & (floors < pricing.limit)
+    pricing.prune(int((sizes - 1)[near & ~larger].sum()), pricing.limit)
+    for batch in larger_members(pricing.problem, families.take(larger)):
+        if pricing.must_stop:
+            pricing.leave(len(batch), float(floors[larger][0]))
+        else:
+            pricing.price(index, batch)
+
+
+def _nearest_miss(problem: PlanningProblem, fabrics: Sequence[Fabric], *, families: bool) -> Prices:
+    """The candidate that misses the memory by least, or of ``families`` alone."""
+    nearest: Prices | None = None
+    for index, fabric in enumerate(fabrics):
+        if fabric.is_mixed:
+            parts = mixed_prices(problem, fabric, index)
+        else:
+            enumeration = enumeration_of(problem, fabric, families=families)
+            every = (enumeration.on(gpus) for gpus in worlds_on(problem, fabric))
+            parts = (part for batch in every for part in alike_prices(problem, fabric, index, batch))
+        for part in parts:
+            least = int(part.excess_bytes.argmin())
+            if nearest is None or part.excess_bytes[least] < nearest.excess_bytes[0]:
+                nearest = part.take(np.array([least]))
+    assert nearest is not None
+    return nearest

@@ -1,0 +1,60 @@
+"""What a certificate says of the space it covers: every limit that the search has, and no other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cluster_models.workload import Recompute, Sharding
+from solver.answer import coverage
+from solver.degrees import enumeration
+from solver.degrees.enumeration import enumerate_candidates
+from solver.problem import PlanningProblem
+from tests.solver.problems import DENSE, SPARSE, fabrics_of, nodes, planned, problem
+
+
+def words(asked: PlanningProblem) -> str:
+    """What the certificate of ``asked`` covers."""
+    return coverage.coverage(asked, fabrics_of(asked))
+
+
+def test_long_schedules_are_named_where_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sentence stands exactly where the table leaves a schedule out, with the number that cuts it off."""
+    asked = problem(nodes(2, gpus=1))
+
+    def candidates() -> int:
+        return len(enumerate_candidates(asked.architecture, asked.workload, gpus_per_node=1, nodes=2))
+
+    every = candidates()
+    for most, cut in ((2 * 8 * 8, False), (2 * 8 * 8 - 1, True)):
+        for module in (coverage, enumeration):
+            monkeypatch.setattr(module, "MOST_EVENTS", most)
+        assert (candidates() < every) is cut
+        assert (f"at most {most} forwards and backwards" in words(asked)) is cut
+
+
+def test_sizes_have_no_other_limit_than_layers_batch_and_gpus() -> None:
+    """As many virtual stages as layers allow, a whole batch at once."""
+    asked = problem(nodes(1, gpus=2), model=replace(DENSE, layers=64), global_batch=64)
+    found = enumerate_candidates(asked.architecture, asked.workload, gpus_per_node=2, nodes=1)
+    assert set(found.virtual_pipeline[found.pipeline == 2].tolist()) == set(range(1, 33))
+    assert set(found.micro_batch[found.data == 1].tolist()) == {1, 2, 4, 8, 16, 32, 64}
+
+
+def test_limits_are_named_only_where_they_are_met() -> None:
+    """Cut experts, sharded parameters and virtual stages."""
+    dense = problem(nodes(2, gpus=2), pinned={"virtual_pipeline": 1})
+    sparse = problem(nodes(2, gpus=2), model=SPARSE, sharding=tuple(Sharding), recompute=tuple(Recompute))
+    for clause in ("experts are cut", "sharded parameters", "virtual stages come"):
+        assert clause not in words(dense)
+        assert clause in words(sparse)
+    assert "experts are cut" not in words(
+        replace(sparse, workload=replace(sparse.workload, pinned={"expert_tensor": 1}))
+    )
+
+
+def test_the_plan_carries_it() -> None:
+    """The explanation ends with it, so that terminal, page and documents say the same."""
+    asked = problem(nodes(2, gpus=1))
+    assert planned(asked).certificate.explanation.endswith(words(asked))
