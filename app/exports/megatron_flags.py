@@ -36,7 +36,8 @@ class Arguments(NamedTuple):
 
 def arguments(flags: Iterable[Flag], release: int) -> Arguments:
     """What a release can be told; raises ``InvalidConfiguration`` where it lacks what training depends on."""
-    said, unsaid = [], []
+    said: list[str] = []
+    unsaid: dict[str, str] = {}
     for flag in flags:
         if has(release, flag.name):
             said.append(str(flag))
@@ -50,10 +51,8 @@ def arguments(flags: Iterable[Flag], release: int) -> Arguments:
                 f"the argument came with 0.{since}",
                 f"plan with framework {generation_with(since)}, or a newer one",
             )
-        sentence = f"{flag.priced} ({flag.name} came with 0.{since})"
-        if sentence not in unsaid:
-            unsaid.append(sentence)
-    return Arguments(tuple(said), tuple(unsaid))
+        unsaid.setdefault(flag.priced, f"{flag.priced} ({flag.name} came with 0.{since})")
+    return Arguments(tuple(said), tuple(unsaid.values()))
 
 
 def pattern(layers: Iterable[bool]) -> str:

@@ -88,7 +88,7 @@ def start_remarks(launch: Launch) -> list[str]:
     if plan.workload is None:
         return []
     name = plan.workload.framework.generation
-    return [f"Priced as {name}, whose own arguments must be part of the command: see the formats for its files."]
+    return [f"Priced as {name}, whose own arguments must be part of the command."]
 
 
 def started(launch: Launch) -> Claims:

@@ -133,6 +133,9 @@ def test_what_a_release_lacks_is_said_or_refused() -> None:
     )
     assert "not told to Megatron-Core 0.12: CUDA graphs (full), which came with 0.14." in text
     assert "cuda-graph" not in text
+    windowed = text_of("megatron", under(PLANS["whole model"], "megatron-core-0.12"))
+    assert windowed.count("attention within a window") == 1
+    assert "--window" not in windowed.partition("MEGATRON_ARGS")[2]
     hybrid = under(PLANS["experts"], "megatron-bridge-25.09", expert_dispatch=ExpertDispatch.HYBRIDEP)
     assert "--moe-enable-deepep" in text_of("megatron", hybrid)
     assert "hybridep, which came with 0.16 (deepep stands for it)" in text_of("megatron", hybrid)

@@ -46,7 +46,17 @@ def survivors(name: str, shape: str) -> list[Mutation]:
 
 @pytest.mark.parametrize(
     "shape",
-    ["uneven", "uneven virtual", "any stages", "experts", "cut experts", "beside others", "shards", "one GPU"],
+    [
+        "uneven",
+        "uneven virtual",
+        "any stages",
+        "whole model",
+        "experts",
+        "cut experts",
+        "beside others",
+        "shards",
+        "one GPU",
+    ],
 )
 @pytest.mark.parametrize("name", sorted({*TRAINING} - {"report"}))
 def test_no_changed_figure_leaves(name: str, shape: str) -> None:
