@@ -199,8 +199,8 @@ def _followed(text: str) -> str:
     if len(text) > MOST_TEXT:
         raise InvalidConfiguration("launch", f"{len(text)} characters", "is too long", f"give {MOST_TEXT} at most")
     values: dict[str, str] = {}
-    for name, value in _ASSIGNED.findall(text):
-        own_default = re.sub(rf"\$\{{{name}:?-([^}}]*)\}}", r"\1", value.strip("\"'"))
+    for name, assigned in _ASSIGNED.findall(text):
+        own_default = re.sub(rf"\$\{{{name}:?-([^}}]*)\}}", r"\1", assigned.strip("\"'"))
         plain = own_default if len(own_default) <= _LONGEST_VALUE else ""
         values[name] = plain if values.get(name, plain) == plain else ""
     left = MOST_TEXT
