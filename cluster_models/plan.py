@@ -112,7 +112,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class TimeBreakdown:
-    """Parts of the step of the pipeline rank that ends last, in seconds; they add up to ``step_s``.
+    """Parts of the step of the busiest pipeline rank, in seconds; they add up to ``step_s``.
 
     ``pipeline_bubble_s`` is idle time with transfers at zero cost, ``pipeline_transfer_s`` what the transfers
     add to it; ``*_exposed_s`` is the part that nothing hides.

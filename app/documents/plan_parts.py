@@ -25,7 +25,7 @@ from cluster_models.workload import LinkBandwidth
 
 
 class TimeDocument(Document):
-    """The step of the pipeline rank that ends last; the parts add up to ``step_time_s``."""
+    """The step of the busiest pipeline rank; the parts add up to ``step_time_s``."""
 
     step_time_s: float = Field(description="Predicted seconds of one optimizer step.", examples=[12.4])
     compute_s: float = Field(description="Matrix products, attention and memory-bound work.", examples=[8.9])

@@ -24,12 +24,15 @@ def critical_cell(times: PlacedTimes) -> tuple[int, int]:
 
 
 def time_breakdown(candidate: Candidate, times: PlacedTimes) -> TimeBreakdown:
-    """Parts of the step on the rank that ends last; idle time is split by simulating with free transfers.
+    """Parts of the step on the busiest rank of the replica that ends last; the rest it waits for the others.
 
-    A slow node's extra time counts as compute.
+    The first rank ends last, but may have few layers: its idle time would hide what the step is made of.  Idle time
+    is split by simulating with free transfers.  A slow node's extra time counts as compute.
     """
     arrays, schedule, costs = candidate.placement.arrays, candidate.placement.schedule, candidate.costs
-    replica, rank = critical_cell(times)
+    replica, last = critical_cell(times)
+    work_s = times.duration_s[replica].sum(axis=0).reshape(-1, schedule.pipeline).sum(axis=0)
+    rank = int(work_s.argmax())
     chunks = slice(rank, None, schedule.pipeline)
     rounds = schedule.micro_batches
     crossing = [
@@ -40,10 +43,10 @@ def time_breakdown(candidate: Candidate, times: PlacedTimes) -> TimeBreakdown:
     context = rounds * float(costs.context_s[0, chunks].sum()) + crossing[CONTEXT]
     expert = rounds * float(costs.expert_s[0, chunks].sum()) + crossing[EXPERT]
     busy = rounds * float(times.duration_s[replica, :, chunks].sum())
-    end = float(times.end_s[replica, rank])
+    end = float(times.end_s[replica, last])
     free = simulate(schedule, times.duration_s[replica], np.zeros_like(times.delay_s[replica]))
-    bubble = _rest(float(free[schedule.last[rank]]), busy)
-    optimizer = float(arrays.optimizer_s[rank])
+    bubble = _rest(float(free[schedule.last[last]]), busy)
+    optimizer = float(arrays.optimizer_s[last])
     return TimeBreakdown(
         step_s=times.step_s,
         compute_s=busy - tensor - context - expert - crossing[PARAMETER],
