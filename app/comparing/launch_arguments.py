@@ -200,8 +200,10 @@ def _followed(text: str) -> str:
         raise InvalidConfiguration("launch", f"{len(text)} characters", "is too long", f"give {MOST_TEXT} at most")
     values: dict[str, str] = {}
     for name, assigned in _ASSIGNED.findall(text):
-        own_default = re.sub(rf"\$\{{{name}:?-([^}}]*)\}}", r"\1", assigned.strip("\"'"))
-        plain = own_default if len(own_default) <= _LONGEST_VALUE else ""
+        plain = assigned.strip("\"'") if len(assigned) <= _LONGEST_VALUE else ""
+        own = _VARIABLE.fullmatch(plain)
+        if own is not None and own[1] == name:
+            plain = own[2] or ""  # as in PP=${PP:-4}
         values[name] = plain if values.get(name, plain) == plain else ""
     left = MOST_TEXT
 

@@ -17,6 +17,7 @@ from app.presentation.comparison import ComparisonReport, comparison_report, rou
 from app.presentation.decision import Budget
 from app.serialization import make_snapshot
 from cluster_models.errors import InvalidInput
+from cluster_models.frameworks import frameworks
 from cluster_models.plan import TIME_PARTS, Plan, RankOrder, TimeBreakdown
 from cluster_models.units import GIB
 from cluster_models.workload import Recompute, Sharding
@@ -162,7 +163,8 @@ def test_settings_of_nemo_are_read_by_their_names() -> None:
 @pytest.mark.parametrize("layers", [((2, 2),), ((1, 3),), ((1, 1), (1, 1)), ((1, 0), (2, 1))])
 def test_our_own_launch_files_say_the_plan(name: str, layers: tuple[tuple[int, ...], ...]) -> None:
     """What is exported of a plan and compared with it is the plan."""
-    plan = small_plan(layers=layers)
+    workload = replace(small_workload(), framework=frameworks()["megatron-bridge-25.09"])  # knows any layout
+    plan = replace(small_plan(layers=layers), workload=workload)
     export = EXPORTS[name]
     text = "\n".join(file.text for file in export.files(plan))
     assert configuration_in(text, plan).to_configuration(small_architecture()) == plan.configuration
