@@ -26,16 +26,22 @@ from app.exports.megatron_releases import (
 )
 from app.exports.options import Options
 from app.exports.readback.megatron import MEGATRON_SAYS, read_megatron
-from cluster_models.frameworks import AttentionKernels, CudaGraphs
+from cluster_models.frameworks import AttentionKernels, CudaGraphs, Float8Scaling
 from cluster_models.gpus import Precision
 from cluster_models.plan import Plan, RankOrder
-from cluster_models.workload import Optimizer, Recompute, Sharding
+from cluster_models.workload import Optimizer, Recompute, Sharding, TrainingWorkload
 
-_HYBRID, _TENSORWISE = Flag("--fp8-format", "hybrid"), "one current scale for each FP8 tensor"
+_SCALING: Final = {
+    Float8Scaling.DELAYED: (),
+    Float8Scaling.CURRENT: (Flag("--fp8-recipe", "tensorwise", priced="one current scale for each FP8 tensor"),),
+    Float8Scaling.BLOCK: (Flag("--fp8-recipe", "blockwise", priced="one scale for each block of an FP8 tensor"),),
+    Float8Scaling.ROW: (),
+}
+"""Delayed scaling is the default."""
 _PRECISION: Final = {
     Precision.BF16: (Flag("--bf16"),),
     Precision.FP16: (Flag("--fp16"),),
-    Precision.FP8: (Flag("--bf16"), _HYBRID, Flag("--fp8-recipe", "tensorwise", priced=_TENSORWISE)),
+    Precision.FP8: (Flag("--bf16"), Flag("--fp8-format", "hybrid")),
     Precision.MXFP8: (Flag("--bf16"), Flag("--fp8-format", "e4m3"), Flag("--fp8-recipe", "mxfp8")),
     Precision.NVFP4: (Flag("--bf16"), Flag("--fp4-format", "e2m1"), Flag("--fp4-recipe", "nvfp4")),
     Precision.FP32: (),
@@ -67,6 +73,7 @@ def megatron_arguments(launch: Launch) -> Arguments:
         Flag("--micro-batch-size", configuration.micro_batch),
         Flag("--global-batch-size", workload.global_batch),
         *_PRECISION[workload.precision],
+        *(_SCALING[workload.framework.float8_scaling] if workload.precision is Precision.FP8 else ()),
         Flag("--optimizer", "adam" if workload.optimizer is Optimizer.ADAM else "sgd"),
         Flag("--tensor-model-parallel-size", degrees.tensor),
         Flag("--pipeline-model-parallel-size", degrees.pipeline),
@@ -79,7 +86,14 @@ def megatron_arguments(launch: Launch) -> Arguments:
     flags += layer_flags(configuration, model.prediction_layers, workload.framework, release)
     flags += [*_RECOMPUTE[configuration.recompute], *_sharding(launch, release)]
     found = megatron_flags.arguments(flags, release)
-    return Arguments(found.flags, found.unsaid + _graphs_unsaid(launch, release) + dispatch_unsaid(launch, release))
+    unsaid = _graphs_unsaid(launch, release) + dispatch_unsaid(launch, release) + rows_unsaid(workload)
+    return Arguments(found.flags, found.unsaid + unsaid)
+
+
+def rows_unsaid(workload: TrainingWorkload) -> tuple[str, ...]:
+    """What Transformer Engine lacks: scales of rows, which torchao has."""
+    by_row = workload.precision is Precision.FP8 and workload.framework.float8_scaling is Float8Scaling.ROW
+    return ("one scale for each row of an FP8 operand",) if by_row else ()
 
 
 def remarks(launch: Launch, arguments: Arguments) -> list[str]:

@@ -10,12 +10,12 @@ from typing import Final
 
 from app.exports.contract import SHELL, Export, ExportFile, Files, unsupported
 from app.exports.launch_value import Launch
-from app.exports.megatron import environment_lines, expert_order_lines
+from app.exports.megatron import environment_lines, expert_order_lines, rows_unsaid
 from app.exports.megatron_layers import pipeline_layout
 from app.exports.megatron_releases import NEWEST, SINCE, has, overlaps_experts, release_name, vendors
 from app.exports.options import Options
 from app.exports.readback.nemo import NEMO_SAYS, read_nemo
-from cluster_models.frameworks import CudaGraphs, ExpertBalance, ExpertDispatch
+from cluster_models.frameworks import CudaGraphs, ExpertBalance, ExpertDispatch, Float8Scaling
 from cluster_models.gpus import Precision
 from cluster_models.plan import RankOrder
 from cluster_models.workload import Recompute, Sharding
@@ -23,10 +23,15 @@ from cluster_models.workload import Recompute, Sharding
 _PRECISION: Final = {
     Precision.BF16: "bf16_mixed",
     Precision.FP16: "fp16_mixed",
-    Precision.FP8: "bf16_with_fp8_current_scaling_mixed",
     Precision.MXFP8: "bf16_with_mxfp8_mixed",
     Precision.NVFP4: "bf16_with_nvfp4_mixed",
     Precision.FP32: "null",
+}
+_SCALING: Final = {
+    Float8Scaling.DELAYED: "bf16_with_fp8_delayed_scaling_mixed",
+    Float8Scaling.CURRENT: "bf16_with_fp8_current_scaling_mixed",
+    Float8Scaling.BLOCK: "bf16_with_fp8_subchannel_scaling_mixed",
+    Float8Scaling.ROW: "bf16_with_fp8_current_scaling_mixed",
 }
 _RECOMPUTE: Final = {
     Recompute.NONE: {"granularity": "null"},
@@ -99,7 +104,7 @@ def overrides(launch: Launch) -> dict[str, str]:
         "model.seq_length": str(workload.sequence_length),
         "train.micro_batch_size": str(configuration.micro_batch),
         "train.global_batch_size": str(workload.global_batch),
-        "mixed_precision": _PRECISION[workload.precision],
+        "mixed_precision": _PRECISION.get(workload.precision, _SCALING[workload.framework.float8_scaling]),
         "model.tensor_model_parallel_size": str(degrees.tensor),
         "model.pipeline_model_parallel_size": str(degrees.pipeline),
         "model.context_parallel_size": str(degrees.context),
@@ -168,7 +173,7 @@ def _unsaid(launch: Launch, release: int) -> list[str]:
     hybrid = framework.expert_dispatch is ExpertDispatch.HYBRIDEP and launch.architecture.experts is not None
     if hybrid and not has(release, _BACKEND):
         found.append(f"hybridep, which came with 0.{SINCE[_BACKEND]} (deepep stands for it)")
-    return found
+    return [*found, *rows_unsaid(launch.workload)]
 
 
 def _pipeline(launch: Launch) -> dict[str, str]:

@@ -44,7 +44,6 @@ from tests.app.running_rows import (
     decided,
     nodes_held,
     occupied,
-    one_replica,
     plan_on,
     report,
     solved,
@@ -175,30 +174,6 @@ def test_a_job_that_waits_keeps_the_lost_gpus_and_is_woken_once(sessions: Sessio
         replans.approve_replan(session, replan_id=again)
         replans.finish_applied(session, replan_id=again)
         assert running_jobs.get_job(session, reference=CLUSTER, job="a").standing is JobStanding.RUNNING
-
-
-@on_sqlite
-def test_a_job_that_shrank_grows_back_by_itself(sessions: SessionFactory) -> None:
-    """Once what it lost is well again a replan is opened; one on all the GPUs of its owner's plan is left alone."""
-    with transaction(sessions) as session:
-        replan_id, a, b = _failed(session)
-        smaller = one_replica(plan_on("n1", "n1"))
-        solved(session, replan_id, decided({a: (RecoveryAction.SHRINK_DATA_PARALLEL, smaller)}, untouched=[b]))
-        replans.approve_replan(session, replan_id=replan_id)
-        replans.finish_applied(session, replan_id=replan_id)
-        assert nodes_held(session, a) == {"n1"}
-        report(session, told("n0", HealthState.RECOVERED, at_s=3600), at_s=3600)
-        quiet = START + timedelta(seconds=4300)
-        (woken,) = reports.wake_waiting(session, now=quiet)
-        request = replan_solves.begin_attempt(session, replan_id=woken, now=quiet)
-        assert request is not None
-        assert {job.name: job.wanted_gpus for job in request.to_problem().jobs}["a"] == 8
-        grown = decided({a: (RecoveryAction.SWAP, plan_on("n0", "n1"))}, untouched=[b])
-        assert replan_solves.finish(session, replan_id=woken, decision=jsonable(grown))
-        replans.approve_replan(session, replan_id=woken)
-        replans.finish_applied(session, replan_id=woken)
-        report(session, told("n5", at_s=5000), told("n5", HealthState.RECOVERED, at_s=5100), at_s=5100)
-        assert reports.wake_waiting(session, now=START + timedelta(seconds=9000)) == []
 
 
 def test_an_answer_that_meets_other_jobs_is_refused(sessions: SessionFactory) -> None:

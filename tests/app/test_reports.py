@@ -24,6 +24,7 @@ from tests.app.running_rows import (
     add_job,
     decided,
     nodes_held,
+    one_replica,
     plan_on,
     report,
     solved,
@@ -290,3 +291,30 @@ def test_old_reports_are_forgotten_but_not_what_holds(sessions: SessionFactory) 
         }
         after = health_events.conditions_now(session, reference=CLUSTER, now=START + timedelta(days=999))
         assert [each.entity for each in after] == [each.entity for each in before]
+
+
+@on_sqlite
+def test_a_job_that_shrank_grows_back_by_itself(sessions: SessionFactory) -> None:
+    """Once what it lost is well again a replan is opened; one on all the GPUs of its owner's plan is left alone."""
+    with transaction(sessions) as session:
+        add_cluster(session)
+        a, b = add_job(session, "a", "n0", "n1"), add_job(session, "b", "n2", "n3")
+        replan_id = report(session, told("n0")).replan_id
+        assert replan_id is not None
+        smaller = one_replica(plan_on("n1", "n1"))
+        solved(session, replan_id, decided({a: (RecoveryAction.SHRINK_DATA_PARALLEL, smaller)}, untouched=[b]))
+        replans.approve_replan(session, replan_id=replan_id)
+        replans.finish_applied(session, replan_id=replan_id)
+        assert nodes_held(session, a) == {"n1"}
+        report(session, told("n0", HealthState.RECOVERED, at_s=3600), at_s=3600)
+        quiet = START + timedelta(seconds=4300)
+        (woken,) = reports.wake_waiting(session, now=quiet)
+        request = replan_solves.begin_attempt(session, replan_id=woken, now=quiet)
+        assert request is not None
+        assert {job.name: job.wanted_gpus for job in request.to_problem().jobs}["a"] == 8
+        grown = decided({a: (RecoveryAction.SWAP, plan_on("n0", "n1"))}, untouched=[b])
+        assert replan_solves.finish(session, replan_id=woken, decision=jsonable(grown))
+        replans.approve_replan(session, replan_id=woken)
+        replans.finish_applied(session, replan_id=woken)
+        report(session, told("n5", at_s=5000), told("n5", HealthState.RECOVERED, at_s=5100), at_s=5100)
+        assert reports.wake_waiting(session, now=START + timedelta(seconds=9000)) == []

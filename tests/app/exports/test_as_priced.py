@@ -15,7 +15,7 @@ from app.exports.launch_value import launch_of
 from app.exports.options import Options, options_of
 from app.exports.readback.megatron import pattern_of
 from cluster_models.errors import InvalidConfiguration, InvalidInput
-from cluster_models.frameworks import CudaGraphs, ExpertDispatch
+from cluster_models.frameworks import CudaGraphs, ExpertDispatch, Float8Scaling
 from cluster_models.gpus import Precision
 from cluster_models.layer_splits import LayerSplit, can_launch, split_of
 from cluster_models.plan import Degrees, Plan
@@ -192,6 +192,24 @@ def test_bridge_is_told_what_was_priced() -> None:
         assert f"    {line}\n" in text
     assert "Priced as" not in text
     assert "Priced as megatron-core-0.12; fields are those of Bridge" in text_of("nemo", TENSOR)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "recipe", "bridge"),
+    [
+        (Float8Scaling.DELAYED, "", "bf16_with_fp8_delayed_scaling_mixed"),
+        (Float8Scaling.CURRENT, "--fp8-recipe tensorwise", "bf16_with_fp8_current_scaling_mixed"),
+        (Float8Scaling.BLOCK, "--fp8-recipe blockwise", "bf16_with_fp8_subchannel_scaling_mixed"),
+        (Float8Scaling.ROW, "not told to", "Priced, and not told to Bridge: one scale for each row"),
+    ],
+)
+def test_tensors_of_fp8_are_scaled_as_priced(scaling: Float8Scaling, recipe: str, bridge: str) -> None:
+    """Delayed scaling is Megatron's default; scales of rows it lacks, and says so."""
+    plan = under(in_precision(TENSOR, Precision.FP8), "megatron-bridge-26.02", float8_scaling=scaling)
+    megatron = text_of("megatron", plan)
+    assert recipe in megatron
+    assert ("--fp8-recipe" in megatron) == recipe.startswith("--fp8-recipe")
+    assert bridge in text_of("nemo", plan)
 
 
 def test_nemo_is_not_given_gpus_of_another_maker() -> None:
