@@ -43,9 +43,9 @@ def time_breakdown(candidate: Candidate, times: PlacedTimes) -> TimeBreakdown:
     context = rounds * float(costs.context_s[0, chunks].sum()) + crossing[CONTEXT]
     expert = rounds * float(costs.expert_s[0, chunks].sum()) + crossing[EXPERT]
     busy = rounds * float(times.duration_s[replica, :, chunks].sum())
-    end = float(times.end_s[replica, last])
+    end = float(times.end_s[replica].max())
     free = simulate(schedule, times.duration_s[replica], np.zeros_like(times.delay_s[replica]))
-    bubble = _rest(float(free[schedule.last[last]]), busy)
+    bubble = _rest(float(free[schedule.last].max()), busy)
     optimizer = float(arrays.optimizer_s[last])
     return TimeBreakdown(
         step_s=times.step_s,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -126,7 +127,9 @@ def test_maps_that_are_written_can_be_read(name: str) -> None:
     for file in form.files(slots, 2):
         if file.name.endswith((".json", ".yaml")) and file.name != "config.yaml":
             (running,) = read_of(file.name, file.text).maps
-            assert running.on(2) == slots
+            found = running.on(2)
+            layers = len(slots.layers)  # files for TensorRT-LLM go on with rows for prediction layers
+            assert replace(found, layers=found.layers[:layers], slots=found.slots[:layers]) == slots
 
 
 def test_a_map_needs_the_ranks_of_its_engine() -> None:

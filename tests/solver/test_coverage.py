@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from cluster_models.frameworks import framework
 from cluster_models.workload import Recompute, Sharding
 from solver.answer import coverage
 from solver.degrees import enumeration
@@ -36,7 +37,12 @@ def test_long_schedules_are_named_where_there_are_any(monkeypatch: pytest.Monkey
 
 def test_sizes_have_no_other_limit_than_layers_batch_and_gpus() -> None:
     """As many virtual stages as layers allow, a whole batch at once."""
-    asked = problem(nodes(1, gpus=2), model=replace(DENSE, layers=64), global_batch=64)
+    asked = problem(
+        nodes(1, gpus=2),
+        model=replace(DENSE, layers=64),
+        global_batch=64,
+        framework=framework("megatron-core-0.15"),
+    )
     found = enumerate_candidates(asked.architecture, asked.workload, gpus_per_node=2, nodes=1)
     assert set(found.virtual_pipeline[found.pipeline == 2].tolist()) == set(range(1, 33))
     assert set(found.micro_batch[found.data == 1].tolist()) == {1, 2, 4, 8, 16, 32, 64}

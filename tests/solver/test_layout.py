@@ -97,7 +97,7 @@ def test_releases_with_layouts_take_the_lightest_split() -> None:
     model = replace(DENSE, layers=32)
     assert launchable_layout(model, 2048, 2, 5, older) is None
     assert launchable_layout(model, 2048, 2, 5, newer) == balanced_layout(model, 2048, 2, 5)
-    for used, sizes in ((older, {1, 2, 4, 8}), (newer, set(range(1, 9)))):
+    for used, sizes in ((older, {1, 2, 4, 8, 16}), (newer, set(range(1, 17)))):
         workload = TrainingWorkload(2048, 64, framework=used, pinned={"pipeline": 2, "tensor": 1, "micro_batch": 1})
         batch = enumerate_candidates(model, workload, gpus_per_node=2, nodes=1)
         assert set(batch.virtual_pipeline.tolist()) == sizes

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster_models.errors import InvalidInput
+from cluster_models.frameworks import framework
 from cluster_models.gpus import Precision
 from cluster_models.measurements import Sample
 from cluster_models.plan import Plan, RankOrder, StopReason
@@ -87,7 +88,12 @@ CASES: Mapping[str, PlanningProblem] = {
         nodes(4, gpus=1), measured(4, "5 40 20 10 8 20", 1), pinned={"virtual_pipeline": 2}, global_batch=8
     ),
     "more than eight virtual stages": problem(
-        nodes(1, gpus=2), model=DEEP, global_batch=2, sequence_length=16384, pinned={"pipeline": 2}
+        nodes(1, gpus=2),
+        model=DEEP,
+        global_batch=2,
+        sequence_length=16384,
+        pinned={"pipeline": 2},
+        framework=framework("megatron-core-0.15"),  # the default generation's launcher knows few splits
     ),
     "more than sixteen sequences": problem(nodes(1, gpus=2), model=TINY, global_batch=64, sequence_length=64),
     "parameters sharded": problem(
