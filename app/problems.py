@@ -44,6 +44,8 @@ TYPES: Final[Mapping[str, str]] = {
 }
 """Each type's URI is ``/problems/`` and its name; names stay for ever."""
 
+AGAIN_SOON: Final[Mapping[str, str]] = {"Retry-After": "5"}
+"""Seconds after which a client may try again what failed for the database alone."""
 _REFERENCE: Final = "#/components/schemas/{model}"
 _LONGEST_VALUE: Final = 200
 _SHORT: Final = reprlib.Repr()
@@ -217,7 +219,7 @@ async def _unstorable(request: Request, error: Exception) -> Response:
 async def _database_away(request: Request, error: Exception) -> Response:
     log.warning("database_away", path=request.url.path, reason=str(error)[:300])
     detail = "The database does not answer; try again in a moment."
-    return problem_response(request, kind="not-ready", status=503, detail=detail)
+    return problem_response(request, kind="not-ready", status=503, detail=detail, headers=AGAIN_SOON)
 
 
 async def _broken(request: Request, error: Exception) -> Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Final
 
 import structlog
@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.db import migrate
-from app.problems import TYPES, problem_response
+from app.problems import AGAIN_SOON, TYPES, problem_response
 from app.resources import Service, service_of
 from app.services import plans, workers
 from app.services.errors import NotFound
@@ -49,7 +49,7 @@ def get_readiness(request: Request) -> Response:
     missing = _missing(service_of(request))
     if missing is None:
         return JSONResponse({"status": "ok"})
-    return problem_response(request, kind="not-ready", status=503, detail=missing)
+    return problem_response(request, kind="not-ready", status=503, detail=missing, headers=AGAIN_SOON)
 
 
 @router.get("/metrics", response_class=Response)
@@ -78,10 +78,10 @@ def _missing(service: Service) -> str | None:
         if not migrate.is_current(service.engine):
             return "The database's schema is not the newest: migrate it."
         with service.read_sessions() as session:
-            seen = workers.last_sign_of_life(session)
+            silent = workers.silence(session)
     except SQLAlchemyError as error:
         log.warning("database_away", reason=str(error)[:300])
         return "The database does not answer."
-    if seen is None or datetime.now(UTC) - seen > WORKER_SEEN_WITHIN:
+    if silent is None or silent > WORKER_SEEN_WITHIN:
         return "No worker was seen within 30 s: plans wait."
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import CursorResult, delete, func, select, update
 from sqlalchemy.orm import Session
@@ -25,7 +25,7 @@ class Worker:
 
 def beat(session: Session, *, executor_id: str, pid: int, pid_scope: str) -> None:
     """One sign of life; also brings back the row of a worker that was taken for dead."""
-    now = datetime.now(UTC)
+    now = clock(session)
     done = session.execute(
         update(WorkerRow).where(WorkerRow.executor_id == executor_id).values(beats=WorkerRow.beats + 1, beat_at=now)
     )
@@ -61,6 +61,15 @@ def remove(session: Session, *, executor_id: str) -> bool:
     return done.rowcount == 1
 
 
-def last_sign_of_life(session: Session) -> datetime | None:
-    """When any worker was last heard, by that worker's clock."""
-    return session.scalar(select(func.max(WorkerRow.beat_at)))
+def silence(session: Session) -> timedelta | None:
+    """How long no worker was heard, by the one clock that all machines share; ``None`` where none ever was."""
+    heard = session.scalar(select(func.max(WorkerRow.beat_at)))
+    return None if heard is None else clock(session) - heard
+
+
+def clock(session: Session) -> datetime:
+    """The database server's time, which workers and web processes on machines of their own agree on."""
+    if session.get_bind().dialect.name == "sqlite":
+        return datetime.now(UTC)
+    now: datetime = session.execute(select(func.now())).scalar_one()
+    return now

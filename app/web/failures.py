@@ -11,6 +11,7 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
+from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
 from app.documents.reading import problems_of
@@ -27,10 +28,12 @@ _TITLES: Final = {
     421: "Not known under this name",
     422: "That does not fit together",
     500: "Something broke on our side",
+    503: "Not just now",
 }
 _STATUSES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (NotFound, 404, ""),
     (Conflict, 409, ""),
+    (OperationalError, 503, "The database does not answer; try again in a moment. Nothing was stored."),
     (InvalidInput, 422, "The request cannot be served as it is."),
     (RequestValidationError, 422, "The address of this page holds a value that the page does not know."),
 )

@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode, checks
 from schemathesis.specs.openapi import checks as openapi
 
+from app.db.engine import SessionFactory, transaction
 from app.main import create_app
+from app.services import workers
 from app.settings import Role, Settings
 from tests.app.api_client import API, cluster_body, ended, plan_body, running
 from tests.app.plan_rows import wait_until
@@ -38,6 +40,31 @@ def test_the_service_is_ready_once_a_worker_was_seen(tmp_path: Path) -> None:
         assert "worker" in client.get("/readyz").json()["detail"]
     with running(tmp_path, url) as client:
         assert client.get("/readyz").json() == {"status": "ok"}
+
+
+def test_a_database_that_is_away_is_said_to_be_so(tmp_path: Path) -> None:
+    """503 with a time to try again, in the API and on pages alike; the process itself is well."""
+    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite", role=Role.WEB) as client:
+        for name in ("a.sqlite", "a.sqlite-wal", "a.sqlite-shm"):
+            (tmp_path / name).unlink(missing_ok=True)
+        (tmp_path / "a.sqlite").mkdir()
+        client.app.state.service.engine.dispose()  # type: ignore[attr-defined]  # connections kept would go on
+        answer = client.get(f"{API}/plans")
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+        assert client.get("/readyz").headers["Retry-After"] == "5"
+        page = client.get("/plans", headers={"accept": "text/html"})
+        assert (page.status_code, "The database does not answer" in page.text) == (503, True)
+        assert client.get("/healthz").is_success
+
+
+def test_the_clock_of_a_worker_does_not_count(sessions: SessionFactory) -> None:
+    """Silence is measured by the database's clock on both ends, whatever the machines say."""
+    with transaction(sessions) as session:
+        assert workers.silence(session) is None
+        workers.beat(session, executor_id="w", pid=1, pid_scope="m")
+        silent = workers.silence(session)
+    assert silent is not None
+    assert abs(silent.total_seconds()) < 60.0
 
 
 def test_metrics_count_requests_and_solves(tmp_path: Path) -> None:
