@@ -62,6 +62,17 @@ class ExpertBalance(StrEnum):
     (``--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity``)."""
 
 
+class Interleaving(StrEnum):
+    """How micro-batches pass several virtual stages of one pipeline rank (``cluster_models.interleaving``)."""
+
+    NONE = "none"
+    """A rank has one stage."""
+    MEGATRON = "megatron"
+    """In groups of as many as pipeline ranks; from Megatron-Core 0.10 on of any legal size."""
+    PYTORCH = "pytorch"
+    """In equal groups of at least as many as pipeline ranks (``torch.distributed.pipelining``)."""
+
+
 class CudaGraphs(StrEnum):
     """What of a step is captured and launched as a whole, free of launch overhead on the host."""
 
@@ -182,6 +193,13 @@ class Framework:
     ]
     keeps_stage_outputs: Annotated[
         bool, Fact("A pipeline rank holds what it sent on until the backward pass; Megatron frees it.")
+    ]
+    interleaving: Annotated[
+        Interleaving,
+        Fact(
+            "How micro-batches pass virtual stages: not at all (a rank has one stage), in Megatron's groups of as "
+            "many as pipeline ranks (from Megatron-Core 0.10 on of any legal size), or in PyTorch's equal groups."
+        ),
     ]
     fills_pipeline: Annotated[bool, Fact("A step of fewer micro-batches than pipeline stages less one is refused.")]
     overlap_gradients: Annotated[bool, Fact("Gradients are reduced beside the backward pass.", setting=True)]

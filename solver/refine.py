@@ -94,8 +94,8 @@ def prepare(
     costs = costs_of(problem, fabric, batch, layers, kinds)
     memory = memory_of(problem, fabric.kinds, batch, layers, kinds, domain=fabric.gpus_per_unit)
     micro_batches = int(micro_batches_of(batch, problem.workload)[0])
-    blocking = problem.workload.framework.blocking_transfers
-    placement = build_placement(batch, costs, micro_batches, fabric, blocking=blocking, stage_kinds=stage_kinds)
+    framework = problem.workload.framework
+    placement = build_placement(batch, costs, micro_batches, fabric, framework=framework, stage_kinds=stage_kinds)
     placement = on_site(placement, problem, fabric, batch, costs)
     return Candidate(fabric, batch, layout, stage_kinds, costs, memory, placement)
 

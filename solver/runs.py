@@ -15,6 +15,7 @@ import numpy as np
 
 from cluster_models.fitted import FittedParameters
 from cluster_models.gpus import GpuKind
+from cluster_models.interleaving import micro_batch_group
 from cluster_models.training_run import TrainingRun
 from solver.candidates import CandidateBatch, FloatArray, batch_of
 from solver.costs.calibration import calibration_of
@@ -184,6 +185,7 @@ def _prediction(run: TrainingRun, row: int, replicas: Sequence[_Times], slowest:
             times.hops_s[row],
             micro_batches=micro_batches,
             blocking=blocking,
+            group=micro_batch_group(run.workload.framework, stages, micro_batches),
         )
         for times in replicas
     ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.documents.configuration import ConfigurationDocument, DegreesDocument
-from app.exports.readback.megatron import Rows, even_rows, rows_of_layout, sharding_of
+from app.exports.readback.megatron import GROUP, Rows, even_rows, rows_of_layout, sharding_of
 from cluster_models.errors import InvalidConfiguration, InvalidInput
 from cluster_models.plan import RankOrder
 from cluster_models.workload import Recompute, Sharding
@@ -37,6 +37,7 @@ METHOD: Final = "--recompute-method"
 RECOMPUTED: Final = "--recompute-num-layers"
 _OTHER_NAMES: Final = {
     CHUNKS: "virtual_pipeline_model_parallel_size",
+    GROUP: "microbatch_group_size_per_vp_stage",
     EXPERTS: "num_moe_experts",
     FIRST: "num_layers_in_first_pipeline_stage",
     LAST: "num_layers_in_last_pipeline_stage",
@@ -60,11 +61,15 @@ _DEEPEST: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class OwnLaunch:
-    """What launch arguments say of the run: sizes that must be those of the workload, and GPUs; ``None`` unsaid."""
+    """What launch arguments say of the run: sizes that must be those of the workload; ``None`` unsaid.
+
+    ``micro_batch_group``: micro-batches that pass a virtual stage together, as many as pipeline ranks if unsaid.
+    """
 
     configuration: ConfigurationDocument
     sequence_length: int | None
     global_batch: int | None
+    micro_batch_group: int
 
 
 def has_launch_arguments(text: str) -> bool:
@@ -117,6 +122,7 @@ def read_launch(text: str, *, layers: int, gpus: int) -> OwnLaunch:
         ),
         sequence_length=given.number(SEQUENCE, 0) or None,
         global_batch=given.number(GLOBAL_BATCH, 0) or None,
+        micro_batch_group=given.number(GROUP, pipeline),
     )
 
 

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.comparing.launch_arguments import has_launch_arguments, read_launch
+from app.comparing.launch_arguments import OwnLaunch, has_launch_arguments, read_launch
 from app.comparing.shorthand import is_shorthand, read_shorthand
 from app.documents.configuration import ConfigurationDocument
+from app.exports.readback.megatron import GROUP
 from app.services.predictions import predict_configuration
 from cluster_models.comparison import Comparison
 from cluster_models.errors import InvalidConfiguration, InvalidInput
+from cluster_models.interleaving import micro_batch_group
 from cluster_models.plan import Plan
 from cluster_models.workload import TrainingWorkload
 from solver.answer.comparing import compare
@@ -72,7 +74,22 @@ def configuration_in(text: str, plan: Plan, *, gpus: int | None = None) -> Confi
             raise InvalidConfiguration(
                 flag, said, f"the plan is for {meant}", "compare with a plan of the same run"
             )
+    _check_group(launch, workload)
     return launch.configuration
+
+
+def _check_group(launch: OwnLaunch, workload: TrainingWorkload) -> None:
+    """Refuse groups of micro-batches on virtual stages that are not those of the schedule that is priced."""
+    degrees, micro_batch = launch.configuration.degrees, launch.configuration.micro_batch_sequences
+    micro_batches = workload.global_batch // (micro_batch * degrees.data)
+    group = micro_batch_group(workload.framework, degrees.pipeline, micro_batches)
+    if degrees.virtual_pipeline > 1 and group is not None and launch.micro_batch_group != group:
+        raise InvalidConfiguration(
+            GROUP,
+            launch.micro_batch_group,
+            f"{micro_batches} micro-batches on {degrees.pipeline} pipeline ranks are priced in groups of {group}",
+            f"compare with {GROUP} {group}",
+        )
 
 
 def priced(problem: PlanningProblem, document: ConfigurationDocument, plan: Plan) -> Plan:

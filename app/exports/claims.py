@@ -21,9 +21,10 @@ class Claims:
 
     ``gpus[slot]`` are the GPU numbers of a host in rank order, ``layers`` decoder layers in all, ``experts`` those
     of one sparse layer, ``expert_order`` the layers whose experts leave their natural order and what lies in each
-    position, ``expert_slots`` where all of them lie, ``first_host`` where ranks meet.  From ``hidden`` on the
-    figures of the model, as ``Architecture`` and ``Experts`` name them; ``positions`` is the length of a learned
-    table, or the sequence length.  ``connections`` is ``CUDA_DEVICE_MAX_CONNECTIONS``.
+    position, ``expert_slots`` where all of them lie, ``first_host`` where ranks meet, ``micro_batch_group`` how
+    many micro-batches pass a virtual stage together, 1 without any.  From ``hidden`` on the figures of the model,
+    as ``Architecture`` and ``Experts`` name them; ``positions`` is the length of a learned table, or the sequence
+    length.  ``connections`` is ``CUDA_DEVICE_MAX_CONNECTIONS``.
     """
 
     world: int | None = None
@@ -38,6 +39,7 @@ class Claims:
     expert: int | None = None
     expert_tensor: int | None = None
     virtual_pipeline: int | None = None
+    micro_batch_group: int | None = None
     rank_order: RankOrder | None = None
     layers: int | None = None
     stage_layers: tuple[tuple[int, ...], ...] | None = None
@@ -87,6 +89,7 @@ def claims_of(launch: Launch) -> Claims:
         expert=degrees.expert,
         expert_tensor=degrees.expert_tensor,
         virtual_pipeline=degrees.virtual_pipeline,
+        micro_batch_group=launch.micro_batch_group if plan.workload else None,
         rank_order=launch.configuration.rank_order,
         layers=launch.layers,
         stage_layers=launch.configuration.stage_layers,

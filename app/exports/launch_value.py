@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from app.exports.arithmetic import check_divisions, check_host_names, check_layers, check_world, gpus_of_host
 from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidConfiguration
+from cluster_models.interleaving import micro_batch_group
 from cluster_models.plan import Configuration, Degrees, Plan
 from cluster_models.workload import TrainingWorkload
 
@@ -90,6 +91,15 @@ class Launch:
     def micro_batches(self) -> int:
         """Micro-batches that each pipeline runs a step."""
         return self.configuration.micro_batches(self.workload.global_batch)
+
+    @property
+    def micro_batch_group(self) -> int:
+        """Micro-batches that pass a virtual stage together under the schedule that was priced; 1 without any."""
+        degrees = self.degrees
+        if degrees.virtual_pipeline == 1:
+            return 1
+        group = micro_batch_group(self.workload.framework, degrees.pipeline, self.micro_batches)
+        return group or degrees.pipeline
 
 
 def launch_of(plan: Plan) -> Launch:

@@ -25,7 +25,7 @@ from app.exports.megatron_releases import (
     starts_megatron,
 )
 from app.exports.options import Options
-from app.exports.readback.megatron import MEGATRON_SAYS, read_megatron
+from app.exports.readback.megatron import GROUP, MEGATRON_SAYS, read_megatron
 from cluster_models.frameworks import AttentionKernels, CudaGraphs, Float8Scaling
 from cluster_models.gpus import Precision
 from cluster_models.plan import Plan, RankOrder
@@ -84,6 +84,8 @@ def megatron_arguments(launch: Launch) -> Arguments:
         flags += [*expert_flags(model.experts, model, release), *group_flags(launch, release)]
     flags += [Flag("--use-tp-pp-dp-mapping")] * (configuration.rank_order is RankOrder.PIPELINE_BEFORE_DATA)
     flags += layer_flags(configuration, model.prediction_layers, workload.framework, release)
+    if degrees.virtual_pipeline > 1 and launch.micro_batch_group != degrees.pipeline:
+        flags.append(Flag(GROUP, launch.micro_batch_group))
     flags += [*_RECOMPUTE[configuration.recompute], *_sharding(launch, release)]
     found = megatron_flags.arguments(flags, release)
     unsaid = _graphs_unsaid(launch, release) + dispatch_unsaid(launch, release) + rows_unsaid(workload)

@@ -15,6 +15,7 @@ from app.exports.launch_value import Launch
 from cluster_models.catalogue import gpu_kinds
 from cluster_models.frameworks import ExpertDispatch, Framework, frameworks
 from cluster_models.gpus import Precision
+from cluster_models.interleaving import SIZED_SINCE
 from cluster_models.plan import Plan
 from cluster_models.workload import Recompute, Sharding
 
@@ -26,6 +27,7 @@ SINCE: Final[Mapping[str, int]] = MappingProxyType(
         "--decoder-first-pipeline-num-layers": 9,
         "--decoder-last-pipeline-num-layers": 9,
         "--ckpt-format": 9,
+        "--microbatch-group-size-per-virtual-pipeline-stage": SIZED_SINCE,
         "--expert-tensor-parallel-size": 10,
         "--moe-ffn-hidden-size": 10,
         "--moe-layer-freq": 10,

@@ -14,7 +14,7 @@ from app.exports.megatron import environment_lines, expert_order_lines, rows_uns
 from app.exports.megatron_layers import pipeline_layout
 from app.exports.megatron_releases import NEWEST, SINCE, has, overlaps_experts, release_name, vendors
 from app.exports.options import Options
-from app.exports.readback.nemo import NEMO_SAYS, read_nemo
+from app.exports.readback.nemo import GROUP, NEMO_SAYS, read_nemo
 from cluster_models.frameworks import CudaGraphs, ExpertBalance, ExpertDispatch, Float8Scaling
 from cluster_models.gpus import Precision
 from cluster_models.plan import RankOrder
@@ -179,6 +179,8 @@ def _unsaid(launch: Launch, release: int) -> list[str]:
 def _pipeline(launch: Launch) -> dict[str, str]:
     configuration, virtual = launch.configuration, launch.degrees.virtual_pipeline
     found = {"model.virtual_pipeline_model_parallel_size": str(virtual)} if virtual > 1 else {}
+    if virtual > 1 and launch.micro_batch_group != launch.degrees.pipeline:
+        found[GROUP] = str(launch.micro_batch_group)
     if len({count for row in configuration.stage_layers for count in row}) > 1:
         layout = pipeline_layout(configuration, launch.architecture.prediction_layers)
         found["model.pipeline_model_parallel_layout"] = f"'{layout}'"

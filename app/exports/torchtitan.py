@@ -16,6 +16,7 @@ from app.exports.megatron import expert_order_lines
 from app.exports.options import Options
 from app.exports.readback.torchtitan import TORCHTITAN_SAYS, read_torchtitan, split_layers
 from cluster_models.gpus import Precision
+from cluster_models.interleaving import equal_group
 from cluster_models.plan import RankOrder
 from cluster_models.workload import Sharding
 
@@ -80,6 +81,17 @@ def _refuse(launch: Launch) -> None:
             degrees.expert,
             f"expert groups share out {shared} ranks (sharded data x context x tensor)",
             "plan with sharded parameters or another expert degree",
+        )
+    if degrees.virtual_pipeline > 1 and launch.micro_batch_group != equal_group(
+        degrees.pipeline, launch.micro_batches
+    ):
+        raise unsupported(
+            "torchtitan",
+            "degrees.virtual_pipeline",
+            degrees.virtual_pipeline,
+            f"{launch.micro_batches} micro-batches pass virtual stages in groups of {launch.micro_batch_group}, "
+            "which its schedule makes otherwise or refuses",
+            "plan with a framework of torchtitan, or export megatron",
         )
     if launch.workload.precision is Precision.FP16:
         raise unsupported("torchtitan", "precision", "fp16", "its mixed precision is bfloat16 or float32")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cluster_models.frameworks import Framework, Interleaving
+from cluster_models.interleaving import takes_group_sizes
 from cluster_models.workload import Sharding, TrainingWorkload
 from solver.degrees.enumeration import expert_tensor_legal
 from solver.pipeline.schedule import MOST_EVENTS
@@ -33,7 +35,7 @@ def _limits(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> Iterator[str
     if Sharding.PARAMETERS in workload.sharding:
         yield "sharded parameters come without a pipeline"
     if architecture.layers > 1 and workload.pinned.get("virtual_pipeline") != 1:
-        yield "virtual stages come with whole groups of as many micro-batches as pipeline ranks"
+        yield _groups(workload.framework)
     if 2 * workload.global_batch * architecture.layers > MOST_EVENTS:
         yield f"a replica runs at most {MOST_EVENTS:,} forwards and backwards a step"
     if _leaves_cuts_out(problem, workload):
@@ -44,6 +46,20 @@ def _limits(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> Iterator[str
         yield f"units in a domain of more than {MOST_WIDTHS} nodes have a divisor or a power of two of nodes"
     if any(fabric.is_mixed for fabric in fabrics):
         yield f"mixes of GPU kinds have at most {MOST_KINDS}, whose faster GPUs take as many stages as they can"
+
+
+def _groups(framework: Framework) -> str:
+    """The numbers of micro-batches that come with virtual stages."""
+    if framework.interleaving is Interleaving.NONE:
+        return f"{framework.name} has no virtual stages"
+    if takes_group_sizes(framework):
+        return (
+            "virtual stages come with at least as many micro-batches as pipeline ranks, in groups of as many, or "
+            "of the fewest that the framework takes where ranks do not divide them"
+        )
+    if framework.interleaving is Interleaving.PYTORCH:
+        return "virtual stages come with equal groups of at least as many micro-batches as pipeline ranks"
+    return "virtual stages come with whole groups of as many micro-batches as pipeline ranks"
 
 
 def _leaves_cuts_out(problem: PlanningProblem, workload: TrainingWorkload) -> bool:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cluster_models.architecture import Architecture
-from cluster_models.plan import Configuration, RankOrder
+from cluster_models.frameworks import Framework, Interleaving
+from cluster_models.interleaving import SIZED_SINCE
+from cluster_models.plan import Configuration, Degrees, RankOrder
 from cluster_models.workload import TrainingWorkload
 from solver.problem import PlanningProblem
 
@@ -103,14 +105,36 @@ def _batch_rules(configuration: Configuration, workload: TrainingWorkload) -> It
             f"{workload.framework.name} needs at least {fewest} micro-batches for {degrees.pipeline} pipeline "
             f"stages, got {micro_batches}."
         )
-    if degrees.virtual_pipeline == 1:
-        return
-    if degrees.pipeline == 1:
+    if degrees.virtual_pipeline > 1:
+        yield from _interleaving_rules(degrees, micro_batches, workload.framework)
+
+
+def _interleaving_rules(degrees: Degrees, micro_batches: int, framework: Framework) -> Iterator[str]:
+    """Virtual stages need a pipeline, and micro-batches in groups of at least as many as there are ranks.
+
+    Megatron-Core takes a single group of them all from 0.10 on, whatever else it takes; PyTorch makes as many
+    groups as ranks would fill and wants them equal.
+    """
+    pipeline = degrees.pipeline
+    if framework.interleaving is Interleaving.NONE:
+        yield f"Virtual pipeline degree {degrees.virtual_pipeline} is set but {framework.name} has no interleaving."
+    elif pipeline == 1:
         yield f"Virtual pipeline degree {degrees.virtual_pipeline} needs a pipeline degree above 1."
-    if micro_batches % degrees.pipeline:
+    elif micro_batches < pipeline:
         yield (
-            f"Interleaving needs micro-batches divisible by the pipeline degree, but {micro_batches} is not "
-            f"by {degrees.pipeline}."
+            f"Interleaving needs at least as many micro-batches as pipeline ranks, but {micro_batches} are fewer "
+            f"than {pipeline}."
+        )
+    elif framework.interleaving is Interleaving.PYTORCH:
+        if micro_batches % (micro_batches // pipeline):
+            yield (
+                f"Interleaving needs equal groups of micro-batches, but {micro_batches} are not "
+                f"{micro_batches // pipeline} equal groups (pipeline degree {pipeline})."
+            )
+    elif micro_batches % pipeline and framework.megatron_core < SIZED_SINCE:
+        yield (
+            f"Interleaving under {framework.name} needs micro-batches divisible by the pipeline degree, but "
+            f"{micro_batches} is not by {pipeline}."
         )
 
 

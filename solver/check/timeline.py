@@ -1,8 +1,8 @@
 """Whether the timeline is a schedule that could run.
 
 Events are told apart by their order on a track, never by their names: one pipeline rank runs its forwards
-(and its backwards) in a fixed order, 1F1B by micro-batch and interleaved 1F1B in groups of as many
-micro-batches as there are pipeline ranks, chunk after chunk (arXiv 2104.04473, section 2.2).
+(and its backwards) in a fixed order, 1F1B by micro-batch and interleaved 1F1B in groups of micro-batches, chunk
+after chunk (arXiv 2104.04473, section 2.2).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from cluster_models.interleaving import micro_batch_group
 from cluster_models.plan import Degrees, Plan, TimelineEvent
 from solver.problem import PlanningProblem
 
@@ -18,6 +19,7 @@ COMPUTE = frozenset({"forward", "backward", "optimizer"})
 """Categories that occupy the GPU; transfers and reductions run beside them."""
 TOLERANCE = 1e-6
 Events = list[TimelineEvent]
+Order = list[tuple[int, int]]
 
 
 def timeline_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
@@ -39,9 +41,11 @@ def timeline_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:
     if plan.configuration.micro_batch < 1:  # reported by the batch rules
         return
     degrees = plan.configuration.degrees
-    passes = plan.configuration.micro_batches(problem.workload.global_batch) * degrees.virtual_pipeline
+    micro_batches = plan.configuration.micro_batches(problem.workload.global_batch)
+    group = micro_batch_group(problem.workload.framework, degrees.pipeline, micro_batches)
+    order = _order(degrees.virtual_pipeline, micro_batches, group or max(1, degrees.pipeline))
     for replica in sorted({replica for replica, _ in tracks}):
-        yield from _replica_rules(replica, tracks, degrees, passes, slack)
+        yield from _replica_rules(replica, tracks, degrees, order, slack)
 
 
 def _end(event: TimelineEvent) -> float:
@@ -62,7 +66,7 @@ def _replica_rules(
     replica: int,
     tracks: dict[tuple[int, int], Events],
     degrees: Degrees,
-    passes: int,
+    order: Order,
     slack: float,
 ) -> Iterator[str]:
     if not 0 <= replica < degrees.data:
@@ -75,54 +79,56 @@ def _replica_rules(
     backwards = [_of_category(tracks[replica, stage], "backward") for stage in stages]
     for stage in stages:
         counts = len(forwards[stage]), len(backwards[stage])
-        if counts != (passes, passes):
+        if counts != (len(order), len(order)):
             yield (
                 f"Replica {replica}, stage {stage} runs {counts[0]} forwards and {counts[1]} backwards "
-                f"instead of {passes} each."
+                f"instead of {len(order)} each."
             )
             return
-    yield from _chain_rules(forwards, degrees, slack)
-    yield from _chain_rules(backwards[::-1], degrees, slack)
+    yield from _chain_rules(forwards, order, slack)
+    yield from _chain_rules(backwards[::-1], order, slack)
     for forward, backward in zip(forwards, backwards, strict=True):
-        yield from _pair_rules(forward, backward, degrees, slack)
+        yield from _pair_rules(forward, backward, order, slack)
 
 
 def _of_category(events: Events, category: str) -> Events:
     return sorted((event for event in events if event.category == category), key=lambda event: event.start_s)
 
 
-def _chain_rules(stages: Sequence[Events], degrees: Degrees, slack: float) -> Iterator[str]:
+def _chain_rules(stages: Sequence[Events], order: Order, slack: float) -> Iterator[str]:
     """The i-th pass of a stage needs that of the stage before it, in the direction of the data.
 
-    From the last stage the data goes round to the first one's next chunk, ``pipeline`` passes later.
+    From the last stage the data goes round to the first one's next chunk.
     """
     needs = [pair for before, after in pairwise(stages) for pair in zip(before, after, strict=True)]
-    for index, (source, target) in enumerate(zip(stages[-1], stages[0][degrees.pipeline :], strict=False)):
-        if _pass(index, degrees)[0] + 1 < degrees.virtual_pipeline:
+    first = dict(zip(order, stages[0], strict=True))
+    for (chunk, micro_batch), source in zip(order, stages[-1], strict=True):
+        target = first.get((chunk + 1, micro_batch))
+        if target is not None:
             needs.append((source, target))
     for source, target in needs:
         if target.start_s < _end(source) - slack:
             yield _too_early(target, source)
 
 
-def _pair_rules(forwards: Events, backwards: Events, degrees: Degrees, slack: float) -> Iterator[str]:
+def _pair_rules(forwards: Events, backwards: Events, order: Order, slack: float) -> Iterator[str]:
     """A backward needs the forward of the same micro-batch and chunk on its own GPU."""
-    order = [_pass(index, degrees) for index in range(len(forwards))]
     forward_of = dict(zip(order, forwards, strict=True))
-    last_chunk = degrees.virtual_pipeline - 1
+    last_chunk = max((chunk for chunk, _ in order), default=0)
     for (chunk, micro_batch), backward in zip(order, backwards, strict=True):
         forward = forward_of.get((last_chunk - chunk, micro_batch))
         if forward is not None and backward.start_s < _end(forward) - slack:
             yield _too_early(backward, forward)
 
 
-def _pass(index: int, degrees: Degrees) -> tuple[int, int]:
-    """(virtual stage, micro-batch) of the ``index``-th forward of any pipeline rank."""
-    if degrees.virtual_pipeline == 1:
-        return 0, index
-    group, inside = divmod(index, degrees.pipeline * degrees.virtual_pipeline)
-    chunk, offset = divmod(inside, degrees.pipeline)
-    return chunk, group * degrees.pipeline + offset
+def _order(virtual: int, micro_batches: int, group: int) -> Order:
+    """(virtual stage, micro-batch) of every forward of any pipeline rank; backwards count the stages down."""
+    return [
+        (chunk, micro_batch)
+        for first in range(0, micro_batches, group)
+        for chunk in range(virtual)
+        for micro_batch in range(first, min(first + group, micro_batches))
+    ]
 
 
 def _too_early(event: TimelineEvent, needed: TimelineEvent) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from cluster_models.architecture import Architecture
 from cluster_models.frameworks import Framework
 from cluster_models.gpus import GpuKind, Precision
+from cluster_models.interleaving import micro_batch_group
 from cluster_models.recompute import KEEP_ALL, ActivationSettings
 from cluster_models.workload import Optimizer, Sharding, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray
@@ -82,7 +83,7 @@ def stage_memory(  # noqa: PLR0913 - each a fact of its own
     )
     parameters = local_parameters(batch, layers, architecture)
     stages = int(batch.pipeline[0])
-    in_flight = chunks_in_flight(batch, micro_batches)
+    in_flight = chunks_in_flight(batch, micro_batches, calibration.framework)
     on_rank = np.maximum(by_rank(np.atleast_2d(layers.sum(axis=-1)), stages), 1.0)
     stays = np.maximum(1.0 - settings.offloaded_layers / on_rank, 0.0)
 
@@ -169,25 +170,33 @@ def least_bytes(
     return np.asarray(held + calibration.runtime_bytes + communicator_bytes(batch, calibration))
 
 
-def chunks_in_flight(batch: CandidateBatch, micro_batches: IntArray) -> FloatArray:
+def chunks_in_flight(batch: CandidateBatch, micro_batches: IntArray, framework: Framework) -> FloatArray:
     """(n, v, P) micro-batches whose activations chunk ``v * P + rank`` holds at the peak.
 
     1F1B keeps P - s on rank s (PipeDream-Flush, arXiv 2104.04473, section 2.2.1); the interleaved schedule
-    warms up with 2(P - s - 1) + (v - 1)P forwards and one more, P micro-batches of a chunk before the next
-    chunk (the same paper, section 2.2.2, and Megatron-Core's schedule, which runs all forwards first where there
-    are as many micro-batches as ranks).
+    warms up with 2(P - s - 1) + (v - 1)g forwards and one more, a group of g micro-batches of a chunk before the
+    next chunk (the same paper, section 2.2.2, and Megatron-Core's schedule, which runs all forwards first where
+    there are as many micro-batches as ranks).
     """
     stages, virtual = int(batch.pipeline[0]), int(batch.virtual_pipeline[0])
     rank = np.arange(stages)
-    warm = stages - rank if virtual == 1 else 2 * (stages - rank - 1) + (virtual - 1) * stages + 1
-    forwards = np.minimum(warm[None, :], (micro_batches * virtual)[:, None])
+    group = _groups(framework, stages, micro_batches)[:, None]
+    warm = stages - rank if virtual == 1 else 2 * (stages - rank - 1) + (virtual - 1) * group + 1
+    forwards = np.minimum(warm, (micro_batches * virtual)[:, None])
     if virtual > 1:
         forwards = np.where((micro_batches == stages)[:, None], stages * virtual, forwards)
-    group = np.minimum(stages, micro_batches)[:, None]
-    rounds, rest = forwards // (group * virtual), forwards % (group * virtual)
+    whole, rest = forwards // (group * virtual) * group, forwards % (group * virtual)
+    size = np.minimum(group, micro_batches[:, None] - whole)[:, None, :]
     chunk = np.arange(virtual)[None, :, None]
-    partial = np.clip(rest[:, None, :] - chunk * group[:, None, :], 0, group[:, None, :])
-    return np.asarray(rounds[:, None, :] * group[:, None, :] + partial, dtype=np.float64)
+    partial = np.clip(rest[:, None, :] - chunk * size, 0, size)
+    return np.asarray(whole[:, None, :] + partial, dtype=np.float64)
+
+
+def _groups(framework: Framework, pipeline: int, micro_batches: IntArray) -> IntArray:
+    """(n,) micro-batches that pass a virtual stage together; as many as ranks where the framework takes none."""
+    counts, row = np.unique(micro_batches, return_inverse=True)
+    groups = [micro_batch_group(framework, pipeline, count) or pipeline for count in counts.tolist()]
+    return np.array(groups, dtype=np.int64)[row.reshape(-1)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 The rules are Megatron-Core's: heads divide by the tensor size and key/value heads share or repeat evenly, the
 sequence divides by twice the context size, experts divide by the expert size and their width by the expert tensor
-size, which fold over the tensor, context and data ranks of one stage, interleaving wants micro-batches in whole
-groups of the pipeline size, layers are shared out as the framework's launcher can be told
+size, which fold over the tensor, context and data ranks of one stage, interleaving wants numbers of micro-batches
+that the framework can group (``cluster_models.interleaving``), layers are shared out as its launcher can be told
 (``cluster_models.layer_splits``), and the batch divides by micro-batch times data size.  Schedules longer than
 ``MOST_EVENTS`` are left out.
 """
@@ -20,6 +20,7 @@ import numpy as np
 
 from cluster_models.architecture import Architecture
 from cluster_models.frameworks import Framework
+from cluster_models.interleaving import micro_batch_group
 from cluster_models.layer_splits import can_launch, simple_splits, takes_any_split
 from cluster_models.plan import RankOrder
 from cluster_models.workload import Sharding, TrainingWorkload
@@ -216,7 +217,7 @@ def virtual_sizes(
 ) -> list[int]:
     """Numbers of virtual stages that are legal with so many ``micro_batches`` a pipeline, increasing."""
     sizes = [1]
-    if pipeline > 1 and micro_batches % pipeline == 0:
+    if micro_batch_group(workload.framework, pipeline, micro_batches) is not None:
         sizes = list(range(1, architecture.layers // pipeline + 1))
     most = MOST_EVENTS // (2 * micro_batches * pipeline)
     sizes = [size for size in sizes if size <= most]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster_models.errors import InvalidWorkload
-from cluster_models.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.frameworks import DEFAULT_FRAMEWORK, Interleaving
 from cluster_models.workload import Objective
 from solver.degrees.enumeration import context_legal, expert_tensor_legal, tensor_legal
 from solver.degrees.ruled import check_placement
@@ -108,6 +108,13 @@ def _check_model(problem: PlanningProblem) -> None:
             "workload.pinned.pipeline",
             pinned.get("pipeline", 1),
             f"{chunks} stages need at least as many layers, the model has {model.layers}",
+        )
+    if pinned.get("virtual_pipeline", 1) > 1 and workload.framework.interleaving is Interleaving.NONE:
+        raise InvalidWorkload(
+            "workload.pinned.virtual_pipeline",
+            pinned["virtual_pipeline"],
+            f"{workload.framework.name} gives a pipeline rank one stage only",
+            f"pin 1 or nothing, or plan for {DEFAULT_FRAMEWORK.name}",
         )
     if pinned.get("virtual_pipeline", 1) > 1 and pinned.get("pipeline") == 1:
         raise InvalidWorkload(

@@ -107,8 +107,14 @@ def steady_periods(pipeline: int, virtual: int, micro_batches: int) -> int: ...
 @overload
 def steady_periods(pipeline: int, virtual: int, micro_batches: IntArray) -> IntArray: ...
 def steady_periods(pipeline: int, virtual: int, micro_batches: int | IntArray) -> int | IntArray:
-    """Whole periods that a step surely has besides the round trip of one micro-batch; negative: none."""
-    return micro_batches - pipeline if virtual == 1 else micro_batches // pipeline - 2
+    """Whole periods that a step surely has besides the round trip of one micro-batch; negative: none.
+
+    None where ranks do not divide micro-batches that pass virtual stages: their groups are larger than a round.
+    """
+    if virtual == 1:
+        return micro_batches - pipeline
+    whole_rounds = micro_batches % pipeline == 0
+    return (micro_batches // pipeline - 1) * whole_rounds - 1
 
 
 def pipeline_period(duration_s: FloatArray, delay_s: FloatArray, *, blocking: bool = False) -> float:
@@ -144,7 +150,7 @@ def add_period_bound(
     """
     pipeline, virtual = schedule.pipeline, schedule.virtual
     periods = steady_periods(pipeline, virtual, schedule.micro_batches)
-    if pipeline == 1 or periods < 0:
+    if pipeline == 1 or periods < 0 or (virtual > 1 and schedule.group != pipeline):
         return
     period = int(builder.add_columns(1)[0])
     if periods > 0 and (virtual == 1 or 2 * pipeline * pipeline * virtual <= MOST_EVENTS_OF_A_PERIOD):

@@ -26,13 +26,14 @@ MOST_EVENTS: Final = 500_000
 class Schedule:
     """The event graph of one pipeline; ``blocking``: its ranks wait for their sends.
 
-    ``rank`` and ``micro_batch`` say where and for what each event is; ``last`` (pipeline,) is the index of each
-    rank's last event.
+    ``group`` micro-batches pass a virtual stage together.  ``rank`` and ``micro_batch`` say where and for what each
+    event is; ``last`` (pipeline,) is the index of each rank's last event.
     """
 
     pipeline: int
     virtual: int
     micro_batches: int
+    group: int
     events: Events
     rank: IntArray
     micro_batch: IntArray
@@ -40,12 +41,12 @@ class Schedule:
     blocking: bool
 
 
-def _rank_order(pipeline: int, virtual: int, micro_batches: int, rank: int) -> IntArray:
+def _rank_order(pipeline: int, virtual: int, micro_batches: int, group: int, rank: int) -> IntArray:
     """Order of work on one rank as (chunk, micro-batch, is backward) rows.
 
     1F1B: Narayanan et al. 2021 (arXiv 2104.04473, section 2.2), rank ``s`` warms up with ``pipeline - 1 - s``
-    forwards.  Interleaved: the same section and Megatron-Core's schedule, where micro-batches pass in groups of
-    ``pipeline`` and the warm-up has ``2 (pipeline - s - 1) + (virtual - 1) pipeline`` forwards.
+    forwards.  Interleaved: the same section and Megatron-Core's schedule, where micro-batches pass in groups, the
+    last of which may be smaller, and the warm-up has ``2 (pipeline - s - 1) + (virtual - 1) group`` forwards.
     """
     total = micro_batches * virtual
     step = np.arange(total)
@@ -54,13 +55,15 @@ def _rank_order(pipeline: int, virtual: int, micro_batches: int, rank: int) -> I
         forward_chunk = backward_chunk = np.zeros(total, dtype=np.int64)
         micro = step
     else:
-        warm_up = min(total, 2 * (pipeline - rank - 1) + (virtual - 1) * pipeline)
+        warm_up = min(total, 2 * (pipeline - rank - 1) + (virtual - 1) * group)
         if micro_batches == pipeline:
             warm_up = total
-        group = pipeline * virtual
-        forward_chunk = step % group // pipeline
+        first = step // (group * virtual) * group
+        size = np.minimum(group, micro_batches - first)
+        inside = step - first * virtual
+        forward_chunk = inside // size
         backward_chunk = virtual - 1 - forward_chunk
-        micro = step // group * pipeline + step % pipeline
+        micro = first + inside % size
     forwards = np.stack([forward_chunk * pipeline + rank, micro, np.zeros_like(step)], axis=1)
     backwards = np.stack([backward_chunk * pipeline + rank, micro, np.ones_like(step)], axis=1)
     steady = total - warm_up
@@ -73,14 +76,17 @@ def _rank_order(pipeline: int, virtual: int, micro_batches: int, rank: int) -> I
 
 
 @lru_cache(maxsize=64)
-def build_schedule(pipeline: int, virtual: int, micro_batches: int, *, blocking: bool = False) -> Schedule:
+def build_schedule(
+    pipeline: int, virtual: int, micro_batches: int, *, group: int | None = None, blocking: bool = False
+) -> Schedule:
     """The event graph of one pipeline; ``blocking``: ranks wait for their sends (``Framework.blocking_transfers``).
 
-    Interleaving needs ``pipeline > 1`` and ``micro_batches`` divisible by ``pipeline`` (Megatron's rule); the
-    caller guarantees it.
+    Interleaving needs ``pipeline > 1`` and groups (as many as ranks unless said otherwise) of at least ``pipeline``
+    micro-batches, the last one too: ``cluster_models.interleaving.micro_batch_group``.  The caller guarantees it.
     """
-    assert virtual == 1 or (pipeline > 1 and micro_batches % pipeline == 0)
-    orders = np.stack([_rank_order(pipeline, virtual, micro_batches, rank) for rank in range(pipeline)])
+    group = group or pipeline
+    assert virtual == 1 or (pipeline > 1 and is_legal_group(pipeline, micro_batches, group))
+    orders = np.stack([_rank_order(pipeline, virtual, micro_batches, group, rank) for rank in range(pipeline)])
     rows = topological_rows(orders, pipeline * virtual, micro_batches)
     assert len(rows) == 2 * pipeline * virtual * micro_batches, "the schedule waits for itself"
     last = np.zeros(pipeline, dtype=np.int64)
@@ -94,4 +100,10 @@ def build_schedule(pipeline: int, virtual: int, micro_batches: int, *, blocking:
         sends = np.where(backward > 0, chunk > 0, chunk < pipeline * virtual - 1)
         hop, send = none, np.where(sends, rank, -1)
     events = Events(chunk, backward, previous, feed, hop, send)
-    return Schedule(pipeline, virtual, micro_batches, events, rank, micro_batch, last, blocking)
+    return Schedule(pipeline, virtual, micro_batches, group, events, rank, micro_batch, last, blocking)
+
+
+def is_legal_group(pipeline: int, micro_batches: int, group: int) -> bool:
+    """Whether every group has at least ``pipeline`` micro-batches (Megatron-Core's rule)."""
+    rest = micro_batches % group
+    return pipeline <= group <= micro_batches and (rest == 0 or rest >= pipeline)

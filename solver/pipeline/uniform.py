@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from solver.candidates import FloatArray
-from solver.pipeline.schedule import build_schedule
+from solver.pipeline.schedule import MOST_EVENTS, build_schedule
 from solver.pipeline.simulation import simulate
 
 LEAST_ROUNDS: Final = 3
@@ -25,12 +25,14 @@ def rank_ends(
     *,
     micro_batches: int,
     blocking: bool = False,
+    group: int | None = None,
 ) -> FloatArray:
     """(P,) seconds until each rank has done its last backward.
 
     ``forward_s`` and ``backward_s`` (C,) are the chunks' times, ``delay_s`` (P,) a transfer's from each rank to
     the next; ``blocking``: ranks wait for their sends.  Schedules are simulated until they have settled and then
-    prolonged by the period of their last round; interleaving needs whole rounds, what is over counts by its share.
+    prolonged by the period of their last round.  Interleaved micro-batches that ranks do not divide are simulated
+    where ``group`` says how many pass a virtual stage together; else what is over counts by its share of a round.
     """
     pipeline = len(delay_s)
     virtual = len(forward_s) // pipeline
@@ -43,6 +45,9 @@ def rank_ends(
         schedule = build_schedule(pipeline, virtual, count, blocking=blocking)
         return simulate(schedule, durations, delays)[schedule.last]
 
+    if virtual > 1 and group not in {None, pipeline} and 2 * len(forward_s) * micro_batches <= MOST_EVENTS:
+        schedule = build_schedule(pipeline, virtual, micro_batches, group=group, blocking=blocking)
+        return simulate(schedule, durations, delays)[schedule.last]
     whole_rounds = micro_batches // pipeline * pipeline
     rounds = min(max(USUAL_EVENTS // (4 * pipeline * len(forward_s)), LEAST_ROUNDS), SETTLED_ROUNDS)
     if micro_batches <= (rounds + 1) * pipeline and (virtual == 1 or whole_rounds == micro_batches):

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cluster_models.frameworks import Framework
+from cluster_models.interleaving import micro_batch_group
 from cluster_models.plan import Degrees
 from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.compiled import Arrays
@@ -36,17 +38,23 @@ def build_placement(
     micro_batches: int,
     fabric: Fabric,
     *,
-    blocking: bool,
+    framework: Framework,
     stage_kinds: Sequence[int] = (),
 ) -> PlacementProblem:
-    """The placement problem of a batch with one row and its costs; ``blocking``: ranks wait for their sends.
+    """The placement problem of a batch with one row and its costs, under the framework's schedule.
 
     ``stage_kinds``: the GPU kind of each pipeline rank among those of ``fabric``, needed where it has several.
     """
     degrees = degrees_of(candidate)
     stage_kinds = stage_kinds or (0,) * degrees.pipeline
     shape = geometry(degrees, ORDER_CODES[int(candidate.rank_order[0])], fabric.gpus_per_unit)
-    schedule = build_schedule(degrees.pipeline, degrees.virtual_pipeline, micro_batches, blocking=blocking)
+    schedule = build_schedule(
+        degrees.pipeline,
+        degrees.virtual_pipeline,
+        micro_batches,
+        group=micro_batch_group(framework, degrees.pipeline, micro_batches),
+        blocking=framework.blocking_transfers,
+    )
     transfer = float(costs.transfer_bytes[0])
     traffics = (costs.context_traffic, costs.expert_traffic, costs.parameter_traffic)
     rings = _rings(candidate, costs, shape, fabric, stage_kinds)

@@ -209,6 +209,23 @@ def test_a_launch_of_another_run_is_not_compared() -> None:
         configuration_in("python train.py", small_plan())
 
 
+def test_groups_of_micro_batches_are_those_that_are_priced() -> None:
+    """Nine micro-batches on two ranks pass in groups of three; Megatron-LM does not start unless it is told."""
+    plan = small_plan(layers=((1, 1), (1, 1)))
+    assert plan.workload is not None
+    plan = replace(plan, workload=replace(plan.workload, global_batch=36))
+    text = (
+        "--micro-batch-size 1 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 2 "
+        "--num-layers-per-virtual-pipeline-stage 1 "
+    )
+    flag = "--microbatch-group-size-per-virtual-pipeline-stage"
+    assert configuration_in(f"{text} {flag} 3", plan).degrees.virtual_pipeline == 2
+    assert configuration_in(f"{text} model.microbatch_group_size_per_vp_stage=3", plan).degrees.data == 4
+    for other in ("", f"{flag} 5"):
+        with pytest.raises(InvalidInput, match="priced in groups of 3"):
+            configuration_in(f"{text} {other}", plan)
+
+
 def _other(step_s: float = 0.6, **changes: Any) -> Plan:
     """The small plan with a slower step, most of it for tensor parallel communication."""
     plan = small_plan()

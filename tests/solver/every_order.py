@@ -15,7 +15,7 @@ from itertools import pairwise, permutations
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from tests.solver.naive import work_of_rank
+from tests.solver.naive_schedule import work_of_rank
 
 AT_ONCE = 8192
 """Orders whose steps are computed together, so that their arrays stay in the cache."""
@@ -49,6 +49,7 @@ class Grid:
     pipeline: int
     virtual: int
     micro_batches: int
+    group: int | None
     blocking: bool
     forward_s: FloatArray
     backward_s: FloatArray
@@ -155,7 +156,9 @@ def _flow_seconds(
 def _last_ends(grid: Grid, slow: FloatArray, delay: dict[tuple[str, int], FloatArray]) -> list[FloatArray]:
     """Ends (M,) of each rank's last work in one replica whose ranks are ``slow`` (P, M)."""
     ranks = grid.pipeline
-    queues = [work_of_rank(ranks, grid.virtual, grid.micro_batches, rank)[::-1] for rank in range(ranks)]
+    queues = [
+        work_of_rank(ranks, grid.virtual, grid.micro_batches, rank, grid.group)[::-1] for rank in range(ranks)
+    ]
     clock = [np.zeros(slow.shape[1]) for _ in range(ranks)]
     ready: dict[tuple[str, int, int], FloatArray] = {}  # when what an event gives has arrived where it is needed
     last = ranks * grid.virtual - 1

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cluster_models.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.interleaving import micro_batch_group
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.compiled import Arrays, Rules, Uplinks
 from solver.pipeline.schedule import build_schedule
@@ -43,7 +45,7 @@ def random_case(shape: tuple[int, int], nodes: int, features: Collection[str], s
     random = np.random.default_rng(seed)
     replicas, pipeline = shape
     virtual = 2 if "interleaved" in features and 1 < pipeline <= 4 else 1
-    micro_batches = int(random.integers(1, 3)) * pipeline if virtual > 1 else int(random.integers(1, 7))
+    micro_batches = int(random.integers(pipeline if virtual > 1 else 1, 7))
     chunks = pipeline * virtual
     hop_s = _links(random, nodes, features)
     ring_s = np.stack([hop_s * size for size in random.uniform(1.0, 6.0, 2 * pipeline)])
@@ -53,6 +55,7 @@ def random_case(shape: tuple[int, int], nodes: int, features: Collection[str], s
         pipeline=pipeline,
         virtual=virtual,
         micro_batches=micro_batches,
+        group=micro_batch_group(DEFAULT_FRAMEWORK, pipeline, micro_batches),
         blocking="blocking" in features,
         forward_s=random.uniform(0.8, 1.2, chunks),
         backward_s=random.uniform(1.6, 2.4, chunks),
@@ -137,7 +140,7 @@ def problem_of(grid: Grid, rules: Rules) -> PlacementProblem:
     if replicas > 1:
         ring_pairs[0] = np.stack([cells.T, np.roll(cells.T, -1, axis=1)], axis=-1)
     cross_pairs = np.full((1, replicas, pipeline, 1, 2), NO_SLOT)
-    schedule = build_schedule(pipeline, grid.virtual, grid.micro_batches, blocking=grid.blocking)
+    schedule = build_schedule(pipeline, grid.virtual, grid.micro_batches, group=grid.group, blocking=grid.blocking)
     arrays = Arrays(
         events=schedule.events,
         last=schedule.last,
@@ -192,6 +195,7 @@ def grid_of(candidate: Candidate) -> Grid:
         pipeline=pipeline,
         virtual=int(batch.virtual_pipeline[0]),
         micro_batches=candidate.placement.schedule.micro_batches,
+        group=candidate.placement.schedule.group,
         blocking=candidate.placement.schedule.blocking,
         forward_s=costs.forward_s[0],
         backward_s=costs.backward_s[0],

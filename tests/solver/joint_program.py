@@ -17,7 +17,8 @@ import pulp
 
 from solver.candidates import FloatArray
 from solver.refine import Candidate
-from tests.solver.naive import NaiveStep, _hosts, _ring, work_of_rank
+from tests.solver.naive import NaiveStep, _hosts, _ring
+from tests.solver.naive_schedule import work_of_rank
 
 Expression: TypeAlias = Any
 """A linear expression of PuLP's: a column, a sum or a number."""
@@ -101,7 +102,8 @@ class _Part:
         last = naive.pipeline * naive.virtual - 1
         delay = {(kind, p): self._delay(d, kind, p) for kind in "FB" for p in ranks}
         work = {(kind, c): self._work(d, kind, c) for kind in "FB" for c in range(last + 1)}
-        orders = [work_of_rank(naive.pipeline, naive.virtual, self.micro_batches, rank) for rank in ranks]
+        sizes = naive.pipeline, naive.virtual, self.micro_batches
+        orders = [work_of_rank(*sizes, rank, naive.group) for rank in ranks]
         end = {event: self._new() for order in orders for event in order}
         for rank, order in enumerate(orders):
             before: Expression = 0.0

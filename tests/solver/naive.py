@@ -6,7 +6,7 @@ Shared with the solver are only the cost of one message on one link (``Fabric``)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise, permutations, product
 
 from cluster_models.architecture import Architecture
@@ -18,79 +18,9 @@ from solver.degrees.staging import kind_rows, objective_weight
 from solver.problem import PlanningProblem
 from solver.refine import Candidate, prepare
 from tests.solver.cost_cases import candidates
+from tests.solver.naive_schedule import event_ends, legal_groups
 from tests.solver.problems import fabrics_of
 from tests.solver.told_splits import is_told
-
-Event = tuple[str, int, int]
-"""("F" or "B", chunk, micro-batch)."""
-
-
-def work_of_rank(pipeline: int, virtual: int, micro_batches: int, rank: int) -> list[Event]:
-    """What one pipeline rank runs, in order, as Megatron-Core counts virtual micro-batch numbers."""
-    total = micro_batches * virtual
-
-    def event(kind: str, number: int) -> Event:
-        if virtual == 1:
-            return kind, rank, number
-        round_, inside = divmod(number, pipeline * virtual)
-        virtual_stage = inside // pipeline
-        if kind == "B":
-            virtual_stage = virtual - 1 - virtual_stage
-        return kind, virtual_stage * pipeline + rank, round_ * pipeline + inside % pipeline
-
-    if virtual == 1:
-        warm_up = pipeline - rank - 1
-    elif micro_batches == pipeline:
-        warm_up = total
-    else:
-        warm_up = (pipeline - rank - 1) * 2 + (virtual - 1) * pipeline
-    warm_up = min(warm_up, total)
-    order = [event("F", number) for number in range(warm_up)]
-    for number in range(total - warm_up):
-        order += [event("F", warm_up + number), event("B", number)]
-    return order + [event("B", number) for number in range(total - warm_up, total)]
-
-
-def event_ends(
-    pipeline: int,
-    virtual: int,
-    micro_batches: int,
-    duration: Callable[[str, int], float],
-    delay: Callable[[str, int], float],
-    *,
-    blocking: bool = False,
-) -> dict[Event, float]:
-    """When every event ends; ``duration(kind, chunk)`` and ``delay(kind, sending rank)`` in seconds.
-
-    ``blocking``: a rank goes on only when what it sent has arrived.
-    """
-    queues = [work_of_rank(pipeline, virtual, micro_batches, rank) for rank in range(pipeline)]
-    free_at = [0.0] * pipeline
-    ends: dict[Event, float] = {}
-    last_chunk = pipeline * virtual - 1
-    while any(queues):
-        before = len(ends)
-        for rank, queue in enumerate(queues):
-            while queue:
-                kind, chunk, micro = queue[0]
-                arrives = 0.0
-                if kind == "F" and chunk > 0:
-                    needed = ("F", chunk - 1, micro)
-                elif kind == "B":
-                    needed = ("F", chunk, micro) if chunk == last_chunk else ("B", chunk + 1, micro)
-                else:
-                    needed = None
-                if needed is not None:
-                    if needed not in ends:
-                        break
-                    sent = 0.0 if needed[1] == chunk or blocking else delay(kind, needed[1] % pipeline)
-                    arrives = ends[needed] + sent
-                free_at[rank] = max(free_at[rank], arrives) + duration(kind, chunk)
-                if blocking and chunk != (last_chunk if kind == "F" else 0):
-                    free_at[rank] += delay(kind, rank)
-                ends[queue.pop(0)] = free_at[rank]
-        assert len(ends) > before, "the schedule waits for itself"
-    return ends
 
 
 def _hosts(ranks: Sequence[int], gpus: int) -> list[int]:
@@ -114,6 +44,7 @@ class NaiveStep:
         self.strides = int(batch.tensor[0]), int(batch.expert[0] * batch.expert_tensor[0])
         self.micro_batches = candidate.placement.schedule.micro_batches
         self.blocking = candidate.placement.schedule.blocking
+        self.group = candidate.placement.schedule.group
         self.tail_s = float(self.costs.tail_transfers[0]) * self.fabric.latency_s
         self.passes = float(self.costs.reduce_passes[0]), float(self.costs.gather_passes[0])
         self.cells = self._cells(int(batch.tensor[0] * batch.context[0]), ORDER_CODES[int(batch.rank_order[0])])
@@ -168,6 +99,7 @@ class NaiveStep:
             self.micro_batches,
             lambda kind, chunk: duration[kind, chunk],
             lambda kind, rank: delay[kind, rank],
+            group=self.group,
             blocking=self.blocking,
         )
         return [
@@ -330,7 +262,7 @@ def _inner_choices(
 def _scheduled(model: Architecture, workload: TrainingWorkload, pipeline: int, virtual: int, rounds: int) -> bool:
     """Whether the framework runs so many micro-batches over these stages."""
     framework = workload.framework
-    whole = virtual == 1 or rounds % pipeline == 0
+    whole = virtual == 1 or bool(legal_groups(framework, pipeline, rounds))
     filled = not framework.fills_pipeline or rounds >= pipeline - 1
     return whole and filled and is_told(framework, model.layers, pipeline, virtual)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from cluster_models.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.interleaving import micro_batch_group
 from solver.compiled import Arrays, Rules, Uplinks
 from solver.pipeline.schedule import build_schedule
 from solver.placement.problem import NO_SLOT, PlacementProblem, no_rules, no_uplinks
@@ -19,7 +21,8 @@ def placement_problems(draw: st.DrawFn, *, shared: bool = True, ruled: bool = Tr
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     replicas, ranks = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     virtual = draw(st.integers(1, 2)) if ranks > 1 else 1
-    micro_batches = ranks * draw(st.integers(1, 3)) if virtual > 1 else draw(st.integers(1, 9))
+    micro_batches = draw(st.integers(ranks if virtual > 1 else 1, 9))
+    group = micro_batch_group(DEFAULT_FRAMEWORK, ranks, micro_batches)
     width = draw(st.integers(1, 2))
     slots = draw(st.integers(1, replicas * ranks * width))
     nodes = slots + draw(st.integers(0, 4))
@@ -33,7 +36,7 @@ def placement_problems(draw: st.DrawFn, *, shared: bool = True, ruled: bool = Tr
         found[random.random(shape) < 0.3] = NO_SLOT
         return found
 
-    schedule = build_schedule(ranks, virtual, micro_batches, blocking=draw(st.booleans()))
+    schedule = build_schedule(ranks, virtual, micro_batches, group=group, blocking=draw(st.booleans()))
     cell_slots = random.integers(0, slots, (replicas, ranks, width))
     hop_pairs, cross_pairs = pairs(replicas, 2, ranks, width), pairs(kinds, replicas, ranks, 2)
     ring_pairs, matrices = pairs(2, ranks, replicas), draw(st.integers(1, 2))

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
-from tests.solver.naive import Event, NaiveStep, work_of_rank
+from tests.solver.naive import NaiveStep
+from tests.solver.naive_schedule import Event, work_of_rank
 
 Rank = tuple[int, int]
 """(replica, pipeline rank)."""
@@ -31,7 +32,8 @@ class Replay:
         step = self.step
         ranks = [(d, p) for d in range(step.data) for p in range(step.pipeline)]
         self._queues = {
-            (d, p): work_of_rank(step.pipeline, step.virtual, step.micro_batches, p)[::-1] for d, p in ranks
+            (d, p): work_of_rank(step.pipeline, step.virtual, step.micro_batches, p, step.group)[::-1]
+            for d, p in ranks
         }
         self._busy, self._arrived = dict.fromkeys(ranks, False), {rank: set[Event]() for rank in ranks}
         self._agenda: list[tuple[float, int, Callable[[float], None]]] = []

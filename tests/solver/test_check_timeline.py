@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster_models.interleaving import micro_batch_group
 from cluster_models.plan import Degrees, TimelineEvent
 from solver.check import check_plan
 from solver.check.timeline import timeline_violations
@@ -57,11 +58,12 @@ def _interleaved_timeline() -> tuple[TimelineEvent, ...]:
     )
 
 
-@given(st.integers(1, 5), st.integers(1, 3), st.integers(1, 3), st.integers(0, 2**31))
-def test_simulated_schedules_are_sound(pipeline: int, virtual: int, groups: int, seed: int) -> None:
+@given(st.integers(1, 5), st.integers(1, 3), st.integers(1, 15), st.integers(0, 2**31))
+def test_simulated_schedules_are_sound(pipeline: int, virtual: int, micro_batches: int, seed: int) -> None:
     """What the simulator runs, with random durations and transfers, breaks no rule of the timeline."""
-    virtual = virtual if pipeline > 1 else 1
-    schedule = build_schedule(pipeline, virtual, pipeline * groups)
+    virtual = virtual if 1 < pipeline <= micro_batches else 1
+    group = micro_batch_group(PROBLEM.workload.framework, pipeline, micro_batches)
+    schedule = build_schedule(pipeline, virtual, micro_batches, group=group)
     random = np.random.default_rng(seed)
     duration_s = random.uniform(0.1, 2.0, (2, pipeline * virtual))
     ends = simulate(schedule, duration_s, random.uniform(0.0, 1.0, (2, pipeline)))
@@ -81,6 +83,6 @@ def test_simulated_schedules_are_sound(pipeline: int, virtual: int, groups: int,
     degrees = Degrees(pipeline=pipeline, virtual_pipeline=virtual)
     configuration = replace(PLAN.configuration, degrees=degrees, micro_batch=1)
     time = replace(PLAN.time, step_s=float(ends.max()))
-    workload = replace(PROBLEM.workload, global_batch=pipeline * groups)
+    workload = replace(PROBLEM.workload, global_batch=micro_batches)
     plan = replace(PLAN, configuration=configuration, timeline=timeline, time=time)
     assert list(timeline_violations(plan, replace(PROBLEM, workload=workload))) == []

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cluster_models.frameworks import framework
+from cluster_models.frameworks import DEFAULT_FRAMEWORK, Interleaving, framework
 from cluster_models.workload import Recompute, Sharding
 from solver.answer import coverage
 from solver.degrees import enumeration
@@ -58,6 +58,23 @@ def test_limits_are_named_only_where_they_are_met() -> None:
     assert "experts are cut" not in words(
         replace(sparse, workload=replace(sparse.workload, pinned={"expert_tensor": 1}))
     )
+
+
+@pytest.mark.parametrize(
+    ("interleaving", "release", "clause"),
+    [
+        (Interleaving.MEGATRON, 12, "or of the fewest that the framework takes"),
+        (Interleaving.MEGATRON, 9, "whole groups of as many micro-batches as pipeline ranks"),
+        (Interleaving.PYTORCH, 0, "equal groups of at least as many micro-batches"),
+        (Interleaving.NONE, 0, "has no virtual stages"),
+    ],
+)
+def test_numbers_of_micro_batches_are_those_of_the_framework(
+    interleaving: Interleaving, release: int, clause: str
+) -> None:
+    """What comes with virtual stages, as each framework groups micro-batches."""
+    known = replace(DEFAULT_FRAMEWORK, interleaving=interleaving, megatron_core=release)
+    assert clause in words(problem(nodes(2, gpus=2), framework=known))
 
 
 def test_the_plan_carries_it() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.frameworks import DEFAULT_FRAMEWORK, Interleaving
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.answer.assemble import configuration_of
 from solver.check.configuration import configuration_violations, layer_violations
@@ -34,7 +34,13 @@ WORKLOADS = st.builds(
     pinned=st.sampled_from([{}, {"tensor": 2}, {"pipeline": 2}, {"micro_batch": 2}, {"virtual_pipeline": 2}]),
     forbidden=st.sampled_from([{}, {"context": (2, 4)}, {"expert": (1,), "micro_batch": (1,)}]),
     max_gpus=st.sampled_from([None, 4, 5]),
-    framework=st.sampled_from([DEFAULT_FRAMEWORK, replace(DEFAULT_FRAMEWORK, fills_pipeline=True)]),
+    framework=st.sampled_from(
+        [
+            DEFAULT_FRAMEWORK,
+            replace(DEFAULT_FRAMEWORK, fills_pipeline=True),
+            *(replace(DEFAULT_FRAMEWORK, megatron_core=0, interleaving=kind) for kind in Interleaving),
+        ]
+    ),
 )
 SHAPES = st.sampled_from([(1, 1), (3, 1), (3, 2), (2, 3), (2, 4)])
 

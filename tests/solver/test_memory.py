@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from cluster_models.architecture import Architecture
 from cluster_models.catalogue import gpu_kind
+from cluster_models.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.interleaving import micro_batch_group
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES
 from solver.costs.memory import chunks_in_flight, stage_memory
@@ -66,33 +68,44 @@ def test_experts_are_shared_out_over_their_own_group() -> None:
 def test_one_forward_one_backward_keeps_fewer_micro_batches_downstream() -> None:
     """Rank s of 4 holds 4 - s micro-batches, never more than there are."""
     batch = candidates({"pipeline": 4})
-    assert chunks_in_flight(batch, np.array([64]))[0, 0].tolist() == [4, 3, 2, 1]
-    assert chunks_in_flight(batch, np.array([2]))[0, 0].tolist() == [2, 2, 2, 1]
+    assert chunks_in_flight(batch, np.array([64]), DEFAULT_FRAMEWORK)[0, 0].tolist() == [4, 3, 2, 1]
+    assert chunks_in_flight(batch, np.array([2]), DEFAULT_FRAMEWORK)[0, 0].tolist() == [2, 2, 2, 1]
 
 
 def test_interleaving_keeps_the_warm_up_of_all_chunks() -> None:
     """Rank 0 of 4 with 2 chunks warms up with 2*3 + 4 + 1 = 11 chunks: 4, 4, and 3 of the first again."""
-    in_flight = chunks_in_flight(candidates({"pipeline": 4, "virtual_pipeline": 2}), np.array([64]))[0]
+    batch = candidates({"pipeline": 4, "virtual_pipeline": 2})
+    in_flight = chunks_in_flight(batch, np.array([64]), DEFAULT_FRAMEWORK)[0]
     assert in_flight.sum(axis=0).tolist() == [11, 9, 7, 5]
     assert in_flight[:, 0].tolist() == [7, 4]
-    assert chunks_in_flight(candidates({"pipeline": 4, "virtual_pipeline": 2}), np.array([4]))[0].max() == 4
+    assert chunks_in_flight(batch, np.array([4]), DEFAULT_FRAMEWORK)[0].max() == 4
+
+
+def test_larger_groups_keep_more() -> None:
+    """Nine micro-batches on 4 ranks pass in groups of 5 and 4: rank 0 holds 2*3 + 5 + 1 = 12 chunks: 5, 5 and 2."""
+    batch = candidates(*[{"pipeline": 4, "virtual_pipeline": 2}] * 2)
+    nine, eight = chunks_in_flight(batch, np.array([9, 8]), DEFAULT_FRAMEWORK)
+    assert nine[:, 0].tolist() == [7, 5]
+    assert nine.sum(axis=0).tolist() == [12, 10, 8, 6]
+    assert eight.sum(axis=0).tolist() == [11, 9, 7, 5]
 
 
 @settings(max_examples=30)
-@given(st.integers(1, 8), st.integers(1, 4), st.integers(1, 6), st.integers(0, 7))
+@given(st.integers(1, 8), st.integers(1, 4), st.integers(1, 40), st.integers(0, 7))
 def test_in_flight_is_what_the_schedule_holds_at_its_fullest(
-    pipeline: int, virtual: int, rounds: int, rank: int
+    pipeline: int, virtual: int, micro_batches: int, rank: int
 ) -> None:
     """Counting forwards up and backwards down along a rank's order of work; the first fullest moment by chunk."""
-    virtual, rank = virtual if pipeline > 1 else 1, rank % pipeline
-    micro_batches = rounds * (pipeline if virtual > 1 else 1)
+    virtual, rank = virtual if 1 < pipeline <= micro_batches else 1, rank % pipeline
     live, fullest = np.zeros(virtual), np.zeros(virtual)
-    schedule = build_schedule(pipeline, virtual, micro_batches)
+    group = micro_batch_group(DEFAULT_FRAMEWORK, pipeline, micro_batches)
+    schedule = build_schedule(pipeline, virtual, micro_batches, group=group)
     for event in np.flatnonzero(schedule.rank == rank):
         live[schedule.events.chunk[event] // pipeline] += -1 if schedule.events.backward[event] else 1
         fullest = live.copy() if live.sum() > fullest.sum() else fullest
     batch = candidates({"pipeline": pipeline, "virtual_pipeline": virtual})
-    assert chunks_in_flight(batch, np.array([micro_batches]))[0, :, rank].tolist() == fullest.tolist()
+    held = chunks_in_flight(batch, np.array([micro_batches]), DEFAULT_FRAMEWORK)
+    assert held[0, :, rank].tolist() == fullest.tolist()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster_models.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.interleaving import micro_batch_group
 from solver.candidates import FloatArray
+from solver.degrees.pricing import _rank_ends as optimistic_rank_ends
 from solver.ilp import ModelBuilder, solve_relaxation
 from solver.pipeline import period as period_module
 from solver.pipeline.period import (
@@ -227,6 +230,29 @@ def test_no_step_ends_before_the_closed_form(shape: tuple[int, int], seed: int, 
         simulated = last_backward_s(build_schedule(*shape, count, blocking=blocking), duration, delay)
         assert bound <= simulated * (1 + 1e-9)
     assert (least > 0).tolist() == (steady_periods(*shape, micro_batches) >= 0).tolist()
+
+
+@settings(max_examples=30)
+@given(SMALL_SHAPES.filter(lambda shape: shape[0] > 1), SEEDS, st.integers(0, 40), st.booleans())
+def test_no_bound_exceeds_a_step_whatever_its_groups(
+    shape: tuple[int, int], seed: int, more: int, wild: bool
+) -> None:
+    """Any number of micro-batches: bounds of a candidate and of the placement program stay below the schedule."""
+    duration, delay = stages_of(shape, seed, wild=wild)
+    delay[1] = np.roll(delay[0], 1)
+    micro_batches = shape[0] + more
+    group = micro_batch_group(DEFAULT_FRAMEWORK, shape[0], micro_batches)
+    schedule = build_schedule(*shape, micro_batches, group=group)
+    ends = simulate(schedule, duration, delay)[schedule.last]
+    hop = delay[:1] * (np.arange(shape[0]) < shape[0] - (shape[1] == 1))
+    least = optimistic_rank_ends(duration[:1], duration[1:], hop, np.array([micro_batches]))
+    assert (least[0] <= ends * (1 + 1e-9)).all()
+    assert bound_of_program(schedule, duration, delay) <= ends[0] * (1 + 1e-7)
+
+
+def test_groups_larger_than_the_pipeline_would_break_the_period_of_a_round() -> None:
+    """Nine micro-batches on four ranks are no two rounds and a bit: the round's bound would exceed their step."""
+    assert steady_periods(4, 2, np.array([8, 9, 12, 13])).tolist() == [0, -1, 1, -1]
 
 
 @pytest.mark.parametrize(("closing_only", "least", "mean"), [(False, 0.71, 0.95), (True, 0.33, 0.5)])

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from benchmarks.placement_clusters import made_up_links, made_up_training
 from benchmarks.placement_grid import Training, grid_problem
+from cluster_models.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.interleaving import micro_batch_group
 from solver.compiled import Arrays, step_seconds, violations
 from solver.pipeline.schedule import build_schedule
 from solver.placement.bounds import placement_bound_s
@@ -36,8 +38,9 @@ def grids(draw: st.DrawFn) -> PlacementProblem:
     replicas, slots = count // width, count * ranks
     nodes = slots + draw(st.integers(0, min(2, MOST_NODES - slots)))
     virtual = draw(st.integers(1, 2)) if ranks > 1 else 1
-    micro_batches = ranks * draw(st.integers(1, 3)) if virtual > 1 else draw(st.integers(1, 9))
-    schedule = build_schedule(ranks, virtual, micro_batches, blocking=draw(st.booleans()))
+    micro_batches = draw(st.integers(ranks if virtual > 1 else 1, 9))
+    group = micro_batch_group(DEFAULT_FRAMEWORK, ranks, micro_batches)
+    schedule = build_schedule(ranks, virtual, micro_batches, group=group, blocking=draw(st.booleans()))
     cells = np.arange(slots).reshape(replicas, width, ranks).swapaxes(1, 2)
     uneven = draw(st.integers(0, 1))
 

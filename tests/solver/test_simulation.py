@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from solver.candidates import FloatArray
 from solver.pipeline.schedule import Schedule, build_schedule
 from solver.pipeline.simulation import critical_path, simulate
-from tests.solver import naive
-from tests.solver.test_schedule import SIZES
+from tests.solver import naive_schedule
+from tests.solver.test_schedule import SIZES, Sizes, schedule_of
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -26,16 +26,15 @@ def random_inputs(schedule: Schedule, seed: int) -> tuple[FloatArray, FloatArray
 
 @settings(max_examples=30)
 @given(SIZES, SEEDS, st.booleans())
-def test_every_event_ends_when_the_plain_simulation_says(
-    sizes: tuple[int, int, int], seed: int, blocking: bool
-) -> None:
+def test_every_event_ends_when_the_plain_simulation_says(sizes: Sizes, seed: int, blocking: bool) -> None:
     """Event by event, on 1F1B and interleaved schedules with unequal stages and links."""
-    schedule = build_schedule(*sizes, blocking=blocking)
+    schedule = schedule_of(sizes, blocking=blocking)
     duration, delay = random_inputs(schedule, seed)
-    expected = naive.event_ends(
-        *sizes,
+    expected = naive_schedule.event_ends(
+        *sizes[:3],
         lambda kind, chunk: float(duration["FB".index(kind), chunk]),
         lambda kind, rank: float(delay["FB".index(kind), rank]),
+        group=sizes[3],
         blocking=blocking,
     )
     ends = simulate(schedule, duration, delay)
@@ -68,9 +67,9 @@ def test_interleaving_divides_the_bubble(virtual: int, groups: int) -> None:
 
 @settings(max_examples=30)
 @given(SIZES, SEEDS)
-def test_waiting_for_sends_ends_nothing_sooner(sizes: tuple[int, int, int], seed: int) -> None:
+def test_waiting_for_sends_ends_nothing_sooner(sizes: Sizes, seed: int) -> None:
     """So that whatever bounds a schedule of mere delays bounds this one, too."""
-    schedule, waiting = build_schedule(*sizes), build_schedule(*sizes, blocking=True)
+    schedule, waiting = schedule_of(sizes), schedule_of(sizes, blocking=True)
     duration, delay = random_inputs(schedule, seed)
     assert (simulate(waiting, duration, delay) >= simulate(schedule, duration, delay) * (1 - 1e-12)).all()
 
@@ -78,10 +77,10 @@ def test_waiting_for_sends_ends_nothing_sooner(sizes: tuple[int, int, int], seed
 @settings(max_examples=30)
 @given(SIZES, SEEDS, SEEDS, st.booleans())
 def test_a_critical_path_is_the_end_and_bounds_all_others(
-    sizes: tuple[int, int, int], seed: int, other: int, blocking: bool
+    sizes: Sizes, seed: int, other: int, blocking: bool
 ) -> None:
     """Summed at its own inputs the path gives the end; at any others it gives no more than theirs."""
-    schedule = build_schedule(*sizes, blocking=blocking)
+    schedule = schedule_of(sizes, blocking=blocking)
     duration, delay = random_inputs(schedule, seed)
     ends = simulate(schedule, duration, delay)
     changed_duration, changed_delay = random_inputs(schedule, other)

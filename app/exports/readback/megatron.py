@@ -42,8 +42,11 @@ MEGATRON_SAYS: Final = PLAN_SAYS | {
     "expert_hidden",
     "recompute",
     "connections",
+    "micro_batch_group",
 }
 """That, the widths of the model, and what it is started with."""
+GROUP: Final = "--microbatch-group-size-per-virtual-pipeline-stage"
+"""The micro-batches that pass a virtual stage together; as many as pipeline ranks unless it is given."""
 _ENDS: Final = ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
 _RECOMPUTED: Final = ("granularity", "method", "num-layers")
 _MOST: Final = 100_000
@@ -75,6 +78,7 @@ def claims_of_arguments(text: str) -> Claims:
         # Experts are cut as the other layers are where nothing else is said.
         expert_tensor=_number(given, "--expert-tensor-parallel-size", tensor) if has_experts else 1,
         virtual_pipeline=len(stage_layers),
+        micro_batch_group=_number(given, GROUP, pipeline) if len(stage_layers) > 1 else 1,
         rank_order=RankOrder.PIPELINE_BEFORE_DATA
         if "--use-tp-pp-dp-mapping" in given
         else RankOrder.DATA_BEFORE_PIPELINE,

@@ -18,6 +18,7 @@ from app.exports.readback.megatron import (
 from app.exports.readback.words import array, expert_order, file_named, setting_number
 from cluster_models.plan import RankOrder
 
+GROUP: Final = "model.microbatch_group_size_per_vp_stage"
 _RECOMPUTED: Final = ("granularity", "method", "num_layers")
 NEMO_SAYS: Final = MEGATRON_SAYS - {"positions"}
 
@@ -52,6 +53,7 @@ def read_nemo(files: Files) -> Claims:
         expert=expert,
         expert_tensor=expert_tensor,
         virtual_pipeline=virtual,
+        micro_batch_group=int(given.get(GROUP, pipeline)) if virtual > 1 else 1,
         rank_order=RankOrder.PIPELINE_BEFORE_DATA
         if given.get("dist.use_tp_pp_dp_mapping") == "true"
         else RankOrder.DATA_BEFORE_PIPELINE,

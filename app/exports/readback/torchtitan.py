@@ -10,10 +10,11 @@ from typing import Final
 from app.exports.claims import Claims
 from app.exports.contract import Files, unreadable
 from app.exports.readback.words import array, expert_order, file_named, flags, one, setting_number
+from cluster_models.interleaving import equal_group
 
 TORCHTITAN_SAYS: Final = frozenset(
     {"world", "tensor", "pipeline", "data", "context", "expert", "expert_tensor", "virtual_pipeline"}
-    | {"layers", "stage_layers", "micro_batch", "global_batch", "sequence_length"}
+    | {"layers", "stage_layers", "micro_batch", "micro_batch_group", "global_batch", "sequence_length"}
 )
 
 _PIPELINE: Final = "parallelism.pipeline_parallel_"
@@ -84,6 +85,7 @@ def _claims(settings: Mapping[str, str], text: str) -> Claims:
     local, batch = (setting_number(settings, f"training.{name}_batch_size") for name in ("local", "global"))
     if pipeline > 1 and local * data != batch:
         raise unreadable("exports.training.local_batch_size", local, f"on {data} data ranks is not {batch}")
+    micro_batch = setting_number(settings, f"{_PIPELINE}microbatch_size") if pipeline > 1 else local
     return Claims(
         world=data * tensor * context * pipeline,
         tensor=tensor,
@@ -93,9 +95,10 @@ def _claims(settings: Mapping[str, str], text: str) -> Claims:
         expert=degrees["expert_parallel"],
         expert_tensor=1,
         virtual_pipeline=stages // pipeline,
+        micro_batch_group=(equal_group(pipeline, local // micro_batch) or 0) if stages > pipeline else 1,
         layers=layers,
         stage_layers=tuple(counts[start : start + pipeline] for start in range(0, stages, pipeline)),
-        micro_batch=setting_number(settings, f"{_PIPELINE}microbatch_size") if pipeline > 1 else local,
+        micro_batch=micro_batch,
         global_batch=batch,
         sequence_length=setting_number(settings, "training.seq_len"),
     )

@@ -98,11 +98,19 @@ def whole_model() -> Plan:
     return under(plan, "megatron-bridge-26.06")
 
 
+def larger_groups() -> Plan:
+    """Five micro-batches on two pipeline ranks with two virtual stages: groups of three and two."""
+    plan = shaped(Degrees(tensor=2, pipeline=2, data=2, virtual_pipeline=2), ((2, 2), (2, 2)))
+    assert plan.workload is not None
+    return replace(plan, workload=replace(plan.workload, global_batch=10))
+
+
 PLANS: Final = {
     "dense": shaped(Degrees(tensor=2, pipeline=2, data=2), ((3, 3),)),
     "uneven": shaped(Degrees(tensor=2, pipeline=4, data=2), ((2, 3, 3, 2),)),
     "virtual": shaped(Degrees(tensor=2, pipeline=2, data=2, virtual_pipeline=3), ((2, 2), (2, 2), (2, 2))),
     "uneven virtual": shaped(Degrees(tensor=2, pipeline=2, data=2, virtual_pipeline=2), ((1, 2), (2, 1))),
+    "larger groups": larger_groups(),
     "empty stage": under(shaped(Degrees(tensor=2, pipeline=4, data=2), ((5, 0, 6, 7),)), "megatron-core-0.15"),
     "any stages": under(
         shaped(Degrees(tensor=2, pipeline=2, data=2, virtual_pipeline=3), ((1, 2), (3, 2), (2, 1))),

@@ -175,6 +175,36 @@ def test_deferred_gradients_of_the_head_have_their_limit() -> None:
     assert "comm_overlap.wgrad_deferral_limit=22" in text_of("nemo", plan)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("megatron", "--microbatch-group-size-per-virtual-pipeline-stage 3\n"),
+        ("nemo", "model.microbatch_group_size_per_vp_stage=3\n"),
+    ],
+)
+def test_groups_of_micro_batches_are_said_where_ranks_do_not_divide_them(name: str, said: str) -> None:
+    """Five micro-batches on two ranks would not start without; another size is another schedule."""
+    plan = PLANS["larger groups"]
+    text = text_of(name, plan)
+    assert said in text
+    assert said.split("3", maxsplit=1)[0] not in text_of(name, PLANS["virtual"])
+    files = export(name).files(plan)
+    for other in (said.replace("3", "4"), "\n"):
+        spoilt = tuple(replace(file, text=file.text.replace(said, other)) for file in files)
+        with pytest.raises(InvalidConfiguration, match="micro_batch_group"):
+            check_files(export(name), spoilt, launch_of(plan))
+
+
+def test_torchtitan_groups_micro_batches_by_itself() -> None:
+    """Its schedule wants equal groups: five micro-batches on two ranks make none, three make one."""
+    with pytest.raises(InvalidConfiguration, match="in groups of 3"):
+        export("torchtitan").files(PLANS["larger groups"])
+    own = under(PLANS["larger groups"], "torchtitan-2025")
+    assert own.workload is not None
+    three = replace(own, workload=replace(own.workload, global_batch=2 * 3))
+    assert "Interleaved1F1B" in "".join(file.text for file in export("torchtitan").files(three))
+
+
 def test_bridge_is_told_what_was_priced() -> None:
     """Graphs, loss, scaling, overlap: none of them is on by itself in every recipe."""
     plan = under(in_precision(PLANS["whole model"], Precision.FP8), "megatron-bridge-26.02", expert_overlap=True)

@@ -26,6 +26,7 @@ REFUSED = {
     ("deepspeed", "uneven"): "PipelineModule",
     ("deepspeed", "virtual"): "PipelineModule",
     ("deepspeed", "uneven virtual"): "PipelineModule",
+    ("deepspeed", "larger groups"): "PipelineModule",
     ("deepspeed", "empty stage"): "PipelineModule",
     ("deepspeed", "any stages"): "PipelineModule",
     ("deepspeed", "whole model"): "PipelineModule",
@@ -36,6 +37,7 @@ REFUSED = {
     ("deepspeed", "context"): "Ulysses",
     ("torchtitan", "cut experts"): "does not cut experts",
     ("torchtitan", "empty stage"): "stage without layers",
+    ("torchtitan", "larger groups"): "makes otherwise or refuses",
     ("torchtitan", "pipeline first"): "pipeline ranks last",
 }
 
