@@ -80,7 +80,7 @@ def test_the_heaviest_chunk_is_the_lightest_of_all_layouts(data: st.DataObject) 
     "asked",
     [
         fast_and_slow(1, 3, global_batch=8, pinned=PLAIN),
-        fast_and_slow(1, 1, gpus=2, global_batch=8, pinned=PLAIN),
+        fast_and_slow(1, 1, gpus=2, global_batch=16, pinned=PLAIN),
     ],
     ids=["one and three", "two GPUs a node"],
 )
