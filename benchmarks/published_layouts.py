@@ -10,12 +10,10 @@ from benchmarks.rows import Row, Skipped, text
 from cluster_models.architecture import Architecture
 from cluster_models.frameworks import Framework
 from cluster_models.plan import Degrees
-from solver.degrees.layout import Layout
+from solver.degrees.layout import Layout, filled_stages
 
 ENTRIES_BEFORE: Final = 2
 """DeepSpeed's pipeline module of GPT-2 counts embedding and dropout before the layers."""
-BEHIND_HEAD: Final = 2
-"""The cast to FP32 and the loss, each of which may stand on a stage of its own."""
 NUMBERS: Final = r"(\d+(?:-\d+)+)"
 """Whole numbers joined by dashes."""
 LONGEST_LAYOUT: Final = 10_000
@@ -38,32 +36,14 @@ def read_layout(row: Row, architecture: Architecture, degrees: Degrees, framewor
         counts[-1] -= 1
     elif printed := re.search(r"pp_layout ([Etm|L()*\d]+)", notes):
         counts = layout_counts(printed[1])
-    elif framework.name.startswith("nanotron"):
-        counts = filled_stages(architecture, degrees.pipeline)
+    elif framework.fills_stages:
+        filled = filled_stages(architecture, degrees.pipeline)
+        if filled is None:
+            raise Skipped("pipeline stages without a module")
+        counts = list(filled)
     if len(counts) == chunks and sum(counts) == layers and min(counts) >= 0:
         return _by_stage(counts, degrees.pipeline)
     return spread_layers(layers, degrees.pipeline, degrees.virtual_pipeline)
-
-
-def filled_stages(architecture: Architecture, pipeline: int) -> list[int]:
-    """Layers of each stage as nanotron fills them: a stage is full once the running cost exceeds its share.
-
-    Costs are parameters of matrices, of the output head too, which may leave the last stages without layers
-    (``build_model`` and ``get_block_compute_costs``).  Raises ``Skipped`` where stages are left without any module,
-    which the framework refuses (``check_model_has_grad``).
-    """
-    layer = architecture.attention_parameters() + architecture.dense_mlp_parameters()
-    head = architecture.vocabulary * architecture.hidden
-    share = (layer * architecture.layers + head) / pipeline
-    counts, cost = [0] * pipeline, 0
-    stage = 0
-    for _ in range(architecture.layers):
-        cost += layer
-        counts[stage] += 1
-        stage += cost > share * (stage + 1)
-    if stage + BEHIND_HEAD < pipeline - 1:
-        raise Skipped("pipeline stages without a module")
-    return counts
 
 
 def layout_counts(layout: str) -> list[int]:

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 from cluster_models.errors import InvalidWorkload
+from cluster_models.interleaving import Interleaving
 
 
 class ExpertDispatch(StrEnum):
@@ -60,17 +61,6 @@ class ExpertBalance(StrEnum):
     CAPACITY = "capacity"
     """Every expert works on its mean share: further tokens are dropped, missing ones padded
     (``--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity``)."""
-
-
-class Interleaving(StrEnum):
-    """How micro-batches pass several virtual stages of one pipeline rank (``cluster_models.interleaving``)."""
-
-    NONE = "none"
-    """A rank has one stage."""
-    MEGATRON = "megatron"
-    """In groups of as many as pipeline ranks; from Megatron-Core 0.10 on of any legal size."""
-    PYTORCH = "pytorch"
-    """In equal groups of at least as many as pipeline ranks (``torch.distributed.pipelining``)."""
 
 
 class CudaGraphs(StrEnum):
@@ -199,6 +189,13 @@ class Framework:
         Fact(
             "How micro-batches pass virtual stages: not at all (a rank has one stage), in Megatron's groups of as "
             "many as pipeline ranks (from Megatron-Core 0.10 on of any legal size), or in PyTorch's equal groups."
+        ),
+    ]
+    fills_stages: Annotated[
+        bool,
+        Fact(
+            "Layers fill one pipeline stage after the other, each until it has more than its share of the "
+            "parameters (nanotron), instead of being shared out as the launcher is told."
         ),
     ]
     fills_pipeline: Annotated[bool, Fact("A step of fewer micro-batches than pipeline stages less one is refused.")]

@@ -7,13 +7,26 @@ whose groups were as large as the pipeline until 0.10 made their size an argumen
 
 from __future__ import annotations
 
+from enum import StrEnum
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from cluster_models.frameworks import Framework, Interleaving
+if TYPE_CHECKING:
+    from cluster_models.frameworks import Framework
 
 SIZED_SINCE: Final = 10
 """Megatron-Core from which the size of groups can be told."""
+
+
+class Interleaving(StrEnum):
+    """How micro-batches pass several virtual stages of one pipeline rank."""
+
+    NONE = "none"
+    """A rank has one stage."""
+    MEGATRON = "megatron"
+    """In groups of as many as pipeline ranks; from Megatron-Core 0.10 on of any legal size."""
+    PYTORCH = "pytorch"
+    """In equal groups of at least as many as pipeline ranks (``torch.distributed.pipelining``)."""
 
 
 def takes_group_sizes(framework: Framework) -> bool:

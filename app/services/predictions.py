@@ -10,6 +10,7 @@ from cluster_models.plan import Configuration, Plan
 from cluster_models.workload import Recompute, Sharding
 from solver.check import check_plan
 from solver.check.memory import memory_violations
+from solver.degrees.layout import filled_stages
 from solver.predict import predict
 from solver.problem import PlanningProblem
 
@@ -28,12 +29,28 @@ def predict_configuration(problem: PlanningProblem, *, document: ConfigurationDo
     Raises ``InvalidConfiguration`` where a rule is broken, with fields as they are called in ``document``, and
     ``SolverFailed`` where our own answer does not pass the check.
     """
-    given = document.to_configuration(problem.architecture)
+    given = _with_own_layers(document, problem).to_configuration(problem.architecture)
     plan = predict(problem, given, hosts=_hosts_in_order(document, given), gpus_per_node=document.gpus_per_node)
     if broken := _violations(plan, problem):
         raise SolverFailed(f"The prediction breaks its own rules: {' '.join(broken)}")
     missing = max(memory.total_bytes - memory.limit_bytes for memory in plan.memory)
     return Prediction(plan, max(0.0, missing))
+
+
+def _with_own_layers(document: ConfigurationDocument, problem: PlanningProblem) -> ConfigurationDocument:
+    """The document with the layers of a framework that spreads them by itself, where it leaves them out."""
+    degrees = document.degrees
+    if document.stage_layers is not None or not problem.workload.framework.fills_stages:
+        return document
+    filled = filled_stages(problem.architecture, degrees.pipeline)
+    if filled is None:
+        raise InvalidConfiguration(
+            "degrees.pipeline",
+            degrees.pipeline,
+            f"{problem.workload.framework.name} would leave stages without any module",
+            "lower pipeline",
+        )
+    return document.model_copy(update={"stage_layers": [list(filled)] * degrees.virtual_pipeline})
 
 
 def _hosts_in_order(document: ConfigurationDocument, given: Configuration) -> tuple[str, ...] | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cluster_models.frameworks import Framework, Interleaving
-from cluster_models.interleaving import takes_group_sizes
+from cluster_models.frameworks import Framework
+from cluster_models.interleaving import Interleaving, takes_group_sizes
 from cluster_models.workload import Sharding, TrainingWorkload
 from solver.degrees.enumeration import expert_tensor_legal
 from solver.pipeline.schedule import MOST_EVENTS
@@ -28,7 +28,10 @@ def coverage(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> str:
 def _limits(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> Iterator[str]:
     """One clause for each limit that this problem meets."""
     architecture, workload = problem.architecture, problem.workload
-    yield "layers are spread over stages by rule, at least one to each"
+    if workload.framework.fills_stages:
+        yield f"layers are spread over stages as {workload.framework.name} fills them"
+    else:
+        yield "layers are spread over stages by rule, at least one to each"
     yield "all layers have one policy of recomputation"
     yield "plans take as many GPUs of each host, or a part of a single one that divides it"
     yield "tensor groups lie inside a node or NVLink domain"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cluster_models.architecture import Architecture
-from cluster_models.frameworks import Framework, Interleaving
-from cluster_models.interleaving import SIZED_SINCE
+from cluster_models.frameworks import Framework
+from cluster_models.interleaving import SIZED_SINCE, Interleaving
 from cluster_models.plan import Configuration, Degrees, RankOrder
 from cluster_models.workload import TrainingWorkload
 from solver.problem import PlanningProblem
@@ -39,6 +39,26 @@ def layer_violations(configuration: Configuration, problem: PlanningProblem) -> 
     total = sum(map(sum, rows))
     if total != problem.architecture.layers:
         yield f"The stages hold {total} layers but the model has {problem.architecture.layers}."
+    elif problem.workload.framework.fills_stages and len(rows) == 1:
+        yield from _filling_rules(rows[0], problem)
+
+
+def _filling_rules(counts: tuple[int, ...], problem: PlanningProblem) -> Iterator[str]:
+    """Every stage but the last that has layers is full, and was not before its own last layer (nanotron).
+
+    Full is what holds, with all stages before, more than their shares of the parameters of layers and head.
+    """
+    model, name = problem.architecture, problem.workload.framework.name
+    layer = model.attention_parameters() + model.dense_mlp_parameters()
+    share = (layer * model.layers + model.vocabulary * model.hidden) / max(1, len(counts))
+    held = 0
+    for stage, count in enumerate(counts):
+        full = share * (stage + 1)
+        held += count
+        if held < model.layers and (count == 0 or layer * held <= full):
+            yield f"Stage {stage} has {count} layers, but {name} would give it more before it goes on."
+        if count > 1 and layer * (held - 1) > full:
+            yield f"Stage {stage} has {count} layers, but {name} goes on to the next one before."
 
 
 def _model_rules(configuration: Configuration, model: Architecture) -> Iterator[str]:

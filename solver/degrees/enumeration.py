@@ -25,6 +25,7 @@ from cluster_models.layer_splits import can_launch, simple_splits, takes_any_spl
 from cluster_models.plan import RankOrder
 from cluster_models.workload import Sharding, TrainingWorkload
 from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, CandidateBatch, IntArray
+from solver.degrees.layout import filled_stages
 from solver.pipeline.schedule import MOST_EVENTS
 
 COLUMNS: Final = len(fields(CandidateBatch))
@@ -221,16 +222,18 @@ def virtual_sizes(
         sizes = list(range(1, architecture.layers // pipeline + 1))
     most = MOST_EVENTS // (2 * micro_batches * pipeline)
     sizes = [size for size in sizes if size <= most]
-    sizes = [size for size in sizes if _launchable(architecture.layers, workload.framework, pipeline, size)]
+    sizes = [size for size in sizes if _launchable(architecture, workload.framework, pipeline, size)]
     return _allowed(workload, "virtual_pipeline", sizes)
 
 
 @cache
-def _launchable(layers: int, framework: Framework, pipeline: int, virtual: int) -> bool:
-    """Whether the framework's launcher can be told some split of the layers among so many stages."""
+def _launchable(architecture: Architecture, framework: Framework, pipeline: int, virtual: int) -> bool:
+    """Whether the framework's launcher can be told, or makes, some split of the layers among so many stages."""
+    if framework.fills_stages:
+        return virtual == 1 and filled_stages(architecture, pipeline) is not None
     if takes_any_split(framework):
         return True
-    return any(can_launch(framework, rows) for rows in simple_splits(layers, pipeline, virtual))
+    return any(can_launch(framework, rows) for rows in simple_splits(architecture.layers, pipeline, virtual))
 
 
 def expert_tensor_legal(architecture: Architecture, workload: TrainingWorkload, expert_tensor: int) -> bool:

@@ -16,6 +16,8 @@ from cluster_models.layer_splits import LayerSplit, can_launch, simple_splits, s
 from solver.candidates import FloatArray, IntArray
 
 EVEN_TOLERANCE: Final = 0.005
+BEHIND_HEAD: Final = 2
+"""nanotron's cast to FP32 and loss, each of which may stand on a stage of its own behind the output head."""
 Layout = tuple[tuple[int, ...], ...]
 """``layout[v][s]``: decoder layers of virtual stage ``v`` on pipeline rank ``s`` (as in ``Configuration``)."""
 
@@ -69,10 +71,13 @@ def balanced_layout(architecture: Architecture, sequence_length: int, pipeline: 
 def launchable_layout(
     architecture: Architecture, sequence_length: int, pipeline: int, virtual: int, framework: Framework
 ) -> Layout | None:
-    """The lightest split that the framework's launcher can be told; ``None`` where there is none.
+    """The lightest split that the framework's launcher can be told, or its own; ``None`` where there is none.
 
     Of splits whose heaviest chunks weigh the same, the one with the fewest layers in early chunks.
     """
+    if framework.fills_stages:
+        filled = filled_stages(architecture, pipeline)
+        return None if filled is None or virtual > 1 else (filled,)
     if takes_any_split(framework):
         return balanced_layout(architecture, sequence_length, pipeline, virtual)
     weights, head = layer_flops(architecture, sequence_length)
@@ -86,6 +91,22 @@ def launchable_layout(
             tolerance = EVEN_TOLERANCE if split_of(rows) is LayerSplit.EVEN else 0.0
             found.append((round(loads.max() / (1 + tolerance) / weights.min(), 9), rows))
     return min(found)[1] if found else None
+
+
+def filled_stages(architecture: Architecture, pipeline: int) -> tuple[int, ...] | None:
+    """Layers of each stage as nanotron fills them: a stage is full once the running cost exceeds its share.
+
+    Costs are parameters of matrices, of the output head too, which may leave the last stages without layers
+    (``build_model`` and ``get_block_compute_costs``).  ``None`` where stages are left without any module, which the
+    framework refuses (``check_model_has_grad``).
+    """
+    layer = architecture.attention_parameters() + architecture.dense_mlp_parameters()
+    share = (layer * architecture.layers + architecture.vocabulary * architecture.hidden) / pipeline
+    counts, stage = [0] * pipeline, 0
+    for before in range(architecture.layers):
+        counts[stage] += 1
+        stage += layer * (before + 1) > share * (stage + 1)
+    return None if stage + BEHIND_HEAD < pipeline - 1 else tuple(counts)
 
 
 @lru_cache(maxsize=64)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster_models.errors import InvalidWorkload
-from cluster_models.frameworks import DEFAULT_FRAMEWORK, Interleaving
+from cluster_models.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.interleaving import Interleaving
 from cluster_models.workload import Objective
 from solver.degrees.enumeration import context_legal, expert_tensor_legal, tensor_legal
 from solver.degrees.ruled import check_placement

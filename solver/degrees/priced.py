@@ -192,8 +192,10 @@ def mixed_prices(problem: PlanningProblem, fabric: Fabric, index: int) -> Iterat
 
 
 def mixed_layouts(problem: PlanningProblem, fabric: Fabric, batch: CandidateBatch, kinds: IntArray) -> IntArray:
-    """(n, C) layers of each chunk of candidates with stages on ``kinds`` (n, P)."""
+    """(n, C) layers of each chunk of candidates with stages on ``kinds`` (n, P), or as the framework fills them."""
     virtual, architecture = int(batch.virtual_pipeline[0]), problem.architecture
+    if problem.workload.framework.fills_stages:
+        return np.tile(np.ravel(layout_of(problem, batch)), (len(batch), 1))
 
     def excess(rows: IntArray, layers: IntArray) -> FloatArray:
         taken = batch.take(rows)

@@ -9,8 +9,8 @@ import pytest
 from benchmarks.accuracy import main
 from benchmarks.measured import Measured, stalls, with_doubts
 from benchmarks.published import read_run
-from benchmarks.published_layouts import filled_stages
 from benchmarks.rows import Row, Skipped
+from solver.degrees.layout import filled_stages
 
 ROW = {
     "id": "a",
@@ -44,7 +44,7 @@ ROW = {
 def test_nanotron_fills_a_stage_until_it_costs_more_than_its_share(pipeline: int, counts: list[int]) -> None:
     """The head is worth 2.2 layers; a stage ends with the layer that exceeds its part of the running cost."""
     architecture = read_run(ROW).architecture
-    assert filled_stages(architecture, pipeline) == counts
+    assert filled_stages(architecture, pipeline) == tuple(counts)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_models.frameworks import Interleaving, framework, frameworks
-from cluster_models.interleaving import equal_group, micro_batch_group
+from cluster_models.frameworks import framework, frameworks
+from cluster_models.interleaving import Interleaving, equal_group, micro_batch_group
 from tests.solver.naive_schedule import legal_groups
 
 

@@ -15,6 +15,7 @@ from solver.check.timeline import timeline_violations
 from solver.pipeline.schedule import build_schedule
 from solver.pipeline.simulation import simulate
 from tests.solver.hand_made import hand_made_plan, hand_made_problem
+from tests.solver.problems import DENSE, nodes, planned, problem
 
 PLAN, PROBLEM = hand_made_plan(), hand_made_problem()
 
@@ -86,3 +87,20 @@ def test_simulated_schedules_are_sound(pipeline: int, virtual: int, micro_batche
     workload = replace(PROBLEM.workload, global_batch=micro_batches)
     plan = replace(PLAN, configuration=configuration, timeline=timeline, time=time)
     assert list(timeline_violations(plan, replace(PROBLEM, workload=workload))) == []
+
+
+def test_a_plan_with_micro_batches_that_ranks_do_not_divide_holds_throughout() -> None:
+    """Eight micro-batches on three ranks pass in groups of four; whole groups of three would not be a schedule."""
+    model = replace(DENSE, layers=12)
+    pinned = {"pipeline": 3, "virtual_pipeline": 2, "micro_batch": 1}
+    asked = problem(nodes(3, gpus=1), model=model, pinned=pinned)
+    plan = planned(asked)
+    assert plan.configuration.micro_batches(asked.workload.global_batch) == 8
+    assert check_plan(plan, asked) == ()
+    assert plan.certificate.gap <= 0.01
+    older = replace(asked.workload.framework, megatron_core=9)
+    found = check_plan(plan, replace(asked, workload=replace(asked.workload, framework=older)))
+    assert any("divisible by the pipeline degree, but 8 is not by 3" in line for line in found)
+    order = sorted((event for event in plan.timeline if event.track == 0), key=lambda event: event.start_s)
+    forwards = [event.name.split()[:2] for event in order if event.category == "forward"]
+    assert [int(number) for _, number in forwards] == [0, 1, 2, 3] * 2 + [4, 5, 6, 7] * 2

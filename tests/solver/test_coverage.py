@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from cluster_models.frameworks import DEFAULT_FRAMEWORK, Interleaving, framework
+from cluster_models.frameworks import DEFAULT_FRAMEWORK, framework
+from cluster_models.interleaving import Interleaving
 from cluster_models.workload import Recompute, Sharding
 from solver.answer import coverage
 from solver.degrees import enumeration

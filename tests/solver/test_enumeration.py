@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.frameworks import DEFAULT_FRAMEWORK, Interleaving
+from cluster_models.frameworks import DEFAULT_FRAMEWORK
+from cluster_models.interleaving import Interleaving
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.answer.assemble import configuration_of
 from solver.check.configuration import configuration_violations, layer_violations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
@@ -11,19 +11,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.architecture import Architecture, Experts
+from cluster_models.errors import InvalidWorkload
 from cluster_models.frameworks import framework
 from cluster_models.layer_splits import can_launch
-from cluster_models.workload import TrainingWorkload
+from cluster_models.plan import Configuration, Degrees, RankOrder
+from cluster_models.workload import Recompute, Sharding, TrainingWorkload
+from solver.check import check_plan
+from solver.check.configuration import layer_violations
 from solver.degrees.enumeration import enumerate_candidates
 from solver.degrees.layout import (
     EVEN_TOLERANCE,
     _split,
     balanced_layout,
     chunk_layers,
+    filled_stages,
     launchable_layout,
     layer_flops,
 )
-from tests.solver.problems import DENSE, SPARSE
+from tests.solver.problems import DENSE, SPARSE, nodes, planned, problem
+
+ANY = Configuration(Degrees(), 1, Recompute.NONE, Sharding.NONE, RankOrder.DATA_BEFORE_PIPELINE, ((1,),))
 
 MODELS = st.builds(
     lambda layers, vocabulary, experts: replace(
@@ -89,6 +96,38 @@ def test_no_split_that_can_be_launched_is_lighter(
         assert found in every
         best = min(heaviest(model, [count for row in rows for count in row]) for rows in every)
         assert heaviest(model, [count for row in found for count in row]) <= best * (1 + EVEN_TOLERANCE + 1e-6)
+
+
+@given(MODELS, st.integers(1, 5))
+def test_nanotron_fills_stages_by_itself(model: Architecture, pipeline: int) -> None:
+    """Of all splits, empty stages among them, the checker takes one only: the one that is planned."""
+    nanotron = framework("nanotron-0.5")
+    asked = problem(nodes(1), model=model, framework=nanotron)
+    every = [counts for counts in product(range(model.layers + 1), repeat=pipeline) if sum(counts) == model.layers]
+    taken = [
+        counts
+        for counts in every
+        if not list(
+            layer_violations(replace(ANY, degrees=Degrees(pipeline=pipeline), stage_layers=(counts,)), asked)
+        )
+    ]
+    assert len(taken) == 1
+    assert filled_stages(model, pipeline) in (None, taken[0])
+    assert launchable_layout(model, 2048, pipeline, 1, nanotron) in (None, (taken[0],))
+    assert launchable_layout(model, 2048, pipeline, 2, nanotron) is None
+
+
+def test_a_plan_for_nanotron_has_its_layers_and_no_virtual_stages() -> None:
+    """Its head is worth two layers: the last of four stages gets two less, where we would give all but one."""
+    model = replace(DENSE, layers=32, vocabulary=131072)
+    asked = problem(nodes(1, gpus=4), model=model, framework=framework("nanotron-0.5"), pinned={"pipeline": 4})
+    found = planned(asked)
+    assert found.configuration.stage_layers == (filled_stages(model, 4),)
+    assert check_plan(found, asked) == ()
+    assert "as nanotron-0.5 fills them" in found.certificate.explanation
+    assert "nanotron-0.5 has no virtual stages" in found.certificate.explanation
+    with pytest.raises(InvalidWorkload, match="one stage only"):
+        planned(problem(nodes(1, gpus=4), framework=framework("nanotron-0.5"), pinned={"virtual_pipeline": 2}))
 
 
 def test_releases_with_layouts_take_the_lightest_split() -> None:

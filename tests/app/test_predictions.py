@@ -1,0 +1,48 @@
+"""Configurations given in full, without the layers of their stages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.documents.configuration import ConfigurationDocument, DegreesDocument
+from app.serialization import make_snapshot
+from app.services.predictions import predict_configuration
+from cluster_models.errors import InvalidConfiguration
+from cluster_models.frameworks import framework
+from solver.degrees.layout import filled_stages
+from solver.problem import PlanningProblem
+from tests.plans import small_architecture, small_cluster, small_samples, small_workload
+
+MODEL = replace(small_architecture(), layers=12, vocabulary=128_000)
+DEGREES = DegreesDocument(tensor=2, pipeline=2, data=2)
+
+
+def _problem(name: str) -> PlanningProblem:
+    workload = replace(small_workload(), framework=framework(name))
+    return PlanningProblem(make_snapshot(small_cluster(), small_samples()), MODEL, workload)
+
+
+def test_layers_left_out_are_those_that_the_framework_gives() -> None:
+    """Nanotron fills the first stage with more than half of the layers, for the head counts on the last."""
+    asked = _problem("nanotron-0.5")
+    found = predict_configuration(asked, document=ConfigurationDocument(degrees=DEGREES)).plan
+    assert found.configuration.stage_layers == (filled_stages(MODEL, 2),)
+    assert found.configuration.stage_layers[0][0] > 6
+    even = predict_configuration(_problem("megatron-core-0.12"), document=ConfigurationDocument(degrees=DEGREES))
+    assert even.plan.configuration.stage_layers == ((6, 6),)
+
+
+def test_other_layers_than_the_framework_gives_are_refused() -> None:
+    """It cannot be told any."""
+    document = ConfigurationDocument(degrees=DEGREES, stage_layers=[[6, 6]])
+    with pytest.raises(InvalidConfiguration, match="would give it more before it goes on"):
+        predict_configuration(_problem("nanotron-0.5"), document=document)
+
+
+def test_virtual_stages_need_a_framework_that_has_them() -> None:
+    """DeepSpeed's pipeline gives each rank one run of layers."""
+    degrees = DegreesDocument(tensor=2, pipeline=2, data=2, virtual_pipeline=2)
+    with pytest.raises(InvalidConfiguration, match="has no interleaving"):
+        predict_configuration(_problem("megatron-deepspeed-2024"), document=ConfigurationDocument(degrees=degrees))
