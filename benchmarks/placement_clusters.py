@@ -6,7 +6,8 @@ eight is degraded to between 30 and 60 % of its bandwidth.  Communication makes 
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -34,6 +35,11 @@ FORWARD_S: Final = 0.030
 BACKWARD_S: Final = 0.060
 COMMUNICATION: Final = 0.15
 """At nominal bandwidth; degraded nodes and the slowest links of rings make it a fifth."""
+STEEP_INSIDE_LEAF: Final = 24 * GBYTE
+STEEP_BETWEEN_LEAVES: Final = 16 * GBYTE
+LARGE: Final = 256
+LARGE_LEAF_NODES: Final = 16
+"""Leaves of steep clusters of at least ``LARGE`` nodes."""
 
 
 def made_up_links(nodes: int, seed: int) -> FloatArray:
@@ -74,3 +80,43 @@ def training_on(shape: tuple[int, int], bytes_per_s: float) -> Training:
 def made_up_training(nodes: int) -> Training:
     """The step that is placed on ``made_up_links``, taking all nodes."""
     return training_on(SHAPES[nodes], BETWEEN_LEAVES)
+
+
+def steep_links(nodes: int, seed: int) -> FloatArray:
+    """(N, N) bytes per second, directed: leaves differ more, and between two degraded nodes both shares count."""
+    random = np.random.default_rng(seed)
+    leaf = random.permutation(nodes) // (LARGE_LEAF_NODES if nodes >= LARGE else LEAF_NODES)
+    nominal = np.where(leaf[:, None] == leaf[None, :], STEEP_INSIDE_LEAF, STEEP_BETWEEN_LEAVES)
+    links = nominal * random.uniform(1 - SPREAD, 1.0, (nodes, nodes))
+    health = np.ones(nodes)
+    degraded = random.choice(nodes, size=max(1, nodes // DEGRADED_ONE_IN), replace=False)
+    health[degraded] = random.uniform(*DEGRADED_TO, size=len(degraded))
+    return links * health[:, None] * health[None, :]
+
+
+def steep_training(nodes: int) -> Training:
+    """A step whose transfers and rings wait for degraded nodes longer than in ``made_up_training``."""
+    dp, pp = SHAPES[nodes]
+    return Training(
+        dp=dp,
+        pp=pp,
+        forward_s=0.02,
+        backward_s=0.04,
+        activation_bytes=6.7e7,
+        gradient_bytes=3e9,
+        micro_batches=64,
+    )
+
+
+class Clusters(NamedTuple):
+    """Links (N, N) by number of nodes and seed, and the training placed on them by number of nodes."""
+
+    links: Callable[[int, int], FloatArray]
+    training: Callable[[int], Training]
+
+
+CLUSTERS: Final = {
+    "even": Clusters(made_up_links, made_up_training),
+    "steep": Clusters(steep_links, steep_training),
+}
+"""Kinds of made-up clusters: with links that differ little, and with links that differ more."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.placement_clusters import SHAPES, made_up_links, made_up_training
+from benchmarks.placement_clusters import CLUSTERS, SHAPES, made_up_links, made_up_training
 from benchmarks.placement_grid import LARGEST, InvalidQuestion, QuestionParser
 from benchmarks.placement_real import gain, measured_twice
 from benchmarks.placement_rivals import Course, annealed, planned, rank_order, restarted
@@ -21,7 +21,7 @@ AIMED_GAP: Final = {8: 0.0, 16: 0.001, 32: 0.005, 64: 0.01, 128: 0.02, 256: 0.02
 SHARE: Final = 0.1
 """Share of that time in which the planner's search, and the rivals, are compared; the annealer has ten shares."""
 REAL_SECONDS: Final = 3.0
-MADE_UP: Final = "made-up clusters"
+MADE_UP: Final = {"even": "made-up clusters", "steep": "steep clusters"}
 REAL: Final = "real clusters"
 MADE_UP_HEAD: Final = (
     "| nodes | grid | rank order | restarts | annealer | planner | bound | gap | aim | found after | of | of CPUs |"
@@ -29,9 +29,9 @@ MADE_UP_HEAD: Final = (
 REAL_HEAD: Final = "| links | grid | promised | kept | noise | kept / noise | more than noise |"
 
 
-def courses_on(nodes: int, *, seed: int, full: bool, share: float) -> dict[str, Course]:
-    """Every method on one made-up cluster."""
-    links, training = made_up_links(nodes, seed), made_up_training(nodes)
+def courses_on(nodes: int, *, seed: int, full: bool, share: float, kind: str = "even") -> dict[str, Course]:
+    """Every method on one made-up cluster of a kind."""
+    links, training = CLUSTERS[kind].links(nodes, seed), CLUSTERS[kind].training(nodes)
     short = SECONDS[nodes] * share
     return {
         "rank order": rank_order(links, training),
@@ -90,7 +90,7 @@ def _check(asked: argparse.Namespace) -> None:
         raise InvalidQuestion(f"--seed must not be negative, got {asked.seed}")
     if asked.page is not None:
         text = asked.page.read_text("utf-8") if asked.page.is_file() else ""
-        if any(_marks(name)[0] not in text for name in (MADE_UP, REAL)):
+        if any(_marks(name)[0] not in text for name in (MADE_UP[asked.clusters], REAL)):
             raise InvalidQuestion(f"--page {asked.page} is no page with the marks of the two tables")
     if asked.figures is not None and asked.figures.exists() and not asked.figures.is_dir():
         raise InvalidQuestion(f"--figures {asked.figures} is no folder")
@@ -105,6 +105,7 @@ def main(arguments: Sequence[str]) -> int:
     """Command line of the comparison."""
     parser = QuestionParser(prog="python -m benchmarks.placement compare", description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SHAPES), choices=list(SHAPES), metavar="N")
+    parser.add_argument("--clusters", choices=list(CLUSTERS), default="even", help="kind of cluster (default even)")
     parser.add_argument("--seed", type=int, default=1, help="of the made-up clusters (default 1)")
     parser.add_argument("--quick", action="store_true", help="give the planner a tenth of its time as well")
     parser.add_argument("--share", type=float, default=SHARE, help=f"time of the rivals (default {SHARE})")
@@ -118,10 +119,12 @@ def main(arguments: Sequence[str]) -> int:
 
     def rows() -> Iterator[str]:
         for nodes in asked.sizes:
-            courses[nodes] = courses_on(nodes, seed=asked.seed, full=not asked.quick, share=asked.share)
+            courses[nodes] = courses_on(
+                nodes, kind=asked.clusters, seed=asked.seed, full=not asked.quick, share=asked.share
+            )
             yield made_up_row(nodes, courses[nodes])
 
-    tables = {MADE_UP: shown(MADE_UP_HEAD, rows())}
+    tables = {MADE_UP[asked.clusters]: shown(MADE_UP_HEAD, rows())}
     if not asked.no_real and any(measured_twice()):
         tables[REAL] = shown(REAL_HEAD, real_rows(REAL_SECONDS))
     if asked.page:

@@ -143,23 +143,42 @@ def label_walks(walking: Walking, width: int) -> tuple[IntArray, Labels]:
 
 
 @numba.njit(cache=True)
+def _offer(total: float, code: int, per_node: int, cheapest: FloatArray, origin: IntArray) -> None:
+    """Take a walk to a label among its ``cheapest`` (2,) where it is; ``origin`` (2,): their codes, as below."""
+    same = origin[0] // per_node == code // per_node
+    if total < cheapest[0]:
+        if not same:
+            cheapest[1], origin[1] = cheapest[0], origin[0]
+        cheapest[0], origin[0] = total, code
+    elif total < cheapest[1] and not same:
+        cheapest[1], origin[1] = total, code
+
+
+@numba.njit(cache=True)
 def _values(count: IntArray, reached: Labels, price: FloatArray) -> tuple[FloatArray, IntArray]:
-    """(Q, N, W) price of the cheapest walk to each label, and the label before it as n W + i."""
+    """(Q, N, W, 2) price of the cheapest walks to each label, and where they come from as (n W + i) 2 + which.
+
+    The cheapest of all, and the cheapest of those that come from another node than it does.  Who goes back to the
+    node that the cheapest comes from takes the other one, so that no walk returns at once to where it was.
+    """
     positions, nodes, width, _ = reached.shape
-    value = np.full((positions, nodes, width), UNREACHED)
-    before = np.full((positions, nodes, width), -1, dtype=np.int64)
+    value = np.full((positions, nodes, width, 2), UNREACHED)
+    before = np.full((positions, nodes, width, 2), -1, dtype=np.int64)
     for n in range(nodes):
         if count[0, n] > 0:
-            value[0, n, 0] = price[0, n]
+            value[0, n, 0, 0] = price[0, n]
     for q in range(positions - 1):
+        later, origin = value[q + 1], before[q + 1]
         for n in range(nodes):
             for i in range(count[q, n]):
-                known = value[q, n, i]
+                source = before[q, n, i, 0] // (2 * width)
                 for m in range(nodes):
-                    label = reached[q, n, i, m]
-                    if known < UNREACHED and label >= 0 and known + price[q + 1, m] < value[q + 1, m, label]:
-                        value[q + 1, m, label] = known + price[q + 1, m]
-                        before[q + 1, m, label] = n * width + i
+                    label, which = reached[q, n, i, m], int(m == source)
+                    if label < 0 or value[q, n, i, which] >= UNREACHED:
+                        continue
+                    total = value[q, n, i, which] + price[q + 1, m]
+                    code = (n * width + i) * 2 + which
+                    _offer(total, code, 2 * width, later[m, label], origin[m, label])
     return value, before
 
 
@@ -174,15 +193,16 @@ def cheapest_walks(count: IntArray, reached: Labels, price: FloatArray) -> tuple
     walks = np.full((nodes, positions), -1, dtype=np.int64)
     ends = np.full(nodes, UNREACHED)
     for end in range(nodes):
-        label = int(value[positions - 1, end].argmin())
-        ends[end] = value[positions - 1, end, label]
+        label = int(value[positions - 1, end, :, 0].argmin())
+        ends[end] = value[positions - 1, end, label, 0]
         if ends[end] >= UNREACHED:
             continue
-        n = end
+        n, which = end, 0
         for q in range(positions - 1, -1, -1):
             walks[end, q] = n
-            code = before[q, n, label]
+            code = before[q, n, label, which]
             if code >= 0:
+                which, code = code % 2, code // 2
                 n, label = code // width, code % width
     return ends, walks
 
@@ -205,8 +225,8 @@ def cheapest_through(count: IntArray, reached: Labels, price: FloatArray) -> Flo
                             before[n, i] = min(before[n, i], price[q + 1, m] + rest[m, label])
                 else:
                     before[n, i] = 0.0
-                if value[q, n, i] < UNREACHED and before[n, i] < UNREACHED:
-                    through[q, n] = min(through[q, n], value[q, n, i] + before[n, i])
+                if value[q, n, i, 0] < UNREACHED and before[n, i] < UNREACHED:
+                    through[q, n] = min(through[q, n], value[q, n, i, 0] + before[n, i])
         rest = before
     return through
 

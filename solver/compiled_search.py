@@ -28,8 +28,6 @@ from solver.search_types import (
     Terms,
 )
 
-TIE_WEIGHT: Final = 1e-3
-"""Weight of the means over replicas and rings beside the slowest: they lead the search over plateaus."""
 BUFFERS: Final = 4
 """Replicas whose events are kept while a move is judged; where it changes more, those are simulated once more."""
 BREAKING: Final = 0.3
@@ -140,8 +138,8 @@ def _latest(ends: FloatArray, reduce: FloatArray) -> float:
 
 
 @numba.njit(cache=True, nogil=True)
-def _score(cost: FloatArray, rings: FloatArray, optimizer_s: FloatArray) -> tuple[float, float]:
-    """What the search minimises, the step time and a little of the means beside it, and the step time."""
+def _score(cost: FloatArray, rings: FloatArray, optimizer_s: FloatArray, mean_weight: float) -> tuple[float, float]:
+    """What the search minimises, the step time and a share of the means beside it, and the step time."""
     worst, mean, tail, ringing = 0.0, 0.0, 0.0, 0.0
     for r in range(len(cost)):
         worst = max(worst, cost[r])
@@ -150,7 +148,7 @@ def _score(cost: FloatArray, rings: FloatArray, optimizer_s: FloatArray) -> tupl
         tail = max(tail, optimizer_s[s] + rings[1, s])
         ringing += rings[0, s] + rings[1, s]
     step = worst + tail
-    return step + TIE_WEIGHT * (mean / len(cost) + ringing / len(optimizer_s)), step
+    return step + mean_weight * (mean / len(cost) + ringing / len(optimizer_s)), step
 
 
 @numba.njit(cache=True, nogil=True)
@@ -416,7 +414,7 @@ def _simulate_replicas(
 ) -> tuple[float, float]:
     """The score and step time of the move, or of what is certain when its score exceeds ``limit``."""
     layout, pipeline, optimizer_s = tables.layout, tables.pipeline, tables.exposure.optimizer_s
-    score, step = _score(draft.cost, draft.rings, optimizer_s)
+    score, step = _score(draft.cost, draft.rings, optimizer_s, tables.mean_weight)
     for index in range(replicas):
         if score > limit:
             break
@@ -426,7 +424,7 @@ def _simulate_replicas(
         for s in range(layout.ranks):
             draft.ends[r, s] = ends[pipeline.last[s]]
         draft.cost[r] = _latest(draft.ends[r], draft.rings[0])
-        score, step = _score(draft.cost, draft.rings, optimizer_s)
+        score, step = _score(draft.cost, draft.rings, optimizer_s, tables.mean_weight)
     return score, step
 
 
@@ -508,6 +506,8 @@ def anneal_round(tables: Tables, state: State, moves: int, seed: int, hot: float
     """
     np.random.seed(seed)  # noqa: NPY002
     layout, draft, scores = tables.layout, _new_draft(tables, state), state.scores
+    # the round before may have weighed the means differently
+    scores[0], _ = _score(state.cost, state.rings, tables.exposure.optimizer_s, tables.mean_weight)
     ratio = (cold / hot) ** (1.0 / max(1, moves)) if hot > 0.0 else 1.0
     temperature, differences, different = hot, 0.0, 0
     for move in range(moves):

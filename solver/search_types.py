@@ -94,10 +94,11 @@ class Tables(NamedTuple):
 
     ``grid`` (rows, columns, q): slots that moves shift along rows and columns, each at most once: those of the
     cells (r, s), or all in a single row where cells share slots.  ``near`` (N, n): nodes with the fastest links to
-    each.
+    each.  ``mean_weight``: what the means over replicas and rings count for beside the slowest.
     """
 
     slots: int
+    mean_weight: float
     ruled: bool
     rules: Rules
     layout: Layout

@@ -33,6 +33,14 @@ LONGER: Final = 1.5
 DESCENT_PER_SLOT: Final = 10
 """Moves of the descent before the first annealing: from a start that is good already it finds most of all."""
 DESCENT_HEAT: Final = 1e-5
+MEAN_WEIGHT: Final = 0.03
+"""What the means over replicas and rings count for beside the slowest at the start of an annealing.
+
+The slowest alone says nothing of what a move does to all others, and slow nodes go to good places only together. By
+the end it falls to what leads over plateaus.
+"""
+LEAST_ROUNDS: Final = 4
+"""Rounds of an annealing, at each of which it falls."""
 ROUND_EVENTS: Final = 4e7
 """Events that a round of moves simulates at most, were every move to change two replicas: 0.1 s or so."""
 
@@ -108,13 +116,17 @@ def _annealed(
         state = search_state(tables, order if anew else best)
         state.scores[2] = first_s
         hot = first_s * heat
-        rounds = max(1, -(-length // max(100, int(ROUND_EVENTS / (2 * len(problem.schedule.rank) + 1000)))))
+        rounds = max(
+            LEAST_ROUNDS, -(-length // max(100, int(ROUND_EVENTS / (2 * len(problem.schedule.rank) + 1000))))
+        )
         falls = COLD ** (1 / rounds)
+        fades = (tables.mean_weight / MEAN_WEIGHT) ** (1 / (rounds - 1))
         for index in range(rounds):
             if stopped():
                 break
             share = length * (index + 1) // rounds - length * index // rounds
-            anneal_round(tables, state, share, next(seeds), hot * falls**index, hot * falls ** (index + 1))
+            weighed = tables._replace(mean_weight=MEAN_WEIGHT * fades**index)
+            anneal_round(weighed, state, share, next(seeds), hot * falls**index, hot * falls ** (index + 1))
         scores = tuple(state.scores[3:])
         if scores < best_scores:
             best, best_scores = state.best, scores

@@ -107,6 +107,7 @@ class Packing:
         self._prices = Prices(np.zeros(problem.nodes), np.zeros((len(self._all), problem.nodes)))
         self._known = np.empty((0, len(self._all)), dtype=np.int64)
         self.work = 0.0
+        self.proven_s = 0.0
         self._asked_s, self._open_s = 0.0, np.inf
         self._pending = list[Case]()
         self._patience, self._cases, self._given_up = PATIENCE, 0, False
@@ -127,7 +128,10 @@ class Packing:
     def raised(
         self, bound_s: float, upper_s: float, target_s: float, work: float, out_of_time: Callable[[], bool]
     ) -> float:
-        """The bound after some more ``work``, between ``bound_s`` and ``upper_s``; goes on where it was left."""
+        """The bound after some more ``work``, between ``bound_s`` and ``upper_s``; goes on where it was left.
+
+        ``proven_s`` is the last step proven impossible, for whoever cannot wait until the work is done.
+        """
         limit = self.work + work
         best_s, upper_s = upper_s, min(upper_s, self._open_s)
         while upper_s - bound_s > RESOLUTION * upper_s and bound_s < target_s:
@@ -141,7 +145,7 @@ class Packing:
             if answer is None:
                 break
             if answer:
-                bound_s = self._asked_s
+                bound_s = self.proven_s = self._asked_s
             else:
                 upper_s = self._open_s = self._asked_s
         return bound_s

@@ -16,6 +16,8 @@ from solver.search_types import Compute, Exposure, Layout, Paths, Pipeline, Shar
 
 NEAR: Final = 12
 """Nodes that aimed moves choose from."""
+MEAN_WEIGHT: Final = 1e-3
+"""Enough of the means to lead a search over plateaus; beside the slowest they count for next to nothing."""
 
 
 def search_tables(problem: PlacementProblem, both_s: FloatArray | None = None) -> Tables:
@@ -33,6 +35,7 @@ def search_tables(problem: PlacementProblem, both_s: FloatArray | None = None) -
     rules = arrays.rules
     return Tables(
         slots=problem.slots,
+        mean_weight=MEAN_WEIGHT,
         ruled=not rules.eligible.all() or len(rules.group_slots) > 0 or len(rules.most_used) > 0,
         rules=rules,
         layout=layout,

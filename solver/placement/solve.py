@@ -275,7 +275,8 @@ def _bound(solving: _Solving, round_: int) -> bool:
             packing=packing,
         ),
     )
-    solving.raise_bound(bound_s)
+    # where time ended in the middle of the work, what it proved by then holds all the same
+    solving.raise_bound(max(bound_s, packing.proven_s if packing else 0.0))
     asking = packing is not None and packing.is_asking and solving.problem.slots > MOST_ENUMERATED_SLOTS
     return asking or bound_s > before_s * (1 + 1e-9)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from benchmarks.compiled_annealer import step_time
 from benchmarks.placement import document, main, solve, summary
-from benchmarks.placement_clusters import DEGRADED_TO, made_up_links, made_up_training
+from benchmarks.placement_clusters import CLUSTERS, DEGRADED_TO, made_up_links, made_up_training, steep_links
 from benchmarks.placement_comparison import put_into
 from benchmarks.placement_grid import (
     InvalidQuestion,
@@ -297,6 +297,20 @@ def test_made_up_clusters_are_as_uneven_as_measured_ones() -> None:
     best_of = np.nanmedian(np.where(np.eye(64, dtype=bool), np.nan, links), axis=1)
     slow = best_of < DEGRADED_TO[1] * 1.05 * np.median(best_of)
     assert slow.sum() == 8
+
+
+def test_two_degraded_nodes_of_a_steep_cluster_slow_their_link_twice() -> None:
+    """With both shares taken out, links between degraded nodes are like those between others."""
+    links = steep_links(64, 5)
+    off = ~np.eye(64, dtype=bool)
+    middle = np.median(links[off].reshape(64, 63), axis=1)
+    slow = np.argsort(middle)[:8]
+    share = middle / np.median(middle)
+    assert share[slow].max() < DEGRADED_TO[1] * 1.05 < np.delete(share, slow).min()
+    restored = links / np.multiply.outer(share, share)
+    between = restored[np.ix_(slow, slow)][off[:8, :8]]
+    assert np.median(between) == pytest.approx(np.median(restored[off]), rel=0.1)
+    assert CLUSTERS["steep"].training(64).slots == 64
 
 
 def test_every_rival_reports_what_its_placement_takes() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from benchmarks.placement_grid import Training, grid_problem
 from cluster_models.frameworks import DEFAULT_FRAMEWORK
 from cluster_models.interleaving import micro_batch_group
 from solver.compiled import Arrays, step_seconds, violations
+from solver.compiled_bounds import Walking, cheapest_walks, label_walks
 from solver.pipeline.schedule import build_schedule
 from solver.placement.bounds import placement_bound_s
 from solver.placement.exhaustive import Enumeration
@@ -219,3 +220,26 @@ def test_no_ring_is_faster_than_the_least_one(seed: int, count: int, others: int
         assert on_one_ring(links <= slowest, count)[np.ix_(order, order)].all()
     fastest = min(links[list(ring), list(ring[1:] + ring[:1])].max() for ring in permutations(order.tolist()))
     assert least_ring(links, order, everyone, count, worst) == fastest
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(3, 5), st.integers(1, 5), st.sampled_from([1, 3]))
+@settings(max_examples=40)
+def test_cheapest_walks_are_those_that_do_not_turn_back(seed: int, nodes: int, positions: int, width: int) -> None:
+    """No walk goes to a node and at once back, and none that does not is cheaper, whatever nodes are paid for."""
+    random = np.random.default_rng(seed)
+    # no path has a limit and nothing is remembered: only turning back is ruled out
+    none = np.zeros((1, positions, nodes))
+    hops = np.zeros((1, positions), dtype=np.int64)
+    nothing = np.empty((nodes, 0), dtype=np.int64)
+    never = np.full((nodes, nodes), -1)
+    walking = Walking(np.ones((nodes, nodes)), none, hops, hops, none, np.array([1.0]), nothing, never)
+    price = np.round(random.uniform(-1.0, 1.0, (positions, nodes)), 1)
+    ends, walks = cheapest_walks(*label_walks(walking, width), price)
+    least = np.full(nodes, np.inf)
+    for walk in product(range(nodes), repeat=positions):
+        if not any(walk[q] in walk[q + 1 : q + 3] for q in range(positions)):
+            least[walk[-1]] = min(least[walk[-1]], price[np.arange(positions), walk].sum())
+    assert ends == pytest.approx(least)
+    assert price[np.arange(positions), walks].sum(axis=1) == pytest.approx(least)
+    for walk in walks.tolist():
+        assert not any(walk[q] in walk[q + 1 : q + 3] for q in range(positions))

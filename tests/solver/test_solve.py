@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from threading import Event
+
 import numpy as np
 import pytest
 
 from benchmarks.placement_clusters import made_up_links, training_on
 from benchmarks.placement_grid import grid_problem, rank_orders
 from solver.compiled import step_seconds
+from solver.placement.packing import Packing
 from solver.placement.problem import PlacementProblem
 from solver.placement.program import _relaxation, _ruled_out, _seeded_model, branch, relax
 from solver.placement.solve import PlacementOutcome, SolveOptions, solve_placement
@@ -118,3 +121,22 @@ def test_branching_on_what_is_left_finds_the_optimum(shape: str, backend: Backen
         best = branch(asked, best, target_s=best.step_s, effort=1, backend=backend, remaining_s=lambda: 60.0)
     assert best.step_s == pytest.approx(min(steps.values()), rel=1e-6)
     assert best.bound_s == pytest.approx(min(steps.values()), rel=1e-6)
+
+
+def test_what_is_proven_is_kept_where_time_ends_before_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step found impossible is in the bound, though the round of proof that found it never comes to its end."""
+    asked, over, told = uneven(10, (2, 5)), Event(), Event()
+    proven_s = 0.999 * float(step_seconds(np.arange(10), asked.arrays)[0])
+
+    def unending(*_: object, packing: Packing, **__: object) -> float:
+        packing.proven_s = proven_s
+        over.set()
+        told.wait(10.0)
+        return 0.0
+
+    monkeypatch.setattr("solver.placement.packing.packing_bound_s", unending)
+    known = PlacementOutcome(np.arange(10), proven_s / 0.999, 0.0)
+    found = solve_placement(asked, remaining_s=lambda: 0.0 if over.is_set() else 60.0, known=known)
+    told.set()
+    assert over.is_set()
+    assert found.bound_s == min(proven_s, found.step_s)
