@@ -31,10 +31,11 @@ EXTENT = st.sampled_from([64, 256, 1024, 8192])
 
 
 def test_a_huge_product_runs_at_the_sustained_rate() -> None:
-    """16384 cubed loses about 2 % to tile edges."""
+    """16384 cubed loses 2 % or less to tile edges beside what its depth costs."""
     seconds = float(matmul_s(CHIP, 16384.0, 16384.0, 16384.0))
     ideal = 2 * 16384**3 / CHIP.matmul_flops
-    assert 1.0 < seconds / ideal < 1.05
+    deep = 1.0 + CHIP.calibration.k_half / 16384
+    assert deep < seconds / ideal < 1.02 * deep
 
 
 def test_a_thin_product_runs_at_the_rate_of_memory() -> None:
