@@ -31,6 +31,9 @@ class RecoveryPolicy:
     the data parallel size; ``may_reshape`` where degrees may change; ``may_move`` where the job may be moved for
     the good of others although no failure touched it, at ``move_price_s`` seconds of its own work for each rank
     that moves.  It needs ``least_gpus`` and takes ``most_gpus`` (``None``: what it ran on or wants).
+
+    ``least_gain_share``: where the job still runs on all that it holds, whatever is done with it must gain this share
+    of the useful work that it would do over the horizon as planned; what gains less leaves it alone.
     """
 
     checkpoint_interval_steps: int = 100
@@ -48,6 +51,7 @@ class RecoveryPolicy:
     move_price_s: float = 0.0
     least_gpus: int = 1
     most_gpus: int | None = None
+    least_gain_share: float = 0.02
 
     def __post_init__(self) -> None:
         for name in ("checkpoint_interval_steps", "optimizer_instances", "least_gpus"):
@@ -66,6 +70,8 @@ class RecoveryPolicy:
         for name in ("transfer_price_gpu_s_per_byte", "move_price_s"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise InvalidRunningJob(f"recovery.{name}", getattr(self, name), "must not be negative")
+        if not 0 <= self.least_gain_share <= 1:
+            raise InvalidRunningJob("recovery.least_gain_share", self.least_gain_share, "must lie between 0 and 1")
         if self.most_gpus is not None and self.most_gpus < self.least_gpus:
             raise InvalidRunningJob("recovery.most_gpus", self.most_gpus, "is less than least_gpus")
 

@@ -83,6 +83,12 @@ class RecoveryDocument(Document):
         description="Price of such a move: seconds of the job's own work for each rank that moves.",
         examples=[0.0],
     )
+    least_gain_share: Annotated[NotNegative, Field(le=1)] = Field(
+        _DEFAULT.least_gain_share,
+        description="Where the job still runs on all that it holds: share of its useful work over the horizon, as "
+        "planned, that stopping it must gain; what gains less leaves it alone.",
+        examples=[0.02],
+    )
     least_gpus: Count = Field(_DEFAULT.least_gpus, description="GPUs that it needs at least.", examples=[1])
     most_gpus: Count | None = Field(
         None, description="GPUs that it takes at most; absent = what it ran on or wants.", examples=[64]

@@ -38,6 +38,11 @@ FIELDS: Final = (
         "Price of a terabyte moved, GPU-hours",
         "Work that moving it over network cards or from storage must be worth, beside the time it takes.",
     ),
+    (
+        "least_gain_share",
+        "Least gain of stopping it, share of its work",
+        "0.02: while it runs on all that it holds, a change must gain 2 % over the horizon.",
+    ),
     ("least_gpus", "GPUs at least", "With fewer it is paused instead."),
     ("most_gpus", "GPUs at most", "Empty: as many as it runs on or wants."),
     (

@@ -20,11 +20,11 @@ from solver.costs.training_state import bytes_per_parameter
 from solver.replanning import options as actions
 from solver.replanning.migration import migration
 from solver.replanning.outcome import Migrate
-from solver.replanning.problem import RecoveryOption, ReplanProblem
+from solver.replanning.problem import LEAVING, RecoveryOption, ReplanProblem
 from solver.replanning.program import Gpu
 from solver.replanning.resources import check_plan
 from solver.replanning.site import JobSite, site_of
-from solver.replanning.touched import LEAVING, Touched, held_gpus, live_gpus, lost_gpus, poor_nodes, spare_gpus
+from solver.replanning.touched import Touched, held_gpus, live_gpus, lost_gpus, poor_nodes, spare_gpus
 
 MOST_LEFT: Final = 3
 """Slow nodes of a job that are also left one by one; more are only left together."""

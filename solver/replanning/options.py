@@ -34,7 +34,7 @@ from solver.replanning.rerouting import (
 from solver.replanning.reshaping import as_its_owner_asks, on_familiar_hosts, shapes_on, what_changes
 from solver.replanning.shrinking import best_size, data_sizes, most_replicas, no_size, usable_units
 from solver.replanning.site import JobSite
-from solver.replanning.values import option_value, work_flop
+from solver.replanning.values import least_gain_flop, option_value, work_flop
 from solver.replanning.words import named
 from solver.search import plan_within
 
@@ -281,16 +281,19 @@ def wait(site: JobSite, *, migrate: Migrate = migration) -> Answer:
 
 def pause(site: JobSite, *, is_paused: bool = False) -> RecoveryOption:
     """The job ends at its last checkpoint and frees all it holds, or stays as it is where it ``is_paused``."""
+    problem = site.problem
+    least_gain = least_gain_flop(site.job, problem.horizon_s) if site.job.id in problem.whole else 0.0
     return RecoveryOption(
         job_id=site.job.id,
         action=RecoveryAction.PAUSE,
         holds=frozenset(),
-        value_flop=0.0,
+        value_flop=-least_gain,
         tokens_per_s=0.0,
         limited_by="GPUs",
         migration=Migration(),
         plan=None,
         reason="it stays paused" if is_paused else "it frees its GPUs for others",
+        least_gain_flop=least_gain,
     )
 
 

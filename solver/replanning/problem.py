@@ -16,11 +16,13 @@ from cluster_models.recovery import ConsideredAction, Migration, RecoveryAction
 from cluster_models.running import InvalidRunningJob, RunningJob
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.suspicions import suspicions
-from cluster_models.topology import Node
+from cluster_models.topology import Node, NodeState
 from cluster_models.workload import LinkBandwidth
 from solver.placement.link_times import LinkTimes
 from solver.problem import Backend
 
+LEAVING: Final = frozenset({NodeState.FAILED, NodeState.DRAINING})
+"""States of nodes that no job stays on."""
 HORIZON_S: Final = 6 * 3600.0
 """Over which decisions are weighed where nothing is said: about what a node takes to come back."""
 
@@ -85,6 +87,21 @@ class ReplanProblem:
                 held.setdefault(place.node, {})[place.gpu] = job.id
         return held
 
+    @cached_property
+    def whole(self) -> frozenset[str]:
+        """The ids of the jobs that run and may keep every GPU that they hold."""
+        running = (job for job in self.jobs if not job.is_paused)
+        return frozenset(
+            job.id
+            for job in running
+            if all(self.stays((place.node, place.gpu)) for place in job.plan.placement.ranks)
+        )
+
+    def stays(self, gpu: tuple[str, int]) -> bool:
+        """Whether whoever holds that GPU may keep it: it works, and its node is not to be left."""
+        node = self.nodes[gpu[0]]
+        return node.state not in LEAVING and gpu[1] not in node.gpus_in_use
+
     def links(self, bandwidth: LinkBandwidth = LinkBandwidth.MEDIAN) -> LinkModel:
         """The links of the cluster as it is now, worked out once for all jobs."""
         if bandwidth not in self._links:
@@ -133,7 +150,8 @@ class RecoveryOption:
     """One thing that can be done with one job: placed, priced, and the GPUs it holds afterwards.
 
     ``holds`` are (node, GPU number), those it waits on included; ``value_flop`` as in ``JobDecision``; ``plan`` is
-    ``None`` where the job stands still.
+    ``None`` where the job stands still.  ``least_gain_flop``: what the value was lowered by because the job still
+    runs, and stopping it must gain that much.
     """
 
     job_id: str
@@ -146,3 +164,4 @@ class RecoveryOption:
     plan: Plan | None
     reason: str
     refused: tuple[ConsideredAction, ...] = ()
+    least_gain_flop: float = 0.0

@@ -16,7 +16,7 @@ from solver.replanning.columns import JobColumns, View
 from solver.replanning.migration import WARM_UP_STEPS
 from solver.replanning.optimistic import SizeBounds, shrink_bounds, swap_rate
 from solver.replanning.program import Gpu, Promise
-from solver.replanning.values import flops_per_token, transfer_flop, work_flop
+from solver.replanning.values import flops_per_token, least_gain_flop, transfer_flop, work_flop
 
 POOL: Final = "all"
 """The pool of all GPUs that a decision may give out."""
@@ -125,5 +125,7 @@ def _values(
     if view.stored_bytes:
         moved_bytes = np.full_like(moved_bytes, view.stored_bytes)
     works_s = np.maximum(0.0, site.problem.horizon_s - still_s)
-    price = transfer_flop(job, 1.0)
-    return np.asarray(job.weight * flops_per_token(job) * tokens_per_s * works_s - price * moved_bytes)
+    price, horizon_s = transfer_flop(job, 1.0), site.problem.horizon_s
+    least_gain = least_gain_flop(job, horizon_s) if job.id in site.problem.whole else 0.0
+    work = job.weight * flops_per_token(job) * tokens_per_s * works_s
+    return np.asarray(work - price * moved_bytes - least_gain)

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
-from typing import Final
 
 from cluster_models.health_events import EntityKind
 from cluster_models.running import RunningJob
 from cluster_models.topology import NodeState
 from solver.replanning.problem import ReplanProblem
 from solver.replanning.program import Gpu
-
-LEAVING: Final = frozenset({NodeState.FAILED, NodeState.DRAINING})
-"""States of nodes that no job stays on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +70,7 @@ def held_gpus(job: RunningJob) -> frozenset[Gpu]:
 
 def lost_gpus(problem: ReplanProblem, job: RunningJob) -> frozenset[Gpu]:
     """GPUs of the job that failed, sit on a failed node, or on one that is to be left."""
-    return frozenset(gpu for gpu in held_gpus(job) if not _stays(problem, gpu))
+    return frozenset(gpu for gpu in held_gpus(job) if not problem.stays(gpu))
 
 
 def live_gpus(problem: ReplanProblem, job: RunningJob) -> frozenset[Gpu]:
@@ -104,11 +100,6 @@ def free_gpus(problem: ReplanProblem, jobs: Iterable[RunningJob]) -> frozenset[G
     jobs = tuple(jobs)
     own = {gpu for job in jobs for gpu in live_gpus(problem, job) if problem.nodes[gpu[0]].usable}
     return spare_gpus(problem) | own | {gpu for job in jobs for gpu in beside_gpus(problem, job)}
-
-
-def _stays(problem: ReplanProblem, gpu: Gpu) -> bool:
-    node = problem.nodes[gpu[0]]
-    return node.state not in LEAVING and gpu[1] not in node.gpus_in_use
 
 
 def poor_nodes(problem: ReplanProblem) -> frozenset[str]:

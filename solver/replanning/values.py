@@ -25,6 +25,11 @@ def moves_flop(job: RunningJob, moved_ranks: int) -> float:
     return job.weight * job.recovery.move_price_s * job.flops_per_s * moved_ranks
 
 
+def least_gain_flop(job: RunningJob, horizon_s: float) -> float:
+    """Weighted FLOPs that stopping ``job`` must gain where nothing that it holds is lost."""
+    return job.recovery.least_gain_share * work_flop(job, job.plan.tokens_per_s, 0.0, horizon_s)
+
+
 def transfer_flop(job: RunningJob, transferred_bytes: float) -> float:
     """Weighted FLOPs that ``transferred_bytes`` over network cards or from storage must be worth."""
     gpu_s = job.recovery.transfer_price_gpu_s_per_byte * transferred_bytes

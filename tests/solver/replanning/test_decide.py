@@ -152,6 +152,22 @@ def test_slow_node_is_left_only_where_the_horizon_pays_for_it(horizon_s: float, 
         assert made.tokens_per_s_after == pytest.approx(made.tokens_per_s_before, rel=0.01)
 
 
+@pytest.mark.parametrize(("least", "moves"), [(0.02, False), (0.0, True)])
+def test_job_that_still_runs_is_not_stopped_for_a_trifle(*, least: float, moves: bool) -> None:
+    """A node 3 % slower: leaving it gains less than the 2 % that stopping the job must gain, and that is said."""
+    whole = cluster(6, leaf_nodes=6)
+    policy = replace(SAME_SHAPE, least_gain_share=least)
+    running = job("slow", whole, names(whole, 0, 4), tensor=2, recovery=policy)
+    problem = replan(after(whole, slow={"n02": 1.03}), [running], spares=["n05"])
+    decision = decided(problem)
+    made = of_job(decision, "slow")
+    assert made.action is (RecoveryAction.SWAP if moves else RecoveryAction.NONE)
+    assert decision.spares_used == (("n05",) if moves else ())
+    if not moves:
+        assert "stopping it must gain 2 % (least_gain_share)" in considered(made, RecoveryAction.SWAP).reason
+        assert "would gain" in made.reason
+
+
 def test_slow_link_is_left_by_one_of_its_ends() -> None:
     """Scenario 7, for a link at a tenth of its speed: one end goes to a spare, and both stay usable."""
     whole = cluster(6, leaf_nodes=6)
