@@ -32,8 +32,8 @@ class RecoveryPolicy:
     the good of others although no failure touched it, at ``move_price_s`` seconds of its own work for each rank
     that moves.  It needs ``least_gpus`` and takes ``most_gpus`` (``None``: what it ran on or wants).
 
-    ``least_gain_share``: where the job still runs on all that it holds, whatever is done with it must gain this share
-    of the useful work that it would do over the horizon as planned; what gains less leaves it alone.
+    ``least_gain_share``: where the job still runs on all that it holds, whatever is done with it must gain this
+    share of the useful work that it would do over the horizon as planned; what gains less leaves it alone.
     """
 
     checkpoint_interval_steps: int = 100

@@ -6,6 +6,7 @@ left as well.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -72,7 +73,8 @@ class JobColumns:
     """What was worked out for one job.  ``pool``: nodes that it may take, the nearest first.
 
     ``options`` grow; ``refused`` has the newest reason for each action without an option.  ``proven``: by view and
-    GPUs, throughput that no placement with so many replicas beats.
+    GPUs, throughput that no placement with so many replicas beats.  A job ``is_protected`` gives nothing up for
+    others: options that are worth less to it than being left alone are ``declined``.
     """
 
     job: RunningJob
@@ -81,6 +83,8 @@ class JobColumns:
     options: list[RecoveryOption] = field(default_factory=list)
     refused: dict[RecoveryAction, ConsideredAction] = field(default_factory=dict)
     proven: dict[tuple[int, int], float] = field(default_factory=dict)
+    declined: list[RecoveryOption] = field(default_factory=list)
+    is_protected: bool = False
     _seen: set[object] = field(default_factory=set)
 
     def add(self, answers: Iterable[actions.Answer]) -> list[RecoveryOption]:
@@ -95,7 +99,20 @@ class JobColumns:
                 self._seen.add(key)
                 self.options.append(answer)
                 new.append(answer)
-        return new
+        least_flop = self.least_flop
+        self.declined += [option for option in self.options if option.value_flop < least_flop]
+        self.options = [option for option in self.options if option.value_flop >= least_flop]
+        return [option for option in new if option.value_flop >= least_flop]
+
+    @property
+    def least_flop(self) -> float:
+        """What an option must be worth: to a job that is protected as much as being left alone."""
+        return self.alone.value_flop if self.is_protected and self.alone is not None else -math.inf
+
+    @property
+    def alone(self) -> RecoveryOption | None:
+        """The option of leaving the job alone, once it is known."""
+        return next((option for option in self.options if option.action is RecoveryAction.NONE), None)
 
     def is_new(self, *asked: object) -> bool:
         """Whether this was not asked before; it counts as asked from now on."""
@@ -129,7 +146,15 @@ def columns_of(problem: ReplanProblem, job: RunningJob, sorted_jobs: Touched) ->
     pool += nearest_first(problem, standing, {node for node, _ in given_up} - set(pool) - own)
     pool = pool[:MOST_POOL]
     views = tuple(_views(problem, job, pool, given_up))
-    return JobColumns(job, views, pool)
+    return JobColumns(job, views, pool, is_protected=_is_protected(problem, job))
+
+
+def _is_protected(problem: ReplanProblem, job: RunningJob) -> bool:
+    """Whether nothing may be taken from the job: it runs whole, may not move, and the budget leaves all theirs."""
+    if job.recovery.may_move or job.id not in problem.whole:
+        return False
+    held = sum(len(held_gpus(each)) for each in problem.jobs)
+    return problem.gpu_budget is None or held <= problem.gpu_budget
 
 
 def nearest_first(problem: ReplanProblem, job: RunningJob, nodes: Iterable[str]) -> tuple[str, ...]:

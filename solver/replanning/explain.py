@@ -192,6 +192,8 @@ def _why_not(option: RecoveryOption, rival: RecoveryOption, job: RunningJob, tak
         causes.append(f"{still_s:.0f} s more downtime")
     if (more := rival.migration.bytes.outside - option.migration.bytes.outside) >= GBYTE:
         causes.append(f"{more / GBYTE:.0f} GB more to move")
+    if rival.spares_flop > option.spares_flop:
+        causes.append("it takes more spares, which are worth something kept")
     if not causes and rival.value_flop == option.value_flop:
         return "as good, but it holds more GPUs" if len(rival.holds) > len(option.holds) else "as good"
     return f"worth {less} less over the horizon" + (f": {', '.join(causes)}" if causes else "")

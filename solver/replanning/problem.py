@@ -26,6 +26,9 @@ LEAVING: Final = frozenset({NodeState.FAILED, NodeState.DRAINING})
 HORIZON_S: Final = 6 * 3600.0
 """Over which decisions are weighed where nothing is said: about what a node takes to come back."""
 
+SPARE_WORTH_SHARE: Final = 0.01
+"""What a spare that is kept is worth, in work of a GPU, where nothing is said: little, but more than a trifle."""
+
 
 @dataclass(frozen=True)
 class ReplanProblem:
@@ -34,6 +37,8 @@ class ReplanProblem:
     ``snapshot``: states, links and GPUs after the failures (``cluster_models.conditions.degraded``); GPUs of the
     jobs here are not counted as in use.  ``jobs`` are all that run on the cluster, no two on one GPU.  ``spares``
     are the free nodes that jobs may take.  ``gpu_budget`` limits the GPUs of all jobs together.
+    A spare GPU that a job takes must be worth ``spare_worth_share`` of what one of its GPUs does over the horizon,
+    as planned: spares kept are a reserve for what fails next.
     ``back_after_s``: when lost nodes are expected to serve again, for what waiting is worth.
     Raises ``InvalidRunningJob`` where two jobs hold one GPU or name a node that the cluster does not have.
     """
@@ -44,6 +49,7 @@ class ReplanProblem:
     horizon_s: float = HORIZON_S
     back_after_s: float = HORIZON_S
     gpu_budget: int | None = None
+    spare_worth_share: float = SPARE_WORTH_SHARE
     events: tuple[HealthEvent, ...] = ()
     fitted: Mapping[str, FittedParameters] = field(default_factory=lambda: MappingProxyType({}))
     """The user's own parameters by job id."""
@@ -86,6 +92,18 @@ class ReplanProblem:
             for place in () if job.is_paused else job.plan.placement.ranks:
                 held.setdefault(place.node, {})[place.gpu] = job.id
         return held
+
+    @cached_property
+    def free_spares(self) -> frozenset[tuple[str, int]]:
+        """Usable GPUs of the spare nodes that no job holds."""
+        nodes = (self.nodes[name] for name in self.spares if name in self.nodes)
+        return frozenset(
+            (node.name, gpu)
+            for node in nodes
+            if node.usable
+            for gpu in node.free_gpus
+            if gpu not in self.holders.get(node.name, {})
+        )
 
     @cached_property
     def whole(self) -> frozenset[str]:
@@ -151,7 +169,7 @@ class RecoveryOption:
 
     ``holds`` are (node, GPU number), those it waits on included; ``value_flop`` as in ``JobDecision``; ``plan`` is
     ``None`` where the job stands still.  ``least_gain_flop``: what the value was lowered by because the job still
-    runs, and stopping it must gain that much.
+    runs, and stopping it must gain that much; ``spares_flop``: because spares that it takes are worth that kept.
     """
 
     job_id: str
@@ -165,3 +183,4 @@ class RecoveryOption:
     reason: str
     refused: tuple[ConsideredAction, ...] = ()
     least_gain_flop: float = 0.0
+    spares_flop: float = 0.0

@@ -80,9 +80,7 @@ def live_gpus(problem: ReplanProblem, job: RunningJob) -> frozenset[Gpu]:
 
 def spare_gpus(problem: ReplanProblem) -> frozenset[Gpu]:
     """Usable GPUs of the spare nodes that no job holds."""
-    held = {gpu for job in problem.jobs for gpu in held_gpus(job)}
-    nodes = (problem.nodes[name] for name in problem.spares if name in problem.nodes)
-    return frozenset((node.name, gpu) for node in nodes if node.usable for gpu in node.free_gpus) - held
+    return problem.free_spares
 
 
 def beside_gpus(problem: ReplanProblem, job: RunningJob) -> frozenset[Gpu]:

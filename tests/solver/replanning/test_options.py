@@ -327,7 +327,7 @@ def test_what_drains_is_left_with_its_state() -> None:
 def test_moves_for_others_have_their_price() -> None:
     """An untouched job that gives up a replica asks what its owner set for every rank that moves."""
     whole, running = slow_job()
-    free = RecoveryPolicy(may_move=True, least_gain_share=0.0, move_price_s=50.0, transfer_price_gpu_s_per_byte=0.0)
+    free = RecoveryPolicy(may_move=True, move_price_s=50.0, transfer_price_gpu_s_per_byte=0.0, least_gain_share=0.0)
     running = replace(running, recovery=free)
     here = site(replan(whole, [running]))
     option = taken(actions.shrink(here, replicas=1))
