@@ -21,7 +21,9 @@ class RecoveryPolicy:
     (``None``: half an interval is expected), read back at ``storage_bytes_per_s`` by all ranks together.
     ``optimizer_instances`` copies of every optimizer shard live among the data ranks (Megatron's
     ``num-distributed-optimizer-instances``); ``memory_checkpoint``: each node's newest checkpoint also lies in the
-    host memory of another node.
+    host memory of another node.  Storage then has a step of its own, every ``storage_interval_steps`` (``None``: as
+    often as memory) with ``steps_since_storage_checkpoint`` done since; without checkpoints in memory these two say
+    nothing.
 
     Costs: ``restart_low_s`` to ``restart_high_s`` from the order to the first step (processes, communicators,
     compilation), without the transfer of state.  Bytes that cross network cards or come from storage get in the way
@@ -41,6 +43,8 @@ class RecoveryPolicy:
     storage_bytes_per_s: float = 25e9
     optimizer_instances: int = 1
     memory_checkpoint: bool = False
+    storage_interval_steps: int | None = None
+    steps_since_storage_checkpoint: int | None = None
     restart_low_s: float = 90.0
     restart_high_s: float = 240.0
     transfer_price_gpu_s_per_byte: float = 10 * HOUR / TBYTE
@@ -57,8 +61,7 @@ class RecoveryPolicy:
         for name in ("checkpoint_interval_steps", "optimizer_instances", "least_gpus"):
             if getattr(self, name) < 1:
                 raise InvalidRunningJob(f"recovery.{name}", getattr(self, name), "must be at least 1")
-        if self.steps_since_checkpoint is not None and self.steps_since_checkpoint < 0:
-            raise InvalidRunningJob("recovery.steps_since_checkpoint", self.steps_since_checkpoint, "is negative")
+        self._check_steps()
         if not 0 < self.storage_bytes_per_s < float("inf"):
             raise InvalidRunningJob("recovery.storage_bytes_per_s", self.storage_bytes_per_s, "must be positive")
         if not 0 <= self.restart_low_s <= self.restart_high_s < float("inf"):
@@ -75,12 +78,40 @@ class RecoveryPolicy:
         if self.most_gpus is not None and self.most_gpus < self.least_gpus:
             raise InvalidRunningJob("recovery.most_gpus", self.most_gpus, "is less than least_gpus")
 
+    def _check_steps(self) -> None:
+        for name in ("steps_since_checkpoint", "steps_since_storage_checkpoint"):
+            steps = getattr(self, name)
+            if steps is not None and steps < 0:
+                raise InvalidRunningJob(f"recovery.{name}", steps, "is negative")
+        interval, often = self.storage_interval_steps, self.checkpoint_interval_steps
+        if interval is not None and interval < often:
+            problem = f"is less than checkpoint_interval_steps, {often}: memory has all that storage gets"
+            raise InvalidRunningJob("recovery.storage_interval_steps", interval, problem)
+        since, least = self.steps_since_storage_checkpoint, self.steps_since_checkpoint or 0
+        if since is not None and since < least:
+            problem = f"is less than steps_since_checkpoint, {least}: memory is never behind storage"
+            raise InvalidRunningJob("recovery.steps_since_storage_checkpoint", since, problem)
+
     @property
     def expected_steps_lost(self) -> float:
         """Steps to repeat when the job falls back to its checkpoint."""
         if self.steps_since_checkpoint is None:
             return self.checkpoint_interval_steps / 2
         return float(self.steps_since_checkpoint)
+
+    def repeated_steps(self, *, from_storage: bool) -> tuple[float, float]:
+        """Least and most steps to repeat after falling back to the newest checkpoint, or to that on storage.
+
+        One of an unknown step is none to a whole interval old, that on storage no newer than that in memory.
+        """
+        known, interval = self.steps_since_checkpoint, self.checkpoint_interval_steps
+        if from_storage and self.memory_checkpoint:
+            least = float(known or 0)
+            own, interval = self.steps_since_storage_checkpoint, self.storage_interval_steps or interval
+            if own is None and self.storage_interval_steps is not None:
+                return least, max(least, float(interval))
+            known = known if own is None else own
+        return (0.0, float(interval)) if known is None else (float(known), float(known))
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,18 @@ class RecoveryDocument(Document):
         description="Whether each node's newest checkpoint also lies in the host memory of another node.",
         examples=[False],
     )
+    storage_interval_steps: Count | None = Field(
+        None,
+        description="With memory_checkpoint: steps from one checkpoint on storage to the next; absent = as often "
+        "as in memory.",
+        examples=[500],
+    )
+    steps_since_storage_checkpoint: WholeNumber | None = Field(
+        None,
+        description="With memory_checkpoint: steps done since the last checkpoint on storage; absent = expected "
+        "from the intervals.",
+        examples=[340],
+    )
     restart_low_s: Annotated[NotNegative, Field(le=LONGEST_S)] = Field(
         _DEFAULT.restart_low_s,
         description="Least seconds from the order to the first step, without the transfer of state.",

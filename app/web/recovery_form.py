@@ -21,6 +21,11 @@ FIELDS: Final = (
         "Steps between checkpoints",
         "What is lost at worst when no live copy of the state is left.",
     ),
+    (
+        "storage_interval_steps",
+        "Steps between checkpoints on storage",
+        "Empty: every checkpoint goes there. With checkpoints in memory those on storage may be rarer.",
+    ),
     ("storage_gbytes_per_s", "Storage, GB/s", "How fast all ranks together read a checkpoint back."),
     (
         "optimizer_instances",
@@ -106,7 +111,11 @@ def worth_of(
             anchor = each.field.rpartition(".")[2]
             found.append(FormProblem(anchor, _LABELS.get(anchor, anchor), sentence_of(each)))
         return 1.0, kept
-    return document.weight, replace(policy, steps_since_checkpoint=kept.steps_since_checkpoint)
+    return document.weight, replace(
+        policy,
+        steps_since_checkpoint=kept.steps_since_checkpoint,
+        steps_since_storage_checkpoint=kept.steps_since_storage_checkpoint,
+    )
 
 
 def policy_in_use(found: Sequence[FormProblem]) -> bool:

@@ -80,7 +80,8 @@ def migration(
     """What it takes to run ``new`` in place of the job's plan when the state on the GPUs of ``lost`` is gone.
 
     ``lost`` are (node, GPU number).  Where every part of the state has a live copy, only what a GPU lacks moves;
-    else the whole job falls back to its last checkpoint, in the memory of nodes or on storage.  A paused job has
+    else the whole job falls back to its last checkpoint: in the memory of nodes where that has every part, else on
+    storage, for the two need not be of the same step.  A paused job has
     nothing but the checkpoint that it ended at, and repeats nothing.
     ``links`` are those of the problem's snapshot, made here where not given.
     """
@@ -94,7 +95,12 @@ def migration(
     falls_back = gone > 0
     in_memory = recovery.memory_checkpoint and not job.is_paused
     held = _checkpoints(scene, in_memory=in_memory) if falls_back else _on_gpus(scene)
-    flows = flows_of([supplies(each, scene.old, held, scene.distances) for each in needs], scene.new_node)
+    met = [supplies(each, scene.old, held, scene.distances) for each in needs]
+    from_storage = falls_back and any((each.found == Found.NOWHERE).any() for each in met)
+    if from_storage and in_memory:
+        held = _checkpoints(scene, in_memory=False)
+        met = [supplies(each, scene.old, held, scene.distances) for each in needs]
+    flows = flows_of(met, scene.new_node)
     moved = scene.moved
     stays = flows.of(Found.SAME_NODE, Found.ELSEWHERE) & ~moved[flows.rank]
     transfer = transfer_time(
@@ -103,7 +109,8 @@ def migration(
     restart = TimeRange(recovery.restart_low_s, recovery.restart_high_s)
     warm_up = TimeRange(*(steps * new.time.step_s for steps in WARM_UP_STEPS))
     repeats = falls_back and not job.is_paused
-    repeated = _repeated(job, new) if repeats else TimeRange()
+    least, most = recovery.repeated_steps(from_storage=from_storage) if repeats else (0.0, 0.0)
+    repeated = _repeated(job, new, least, most)
     parts = (transfer, restart, warm_up, repeated)
     return Migration(
         moved=_moved_ranks(job.plan, new, scene, flows, falls_back=falls_back),
@@ -112,7 +119,7 @@ def migration(
         restart=restart,
         warm_up=warm_up,
         downtime=TimeRange(sum(each.low_s for each in parts), sum(each.high_s for each in parts)),
-        steps_lost=recovery.expected_steps_lost if repeats else 0.0,
+        steps_lost=(least + most) / 2,
         state_without_copy_bytes=gone,
         recut_bytes=0.0 if falls_back else float(flows.bytes[stays].sum()),
     )
@@ -179,15 +186,11 @@ def _checkpoints(scene: _Scene, *, in_memory: bool) -> Available:
     return available(sites, nobody, scene.new_node)
 
 
-def _repeated(job: RunningJob, new: Plan) -> TimeRange:
-    """Seconds until the tokens since the checkpoint are done again: none to a whole interval where not known."""
-    workload, recovery = job.plan.workload, job.recovery
-    assert workload is not None
-    step_s = workload.tokens_per_step / new.tokens_per_s
-    known = recovery.steps_since_checkpoint
-    if known is not None:
-        return TimeRange(known * step_s, known * step_s)
-    return TimeRange(0.0, recovery.checkpoint_interval_steps * step_s)
+def _repeated(job: RunningJob, new: Plan, least: float, most: float) -> TimeRange:
+    """Seconds until the tokens of so many steps of the job are done again."""
+    assert job.plan.workload is not None
+    step_s = job.plan.workload.tokens_per_step / new.tokens_per_s
+    return TimeRange(least * step_s, most * step_s)
 
 
 def _moved_ranks(old: Plan, new: Plan, scene: _Scene, flows: Flows, *, falls_back: bool) -> tuple[MovedRank, ...]:
