@@ -28,9 +28,12 @@ class RecoveryPolicy:
     Costs: ``restart_low_s`` to ``restart_high_s`` from the order to the first step (processes, communicators,
     compilation), without the transfer of state.  Bytes that cross network cards or come from storage get in the way
     of others: each must be worth ``transfer_price_gpu_s_per_byte`` of the useful work of one of its GPUs, beside
-    the time that they take.  Freedom: ``may_reroute`` where the framework lets the data ranks
-    of a stage take over micro-batches of a lost one; ``may_change_batch`` where the global batch may shrink with
-    the data parallel size; ``may_reshape`` where degrees may change; ``may_move`` where the job may be moved for
+    the time that they take.
+
+    Freedom: ``may_reroute`` where the framework lets the data ranks of a stage take over micro-batches of a lost
+    one; ``survives_lost_card`` where its communication goes on over the other network cards of a node when one
+    fails (stock NCCL ends the job); ``may_change_batch`` where the global batch may shrink with the data parallel
+    size; ``may_reshape`` where degrees may change; ``may_move`` where the job may be moved for
     the good of others although no failure touched it, at ``move_price_s`` seconds of its own work for each rank
     that moves.  It needs ``least_gpus`` and takes ``most_gpus`` (``None``: what it ran on or wants).
 
@@ -49,6 +52,7 @@ class RecoveryPolicy:
     restart_high_s: float = 240.0
     transfer_price_gpu_s_per_byte: float = 10 * HOUR / TBYTE
     may_reroute: bool = False
+    survives_lost_card: bool = False
     may_change_batch: bool = False
     may_reshape: bool = True
     may_move: bool = False

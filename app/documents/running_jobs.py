@@ -79,6 +79,12 @@ class RecoveryDocument(Document):
         description="Whether data ranks of a stage can take over micro-batches of a lost one.",
         examples=[False],
     )
+    survives_lost_card: Flag = Field(
+        _DEFAULT.survives_lost_card,
+        description="Whether its communication goes on over the other network cards of a node when one fails; "
+        "stock NCCL ends the job.",
+        examples=[False],
+    )
     may_change_batch: Flag = Field(
         _DEFAULT.may_change_batch,
         description="Whether the global batch may shrink with the data parallel size.",

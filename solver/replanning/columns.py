@@ -190,13 +190,15 @@ def _views(
             yield view(held | there, _from(held, is_paused=True))
         return
     lost = lost_gpus(problem, job)
-    yield view(lost, migration)
+    # processes that ended left nothing on their GPUs
+    gone = held if job.id in problem.cut_off else lost
+    yield view(lost, _from(gone))
     slow = sorted((set(job.nodes) & poor_nodes(problem)) - {node for node, _ in lost})
     ends = sorted(_slow_ends(problem, job) - set(slow))
     ways = [slow] if slow else []
     ways += [[node] for node in (*slow, *ends) if len(slow) + len(ends) <= MOST_LEFT and [node] != slow]
     for left in ways:
-        yield view(lost | {gpu for gpu in held if gpu[0] in left}, _from(lost))
+        yield view(lost | {gpu for gpu in held if gpu[0] in left}, _from(gone))
 
 
 def _slow_ends(problem: ReplanProblem, job: RunningJob) -> set[str]:
@@ -245,7 +247,8 @@ def _standing(columns: JobColumns) -> Iterator[actions.Answer]:
         if first.site.is_rerouted:
             yield actions.keep(first.site, migrate=first.migrate)
     else:
-        yield actions.keep(first.site, migrate=first.migrate)
+        ended = columns.job.id in first.site.problem.cut_off
+        yield actions.keep(first.site, migrate=first.migrate, restart=ended)
 
 
 def _first(columns: JobColumns, spares: Sequence[str]) -> Iterator[actions.Answer]:

@@ -120,7 +120,10 @@ def _cause(problem: ReplanProblem, job: RunningJob) -> str:
         name if problem.nodes[name].state in LEAVING else f"{name}:{','.join(map(str, gpus))}"
         for name, gpus in lost.items()
     ]
-    return f"without {named(sorted(parts))}" if parts else ""
+    causes = [f"without {named(sorted(parts))}"] * bool(parts)
+    if cards := problem.cut_off.get(job.id):
+        causes.append(f"a network card of {named(sorted(cards))} failed, which ended it")
+    return ", and ".join(causes)
 
 
 def considered_actions(

@@ -67,7 +67,7 @@ def fitting_options(problem: ReplanProblem, job: RunningJob, known: PreparedJob)
     """
     lost = lost_gpus(problem, job)
     nodes = {node for node, _ in lost}
-    if len(nodes) != 1 or known.hosts != job.nodes:
+    if len(nodes) != 1 or known.hosts != job.nodes or job.id in problem.cut_off:
         return
     (gone,) = nodes
     entry = next((loss for loss in known.losses if gone in loss.nodes), None)

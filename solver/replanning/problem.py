@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from cluster_models.fitted import FittedParameters
-from cluster_models.health_events import HealthEvent
+from cluster_models.health_events import EntityKind, HealthEvent, HealthState
 from cluster_models.links import LinkModel, effective_links
 from cluster_models.plan import Plan
 from cluster_models.recovery import ConsideredAction, Migration, RecoveryAction
@@ -106,9 +106,23 @@ class ReplanProblem:
         )
 
     @cached_property
+    def cut_off(self) -> Mapping[str, frozenset[str]]:
+        """By id of the jobs whose processes ended with a network card: the nodes where one failed.
+
+        Those that one node holds use none, and some frameworks go on over the cards that are left.
+        """
+        failed = {
+            event.entity.node
+            for event in self.events
+            if event.entity.kind is EntityKind.NIC and event.state is HealthState.FAILED
+        }
+        jobs = (job for job in self.jobs if len(set(job.nodes)) > 1 and not job.recovery.survives_lost_card)
+        return {job.id: nodes for job in jobs if (nodes := frozenset(failed.intersection(job.nodes)))}
+
+    @cached_property
     def whole(self) -> frozenset[str]:
-        """The ids of the jobs that run and may keep every GPU that they hold."""
-        running = (job for job in self.jobs if not job.is_paused)
+        """The ids of the jobs that run on and may keep every GPU that they hold."""
+        running = (job for job in self.jobs if not job.is_paused and job.id not in self.cut_off)
         return frozenset(
             job.id
             for job in running

@@ -16,9 +16,9 @@ from solver.replanning.program import Gpu
 class Touched:
     """The jobs by what the failures did to them, each part in the order of their ids.
 
-    ``hit`` lost GPUs or must leave some; ``slowed`` sit on nodes or links that do less than they did, which may
-    cost them nothing; ``short`` are paused or run on fewer GPUs than they want; ``movable`` are whole and may be
-    moved at a price; ``frozen`` stay as they are.
+    ``hit`` lost GPUs, must leave some, or ended with a network card; ``slowed`` sit on nodes or links that do less
+    than they did, which may cost them nothing; ``short`` are paused or run on fewer GPUs than they want;
+    ``movable`` are whole and may be moved at a price; ``frozen`` stay as they are.
     """
 
     hit: tuple[RunningJob, ...] = ()
@@ -48,7 +48,7 @@ def touched(problem: ReplanProblem) -> Touched:
 
 
 def _part(problem: ReplanProblem, job: RunningJob, poor: frozenset[str]) -> str:
-    if lost_gpus(problem, job):
+    if job.id in problem.cut_off or lost_gpus(problem, job):
         return "hit"
     if _slowed(problem, job, poor):
         return "slowed"
