@@ -32,8 +32,17 @@ from solver.replanning.rerouting import (
     whole_plan,
 )
 from solver.replanning.reshaping import as_its_owner_asks, on_familiar_hosts, shapes_on, what_changes
-from solver.replanning.shrinking import best_size, data_sizes, most_replicas, no_size, usable_units
+from solver.replanning.shrinking import (
+    best_size,
+    data_sizes,
+    most_replicas,
+    no_size,
+    thin_hosts,
+    thin_widths,
+    usable_units,
+)
 from solver.replanning.site import JobSite
+from solver.replanning.units import Unit
 from solver.replanning.values import least_gain_flop, option_value, work_flop
 from solver.replanning.words import named
 from solver.search import plan_within
@@ -158,14 +167,27 @@ def shrink(
 ) -> Answer:
     """Fewer replicas on what is left of the job, with ``spares`` as well: as many as may be, or ``replicas``.
 
-    Where the job lost nothing, it gives up the replicas that it needs least.
+    Where the job lost nothing, it gives up the replicas that it needs least.  Nodes that lost GPUs are left, or as
+    many fewer are used of every node, whichever is worth more.
     """
+    whole = _shrunk(site, usable_units(site, spares), site.gpus, migrate=migrate, replicas=replicas)
+    found = [whole]
+    for width in thin_widths(site):
+        hosts = [(host,) for host in thin_hosts(site, width, spares)]
+        found.append(_shrunk(site, hosts, width, migrate=migrate, replicas=replicas))
+    options = [answer for answer in found if isinstance(answer, RecoveryOption)]
+    return max(options, key=lambda option: option.value_flop, default=whole)
+
+
+def _shrunk(
+    site: JobSite, usable: Sequence[Unit], node_gpus: int, *, migrate: Migrate, replicas: int | None
+) -> Answer:
+    """Fewer replicas on units of ``usable``, of whose nodes ``node_gpus`` GPUs are used."""
     action, data = RecoveryAction.SHRINK_DATA_PARALLEL, site.job.plan.configuration.degrees.data
-    usable = usable_units(site, spares)
-    most = min(data - 1, most_replicas(site, len(usable)))
+    most = min(data - 1, most_replicas(site, len(usable), node_gpus))
     if most < 1:
         return refused(action, "it has one replica" if data == 1 else "what is left of it holds no whole replica")
-    sizes = [size for size in data_sizes(site, most) if replicas in {None, size.data}]
+    sizes = [size for size in data_sizes(site, most, node_gpus) if replicas in {None, size.data}]
     if not sizes:
         return refused(action, no_size(site, replicas or most))
     placed = best_size(site, sizes, usable)

@@ -179,6 +179,25 @@ def test_live_parts_of_two_broken_replicas_make_one() -> None:
     assert option.migration.moved == ()  # every rank still runs layers that it ran
 
 
+def test_one_lost_gpu_costs_one_replica() -> None:
+    """Two nodes of eight, eight replicas of two stages, one GPU gone: seven replicas, not the four of a node."""
+    whole = cluster(2, gpus=8)
+    recovery = RecoveryPolicy(may_change_batch=True)
+    running = job("a", whole, names(whole, 0, 2), pipeline=2, batch=128, recovery=recovery)
+    here = site(replan(after(whole, lost_gpus={"n00": (3,)}), [running]))
+    option = taken(actions.shrink(here))
+    plan = plan_of(option)
+    assert plan.configuration.degrees.data == 7
+    assert plan.workload is not None
+    assert plan.workload.global_batch == 112
+    assert ("n00", 3) not in option.holds
+    assert len(option.holds) == 14
+    assert option.value_flop <= upper_value(here, RecoveryAction.SHRINK_DATA_PARALLEL)
+    paired = job("b", whole, names(whole, 0, 2), tensor=2, batch=48, recovery=recovery)
+    here = site(replan(after(whole, lost_gpus={"n00": (3,)}), [paired]))
+    assert plan_of(actions.shrink(here)).configuration.degrees.data == 6
+
+
 def test_a_batch_that_does_not_divide_may_shrink_only_where_allowed() -> None:
     """Five replicas do not divide 48 sequences; where the batch may change, 40 are five times eight."""
     whole = cluster(6)
