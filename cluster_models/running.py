@@ -23,7 +23,9 @@ class RecoveryPolicy:
     ``num-distributed-optimizer-instances``); ``memory_checkpoint``: each node's newest checkpoint also lies in the
     host memory of another node.  Storage then has a step of its own, every ``storage_interval_steps`` (``None``: as
     often as memory) with ``steps_since_storage_checkpoint`` done since; without checkpoints in memory these two say
-    nothing.
+    nothing.  ``hands_over_state`` where the framework restarts in process and ranks give what lies on their GPUs to
+    others; without it a restart is cold: processes end, and everything is read from a checkpoint, saved first where
+    nothing failed yet.
 
     Costs: ``restart_low_s`` to ``restart_high_s`` from the order to the first step (processes, communicators,
     compilation), without the transfer of state.  Bytes that cross network cards or come from storage get in the way
@@ -46,6 +48,7 @@ class RecoveryPolicy:
     storage_bytes_per_s: float = 25e9
     optimizer_instances: int = 1
     memory_checkpoint: bool = False
+    hands_over_state: bool = False
     storage_interval_steps: int | None = None
     steps_since_storage_checkpoint: int | None = None
     restart_low_s: float = 90.0

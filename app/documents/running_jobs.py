@@ -48,6 +48,12 @@ class RecoveryDocument(Document):
         description="Whether each node's newest checkpoint also lies in the host memory of another node.",
         examples=[False],
     )
+    hands_over_state: Flag = Field(
+        _DEFAULT.hands_over_state,
+        description="Whether the framework restarts in process and ranks give what lies on their GPUs to others. "
+        "Otherwise a restart is cold: everything is read from a checkpoint, saved first where nothing failed yet.",
+        examples=[False],
+    )
     storage_interval_steps: Count | None = Field(
         None,
         description="With memory_checkpoint: steps from one checkpoint on storage to the next; absent = as often "

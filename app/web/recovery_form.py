@@ -61,6 +61,7 @@ MAY: Final = (
     ("may_reshape", "take another shape (other degrees of parallelism)"),
     ("may_change_batch", "shrink its global batch with its replicas"),
     ("may_reroute", "let other replicas take over work (the framework must be able to)"),
+    ("hands_over_state", "restart in process, ranks giving live state to others (the framework must be able to)"),
     ("survives_lost_card", "go on over other network cards when one fails (stock NCCL ends the job)"),
     ("may_move", "be moved for the good of other jobs"),
     ("memory_checkpoint", "be restored from checkpoints in the memory of other nodes (it keeps them there)"),

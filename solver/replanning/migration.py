@@ -12,7 +12,15 @@ import numpy as np
 
 from cluster_models.recovery import Migration, MovedRank, MovedState, StateSource, TimeRange
 from solver.costs.training_state import NOBODY, PlanState, states_of
-from solver.replanning.flows import KINDS, Flows, bytes_by_link, flows_of, transfer_time
+from solver.replanning.flows import (
+    HOST_BYTES_PER_S,
+    KINDS,
+    SLOWER_TRANSFER,
+    Flows,
+    bytes_by_link,
+    flows_of,
+    transfer_time,
+)
 from solver.replanning.overlap import needs_of
 from solver.replanning.sources import (
     Available,
@@ -27,7 +35,7 @@ from solver.replanning.sources import (
 if TYPE_CHECKING:
     from cluster_models.links import LinkModel
     from cluster_models.plan import Plan
-    from cluster_models.running import RunningJob
+    from cluster_models.running import RecoveryPolicy, RunningJob
     from solver.candidates import BoolArray, IntArray
     from solver.replanning.problem import ReplanProblem
 
@@ -79,10 +87,11 @@ def migration(
 ) -> Migration:
     """What it takes to run ``new`` in place of the job's plan when the state on the GPUs of ``lost`` is gone.
 
-    ``lost`` are (node, GPU number).  Where every part of the state has a live copy, only what a GPU lacks moves;
-    else the whole job falls back to its last checkpoint: in the memory of nodes where that has every part, else on
-    storage, for the two need not be of the same step.  A paused job has
-    nothing but the checkpoint that it ended at, and repeats nothing.
+    ``lost`` are (node, GPU number).  Where every part of the state has a live copy and the framework hands it over,
+    only what a GPU lacks moves.  A cold restart reads everything back: from a checkpoint that is saved first where
+    nothing is lost, and nothing is repeated then.  Else the whole job falls back to its last checkpoint: in the
+    memory of nodes where that has every part, else on storage, for the two need not be of the same step.  A paused
+    job has nothing but the checkpoint that it ended at, and repeats nothing.
     ``links`` are those of the problem's snapshot, made here where not given.
     """
     links = problem.links() if links is None else links
@@ -92,7 +101,9 @@ def migration(
     scene = _scene(job, new, lost, links)
     needs = needs_of(scene.old, scene.new)
     gone = sum(float(each.atom_bytes[~kept_atoms(each, scene.old, scene.alive)].sum()) for each in needs)
-    falls_back = gone > 0
+    is_cold = not recovery.hands_over_state and not job.is_paused
+    saves = is_cold and not any((place.node, place.gpu) in lost for place in job.plan.placement.ranks)
+    falls_back = gone > 0 or is_cold
     in_memory = recovery.memory_checkpoint and not job.is_paused
     held = _checkpoints(scene, in_memory=in_memory) if falls_back else _on_gpus(scene)
     met = [supplies(each, scene.old, held, scene.distances) for each in needs]
@@ -108,13 +119,15 @@ def migration(
     )
     restart = TimeRange(recovery.restart_low_s, recovery.restart_high_s)
     warm_up = TimeRange(*(steps * new.time.step_s for steps in WARM_UP_STEPS))
-    repeats = falls_back and not job.is_paused
+    repeats = falls_back and not job.is_paused and not saves
+    save = _saving(scene.old, recovery, to_storage=not in_memory) if saves else TimeRange()
     least, most = recovery.repeated_steps(from_storage=from_storage) if repeats else (0.0, 0.0)
     repeated = _repeated(job, new, least, most)
-    parts = (transfer, restart, warm_up, repeated)
+    parts = (save, transfer, restart, warm_up, repeated)
     return Migration(
         moved=_moved_ranks(job.plan, new, scene, flows, falls_back=falls_back),
         bytes=bytes_by_link(flows, scene.distances, cluster, from_memory=falls_back),
+        save=save,
         transfer=transfer,
         restart=restart,
         warm_up=warm_up,
@@ -184,6 +197,15 @@ def _checkpoints(scene: _Scene, *, in_memory: bool) -> Available:
     sites = np.where(living[sites], position[sites], NOBODY)
     sites[:, 1] = np.where(sites[:, 1] == sites[:, 0], NOBODY, sites[:, 1])
     return available(sites, nobody, scene.new_node)
+
+
+def _saving(state: PlanState, recovery: RecoveryPolicy, *, to_storage: bool) -> TimeRange:
+    """Seconds to save a checkpoint (estimated): all of the state to storage, else each GPU's to host memory."""
+    if to_storage:
+        seconds = state.model_bytes / recovery.storage_bytes_per_s
+    else:
+        seconds = float(state.rank_bytes.max()) / HOST_BYTES_PER_S
+    return TimeRange(seconds, SLOWER_TRANSFER * seconds)
 
 
 def _repeated(job: RunningJob, new: Plan, least: float, most: float) -> TimeRange:

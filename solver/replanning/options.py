@@ -222,7 +222,9 @@ def reroute(site: JobSite, *, migrate: Migrate = migration) -> Answer:
     stage, living = found.tightest, int(alive[:, found.tightest].sum())
     plan = plan_without(site, found)
     # the shards of lost ranks must come from somewhere all the same, but no rank changes its GPU
-    moves = migrate(job, whole_plan(site), problem=site.problem, lost=site.state_lost, links=site.links)
+    # a framework that re-routes goes on in its processes
+    lives = replace(job, recovery=replace(job.recovery, hands_over_state=True))
+    moves = migrate(lives, whole_plan(site), problem=site.problem, lost=site.state_lost, links=site.links)
     return option_of(
         site.resources,
         action,

@@ -69,7 +69,9 @@ def test_bytes_are_those_of_cells_counted_one_by_one(data: st.DataObject, model:
     first = data.draw(st.permutations(hosts))
     second = data.draw(st.permutations(hosts))
     job = job_on(first[: -(-old.degrees.gpus // 2)], old, gpus=2, model=model)
-    job = replace(job, recovery=RecoveryPolicy(optimizer_instances=data.draw(st.sampled_from([1, 2]))))
+    job = replace(
+        job, recovery=RecoveryPolicy(hands_over_state=True, optimizer_instances=data.draw(st.sampled_from([1, 2])))
+    )
     plan = plan_on(second[: -(-new.degrees.gpus // 2)], new, gpus=2, model=model)
     if model.experts is not None and data.draw(st.booleans()):
         rows = ((2, 0, 3, 1), (0, 1, 2, 3))
