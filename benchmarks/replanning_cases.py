@@ -38,8 +38,9 @@ class Kind:
     policy: RecoveryPolicy
 
 
-_PLAIN, _FREE = RecoveryPolicy(), RecoveryPolicy(may_change_batch=True, may_reroute=True)
-_COPIES = RecoveryPolicy(may_change_batch=True, optimizer_instances=2)
+_PLAIN = RecoveryPolicy(hands_over_state=True)
+_FREE = replace(_PLAIN, may_change_batch=True, may_reroute=True)
+_COPIES = replace(_PLAIN, may_change_batch=True, optimizer_instances=2)
 KINDS: Final = (
     Kind("llama-3-8b", 2, 1.0, _PLAIN),
     Kind("llama-3-8b", 4, 2.0, _FREE),
