@@ -99,7 +99,7 @@ def _without(
         replace(node, state=NodeState.FAILED) if node.name in down else node for node in whole.cluster.nodes
     )
     now = replace(whole, id=f"{whole.id}-after", cluster=replace(whole.cluster, nodes=after))
-    return ReplanProblem(now, tuple(jobs), tuple(spares))
+    return ReplanProblem(now, tuple(jobs), tuple(spares), spare_worth_share=0.0)
 
 
 def _job(number: int, kind: Kind, whole: ClusterSnapshot, hosts: Sequence[str]) -> RunningJob:
