@@ -14,7 +14,7 @@ from cluster_models.health_events import HealthEvent
 from cluster_models.plan import Plan
 from cluster_models.running import RecoveryPolicy, RunningJob
 from cluster_models.snapshot import ClusterSnapshot
-from solver.replanning.problem import ReplanOptions, ReplanProblem
+from solver.replanning.problem import SPARE_WORTH_SHARE, ReplanOptions, ReplanProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class ReplanRequest:
     gpu_budget: int | None
     events: list[dict[str, Any]]
     options: dict[str, Any]
+    spare_worth_share: float = SPARE_WORTH_SHARE
 
     def to_problem(self, snapshot: ClusterSnapshot | None = None) -> ReplanProblem:
         """The problem; ``snapshot`` where it was read already."""
@@ -42,6 +43,7 @@ class ReplanRequest:
             horizon_s=self.horizon_s,
             back_after_s=self.back_after_s,
             gpu_budget=self.gpu_budget,
+            spare_worth_share=self.spare_worth_share,
             events=load(tuple[HealthEvent, ...], self.events),
             fitted={job["id"]: load(FittedParameters, job["fitted"]) for job in self.jobs if job["fitted"]},
         )

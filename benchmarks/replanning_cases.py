@@ -38,8 +38,9 @@ class Kind:
     policy: RecoveryPolicy
 
 
-_PLAIN, _FREE = RecoveryPolicy(), RecoveryPolicy(may_change_batch=True, may_reroute=True)
-_COPIES = RecoveryPolicy(may_change_batch=True, optimizer_instances=2)
+_PLAIN = RecoveryPolicy(hands_over_state=True)
+_FREE = replace(_PLAIN, may_change_batch=True, may_reroute=True)
+_COPIES = replace(_PLAIN, may_change_batch=True, optimizer_instances=2)
 KINDS: Final = (
     Kind("llama-3-8b", 2, 1.0, _PLAIN),
     Kind("llama-3-8b", 4, 2.0, _FREE),
@@ -98,7 +99,7 @@ def _without(
         replace(node, state=NodeState.FAILED) if node.name in down else node for node in whole.cluster.nodes
     )
     now = replace(whole, id=f"{whole.id}-after", cluster=replace(whole.cluster, nodes=after))
-    return ReplanProblem(now, tuple(jobs), tuple(spares))
+    return ReplanProblem(now, tuple(jobs), tuple(spares), spare_worth_share=0.0)
 
 
 def _job(number: int, kind: Kind, whole: ClusterSnapshot, hosts: Sequence[str]) -> RunningJob:

@@ -31,7 +31,9 @@ SEQUENCE: Final = 4096
 SEQUENCES_A_NODE: Final = 48
 """With 8 GPUs to a node many data sizes divide the batch."""
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
-_PLAIN: Final = RecoveryPolicy(checkpoint_interval_steps=20, restart_low_s=60.0, restart_high_s=120.0)
+_PLAIN: Final = RecoveryPolicy(
+    hands_over_state=True, checkpoint_interval_steps=20, restart_low_s=60.0, restart_high_s=120.0
+)
 _FREE: Final = replace(_PLAIN, may_change_batch=True)
 KINDS: Final = (
     Kind("llama-3-8b", 4, 1.0, _PLAIN),

@@ -162,6 +162,7 @@ def _problem(
         spares=tuple(name for name in alive if name not in held),
         horizon_s=horizon_s,
         back_after_s=horizon_s,
+        spare_worth_share=0.0,  # what comes next is in the trace, and the horizon ends with it
         events=tuple(report_of(event) for event in batch.events if event.node in named),
     )
 

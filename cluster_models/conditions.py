@@ -128,6 +128,17 @@ def _failures(ordered: Sequence[HealthEvent]) -> int:
     return count
 
 
+def _repaired(events: Iterable[HealthEvent]) -> dict[str, datetime]:
+    """By node when the operator last said that the whole of it is well again."""
+    last: dict[str, datetime] = {}
+    for event in events:
+        is_word = event.source == OPERATOR and event.state is HealthState.RECOVERED
+        if is_word and event.entity.kind is EntityKind.NODE:
+            node = event.entity.node
+            last[node] = max(event.occurred_at, last.get(node, event.occurred_at))
+    return last
+
+
 def quarantine_of(
     events: Iterable[HealthEvent],
     *,
@@ -135,11 +146,17 @@ def quarantine_of(
     failures: int = REPEATED_FAILURES,
     within_s: float = REPEATED_WITHIN_S,
 ) -> tuple[Quarantine, ...]:
-    """Nodes that failed, or whose parts did, ``failures`` times in the last ``within_s`` seconds."""
+    """Nodes that failed, or whose parts did, ``failures`` times in the last ``within_s`` seconds.
+
+    What ``OPERATOR`` reported as recovered counts as repaired: failures of the node until then count no more.
+    """
     after = now - timedelta(seconds=within_s)
+    told = list({(event.source, event.source_id, event.state): event for event in events}.values())
+    repaired = _repaired(told)
     by_part: dict[Entity, list[HealthEvent]] = {}
-    for event in {(event.source, event.source_id, event.state): event for event in events}.values():
-        if event.entity.node and event.entity.kind is not EntityKind.LINK and event.occurred_at > after:
+    for event in told:
+        counts = event.occurred_at > max(after, repaired.get(event.entity.node, after))
+        if event.entity.node and event.entity.kind is not EntityKind.LINK and counts:
             by_part.setdefault(event.entity, []).append(event)
     counted: dict[str, int] = {}
     for entity, reports in by_part.items():

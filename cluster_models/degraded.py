@@ -30,8 +30,9 @@ _WORST: Final = (NodeState.READY, NodeState.DEGRADED, NodeState.UNKNOWN, NodeSta
 def degraded(snapshot: ClusterSnapshot, conditions: Sequence[Condition]) -> ClusterSnapshot:
     """``snapshot`` as ``conditions`` leave it; what speaks of parts that the cluster does not have says nothing.
 
-    A GPU that failed counts among those in use: nothing can be placed on it.  A node of whose ``k`` network cards
-    one failed keeps ``(k - 1) / k`` of its bandwidth, and fails with its last.  The nodes under a switch that
+    A GPU that failed counts among those in use: nothing can be placed on it.  The GPUs of a network card that
+    failed share the cards that are left, and a card at half its rate halves what its GPUs send: the busiest or
+    slowest card paces the flows of the whole node, which fails with its last card.  The nodes under a switch that
     failed fail with it, and a node fails with a GPU whose number nobody knows.  A link that was measured again
     since counts as it was measured.
     """
@@ -99,16 +100,33 @@ def _is_numbered(entity: Entity, node: Node) -> bool:
     return entity.kind is EntityKind.GPU and entity.part.isdecimal() and int(entity.part) < node.gpu_count
 
 
-def _cards_left(node: Node, conditions: Iterable[Condition]) -> float:
-    """Network cards of the node that work, degraded ones by their share."""
-    left = float(node.nics.count)
-    for each in conditions:
-        if each.entity.kind is EntityKind.NIC:
-            if each.state is HealthState.FAILED:
-                left -= 1.0
-            elif each.state is HealthState.DEGRADED:
-                left -= 1.0 - each.bandwidth_share
-    return left
+def _cards_left(node: Node, conditions: Iterable[Condition]) -> int:
+    """Network cards of the node that work, slowly or not."""
+    failed = [
+        each for each in conditions if each.entity.kind is EntityKind.NIC and each.state is HealthState.FAILED
+    ]
+    return node.nics.count - len(failed)
+
+
+def _share_of_cards(node: Node, conditions: Sequence[Condition]) -> float:
+    """What is left to a GPU of the card that slows it most: collectives wait for it.
+
+    GPUs share out evenly over the cards that work; a slow one passes its share.
+    """
+    left = _cards_left(node, conditions)
+    slow = [
+        each.bandwidth_share
+        for each in conditions
+        if each.entity.kind is EntityKind.NIC and each.state is HealthState.DEGRADED
+    ]
+    if left <= 0:
+        return 0.0
+    return _pace(node.gpu_count, left) / _pace(node.gpu_count, node.nics.count) * min(slow, default=1.0)
+
+
+def _pace(gpus: int, cards: int) -> float:
+    """Cards for the GPU that has least of them: whole ones, or a part of one that it shares."""
+    return float(cards // gpus) if cards >= gpus else 1 / -(-gpus // cards)
 
 
 def _left_of_link(condition: Condition) -> LinkShare:
@@ -118,14 +136,14 @@ def _left_of_link(condition: Condition) -> LinkShare:
     return LinkShare(entity.node, entity.part, LEAST_SHARE if failed else condition.bandwidth_share)
 
 
-def _shares(node: Node, conditions: Iterable[Condition]) -> Iterator[LinkShare]:
+def _shares(node: Node, conditions: Sequence[Condition]) -> Iterator[LinkShare]:
     """What its conditions leave of all links of a node."""
     for each in conditions:
         is_whole = each.entity.kind in (EntityKind.NODE, EntityKind.SWITCH)
         if is_whole and each.state in _LOSES and each.bandwidth_share < 1:
             yield LinkShare(node.name, "", each.bandwidth_share)
-    if 0 < (left := _cards_left(node, conditions)) < node.nics.count:
-        yield LinkShare(node.name, "", left / node.nics.count)
+    if 0 < (share := _share_of_cards(node, conditions)) < 1:
+        yield LinkShare(node.name, "", share)
 
 
 def _last_measured(samples: Iterable[Sample]) -> dict[tuple[str, str], datetime]:

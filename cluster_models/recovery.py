@@ -120,12 +120,14 @@ class TimeRange:
 class Migration:
     """From the running plan to the new one.
 
-    ``downtime`` adds up ``transfer``, ``restart``, ``warm_up`` and the steps to repeat.  ``steps_lost`` are those
-    since the checkpoint, 0 where every part of the state has a live copy.
+    ``downtime`` adds up ``save``, ``transfer``, ``restart``, ``warm_up`` and the steps to repeat.  ``steps_lost``
+    are those since the checkpoint, 0 where live state is handed over, or a checkpoint saved first: that takes
+    ``save``.
     """
 
     moved: tuple[MovedRank, ...] = ()
     bytes: MigrationBytes = MigrationBytes()
+    save: TimeRange = TimeRange()
     transfer: TimeRange = TimeRange()
     restart: TimeRange = TimeRange()
     warm_up: TimeRange = TimeRange()
@@ -135,6 +137,11 @@ class Migration:
     """State that has no live copy anywhere: what forces the fall back to the checkpoint."""
     recut_bytes: float = 0.0
     """Of ``bytes``: what ranks get that do not move, because optimizer states are shared out anew."""
+
+    @property
+    def saves_first(self) -> bool:
+        """Whether a checkpoint is to be saved before the job is stopped."""
+        return self.save.high_s > 0
 
 
 @dataclass(frozen=True, slots=True)

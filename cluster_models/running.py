@@ -21,16 +21,26 @@ class RecoveryPolicy:
     (``None``: half an interval is expected), read back at ``storage_bytes_per_s`` by all ranks together.
     ``optimizer_instances`` copies of every optimizer shard live among the data ranks (Megatron's
     ``num-distributed-optimizer-instances``); ``memory_checkpoint``: each node's newest checkpoint also lies in the
-    host memory of another node.
+    host memory of another node.  Storage then has a step of its own, every ``storage_interval_steps`` (``None``: as
+    often as memory) with ``steps_since_storage_checkpoint`` done since; without checkpoints in memory these two say
+    nothing.  ``hands_over_state`` where the framework restarts in process and ranks give what lies on their GPUs to
+    others; without it a restart is cold: processes end, and everything is read from a checkpoint, saved first where
+    nothing failed yet.
 
     Costs: ``restart_low_s`` to ``restart_high_s`` from the order to the first step (processes, communicators,
     compilation), without the transfer of state.  Bytes that cross network cards or come from storage get in the way
     of others: each must be worth ``transfer_price_gpu_s_per_byte`` of the useful work of one of its GPUs, beside
-    the time that they take.  Freedom: ``may_reroute`` where the framework lets the data ranks
-    of a stage take over micro-batches of a lost one; ``may_change_batch`` where the global batch may shrink with
-    the data parallel size; ``may_reshape`` where degrees may change; ``may_move`` where the job may be moved for
+    the time that they take.
+
+    Freedom: ``may_reroute`` where the framework lets the data ranks of a stage take over micro-batches of a lost
+    one; ``survives_lost_card`` where its communication goes on over the other network cards of a node when one
+    fails (stock NCCL ends the job); ``may_change_batch`` where the global batch may shrink with the data parallel
+    size; ``may_reshape`` where degrees may change; ``may_move`` where the job may be moved for
     the good of others although no failure touched it, at ``move_price_s`` seconds of its own work for each rank
     that moves.  It needs ``least_gpus`` and takes ``most_gpus`` (``None``: what it ran on or wants).
+
+    ``least_gain_share``: where the job still runs on all that it holds, whatever is done with it must gain this
+    share of the useful work that it would do over the horizon as planned; what gains less leaves it alone.
     """
 
     checkpoint_interval_steps: int = 100
@@ -38,23 +48,27 @@ class RecoveryPolicy:
     storage_bytes_per_s: float = 25e9
     optimizer_instances: int = 1
     memory_checkpoint: bool = False
+    hands_over_state: bool = False
+    storage_interval_steps: int | None = None
+    steps_since_storage_checkpoint: int | None = None
     restart_low_s: float = 90.0
     restart_high_s: float = 240.0
     transfer_price_gpu_s_per_byte: float = 10 * HOUR / TBYTE
     may_reroute: bool = False
+    survives_lost_card: bool = False
     may_change_batch: bool = False
     may_reshape: bool = True
     may_move: bool = False
     move_price_s: float = 0.0
     least_gpus: int = 1
     most_gpus: int | None = None
+    least_gain_share: float = 0.02
 
     def __post_init__(self) -> None:
         for name in ("checkpoint_interval_steps", "optimizer_instances", "least_gpus"):
             if getattr(self, name) < 1:
                 raise InvalidRunningJob(f"recovery.{name}", getattr(self, name), "must be at least 1")
-        if self.steps_since_checkpoint is not None and self.steps_since_checkpoint < 0:
-            raise InvalidRunningJob("recovery.steps_since_checkpoint", self.steps_since_checkpoint, "is negative")
+        self._check_steps()
         if not 0 < self.storage_bytes_per_s < float("inf"):
             raise InvalidRunningJob("recovery.storage_bytes_per_s", self.storage_bytes_per_s, "must be positive")
         if not 0 <= self.restart_low_s <= self.restart_high_s < float("inf"):
@@ -66,8 +80,24 @@ class RecoveryPolicy:
         for name in ("transfer_price_gpu_s_per_byte", "move_price_s"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise InvalidRunningJob(f"recovery.{name}", getattr(self, name), "must not be negative")
+        if not 0 <= self.least_gain_share <= 1:
+            raise InvalidRunningJob("recovery.least_gain_share", self.least_gain_share, "must lie between 0 and 1")
         if self.most_gpus is not None and self.most_gpus < self.least_gpus:
             raise InvalidRunningJob("recovery.most_gpus", self.most_gpus, "is less than least_gpus")
+
+    def _check_steps(self) -> None:
+        for name in ("steps_since_checkpoint", "steps_since_storage_checkpoint"):
+            steps = getattr(self, name)
+            if steps is not None and steps < 0:
+                raise InvalidRunningJob(f"recovery.{name}", steps, "is negative")
+        interval, often = self.storage_interval_steps, self.checkpoint_interval_steps
+        if interval is not None and interval < often:
+            problem = f"is less than checkpoint_interval_steps, {often}: memory has all that storage gets"
+            raise InvalidRunningJob("recovery.storage_interval_steps", interval, problem)
+        since, least = self.steps_since_storage_checkpoint, self.steps_since_checkpoint or 0
+        if since is not None and since < least:
+            problem = f"is less than steps_since_checkpoint, {least}: memory is never behind storage"
+            raise InvalidRunningJob("recovery.steps_since_storage_checkpoint", since, problem)
 
     @property
     def expected_steps_lost(self) -> float:
@@ -75,6 +105,20 @@ class RecoveryPolicy:
         if self.steps_since_checkpoint is None:
             return self.checkpoint_interval_steps / 2
         return float(self.steps_since_checkpoint)
+
+    def repeated_steps(self, *, from_storage: bool) -> tuple[float, float]:
+        """Least and most steps to repeat after falling back to the newest checkpoint, or to that on storage.
+
+        One of an unknown step is none to a whole interval old, that on storage no newer than that in memory.
+        """
+        known, interval = self.steps_since_checkpoint, self.checkpoint_interval_steps
+        if from_storage and self.memory_checkpoint:
+            least = float(known or 0)
+            own, interval = self.steps_since_storage_checkpoint, self.storage_interval_steps or interval
+            if own is None and self.storage_interval_steps is not None:
+                return least, max(least, float(interval))
+            known = known if own is None else own
+        return (0.0, float(interval)) if known is None else (float(known), float(known))
 
 
 @dataclass(frozen=True, slots=True)

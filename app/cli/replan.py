@@ -29,7 +29,7 @@ from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.topology import Cluster, NodeState
 from solver.replanning.check import check_decision
 from solver.replanning.decide import ReplanProgress, decide, safe_answer
-from solver.replanning.problem import HORIZON_S, ReplanOptions, ReplanProblem
+from solver.replanning.problem import HORIZON_S, SPARE_WORTH_SHARE, ReplanOptions, ReplanProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class AskedReplan:
     horizon: str | None = None
     back_after: str | None = None
     gpu_budget: int | None = None
+    spare_worth: float | None = None
     time_limit: float | None = None
     effort: int | None = None
     seed: int | None = None
@@ -112,6 +113,7 @@ def _problem(asked: AskedReplan) -> tuple[ReplanProblem, tuple[Condition, ...]]:
         horizon_s=horizon_s,
         back_after_s=back_after_s,
         gpu_budget=asked.gpu_budget,
+        spare_worth_share=SPARE_WORTH_SHARE if asked.spare_worth is None else asked.spare_worth,
         events=events,
         fitted=read_fitted(asked.calibrations, jobs),
     )

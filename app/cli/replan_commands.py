@@ -73,6 +73,12 @@ def replan(  # noqa: PLR0913 - one argument for each option
     gpu_budget: Annotated[
         int | None, typer.Option("--gpu-budget", min=1, help="Most GPUs of all jobs together.")
     ] = None,
+    spare_worth: Annotated[
+        float | None,
+        typer.Option(
+            "--spare-worth", min=0, max=1, metavar="SHARE", help="Of a GPU's work, for a spare GPU kept; 0.01."
+        ),
+    ] = None,
     time_limit: Annotated[
         float | None, typer.Option("--time-limit", metavar="SECONDS", help="Decide within so long; default 15.")
     ] = None,
@@ -103,6 +109,7 @@ def replan(  # noqa: PLR0913 - one argument for each option
             horizon=horizon,
             back_after=back_after,
             gpu_budget=gpu_budget,
+            spare_worth=spare_worth,
             time_limit=time_limit,
             effort=effort,
             seed=seed,

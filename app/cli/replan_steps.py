@@ -22,7 +22,10 @@ def steps(
     Everything that changes is stopped before anything is started: nodes may go from one job to another.
     """
     stopped = [made.job_name for made in decision.jobs if starts_anew(made)]
+    saved = [made.job_name for made in decision.jobs if made.migration.saves_first]
     found = []
+    if saved:
+        found.append((f"Save a checkpoint of {listed(saved)} while it still can be: a cold restart reads it.", ""))
     if stopped:
         they = "it still runs" if len(stopped) == 1 else "they still run"
         found.append((f"Stop {listed(stopped)}, as far as {they}.", ""))

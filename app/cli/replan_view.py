@@ -22,6 +22,7 @@ from app.presentation.recovery import (
     data_size,
     duration,
     entity_words,
+    fallback_words,
 )
 from cluster_models.conditions import Condition
 from cluster_models.plan import Plan, StopReason
@@ -184,11 +185,8 @@ def _costs(migration: Migration) -> Iterator[str]:
         yield f"{_ranks(len(migration.moved))} {ranks}; {_bytes(migration)}."
     elif migration.bytes.total >= 1:
         yield f"No rank moves; {_bytes(migration)}."
-    if migration.state_without_copy_bytes:
-        yield (
-            f"{data_size(migration.state_without_copy_bytes)} of its state has no live copy: it goes back to its "
-            f"last checkpoint and repeats about {plural(round(migration.steps_lost), 'step')}."
-        )
+    if words := fallback_words(migration):
+        yield words
 
 
 def _ranks(number: int) -> str:

@@ -48,6 +48,24 @@ class RecoveryDocument(Document):
         description="Whether each node's newest checkpoint also lies in the host memory of another node.",
         examples=[False],
     )
+    hands_over_state: Flag = Field(
+        _DEFAULT.hands_over_state,
+        description="Whether the framework restarts in process and ranks give what lies on their GPUs to others. "
+        "Otherwise a restart is cold: everything is read from a checkpoint, saved first where nothing failed yet.",
+        examples=[False],
+    )
+    storage_interval_steps: Count | None = Field(
+        None,
+        description="With memory_checkpoint: steps from one checkpoint on storage to the next; absent = as often "
+        "as in memory.",
+        examples=[500],
+    )
+    steps_since_storage_checkpoint: WholeNumber | None = Field(
+        None,
+        description="With memory_checkpoint: steps done since the last checkpoint on storage; absent = expected "
+        "from the intervals.",
+        examples=[340],
+    )
     restart_low_s: Annotated[NotNegative, Field(le=LONGEST_S)] = Field(
         _DEFAULT.restart_low_s,
         description="Least seconds from the order to the first step, without the transfer of state.",
@@ -67,6 +85,12 @@ class RecoveryDocument(Document):
         description="Whether data ranks of a stage can take over micro-batches of a lost one.",
         examples=[False],
     )
+    survives_lost_card: Flag = Field(
+        _DEFAULT.survives_lost_card,
+        description="Whether its communication goes on over the other network cards of a node when one fails; "
+        "stock NCCL ends the job.",
+        examples=[False],
+    )
     may_change_batch: Flag = Field(
         _DEFAULT.may_change_batch,
         description="Whether the global batch may shrink with the data parallel size.",
@@ -82,6 +106,12 @@ class RecoveryDocument(Document):
         _DEFAULT.move_price_s,
         description="Price of such a move: seconds of the job's own work for each rank that moves.",
         examples=[0.0],
+    )
+    least_gain_share: Annotated[NotNegative, Field(le=1)] = Field(
+        _DEFAULT.least_gain_share,
+        description="Where the job still runs on all that it holds: share of its useful work over the horizon, as "
+        "planned, that stopping it must gain; what gains less leaves it alone.",
+        examples=[0.02],
     )
     least_gpus: Count = Field(_DEFAULT.least_gpus, description="GPUs that it needs at least.", examples=[1])
     most_gpus: Count | None = Field(

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from app.presentation.figures import NOT_KNOWN, count
+from app.presentation.figures import NOT_KNOWN, count, plural
 from cluster_models.health_events import Entity, EntityKind, HealthState
-from cluster_models.recovery import RecoveryAction, StateSource, TimeRange
+from cluster_models.recovery import Migration, RecoveryAction, StateSource, TimeRange
 from cluster_models.units import GBYTE
 
 ACTIONS: Final[Mapping[RecoveryAction, str]] = {
@@ -92,6 +92,17 @@ def data_size(size: float) -> str:
             value = size / unit_bytes
             return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
     return "nothing" if size < 1 else f"{size:.0f} bytes"
+
+
+def fallback_words(migration: Migration) -> str:
+    """Which checkpoint a job goes on from, and why; empty where ranks hand over what lies on their GPUs."""
+    if migration.saves_first:
+        saving = duration_range(migration.save)
+        return f"Save a checkpoint before you stop it (about {saving}): it starts from that and repeats nothing."
+    back = f"it goes back to its last checkpoint and repeats about {plural(round(migration.steps_lost), 'step')}."
+    if migration.state_without_copy_bytes:
+        return f"{data_size(migration.state_without_copy_bytes)} of its state has no live copy: {back}"
+    return f"It starts cold, for its framework hands over no live state: {back}" if migration.steps_lost else ""
 
 
 def tokens_per_s(rate: float) -> str:

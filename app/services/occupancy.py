@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from sqlalchemy import delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
@@ -17,9 +18,11 @@ from sqlalchemy.orm import Session
 from app.db.running_tables import OccupiedGpuRow, RunningJobRow, RunningPlanRow, SpareNodeRow
 from app.db.status import RunningPlanStatus
 from app.documents.reading import FieldProblem, InvalidDocument, close_name
-from app.services import clusters
+from app.services import clusters, health_events
 from app.services.errors import GpusTaken
+from cluster_models.degraded import degraded
 from cluster_models.plan import Plan
+from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.topology import Cluster
 
 Gpus = frozenset[tuple[str, int]]
@@ -40,7 +43,7 @@ class HeldGpu:
 
 @dataclass(frozen=True, slots=True)
 class SpareNode:
-    """A node kept as a spare; ``free`` where no job holds one of its GPUs."""
+    """A node kept as a spare; ``free`` where it works and no job holds one of its GPUs."""
 
     node: str
     free: bool
@@ -128,7 +131,13 @@ def list_spares(session: Session, *, reference: str) -> tuple[SpareNode, ...]:
     """The nodes kept as spares, by name; raises ``NotFound``."""
     cluster_id = clusters.find_cluster(session, reference=reference).id
     taken = {node for node, _gpu in held_gpus(session, cluster_id=cluster_id)}
-    return tuple(SpareNode(node, node not in taken) for node in spare_names(session, cluster_id=cluster_id))
+    conditions = health_events.conditions_now(session, reference=cluster_id, now=datetime.now(UTC))
+    cluster = clusters.get_cluster(session, reference=cluster_id).cluster
+    usable = {
+        node.name for node in degraded(ClusterSnapshot("", cluster, ()), conditions).cluster.nodes if node.usable
+    }
+    free = usable - taken
+    return tuple(SpareNode(node, node in free) for node in spare_names(session, cluster_id=cluster_id))
 
 
 def spare_names(session: Session, *, cluster_id: str) -> tuple[str, ...]:

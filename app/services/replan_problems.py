@@ -73,6 +73,7 @@ def situation(
         "horizon_s": settings.horizon_s,
         "back_after_s": settings.back_after_s,
         "gpu_budget": settings.gpu_budget,
+        "spare_worth_share": settings.spare_worth_share,
         "events": jsonable((*health_events.read_of_replan(session, replan_id=replan_id), *supposed)),
         "options": jsonable(settings.options),
     }

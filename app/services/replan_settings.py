@@ -13,7 +13,7 @@ from app.serialization import jsonable, load
 from app.services import clusters
 from cluster_models.conditions import HYSTERESIS_S, REPEATED_FAILURES
 from cluster_models.errors import InvalidInput
-from solver.replanning.problem import HORIZON_S, ReplanOptions
+from solver.replanning.problem import HORIZON_S, SPARE_WORTH_SHARE, ReplanOptions
 
 LEAST_WINDOW_S: Final = 30.0
 MOST_WINDOW_S: Final = 120.0
@@ -28,7 +28,9 @@ class ReplanSettings:
     same minute).  ``horizon_s`` weighs work against moves, ``back_after_s`` is when lost nodes are expected back.
     ``hysteresis_s``: how long a recovery must last to be believed; ``quarantine_after`` failures of a node it is to
     be kept out.  ``auto_approve``: a decision takes its GPUs without being asked for.  ``gpu_budget`` limits the
-    GPUs of all jobs together.  ``all_free_nodes``: every free node serves as a spare, not only those listed.
+    GPUs of all jobs together.  A spare GPU that is taken must be worth ``spare_worth_share`` of what a GPU of its
+    job does.
+    ``all_free_nodes``: every free node serves as a spare, not only those listed.
     """
 
     window_s: float = 60.0
@@ -39,6 +41,7 @@ class ReplanSettings:
     auto_approve: bool = False
     gpu_budget: int | None = None
     all_free_nodes: bool = False
+    spare_worth_share: float = SPARE_WORTH_SHARE
     time_limit_s: float = ReplanOptions().time_limit_s
     effort: int = ReplanOptions().effort
 
@@ -51,6 +54,8 @@ class ReplanSettings:
                 raise InvalidInput(name, getattr(self, name), "must be positive")
         if not 0 <= self.hysteresis_s < float("inf"):
             raise InvalidInput("hysteresis_s", self.hysteresis_s, "must not be negative")
+        if not 0 <= self.spare_worth_share <= 1:
+            raise InvalidInput("spare_worth_share", self.spare_worth_share, "must lie between 0 and 1")
         for name in ("quarantine_after", "effort"):
             if getattr(self, name) < 1:
                 raise InvalidInput(name, getattr(self, name), "must be at least 1")

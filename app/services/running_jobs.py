@@ -14,7 +14,7 @@ from app.db.insert import insert_if_absent
 from app.db.running_tables import OccupiedGpuRow, RunningJobRow, RunningPlanRow
 from app.db.status import JobStanding, RunningPlanStatus
 from app.db.tables import ClusterRow
-from app.serialization import jsonable, load
+from app.serialization import canonical, jsonable, load
 from app.services import clusters, idempotency, occupancy, running_plans
 from app.services.errors import IdempotencyKeyReused, NameTaken, WrongStatus
 from app.services.pagination import Page, decode_cursor, page_of
@@ -64,20 +64,24 @@ def register_job(
     _check_name(name)
     _check_weight(weight)
     row = clusters.lock(session, reference=reference, expected_version=None)
-    job_id, now = uuid.uuid4().hex, datetime.now(UTC)
+    job_id, now, policy, plan_key = uuid.uuid4().hex, datetime.now(UTC), recovery or RecoveryPolicy(), None
     if idempotency_key is not None:
         job_id = idempotency.id_of("job", idempotency_key)
+        # the plan's key tells bodies apart: the job itself may have been changed since
+        asked = idempotency.fingerprint(canonical((weight, policy, applied)).encode())
+        plan_key = f"job {idempotency_key} {asked}"
         made = session.get(RunningJobRow, job_id)
-        if made is not None and (made.cluster_id, made.name) == (row.id, name):
+        if made is not None:
+            first = session.get(RunningPlanRow, idempotency.id_of("running plan", plan_key))
+            if first is None or (made.cluster_id, made.name) != (row.id, name):
+                raise IdempotencyKeyReused(idempotency_key)
             running_plans.propose_plan(
-                session, reference=row.id, job=job_id, source=source, idempotency_key=f"job {idempotency_key}"
+                session, reference=row.id, job=job_id, source=source, idempotency_key=plan_key
             )
             return get_job(session, reference=row.id, job=job_id)
-        if made is not None:
-            raise IdempotencyKeyReused(idempotency_key)
     values = {
         "weight": weight,
-        "recovery": jsonable(recovery or RecoveryPolicy()),
+        "recovery": jsonable(policy),
         "standing": JobStanding.IDLE,
         "created_at": now,
         "updated_at": now,
@@ -89,7 +93,7 @@ def register_job(
         reference=row.id,
         job=job_id,
         source=source,
-        idempotency_key=None if idempotency_key is None else f"job {idempotency_key}",
+        idempotency_key=plan_key,
     )
     if applied:
         running_plans.approve_plan(session, running_plan_id=proposed.id)

@@ -53,6 +53,12 @@ SETTINGS: Final = (
     ("hysteresis_s", 60.0, "Believe a recovery after, min", "Nodes that come and go stay out until then."),
     ("quarantine_after", 1.0, "Keep a node out after, failures", "Within 30 days."),
     ("gpu_budget", 1.0, "GPUs of all jobs at most", "Empty: no limit."),
+    (
+        "spare_worth_share",
+        0.01,
+        "A spare kept is worth, %",
+        "Of what a GPU of the job that would take it does: the reserve for what fails next.",
+    ),
     ("time_limit_s", 1.0, "Time of the search, s", "After that the best found so far is the answer."),
     ("effort", 1.0, "Effort", "1 is usual; more tries more."),
 )

@@ -21,6 +21,11 @@ FIELDS: Final = (
         "Steps between checkpoints",
         "What is lost at worst when no live copy of the state is left.",
     ),
+    (
+        "storage_interval_steps",
+        "Steps between checkpoints on storage",
+        "Empty: every checkpoint goes there. With checkpoints in memory those on storage may be rarer.",
+    ),
     ("storage_gbytes_per_s", "Storage, GB/s", "How fast all ranks together read a checkpoint back."),
     (
         "optimizer_instances",
@@ -38,6 +43,11 @@ FIELDS: Final = (
         "Price of a terabyte moved, GPU-hours",
         "Work that moving it over network cards or from storage must be worth, beside the time it takes.",
     ),
+    (
+        "least_gain_share",
+        "Least gain of stopping it, share of its work",
+        "0.02: while it runs on all that it holds, a change must gain 2 % over the horizon.",
+    ),
     ("least_gpus", "GPUs at least", "With fewer it is paused instead."),
     ("most_gpus", "GPUs at most", "Empty: as many as it runs on or wants."),
     (
@@ -51,6 +61,8 @@ MAY: Final = (
     ("may_reshape", "take another shape (other degrees of parallelism)"),
     ("may_change_batch", "shrink its global batch with its replicas"),
     ("may_reroute", "let other replicas take over work (the framework must be able to)"),
+    ("hands_over_state", "restart in process, ranks giving live state to others (the framework must be able to)"),
+    ("survives_lost_card", "go on over other network cards when one fails (stock NCCL ends the job)"),
     ("may_move", "be moved for the good of other jobs"),
     ("memory_checkpoint", "be restored from checkpoints in the memory of other nodes (it keeps them there)"),
 )
@@ -101,7 +113,11 @@ def worth_of(
             anchor = each.field.rpartition(".")[2]
             found.append(FormProblem(anchor, _LABELS.get(anchor, anchor), sentence_of(each)))
         return 1.0, kept
-    return document.weight, replace(policy, steps_since_checkpoint=kept.steps_since_checkpoint)
+    return document.weight, replace(
+        policy,
+        steps_since_checkpoint=kept.steps_since_checkpoint,
+        steps_since_storage_checkpoint=kept.steps_since_storage_checkpoint,
+    )
 
 
 def policy_in_use(found: Sequence[FormProblem]) -> bool:

@@ -6,6 +6,7 @@ left as well.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,11 +21,11 @@ from solver.costs.training_state import bytes_per_parameter
 from solver.replanning import options as actions
 from solver.replanning.migration import migration
 from solver.replanning.outcome import Migrate
-from solver.replanning.problem import RecoveryOption, ReplanProblem
+from solver.replanning.problem import LEAVING, RecoveryOption, ReplanProblem
 from solver.replanning.program import Gpu
 from solver.replanning.resources import check_plan
 from solver.replanning.site import JobSite, site_of
-from solver.replanning.touched import LEAVING, Touched, held_gpus, live_gpus, lost_gpus, poor_nodes, spare_gpus
+from solver.replanning.touched import Touched, held_gpus, live_gpus, lost_gpus, poor_nodes, spare_gpus
 
 MOST_LEFT: Final = 3
 """Slow nodes of a job that are also left one by one; more are only left together."""
@@ -72,7 +73,8 @@ class JobColumns:
     """What was worked out for one job.  ``pool``: nodes that it may take, the nearest first.
 
     ``options`` grow; ``refused`` has the newest reason for each action without an option.  ``proven``: by view and
-    GPUs, throughput that no placement with so many replicas beats.
+    GPUs, throughput that no placement with so many replicas beats.  A job ``is_protected`` gives nothing up for
+    others: options that are worth less to it than being left alone are ``declined``.
     """
 
     job: RunningJob
@@ -81,6 +83,8 @@ class JobColumns:
     options: list[RecoveryOption] = field(default_factory=list)
     refused: dict[RecoveryAction, ConsideredAction] = field(default_factory=dict)
     proven: dict[tuple[int, int], float] = field(default_factory=dict)
+    declined: list[RecoveryOption] = field(default_factory=list)
+    is_protected: bool = False
     _seen: set[object] = field(default_factory=set)
 
     def add(self, answers: Iterable[actions.Answer]) -> list[RecoveryOption]:
@@ -95,7 +99,20 @@ class JobColumns:
                 self._seen.add(key)
                 self.options.append(answer)
                 new.append(answer)
-        return new
+        least_flop = self.least_flop
+        self.declined += [option for option in self.options if option.value_flop < least_flop]
+        self.options = [option for option in self.options if option.value_flop >= least_flop]
+        return [option for option in new if option.value_flop >= least_flop]
+
+    @property
+    def least_flop(self) -> float:
+        """What an option must be worth: to a job that is protected as much as being left alone."""
+        return self.alone.value_flop if self.is_protected and self.alone is not None else -math.inf
+
+    @property
+    def alone(self) -> RecoveryOption | None:
+        """The option of leaving the job alone, once it is known."""
+        return next((option for option in self.options if option.action is RecoveryAction.NONE), None)
 
     def is_new(self, *asked: object) -> bool:
         """Whether this was not asked before; it counts as asked from now on."""
@@ -129,7 +146,15 @@ def columns_of(problem: ReplanProblem, job: RunningJob, sorted_jobs: Touched) ->
     pool += nearest_first(problem, standing, {node for node, _ in given_up} - set(pool) - own)
     pool = pool[:MOST_POOL]
     views = tuple(_views(problem, job, pool, given_up))
-    return JobColumns(job, views, pool)
+    return JobColumns(job, views, pool, is_protected=_is_protected(problem, job))
+
+
+def _is_protected(problem: ReplanProblem, job: RunningJob) -> bool:
+    """Whether nothing may be taken from the job: it runs whole, may not move, and the budget leaves all theirs."""
+    if job.recovery.may_move or job.id not in problem.whole:
+        return False
+    held = sum(len(held_gpus(each)) for each in problem.jobs)
+    return problem.gpu_budget is None or held <= problem.gpu_budget
 
 
 def nearest_first(problem: ReplanProblem, job: RunningJob, nodes: Iterable[str]) -> tuple[str, ...]:
@@ -165,13 +190,15 @@ def _views(
             yield view(held | there, _from(held, is_paused=True))
         return
     lost = lost_gpus(problem, job)
-    yield view(lost, migration)
+    # processes that ended left nothing on their GPUs
+    gone = held if job.id in problem.cut_off else lost
+    yield view(lost, _from(gone))
     slow = sorted((set(job.nodes) & poor_nodes(problem)) - {node for node, _ in lost})
     ends = sorted(_slow_ends(problem, job) - set(slow))
     ways = [slow] if slow else []
     ways += [[node] for node in (*slow, *ends) if len(slow) + len(ends) <= MOST_LEFT and [node] != slow]
     for left in ways:
-        yield view(lost | {gpu for gpu in held if gpu[0] in left}, _from(lost))
+        yield view(lost | {gpu for gpu in held if gpu[0] in left}, _from(gone))
 
 
 def _slow_ends(problem: ReplanProblem, job: RunningJob) -> set[str]:
@@ -220,7 +247,8 @@ def _standing(columns: JobColumns) -> Iterator[actions.Answer]:
         if first.site.is_rerouted:
             yield actions.keep(first.site, migrate=first.migrate)
     else:
-        yield actions.keep(first.site, migrate=first.migrate)
+        ended = columns.job.id in first.site.problem.cut_off
+        yield actions.keep(first.site, migrate=first.migrate, restart=ended)
 
 
 def _first(columns: JobColumns, spares: Sequence[str]) -> Iterator[actions.Answer]:

@@ -95,7 +95,7 @@ def _decided(
     problem: ReplanProblem, columns: JobColumns, option: RecoveryOption, takers: Mapping[Gpu, str]
 ) -> JobDecision:
     job = columns.job
-    rivals = [rival for rival in columns.options if rival is not option]
+    rivals = [rival for rival in (*columns.options, *columns.declined) if rival is not option]
     return JobDecision(
         job_id=job.id,
         job_name=job.name,

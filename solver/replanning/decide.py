@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
@@ -148,10 +148,14 @@ def limits_of(problem: ReplanProblem, columns: Sequence[JobColumns]) -> Limits:
 
 
 def greedy(
-    columns: Iterable[JobColumns], limits: Limits, fixed: dict[str, RecoveryOption] | None = None
+    columns: Sequence[JobColumns], limits: Limits, fixed: dict[str, RecoveryOption] | None = None
 ) -> dict[str, RecoveryOption]:
-    """For one job after the other the best of its options that the jobs before it leave possible."""
-    chosen = dict(fixed or {})
+    """For one job after the other the best of its options that the jobs before it leave possible.
+
+    Jobs that are protected are left alone.
+    """
+    kept = {column.job.id: column.alone for column in columns if column.is_protected}
+    chosen = {job_id: option for job_id, option in kept.items() if option is not None} | (fixed or {})
     taken: set[Gpu] = {gpu for option in chosen.values() for gpu in option.holds}
     for column in columns:
         if column.job.id in chosen:

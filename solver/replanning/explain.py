@@ -9,9 +9,9 @@ from cluster_models.plan import StopReason
 from cluster_models.recovery import BatchDecision, ConsideredAction, JobDecision, RecoveryAction
 from cluster_models.running import RunningJob
 from cluster_models.units import GBYTE, HOUR
-from solver.replanning.problem import RecoveryOption, ReplanProblem
+from solver.replanning.problem import LEAVING, RecoveryOption, ReplanProblem
 from solver.replanning.program import Gpu
-from solver.replanning.touched import LEAVING, live_gpus, lost_gpus
+from solver.replanning.touched import live_gpus, lost_gpus
 from solver.replanning.words import named
 
 SAME_WORTH: Final = 1e-3
@@ -77,6 +77,8 @@ def reason_of(
     why = option.reason
     if better is not None:
         why += f"; {_instead(option, better, job, takers)}"
+    elif option.action is RecoveryAction.NONE and (gaining := _gaining(option, rivals)) is not None:
+        why += f"; {_noun(gaining)} {_too_little(option, gaining, job)}"
     elif given := {gpu for gpu in live_gpus(problem, job) if takers.get(gpu, job.name) != job.name}:
         others = {takers[gpu] for gpu in given}
         goes = "goes" if len(others) == 1 else "go"
@@ -84,6 +86,23 @@ def reason_of(
     elif option.action is RecoveryAction.PAUSE and not any(_worth(rival) > 0 for rival in rivals):
         why += "; nothing else can be done with what is left"
     return _sentence(f"{cause}: {why}" if cause else why)
+
+
+def _gaining(option: RecoveryOption, rivals: Sequence[RecoveryOption]) -> RecoveryOption | None:
+    """The rival that would gain most over leaving the job alone, if not as much as it must."""
+    gains = [rival for rival in rivals if _gain(option, rival) > SAME_WORTH * abs(option.value_flop)]
+    return max(gains, key=lambda rival: _gain(option, rival), default=None)
+
+
+def _gain(option: RecoveryOption, rival: RecoveryOption) -> float:
+    """FLOPs that ``rival`` is worth more than ``option`` before what stopping the job must gain."""
+    return rival.value_flop + rival.least_gain_flop - option.value_flop
+
+
+def _too_little(option: RecoveryOption, rival: RecoveryOption, job: RunningJob) -> str:
+    share = job.recovery.least_gain_share
+    gain = _percent(share * _gain(option, rival), rival.least_gain_flop)
+    return f"would gain {gain} of its work, and stopping it must gain {100 * share:g} % (least_gain_share)"
 
 
 def _is_better(rival: RecoveryOption, option: RecoveryOption) -> bool:
@@ -101,7 +120,10 @@ def _cause(problem: ReplanProblem, job: RunningJob) -> str:
         name if problem.nodes[name].state in LEAVING else f"{name}:{','.join(map(str, gpus))}"
         for name, gpus in lost.items()
     ]
-    return f"without {named(sorted(parts))}" if parts else ""
+    causes = [f"without {named(sorted(parts))}"] * bool(parts)
+    if cards := problem.cut_off.get(job.id):
+        causes.append(f"a network card of {named(sorted(cards))} failed, which ended it")
+    return ", and ".join(causes)
 
 
 def considered_actions(
@@ -160,6 +182,8 @@ def _why_not(option: RecoveryOption, rival: RecoveryOption, job: RunningJob, tak
         return _instead(option, rival, job, takers)
     if not rival.tokens_per_s and rival.value_flop <= 0:
         return "it makes nothing over the horizon"
+    if rival.least_gain_flop > option.least_gain_flop and _gain(option, rival) > 0:
+        return f"it {_too_little(option, rival, job)}"
     less = _percent(option.value_flop - rival.value_flop, option.value_flop)
     slower = option.tokens_per_s - rival.tokens_per_s
     still_s = rival.migration.downtime.middle_s - option.migration.downtime.middle_s
@@ -171,6 +195,8 @@ def _why_not(option: RecoveryOption, rival: RecoveryOption, job: RunningJob, tak
         causes.append(f"{still_s:.0f} s more downtime")
     if (more := rival.migration.bytes.outside - option.migration.bytes.outside) >= GBYTE:
         causes.append(f"{more / GBYTE:.0f} GB more to move")
+    if rival.spares_flop > option.spares_flop:
+        causes.append("it takes more spares, which are worth something kept")
     if not causes and rival.value_flop == option.value_flop:
         return "as good, but it holds more GPUs" if len(rival.holds) > len(option.holds) else "as good"
     return f"worth {less} less over the horizon" + (f": {', '.join(causes)}" if causes else "")

@@ -81,7 +81,8 @@ def _tries(view: View, free: Sequence[str], *, is_paused: bool, grows: bool) -> 
         yield _as_large_as_wanted(view, free)
     yield actions.swap(site, free[: len(site.broken) * site.units.width], migrate=view.migrate)
     if is_paused or not site.is_touched:
-        yield actions.keep(site, migrate=view.migrate, restart=is_paused)
+        ended = site.job.id in site.problem.cut_off
+        yield actions.keep(site, migrate=view.migrate, restart=is_paused or ended)
     if not is_paused:
         yield actions.shrink(site, migrate=view.migrate)
 

@@ -12,7 +12,15 @@ import numpy as np
 
 from cluster_models.recovery import Migration, MovedRank, MovedState, StateSource, TimeRange
 from solver.costs.training_state import NOBODY, PlanState, states_of
-from solver.replanning.flows import KINDS, Flows, bytes_by_link, flows_of, transfer_time
+from solver.replanning.flows import (
+    HOST_BYTES_PER_S,
+    KINDS,
+    SLOWER_TRANSFER,
+    Flows,
+    bytes_by_link,
+    flows_of,
+    transfer_time,
+)
 from solver.replanning.overlap import needs_of
 from solver.replanning.sources import (
     Available,
@@ -27,7 +35,7 @@ from solver.replanning.sources import (
 if TYPE_CHECKING:
     from cluster_models.links import LinkModel
     from cluster_models.plan import Plan
-    from cluster_models.running import RunningJob
+    from cluster_models.running import RecoveryPolicy, RunningJob
     from solver.candidates import BoolArray, IntArray
     from solver.replanning.problem import ReplanProblem
 
@@ -79,9 +87,11 @@ def migration(
 ) -> Migration:
     """What it takes to run ``new`` in place of the job's plan when the state on the GPUs of ``lost`` is gone.
 
-    ``lost`` are (node, GPU number).  Where every part of the state has a live copy, only what a GPU lacks moves;
-    else the whole job falls back to its last checkpoint, in the memory of nodes or on storage.  A paused job has
-    nothing but the checkpoint that it ended at, and repeats nothing.
+    ``lost`` are (node, GPU number).  Where every part of the state has a live copy and the framework hands it over,
+    only what a GPU lacks moves.  A cold restart reads everything back: from a checkpoint that is saved first where
+    nothing is lost, and nothing is repeated then.  Else the whole job falls back to its last checkpoint: in the
+    memory of nodes where that has every part, else on storage, for the two need not be of the same step.  A paused
+    job has nothing but the checkpoint that it ended at, and repeats nothing.
     ``links`` are those of the problem's snapshot, made here where not given.
     """
     links = problem.links() if links is None else links
@@ -91,10 +101,17 @@ def migration(
     scene = _scene(job, new, lost, links)
     needs = needs_of(scene.old, scene.new)
     gone = sum(float(each.atom_bytes[~kept_atoms(each, scene.old, scene.alive)].sum()) for each in needs)
-    falls_back = gone > 0
+    is_cold = not recovery.hands_over_state and not job.is_paused
+    saves = is_cold and not any((place.node, place.gpu) in lost for place in job.plan.placement.ranks)
+    falls_back = gone > 0 or is_cold
     in_memory = recovery.memory_checkpoint and not job.is_paused
     held = _checkpoints(scene, in_memory=in_memory) if falls_back else _on_gpus(scene)
-    flows = flows_of([supplies(each, scene.old, held, scene.distances) for each in needs], scene.new_node)
+    met = [supplies(each, scene.old, held, scene.distances) for each in needs]
+    from_storage = falls_back and any((each.found == Found.NOWHERE).any() for each in met)
+    if from_storage and in_memory:
+        held = _checkpoints(scene, in_memory=False)
+        met = [supplies(each, scene.old, held, scene.distances) for each in needs]
+    flows = flows_of(met, scene.new_node)
     moved = scene.moved
     stays = flows.of(Found.SAME_NODE, Found.ELSEWHERE) & ~moved[flows.rank]
     transfer = transfer_time(
@@ -102,17 +119,20 @@ def migration(
     )
     restart = TimeRange(recovery.restart_low_s, recovery.restart_high_s)
     warm_up = TimeRange(*(steps * new.time.step_s for steps in WARM_UP_STEPS))
-    repeats = falls_back and not job.is_paused
-    repeated = _repeated(job, new) if repeats else TimeRange()
-    parts = (transfer, restart, warm_up, repeated)
+    repeats = falls_back and not job.is_paused and not saves
+    save = _saving(scene.old, recovery, to_storage=not in_memory) if saves else TimeRange()
+    least, most = recovery.repeated_steps(from_storage=from_storage) if repeats else (0.0, 0.0)
+    repeated = _repeated(job, new, least, most)
+    parts = (save, transfer, restart, warm_up, repeated)
     return Migration(
         moved=_moved_ranks(job.plan, new, scene, flows, falls_back=falls_back),
         bytes=bytes_by_link(flows, scene.distances, cluster, from_memory=falls_back),
+        save=save,
         transfer=transfer,
         restart=restart,
         warm_up=warm_up,
         downtime=TimeRange(sum(each.low_s for each in parts), sum(each.high_s for each in parts)),
-        steps_lost=recovery.expected_steps_lost if repeats else 0.0,
+        steps_lost=(least + most) / 2,
         state_without_copy_bytes=gone,
         recut_bytes=0.0 if falls_back else float(flows.bytes[stays].sum()),
     )
@@ -179,15 +199,20 @@ def _checkpoints(scene: _Scene, *, in_memory: bool) -> Available:
     return available(sites, nobody, scene.new_node)
 
 
-def _repeated(job: RunningJob, new: Plan) -> TimeRange:
-    """Seconds until the tokens since the checkpoint are done again: none to a whole interval where not known."""
-    workload, recovery = job.plan.workload, job.recovery
-    assert workload is not None
-    step_s = workload.tokens_per_step / new.tokens_per_s
-    known = recovery.steps_since_checkpoint
-    if known is not None:
-        return TimeRange(known * step_s, known * step_s)
-    return TimeRange(0.0, recovery.checkpoint_interval_steps * step_s)
+def _saving(state: PlanState, recovery: RecoveryPolicy, *, to_storage: bool) -> TimeRange:
+    """Seconds to save a checkpoint (estimated): all of the state to storage, else each GPU's to host memory."""
+    if to_storage:
+        seconds = state.model_bytes / recovery.storage_bytes_per_s
+    else:
+        seconds = float(state.rank_bytes.max()) / HOST_BYTES_PER_S
+    return TimeRange(seconds, SLOWER_TRANSFER * seconds)
+
+
+def _repeated(job: RunningJob, new: Plan, least: float, most: float) -> TimeRange:
+    """Seconds until the tokens of so many steps of the job are done again."""
+    assert job.plan.workload is not None
+    step_s = job.plan.workload.tokens_per_step / new.tokens_per_s
+    return TimeRange(least * step_s, most * step_s)
 
 
 def _moved_ranks(old: Plan, new: Plan, scene: _Scene, flows: Flows, *, falls_back: bool) -> tuple[MovedRank, ...]:

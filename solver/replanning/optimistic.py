@@ -22,7 +22,7 @@ from solver.placement.cluster_fabrics import fabrics, mixed_fabrics
 from solver.placement.fabric import Fabric
 from solver.placement.problem import PlacementProblem
 from solver.problem import PlanningProblem
-from solver.replanning.shrinking import DataSize, data_sizes
+from solver.replanning.shrinking import DataSize, data_sizes, thin_widths
 from solver.replanning.site import JobSite
 
 
@@ -73,7 +73,8 @@ def restricted(placement: PlacementProblem, units: IntArray) -> PlacementProblem
 @lru_cache(maxsize=32)
 def shrink_bounds(site: JobSite) -> SizeBounds:
     """Bounds of all legal data sizes smaller than the job's own."""
-    sizes = list(data_sizes(site, site.job.plan.configuration.degrees.data - 1))
+    most = site.job.plan.configuration.degrees.data - 1
+    sizes = [size for width in (site.gpus, *thin_widths(site)) for size in data_sizes(site, most, width)]
     if not sizes:
         return NO_SIZES
     gpus = np.array([size.configuration.degrees.gpus for size in sizes], dtype=np.int64)
@@ -84,7 +85,7 @@ def shrink_bounds(site: JobSite) -> SizeBounds:
 def _steps(site: JobSite, sizes: Sequence[DataSize]) -> FloatArray:
     """(n,) seconds of a step that no placement on units of the site beats; sizes below a node stand alone."""
     steps = np.empty(len(sizes))
-    per_node = np.array([min(site.gpus, size.configuration.degrees.gpus) for size in sizes])
+    per_node = np.array([size.node_gpus for size in sizes])
     candidate = site.candidate
     layers = chunk_layers(site.asked.architecture, candidate.layout)
     for count in np.unique(per_node):

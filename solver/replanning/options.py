@@ -32,9 +32,18 @@ from solver.replanning.rerouting import (
     whole_plan,
 )
 from solver.replanning.reshaping import as_its_owner_asks, on_familiar_hosts, shapes_on, what_changes
-from solver.replanning.shrinking import best_size, data_sizes, most_replicas, no_size, usable_units
+from solver.replanning.shrinking import (
+    best_size,
+    data_sizes,
+    most_replicas,
+    no_size,
+    thin_hosts,
+    thin_widths,
+    usable_units,
+)
 from solver.replanning.site import JobSite
-from solver.replanning.values import option_value, work_flop
+from solver.replanning.units import Unit
+from solver.replanning.values import least_gain_flop, option_value, work_flop
 from solver.replanning.words import named
 from solver.search import plan_within
 
@@ -158,14 +167,27 @@ def shrink(
 ) -> Answer:
     """Fewer replicas on what is left of the job, with ``spares`` as well: as many as may be, or ``replicas``.
 
-    Where the job lost nothing, it gives up the replicas that it needs least.
+    Where the job lost nothing, it gives up the replicas that it needs least.  Nodes that lost GPUs are left, or as
+    many fewer are used of every node, whichever is worth more.
     """
+    whole = _shrunk(site, usable_units(site, spares), site.gpus, migrate=migrate, replicas=replicas)
+    found = [whole]
+    for width in thin_widths(site):
+        hosts = [(host,) for host in thin_hosts(site, width, spares)]
+        found.append(_shrunk(site, hosts, width, migrate=migrate, replicas=replicas))
+    options = [answer for answer in found if isinstance(answer, RecoveryOption)]
+    return max(options, key=lambda option: option.value_flop, default=whole)
+
+
+def _shrunk(
+    site: JobSite, usable: Sequence[Unit], node_gpus: int, *, migrate: Migrate, replicas: int | None
+) -> Answer:
+    """Fewer replicas on units of ``usable``, of whose nodes ``node_gpus`` GPUs are used."""
     action, data = RecoveryAction.SHRINK_DATA_PARALLEL, site.job.plan.configuration.degrees.data
-    usable = usable_units(site, spares)
-    most = min(data - 1, most_replicas(site, len(usable)))
+    most = min(data - 1, most_replicas(site, len(usable), node_gpus))
     if most < 1:
         return refused(action, "it has one replica" if data == 1 else "what is left of it holds no whole replica")
-    sizes = [size for size in data_sizes(site, most) if replicas in {None, size.data}]
+    sizes = [size for size in data_sizes(site, most, node_gpus) if replicas in {None, size.data}]
     if not sizes:
         return refused(action, no_size(site, replicas or most))
     placed = best_size(site, sizes, usable)
@@ -200,7 +222,9 @@ def reroute(site: JobSite, *, migrate: Migrate = migration) -> Answer:
     stage, living = found.tightest, int(alive[:, found.tightest].sum())
     plan = plan_without(site, found)
     # the shards of lost ranks must come from somewhere all the same, but no rank changes its GPU
-    moves = migrate(job, whole_plan(site), problem=site.problem, lost=site.state_lost, links=site.links)
+    # a framework that re-routes goes on in its processes
+    lives = replace(job, recovery=replace(job.recovery, hands_over_state=True))
+    moves = migrate(lives, whole_plan(site), problem=site.problem, lost=site.state_lost, links=site.links)
     return option_of(
         site.resources,
         action,
@@ -281,16 +305,19 @@ def wait(site: JobSite, *, migrate: Migrate = migration) -> Answer:
 
 def pause(site: JobSite, *, is_paused: bool = False) -> RecoveryOption:
     """The job ends at its last checkpoint and frees all it holds, or stays as it is where it ``is_paused``."""
+    problem = site.problem
+    least_gain = least_gain_flop(site.job, problem.horizon_s) if site.job.id in problem.whole else 0.0
     return RecoveryOption(
         job_id=site.job.id,
         action=RecoveryAction.PAUSE,
         holds=frozenset(),
-        value_flop=0.0,
+        value_flop=-least_gain,
         tokens_per_s=0.0,
         limited_by="GPUs",
         migration=Migration(),
         plan=None,
         reason="it stays paused" if is_paused else "it frees its GPUs for others",
+        least_gain_flop=least_gain,
     )
 
 

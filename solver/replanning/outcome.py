@@ -27,7 +27,7 @@ from solver.problem import PlanningProblem, SearchOptions
 from solver.refine import Candidate
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.resources import JobResources
-from solver.replanning.values import option_value
+from solver.replanning.values import least_gain_flop, option_value, spares_flop
 
 SLOW_SHARE: Final = 0.01
 """Of the step, what slow compute must cost to be named as the limit."""
@@ -127,25 +127,28 @@ def option_of(
 ) -> RecoveryOption:
     """The option of running by ``plan`` after ``migration``.
 
+    Where the job runs on whole hardware now, doing anything but leaving it alone pays its least gain; spares
+    that it takes are paid for in any case.
     It carries no timeline, most of a plan's bytes: decisions are about hundreds of jobs, each with many options.
     """
-    value = option_value(
-        resources.job,
-        plan.tokens_per_s,
-        migration,
-        horizon_s=resources.problem.horizon_s,
-        for_others=not is_touched,
-    )
+    job, problem = resources.job, resources.problem
+    value = option_value(job, plan.tokens_per_s, migration, horizon_s=problem.horizon_s, for_others=not is_touched)
+    stops = action is not RecoveryAction.NONE and job.id in problem.whole
+    least_gain = least_gain_flop(job, problem.horizon_s) if stops else 0.0
+    holds = frozenset((place.node, place.gpu) for place in plan.placement.ranks)
+    taken = spares_flop(job, len(holds & problem.free_spares), problem.spare_worth_share, problem.horizon_s)
     return RecoveryOption(
-        job_id=resources.job.id,
+        job_id=job.id,
         action=action,
-        holds=frozenset((place.node, place.gpu) for place in plan.placement.ranks),
-        value_flop=value,
+        holds=holds,
+        value_flop=value - least_gain - taken,
         tokens_per_s=plan.tokens_per_s,
         limited_by=limited_by,
         migration=migration,
         plan=replace(plan, timeline=()),
         reason=reason,
+        least_gain_flop=least_gain,
+        spares_flop=taken,
     )
 
 

@@ -67,7 +67,7 @@ def fitting_options(problem: ReplanProblem, job: RunningJob, known: PreparedJob)
     """
     lost = lost_gpus(problem, job)
     nodes = {node for node, _ in lost}
-    if len(nodes) != 1 or known.hosts != job.nodes:
+    if len(nodes) != 1 or known.hosts != job.nodes or job.id in problem.cut_off:
         return
     (gone,) = nodes
     entry = next((loss for loss in known.losses if gone in loss.nodes), None)
@@ -120,8 +120,11 @@ def _renamed(
     """``option`` with nodes called otherwise, and with what it costs to get there."""
     assert option.plan is not None
     plan = _plan_on(option.plan, names)
-    moves = migration(job, plan, problem=problem, lost=unreadable(problem, lost), links=problem.links())
-    if option.action is RecoveryAction.REROUTE:
+    reroutes = option.action is RecoveryAction.REROUTE
+    policy = replace(job.recovery, hands_over_state=reroutes or job.recovery.hands_over_state)
+    lives = replace(job, recovery=policy)
+    moves = migration(lives, plan, problem=problem, lost=unreadable(problem, lost), links=problem.links())
+    if reroutes:
         moves = replace(moves, moved=())
     return replace(
         option,

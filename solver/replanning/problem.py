@@ -9,20 +9,25 @@ from types import MappingProxyType
 from typing import Final
 
 from cluster_models.fitted import FittedParameters
-from cluster_models.health_events import HealthEvent
+from cluster_models.health_events import EntityKind, HealthEvent, HealthState
 from cluster_models.links import LinkModel, effective_links
 from cluster_models.plan import Plan
 from cluster_models.recovery import ConsideredAction, Migration, RecoveryAction
 from cluster_models.running import InvalidRunningJob, RunningJob
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.suspicions import suspicions
-from cluster_models.topology import Node
+from cluster_models.topology import Node, NodeState
 from cluster_models.workload import LinkBandwidth
 from solver.placement.link_times import LinkTimes
 from solver.problem import Backend
 
+LEAVING: Final = frozenset({NodeState.FAILED, NodeState.DRAINING})
+"""States of nodes that no job stays on."""
 HORIZON_S: Final = 6 * 3600.0
 """Over which decisions are weighed where nothing is said: about what a node takes to come back."""
+
+SPARE_WORTH_SHARE: Final = 0.01
+"""What a spare that is kept is worth, in work of a GPU, where nothing is said: little, but more than a trifle."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,8 @@ class ReplanProblem:
     ``snapshot``: states, links and GPUs after the failures (``cluster_models.conditions.degraded``); GPUs of the
     jobs here are not counted as in use.  ``jobs`` are all that run on the cluster, no two on one GPU.  ``spares``
     are the free nodes that jobs may take.  ``gpu_budget`` limits the GPUs of all jobs together.
+    A spare GPU that a job takes must be worth ``spare_worth_share`` of what one of its GPUs does over the horizon,
+    as planned: spares kept are a reserve for what fails next.
     ``back_after_s``: when lost nodes are expected to serve again, for what waiting is worth.
     Raises ``InvalidRunningJob`` where two jobs hold one GPU or name a node that the cluster does not have.
     """
@@ -42,6 +49,7 @@ class ReplanProblem:
     horizon_s: float = HORIZON_S
     back_after_s: float = HORIZON_S
     gpu_budget: int | None = None
+    spare_worth_share: float = SPARE_WORTH_SHARE
     events: tuple[HealthEvent, ...] = ()
     fitted: Mapping[str, FittedParameters] = field(default_factory=lambda: MappingProxyType({}))
     """The user's own parameters by job id."""
@@ -84,6 +92,47 @@ class ReplanProblem:
             for place in () if job.is_paused else job.plan.placement.ranks:
                 held.setdefault(place.node, {})[place.gpu] = job.id
         return held
+
+    @cached_property
+    def free_spares(self) -> frozenset[tuple[str, int]]:
+        """Usable GPUs of the spare nodes that no job holds."""
+        nodes = (self.nodes[name] for name in self.spares if name in self.nodes)
+        return frozenset(
+            (node.name, gpu)
+            for node in nodes
+            if node.usable
+            for gpu in node.free_gpus
+            if gpu not in self.holders.get(node.name, {})
+        )
+
+    @cached_property
+    def cut_off(self) -> Mapping[str, frozenset[str]]:
+        """By id of the jobs whose processes ended with a network card: the nodes where one failed.
+
+        Those that one node holds use none, and some frameworks go on over the cards that are left.
+        """
+        failed = {
+            event.entity.node
+            for event in self.events
+            if event.entity.kind is EntityKind.NIC and event.state is HealthState.FAILED
+        }
+        jobs = (job for job in self.jobs if len(set(job.nodes)) > 1 and not job.recovery.survives_lost_card)
+        return {job.id: nodes for job in jobs if (nodes := frozenset(failed.intersection(job.nodes)))}
+
+    @cached_property
+    def whole(self) -> frozenset[str]:
+        """The ids of the jobs that run on and may keep every GPU that they hold."""
+        running = (job for job in self.jobs if not job.is_paused and job.id not in self.cut_off)
+        return frozenset(
+            job.id
+            for job in running
+            if all(self.stays((place.node, place.gpu)) for place in job.plan.placement.ranks)
+        )
+
+    def stays(self, gpu: tuple[str, int]) -> bool:
+        """Whether whoever holds that GPU may keep it: it works, and its node is not to be left."""
+        node = self.nodes[gpu[0]]
+        return node.state not in LEAVING and gpu[1] not in node.gpus_in_use
 
     def links(self, bandwidth: LinkBandwidth = LinkBandwidth.MEDIAN) -> LinkModel:
         """The links of the cluster as it is now, worked out once for all jobs."""
@@ -133,7 +182,8 @@ class RecoveryOption:
     """One thing that can be done with one job: placed, priced, and the GPUs it holds afterwards.
 
     ``holds`` are (node, GPU number), those it waits on included; ``value_flop`` as in ``JobDecision``; ``plan`` is
-    ``None`` where the job stands still.
+    ``None`` where the job stands still.  ``least_gain_flop``: what the value was lowered by because the job still
+    runs, and stopping it must gain that much; ``spares_flop``: because spares that it takes are worth that kept.
     """
 
     job_id: str
@@ -146,3 +196,5 @@ class RecoveryOption:
     plan: Plan | None
     reason: str
     refused: tuple[ConsideredAction, ...] = ()
+    least_gain_flop: float = 0.0
+    spares_flop: float = 0.0

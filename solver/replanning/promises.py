@@ -16,7 +16,8 @@ from solver.replanning.columns import JobColumns, View
 from solver.replanning.migration import WARM_UP_STEPS
 from solver.replanning.optimistic import SizeBounds, shrink_bounds, swap_rate
 from solver.replanning.program import Gpu, Promise
-from solver.replanning.values import flops_per_token, transfer_flop, work_flop
+from solver.replanning.site import JobSite
+from solver.replanning.values import flops_per_token, least_gain_flop, spares_flop, transfer_flop, work_flop
 
 POOL: Final = "all"
 """The pool of all GPUs that a decision may give out."""
@@ -41,7 +42,8 @@ def asks_of(columns: JobColumns, pool: frozenset[Gpu], shapes: SizeBounds) -> tu
     for number, view in enumerate(columns.views):
         sizes = _proven(shrink_bounds(view.site), columns, number)
         found += _sizes(columns, number, RecoveryAction.SHRINK_DATA_PARALLEL, sizes, pool)
-    return (*found, *_sizes(columns, 0, RecoveryAction.RESHAPE, shapes, pool))
+    found += _sizes(columns, 0, RecoveryAction.RESHAPE, shapes, pool)
+    return tuple(ask for ask in found if ask.promise.value_flop >= columns.least_flop)
 
 
 def unpriced(columns: JobColumns) -> Ask:
@@ -86,6 +88,7 @@ def _swaps(columns: JobColumns, pool: frozenset[Gpu]) -> Iterator[Ask]:
         takes = len(stays & pool) + len(ranks) - len(stays)
         (state,) = states_of((site.job.plan,), site.job.recovery)
         (value,) = _values(view, np.array([rate]), len(ranks), state.rank_bytes.min(keepdims=True), warm_up=True)
+        value -= _spares(site, takes, pool)
         promise = Promise(columns.job.id, float(value), stays, {POOL: takes}, len(ranks))
         yield Ask(promise, RecoveryAction.SWAP, number, len(ranks))
 
@@ -100,6 +103,7 @@ def _sizes(
     possible = (sizes.gpus <= job.gpus_at_most) & (sizes.tokens_per_s > 0)
     every, rates, rank_bytes = sizes.gpus[possible], sizes.tokens_per_s[possible], sizes.rank_bytes[possible]
     values = _values(view, rates, every, rank_bytes, warm_up=action is RecoveryAction.RESHAPE)
+    values -= _spares(view.site, np.maximum(0, every - elsewhere), pool)
     best = -math.inf
     for row in np.lexsort((-values, every)).tolist():
         gpus, value = int(every[row]), float(values[row])
@@ -107,6 +111,14 @@ def _sizes(
             best = value
             promise = Promise(job.id, value, frozenset(), {POOL: max(0, gpus - elsewhere)}, gpus)
             yield Ask(promise, action, number, gpus)
+
+
+def _spares(site: JobSite, takes: IntArray | int, pool: frozenset[Gpu]) -> FloatArray:
+    """FLOPs that spares among ``takes`` GPUs of ``pool`` cost at least: all beyond its other GPUs are spares."""
+    problem = site.problem
+    others = len(pool - problem.free_spares)
+    price = spares_flop(site.job, 1, problem.spare_worth_share, problem.horizon_s)
+    return np.asarray(price * np.maximum(0, np.asarray(takes) - others))
 
 
 def _values(
@@ -125,5 +137,7 @@ def _values(
     if view.stored_bytes:
         moved_bytes = np.full_like(moved_bytes, view.stored_bytes)
     works_s = np.maximum(0.0, site.problem.horizon_s - still_s)
-    price = transfer_flop(job, 1.0)
-    return np.asarray(job.weight * flops_per_token(job) * tokens_per_s * works_s - price * moved_bytes)
+    price, horizon_s = transfer_flop(job, 1.0), site.problem.horizon_s
+    least_gain = least_gain_flop(job, horizon_s) if job.id in site.problem.whole else 0.0
+    work = job.weight * flops_per_token(job) * tokens_per_s * works_s
+    return np.asarray(work - price * moved_bytes - least_gain)

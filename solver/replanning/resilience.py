@@ -63,7 +63,8 @@ def effective_training(
     """Expected effective training time ratio of ``plan`` (Kokolis et al., arXiv 2410.21680, section 3.3).
 
     (1 - N r (u + t / 2)) / (1 + w / t) with N nodes, r failures of a node per second, u from failure to first step,
-    t between checkpoints and w to write one; without t / 2 where live copies survive the loss of any node.
+    t between checkpoints and w to write one; without t / 2 where live copies survive the loss of any node
+    and the framework hands them over.
     ``write_s`` is by default what storage takes for the whole state; 0 where checkpoints are written beside the
     step.
     """
@@ -72,7 +73,7 @@ def effective_training(
     write_s = storage_s if write_s is None else write_s
     interval_s = recovery.checkpoint_interval_steps * plan.time.step_s
     live = losses_by(plan, replace(recovery, memory_checkpoint=False), cluster, "node")
-    takes_state = live is None or not live.count
+    takes_state = not recovery.hands_over_state or live is None or not live.count
     warm_up_s = sum(WARM_UP_STEPS) / 2 * plan.time.step_s
     restart_s = (recovery.restart_low_s + recovery.restart_high_s) / 2 + warm_up_s + storage_s * takes_state
     rate = len(state.hosts) * failures_per_node_day / DAY_S

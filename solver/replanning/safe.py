@@ -76,6 +76,8 @@ def _tries(
         yield from columns.options
         return
     view = columns.views[0]
+    if not view.site.is_touched:  # its processes ended, its GPUs live
+        yield actions.keep(view.site, migrate=view.migrate, restart=True)
     yield actions.swap(view.site, spares, migrate=view.migrate)
     if known is not None:
         yield from fitting_options(problem, columns.job, known)

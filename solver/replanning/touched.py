@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
-from typing import Final
 
 from cluster_models.health_events import EntityKind
 from cluster_models.running import RunningJob
@@ -12,17 +11,14 @@ from cluster_models.topology import NodeState
 from solver.replanning.problem import ReplanProblem
 from solver.replanning.program import Gpu
 
-LEAVING: Final = frozenset({NodeState.FAILED, NodeState.DRAINING})
-"""States of nodes that no job stays on."""
-
 
 @dataclass(frozen=True, slots=True)
 class Touched:
     """The jobs by what the failures did to them, each part in the order of their ids.
 
-    ``hit`` lost GPUs or must leave some; ``slowed`` sit on nodes or links that do less than they did, which may
-    cost them nothing; ``short`` are paused or run on fewer GPUs than they want; ``movable`` are whole and may be
-    moved at a price; ``frozen`` stay as they are.
+    ``hit`` lost GPUs, must leave some, or ended with a network card; ``slowed`` sit on nodes or links that do less
+    than they did, which may cost them nothing; ``short`` are paused or run on fewer GPUs than they want;
+    ``movable`` are whole and may be moved at a price; ``frozen`` stay as they are.
     """
 
     hit: tuple[RunningJob, ...] = ()
@@ -52,7 +48,7 @@ def touched(problem: ReplanProblem) -> Touched:
 
 
 def _part(problem: ReplanProblem, job: RunningJob, poor: frozenset[str]) -> str:
-    if lost_gpus(problem, job):
+    if job.id in problem.cut_off or lost_gpus(problem, job):
         return "hit"
     if _slowed(problem, job, poor):
         return "slowed"
@@ -74,7 +70,7 @@ def held_gpus(job: RunningJob) -> frozenset[Gpu]:
 
 def lost_gpus(problem: ReplanProblem, job: RunningJob) -> frozenset[Gpu]:
     """GPUs of the job that failed, sit on a failed node, or on one that is to be left."""
-    return frozenset(gpu for gpu in held_gpus(job) if not _stays(problem, gpu))
+    return frozenset(gpu for gpu in held_gpus(job) if not problem.stays(gpu))
 
 
 def live_gpus(problem: ReplanProblem, job: RunningJob) -> frozenset[Gpu]:
@@ -84,9 +80,7 @@ def live_gpus(problem: ReplanProblem, job: RunningJob) -> frozenset[Gpu]:
 
 def spare_gpus(problem: ReplanProblem) -> frozenset[Gpu]:
     """Usable GPUs of the spare nodes that no job holds."""
-    held = {gpu for job in problem.jobs for gpu in held_gpus(job)}
-    nodes = (problem.nodes[name] for name in problem.spares if name in problem.nodes)
-    return frozenset((node.name, gpu) for node in nodes if node.usable for gpu in node.free_gpus) - held
+    return problem.free_spares
 
 
 def beside_gpus(problem: ReplanProblem, job: RunningJob) -> frozenset[Gpu]:
@@ -104,11 +98,6 @@ def free_gpus(problem: ReplanProblem, jobs: Iterable[RunningJob]) -> frozenset[G
     jobs = tuple(jobs)
     own = {gpu for job in jobs for gpu in live_gpus(problem, job) if problem.nodes[gpu[0]].usable}
     return spare_gpus(problem) | own | {gpu for job in jobs for gpu in beside_gpus(problem, job)}
-
-
-def _stays(problem: ReplanProblem, gpu: Gpu) -> bool:
-    node = problem.nodes[gpu[0]]
-    return node.state not in LEAVING and gpu[1] not in node.gpus_in_use
 
 
 def poor_nodes(problem: ReplanProblem) -> frozenset[str]:

@@ -25,6 +25,16 @@ def moves_flop(job: RunningJob, moved_ranks: int) -> float:
     return job.weight * job.recovery.move_price_s * job.flops_per_s * moved_ranks
 
 
+def least_gain_flop(job: RunningJob, horizon_s: float) -> float:
+    """Weighted FLOPs that stopping ``job`` must gain where nothing that it holds is lost."""
+    return job.recovery.least_gain_share * work_flop(job, job.plan.tokens_per_s, 0.0, horizon_s)
+
+
+def spares_flop(job: RunningJob, gpus: int, share: float, horizon_s: float) -> float:
+    """Weighted FLOPs that ``gpus`` spares must be worth to ``job``: ``share`` of the work of as many of its own."""
+    return share * job.weight * job.plan.model_flops_per_s_per_gpu * gpus * horizon_s
+
+
 def transfer_flop(job: RunningJob, transferred_bytes: float) -> float:
     """Weighted FLOPs that ``transferred_bytes`` over network cards or from storage must be worth."""
     gpu_s = job.recovery.transfer_price_gpu_s_per_byte * transferred_bytes

@@ -17,7 +17,7 @@ from solver.replanning import options as actions
 from solver.replanning.columns import JobColumns
 from solver.replanning.promises import Ask
 from solver.replanning.shapes import ShapeBook, alike_inside, in_shape
-from solver.replanning.shrinking import data_sizes
+from solver.replanning.shrinking import data_sizes, thin_hosts, thin_widths
 from solver.replanning.site import JobSite, planning_problem, prepared
 
 
@@ -90,16 +90,15 @@ def _best_rate(site: JobSite, replicas: int) -> float:
     """
     if not alike_inside(site.candidate.fabric):
         return math.inf
-    serving = [site.units.members[unit] for unit in np.flatnonzero(site.serves)]
-    if not serving:
-        return 0.0
+    ways = [(site.gpus, [site.units.members[unit] for unit in np.flatnonzero(site.serves)])]
+    ways += [(width, [(host,) for host in thin_hosts(site, width, site.others)]) for width in thin_widths(site)]
     rates = [0.0]
-    for size in data_sizes(site, replicas):
-        if size.data < replicas:
-            break
-        asked = planning_problem(site.resources, size.configuration, global_batch=size.global_batch)
-        gpus = min(site.gpus, size.configuration.degrees.gpus)
-        candidate = prepared(site.resources, serving, asked, size.configuration, gpus)
-        if candidate.placement.slots <= len(serving):
-            rates.append(asked.workload.tokens_per_step / placement_bound_s(candidate.placement))
+    for node_gpus, serving in ways:
+        for size in data_sizes(site, replicas, node_gpus) if serving else ():
+            if size.data < replicas:
+                break
+            asked = planning_problem(site.resources, size.configuration, global_batch=size.global_batch)
+            candidate = prepared(site.resources, serving, asked, size.configuration, size.node_gpus)
+            if candidate.placement.slots <= len(serving):
+                rates.append(asked.workload.tokens_per_step / placement_bound_s(candidate.placement))
     return max(rates)

@@ -150,6 +150,11 @@ def test_a_repeated_request_with_a_key_finds_what_the_first_made(client: TestCli
     assert (again.status_code, again.json()) == (201, first.json())
     assert client.post(f"{SITE}/jobs", json=job_body("c", "n4", "n5"), headers=key).status_code == 422
     assert client.post(f"{SITE}/jobs", json=job_body("a", "n4", "n5"), headers=key).status_code == 422
+    heavier = {**job_body("a", "n0", "n1"), "weight": 2.0}
+    assert client.post(f"{SITE}/jobs", json=heavier, headers=key).status_code == 422
+    client.patch(f"{SITE}/jobs/a", json={"weight": 3.0})
+    repeated = client.post(f"{SITE}/jobs", json=job_body("a", "n0", "n1"), headers=key).json()
+    assert (repeated["id"], repeated["weight"]) == (first.json()["id"], 3.0)
     assert client.post(f"{SITE}/jobs", json=job_body("a", "n0", "n1")).status_code == 409
     plans = f"{SITE}/jobs/a/running-plans"
     made = [client.post(plans, json={"plan": plan_document("n1", "n2")}, headers=key).json() for _ in range(2)]

@@ -95,7 +95,7 @@ def test_an_approved_answer_holds_its_gpus_and_an_applied_one_frees_the_rest(ses
         assert job.plan is not None
         assert job.plan.replan_id == replan_id
         spares = occupancy.list_spares(session, reference=CLUSTER)
-        assert [(spare.node, spare.free) for spare in spares] == [("n0", True), ("n7", False)]
+        assert [(spare.node, spare.free) for spare in spares] == [("n0", False), ("n7", False)]
         with pytest.raises(WrongStatus):
             replans.cancel_replan(session, replan_id=replan_id)
 

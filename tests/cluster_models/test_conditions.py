@@ -93,6 +93,12 @@ def test_repeated_failures_advise_quarantine_once_each() -> None:
     [advice] = quarantine_of(third, now=START + timedelta(days=1))
     assert (advice.node, advice.failures) == ("n1", 3)
     assert quarantine_of(third, now=START + timedelta(days=40)) == ()
+    repaired = event(300, HealthState.RECOVERED, source=OPERATOR)
+    assert quarantine_of([*third, repaired], now=START + timedelta(days=1)) == ()
+    told_by_itself = event(300, HealthState.RECOVERED)
+    assert len(quarantine_of([*third, told_by_itself], now=START + timedelta(days=1))) == 1
+    again = [event(301 + 2 * index, HealthState.FAILED, number=10 + index) for index in range(1)]
+    assert quarantine_of([*third, repaired, *again], now=START + timedelta(days=1)) == ()
 
 
 def coded(minute: float, state: HealthState, code: str) -> HealthEvent:

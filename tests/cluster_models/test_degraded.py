@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -106,6 +107,25 @@ def test_network_cards_that_fail_take_their_share_and_the_last_one_the_node() ->
     assert np.array_equal(hurt[1:, 1:], healthy[1:, 1:])
     assert hurt[0, 0] == healthy[0, 0]
     assert node_state(degraded(snapshot(), [card, other]), "n0") is NodeState.FAILED
+
+
+@pytest.mark.parametrize(
+    ("cards", "gpus", "failed", "slow", "left"),
+    [(8, 8, 0, 0.5, 0.5), (8, 8, 1, 1.0, 0.5), (4, 8, 1, 1.0, 2 / 3), (8, 4, 1, 1.0, 0.5), (9, 8, 1, 1.0, 1.0)],
+)
+def test_the_rail_of_a_bad_card_paces_its_node(
+    cards: int, gpus: int, failed: int, slow: float, left: float
+) -> None:
+    """Eight cards, one at half its rate: half, not 15/16; where one failed two GPUs share the next card."""
+    whole = snapshot()
+    nodes = tuple(replace(node, gpu_count=gpus, nics=NicGroup(cards, 50e9)) for node in whole.cluster.nodes)
+    whole = replace(whole, cluster=replace(whole.cluster, nodes=nodes))
+    told = [condition(Entity(EntityKind.NIC, "n0", f"mlx5_{i}"), HealthState.FAILED) for i in range(failed)]
+    if slow < 1:
+        slowed = Entity(EntityKind.NIC, "n0", "mlx5_7")
+        told.append(condition(slowed, HealthState.DEGRADED, bandwidth_share=slow))
+    shares = degraded(whole, told).link_shares
+    assert [share.share for share in shares] == ([pytest.approx(left)] if left < 1 else [])
 
 
 @pytest.mark.parametrize("measured", [False, True])

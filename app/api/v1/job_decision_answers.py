@@ -99,6 +99,9 @@ class MigrationAnswer(BaseModel):
     state_without_copy_bytes: float = Field(
         description="State without a live copy: what forces the fall back to the checkpoint.", examples=[0.0]
     )
+    save: TimeRangeAnswer = Field(
+        description="Seconds to save a checkpoint before the job is stopped; 0 where none is to be saved."
+    )
     transfer: TimeRangeAnswer = Field(description="Seconds of the transfer of state.")
     restart: TimeRangeAnswer = Field(description="Seconds of the restart.")
     warm_up: TimeRangeAnswer = Field(description="Seconds of slower first steps.")
@@ -117,6 +120,7 @@ class MigrationAnswer(BaseModel):
             total_bytes=migration.bytes.total,
             recut_bytes=migration.recut_bytes,
             state_without_copy_bytes=migration.state_without_copy_bytes,
+            save=TimeRangeAnswer.from_range(migration.save),
             transfer=TimeRangeAnswer.from_range(migration.transfer),
             restart=TimeRangeAnswer.from_range(migration.restart),
             warm_up=TimeRangeAnswer.from_range(migration.warm_up),

@@ -56,6 +56,12 @@ class ReplanSettingsDocument(Document):
         description="Whether every free node serves as a spare, not only those listed.",
         examples=[False],
     )
+    spare_worth_share: Annotated[NotNegative, Field(le=1)] = Field(
+        _DEFAULT.spare_worth_share,
+        description="Share of what one of its GPUs does over the horizon, as planned, that a spare GPU must be "
+        "worth to the job that takes it: spares kept are a reserve for what fails next.",
+        examples=[0.01],
+    )
     time_limit_s: Annotated[Positive, Field(le=MOST_TIME_LIMIT_S)] = Field(
         _DEFAULT.time_limit_s, description="Seconds after which a decision must be there.", examples=[15.0]
     )

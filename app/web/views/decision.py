@@ -17,6 +17,7 @@ from app.presentation.recovery import (
     data_size,
     duration,
     duration_range,
+    fallback_words,
     tokens_per_s,
 )
 from app.presentation.survival import losses_sentence
@@ -148,7 +149,7 @@ def _card(made: JobDecision) -> JobCard:
         todo=_TODO[made.action],
         figures=_figures(made),
         bytes=_bytes(made.migration),
-        falls_back=_falls_back(made.migration),
+        falls_back=fallback_words(made.migration),
         moves=moves[:_MOST_MOVES],
         more_moves=max(0, len(moves) - _MOST_MOVES),
         moved_ranks=plural(len(made.migration.moved), "rank"),
@@ -189,15 +190,6 @@ def _bytes(migration: Migration) -> tuple[tuple[str, str], ...]:
         ("from storage", migration.bytes.storage),
     )
     return tuple((words, data_size(size)) for words, size in parts if size >= 1)
-
-
-def _falls_back(migration: Migration) -> str:
-    if not migration.state_without_copy_bytes:
-        return ""
-    return (
-        f"{data_size(migration.state_without_copy_bytes)} of its state has no live copy: it goes back to its last "
-        f"checkpoint and repeats about {plural(round(migration.steps_lost), 'step')}."
-    )
 
 
 def _moves(moved: Sequence[MovedRank]) -> tuple[Move, ...]:

@@ -68,7 +68,11 @@ def job_on(
 ) -> RunningJob:
     """A job that runs by such a plan."""
     return RunningJob(
-        "job", "job", plan_on(hosts, configuration, gpus=gpus, model=model), 1.0, RecoveryPolicy(**policy)
+        "job",
+        "job",
+        plan_on(hosts, configuration, gpus=gpus, model=model),
+        1.0,
+        RecoveryPolicy(**{"hands_over_state": True, **policy}),
     )
 
 

@@ -12,7 +12,7 @@ from cluster_models.architecture import Architecture, Experts
 from cluster_models.expert_slots import ExpertSlots
 from cluster_models.plan import Configuration, Plan, RankOrder
 from cluster_models.recovery import Migration, StateKind, StateSource
-from cluster_models.running import RecoveryPolicy, RunningJob
+from cluster_models.running import InvalidRunningJob, RecoveryPolicy, RunningJob
 from cluster_models.switches import Switch
 from cluster_models.workload import Sharding
 from solver.costs.training_state import states_of
@@ -69,7 +69,9 @@ def test_bytes_are_those_of_cells_counted_one_by_one(data: st.DataObject, model:
     first = data.draw(st.permutations(hosts))
     second = data.draw(st.permutations(hosts))
     job = job_on(first[: -(-old.degrees.gpus // 2)], old, gpus=2, model=model)
-    job = replace(job, recovery=RecoveryPolicy(optimizer_instances=data.draw(st.sampled_from([1, 2]))))
+    job = replace(
+        job, recovery=RecoveryPolicy(hands_over_state=True, optimizer_instances=data.draw(st.sampled_from([1, 2])))
+    )
     plan = plan_on(second[: -(-new.degrees.gpus // 2)], new, gpus=2, model=model)
     if model.experts is not None and data.draw(st.booleans()):
         rows = ((2, 0, 3, 1), (0, 1, 2, 3))
@@ -209,6 +211,37 @@ def test_memory_of_a_neighbour_stands_in_for_storage() -> None:
     assert both.bytes.storage > 0
     one_gpu = moved(job, new, frozenset({("n1", 3)}))
     assert one_gpu.bytes.storage == 0
+
+
+def test_states_of_memory_and_storage_are_never_mixed() -> None:
+    """A node and its neighbour lost: all of the state comes from storage, at the step that storage has."""
+    configuration = shape(tensor=8, data=4)
+    policy = RecoveryPolicy(memory_checkpoint=True, checkpoint_interval_steps=10, storage_interval_steps=500)
+    job = replace(job_on(names(4), configuration), recovery=policy)
+    new = plan_on(("n0", "n6", "n7", "n3"), configuration)
+    found = moved(job, new, gpus_of("n1", "n2"))
+    (state,) = states_of((new,), policy)
+    assert found.bytes.storage == pytest.approx(state.model_bytes)
+    assert found.bytes.leaf == found.bytes.fabric == found.bytes.nvlink == 0
+    assert {part.source for each in found.moved for part in each.state} == {StateSource.CHECKPOINT}
+    assert found.steps_lost == 250
+    known = replace(policy, steps_since_checkpoint=4, steps_since_storage_checkpoint=344)
+    assert moved(replace(job, recovery=known), new, gpus_of("n1", "n2")).steps_lost == 344
+    one = moved(replace(job, recovery=known), plan_on(("n0", "n6", "n2", "n3"), configuration), gpus_of("n1"))
+    assert (one.steps_lost, one.bytes.storage) == (4, 0)
+
+
+@pytest.mark.parametrize(
+    ("field", "policy"),
+    [
+        ("storage_interval_steps", {"storage_interval_steps": 99}),
+        ("steps_since_storage_checkpoint", {"steps_since_checkpoint": 5, "steps_since_storage_checkpoint": 4}),
+    ],
+)
+def test_storage_is_never_newer_than_memory(field: str, policy: dict[str, int]) -> None:
+    """What goes to storage lies in memory as well."""
+    with pytest.raises(InvalidRunningJob, match=field):
+        RecoveryPolicy(memory_checkpoint=True, **policy)
 
 
 def test_experts_with_one_copy_are_lost_with_their_rank() -> None:

@@ -179,6 +179,25 @@ def test_live_parts_of_two_broken_replicas_make_one() -> None:
     assert option.migration.moved == ()  # every rank still runs layers that it ran
 
 
+def test_one_lost_gpu_costs_one_replica() -> None:
+    """Two nodes of eight, eight replicas of two stages, one GPU gone: seven replicas, not the four of a node."""
+    whole = cluster(2, gpus=8)
+    recovery = RecoveryPolicy(may_change_batch=True)
+    running = job("a", whole, names(whole, 0, 2), pipeline=2, batch=128, recovery=recovery)
+    here = site(replan(after(whole, lost_gpus={"n00": (3,)}), [running]))
+    option = taken(actions.shrink(here))
+    plan = plan_of(option)
+    assert plan.configuration.degrees.data == 7
+    assert plan.workload is not None
+    assert plan.workload.global_batch == 112
+    assert ("n00", 3) not in option.holds
+    assert len(option.holds) == 14
+    assert option.value_flop <= upper_value(here, RecoveryAction.SHRINK_DATA_PARALLEL)
+    paired = job("b", whole, names(whole, 0, 2), tensor=2, batch=48, recovery=recovery)
+    here = site(replan(after(whole, lost_gpus={"n00": (3,)}), [paired]))
+    assert plan_of(actions.shrink(here)).configuration.degrees.data == 6
+
+
 def test_a_batch_that_does_not_divide_may_shrink_only_where_allowed() -> None:
     """Five replicas do not divide 48 sequences; where the batch may change, 40 are five times eight."""
     whole = cluster(6)
@@ -327,7 +346,7 @@ def test_what_drains_is_left_with_its_state() -> None:
 def test_moves_for_others_have_their_price() -> None:
     """An untouched job that gives up a replica asks what its owner set for every rank that moves."""
     whole, running = slow_job()
-    free = RecoveryPolicy(may_move=True, move_price_s=50.0, transfer_price_gpu_s_per_byte=0.0)
+    free = RecoveryPolicy(may_move=True, move_price_s=50.0, transfer_price_gpu_s_per_byte=0.0, least_gain_share=0.0)
     running = replace(running, recovery=free)
     here = site(replan(whole, [running]))
     option = taken(actions.shrink(here, replicas=1))

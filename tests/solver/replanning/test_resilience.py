@@ -80,7 +80,7 @@ def test_live_copies_save_the_way_back() -> None:
     sharded, whole = (
         plan_on(names(4), shape(tensor=8, data=4, sharding=each)) for each in (Sharding.OPTIMIZER, Sharding.NONE)
     )
-    policy = RecoveryPolicy()
+    policy = RecoveryPolicy(hands_over_state=True)
     lost, kept = (effective_training(plan, policy, nodes, failures_per_node_day=5.0) for plan in (sharded, whole))
     assert kept.ratio > lost.ratio
     assert kept.best_interval_s is None

@@ -18,7 +18,7 @@ from cluster_models.recovery import BatchDecision, JobDecision, RecoveryAction, 
 from cluster_models.running import RecoveryPolicy, RunningJob
 from cluster_models.snapshot import ClusterSnapshot
 from solver.replanning.check import check_decision, held_after
-from solver.replanning.decide import decide
+from solver.replanning.decide import decide, safe_answer
 from solver.replanning.first_come import first_come
 from solver.replanning.problem import ReplanProblem
 from tests.cluster_models.clusters import cluster_of, host
@@ -177,6 +177,27 @@ def test_slow_link(*, horizon_s: float, leaves: bool) -> None:
         assert made.plan is not None
         hosts = set(made.plan.placement.hosts)
     assert ({"n00", "n01"} <= hosts) is not leaves
+
+
+@pytest.mark.parametrize("survives", [False, True])
+def test_network_card_that_fails_ends_its_job(*, survives: bool) -> None:
+    """Stock NCCL ends the job: it starts again from its checkpoint, unless its communication goes on."""
+    whole = cluster(4)
+    policy = replace(SAME_SHAPE, survives_lost_card=survives)
+    jobs = [job("a", whole, names(whole, 0, 2), recovery=policy), job("b", whole, names(whole, 2, 2))]
+    asked = problem(whole, jobs, [told("mlx5_0", kind=EntityKind.NIC, of="n00")], spares=[])
+    decision = decided(asked)
+    assert "job-b" in decision.untouched
+    made = next((made for made in decision.jobs if made.job_name == "a"), None)
+    if survives:
+        assert made is None or made.action is RecoveryAction.NONE
+        return
+    assert made is not None
+    assert made.action is RecoveryAction.RESTART_IN_PLACE
+    assert made.migration.steps_lost == policy.expected_steps_lost
+    assert made.migration.restart.high_s == policy.restart_high_s
+    assert "a network card of n00 failed" in made.reason.lower()
+    assert safe_answer(asked).jobs[0].action is RecoveryAction.RESTART_IN_PLACE
 
 
 def test_experts_with_one_copy() -> None:
