@@ -28,9 +28,9 @@ def test_job_that_still_runs_is_not_stopped_for_a_trifle(*, least: float, moves:
         assert "would gain" in made.reason
 
 
-@pytest.mark.parametrize(("worth", "takes"), [(0.01, True), (1.0, False)])
+@pytest.mark.parametrize(("worth", "takes"), [(0.01, True), (3.0, False)])
 def test_spares_are_kept_where_that_is_worth_more(*, worth: float, takes: bool) -> None:
-    """A spare adds no more than a GPU's work to a job that grows: where one kept is worth that, none is taken."""
+    """A job would grow, and a spare kept is worth next to nothing, or more than what it adds in any shape."""
     whole = cluster(6, leaf_nodes=6)
     half = replace(job("half", whole, names(whole, 0, 2), tensor=1), wanted_gpus=8)
     decision = decided(replan(whole, [half], spare_worth_share=worth))
