@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
-from fastapi import Request
+from fastapi import Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.problems import problem_response
@@ -30,26 +30,25 @@ class TrustedRequests:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve or refuse one request."""
         refusal = self._refusal(Request(scope)) if scope["type"] == "http" else None
-        if refusal is None:
-            await self._app(scope, receive, send)
-            return
-        request, (status, kind, detail) = Request(scope), refusal
-        if wants_page(request):
-            answer = failure_page(request, status, detail)
-        else:
-            answer = problem_response(request, kind=kind, status=status, detail=detail)
-        await answer(scope, receive, send)
+        await (refusal or self._app)(scope, receive, send)
 
-    def _refusal(self, request: Request) -> tuple[int, str, str] | None:
+    def _refusal(self, request: Request) -> Response | None:
         host = request.headers.get("host", "")
         name = _without_port(host).casefold()
         if self._hosts and name not in self._hosts:
             known = ", ".join(sorted(self._hosts))
             remedy = f"use one of them, or add yours to MESHWRIGHT_ALLOWED_HOSTS, such as [{name[:200]!r}]"
-            return 421, "unknown-host", f"This service is known as {known}, not as {name[:200]!r}: {remedy}."
+            detail = f"This service is known as {known}, not as {name[:200]!r}: {remedy}."
+            return _refused(request, 421, "unknown-host", detail)
         if request.method not in _SAFE_METHODS and is_foreign(request):
-            return 403, "foreign-origin", _FOREIGN
+            return _refused(request, 403, "foreign-origin", _FOREIGN)
         return None
+
+
+def _refused(request: Request, status: int, kind: str, detail: str) -> Response:
+    if wants_page(request):
+        return failure_page(request, status, detail)
+    return problem_response(request, kind=kind, status=status, detail=detail)
 
 
 def is_foreign(request: Request) -> bool:

@@ -99,13 +99,6 @@ class RecoveryPolicy:
             problem = f"is less than steps_since_checkpoint, {least}: memory is never behind storage"
             raise InvalidRunningJob("recovery.steps_since_storage_checkpoint", since, problem)
 
-    @property
-    def expected_steps_lost(self) -> float:
-        """Steps to repeat when the job falls back to its checkpoint."""
-        if self.steps_since_checkpoint is None:
-            return self.checkpoint_interval_steps / 2
-        return float(self.steps_since_checkpoint)
-
     def repeated_steps(self, *, from_storage: bool) -> tuple[float, float]:
         """Least and most steps to repeat after falling back to the newest checkpoint, or to that on storage.
 

@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.orm import Session, sessionmaker
 
-_OWN_FOLDER: Final = 0o700
+OWN_FOLDER: Final = 0o700
 _OWN_FILE: Final = 0o600
 """Secrets of webhooks and event sources lie in the database: nobody else on the machine may read it."""
 
@@ -25,7 +25,7 @@ def make_engine(url: str) -> Engine:
         return create_engine(url, pool_pre_ping=True)
     if parsed.database and parsed.database != ":memory:":
         path = Path(parsed.database)
-        path.parent.mkdir(mode=_OWN_FOLDER, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=OWN_FOLDER, parents=True, exist_ok=True)
         path.touch(mode=_OWN_FILE)
     engine = create_engine(url)
     event.listen(engine, "connect", _prepare_sqlite)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -65,8 +66,9 @@ class Keeper:
 
     def round(self) -> None:
         """Look after everybody's jobs once."""
-        self._take_over_from_the_vanished()
-        self.put_back_the_stranded()
+        running = self._client.running()
+        self._take_over_from_the_vanished(running)
+        self.put_back_the_stranded(running)
         self._queue_the_forgotten()
         due_work.queue_all(self._context.sessions, self._client)
         if time.monotonic() >= self._next_tidy:
@@ -81,8 +83,7 @@ class Keeper:
             except Exception:  # the database may be away for a while; the next round tries again
                 log.exception("keeper_round_failed")
 
-    def _take_over_from_the_vanished(self) -> None:
-        running = self._client.running()
+    def _take_over_from_the_vanished(self, running: Sequence[RunningJob]) -> None:
         with transaction(self._context.sessions) as session:
             executors = {job.executor_id for job in running}
             for executor_id in workers.list_unregistered(session, executor_ids=executors):
@@ -119,8 +120,8 @@ class Keeper:
         self._context.metrics.rescues.inc(len(again))
         log.warning("worker_vanished", executor_id=executor_id, jobs_taken_over=again)
 
-    def put_back_the_stranded(self) -> None:
-        """Queue jobs again that the engine says run here, though nobody here works on them.
+    def put_back_the_stranded(self, running: Sequence[RunningJob]) -> None:
+        """Queue those of the ``running`` jobs again that the engine says run here, though nobody works on them.
 
         That happens where the engine's own database is away at the moment in which it would record an outcome.
         Between the engine's record and the work on a job, and after it, lies a moment: only what was so in two
@@ -129,7 +130,7 @@ class Keeper:
         now, context = time.monotonic(), self._context
         mine = [
             job
-            for job in self._client.running()
+            for job in running
             if job.executor_id == context.executor_id
             and job.kind in (JobKind.SOLVE, JobKind.DECIDE)
             and job.id not in context.solving

@@ -13,7 +13,7 @@ import structlog
 from dbos import DBOS, DBOSConfig
 from filelock import FileLock, Timeout
 
-from app.db.engine import SessionFactory, transaction
+from app.db.engine import OWN_FOLDER, SessionFactory, transaction
 from app.jobs import workflows
 from app.jobs.client import JobClient
 from app.jobs.context import JobContext
@@ -42,7 +42,7 @@ class DataFolderInUse(MeshwrightError):
 
 def lock_data_folder(settings: Settings) -> FileLock:
     """The lock that lets one process at a time serve from a data folder; release it at the end."""
-    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    settings.data_dir.mkdir(mode=OWN_FOLDER, parents=True, exist_ok=True)
     lock = FileLock(settings.data_dir / "serve.lock")
     try:
         lock.acquire(timeout=0)

@@ -20,6 +20,7 @@ from app.services.errors import Conflict, NameTaken, NotFound, VersionMismatch
 from app.services.pagination import Page, decode_cursor, page_of
 from cluster_models.errors import InvalidCluster
 from cluster_models.topology import Cluster, Node, NodeState
+from solver.replanning.words import named
 
 _MEASUREMENTS: Final = (
     select(func.count()).where(MeasurementRow.cluster_id == ClusterRow.id).correlate(ClusterRow).scalar_subquery()
@@ -168,9 +169,8 @@ def delete_cluster(session: Session, *, reference: str, expected_version: int | 
         select(RunningJobRow.name).where(RunningJobRow.cluster_id == row.id).order_by(RunningJobRow.name)
     ).all()
     if jobs:
-        more = f" and {len(jobs) - _MOST_NAMED} more" if len(jobs) > _MOST_NAMED else ""
-        named = ", ".join(jobs[:_MOST_NAMED]) + more
-        raise Conflict(f"Jobs run on the cluster {row.name!r} ({named}): end them first, then delete it.")
+        names = named(jobs, _MOST_NAMED)
+        raise Conflict(f"Jobs run on the cluster {row.name!r} ({names}): end them first, then delete it.")
     session.execute(delete(ClusterRow).where(ClusterRow.id == row.id))
 
 

@@ -38,6 +38,7 @@ from app.services.webhooks import EventType
 from cluster_models.conditions import Condition, conditions_of
 from cluster_models.health_events import HealthEvent, HealthState
 from cluster_models.topology import Cluster
+from solver.replanning.words import named
 
 _MOST_NAMED: Final = 5
 _SPARES: Final = ""
@@ -133,7 +134,8 @@ def wake_waiting(session: Session, *, now: datetime) -> list[str]:
         jobs = job_plans(session, cluster_id=cluster_id).values()
         ready = [each.job.name for each in jobs if _may_gain(each, is_touched=each.job.id in still)]
         if ready:
-            reason = f"Parts are well again that {_listed(ready)} stood still for, or ran on fewer GPUs without."
+            jobs_named = named(ready, _MOST_NAMED)
+            reason = f"Parts are well again that {jobs_named} stood still for, or ran on fewer GPUs without."
             opened.append(_open(session, cluster_id, reason=reason, window_s=0.0, now=now))
     return opened
 
@@ -294,9 +296,5 @@ def _reason(
     parts = [f"{entity_words(each.entity)} {each.state}" for each in fresh if touched([each], theirs, cluster)]
     query = select(RunningJobRow.name).where(RunningJobRow.id.in_(hit)).order_by(RunningJobRow.name)
     names = list(session.scalars(query))
-    return f"{_listed(parts)}: touches {_listed(names) if names else 'spares that were counted on'}."
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
+    touched = named(names, _MOST_NAMED) if names else "spares that were counted on"
+    return f"{named(parts, _MOST_NAMED)}: touches {touched}."

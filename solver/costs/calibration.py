@@ -182,15 +182,6 @@ def default_values(gpu: GpuKind) -> dict[str, float]:
     return {name: float(values[name]) for name in PARAMETERS}
 
 
-def estimated_values(owner: Owner) -> dict[str, dict[str, float]]:
-    """What is estimated of each GPU kind (by the start of its name) or framework generation, by parameter."""
-    tables = _tables()["kinds" if owner is Owner.GPU else "frameworks"]
-    return {
-        name: {key: float(value) for key, value in entry.items() if key in PARAMETERS}
-        for name, entry in tables.items()
-    }
-
-
 def _calibration(gpu: GpuKind, framework: Framework, fitted: tuple[FittedParameters | None, ...]) -> Calibration:
     tables = _tables()
     kind = longest_prefix(tables["kinds"], gpu.name)

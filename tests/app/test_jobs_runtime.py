@@ -301,13 +301,13 @@ def test_a_job_that_nobody_works_on_is_put_back(sessions: SessionFactory, settin
     running = [RunningJob(name, JobKind.SOLVE, "we") for name in ("idle", "solved")]
     client = cast(
         "JobClient",
-        SimpleNamespace(running=lambda: running, put_back=lambda jobs: put_back.extend(job.id for job in jobs)),
+        SimpleNamespace(put_back=lambda jobs: put_back.extend(job.id for job in jobs)),
     )
     context = JobContext(
         settings.model_copy(update={"worker_lost_after_s": 0.2}), sessions, make_metrics(), "we", "here"
     )
     context.solving.add("solved")
     keeper = Keeper(context, client)
-    keeper.put_back_the_stranded()
+    keeper.put_back_the_stranded(running)
     assert put_back == []
-    wait_until(lambda: (keeper.put_back_the_stranded(), put_back)[1] == ["idle"])
+    wait_until(lambda: (keeper.put_back_the_stranded(running), put_back)[1] == ["idle"])

@@ -14,6 +14,7 @@ from app.serialization import jsonable
 from app.services import health_events, occupancy, replan_settings, replan_solves, replans, reports
 from app.services.errors import Conflict, IdempotencyKeyReused
 from app.services.replan_settings import ReplanSettings
+from app.services.running_jobs import JobRecord
 from cluster_models.errors import InvalidInput
 from cluster_models.health_events import EntityKind, HealthState
 from cluster_models.recovery import RecoveryAction
@@ -39,6 +40,17 @@ def _two_jobs(session: Session) -> None:
     add_job(session, "a", "n0", "n1")
     add_job(session, "b", "n2", "n3")
     occupancy.replace_spares(session, reference=CLUSTER, nodes=["n6", "n7"])
+
+
+def _approved_swap(session: Session) -> tuple[JobRecord, str]:
+    """A third job that is to leave its failed node n4 for the spare n6, and the replan that says so."""
+    _two_jobs(session)
+    job = add_job(session, "c", "n4", "n5")
+    replan_id = report(session, told("n4")).replan_id
+    assert replan_id is not None
+    solved(session, replan_id, decided({job: (RecoveryAction.SWAP, plan_on("n6", "n5"))}))
+    replans.approve_replan(session, replan_id=replan_id)
+    return job, replan_id
 
 
 def test_a_report_is_kept_once_however_often_it_comes(sessions: SessionFactory) -> None:
@@ -137,12 +149,7 @@ def test_what_recovers_within_the_window_calls_the_replan_off(sessions: SessionF
 def test_another_recovery_calls_no_answer_off(sessions: SessionFactory) -> None:
     """While ranks leave a failed node another node fails and is well again: the first is still to be decided on."""
     with transaction(sessions) as session:
-        _two_jobs(session)
-        job = add_job(session, "c", "n4", "n5")
-        first = report(session, told("n4")).replan_id
-        assert first is not None
-        solved(session, first, decided({job: (RecoveryAction.SWAP, plan_on("n6", "n5"))}))
-        replans.approve_replan(session, replan_id=first)
+        job, first = _approved_swap(session)
         replans.begin_applying(session, replan_id=first)
         second = report(session, told("n0", at_s=90), at_s=90).replan_id
         assert second is not None
@@ -157,12 +164,7 @@ def test_another_recovery_calls_no_answer_off(sessions: SessionFactory) -> None:
 def test_an_answer_that_is_asked_for_again_is_given(sessions: SessionFactory) -> None:
     """An operator who wants a new decision after approving one gets it, not a cancellation."""
     with transaction(sessions) as session:
-        _two_jobs(session)
-        job = add_job(session, "c", "n4", "n5")
-        first = report(session, told("n4")).replan_id
-        assert first is not None
-        solved(session, first, decided({job: (RecoveryAction.SWAP, plan_on("n6", "n5"))}))
-        replans.approve_replan(session, replan_id=first)
+        _approved_swap(session)
         second = reports.request_replan(session, reference=CLUSTER, reason="decide now", now=START)
         assert (
             replan_solves.begin_attempt(session, replan_id=second, now=START + timedelta(seconds=200)) is not None
@@ -189,12 +191,7 @@ def test_a_failure_while_it_is_solved_overtakes_the_replan(sessions: SessionFact
 def test_a_failure_while_ranks_move_keeps_what_was_claimed(sessions: SessionFactory) -> None:
     """The spare that is being filled fails: its claim is the new replan's, and the next answer takes another."""
     with transaction(sessions) as session:
-        _two_jobs(session)
-        job = add_job(session, "c", "n4", "n5")
-        first = report(session, told("n4")).replan_id
-        assert first is not None
-        solved(session, first, decided({job: (RecoveryAction.SWAP, plan_on("n6", "n5"))}))
-        replans.approve_replan(session, replan_id=first)
+        job, first = _approved_swap(session)
         replans.begin_applying(session, replan_id=first)
         assert nodes_held(session, job) == {"n6", "n5"}
         second = report(session, told("n6", at_s=90), at_s=90).replan_id

@@ -135,7 +135,7 @@ def test_job_that_lost_all_its_nodes_starts_elsewhere_from_its_checkpoint() -> N
     made = of_job(decision, "gone")
     assert made.action is RecoveryAction.SWAP
     assert len(decision.spares_used) == 4
-    assert made.migration.steps_lost == running.recovery.expected_steps_lost
+    assert made.migration.steps_lost == sum(running.recovery.repeated_steps(from_storage=False)) / 2
     assert made.migration.bytes.storage > 0
 
 

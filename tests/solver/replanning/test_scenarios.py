@@ -146,7 +146,7 @@ def test_whole_rack() -> None:
     sources = {state.source for move in made.migration.moved for state in move.state}
     assert StateSource.CHECKPOINT in sources
     assert not sources & {StateSource.PEER, StateSource.SAME_GPU, StateSource.HOST_MEMORY}
-    assert made.migration.steps_lost == running.recovery.expected_steps_lost
+    assert made.migration.steps_lost == sum(running.recovery.repeated_steps(from_storage=False)) / 2
 
 
 def test_spot_wave() -> None:
@@ -194,7 +194,7 @@ def test_network_card_that_fails_ends_its_job(*, survives: bool) -> None:
         return
     assert made is not None
     assert made.action is RecoveryAction.RESTART_IN_PLACE
-    assert made.migration.steps_lost == policy.expected_steps_lost
+    assert made.migration.steps_lost == sum(policy.repeated_steps(from_storage=False)) / 2
     assert made.migration.restart.high_s == policy.restart_high_s
     assert "a network card of n00 failed" in made.reason.lower()
     assert safe_answer(asked).jobs[0].action is RecoveryAction.RESTART_IN_PLACE
