@@ -10,12 +10,9 @@ COPY solver solver
 COPY app app
 COPY migrations migrations
 RUN /opt/meshwright/bin/pip install --no-deps .
-# Compile the solver's inner loops for containers to start from.  The compiler knows its source by the time of its last
-# change, and image layers keep whole seconds only.
+# Compile the solver's inner loops for containers to start from.
 COPY examples examples
-RUN find /opt/meshwright/lib -path '*/site-packages/solver/*compiled*.py' \
-      -exec touch --date="$(date --iso-8601=seconds)" {} + \
- && cd examples \
+RUN cd examples \
  && NUMBA_CACHE_DIR=/compiled PYTHONDONTWRITEBYTECODE=1 /opt/meshwright/bin/meshwright plan \
       --cluster clusters/two-nodes.yaml --model llama-3-8b --workload workloads/llama-3-8b-small.yaml \
  && NUMBA_CACHE_DIR=/compiled PYTHONDONTWRITEBYTECODE=1 /opt/meshwright/bin/meshwright experts place \

@@ -1,7 +1,6 @@
 """Compiled: the event graph of a schedule, its simulation, and the step time of an assignment of nodes.
 
-Numba's cache notices a change only in the file of the function it compiled, so that no kernel calls one of another
-file.  Letters: K slots, N nodes, R replicas (data ranks), P pipeline ranks, C chunks (virtual stages), X kinds of
+Letters: K slots, N nodes, R replicas (data ranks), P pipeline ranks, C chunks (virtual stages), X kinds of
 crossing traffic, Y kinds of data parallel ring; q, u and v count pairs of slots.
 """
 
@@ -9,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from solver.candidates import BoolArray, FloatArray, IntArray
+from solver.kernels import kernel
 
 
 class Events(NamedTuple):
@@ -115,7 +114,7 @@ class Arrays(NamedTuple):
     uplinks: Uplinks
 
 
-@numba.njit(cache=True)
+@kernel
 def topological_rows(orders: IntArray, chunks: int, micro_batches: int) -> IntArray:
     """Rows (rank, chunk, micro-batch, backward, previous, feed, hop) in an order that respects all waits."""
     pipeline, length = orders.shape[0], orders.shape[1]
@@ -157,7 +156,7 @@ def topological_rows(orders: IntArray, chunks: int, micro_batches: int) -> IntAr
     return rows
 
 
-@numba.njit(cache=True)
+@kernel
 def event_levels(previous: IntArray, feed: IntArray) -> IntArray:
     """The longest chain of waits before each event; events of one level do not wait for each other."""
     levels = np.zeros(len(previous), dtype=np.int64)
@@ -169,7 +168,7 @@ def event_levels(previous: IntArray, feed: IntArray) -> IntArray:
     return levels
 
 
-@numba.njit(cache=True)
+@kernel
 def event_ends(events: Events, duration_s: FloatArray, delay_s: FloatArray) -> FloatArray:
     """End of each event.  ``duration_s`` (2, chunks) and ``delay_s`` (2, pipeline): row 0 forward, 1 backward."""
     # local names: a tuple passed on for every event costs thirty times the loop
@@ -190,7 +189,7 @@ def event_ends(events: Events, duration_s: FloatArray, delay_s: FloatArray) -> F
     return ends
 
 
-@numba.njit(cache=True)
+@kernel
 def walk_back(
     event: int, events: Events, ends: FloatArray, delay_s: FloatArray, work: IntArray, hops: IntArray
 ) -> None:
@@ -214,7 +213,7 @@ def walk_back(
             event = previous[event]
 
 
-@numba.njit(cache=True)
+@kernel
 def _slowdown(assignment: IntArray, slots: IntArray, slowdown: FloatArray) -> float:
     """Of the nodes behind ``slots`` (q,), the slowest one's."""
     worst = 1.0
@@ -224,7 +223,7 @@ def _slowdown(assignment: IntArray, slots: IntArray, slowdown: FloatArray) -> fl
     return worst
 
 
-@numba.njit(cache=True)
+@kernel
 def violations(assignment: IntArray, rules: Rules) -> int:
     """How often an assignment (K,) breaks the rules, counted as ``Rules`` says."""
     count = 0
@@ -249,7 +248,7 @@ def violations(assignment: IntArray, rules: Rules) -> int:
     return count
 
 
-@numba.njit(cache=True)
+@kernel
 def _pass(
     assignment: IntArray, pairs: IntArray, sent_bytes: FloatArray, uplinks: Uplinks, shared_s: FloatArray
 ) -> None:
@@ -267,7 +266,7 @@ def _pass(
                     shared_s[1, down] += sent_bytes[u] / uplinks.bytes_per_s[down]
 
 
-@numba.njit(cache=True)
+@kernel
 def shared_seconds(assignment: IntArray, arrays: Arrays) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Seconds in which each switch passes what passes it at the same time, up and down.
 
@@ -295,7 +294,7 @@ def shared_seconds(assignment: IntArray, arrays: Arrays) -> tuple[FloatArray, Fl
     return hops, cross, rings
 
 
-@numba.njit(cache=True)
+@kernel
 def slowest_pair(
     assignment: IntArray,
     pairs: IntArray,
@@ -325,7 +324,7 @@ def slowest_pair(
     return worst
 
 
-@numba.njit(cache=True)
+@kernel
 def replica_inputs(
     assignment: IntArray,
     arrays: Arrays,
@@ -353,7 +352,7 @@ def replica_inputs(
                     duration_s[way, c] += arrays.cross_count[x, way, c] * exposed
 
 
-@numba.njit(cache=True)
+@kernel
 def exposed_rings(
     assignment: IntArray,
     arrays: Arrays,
@@ -377,7 +376,7 @@ def exposed_rings(
         reduce_s[s], gather_s[s] = max(0.0, reduce_s[s]), max(0.0, gather_s[s])
 
 
-@numba.njit(cache=True)
+@kernel
 def step_seconds(assignment: IntArray, arrays: Arrays) -> tuple[float, float]:
     """Step time of an assignment (K,), and a tie-breaker: the mean over replicas and ranks of the same."""
     replicas, ranks = arrays.hop_pairs.shape[0], arrays.hop_pairs.shape[2]

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from solver.candidates import FloatArray, IntArray
+from solver.kernels import kernel
 
 Labels = npt.NDArray[np.int16]
 
@@ -21,7 +21,7 @@ UNREACHED: Final = 1e300
 """Price of a walk that does not exist."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def least_rest(hop_s: FloatArray, node_s: FloatArray, there: IntArray, back: IntArray) -> FloatArray:
     """(K, Q, N) least cost along each path of what follows a position, wherever the walk goes on.
 
@@ -59,7 +59,7 @@ class Walking(NamedTuple):
     bit_of: IntArray
 
 
-@numba.njit(cache=True)
+@kernel
 def _remembered(memory: int, n: int, m: int, near: IntArray, bit_of: IntArray) -> int:
     """Of the nodes near ``m``, as bits, those that a walk with ``memory`` at ``n`` has met on its way to ``m``."""
     result = 0
@@ -71,7 +71,7 @@ def _remembered(memory: int, n: int, m: int, near: IntArray, bit_of: IntArray) -
     return result
 
 
-@numba.njit(cache=True)
+@kernel
 def _excess(walking: Walking, cost: FloatArray, q: int, n: int, m: int) -> float:
     """By how much a walk of ``cost`` (K,) at ``n`` must exceed a limit when it goes to ``m`` on position ``q``."""
     hop_s, back_s, worst = walking.hop_s[n, m], walking.hop_s[m, n], -np.inf
@@ -83,7 +83,7 @@ def _excess(walking: Walking, cost: FloatArray, q: int, n: int, m: int) -> float
     return worst
 
 
-@numba.njit(cache=True)
+@kernel
 def _arrivals(
     walking: Walking,
     count: IntArray,
@@ -108,7 +108,7 @@ def _arrivals(
     return arrived
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def label_walks(walking: Walking, width: int) -> tuple[IntArray, Labels]:
     """Labels per position and node (Q, N), and the label (Q, N, W, N) each reaches on the next position's nodes.
 
@@ -142,7 +142,7 @@ def label_walks(walking: Walking, width: int) -> tuple[IntArray, Labels]:
     return count, reached
 
 
-@numba.njit(cache=True)
+@kernel
 def _offer(total: float, code: int, per_node: int, cheapest: FloatArray, origin: IntArray) -> None:
     """Take a walk to a label among its ``cheapest`` (2,) where it is; ``origin`` (2,): their codes, as below."""
     same = origin[0] // per_node == code // per_node
@@ -154,7 +154,7 @@ def _offer(total: float, code: int, per_node: int, cheapest: FloatArray, origin:
         cheapest[1], origin[1] = total, code
 
 
-@numba.njit(cache=True)
+@kernel
 def _values(count: IntArray, reached: Labels, price: FloatArray) -> tuple[FloatArray, IntArray]:
     """(Q, N, W, 2) price of the cheapest walks to each label, and where they come from as (n W + i) 2 + which.
 
@@ -182,7 +182,7 @@ def _values(count: IntArray, reached: Labels, price: FloatArray) -> tuple[FloatA
     return value, before
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def cheapest_walks(count: IntArray, reached: Labels, price: FloatArray) -> tuple[FloatArray, IntArray]:
     """For each node the price of the cheapest walk that ends there (N,), and the walk (N, Q).
 
@@ -207,7 +207,7 @@ def cheapest_walks(count: IntArray, reached: Labels, price: FloatArray) -> tuple
     return ends, walks
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def cheapest_through(count: IntArray, reached: Labels, price: FloatArray) -> FloatArray:
     """(Q, N) price of the cheapest walk that has a node on a position, otherwise as for ``cheapest_walks``."""
     positions, nodes, width, _ = reached.shape
@@ -231,7 +231,7 @@ def cheapest_through(count: IntArray, reached: Labels, price: FloatArray) -> Flo
     return through
 
 
-@numba.njit(cache=True)
+@kernel
 def _gaps(link_s: FloatArray, through: IntArray, free: IntArray) -> FloatArray:
     """(4, S, S) slowest link, at least, from one node to another with 0, 1, 2 and any more of ``free`` between."""
     count = len(through)
@@ -255,7 +255,7 @@ def _gaps(link_s: FloatArray, through: IntArray, free: IntArray) -> FloatArray:
     return gap
 
 
-@numba.njit(cache=True)
+@kernel
 def _extend(ring_s: FloatArray, gap: FloatArray, longer_s: FloatArray) -> None:
     """Lower ``longer_s``, the slowest link by how many others a ring took, to ``ring_s`` and then a gap (4,)."""
     for used in range(len(ring_s)):
@@ -263,7 +263,7 @@ def _extend(ring_s: FloatArray, gap: FloatArray, longer_s: FloatArray) -> None:
             longer_s[used + k] = min(longer_s[used + k], max(ring_s[used], gap[k]))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def ring_through(link_s: FloatArray, through: IntArray, free: IntArray, length: int) -> float:
     """The slowest link, at least, of any closed ring of ``length`` nodes through all of ``through`` (S,), S > 1.
 

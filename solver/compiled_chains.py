@@ -1,18 +1,14 @@
-"""Compiled: which nodes are near to each other, at thousands of nodes.
-
-Numba's cache notices a change only in the file of the function it compiled, so that no kernel calls one of another
-file.
-"""
+"""Compiled: which nodes are near to each other, at thousands of nodes."""
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
+from solver.kernels import kernel
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def chain_orders(both_s: FloatArray, firsts: IntArray) -> IntArray:
     """(chains, N) nodes in nearest-neighbour chains from each of ``firsts``: close nodes stand side by side.
 
@@ -38,7 +34,7 @@ def chain_orders(both_s: FloatArray, firsts: IntArray) -> IntArray:
     return orders
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def nearest_nodes(both_s: FloatArray, count: int) -> IntArray:
     """(N, count) the nodes nearest to each node, nearest first, the lowest of equals first.
 

@@ -1,18 +1,18 @@
 """The compiled loop of the proof by enumeration: depth first over slots, cut off by what is already too slow.
 
-Self-contained: numba's cache notices a change only in the file of the function it compiled.  Letters as in
-``solver.compiled``: K slots, N nodes, R replicas, P pipeline ranks, C chunks, X and Y kinds of traffic.
+Letters as in ``solver.compiled``: K slots, N nodes, R replicas, P pipeline ranks, C chunks, X and Y kinds of
+traffic.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-import numba
 import numpy as np
 
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.compiled import Arrays, Events, Rules
+from solver.kernels import kernel
 
 PATHS: Final = 48
 """Critical paths remembered: the longest of them often rules out an assignment without a simulation."""
@@ -65,7 +65,7 @@ class Tree(NamedTuple):
     paths: IntArray
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _slowest(
     node_of: IntArray, pairs: IntArray, between_s: FloatArray, inside_s: float, least: LeastTimes, matrix: int
 ) -> float:
@@ -88,7 +88,7 @@ def _slowest(
     return worst
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _inputs(
     node_of: IntArray,
     arrays: Arrays,
@@ -116,7 +116,7 @@ def _inputs(
                     duration_s[way, s::ranks] += arrays.cross_count[x, way, s::ranks] * exposed
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _rings(
     node_of: IntArray, arrays: Arrays, least: LeastTimes, s: int, reduce_s: FloatArray, gather_s: FloatArray
 ) -> None:
@@ -133,7 +133,7 @@ def _rings(
     reduce_s[s], gather_s[s] = max(0.0, reduce), max(0.0, gather)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _simulate(events: Events, duration_s: FloatArray, delay_s: FloatArray, ends: FloatArray) -> None:
     """Fill the end of each event (see ``solver.compiled.event_ends``)."""
     chunk, backward, previous, feed, hop, send = events
@@ -151,7 +151,7 @@ def _simulate(events: Events, duration_s: FloatArray, delay_s: FloatArray, ends:
         ends[event] = start + duration_s[backward[event], chunk[event]]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _remember(tree: Tree, s: int, event: int, events: Events, ends: FloatArray, delay_s: FloatArray) -> None:
     """Keep what lies on the longest path to the end of ``event``, the last one of rank ``s``."""
     chunk, backward, previous, feed, hop, send = events
@@ -180,7 +180,7 @@ def _remember(tree: Tree, s: int, event: int, events: Events, ends: FloatArray, 
             event = previous[event]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _path_too_long(
     tree: Tree, duration_s: FloatArray, delay_s: FloatArray, reduce_s: FloatArray, limit_s: float
 ) -> bool:
@@ -197,7 +197,7 @@ def _path_too_long(
     return False
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _last_end(arrays: Arrays, ends: FloatArray, reduce_s: FloatArray, gather_s: FloatArray) -> tuple[float, float]:
     """The last reduction's end, and what optimizer and gather take after it."""
     worst, tail = 0.0, 0.0
@@ -208,7 +208,7 @@ def _last_end(arrays: Arrays, ends: FloatArray, reduce_s: FloatArray, gather_s: 
     return worst, tail
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _bound(
     tree: Tree,
     arrays: Arrays,
@@ -252,7 +252,7 @@ def _bound(
     return worst + tail, simulated
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def root_bounds(tree: Tree, arrays: Arrays, least: LeastTimes) -> None:
     """Fill depth 0 of the bounds, where no slot has a node yet."""
     ranks = arrays.hop_pairs.shape[2]
@@ -267,7 +267,7 @@ def root_bounds(tree: Tree, arrays: Arrays, least: LeastTimes) -> None:
             tree.ends[0, r, s] = event_s[arrays.last[s]]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _allowed(tree: Tree, arrays: Arrays, slot: int, node: int) -> bool:
     """Whether ``node`` may take ``slot`` on this branch, and need be tried there."""
     if tree.used[node] or not arrays.rules.eligible[slot, node]:
@@ -281,7 +281,7 @@ def _allowed(tree: Tree, arrays: Arrays, slot: int, node: int) -> bool:
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _keeps_rules(tree: Tree, rules: Rules, complete: bool) -> bool:
     """Whether the slots filled so far can still obey all rules; if ``complete``, whether they do."""
     seen = np.zeros(len(tree.twin), dtype=np.bool_)
@@ -305,7 +305,7 @@ def _keeps_rules(tree: Tree, rules: Rules, complete: bool) -> bool:
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def enumerate_slice(
     tree: Tree, arrays: Arrays, least: LeastTimes, best: IntArray, cutoff_s: float, work: int
 ) -> tuple[float, int, int]:

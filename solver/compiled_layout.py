@@ -1,22 +1,19 @@
-"""Compiled: layers over stages of different speed, the heaviest chunk as light as memory allows.
-
-In a file of its own because numba's cache notices a change only in the file of the function it compiled.
-"""
+"""Compiled: layers over stages of different speed, the heaviest chunk as light as memory allows."""
 
 from __future__ import annotations
 
 from typing import Final
 
-import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
+from solver.kernels import kernel
 
 BISECTIONS: Final = 45
 ROUNDING: Final = 1e-12
 
 
-@numba.njit(cache=True)
+@kernel
 def _chunk_s(a: int, b: int, c: int, dense: IntArray, seconds: FloatArray) -> float:
     """Seconds of chunk ``c`` with the layers from ``a`` up to ``b``; ``dense`` (L + 1,) counts dense ones before.
 
@@ -26,7 +23,7 @@ def _chunk_s(a: int, b: int, c: int, dense: IntArray, seconds: FloatArray) -> fl
     return float(seconds[2, c] + held * seconds[0, c] + (b - a - held) * seconds[1, c])
 
 
-@numba.njit(cache=True)
+@kernel
 def _carried(limit: float, dense: IntArray, seconds: FloatArray, most: IntArray, ends: IntArray) -> bool:
     """Fill chunks from the first one on, none above ``limit``: the layers that the first ``c`` hold at most.
 
@@ -49,7 +46,7 @@ def _carried(limit: float, dense: IntArray, seconds: FloatArray, most: IntArray,
     return bool(ends[chunks] == layers)
 
 
-@numba.njit(cache=True)
+@kernel
 def _fill(
     limit: float, dense: IntArray, seconds: FloatArray, most: IntArray, ends: IntArray, counts: IntArray
 ) -> None:
@@ -72,7 +69,7 @@ def _fill(
         left -= counts[c]
 
 
-@numba.njit(cache=True)
+@kernel
 def _heaviest(counts: IntArray, dense: IntArray, seconds: FloatArray) -> float:
     heaviest, a = 0.0, 0
     for c in range(len(counts)):
@@ -82,7 +79,7 @@ def _heaviest(counts: IntArray, dense: IntArray, seconds: FloatArray) -> float:
     return heaviest
 
 
-@numba.njit(cache=True)
+@kernel
 def _layouts(dense: IntArray, seconds: FloatArray, most: IntArray, tolerance: float) -> IntArray:
     rows, chunks = most.shape
     layers = len(dense) - 1

@@ -12,6 +12,7 @@ import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
+from solver.kernels import kernel
 
 UNREACHED: Final = 1e300
 """Price of a walk that does not exist."""
@@ -52,7 +53,7 @@ def next_layer(  # noqa: C901 - one kernel, called once for each position
     return result
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def walk_to(values: FloatArray, hop_s: FloatArray, gain_s: FloatArray, level_s: float, end: int) -> IntArray:
     """(P,) nodes of the cheapest walk to ``end``, from the layers (P, N, W) and gains (P, N) of ``next_layer``."""
     positions, nodes, width = values.shape
