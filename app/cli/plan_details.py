@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.presentation.figures import gib, percent, spans
-from app.presentation.robustness import drift_basis, drift_rows
+from app.presentation.plan import PlanReport
 from cluster_models.plan import MEMORY_PARTS, Plan, StageMemory
 from cluster_models.units import GIB
 
@@ -93,13 +93,12 @@ def _column(part: str) -> str:
     return word if len(word) <= 9 else f"{word[:5]}."
 
 
-def drift_account(plan: Plan) -> RenderableType:
+def drift_account(report: PlanReport) -> RenderableType:
     """Deciles of the plan and its alternatives when links change; only for plans that were drawn."""
-    assert plan.robustness is not None
     table = Table(box=box.SIMPLE, pad_edge=False)
     table.add_column("step of")
     for name in ("p10", "median", "p90", "plan ahead"):
         table.add_column(name, justify="right")
-    for row in drift_rows(plan):
+    for row in report.drift:
         table.add_row(row.name, row.p10, row.median, row.p90, row.plan_ahead)
-    return Group(Text(plan.robustness.summary), table, Text(drift_basis(plan), style="dim"))
+    return Group(Text(report.drift_summary), table, Text(report.drift_basis, style="dim"))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -19,14 +17,10 @@ from app.cli.plan_details import BAR_CELLS, drift_account, hosts_grid, memory_ac
 from app.cli.terminal import bullets, command_line, section
 from app.exports.contract import refusal, why_not
 from app.exports.registry import EXPORTS
-from app.presentation.choice import caution_of, choice_sentences
 from app.presentation.decision import NO_BUDGET, Budget, decision_figures
-from app.presentation.experts import expert_summary
-from app.presentation.figures import count, gib, interval, interval_name, percent, plural, seconds, spans, tflops
-from app.presentation.frameworks import framework_words
-from app.presentation.proof import unpriced
-from app.presentation.survival import survival_sentences
-from cluster_models.plan import TIME_PARTS, Plan, StopReason
+from app.presentation.figures import count, interval, interval_name, percent, plural, seconds, tflops
+from app.presentation.plan import Pairs, PlanReport, plan_report
+from cluster_models.plan import Plan
 from cluster_models.workload import LinkBandwidth
 
 _TIME_COLOURS: Final = (
@@ -41,10 +35,6 @@ _TIME_COLOURS: Final = (
 )
 _LAUNCHERS: Final = {"slurm": ("run.sh", " && sbatch run.sh"), "torchtitan": ("train.toml", "")}
 """Formats that start a plan, by preference: the file to write, and what runs it."""
-_HINTS: Final = {
-    StopReason.TIME_LIMIT: "A longer --time-limit may narrow the gap.",
-    StopReason.WORK_LIMIT: "A larger --effort may narrow the gap.",
-}
 
 
 def plan_view(
@@ -54,29 +44,31 @@ def plan_view(
 
     ``written``: the file that the plan is in.
     """
-    caution, choice = caution_of(plan), choice_sentences(plan)
-    warnings = [warning for warning in plan.warnings if not caution or not warning.startswith(caution)]
-    memory, links = [section("Memory of each GPU", memory_account(plan))], []
-    if plan.robustness:
-        links = [section("When links change", drift_account(plan))]
+    report = plan_report(plan, budget=budget)
     return Group(
-        *([Text(f"Outside of what was measured: {caution}", style="bold yellow")] if caution else []),
+        *([Text(f"Outside of what was measured: {report.caution}", style="bold yellow")] if report.caution else []),
         _headline(plan, budget),
         section("Start it", _launch(plan, written)),
-        section("Configuration", _configuration(plan)),
-        *([section("Why this plan, and what may be better", bullets(choice))] if choice else []),
-        *([Text(f"Kept as spares: {', '.join(plan.spare_nodes)}")] if plan.spare_nodes else []),
-        *(memory if everything else []),
-        section("Where a step's time goes", _time(plan)),
-        section("Proof", _proof(plan)),
-        *([section("Experts", Text(expert_summary(plan)))] if plan.expert_balance else []),
-        *([section("Warnings", bullets(warnings))] if warnings else []),
-        *([section("What lost, and why", _alternatives(plan))] if plan.alternatives else []),
-        *([_hosts(plan)] if everything else []),
-        *([section("What it survives", bullets(survival_sentences(plan)))] if everything and plan.survives else []),
-        *(links if everything else []),
+        section("Configuration", _pairs(report.settings)),
+        *([section("Why this plan, and what may be better", bullets(report.choice))] if report.choice else []),
+        *([Text(report.spares)] if report.spares else []),
+        *([section("Memory of each GPU", memory_account(plan))] if everything else []),
+        section("Where a step's time goes", _time(report)),
+        section("How good is this plan?", _proof(report)),
+        *([section("Experts", Text(report.experts))] if plan.expert_balance else []),
+        *([section("Warnings", bullets(report.warnings))] if report.warnings else []),
+        *([section("What lost, and why", _alternatives(report))] if report.alternatives else []),
+        *(_at_length(plan, report) if everything else []),
         _footer(plan, everything=everything),
     )
+
+
+def _at_length(plan: Plan, report: PlanReport) -> Iterator[RenderableType]:
+    yield _hosts(plan)
+    if report.survives:
+        yield section("What it survives", bullets(report.survives))
+    if report.drift:
+        yield section("When links change", drift_account(report))
 
 
 def _hosts(plan: Plan) -> RenderableType:
@@ -129,89 +121,38 @@ def _headline(plan: Plan, budget: Budget) -> RenderableType:
     return Panel(text, box=box.ROUNDED, border_style="green", expand=False)
 
 
-def _configuration(plan: Plan) -> RenderableType:
-    configuration, workload = plan.configuration, plan.workload
-    degrees = configuration.degrees
-    rows = []
-    if workload is not None:
-        rows.append(("framework", f"{framework_words(workload.framework)}, {workload.precision.upper()}"))
-    rows += [
-        ("micro-batch", f"{configuration.micro_batch} sequence{'s' if configuration.micro_batch > 1 else ''}"),
-        ("recomputation", str(configuration.recompute)),
-        ("sharding", str(configuration.sharding)),
-        ("rank order", str(configuration.rank_order)),
-        ("layers", "  then  ".join(" ".join(map(str, row)) for row in configuration.stage_layers)),
-    ]
-    if degrees.virtual_pipeline > 1:
-        rows.append(("interleaving", f"{degrees.virtual_pipeline} model chunks on each pipeline rank"))
-    rows += [("GPUs", f"{kind} under {stages}") for kind, stages in _stages_by_kind(plan)]
-    return _pairs(rows)
-
-
-def _stages_by_kind(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Which stages run on which GPUs, where these differ."""
-    for kind, members in groupby(enumerate(plan.mixed_kinds), key=itemgetter(1)):
-        numbers = [stage for stage, _ in members]
-        yield kind, f"stage{'s' if len(numbers) > 1 else ''} {spans(numbers)}"
-
-
-def _time(plan: Plan) -> RenderableType:
+def _time(report: PlanReport) -> RenderableType:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column()
     table.add_column(justify="right")
     table.add_column(justify="right")
-    for (part, name), colour in zip(TIME_PARTS.items(), _TIME_COLOURS, strict=True):
-        value = getattr(plan.time, part)
-        if value <= 0:
-            continue
-        share = value / plan.time.step_s
-        bar = Text("█" * max(1, round(share * BAR_CELLS)), style=colour)
-        table.add_row(name, seconds(value), percent(share), bar)
+    for part, colour in zip(report.time, _TIME_COLOURS, strict=True):
+        if part.fraction > 0:
+            bar = Text("█" * max(1, round(part.fraction * BAR_CELLS)), style=colour)
+            table.add_row(part.name, part.time, part.share, bar)
     return table
 
 
-def _proof(plan: Plan) -> RenderableType:
-    proof = plan.certificate
-    lines = [Text(proof.explanation)]
-    if proof.stopped_by is not StopReason.NO_SEARCH:
-        given_up = plan.selection.given_up if plan.selection else 0.0
-        verdict = f"At most {percent(proof.gap, places=2)} from the best plan there can be."
-        if given_up:
-            verdict = f"The best found is at most {percent(proof.gap, places=2)} from the best plan there can be."
-        lines.append(Text(verdict, style="bold"))
-        late = unpriced(proof)
-        left = f", and for {count(late)} there was no time" if late else ""
-        lines.append(
-            Text(
-                f"Of {count(proof.candidates_total)} candidates {count(proof.candidates_infeasible)} do not fit "
-                f"the memory, {count(proof.candidates_pruned)} are ruled out by their bound and "
-                f"{count(proof.candidates_placed)} were placed{left} ({proof.solver})."
-            )
-        )
-    if proof.stopped_by in _HINTS:
-        lines.append(Text(_HINTS[proof.stopped_by], style="dim"))
-    return Group(*lines)
+def _proof(report: PlanReport) -> RenderableType:
+    proof = report.proof
+    lines = (proof.explanation, proof.candidates)
+    hint = [Text(proof.hint, style="dim")] if proof.hint else []
+    return Group(Text(proof.verdict, style="bold"), *map(Text, filter(None, lines)), *hint)
 
 
-def _alternatives(plan: Plan) -> RenderableType:
+def _alternatives(report: PlanReport) -> RenderableType:
     table = Table(box=box.SIMPLE, pad_edge=False)
-    for name, justify in (("configuration", "left"), ("step", "right"), ("worse by", "right"), ("peak", "right")):
+    for name, justify in (("configuration", "left"), ("step", "right"), ("slower by", "right"), ("peak", "right")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]  # a literal that mypy widens
     table.add_column("why", overflow="fold")
-    limit = max((memory.limit_bytes for memory in plan.memory), default=0.0)
-    for other in plan.alternatives:
-        configuration = other.configuration
-        name = (
-            f"{configuration.degrees} mb{configuration.micro_batch}\n"
-            f"recompute {configuration.recompute}\nsharding {configuration.sharding}"
-        )
-        worse = percent(other.slower_by) if other.peak_memory_bytes <= limit else "too large"
-        figures = (seconds(other.step_s), worse, gib(other.peak_memory_bytes))
-        table.add_row(Text(name), *figures, Text(other.reason))
+    for other in report.alternatives:
+        details = other.details.replace(", ", "\n")
+        figures = (other.step, other.slower, other.peak_memory)
+        table.add_row(Text(f"{other.configuration}\n{details}"), *figures, Text(other.reason))
     return table
 
 
-def _pairs(rows: list[tuple[str, str]]) -> RenderableType:
+def _pairs(rows: Pairs) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     for name, value in rows:
         table.add_row(Text(name, style="dim"), Text(value))

@@ -102,7 +102,7 @@ def test_plan_is_printed_for_an_engineer(
         "b:0-1",
         "63.5 of 75.00 GiB",
         "pipeline bubble",
-        "At most 0.20 % from the best plan",
+        "No plan in the search space can be more than 0.20 % better than this one.",
         "a-c was never measured",
         "waits longer on the slow link",
         "0123456789abcdef",
@@ -130,7 +130,7 @@ def test_the_first_screen_holds_the_decision(
     ):
         assert words in screen, words
     assert "Outside of what was measured" in screen
-    sections = ["Configuration", "Where a step's time goes", "Proof", "What lost", "Hosts:", "When links change"]
+    sections = ["Configuration", "Where a step's time goes", "How good is this plan?", "What lost", "Hosts:", "When links change"]
     assert [out.index(each) for each in sections] == sorted(out.index(each) for each in sections)
 
 

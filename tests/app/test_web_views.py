@@ -13,17 +13,19 @@ from rich.console import Console
 
 from app.cli.plan_view import plan_view
 from app.documents.plan import PlanDocument
+from app.presentation.configuration import degrees, settings
+from app.presentation.costs import memory_rows, time_rows
 from app.presentation.figures import count, gib, percent, plural, round_seconds, seconds, spans
 from app.presentation.links import by_place, shown_flows
+from app.presentation.plan import headline, plan_report
+from app.presentation.proof import proof
 from app.serialization import make_snapshot
 from app.web.views.bandwidth import Known, heat_map, links_between
 from app.web.views.drawing import round_steps
-from app.web.views.memory import memory_bars, memory_table
-from app.web.views.proof import proof
+from app.web.views.memory import memory_bars
 from app.web.views.schedule import LEGIBLE_BOXES, MOST_BOXES, Window, schedule
 from app.web.views.seats import layer_spans, seat_grid
-from app.web.views.step_time import time_bar, time_table
-from app.web.views.summary import degrees, headline, other_plans, settings
+from app.web.views.step_time import time_bar
 from cluster_models.links import effective_links
 from cluster_models.placement_rules import PlacementRules, RankGroup, Spares, Spread
 from cluster_models.plan import Degrees, StopReason, TimelineEvent
@@ -120,7 +122,7 @@ def test_memory_table_tells_a_stage_that_does_not_fit() -> None:
     """A stage above its limit is marked."""
     stages = small_plan().memory
     tight = replace(stages[0], limit_bytes=stages[0].total_bytes - 1)
-    assert [row.fits for row in memory_table((tight, stages[1]))] == [False, True]
+    assert [row.fits for row in memory_rows((tight, stages[1]))] == [False, True]
 
 
 def test_kinds_are_told_where_stages_run_on_different_gpus() -> None:
@@ -132,7 +134,7 @@ def test_kinds_are_told_where_stages_run_on_different_gpus() -> None:
     memory = (plan.memory[0], replace(plan.memory[1], limit_bytes=36 * GIB))
     grid = seat_grid(mixed.configuration, mixed.placement, {}, mixed.mixed_kinds)
     assert [row.gpu_kind for row in grid.rows] == ["H100-SXM5-80GB", "A100-SXM4-40GB"]
-    rows = memory_table(memory, mixed.mixed_kinds)
+    rows = memory_rows(memory, mixed.mixed_kinds)
     assert [(row.gpu_kind, row.limit) for row in rows] == [
         ("H100-SXM5-80GB", "75.00"),
         ("A100-SXM4-40GB", "36.00"),
@@ -146,7 +148,7 @@ def test_parts_of_the_step_fill_the_bar_and_the_table() -> None:
     time = small_plan().time
     boxes = time_bar(time).boxes
     assert all(left.x + left.width == pytest.approx(right.x) for left, right in itertools.pairwise(boxes))
-    assert sum(float(row.share.removesuffix(" %")) for row in time_table(time)) == pytest.approx(100, abs=0.4)
+    assert sum(float(row.share.removesuffix(" %")) for row in time_rows(time)) == pytest.approx(100, abs=0.4)
 
 
 def test_certificate_says_proven_only_without_a_gap() -> None:
@@ -168,11 +170,11 @@ def test_terminal_page_and_document_say_the_same_of_a_proof() -> None:
     )
     shown = io.StringIO()
     Console(file=shown, width=200).print(plan_view(plan))
-    page = proof(plan.certificate, Objective.STEP_TIME)
-    assert PlanDocument.from_plan(plan).certificate.explanation == page.explanation == "Its limits."
-    assert "Its limits." in shown.getvalue()
-    assert dict(page.figures)["not looked at in the time"] == "1,234"
-    assert "for 1,234 there was no time" in shown.getvalue()
+    report = plan_report(plan).proof
+    assert PlanDocument.from_plan(plan).certificate.explanation == report.explanation == "Its limits."
+    assert "for 1,234 there was no time" in report.candidates
+    for sentence in (report.verdict, report.explanation, report.candidates, report.hint):
+        assert sentence in shown.getvalue()
 
 
 def test_objective_has_its_own_unit_in_the_certificate() -> None:
@@ -198,9 +200,10 @@ def test_summary_of_the_small_plan() -> None:
     ruled = replace(small_workload(), placement=rules)
     told = dict(settings(plan.configuration, ruled))["placement rules"]
     assert told == "spread data over leaf (at least 2); 1 spare; with n0"
-    too_large = replace(plan.alternatives[0], slower_by=-0.2)
-    assert other_plans([too_large])[0].slower == "\N{EN DASH}"
-    assert other_plans(plan.alternatives)[0].slower == "10.0 %"
+    limit_bytes = max(stage.limit_bytes for stage in plan.memory)
+    too_large = replace(plan.alternatives[0], slower_by=-0.2, peak_memory_bytes=2 * limit_bytes)
+    with_too_large = plan_report(replace(plan, alternatives=(*plan.alternatives, too_large)))
+    assert [other.slower for other in with_too_large.alternatives] == ["10.0 %", "too large"]
 
 
 def test_schedule_shows_only_the_replica_and_window_asked_for() -> None:

@@ -1,12 +1,11 @@
-"""Memory of each pipeline stage by part, against the limit of the GPU."""
+"""A drawing of the memory of each pipeline stage, against the limit of the GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from app.presentation.figures import gib, percent
+from app.presentation.figures import gib
 from app.web.views.drawing import Box, Drawing, Key, Line, Words, round_steps
 from cluster_models.plan import MEMORY_PARTS, StageMemory
 from cluster_models.units import GIB
@@ -15,41 +14,6 @@ _LEFT, _RIGHT, _TOP, _ROW, _BAR = 104.0, 24.0, 28.0, 30.0, 20.0
 _WIDTH: Final = 760.0
 _WORD: Final = 36.0
 """Limits closer than this share one word."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryRow:
-    """One line of the table beside the bars; ``parts`` in the order of ``MEMORY_PARTS``.
-
-    ``gpu_kind`` is empty where all stages run on the same.
-    """
-
-    stage: int
-    gpu_kind: str
-    parts: tuple[str, ...]
-    total: str
-    limit: str
-    used: str
-    fits: bool
-
-
-def memory_table(stages: Sequence[StageMemory], kinds: Sequence[str] = ()) -> tuple[MemoryRow, ...]:
-    """Every part of every stage in GiB, and the share of the limit that the stage uses.
-
-    ``kinds``: the GPU kind of each pipeline rank, to be told where they differ.
-    """
-    return tuple(
-        MemoryRow(
-            stage=stage.stage,
-            gpu_kind=kinds[stage.stage] if kinds else "",
-            parts=tuple(f"{getattr(stage, field) / GIB:.2f}" for field in MEMORY_PARTS),
-            total=f"{stage.total_bytes / GIB:.2f}",
-            limit=f"{stage.limit_bytes / GIB:.2f}",
-            used=percent(stage.total_bytes / stage.limit_bytes),
-            fits=stage.total_bytes <= stage.limit_bytes,
-        )
-        for stage in stages
-    )
 
 
 def memory_bars(stages: Sequence[StageMemory]) -> Drawing:
@@ -70,11 +34,11 @@ def memory_bars(stages: Sequence[StageMemory]) -> Drawing:
         boxes += _bar(stage, y, scale)
         limit = _LEFT + stage.limit_bytes * scale
         lines.append(Line(limit, y - 5, limit, y + _BAR + 5, "limit-line"))
-    told = -_WIDTH
+    last = -_WIDTH
     for x in sorted({_LEFT + stage.limit_bytes * scale for stage in stages}):
-        if x - told > _WORD:
+        if x - last > _WORD:
             words.append(Words(x, _TOP - 8, "limit", "tick strong", "middle"))
-            told = x
+            last = x
     words.append(Words(_LEFT, bottom + 34, "GiB on each GPU of the stage"))
     fullest = max(stages, key=lambda stage: stage.total_bytes / stage.limit_bytes)
     return Drawing(

@@ -1,8 +1,7 @@
-"""Where the seconds of one training step go."""
+"""A drawing of where the seconds of one training step go."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from app.presentation.figures import percent, round_seconds, seconds
@@ -11,25 +10,6 @@ from cluster_models.plan import TIME_PARTS, TimeBreakdown
 
 _WIDTH: Final = 760.0
 _SIDE, _TOP, _BAR = 12.0, 6.0, 34.0
-
-
-@dataclass(frozen=True, slots=True)
-class PartOfStep:
-    """One line of the table beside the bar."""
-
-    style: str
-    name: str
-    time: str
-    share: str
-
-
-def time_table(time: TimeBreakdown) -> tuple[PartOfStep, ...]:
-    """Every part with its seconds and its share of the step."""
-    return tuple(
-        PartOfStep(f"part-{index}", name, seconds(part), percent(part / time.step_s))
-        for index, (field, name) in enumerate(TIME_PARTS.items())
-        for part in (getattr(time, field),)
-    )
 
 
 def time_bar(time: TimeBreakdown) -> Drawing:

@@ -1,0 +1,97 @@
+"""A configuration in words: its degrees, and the settings that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import Final
+
+from app.presentation.figures import count, plural, spans
+from app.presentation.frameworks import framework_words
+from cluster_models.placement_rules import PlacementRules
+from cluster_models.plan import Configuration, Degrees
+from cluster_models.workload import TrainingWorkload
+
+_DEGREES: Final = (
+    ("tensor", "TP", "tensor parallel"),
+    ("pipeline", "PP", "pipeline stages"),
+    ("data", "DP", "data parallel replicas"),
+    ("context", "CP", "context parallel"),
+    ("expert", "EP", "expert parallel"),
+    ("expert_tensor", "ETP", "expert tensor parallel"),
+    ("virtual_pipeline", "VPP", "virtual stages per rank"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Degree:
+    """One degree with its abbreviation and its meaning."""
+
+    short: str
+    meaning: str
+    value: int
+
+
+def degrees(values: Degrees) -> tuple[Degree, ...]:
+    """The three degrees everybody knows, and the others where they are in use."""
+    return tuple(
+        Degree(short, meaning, getattr(values, field))
+        for field, short, meaning in _DEGREES
+        if field in ("tensor", "pipeline", "data") or getattr(values, field) > 1
+    )
+
+
+def settings(
+    configuration: Configuration, workload: TrainingWorkload | None, gpu_kinds: Sequence[str] = ()
+) -> tuple[tuple[str, str], ...]:
+    """The settings of the framework that are no degrees; ``gpu_kinds``: of each stage, where they differ."""
+    virtual = configuration.degrees.virtual_pipeline
+    return (
+        *(_framework(workload) if workload else ()),
+        ("micro-batch", plural(configuration.micro_batch, "sequence")),
+        *(_micro_batches(configuration, workload) if workload else ()),
+        ("recomputation", str(configuration.recompute)),
+        ("sharding over data ranks", str(configuration.sharding)),
+        ("rank order", str(configuration.rank_order)),
+        ("layers of each stage", _layers(configuration)),
+        *((("interleaving", f"{virtual} model chunks on each pipeline rank"),) if virtual > 1 else ()),
+        *(("GPUs", f"{kind} under {stages}") for kind, stages in _stages_by_kind(gpu_kinds)),
+        *((("placement rules", _rules(workload.placement)),) if workload and workload.placement else ()),
+    )
+
+
+def _framework(workload: TrainingWorkload) -> tuple[tuple[str, str], ...]:
+    return (("framework", framework_words(workload.framework)), ("precision", workload.precision.upper()))
+
+
+def _micro_batches(configuration: Configuration, workload: TrainingWorkload) -> tuple[tuple[str, str], ...]:
+    return (("micro-batches per replica and step", count(configuration.micro_batches(workload.global_batch))),)
+
+
+def _stages_by_kind(gpu_kinds: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for kind, members in groupby(enumerate(gpu_kinds), key=itemgetter(1)):
+        numbers = [stage for stage, _ in members]
+        yield kind, f"stage{'s' if len(numbers) > 1 else ''} {spans(numbers)}"
+
+
+def _rules(rules: PlacementRules) -> str:
+    required = [f"with {', '.join(rules.require_nodes)}"] if rules.require_nodes else []
+    return "; ".join([*map(str, rules.neighbours), *map(str, rules.spares), *required])
+
+
+def settings_line(configuration: Configuration) -> str:
+    """The settings by which configurations of the same degrees differ, in one line."""
+    return (
+        f"micro-batch {configuration.micro_batch}, recomputation {configuration.recompute}, "
+        f"sharding {configuration.sharding}, order {configuration.rank_order}"
+    )
+
+
+def _layers(configuration: Configuration) -> str:
+    widths = [str(width) for virtual_stage in configuration.stage_layers for width in virtual_stage]
+    if len(set(widths)) == 1:
+        noun = "virtual stage" if len(configuration.stage_layers) > 1 else "stage"
+        return f"{widths[0]} in each of {plural(len(widths), noun)}"
+    return " + ".join(widths)
