@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from rich import box
@@ -13,148 +12,75 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.terminal import bullets, command_line, more_line, report_section
-from app.experts.answer import JudgedWorkload, LayerAnswer, PlacementAnswer
+from app.experts.answer import PlacementAnswer
 from app.experts.request import BOTH, LOCALITY
 from app.experts.statistics import RoutingStatistics, WorkloadStatistics
-from app.presentation.figures import NOT_KNOWN, count, plural, ratio, spans
+from app.presentation.expert_map import ExpertMapReport, expert_map_report
+from app.presentation.figures import count, plural
+from app.presentation.routing import RoutingReport, routing_report
 from app.routing.reading import RoutingRead
 
 if TYPE_CHECKING:
     from app.cli.experts import Place
 
-_WORST_LAYERS: Final = 3
 _MOST_ROWS: Final = 12
 _BAR: Final = 30
-_LIKE_EACH_OTHER: Final = 0.9
 
 
 def placement_view(answer: PlacementAnswer, given: Place) -> RenderableType:
     """What a map is worth before and after, where it is weak, and what to do with it."""
-    found = answer.placement
-    title = Text.assemble(
-        (f"{plural(len(found.layers), 'layer')} of {count(found.experts)} experts", "bold"),
-        f" in {count(answer.slots)} slots on {plural(found.ranks, 'rank')}",
-        f" of {plural(answer.nodes, 'node')}" if answer.nodes > 1 else "",
-    )
+    report = expert_map_report(answer)
     parts: list[tuple[str, list[RenderableType]]] = [
-        ("Balance: load of the mean rank over that of the slowest", [_balance(answer), *_served(answer)]),
-        ("Transitions of tokens that stay on their GPU from layer to layer", _locality(answer)),
-        ("Predicted time of all layers", _times(answer)),
-        ("Layers that stay furthest from balance", _worst_layers(answer)),
-        ("Taken for granted", [bullets(answer.assumptions)] if answer.assumptions else []),
-        ("To know", [bullets(answer.warnings)] if answer.warnings else []),
+        ("Balance: load of the mean rank over that of the slowest", _balance(report)),
+        ("Tokens that stay on their GPU, and in their node, from layer to layer", _stays(report)),
+        ("Time of all sparse layers, and nodes crossed", _times(report)),
+        ("Layers that stay furthest from balance", [bullets(report.worst)] if report.worst else []),
+        ("Assumptions", [bullets(report.assumptions)] if report.assumptions else []),
+        ("Warnings", [bullets(report.warnings)] if report.warnings else []),
         ("Next", _next(answer, given)),
     ]
-    return Group(title, *(report_section(name, body) for name, body in parts if body))
+    sections = (report_section(name, body) for name, body in parts if body)
+    return Group(Text(report.layout, style="bold"), Text(report.gain), *sections)
 
 
-def _balance(answer: PlacementAnswer) -> RenderableType:
+def _balance(report: ExpertMapReport) -> list[RenderableType]:
+    nodes = ("stays in its node",) if report.several_nodes else ()
+    table = _figures_table("contiguous", "this map", "at most", "slowest over mean", *nodes)
+    for row in report.workloads:
+        about = row.weight if row.planned else "not planned for"
+        local = (row.local,) if report.several_nodes else ()
+        name = f"{row.name} ({about})" if about else row.name
+        table.add_row(name, row.in_order, row.reached, row.bound, row.slowest, *local)
+    return [table, *(Text(line, style="dim") for line in report.served)]
+
+
+def _stays(report: ExpertMapReport) -> list[RenderableType]:
+    if not report.stays:
+        return []
+    table = _figures_table("contiguous", "balance alone", "this map")
+    for row in report.stays:
+        table.add_row(row.name, row.in_order, row.balance_alone, row.reached)
+    return [table, *([Text(report.followed, style="dim")] if report.followed else [])]
+
+
+def _times(report: ExpertMapReport) -> list[RenderableType]:
+    if not report.times:
+        return []
+    choices = ("nearest, any copy",) if report.copies_choice else ()
+    table = _figures_table("contiguous", "balance alone", "this map", "at least", *choices, "nodes crossed")
+    for row in report.times:
+        chosen = (row.choices,) if report.copies_choice else ()
+        table.add_row(row.name, row.in_order, row.balance_alone, row.reached, row.least, *chosen, row.crossed)
+    where = f", where {report.copies_choice}" if report.copies_choice else ""
+    return [table, Text(f"With {report.speed}{where}.", style="dim")]
+
+
+def _figures_table(*columns: str) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False)
     table.add_column("workload", overflow="fold")
-    for name in ("in order", "this map", "at most"):
+    for name in columns:
         table.add_column(name, justify="right")
-    nodes = answer.nodes > 1
-    if nodes:
-        table.add_column("stays in its node", justify="right")
-    for each in answer.workloads:
-        row = [_named(each), ratio(each.in_order), ratio(each.balancedness), ratio(each.bound)]
-        if nodes:
-            row.append(f"{ratio(each.in_order_node_local_share)} → {ratio(each.node_local_share)}")
-        table.add_row(*row)
     return table
-
-
-def _served(answer: PlacementAnswer) -> list[RenderableType]:
-    """The balance of planned workloads under both choices of copies; nothing where no expert has copies."""
-    if answer.copy_choice is None:
-        return []
-    counted = "any" if answer.copy_choice == BOTH else answer.copy_choice
-    return [
-        Text(
-            f"{each.name}: {ratio(each.nearest_balancedness)} where the nearest copy serves a token, "
-            f"{ratio(each.any_balancedness)} where any does; counted above: {counted}",
-            style="dim",
-        )
-        for each in answer.workloads
-        if each.planned
-    ]
-
-
-def _named(each: JudgedWorkload) -> str:
-    weight = "" if each.weight is None else f" (weight {each.weight:g})"
-    return f"{each.name}{weight if each.planned else ' (not planned for)'}"
-
-
-def _locality(answer: PlacementAnswer) -> list[RenderableType]:
-    told = [(each, each.locality) for each in answer.workloads if each.locality is not None]
-    if not told:
-        return []
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    table.add_column("workload", overflow="fold")
-    for name in ("in order", "balance alone", "this map"):
-        table.add_column(name, justify="right")
-    if answer.nodes > 1:
-        table.add_column("stays in its node", justify="right")
-    for each, local in told:
-        row = [local.in_order.on_gpu, local.balance_alone.on_gpu, local.this_map.on_gpu]
-        inside = [f"{ratio(local.in_order.in_node)} → {ratio(local.this_map.in_node)}"] if answer.nodes > 1 else []
-        table.add_row(_named(each), *map(ratio, row), *inside)
-    return [table, *_followed(answer)]
-
-
-def _followed(answer: PlacementAnswer) -> list[RenderableType]:
-    found = answer.locality
-    if found is None:
-        return []
-    proof = "proven: no map exceeds that" if found.exact else f"no map exceeds {found.bound:.3f}"
-    sentence = f"worth {found.worth:.3f}, {found.kept:.1%} of the best found without regard to load ({proof})"
-    return [Text(sentence, style="dim")]
-
-
-def _times(answer: PlacementAnswer) -> list[RenderableType]:
-    told = [(each.name, each.times) for each in answer.workloads if each.times is not None]
-    if not told:
-        return []
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    table.add_column("workload", overflow="fold")
-    for name in ("in order", "balance alone", "this map", "at least", "nodes crossed"):
-        table.add_column(name, justify="right")
-    for name, times in told:
-        table.add_row(
-            name,
-            f"{times.in_order_ms:.2f} ms",
-            f"{times.balance_alone_ms:.2f} ms",
-            f"{times.layers_ms:.2f} ms",
-            f"{times.least_ms:.2f} ms",
-            f"{times.in_order_nodes_crossed:.2f} → {times.nodes_crossed:.2f}",
-        )
-    speed = answer.between_nodes_gbit_per_s_per_gpu
-    said: list[RenderableType] = [Text(f"with {speed:.4g} Gb/s per GPU between nodes", style="dim")]
-    if answer.copy_choice is not None:
-        said += [
-            Text(
-                f"{name}: {times.nearest_ms:.2f} ms where the nearest copy serves a token, {times.any_ms:.2f} ms "
-                f"where any does; counted above: {times.copy_choice}",
-                style="dim",
-            )
-            for name, times in told
-        ]
-    return [table, *said]
-
-
-def _worst_layers(answer: PlacementAnswer) -> list[RenderableType]:
-    worst: list[tuple[LayerAnswer, str]] = [
-        (layer, each.name) for each in answer.workloads if each.planned for layer in each.layers
-    ]
-    worst.sort(key=lambda pair: pair[0].balancedness)
-    if not worst or worst[0][0].balancedness > 1 - 1e-3:
-        return []
-    lines = [
-        f"layer {layer.layer}, {name}: {layer.balancedness:.3f}, in order {layer.in_order:.3f}, "
-        f"at most {layer.bound:.3f}"
-        for layer, name in worst[:_WORST_LAYERS]
-    ]
-    return [bullets(lines)]
 
 
 def _next(answer: PlacementAnswer, given: Place) -> list[RenderableType]:
@@ -186,36 +112,30 @@ def _next(answer: PlacementAnswer, given: Place) -> list[RenderableType]:
 
 def statistics_view(statistics: RoutingStatistics, found: RoutingRead, files: Sequence[str]) -> RenderableType:
     """Skew of each workload and layer, how alike workloads are, and what to do with that."""
+    report = routing_report(statistics)
     title = Text.assemble(
         (plural(len(statistics.workloads), "workload"), "bold"),
         f" of {count(statistics.experts)} experts in a layer",
     )
     parts: list[tuple[str, list[RenderableType]]] = [
-        ("Hottest expert of a layer over the mean", _skews(statistics)),
+        ("Heaviest expert of a layer over the mean expert", [_skews(report)]),
         ("The layers", _layers(statistics.workloads[0])),
-        ("How alike loads are (1 = the same)", _correlations(statistics)),
+        ("How alike two workloads are: correlation of their loads", _likeness(report)),
         ("Next", _after_show(statistics, found, files)),
     ]
     return Group(title, *(report_section(name, body) for name, body in parts if body))
 
 
-def _skews(statistics: RoutingStatistics) -> list[RenderableType]:
+def _skews(report: RoutingReport) -> RenderableType:
     table = Table(box=box.SIMPLE, pad_edge=False)
     table.add_column("workload", overflow="fold")
     table.add_column("layers", overflow="fold")
-    for name in ("selections", "median", "worst", "transitions", "together"):
+    for name in ("selections", "median layer", "worst layer"):
         table.add_column(name, justify="right")
-    for each in statistics.workloads:
-        table.add_row(
-            each.name,
-            spans(each.layers),
-            count(each.selections) if each.selections >= len(each.layers) * 10 else NOT_KNOWN,
-            f"{median(each.hottest):.1f}",
-            f"{max(each.hottest):.1f}",
-            count(each.transition_layers) if each.transition_layers else NOT_KNOWN,
-            count(each.coactivation_layers) if each.coactivation_layers else NOT_KNOWN,
-        )
-    return [table]
+    table.add_column("pairs counted", overflow="fold")
+    for row in report.workloads:
+        table.add_row(row.name, row.layers, row.selections, row.median, row.worst, row.pairs)
+    return table
 
 
 def _layers(workload: WorkloadStatistics) -> list[RenderableType]:
@@ -230,37 +150,14 @@ def _layers(workload: WorkloadStatistics) -> list[RenderableType]:
     return [head, *lines, *([more_line(len(rows) - _MOST_ROWS, "layer")] if len(rows) > _MOST_ROWS else [])]
 
 
-def _correlations(statistics: RoutingStatistics) -> list[RenderableType]:
-    names = [each.name for each in statistics.workloads]
-    if len(names) == 1:
-        return []
-    pairs = sorted(
-        (value, names[one], names[other])
-        for one in range(len(names))
-        for other in range(one)
-        if (value := statistics.correlations[one][other]) is not None
-    )
-    shown = pairs if len(pairs) <= _MOST_ROWS else pairs[:_MOST_ROWS]
-    lines: list[RenderableType] = [Text(f"{value:5.2f}  {other} and {one}") for value, one, other in shown]
-    return [*lines, *([more_line(len(pairs) - len(shown), "pair")] if len(pairs) > len(shown) else [])]
+def _likeness(report: RoutingReport) -> list[RenderableType]:
+    lines = [Text(f"{value:>5}  {names}") for value, names in report.pairs]
+    rest = [more_line(report.more_pairs, "pair")] if report.more_pairs else []
+    return [Text(report.likeness), *lines, *rest]
 
 
 def _after_show(statistics: RoutingStatistics, found: RoutingRead, files: Sequence[str]) -> list[RenderableType]:
-    told = [value for row in statistics.correlations for value in row if value is not None]
-    said = []
-    if told and min(told) < _LIKE_EACH_OTHER:
-        said.append("workloads differ: a map for one would serve another badly, so plan for all that run")
-    if found.maps:
-        said.append(f"the files also hold the map that ran: {found.maps[0].name}")
-    command = [
-        "meshwright",
-        "experts",
-        "place",
-        "--loads",
-        *files,
-        "--ranks",
-        "8",
-        "--slots",
-        str(statistics.experts),
-    ]
+    said = [f"the files also hold the map that ran: {found.maps[0].name}"] if found.maps else []
+    experts = str(statistics.experts)
+    command = ["meshwright", "experts", "place", "--loads", *files, "--ranks", "8", "--slots", experts]
     return [*([bullets(said)] if said else []), command_line(shlex.join(command))]

@@ -14,12 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.plan_details import BAR_CELLS, drift_account, hosts_grid, memory_account
-from app.cli.terminal import bullets, command_line, section
+from app.cli.terminal import bullets, command_line, pairs, section
 from app.exports.contract import refusal, why_not
 from app.exports.registry import EXPORTS
 from app.presentation.decision import NO_BUDGET, Budget, decision_figures
 from app.presentation.figures import count, interval, interval_name, percent, plural, seconds, tflops
-from app.presentation.plan import Pairs, PlanReport, plan_report
+from app.presentation.plan import PlanReport, plan_report
 from cluster_models.plan import Plan
 from cluster_models.workload import LinkBandwidth
 
@@ -49,7 +49,7 @@ def plan_view(
         *([Text(f"Outside of what was measured: {report.caution}", style="bold yellow")] if report.caution else []),
         _headline(plan, budget),
         section("Start it", _launch(plan, written)),
-        section("Configuration", _pairs(report.settings)),
+        section("Configuration", pairs(report.settings)),
         *([section("Why this plan, and what may be better", bullets(report.choice))] if report.choice else []),
         *([Text(report.spares)] if report.spares else []),
         *([section("Memory of each GPU", memory_account(plan))] if everything else []),
@@ -149,11 +149,4 @@ def _alternatives(report: PlanReport) -> RenderableType:
         details = other.details.replace(", ", "\n")
         figures = (other.step, other.slower, other.peak_memory)
         table.add_row(Text(f"{other.configuration}\n{details}"), *figures, Text(other.reason))
-    return table
-
-
-def _pairs(rows: Pairs) -> RenderableType:
-    table = Table.grid(padding=(0, 2))
-    for name, value in rows:
-        table.add_row(Text(name, style="dim"), Text(value))
     return table

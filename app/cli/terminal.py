@@ -66,6 +66,14 @@ def bullets(lines: Iterable[str]) -> RenderableType:
     return table
 
 
+def pairs(rows: Iterable[tuple[str, str]]) -> RenderableType:
+    """Names and what belongs to each, in two columns."""
+    table = Table.grid(padding=(0, 2))
+    for name, value in rows:
+        table.add_row(Text(name, style="dim"), Text(value))
+    return table
+
+
 def command_line(text: str, *, indent: int = 2) -> Text:
     """A line to copy: never broken, whatever the width.  The console must not crop."""
     return Text(f"{' ' * indent}{text}", style="green", no_wrap=True, overflow="ignore")

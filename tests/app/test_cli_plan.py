@@ -130,7 +130,14 @@ def test_the_first_screen_holds_the_decision(
     ):
         assert words in screen, words
     assert "Outside of what was measured" in screen
-    sections = ["Configuration", "Where a step's time goes", "How good is this plan?", "What lost", "Hosts:", "When links change"]
+    sections = [
+        "Configuration",
+        "Where a step's time goes",
+        "How good is this plan?",
+        "What lost",
+        "Hosts:",
+        "When links change",
+    ]
     assert [out.index(each) for each in sections] == sorted(out.index(each) for each in sections)
 
 

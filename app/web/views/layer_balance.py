@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from app.presentation.expert_map import slowest
 from app.web.views.drawing import Box, Drawing, Key, Line, Words, round_steps
 
 _WIDTH: Final = 760.0
@@ -23,11 +24,6 @@ class LayerPair:
     layer: int
     before: float
     after: float
-
-
-def slowest(balancedness: float) -> float:
-    """Load of the slowest rank over the mean."""
-    return 1 / balancedness if balancedness > 0 else 1.0
 
 
 def layer_drawing(name: str, layers: Sequence[LayerPair], maps: tuple[str, str]) -> Drawing:
