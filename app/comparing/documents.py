@@ -95,12 +95,12 @@ class ComparedDocument(Document):
         margin = spare_bytes(plan)
         return cls(
             name=name,
-            configuration=ConfigurationDocument.from_configuration(
+            configuration=ConfigurationDocument.from_value(
                 plan.configuration, placement.hosts, placement.gpus_per_node
             ),
             gpus=plan.configuration.degrees.gpus,
-            time=TimeDocument.from_time(plan.time),
-            step_interval=plan.confidence and StepIntervalDocument.from_confidence(plan.confidence),
+            time=TimeDocument.from_value(plan.time),
+            step_interval=plan.confidence and StepIntervalDocument.from_value(plan.confidence),
             fits=margin >= 0,
             memory_margin_gib=margin / GIB,
             tokens_per_s=plan.tokens_per_s,
@@ -135,7 +135,7 @@ class StandingDocument(ComparedDocument):
         """The document of a contender beside ``plan``."""
         contender, found = standing.contender, standing.comparison
         compared = ComparedDocument.from_plan(contender.name, contender.plan, budget)
-        own, its = TimeDocument.from_time(plan.time), compared.time
+        own, its = TimeDocument.from_value(plan.time), compared.time
         return cls(
             **{name: getattr(compared, name) for name in ComparedDocument.model_fields},
             difference=TimeDocument(

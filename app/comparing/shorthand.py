@@ -53,9 +53,9 @@ def read_shorthand(text: str, plan: Plan, *, gpus: int) -> ConfigurationDocument
     degrees, own = Degrees(**sizes), plan.configuration
     found = _known(plan, degrees, micro_batch, choices)
     if found is not None:
-        return ConfigurationDocument.from_configuration(found)
+        return ConfigurationDocument.from_value(found)
     return ConfigurationDocument(
-        degrees=DegreesDocument.from_degrees(degrees),
+        degrees=DegreesDocument.from_value(degrees),
         micro_batch_sequences=micro_batch or own.micro_batch,
         recompute=Recompute(choices.get("recompute", own.recompute)),
         sharding=Sharding(choices.get("sharding", own.sharding)),

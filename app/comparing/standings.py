@@ -105,9 +105,7 @@ def priced(problem: PlanningProblem, document: ConfigurationDocument, plan: Plan
 def priced_again(problem: PlanningProblem, plan: Plan) -> Plan:
     """A plan from elsewhere on its own hosts, priced for ``problem``."""
     placement = plan.placement
-    document = ConfigurationDocument.from_configuration(
-        plan.configuration, placement.hosts, placement.gpus_per_node
-    )
+    document = ConfigurationDocument.from_value(plan.configuration, placement.hosts, placement.gpus_per_node)
     return predict_configuration(problem, document=document).plan
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from pydantic import Field
 
-from app.documents.reading import Count, Document, Flag, Prose, Text, WholeNumber
+from app.documents.reading import Count, Flag, Prose, Text, WholeNumber
+from app.documents.values import ValueDocument
 from cluster_models.architecture import Architecture, Experts, LatentAttention
 
 
-class LatentAttentionDocument(Document):
+class LatentAttentionDocument(ValueDocument[LatentAttention]):
     """Multi-head latent attention (DeepSeek-V2); widths in elements."""
 
     query_rank: WholeNumber = Field(
@@ -22,7 +21,7 @@ class LatentAttentionDocument(Document):
     value_head_size: Count = Field(description="Width of a value head.", examples=[128])
 
 
-class ExpertsDocument(Document):
+class ExpertsDocument(ValueDocument[Experts]):
     """The mixture-of-experts part; widths in elements."""
 
     count: Count = Field(description="Routed experts of a sparse layer.", examples=[64])
@@ -39,7 +38,7 @@ class ExpertsDocument(Document):
     active_groups: Count = Field(1, description="Of these, how many a token's experts may lie in.", examples=[1])
 
 
-class ArchitectureDocument(Document):
+class ArchitectureDocument(ValueDocument[Architecture]):
     """A decoder-only transformer; widths in elements."""
 
     name: Text = Field(description="What to call the model.", examples=["our-13b"])
@@ -86,18 +85,3 @@ class ArchitectureDocument(Document):
         False, description="The window is a fixed block instead of one that slides.", examples=[False]
     )
     prediction_layers: WholeNumber = Field(0, description="Multi-token prediction layers.", examples=[0])
-
-    def to_architecture(self) -> Architecture:
-        """The domain value; raises ``InvalidModel`` where the numbers contradict one another."""
-        numbers = self.model_dump(exclude={"latent_attention", "experts"})
-        latent, experts = self.latent_attention, self.experts
-        return Architecture(
-            **numbers,
-            latent_attention=LatentAttention(**latent.model_dump()) if latent else None,
-            experts=Experts(**experts.model_dump()) if experts else None,
-        )
-
-    @classmethod
-    def from_architecture(cls, architecture: Architecture) -> ArchitectureDocument:
-        """The document of a domain value."""
-        return cls.model_validate(asdict(architecture))

@@ -111,7 +111,7 @@ class ClusterDocument(Document):
                 for kind in cluster.gpu_kinds.values()
                 if catalogue.get(kind.name) != kind
             ],
-            switches=[SwitchDocument.from_switch(switch) for switch in cluster.switches],
+            switches=[SwitchDocument.from_value(switch) for switch in cluster.switches],
             samples=[MeasurementDocument.from_sample(sample) for sample in samples],
         )
 
@@ -119,7 +119,7 @@ class ClusterDocument(Document):
         switches: list[Switch] = []
         for index, document in enumerate(self.switches):
             try:
-                switches.append(document.to_switch())
+                switches.append(document.to_value())
             except InvalidCluster as error:
                 path = f"switches[{index}]"
                 problems.append(FieldProblem(path, error.value, error.problem, error.remedy))

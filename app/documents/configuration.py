@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Field
 
 from app.documents.nodes import MOST_GPUS
-from app.documents.reading import Count, Document, FieldProblem, InvalidDocument, Text, WholeNumber
+from app.documents.reading import Count, FieldProblem, InvalidDocument, Text, WholeNumber
+from app.documents.values import ValueDocument
 from cluster_models.architecture import MOST_LAYERS, Architecture
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.plan import Configuration, Degrees, RankOrder
@@ -19,7 +20,7 @@ _StageLayers = Annotated[
 ]
 
 
-class DegreesDocument(Document):
+class DegreesDocument(ValueDocument[Degrees]):
     """Sizes of the parallel groups; a degree that is absent is 1."""
 
     tensor: Count = Field(1, description="Tensor parallel size.", examples=[8])
@@ -38,17 +39,8 @@ class DegreesDocument(Document):
         1, description="Model chunks on each pipeline rank (interleaving).", examples=[1]
     )
 
-    def to_degrees(self) -> Degrees:
-        """The domain value."""
-        return Degrees(**self.model_dump())
 
-    @classmethod
-    def from_degrees(cls, degrees: Degrees) -> DegreesDocument:
-        """The document of a domain value."""
-        return cls(**{name: getattr(degrees, name) for name in Degrees.__slots__})
-
-
-class ConfigurationDocument(Document):
+class ConfigurationDocument(ValueDocument[Configuration]):
     """Everything a framework is told, and optionally the hosts in rank order."""
 
     degrees: DegreesDocument = Field(description="Sizes of the parallel groups.")
@@ -79,7 +71,7 @@ class ConfigurationDocument(Document):
 
     def to_configuration(self, architecture: Architecture) -> Configuration:
         """The domain value for a model; raises ``InvalidConfiguration`` where the layers do not add up."""
-        degrees = self.degrees.to_degrees()
+        degrees = self.degrees.to_value()
         layers = self.stage_layers
         if layers is None:
             layers = even_stage_layers(architecture.layers, degrees)
@@ -90,14 +82,14 @@ class ConfigurationDocument(Document):
             )
         return self._with_layers(layers)
 
-    def to_bare_configuration(self) -> Configuration:
-        """The domain value where the layers of every stage are given, checked against no model."""
+    def to_value(self) -> Configuration:
+        """The domain value, checked against no model; raises ``InvalidConfiguration`` without layers of stages."""
         if self.stage_layers is None:
             raise InvalidConfiguration("stage_layers", None, "is missing", "give the layers of every stage")
         return self._with_layers(self.stage_layers)
 
     def _with_layers(self, layers: list[list[int]]) -> Configuration:
-        degrees = self.degrees.to_degrees()
+        degrees = self.degrees.to_value()
         if len(layers) != degrees.virtual_pipeline or any(len(row) != degrees.pipeline for row in layers):
             raise InvalidConfiguration(
                 "stage_layers",
@@ -129,20 +121,17 @@ class ConfigurationDocument(Document):
         return tuple(self.hosts)
 
     @classmethod
-    def from_configuration(
-        cls,
-        configuration: Configuration,
-        hosts: tuple[str, ...] | None = None,
-        gpus_per_node: int | None = None,
-    ) -> ConfigurationDocument:
-        """The document of a domain value."""
+    def from_value(
+        cls, value: Configuration, hosts: tuple[str, ...] | None = None, gpus_per_node: int | None = None
+    ) -> Self:
+        """The document of a domain value, and of the hosts in rank order."""
         return cls(
-            degrees=DegreesDocument.from_degrees(configuration.degrees),
-            micro_batch_sequences=configuration.micro_batch,
-            recompute=configuration.recompute,
-            sharding=configuration.sharding,
-            rank_order=configuration.rank_order,
-            stage_layers=[list(row) for row in configuration.stage_layers],
+            degrees=DegreesDocument.from_value(value.degrees),
+            micro_batch_sequences=value.micro_batch,
+            recompute=value.recompute,
+            sharding=value.sharding,
+            rank_order=value.rank_order,
+            stage_layers=[list(row) for row in value.stage_layers],
             hosts=None if hosts is None else list(hosts),
             gpus_per_node=gpus_per_node,
         )

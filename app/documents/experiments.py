@@ -60,7 +60,7 @@ class ExperimentsDocument(BaseModel):
             runs=[
                 ExperimentDocument(
                     id=f"e{number}",
-                    configuration=ConfigurationDocument.from_configuration(each.run.configuration),
+                    configuration=ConfigurationDocument.from_value(each.run.configuration),
                     gpus=each.run.configuration.degrees.gpus,
                     predicted_step_s=each.step_s,
                     predicted_memory_gib=each.memory_bytes / GIB,

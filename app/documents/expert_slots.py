@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from app.documents.reading import Document, NotNegative, Positive, Text, WholeNumber
+from app.documents.values import Holds, ValueDocument
 from cluster_models.errors import InvalidInput
 from cluster_models.expert_balance import ExpertBalance, LayerBalance, WorkloadBalance
 from cluster_models.expert_slots import ExpertSlots
@@ -88,20 +89,20 @@ class BoundedBalanceFields(BalanceFields):
     least: Positive = Field(description="What no map without copies is below.", examples=[1.04])
 
 
-class WorkloadBalanceDocument(BalanceFields):
+class WorkloadBalanceDocument(BalanceFields, ValueDocument[WorkloadBalance]):
     """Load of the slowest expert rank over the mean under one workload."""
 
     name: Text = Field(description="The workload.", examples=["prefill"])
     weight: NotNegative = Field(description="Its share in what experts are placed for.", examples=[1.0])
 
 
-class LayerBalanceDocument(BoundedBalanceFields):
+class LayerBalanceDocument(BoundedBalanceFields, ValueDocument[LayerBalance]):
     """The same of one layer, weighted over the workloads."""
 
     layer: WholeNumber = Field(description="Decoder layer, from 0.", examples=[3])
 
 
-class ExpertBalanceDocument(BoundedBalanceFields):
+class ExpertBalanceDocument(BoundedBalanceFields, ValueDocument[ExpertBalance]):
     """How evenly the plan's map shares out the tokens that were counted: slowest rank over the mean."""
 
     leaving_copies: NotNegative = Field(
@@ -109,35 +110,8 @@ class ExpertBalanceDocument(BoundedBalanceFields):
         "sends or receives, in tokens that start in a domain.",
         examples=[2.4],
     )
-    contiguous_step_time_s: Positive = Field(
+    contiguous_step_time_s: Annotated[Positive, Holds("contiguous_step_s")] = Field(
         description="Predicted step of the same plan with experts in their natural order.", examples=[13.9]
     )
     layers: list[LayerBalanceDocument] = Field(description="The layers that were counted.")
     workloads: list[WorkloadBalanceDocument] = Field(description="The workloads that were given.")
-
-    @classmethod
-    def from_balance(cls, balance: ExpertBalance) -> Self:
-        """The document of a domain value."""
-        return cls(
-            imbalance=balance.imbalance,
-            contiguous=balance.contiguous,
-            least=balance.least,
-            leaving_copies=balance.leaving_copies,
-            contiguous_step_time_s=balance.contiguous_step_s,
-            layers=[LayerBalanceDocument.model_validate(each, from_attributes=True) for each in balance.layers],
-            workloads=[
-                WorkloadBalanceDocument.model_validate(each, from_attributes=True) for each in balance.workloads
-            ],
-        )
-
-    def to_balance(self) -> ExpertBalance:
-        """The domain value."""
-        return ExpertBalance(
-            imbalance=self.imbalance,
-            contiguous=self.contiguous,
-            least=self.least,
-            leaving_copies=self.leaving_copies,
-            contiguous_step_s=self.contiguous_step_time_s,
-            layers=tuple(LayerBalance(**each.model_dump()) for each in self.layers),
-            workloads=tuple(WorkloadBalance(**each.model_dump()) for each in self.workloads),
-        )

@@ -45,12 +45,12 @@ class ModelDocument(Document):
         if self.huggingface is not None:
             return architecture_from_config(self.huggingface, name=self.name)
         assert self.architecture is not None
-        return self.architecture.to_architecture()
+        return self.architecture.to_value()
 
     @classmethod
     def from_architecture(cls, architecture: Architecture) -> ModelDocument:
         """The document that gives every number."""
-        return cls(architecture=ArchitectureDocument.from_architecture(architecture))
+        return cls(architecture=ArchitectureDocument.from_value(architecture))
 
 
 def model_document(data: object, *, what: str = "model", name: str | None = None) -> ModelDocument:

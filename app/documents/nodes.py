@@ -7,6 +7,7 @@ from typing import Annotated, Final, TypeVar
 from pydantic import Field
 
 from app.documents.reading import Count, Document, Line, Number, Positive, Text
+from app.documents.values import Holds, ValueDocument
 from cluster_models.catalogue import NodeKind, gpu_kind, node_kind
 from cluster_models.errors import InvalidCluster
 from cluster_models.gpus import GpuKind
@@ -28,27 +29,18 @@ GpusInUse = Annotated[list[Annotated[int, Field(strict=True, ge=0, lt=MOST_GPUS)
 Labels = Annotated[dict[Text, Line], Field(max_length=_MOST_LABELS)]
 
 
-class NicsDocument(Document):
+class NicsDocument(ValueDocument[NicGroup]):
     """The equal network cards of one node."""
 
     count: Annotated[Count, Field(le=MOST_CARDS)] = Field(
         description="Cards used for training traffic.", examples=[8]
     )
-    rate_gbits_per_s: Positive = Field(
+    rate_gbits_per_s: Annotated[Positive, Holds("bytes_per_s", GBIT)] = Field(
         le=FASTEST_CARD_GBITS_PER_S,
         description="Nominal rate of one card in Gbit/s, one direction.",
         examples=[400.0],
     )
     fabric: Text = Field("unknown", description="Family of the network.", examples=["infiniband"])
-
-    def to_nics(self) -> NicGroup:
-        """The domain value."""
-        return NicGroup(count=self.count, bytes_per_s=self.rate_gbits_per_s * GBIT, fabric=self.fabric)
-
-    @classmethod
-    def from_nics(cls, nics: NicGroup) -> NicsDocument:
-        """The document of a domain value."""
-        return cls(count=nics.count, rate_gbits_per_s=nics.bytes_per_s / GBIT, fabric=nics.fabric)
 
 
 class NodeDocument(Document):
@@ -98,7 +90,7 @@ class NodeDocument(Document):
             kind_name = _sold_gpu_kind(sold, field)
         kind = own_kinds.get(kind_name) or gpu_kind(kind_name, field=f"{field}.gpu_kind")
         gpu_count = self.gpu_count if self.gpu_count or sold is None else sold.gpu_count
-        nics = self.nics.to_nics() if self.nics else sold.nics if sold else None
+        nics = self.nics.to_value() if self.nics else sold.nics if sold else None
         node = Node(
             name=self.name,
             gpu_kind=kind.name,
@@ -119,7 +111,7 @@ class NodeDocument(Document):
             name=node.name,
             gpu_kind=node.gpu_kind,
             gpu_count=node.gpu_count,
-            nics=NicsDocument.from_nics(node.nics),
+            nics=NicsDocument.from_value(node.nics),
             nvlink_domain=node.nvlink_domain,
             labels=dict(node.labels),
             state=node.state,

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from app.documents.reading import Count, Document, Text
+from app.documents.values import ValueDocument
 from cluster_models.placement_rules import KeepTogether, PlacementRules, RankGroup, Spares, Spread
 from cluster_models.topology import MOST_NODES
 
@@ -18,7 +19,7 @@ _GROUPS: Final = (
 _LABELS: Final = "A label of the nodes: leaf, rack, zone, ...; node and nvlink_domain always exist."
 
 
-class SpreadDocument(Document):
+class SpreadDocument(ValueDocument[Spread]):
     """Ranks that must not all sit in one place."""
 
     group: RankGroup = Field(description=f"Which ranks, in every group of the kind: {_GROUPS}.", examples=["data"])
@@ -27,17 +28,8 @@ class SpreadDocument(Document):
         None, description="Places that each group reaches; absent: no two of its ranks share one.", examples=[2]
     )
 
-    def to_rule(self) -> Spread:
-        """The domain value."""
-        return Spread(self.group, self.over, self.at_least)
 
-    @classmethod
-    def from_rule(cls, rule: Spread) -> SpreadDocument:
-        """The document of a domain value."""
-        return cls(group=rule.group, over=rule.over, at_least=rule.at_least)
-
-
-class KeepTogetherDocument(Document):
+class KeepTogetherDocument(ValueDocument[KeepTogether]):
     """Ranks that must sit in one place, or in a few."""
 
     group: RankGroup = Field(
@@ -46,17 +38,8 @@ class KeepTogetherDocument(Document):
     within: Text = Field(description=_LABELS, examples=["zone"])
     at_most: Count = Field(1, description="Places that each group may use.", examples=[1])
 
-    def to_rule(self) -> KeepTogether:
-        """The domain value."""
-        return KeepTogether(self.group, self.within, self.at_most)
 
-    @classmethod
-    def from_rule(cls, rule: KeepTogether) -> KeepTogetherDocument:
-        """The document of a domain value."""
-        return cls(group=rule.group, within=rule.within, at_most=rule.at_most)
-
-
-class SparesDocument(Document):
+class SparesDocument(ValueDocument[Spares]):
     """Healthy nodes that the plan leaves free."""
 
     count: Annotated[Count, Field(le=MOST_NODES)] = Field(
@@ -65,15 +48,6 @@ class SparesDocument(Document):
     per: Text | None = Field(
         None, description=f"In each place that the plan uses; absent: in all.  {_LABELS}", examples=["leaf"]
     )
-
-    def to_rule(self) -> Spares:
-        """The domain value."""
-        return Spares(self.count, self.per)
-
-    @classmethod
-    def from_rule(cls, rule: Spares) -> SparesDocument:
-        """The document of a domain value."""
-        return cls(count=rule.count, per=rule.per)
 
 
 class PlacementRulesDocument(Document):
@@ -98,9 +72,9 @@ class PlacementRulesDocument(Document):
     def to_rules(self) -> PlacementRules:
         """The domain value."""
         return PlacementRules(
-            spread=tuple(dict.fromkeys(rule.to_rule() for rule in self.spread)),
-            keep_together=tuple(dict.fromkeys(rule.to_rule() for rule in self.keep_together)),
-            spares=tuple(dict.fromkeys(rule.to_rule() for rule in self.spares)),
+            spread=tuple(dict.fromkeys(rule.to_value() for rule in self.spread)),
+            keep_together=tuple(dict.fromkeys(rule.to_value() for rule in self.keep_together)),
+            spares=tuple(dict.fromkeys(rule.to_value() for rule in self.spares)),
             require_nodes=tuple(dict.fromkeys(self.require_nodes)),
         )
 
@@ -108,8 +82,8 @@ class PlacementRulesDocument(Document):
     def from_rules(cls, rules: PlacementRules) -> PlacementRulesDocument:
         """The document of a domain value."""
         return cls(
-            spread=[SpreadDocument.from_rule(rule) for rule in rules.spread],
-            keep_together=[KeepTogetherDocument.from_rule(rule) for rule in rules.keep_together],
-            spares=[SparesDocument.from_rule(rule) for rule in rules.spares],
+            spread=[SpreadDocument.from_value(rule) for rule in rules.spread],
+            keep_together=[KeepTogetherDocument.from_value(rule) for rule in rules.keep_together],
+            spares=[SparesDocument.from_value(rule) for rule in rules.spares],
             require_nodes=list(rules.require_nodes),
         )

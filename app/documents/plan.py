@@ -98,34 +98,34 @@ class PlanDocument(Document):
     @classmethod
     def from_plan(cls, plan: Plan, *, timeline: bool = True) -> PlanDocument:
         """The document of a plan, with or without its timeline."""
-        events = [TimelineEventDocument.from_event(event) for event in plan.timeline] if timeline else None
+        events = [TimelineEventDocument.from_value(event) for event in plan.timeline] if timeline else None
         return cls(
             model=plan.model,
-            configuration=ConfigurationDocument.from_configuration(
+            configuration=ConfigurationDocument.from_value(
                 plan.configuration, plan.placement.hosts, plan.placement.gpus_per_node
             ),
-            ranks=[RankDocument.from_rank(place) for place in plan.placement.ranks],
-            time=TimeDocument.from_time(plan.time),
-            stages=[StageDocument.from_stage(stage) for stage in plan.stages],
-            memory=[MemoryDocument.from_memory(memory) for memory in plan.memory],
+            ranks=[RankDocument.from_value(place) for place in plan.placement.ranks],
+            time=TimeDocument.from_value(plan.time),
+            stages=[StageDocument.from_value(stage) for stage in plan.stages],
+            memory=[MemoryDocument.from_value(memory) for memory in plan.memory],
             tokens_per_s=plan.tokens_per_s,
             tokens_per_s_per_gpu=plan.tokens_per_s_per_gpu,
             model_tflops_per_s_per_gpu=plan.model_flops_per_s_per_gpu / TFLOP,
             mfu=plan.mfu,
-            certificate=CertificateDocument.from_certificate(plan.certificate),
+            certificate=CertificateDocument.from_value(plan.certificate),
             warnings=list(plan.warnings),
-            alternatives=[AlternativeDocument.from_alternative(other) for other in plan.alternatives],
+            alternatives=[AlternativeDocument.from_value(other) for other in plan.alternatives],
             expert_slots=layer_documents(plan.expert_slots),
-            expert_balance=plan.expert_balance and ExpertBalanceDocument.from_balance(plan.expert_balance),
+            expert_balance=plan.expert_balance and ExpertBalanceDocument.from_value(plan.expert_balance),
             unused_nodes=list(plan.unused_nodes),
             spare_nodes=list(plan.spare_nodes),
-            survives=[SurvivedLossesDocument.from_losses(losses) for losses in plan.survives],
-            provenance=ProvenanceDocument.from_provenance(plan.provenance),
-            architecture=plan.architecture and ArchitectureDocument.from_architecture(plan.architecture),
+            survives=[SurvivedLossesDocument.from_value(losses) for losses in plan.survives],
+            provenance=ProvenanceDocument.from_value(plan.provenance),
+            architecture=plan.architecture and ArchitectureDocument.from_value(plan.architecture),
             workload=plan.workload and WorkloadDocument.from_workload(plan.workload),
-            step_interval=plan.confidence and StepIntervalDocument.from_confidence(plan.confidence),
-            selection=plan.selection and SelectionDocument.from_selection(plan.selection),
-            robustness=plan.robustness and RobustnessDocument.from_robustness(plan.robustness),
+            step_interval=plan.confidence and StepIntervalDocument.from_value(plan.confidence),
+            selection=plan.selection and SelectionDocument.from_value(plan.selection),
+            robustness=plan.robustness and RobustnessDocument.from_value(plan.robustness),
             timeline=events,
         )
 
@@ -138,34 +138,34 @@ class PlanDocument(Document):
             )
         return Plan(
             model=self.model,
-            configuration=self.configuration.to_bare_configuration(),
+            configuration=self.configuration.to_value(),
             placement=Placement(
                 hosts=hosts,
                 gpus_per_node=self.configuration.gpus_per_node,
-                ranks=tuple(place.to_rank() for place in self.ranks),
+                ranks=tuple(place.to_value() for place in self.ranks),
             ),
-            time=self.time.to_time(),
-            stages=tuple(stage.to_stage() for stage in self.stages),
-            memory=tuple(memory.to_memory() for memory in self.memory),
+            time=self.time.to_value(),
+            stages=tuple(stage.to_value() for stage in self.stages),
+            memory=tuple(memory.to_value() for memory in self.memory),
             tokens_per_s=self.tokens_per_s,
             tokens_per_s_per_gpu=self.tokens_per_s_per_gpu,
             model_flops_per_s_per_gpu=self.model_tflops_per_s_per_gpu * TFLOP,
             mfu=self.mfu,
-            certificate=self.certificate.to_certificate(),
+            certificate=self.certificate.to_value(),
             warnings=tuple(self.warnings),
-            alternatives=tuple(other.to_alternative() for other in self.alternatives),
-            timeline=tuple(event.to_event() for event in self.timeline or ()),
+            alternatives=tuple(other.to_value() for other in self.alternatives),
+            timeline=tuple(event.to_value() for event in self.timeline or ()),
             expert_slots=slots_of(self.expert_slots),
-            expert_balance=self.expert_balance.to_balance() if self.expert_balance else None,
+            expert_balance=self.expert_balance.to_value() if self.expert_balance else None,
             unused_nodes=tuple(self.unused_nodes),
             spare_nodes=tuple(self.spare_nodes),
-            survives=tuple(losses.to_losses() for losses in self.survives),
-            provenance=self.provenance.to_provenance(),
-            architecture=self.architecture.to_architecture() if self.architecture else None,
+            survives=tuple(losses.to_value() for losses in self.survives),
+            provenance=self.provenance.to_value(),
+            architecture=self.architecture.to_value() if self.architecture else None,
             workload=self.workload.to_workload() if self.workload else None,
-            confidence=self.step_interval.to_confidence() if self.step_interval else None,
-            selection=self.selection.to_selection() if self.selection else None,
-            robustness=self.robustness.to_robustness() if self.robustness else None,
+            confidence=self.step_interval.to_value() if self.step_interval else None,
+            selection=self.selection.to_value() if self.selection else None,
+            robustness=self.robustness.to_value() if self.robustness else None,
         )
 
 
@@ -185,10 +185,10 @@ class NoPlanDocument(Document):
         closest = answer.closest
         return cls(
             reason=answer.reason,
-            closest=None if closest is None else ConfigurationDocument.from_configuration(closest),
+            closest=None if closest is None else ConfigurationDocument.from_value(closest),
             missing_gib=None if answer.missing_bytes is None else answer.missing_bytes / GIB,
             remedies=list(answer.remedies),
-            provenance=ProvenanceDocument.from_provenance(answer.provenance),
+            provenance=ProvenanceDocument.from_value(answer.provenance),
         )
 
 

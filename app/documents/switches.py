@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import Field
 
-from app.documents.reading import Document, Positive, Text
+from app.documents.reading import Positive, Text
+from app.documents.values import Holds, ValueDocument
 from cluster_models.switches import Figure, Switch
 from cluster_models.units import GBYTE
 
@@ -16,14 +17,14 @@ _FASTEST_GBYTES_PER_S: Final = 1e6
 _WORST_RATIO: Final = 1e4
 
 
-class SwitchDocument(Document):
+class SwitchDocument(ValueDocument[Switch]):
     """A switch: what all nodes below it can send out of it together, and as much in."""
 
     label: Text = Field(description="The label of the nodes that names the switch over them.", examples=["leaf"])
     name: Text | None = Field(
         None, description="The label's value; absent: every switch of that label that is not named.", examples=["a"]
     )
-    uplink_gbytes_per_s: Positive | None = Field(
+    uplink_gbytes_per_s: Annotated[Positive | None, Holds("uplink_bytes_per_s", GBYTE)] = Field(
         None,
         ge=_SLOWEST_GBYTES_PER_S,
         le=_FASTEST_GBYTES_PER_S,
@@ -40,20 +41,3 @@ class SwitchDocument(Document):
     figure: Figure = Field(
         Figure.NOMINAL, description="Where the figure is from: nominal or measured.", examples=["nominal"]
     )
-
-    def to_switch(self) -> Switch:
-        """The domain value; raises ``InvalidCluster`` unless one of the two figures is given."""
-        rate = None if self.uplink_gbytes_per_s is None else self.uplink_gbytes_per_s * GBYTE
-        return Switch(self.label, self.name, rate, self.oversubscription, self.figure)
-
-    @classmethod
-    def from_switch(cls, switch: Switch) -> SwitchDocument:
-        """The document of a domain value."""
-        rate = switch.uplink_bytes_per_s
-        return cls(
-            label=switch.label,
-            name=switch.name,
-            uplink_gbytes_per_s=None if rate is None else rate / GBYTE,
-            oversubscription=switch.oversubscription,
-            figure=switch.figure,
-        )

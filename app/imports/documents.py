@@ -31,7 +31,7 @@ def cluster_document(proposal: Proposal, *, name: str, known: Cluster | None = N
     switches = [] if before is None else [switch.model_dump() for switch in before.switches]
     named = {(switch["label"], switch["name"]) for switch in switches}
     switches += [
-        SwitchDocument.from_switch(switch).model_dump()
+        SwitchDocument.from_value(switch).model_dump()
         for switch, _ in proposal.switches
         if (switch.label, switch.name) not in named
     ]

@@ -292,7 +292,7 @@ def test_the_configuration_of_the_plan_sits_where_the_plan_has_placed_it() -> No
     plan, architecture = small_plan(), small_architecture()
     snapshot = make_snapshot(small_cluster(), small_samples())
     problem = PlanningProblem(snapshot, architecture, small_workload())
-    document = ConfigurationDocument.from_configuration(plan.configuration)
+    document = ConfigurationDocument.from_value(plan.configuration)
     assert priced(problem, document, plan) is plan
     moved = document.model_copy(update={"hosts": ["a", "b"], "gpus_per_node": 4})
     assert priced(problem, moved, plan).placement.hosts == ("a", "b")

@@ -63,7 +63,7 @@ def test_every_catalogue_model_survives_its_document(name: str) -> None:
 
 def test_models_are_recognised_in_every_spelling() -> None:
     """A name, a config.json, bare numbers, and the document around each."""
-    numbers = ArchitectureDocument.from_architecture(small_architecture()).model_dump(mode="json")
+    numbers = ArchitectureDocument.from_value(small_architecture()).model_dump(mode="json")
     assert model_document("llama-3-70b").to_architecture().layers == 80
     assert model_document({"catalogue": "llama-3-70b"}).to_architecture().layers == 80
     assert model_document(CONFIG, name="mine").to_architecture().name == "mine"
@@ -160,7 +160,7 @@ def test_unknown_frameworks_get_a_suggestion() -> None:
 
 def test_configuration_survives_its_document() -> None:
     """With the hosts, a configuration says where everything sits."""
-    document = ConfigurationDocument.from_configuration(small_configuration(), ("b", "a"), 4)
+    document = ConfigurationDocument.from_value(small_configuration(), ("b", "a"), 4)
     assert document.to_configuration(small_architecture()) == small_configuration()
     assert document.host_order() == ("b", "a")
 

@@ -105,7 +105,7 @@ def read(**changes: Any) -> Cluster:
 
 def test_switches_survive_the_document_and_the_database() -> None:
     """Named before unnamed, the rate and the ratio both as they were given."""
-    cluster = read(switches=[SwitchDocument.from_switch(switch).model_dump() for switch in SWITCHES])
+    cluster = read(switches=[SwitchDocument.from_value(switch).model_dump() for switch in SWITCHES])
     assert cluster.switches == SWITCHES
     assert ClusterDocument.from_cluster(cluster).to_cluster() == cluster
     assert load(Cluster, jsonable(cluster)) == cluster

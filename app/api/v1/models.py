@@ -46,7 +46,7 @@ class ModelAnswer(BaseModel):
             name=name,
             parameters=architecture.parameters(),
             active_parameters=architecture.active_parameters(),
-            architecture=ArchitectureDocument.from_architecture(architecture),
+            architecture=ArchitectureDocument.from_value(architecture),
         )
 
     @classmethod

@@ -109,7 +109,7 @@ def get_timeline(plan: PlanPath, service: ServiceDep) -> list[TimelineEventDocum
     """The predicted schedule of one step; for viewers there is the export perfetto."""
     with service.read_sessions() as session:
         found = plans.get_finished_plan(session, plan_id=plan)
-    return [TimelineEventDocument.from_event(event) for event in found.timeline]
+    return [TimelineEventDocument.from_value(event) for event in found.timeline]
 
 
 @router.get("/plans/{plan}/exports")

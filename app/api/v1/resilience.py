@@ -149,7 +149,7 @@ class ResilienceAnswer(BaseModel):
     def make(cls, found: Resilience) -> ResilienceAnswer:
         """The answer for a domain value."""
         return cls(
-            survives=[SurvivedLossesDocument.from_losses(each) for each in found.survives],
+            survives=[SurvivedLossesDocument.from_value(each) for each in found.survives],
             effective_training=EffectiveTrainingAnswer.from_training(found.training),
             hardenings=[HardeningAnswer.from_hardening(each) for each in found.hardenings],
         )
