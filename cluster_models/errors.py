@@ -32,6 +32,10 @@ class InvalidInput(MeshwrightError):
         self.remedy = remedy
         super().__init__(self._sentence())
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Itself for another process: made again of what it was made of."""
+        return type(self), (self.field, self.value, self.problem, self.remedy)
+
     def _sentence(self) -> str:
         shown = repr(self.value)
         if len(shown) > 120:

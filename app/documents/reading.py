@@ -99,6 +99,9 @@ class InvalidDocument(InvalidInput):
         self.problems = _shortened(problems)
         super().__init__(first.field, first.value, first.problem, first.remedy)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.problems,)
+
 
 def _shortened(problems: Sequence[FieldProblem]) -> tuple[FieldProblem, ...]:
     """Not more problems than anybody reads; one that counts the others may follow them."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -24,16 +22,16 @@ from app.experts.rebalancing import (
 )
 from app.experts.request import LinkFields, PlacementRequest, Prepared, prepared
 from app.services import clusters, models, routing, snapshots
-from app.services.errors import NotFound, NotReady
+from app.services.errors import NotFound
 from app.services.field_paths import errors_under
 from app.services.requests import RoutingReference
+from app.services.subprocesses import in_subprocess
 from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import RoutedWorkload
 from cluster_models.snapshot import ClusterSnapshot
 
-PATIENCE_S: Final = 30.0
-_ONE_AT_A_TIME: Final = threading.Lock()
+LIMIT_S: Final = 300.0
 
 
 class NamesModel(Protocol):
@@ -55,8 +53,11 @@ def prepare(session: Session, *, request: PlacementRequest, form: str | None = N
 
 def place(asked: Prepared) -> PlacementAnswer:
     """The placement, which takes seconds; raises ``NotReady`` while others are waited for."""
-    with one_at_a_time():
-        return answer_of(propose(asked.workloads, asked.ask), asked)
+    return in_subprocess(_placed, asked, limit_s=LIMIT_S, what="slots", command="meshwright experts place")
+
+
+def _placed(asked: Prepared) -> PlacementAnswer:
+    return answer_of(propose(asked.workloads, asked.ask), asked)
 
 
 def prepare_rebalancing(session: Session, *, request: RebalanceRequest) -> Rebalancing:
@@ -81,19 +82,7 @@ def rebalancing_of(
 
 def find_moves(asked: Rebalancing) -> RebalanceAnswer:
     """The moves, which take seconds; raises ``NotReady`` while others are waited for."""
-    with one_at_a_time():
-        return rebalanced(asked)
-
-
-@contextmanager
-def one_at_a_time() -> Iterator[None]:
-    """Wait for a turn; a search takes all cores that it is given."""
-    if not _ONE_AT_A_TIME.acquire(timeout=PATIENCE_S):
-        raise NotReady("Other experts are being placed; try again in a minute, or use meshwright experts place.")
-    try:
-        yield
-    finally:
-        _ONE_AT_A_TIME.release()
+    return in_subprocess(rebalanced, asked, limit_s=LIMIT_S, what="moves", command="meshwright experts rebalance")
 
 
 def workloads_of(session: Session, *, reference: RoutingReference) -> tuple[RoutedWorkload, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy.orm import Session
 
@@ -11,6 +11,7 @@ from app.documents.reading import close_name
 from app.services import clusters, plans, snapshots
 from app.services.errors import NotFound
 from app.services.running_plans import PlanSource, check_fits
+from app.services.subprocesses import in_subprocess
 from cluster_models.errors import InvalidInput
 from cluster_models.failure_domains import FailureDomainLosses
 from cluster_models.fitted import FittedParameters
@@ -21,6 +22,10 @@ from cluster_models.workload import TrainingWorkload
 
 if TYPE_CHECKING:
     from solver.replanning.resilience import EffectiveTraining, Hardening
+
+
+_BESIDE_SEARCH_S: Final = 60.0
+"""Seconds for all that is no search: starting a process, and pricing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,18 @@ def judge(asked: ResilienceQuestion) -> Resilience:
             asked.label,
             replan=None if asked.search_s is None else replan,
         ),
+    )
+
+
+def judge_beside(asked: ResilienceQuestion) -> Resilience:
+    """The same beside the web process, for questions with a search; raises ``NotReady`` as well."""
+    assert asked.search_s is not None
+    return in_subprocess(
+        judge,
+        asked,
+        limit_s=asked.search_s + _BESIDE_SEARCH_S,
+        what="search_time_limit_s",
+        command="meshwright resilience",
     )
 
 

@@ -1,11 +1,14 @@
-"""Fixtures of the command line's tests."""
+"""Fixtures of the tests of the command line and the service."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from app.services import subprocesses
 from tests.app.command_files import CLUSTER, WORKLOAD
 
 
@@ -22,3 +25,17 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def _nobodys_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a terminal the readline of a parent process may leave its guess of the width in the environment."""
     monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_subprocess(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compute in the test's own process what the service computes beside itself, except where that is the subject.
+
+    A new process imports the solver, which takes longer than most tests.
+    """
+
+    async def inline(function: Callable[..., Any], arguments: tuple[object, ...], limit_s: float) -> Any:
+        return function(*arguments)
+
+    if "subprocess" not in request.keywords:
+        monkeypatch.setattr(subprocesses, "_run", inline)

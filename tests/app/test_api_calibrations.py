@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.profiler.script import script_text
-from app.services import fitting_process
+from app.services import subprocesses
 from app.settings import Role
 from tests.app.api_client import API, ended, plan_body, running
 from tests.app.calibration_bodies import GPU, HEAD, LINES, calibration_document, profile_body, runs_csv
@@ -139,9 +139,10 @@ def test_the_profiler_script_is_served_whole(client: TestClient) -> None:
     assert answer.text == script_text()
 
 
-def test_one_fit_at_a_time(client: TestClient) -> None:
+def test_one_fit_at_a_time(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a calibration is fitted, another one is put off; finished ones are taken all the same."""
-    with fitting_process._ONE_AT_A_TIME:
+    monkeypatch.setattr(subprocesses, "PATIENCE_S", 0.0)
+    with subprocesses._TURN:
         assert client.post(ADDRESS, json={"name": "x", "profile": profile_body()}).status_code == 409
         assert client.post(ADDRESS, json=finished()).status_code == 201
 

@@ -190,4 +190,4 @@ def judge_resilience(document: ResilienceRequest, service: ServiceDep) -> Resili
         search_s=document.search_time_limit_s,
         fitted=fitted,
     )
-    return ResilienceAnswer.make(resilience.judge(question))
+    return ResilienceAnswer.make(resilience.judge_beside(question) if searches else resilience.judge(question))
