@@ -112,6 +112,8 @@ class ReplanRow(Base):
     superseded_by: Mapped[str | None] = mapped_column(String(32))
     reason: Mapped[str] = mapped_column(Text)
     """Why it was opened, in a sentence."""
+    objections: Mapped[dict[str, Any] | None]
+    """``{"reasons": [...]}``: why it was not approved by itself where the cluster's settings would have it so."""
     idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
     request_hash: Mapped[str | None] = mapped_column(String(64))
     attempts: Mapped[int] = mapped_column(default=0)
@@ -121,3 +123,21 @@ class ReplanRow(Base):
     proposed_at: Mapped[datetime | None]
     approved_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+
+
+class ReplanStepRow(Base):
+    """A step that was taken with a replan, by whom, and when."""
+
+    __tablename__ = "replan_steps"
+    __table_args__ = (Index("ix_replan_steps_replan_id_taken_at", "replan_id", "taken_at"),)
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    replan_id: Mapped[str] = mapped_column(ForeignKey("replans.id", ondelete="CASCADE"))
+    step: Mapped[str] = mapped_column(String(20))
+    job_id: Mapped[str | None] = mapped_column(String(32))
+    """The job that runs as decided, where the step is about one."""
+    actor: Mapped[str] = mapped_column(String(200))
+    """Who took it; empty where nobody said."""
+    verified: Mapped[bool]
+    """Whether a proxy that is trusted named the actor, or it is this service; else it is what the request said."""
+    taken_at: Mapped[datetime]

@@ -73,6 +73,19 @@ OPEN_REPLANS = (
 )
 
 
+class ReplanStep(StrEnum):
+    """Something that somebody did with a decision."""
+
+    APPROVED = "approved"
+    STARTED = "started"
+    JOB_COMPLETED = "job_completed"
+    """One of its jobs runs, or stands still, as decided."""
+    APPLIED = "applied"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SUPERSEDED = "superseded"
+
+
 class DeliveryStatus(StrEnum):
     """Where a webhook message to one endpoint is."""
 

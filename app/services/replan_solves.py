@@ -14,7 +14,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from app.db.replan_tables import ReplanRow
-from app.db.status import ReplanStatus
+from app.db.status import ReplanStatus, ReplanStep
 from app.replan_request import ReplanRequest
 from app.serialization import jsonable, load
 from app.services import (
@@ -23,10 +23,12 @@ from app.services import (
     replan_answers,
     replan_problems,
     replan_rows,
+    replan_steps,
     reports,
     snapshots,
 )
 from app.services import replan_settings as all_settings
+from app.services.replan_steps import SERVICE
 from app.services.solves import MAX_RESCUES, failure
 from app.services.webhooks import EventType
 from cluster_models.conditions import quarantine_of
@@ -121,7 +123,7 @@ def finish_without(session: Session, *, replan_id: str, error: dict[str, Any]) -
     values = {"status": ReplanStatus.FAILED, "finished_at": datetime.now(UTC)}
     if stored := replan_rows.change(session, replan_id, UNDECIDED, error=error, **values):
         replan_rows.undo(session, replan_id=replan_id)
-        announcements.tell_of_replan(session, event_type=EventType.FAILED, row=row)
+        replan_steps.take(session, row=row, step=ReplanStep.FAILED, actor=SERVICE)
     return stored
 
 
@@ -172,9 +174,9 @@ def store_safe(
 
 def _proposed(session: Session, replan_id: str) -> None:
     row = replan_rows.row_of(session, replan_id)
+    announcements.tell_of_replan(session, event_type=EventType.PROPOSED, row=row)
     if all_settings.settings_of(session, cluster_id=row.cluster_id).auto_approve:
         replan_answers.approve_if_possible(session, row=row)
-    announcements.tell_of_replan(session, event_type=EventType.PROPOSED, row=row)
 
 
 def _at_least_safe(row: ReplanRow, decision: BatchDecision) -> BatchDecision:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.db.replan_tables import ReplanRow
 from app.db.running_tables import RunningJobRow, RunningPlanRow
-from app.db.status import OPEN_REPLANS, JobStanding, ReplanStatus
+from app.db.status import OPEN_REPLANS, JobStanding, ReplanStatus, ReplanStep
 from app.events.reading import ToldEvent
 from app.presentation.recovery import entity_words
 from app.services import (
@@ -27,14 +27,15 @@ from app.services import (
     occupancy,
     replan_rows,
     replan_settings,
+    replan_steps,
 )
 from app.services.clusters import StoredCluster
 from app.services.errors import Conflict, IdempotencyKeyReused
 from app.services.health_events import EventRecord
 from app.services.job_plans import JobPlan, job_plans
 from app.services.occupancy import Gpus
+from app.services.replan_steps import SERVICE
 from app.services.touching import fresh_trouble, standing_trouble, touched
-from app.services.webhooks import EventType
 from cluster_models.conditions import Condition, conditions_of
 from cluster_models.health_events import HealthEvent, HealthState
 from cluster_models.topology import Cluster
@@ -167,7 +168,15 @@ def call_off(session: Session, *, row: ReplanRow) -> None:
     """End a replan whose reports were all taken back."""
     told = "Every part that was reported has recovered within the window, and no job is touched any more."
     replan_rows.close(session, row, [ReplanStatus.COLLECTING], status=ReplanStatus.CANCELLED, problem=told)
-    announcements.tell_of_replan(session, event_type=EventType.CANCELLED, row=row)
+    replan_steps.take(session, row=row, step=ReplanStep.CANCELLED, actor=SERVICE)
+
+
+def decide_anew(session: Session, *, row: ReplanRow, reason: str, now: datetime | None = None) -> str:
+    """Let an open replan start from what its cluster's jobs are now; returns the id of the one that decides.
+
+    One that still collects takes the change in; any other is overtaken by a new one without a window.
+    """
+    return _open(session, row.cluster_id, reason=reason, window_s=0.0, now=now or datetime.now(UTC))
 
 
 def _react(session: Session, cluster_id: str, new: Sequence[EventRecord], now: datetime) -> str | None:
@@ -232,6 +241,7 @@ def _open(session: Session, cluster_id: str, *, reason: str, window_s: float, no
         health_events.hand_over(session, old_replan=current.id, new_replan=replan_id)
         occupancy.hand_over(session, old_claim=current.id, new_claim=replan_id)
         replan_rows.cancel_plans(session, replan_id=current.id)
+        replan_steps.take(session, row=current, step=ReplanStep.SUPERSEDED, actor=SERVICE)
     return replan_id
 
 

@@ -113,6 +113,22 @@ def test_from_proposed_to_applied(failed: Failed) -> None:
     assert "done" in told(failed.browser.get("/replans").text)
 
 
+def test_a_job_is_done_on_its_card_and_who_did_it_is_kept(failed: Failed) -> None:
+    """As long as it is still to be carried out; with the last job the decision is done."""
+    failed.solve()
+    page = failed.page()
+    assert "job_done" not in page
+    where(failed.press("approve", actor="J. Doe"))
+    page = failed.page()
+    assert f'value="job_done:{failed.a.id}"' in page
+    assert "Still to be carried out: a." in told(page)
+    where(failed.press(f"job_done:{failed.a.id}"))
+    assert failed.status() is ReplanStatus.APPLIED
+    words = told(failed.page())
+    assert "approved by J. Doe (not verified)" in words
+    assert "a runs as decided, nobody said by whom" in words
+
+
 @pytest.mark.parametrize(("do", "title"), [("failed", "It failed"), ("cancel", "It was called off")])
 def test_what_went_wrong_is_told_and_a_new_decision_offered(failed: Failed, do: str, title: str) -> None:
     """The reason that was typed stands on the page; deciding anew leads to another page."""

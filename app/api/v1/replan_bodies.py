@@ -16,9 +16,11 @@ from app.services.replan_settings import (
     MOST_WINDOW_S,
     ReplanSettings,
 )
+from app.services.replan_steps import LONGEST_ACTOR
 from app.services.replans import Answer
 from cluster_models.topology import MOST_NODES
 
+ActorName = Annotated[str, Field(max_length=LONGEST_ACTOR)]
 MOST_LOSSES: Final = 10_000
 _DEFAULT: Final = ReplanSettings()
 
@@ -101,7 +103,18 @@ class WhatIfDocument(Document):
     )
 
 
-class ApprovalDocument(Document):
+class StepDocument(Document):
+    """Who takes a step with a replan."""
+
+    actor: ActorName = Field(
+        "",
+        description="Who takes this step, for the record; a header of a trusted proxy overrules it "
+        "(MESHWRIGHT_ACTOR_HEADER).",
+        examples=["j.doe"],
+    )
+
+
+class ApprovalDocument(StepDocument):
     """Which answer of a replan is approved."""
 
     answer: Answer = Field(
@@ -112,13 +125,13 @@ class ApprovalDocument(Document):
     )
 
 
-class FailureDocument(Document):
+class FailureDocument(StepDocument):
     """Why a replan could not be carried out."""
 
     problem: Prose = Field(min_length=1, description="What happened.", examples=["A spare did not come up."])
 
 
-class CancellationDocument(Document):
+class CancellationDocument(StepDocument):
     """Why a replan is called off."""
 
     problem: Prose = Field("It was called off.", min_length=1, description="Why.", examples=["A false alarm."])

@@ -95,7 +95,7 @@ _APPLIED: Final = Button(
 _FAILED: Final = Button(
     "failed",
     "It did not work",
-    "Every GPU is whose it was before. Ask for a new decision then.",
+    "The GPUs of jobs that are not done are whose they were before. Ask for a new decision then.",
     "danger",
 )
 _CANCEL: Final = Button(
@@ -133,10 +133,12 @@ def next_step(replan: ReplanRecord, answer: Answer | None) -> Next:
         return _proposed(replan, answer)
     if status in (ReplanStatus.APPROVED, ReplanStatus.APPLYING):
         begun = status is ReplanStatus.APPLYING
-        sentences = (
+        sentences: tuple[str, ...] = (
             "The GPUs are held. Stop and start the jobs below as their cards say; the launch files are in them.",
-            "When they run, say so here.",
+            "When they run, say so here, or of each job as soon as it does: a later failure then finds it so.",
         )
+        if replan.remaining:
+            sentences = (*sentences, f"Still to be carried out: {', '.join(replan.remaining)}.")
         onward = (_APPLIED,) if begun else (_APPLIED, _START)
         return Next("Carry it out, then say that it is done", sentences, "warn", onward, (_FAILED, _CANCEL))
     return _ended(replan)
@@ -166,7 +168,7 @@ def mark(replan: ReplanRecord) -> str:
     """Differs as soon as the page would look different in more than its countdown."""
     # Once it is decided, more reports on the same parts must not take the page from under somebody's eyes.
     events = replan.event_ids if replan.status in (ReplanStatus.COLLECTING, ReplanStatus.SOLVING) else ()
-    seen = (replan.status, events, replan.has_decision, replan.summary, replan.error)
+    seen = (replan.status, events, replan.has_decision, replan.summary, replan.error, replan.remaining)
     return f"{zlib.crc32(repr(seen).encode()):08x}"
 
 
@@ -202,8 +204,9 @@ def _proposed(replan: ReplanRecord, answer: Answer | None) -> Next:
         sentences = (why, "The safe answer below stands. Read it, then approve it.")
         approve = Button("approve_safe", "Approve the safe answer", _APPROVE.means, "")
         return Next("Approve the safe answer", sentences, "warn", (approve,), (_CANCEL,))
-    told = ("Read what becomes of each job, below. Approve if nothing speaks against it.",)
-    return Next("Approve the answer", told, "warn", (_APPROVE,), (_CANCEL,))
+    told = "Read what becomes of each job, below. Approve if nothing speaks against it."
+    held = (f"It was not approved by itself: {reason}" for reason in replan.objections)
+    return Next("Approve the answer", (*held, told), "warn", (_APPROVE,), (_CANCEL,))
 
 
 def _ended(replan: ReplanRecord) -> Next:
