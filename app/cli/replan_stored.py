@@ -214,6 +214,8 @@ def _opened(record: ReplanRecord) -> str:
         told += f"\n{record.error.problem}"
     if record.remaining:
         told += f"\n{_remaining(record)}"
+    if record.causes_recovered:
+        told += "\nAll that opened it is reported as well again: look before you approve."
     for reason in record.objections:
         told += f"\nNot approved by itself: {reason}"
     return told

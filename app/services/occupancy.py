@@ -43,7 +43,7 @@ class HeldGpu:
 
 @dataclass(frozen=True, slots=True)
 class SpareNode:
-    """A node kept as a spare; ``free`` where it works and no job holds one of its GPUs."""
+    """A node kept as a spare; ``free`` where it works, should not stay out, and no job holds one of its GPUs."""
 
     node: str
     free: bool
@@ -131,12 +131,14 @@ def list_spares(session: Session, *, reference: str) -> tuple[SpareNode, ...]:
     """The nodes kept as spares, by name; raises ``NotFound``."""
     cluster_id = clusters.find_cluster(session, reference=reference).id
     taken = {node for node, _gpu in held_gpus(session, cluster_id=cluster_id)}
-    conditions = health_events.conditions_now(session, reference=cluster_id, now=datetime.now(UTC))
+    now = datetime.now(UTC)
+    conditions = health_events.conditions_now(session, reference=cluster_id, now=now)
+    out = {each.node for each in health_events.quarantine_now(session, reference=cluster_id, now=now)}
     cluster = clusters.get_cluster(session, reference=cluster_id).cluster
     usable = {
         node.name for node in degraded(ClusterSnapshot("", cluster, ()), conditions).cluster.nodes if node.usable
     }
-    free = usable - taken
+    free = usable - taken - out
     return tuple(SpareNode(node, node in free) for node in spare_names(session, cluster_id=cluster_id))
 
 

@@ -105,7 +105,7 @@ def approve(session: Session, *, row: ReplanRow, safe: bool, actor: Actor) -> No
         told = "wait for its answer" if row.status in allowed else f"this needs one that is {' or '.join(allowed)}"
         raise WrongStatus("replan", row.id, row.status, told)
     if safe and row.safe_revision != row.revision:
-        raise WrongStatus("replan", row.id, "about to take in a later report", "try again in a second")
+        raise WrongStatus("replan", row.id, "about to take in a later report or change", "try again in a second")
     decision = load(BatchDecision, kept["decision"])
     running = _running(session, row, kept["base"], decision)
     # What an overtaken replan had claimed is decided anew.

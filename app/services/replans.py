@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
@@ -19,12 +19,14 @@ from app.db.replan_tables import HealthEventRow, ReplanRow
 from app.db.status import OPEN_REPLANS, ReplanStatus, ReplanStep
 from app.db.tables import ClusterRow
 from app.serialization import load
-from app.services import clusters, replan_answers, replan_completion, replan_rows, replan_steps
+from app.services import clusters, replan_answers, replan_completion, replan_rows, replan_steps, reports
 from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
 from app.services.plans import PlanError
 from app.services.replan_answers import DecisionSummary
 from app.services.replan_steps import NOBODY, Actor, StepRecord
 from cluster_models.recovery import BatchDecision
+
+_WAITS: Final = (ReplanStatus.SOLVING, ReplanStatus.PROPOSED)
 
 
 class Answer(StrEnum):
@@ -42,7 +44,8 @@ class ReplanRecord:
 
     ``summary`` is of the decision, before there is one of the safe answer.  ``error`` says why it failed or was
     called off, or why only the safe answer is there.  ``objections``: why it was not approved by itself where the
-    settings would have it so.  ``remaining``: names of the jobs that are still to be carried out as approved.
+    settings would have it so.  ``causes_recovered``: nobody approved it, and all that opened it is reported as well
+    again.  ``remaining``: names of the jobs that are still to be carried out as approved.
     """
 
     id: str
@@ -61,6 +64,7 @@ class ReplanRecord:
     chosen: Answer | None
     superseded_by: str | None
     objections: tuple[str, ...]
+    causes_recovered: bool
     steps: tuple[StepRecord, ...]
     remaining: tuple[str, ...]
     attempts: int
@@ -196,11 +200,20 @@ def _records(session: Session, rows: Sequence[ReplanRow]) -> list[ReplanRecord]:
     for replan_id, event_id in session.execute(events_query):
         events.setdefault(str(replan_id), []).append(event_id)
     steps = replan_steps.steps_of(session, replan_ids=[row.id for row in rows])
-    return [_record(row, names[row.cluster_id], events.get(row.id, []), steps.get(row.id, [])) for row in rows]
+    now = datetime.now(UTC)
+    over = {row.id for row in rows if row.status in _WAITS and reports.is_over(session, row=row, now=now)}
+    return [
+        _record(row, names[row.cluster_id], events.get(row.id, []), steps.get(row.id, []), row.id in over)
+        for row in rows
+    ]
 
 
 def _record(
-    row: ReplanRow, cluster_name: str, event_ids: Sequence[str], steps: Sequence[StepRecord]
+    row: ReplanRow,
+    cluster_name: str,
+    event_ids: Sequence[str],
+    steps: Sequence[StepRecord],
+    causes_recovered: bool,
 ) -> ReplanRecord:
     summary = None if row.summary is None else load(DecisionSummary, row.summary)
     done = {each.job_id for each in steps}
@@ -222,6 +235,7 @@ def _record(
         chosen=None if row.chosen is None else Answer(row.chosen),
         superseded_by=row.superseded_by,
         objections=() if row.objections is None else tuple(row.objections["reasons"]),
+        causes_recovered=causes_recovered,
         steps=tuple(steps),
         remaining=tuple(
             sorted(job.job for job in jobs if job.action in replan_completion.TO_BE_DONE and job.job_id not in done)

@@ -179,6 +179,16 @@ def decide_anew(session: Session, *, row: ReplanRow, reason: str, now: datetime 
     return _open(session, row.cluster_id, reason=reason, window_s=0.0, now=now or datetime.now(UTC))
 
 
+def take_in_change(session: Session, *, job: RunningJobRow) -> None:
+    """Decide anew where a job counts otherwise now than an open replan, not approved yet, takes it to."""
+    current = replan_rows.open_row(session, job.cluster_id)
+    if current is None or current.status in (ReplanStatus.APPROVED, ReplanStatus.APPLYING):
+        return
+    asked = None if current.request is None else {each["id"] for each in current.request["jobs"]}
+    if asked is None or job.id in asked:
+        decide_anew(session, row=current, reason=f"The weight or recovery policy of {job.name} was changed.")
+
+
 def _react(session: Session, cluster_id: str, new: Sequence[EventRecord], now: datetime) -> str | None:
     """Open, join, overtake or call off the cluster's replan for reports on parts that it has; returns its id."""
     current = replan_rows.open_row(session, cluster_id)

@@ -13,9 +13,10 @@ import pytest
 from app.db.engine import transaction
 from app.db.replan_tables import ReplanRow
 from app.db.status import ReplanStatus
-from app.services import replan_settings, replan_solves
+from app.services import replan_settings, replan_solves, replans
 from app.services.replan_settings import ReplanSettings
 from app.services.safe_answers import answer_safely
+from cluster_models.health_events import HealthState
 from tests.app.failed_site import Failed, failed_site
 from tests.app.running_rows import CLUSTER, START, report
 from tests.app.running_rows import told as heard
@@ -197,3 +198,15 @@ def test_what_approves_itself_says_so(failed: Failed) -> None:
         replan_settings.replace_settings(session, reference=CLUSTER, settings=settings)
     failed.solve()
     assert buttons(failed.page()) == ["applied", "start", "failed", "cancel"]
+
+
+def test_a_proposal_whose_causes_recovered_says_so(failed: Failed) -> None:
+    """Approving is no more the first thing to do; a new failure of the node brings that back."""
+    failed.solve()
+    with transaction(failed.service.sessions) as session:
+        report(session, heard("n0", HealthState.RECOVERED, at_s=100), at_s=100)
+        record = replans.get_replan(session, replan_id=failed.replan_id)
+        assert record.causes_recovered
+    page = failed.page()
+    assert _heading(page) == "Look again: what failed is back"
+    assert buttons(page) == ["cancel", "approve"]

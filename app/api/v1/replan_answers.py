@@ -172,6 +172,11 @@ class ReplanSummary(BaseModel):
         description="Why it waits for an approval although the cluster's settings approve by themselves.",
         examples=[[]],
     )
+    causes_recovered: bool = Field(
+        description="Whether nobody approved it and all that opened it is reported as well again: look before "
+        "approving, or ask for a new decision.",
+        examples=[False],
+    )
     steps: list[StepAnswer] = Field(description="What was done with it, and by whom, the first first.")
     remaining: list[str] = Field(
         description="Jobs that are still to be carried out as approved, by name; empty before the approval and "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -168,7 +168,8 @@ def mark(replan: ReplanRecord) -> str:
     """Differs as soon as the page would look different in more than its countdown."""
     # Once it is decided, more reports on the same parts must not take the page from under somebody's eyes.
     events = replan.event_ids if replan.status in (ReplanStatus.COLLECTING, ReplanStatus.SOLVING) else ()
-    seen = (replan.status, events, replan.has_decision, replan.summary, replan.error, replan.remaining)
+    answers = (replan.has_decision, replan.summary, replan.error)
+    seen = (replan.status, events, *answers, replan.remaining, replan.causes_recovered)
     return f"{zlib.crc32(repr(seen).encode()):08x}"
 
 
@@ -199,6 +200,14 @@ def _undecided(replan: ReplanRecord) -> Next:
 
 
 def _proposed(replan: ReplanRecord, answer: Answer | None) -> Next:
+    if replan.causes_recovered:
+        sentences = (
+            "All that opened this decision is reported as well again, so it may move jobs for nothing.",
+            "Where its jobs run on, or start again as they were, call it off. Approve if you doubt the recovery.",
+        )
+        approve = replace(_APPROVE if answer is Answer.DECISION else _APPROVE_SAFE, style="quiet")
+        onward = (replace(_CANCEL, style=""), approve)
+        return Next("Look again: what failed is back", sentences, "warn", onward)
     if answer is Answer.SAFE:
         why = replan.error.problem if replan.error else "The search found no answer."
         sentences = (why, "The safe answer below stands. Read it, then approve it.")
