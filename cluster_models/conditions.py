@@ -128,6 +128,18 @@ def _failures(ordered: Sequence[HealthEvent]) -> int:
     return count
 
 
+def _outages(ordered: Sequence[HealthEvent], hysteresis: timedelta) -> int:
+    """Times the part went out after it was well: what fails before its recovery is believed never was."""
+    count, was_out, believed = 0, False, None
+    for event in ordered:
+        if event.state in OUT:
+            count += not was_out and (believed is None or event.occurred_at >= believed)
+            was_out = True
+        elif was_out:
+            was_out, believed = False, event.occurred_at + hysteresis
+    return count
+
+
 def _repaired(events: Iterable[HealthEvent]) -> dict[str, datetime]:
     """By node when the operator last said that the whole of it is well again."""
     last: dict[str, datetime] = {}
@@ -145,9 +157,11 @@ def quarantine_of(
     now: datetime,
     failures: int = REPEATED_FAILURES,
     within_s: float = REPEATED_WITHIN_S,
+    hysteresis_s: float = HYSTERESIS_S,
 ) -> tuple[Quarantine, ...]:
     """Nodes that failed, or whose parts did, ``failures`` times in the last ``within_s`` seconds.
 
+    What flaps failed once: a part that fails before its recovery was believed (``hysteresis_s``) never was well.
     What ``OPERATOR`` reported as recovered counts as repaired: failures of the node until then count no more.
     """
     after = now - timedelta(seconds=within_s)
@@ -164,7 +178,8 @@ def quarantine_of(
         for event in sorted(reports, key=lambda event: (event.occurred_at, _SEVERITY[event.state])):
             by_source.setdefault(event.source, []).append(event)
         # several sources that report one failure count it once
-        most = max(_failures(ordered) for ordered in by_source.values())
+        hysteresis = timedelta(seconds=hysteresis_s)
+        most = max(_outages(ordered, hysteresis) for ordered in by_source.values())
         counted[entity.node] = counted.get(entity.node, 0) + most
     days = within_s / 86_400
     return tuple(

@@ -217,7 +217,7 @@ def _opened(record: ReplanRecord) -> str:
     if record.causes_recovered:
         told += "\nAll that opened it is reported as well again: look before you approve."
     for reason in record.objections:
-        told += f"\nNot approved by itself: {reason}"
+        told += f"\nLook first: {reason}"
     return told
 
 

@@ -113,7 +113,7 @@ class ReplanRow(Base):
     reason: Mapped[str] = mapped_column(Text)
     """Why it was opened, in a sentence."""
     objections: Mapped[dict[str, Any] | None]
-    """``{"reasons": [...]}``: why it was not approved by itself where the cluster's settings would have it so."""
+    """``{"reasons": [...]}``: what speaks against approving it unseen."""
     idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
     request_hash: Mapped[str | None] = mapped_column(String(64))
     attempts: Mapped[int] = mapped_column(default=0)

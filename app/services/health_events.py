@@ -118,7 +118,12 @@ def quarantine_now(session: Session, *, reference: str, now: datetime | None = N
     cluster_id = clusters.find_cluster(session, reference=reference).id
     settings = replan_settings.settings_of(session, cluster_id=cluster_id)
     events = read_known(session, cluster_id=cluster_id)
-    return quarantine_of(events, now=now or datetime.now(UTC), failures=settings.quarantine_after)
+    return quarantine_of(
+        events,
+        now=now or datetime.now(UTC),
+        failures=settings.quarantine_after,
+        hysteresis_s=settings.hysteresis_s,
+    )
 
 
 def read_known(

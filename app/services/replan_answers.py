@@ -136,15 +136,15 @@ def approve(session: Session, *, row: ReplanRow, safe: bool, actor: Actor) -> No
     replan_steps.take(session, row=row, step=ReplanStep.APPROVED, actor=actor)
 
 
-def approve_if_possible(session: Session, *, row: ReplanRow) -> bool:
-    """Approve the solver's answer as ``approve`` does, or leave all as it was where GPUs are taken."""
+def approve_if_possible(session: Session, *, row: ReplanRow) -> str:
+    """Approve the solver's answer as ``approve`` does, or leave all as it was and say why it cannot be."""
     try:
         with session.begin_nested():
             approve(session, row=row, safe=False, actor=SERVICE)
-    except (GpusTaken, WrongStatus):
+    except (GpusTaken, WrongStatus) as refusal:
         session.expire_all()
-        return False
-    return True
+        return str(refusal)
+    return ""
 
 
 def _running(

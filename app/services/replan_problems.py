@@ -55,7 +55,9 @@ def situation(
     settings = replan_settings.settings_of(session, cluster_id=cluster_id)
     events = (*health_events.read_known(session, cluster_id=cluster_id), *supposed)
     conditions = conditions_of(events, now=now, hysteresis_s=settings.hysteresis_s)
-    quarantine = quarantine_of(events, now=now, failures=settings.quarantine_after)
+    quarantine = quarantine_of(
+        events, now=now, failures=settings.quarantine_after, hysteresis_s=settings.hysteresis_s
+    )
     held = read_held(session, cluster_id=cluster_id, claim_id=replan_id)
     jobs = _jobs(session, cluster_id)
     snapshot = degraded(as_held(snapshots.newest_snapshot(session, reference=cluster_id), held), conditions)

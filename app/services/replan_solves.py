@@ -19,6 +19,7 @@ from app.replan_request import ReplanRequest
 from app.serialization import jsonable, load
 from app.services import (
     announcements,
+    approval_policy,
     health_events,
     replan_answers,
     replan_problems,
@@ -173,10 +174,26 @@ def store_safe(
 
 
 def _proposed(session: Session, replan_id: str) -> None:
+    """Announce a proposal, and approve it where the cluster's settings say so and nothing speaks against it."""
     row = replan_rows.row_of(session, replan_id)
+    settings = all_settings.settings_of(session, cluster_id=row.cluster_id)
+    reasons = approval_policy.warnings(session, row=row, settings=settings)
+    if settings.auto_approve:
+        kept = replan_answers.kept_answer(row, safe=False)
+        assert kept is not None, "an answer is proposed"
+        decision = load(BatchDecision, kept["decision"])
+        reasons += approval_policy.limits_passed(session, row=row, settings=settings, decision=decision)
+    _object(session, replan_id, reasons)
     announcements.tell_of_replan(session, event_type=EventType.PROPOSED, row=row)
-    if all_settings.settings_of(session, cluster_id=row.cluster_id).auto_approve:
-        replan_answers.approve_if_possible(session, row=row)
+    if settings.auto_approve and not reasons:
+        refusal = replan_answers.approve_if_possible(session, row=row)
+        _object(session, replan_id, (refusal,) if refusal else ())
+
+
+def _object(session: Session, replan_id: str, reasons: tuple[str, ...]) -> None:
+    """Keep what speaks against approving an answer unseen."""
+    if reasons:
+        replan_rows.change(session, replan_id, [ReplanStatus.PROPOSED], objections={"reasons": list(reasons)})
 
 
 def _at_least_safe(row: ReplanRow, decision: BatchDecision) -> BatchDecision:
@@ -197,5 +214,7 @@ def _with_quarantine(session: Session, cluster_id: str, decision: BatchDecision)
     """The decision with advice from the whole history, of which the solver sees this replan's reports only."""
     settings = all_settings.settings_of(session, cluster_id=cluster_id)
     events = health_events.read_known(session, cluster_id=cluster_id)
-    found = quarantine_of(events, now=datetime.now(UTC), failures=settings.quarantine_after)
+    found = quarantine_of(
+        events, now=datetime.now(UTC), failures=settings.quarantine_after, hysteresis_s=settings.hysteresis_s
+    )
     return replace(decision, quarantine=found)

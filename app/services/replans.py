@@ -43,8 +43,8 @@ class ReplanRecord:
     """A replan without its answers.
 
     ``summary`` is of the decision, before there is one of the safe answer.  ``error`` says why it failed or was
-    called off, or why only the safe answer is there.  ``objections``: why it was not approved by itself where the
-    settings would have it so.  ``causes_recovered``: nobody approved it, and all that opened it is reported as well
+    called off, or why only the safe answer is there.  ``objections``: what speaks against approving it
+    unseen.  ``causes_recovered``: nobody approved it, and all that opened it is reported as well
     again.  ``remaining``: names of the jobs that are still to be carried out as approved.
     """
 

@@ -12,12 +12,13 @@ from starlette.datastructures import FormData
 
 from app.documents.reading import close_name
 from app.events.reading import ReportedEvent
-from app.presentation.recovery import STATES
+from app.presentation.recovery import OTHER_ACTIONS, STATES
 from app.services.replan_settings import ReplanSettings
 from app.web.choices import Options
 from app.web.form import FormProblem, Typed, number
 from cluster_models.errors import InvalidInput
 from cluster_models.health_events import UNSTATED, EntityKind, HealthState
+from cluster_models.recovery import RecoveryAction
 from cluster_models.topology import Cluster, Node
 
 _SWITCHES: Final = ("leaf", "rack", "nvlink_domain", "zone")
@@ -59,6 +60,16 @@ SETTINGS: Final = (
         "A spare kept is worth, %",
         "Of what a GPU of the job that would take it does: the reserve for what fails next.",
     ),
+    ("auto_most_jobs", 1.0, "By itself: jobs that act at most", "Empty: no limit."),
+    ("auto_most_nodes", 1.0, "By itself: nodes that change hands at most", "Empty: no limit."),
+    ("auto_most_gap", 0.01, "By itself: gap at most, %", "How much more another answer may be worth. Empty: any."),
+    (
+        "storm_share",
+        0.01,
+        "A storm is, % of the nodes",
+        "Of which one source speaks ill in a short time: then nothing is approved by itself.",
+    ),
+    ("storm_within_s", 60.0, "A storm is within, min", ""),
     ("time_limit_s", 1.0, "Time of the search, s", "After that the best found so far is the answer."),
     ("effort", 1.0, "Effort", "1 is usual; more tries more."),
 )
@@ -66,8 +77,12 @@ SETTINGS: Final = (
 SWITCHES: Final = (
     ("all_free_nodes", "every free node serves as a spare, listed or not"),
     ("auto_approve", "answers are approved by themselves: their GPUs are held without anybody's word"),
+    ("signed_only", "reports count only where a stored source signed them"),
 )
-_WHOLE: Final = frozenset({"quarantine_after", "gpu_budget", "effort"})
+AUTO_ACTIONS: Final[Options] = tuple((action.value, words) for action, words in OTHER_ACTIONS.items())
+"""What may be approved without anybody."""
+_OPTIONAL: Final = frozenset({"gpu_budget", "auto_most_jobs", "auto_most_nodes", "auto_most_gap"})
+_WHOLE: Final = frozenset({"quarantine_after", "gpu_budget", "auto_most_jobs", "auto_most_nodes", "effort"})
 
 
 def blank_report(node: str = "") -> Typed:
@@ -138,7 +153,10 @@ def reported(values: Typed, cluster: Cluster, found: list[FormProblem]) -> Repor
 
 def filled_settings(settings: ReplanSettings) -> Typed:
     """The form of the settings as they are."""
-    values: Typed = {"boxes": tuple(name for name, _ in SWITCHES if getattr(settings, name))}
+    values: Typed = {
+        "boxes": tuple(name for name, _ in SWITCHES if getattr(settings, name)),
+        "auto_actions": tuple(settings.auto_actions),
+    }
     for name, unit, _, _ in SETTINGS:
         kept = getattr(settings, name)
         values[name] = "" if kept is None else f"{kept / unit:.12g}"
@@ -148,6 +166,7 @@ def filled_settings(settings: ReplanSettings) -> Typed:
 def settings_of(values: Typed, found: list[FormProblem]) -> ReplanSettings:
     """The settings that the form spells; what is wrong is added to ``found``."""
     given: dict[str, Any] = {name: name in values["boxes"] for name, _ in SWITCHES}
+    given["auto_actions"] = tuple(each for each in RecoveryAction if each in values["auto_actions"])
     for name, unit, label, _ in SETTINGS:
         try:
             value = _setting(name, values[name], unit)
@@ -167,7 +186,7 @@ def spares_of(data: FormData) -> list[str]:
 
 
 def _setting(name: str, text: str, unit: float) -> Any:
-    if not text and name == "gpu_budget":
+    if not text and name in _OPTIONAL:
         return None
     value = number(text)
     if isinstance(value, str):

@@ -218,5 +218,6 @@ def _page(request: Request, name: str, shown: _Shown, *, cursor: str | None = No
         settings=settings,
         setting_fields=forms.SETTINGS,
         setting_boxes=forms.SWITCHES,
+        auto_actions=forms.AUTO_ACTIONS,
         decisions=[replan_line(each) for each in decisions.items],
     )

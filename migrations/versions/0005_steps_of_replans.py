@@ -1,4 +1,4 @@
-"""Who took which step with a replan, job by job, and why one was not approved by itself."""
+"""Who took which step with a replan, job by job, and what speaks against approving one unseen."""
 
 from __future__ import annotations
 

@@ -79,3 +79,21 @@ def test_the_word_of_the_operator_needs_a_signature_where_a_source_of_that_name_
         headers={"Authorization": f"Bearer {secret}"},
     )
     assert signed.status_code == 200
+
+
+def test_a_cluster_may_take_signed_reports_only(client: TestClient) -> None:
+    """Neither plain ones nor any format that no source was stored for."""
+    assert client.put(f"{SITE}/replan-settings", json={"signed_only": True}).json()["signed_only"] is True
+    for path in ("events", "events/plain"):
+        reply = client.post(f"{SITE}/{path}", json={"node": "n0", "state": "failed"})
+        assert (reply.status_code, "signed reports only" in reply.json()["detail"]) == (401, True), path
+
+
+def test_the_limits_of_automatic_approval_are_stored(client: TestClient) -> None:
+    """Actions by name; an unknown one is refused with its place."""
+    body = {"auto_approve": True, "auto_actions": ["swap"], "auto_most_jobs": 2, "auto_most_gap": 0.05}
+    stored = client.put(f"{SITE}/replan-settings", json=body).json()
+    assert stored == stored | body
+    assert client.get(f"{SITE}/replan-settings").json() == stored
+    refused = client.put(f"{SITE}/replan-settings", json={"auto_actions": ["dance"]})
+    assert (refused.status_code, "auto_actions[0]" in refused.text) == (422, True)

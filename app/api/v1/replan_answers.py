@@ -169,7 +169,7 @@ class ReplanSummary(BaseModel):
     )
     superseded_by: str | None = Field(description="Id of the replan that took over.", examples=[None])
     objections: list[str] = Field(
-        description="Why it waits for an approval although the cluster's settings approve by themselves.",
+        description="What speaks against approving it unseen; where anything does, nothing approves it by itself.",
         examples=[[]],
     )
     causes_recovered: bool = Field(

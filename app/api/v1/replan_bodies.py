@@ -18,6 +18,7 @@ from app.services.replan_settings import (
 )
 from app.services.replan_steps import LONGEST_ACTOR
 from app.services.replans import Answer
+from cluster_models.recovery import RecoveryAction
 from cluster_models.topology import MOST_NODES
 
 ActorName = Annotated[str, Field(max_length=LONGEST_ACTOR)]
@@ -50,6 +51,35 @@ class ReplanSettingsDocument(Document):
         description="Whether a decision takes its GPUs without anybody's approval.",
         examples=[False],
     )
+    auto_actions: list[RecoveryAction] = Field(
+        [],
+        max_length=len(RecoveryAction),
+        description="Actions that may be approved without anybody; none named means any.",
+        examples=[["swap", "restart_in_place"]],
+    )
+    auto_most_jobs: Count | None = Field(
+        None, description="Most jobs that act in a decision approved without anybody.", examples=[2]
+    )
+    auto_most_nodes: Count | None = Field(
+        None, description="Most nodes that change hands in a decision approved without anybody.", examples=[4]
+    )
+    auto_most_gap: Annotated[NotNegative, Field(le=1)] | None = Field(
+        None, description="Largest gap of a decision approved without anybody.", examples=[0.05]
+    )
+    storm_share: Annotated[NotNegative, Field(le=1)] = Field(
+        _DEFAULT.storm_share,
+        description="Share of the cluster's nodes (and three at least) of which one source must speak ill within "
+        "storm_within_s for nothing to be approved without anybody.",
+        examples=[0.25],
+    )
+    storm_within_s: Annotated[Positive, Field(le=LONGEST_S)] = Field(
+        _DEFAULT.storm_within_s, description="Seconds in which such reports are counted.", examples=[300.0]
+    )
+    signed_only: Flag = Field(
+        _DEFAULT.signed_only,
+        description="Whether reports are refused that no stored source signed.",
+        examples=[False],
+    )
     gpu_budget: Count | None = Field(
         None, description="Most GPUs of all jobs together; absent = no limit.", examples=[512]
     )
@@ -73,12 +103,13 @@ class ReplanSettingsDocument(Document):
 
     def to_settings(self) -> ReplanSettings:
         """The domain value."""
-        return ReplanSettings(**self.model_dump())
+        return ReplanSettings(**{**self.model_dump(), "auto_actions": tuple(self.auto_actions)})
 
     @classmethod
     def from_settings(cls, settings: ReplanSettings) -> ReplanSettingsDocument:
         """The document of a domain value."""
-        return cls.model_construct(**{name: getattr(settings, name) for name in cls.model_fields})
+        values = {name: getattr(settings, name) for name in cls.model_fields}
+        return cls.model_construct(**{**values, "auto_actions": list(settings.auto_actions)})
 
 
 class SpareNodesDocument(Document):

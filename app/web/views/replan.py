@@ -214,7 +214,7 @@ def _proposed(replan: ReplanRecord, answer: Answer | None) -> Next:
         approve = Button("approve_safe", "Approve the safe answer", _APPROVE.means, "")
         return Next("Approve the safe answer", sentences, "warn", (approve,), (_CANCEL,))
     told = "Read what becomes of each job, below. Approve if nothing speaks against it."
-    held = (f"It was not approved by itself: {reason}" for reason in replan.objections)
+    held = (f"Look first: {reason}." for reason in replan.objections)
     return Next("Approve the answer", (*held, told), "warn", (_APPROVE,), (_CANCEL,))
 
 
