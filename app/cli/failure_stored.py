@@ -133,6 +133,8 @@ def _notes(each: Condition, now: datetime) -> list[str]:
         notes.append(f"{100 * each.bandwidth_share:.0f} % of its bandwidth")
     if each.failures > 1:
         notes.append(f"failed {each.failures} times")
+    if each.leave_by is not None:
+        notes.append(f"to be left by {moment(each.leave_by)}")
     if each.quiet_until is not None and (left_s := (each.quiet_until - now).total_seconds()) > 0:
         notes.append(f"said to be well again, believed in {duration(left_s)}")
     return [note for note in notes if note]

@@ -38,6 +38,7 @@ class HealthEventRow(Base):
         Index("ix_health_events_cluster_id_occurred_at", "cluster_id", "occurred_at"),
         Index("ix_health_events_cluster_id_received_at", "cluster_id", "received_at", "id"),
         Index("ix_health_events_replan_id", "replan_id"),
+        Index("ix_health_events_leave_by", "leave_by"),
     )
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
@@ -58,6 +59,8 @@ class HealthEventRow(Base):
     code: Mapped[str] = mapped_column(String(200))
     compute_slowdown: Mapped[float]
     bandwidth_share: Mapped[float]
+    leave_by: Mapped[datetime | None]
+    """Until when a part that drains works."""
     repeats: Mapped[int] = mapped_column(default=0)
     """How often the same report came again."""
     replan_id: Mapped[str | None] = mapped_column(ForeignKey("replans.id", ondelete="SET NULL"))

@@ -28,10 +28,11 @@ def queue_all(sessions: SessionFactory, client: JobClient) -> None:
 
 
 def queue_decisions(sessions: SessionFactory, client: JobClient) -> None:
-    """Queue replans whose window has ended, wake jobs whose parts are back, and close what broke."""
+    """Queue replans whose window has ended, wake jobs whose parts are back or must go, and close what broke."""
     now = datetime.now(UTC)
     with transaction(sessions) as session:
         reports.wake_waiting(session, now=now)
+        reports.wake_deadlines(session, now=now)
         replan_ids = replan_solves.due(session, now=now)
     states = client.states(replan_ids)
     for replan_id in replan_ids:

@@ -20,7 +20,6 @@ from app.serialization import jsonable
 from app.services import health_events, occupancy, replan_settings, snapshots
 from app.services.job_plans import job_plans
 from app.services.live_clusters import as_held, read_held
-from cluster_models.conditions import conditions_of, quarantine_of
 from cluster_models.degraded import degraded
 from cluster_models.health_events import HealthEvent
 from cluster_models.recovery import Quarantine
@@ -54,10 +53,8 @@ def situation(
     """
     settings = replan_settings.settings_of(session, cluster_id=cluster_id)
     events = (*health_events.read_known(session, cluster_id=cluster_id), *supposed)
-    conditions = conditions_of(events, now=now, hysteresis_s=settings.hysteresis_s)
-    quarantine = quarantine_of(
-        events, now=now, failures=settings.quarantine_after, hysteresis_s=settings.hysteresis_s
-    )
+    conditions = settings.conditions(events, now=now)
+    quarantine = settings.keep_out(events, now=now)
     held = read_held(session, cluster_id=cluster_id, claim_id=replan_id)
     jobs = _jobs(session, cluster_id)
     snapshot = degraded(as_held(snapshots.newest_snapshot(session, reference=cluster_id), held), conditions)

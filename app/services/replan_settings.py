@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -11,9 +12,17 @@ from sqlalchemy.orm import Session
 from app.db.replan_tables import ReplanSettingsRow
 from app.serialization import jsonable, load
 from app.services import clusters
-from cluster_models.conditions import HYSTERESIS_S, REPEATED_FAILURES
+from cluster_models.conditions import (
+    DRAIN_LEAD_S,
+    HYSTERESIS_S,
+    REPEATED_FAILURES,
+    Condition,
+    conditions_of,
+    quarantine_of,
+)
 from cluster_models.errors import InvalidInput
-from cluster_models.recovery import RecoveryAction
+from cluster_models.health_events import HealthEvent
+from cluster_models.recovery import Quarantine, RecoveryAction
 from solver.replanning.problem import HORIZON_S, SPARE_WORTH_SHARE, ReplanOptions
 
 LEAST_WINDOW_S: Final = 30.0
@@ -27,11 +36,14 @@ class ReplanSettings:
 
     ``window_s``: reports within it are decided on together (58 to 77 % of spot removals come with another in the
     same minute).  ``horizon_s`` weighs work against moves, ``back_after_s`` is when lost nodes are expected back.
-    ``hysteresis_s``: how long a recovery must last to be believed; ``quarantine_after`` failures of a node it is to
-    be kept out.  ``auto_approve``: a decision takes its GPUs without being asked for, where it keeps within
-    ``auto_actions`` (none named: any), ``auto_most_jobs`` that act, ``auto_most_nodes`` that change hands and
-    ``auto_most_gap`` (``None``: no limit), and no source spoke ill of ``storm_share`` of the nodes within
-    ``storm_within_s``.  ``signed_only``: reports without a signature are refused.  ``gpu_budget`` limits the
+    ``hysteresis_s``: how long a recovery must last to be believed; ``drain_lead_s``: how long before a part has to
+    be left it is decided on; after ``quarantine_after`` failures a node is to be kept out.
+
+    ``auto_approve``: a decision takes its GPUs without being asked for, where it keeps within ``auto_actions``
+    (none named: any), ``auto_most_jobs`` that act, ``auto_most_nodes`` that change hands and ``auto_most_gap`` (``None``:
+    no limit), and no source spoke ill of ``storm_share`` of the nodes within ``storm_within_s``.
+
+    ``signed_only``: reports without a signature are refused.  ``gpu_budget`` limits the
     GPUs of all jobs together.  A spare GPU that is taken must be worth ``spare_worth_share`` of what a GPU of its
     job does.
     ``all_free_nodes``: every free node serves as a spare, not only those listed.
@@ -41,6 +53,7 @@ class ReplanSettings:
     horizon_s: float = HORIZON_S
     back_after_s: float = HORIZON_S
     hysteresis_s: float = HYSTERESIS_S
+    drain_lead_s: float = DRAIN_LEAD_S
     quarantine_after: int = REPEATED_FAILURES
     auto_approve: bool = False
     auto_actions: tuple[RecoveryAction, ...] = ()
@@ -63,8 +76,9 @@ class ReplanSettings:
         for name in ("horizon_s", "back_after_s", "storm_within_s"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise InvalidInput(name, getattr(self, name), "must be positive")
-        if not 0 <= self.hysteresis_s < float("inf"):
-            raise InvalidInput("hysteresis_s", self.hysteresis_s, "must not be negative")
+        for name in ("hysteresis_s", "drain_lead_s"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise InvalidInput(name, getattr(self, name), "must not be negative")
         for name in ("spare_worth_share", "storm_share", "auto_most_gap"):
             if not 0 <= (getattr(self, name) or 0.0) <= 1:
                 raise InvalidInput(name, getattr(self, name), "must lie between 0 and 1")
@@ -81,6 +95,14 @@ class ReplanSettings:
         for name in ("gpu_budget", "auto_most_jobs", "auto_most_nodes"):
             if (most := getattr(self, name)) is not None and most < 1:
                 raise InvalidInput(name, most, "must be at least 1", "leave it out for no limit")
+
+    def conditions(self, events: Iterable[HealthEvent], *, now: datetime) -> tuple[Condition, ...]:
+        """The parts that are not well by these reports."""
+        return conditions_of(events, now=now, hysteresis_s=self.hysteresis_s, drain_lead_s=self.drain_lead_s)
+
+    def keep_out(self, events: Iterable[HealthEvent], *, now: datetime) -> tuple[Quarantine, ...]:
+        """Nodes that failed too often by these reports."""
+        return quarantine_of(events, now=now, failures=self.quarantine_after, hysteresis_s=self.hysteresis_s)
 
     @property
     def options(self) -> ReplanOptions:

@@ -32,7 +32,6 @@ from app.services import replan_settings as all_settings
 from app.services.replan_steps import SERVICE
 from app.services.solves import MAX_RESCUES, failure
 from app.services.webhooks import EventType
-from cluster_models.conditions import quarantine_of
 from cluster_models.recovery import BatchDecision
 
 UNDECIDED: Final = (ReplanStatus.COLLECTING, ReplanStatus.SOLVING)
@@ -214,7 +213,5 @@ def _with_quarantine(session: Session, cluster_id: str, decision: BatchDecision)
     """The decision with advice from the whole history, of which the solver sees this replan's reports only."""
     settings = all_settings.settings_of(session, cluster_id=cluster_id)
     events = health_events.read_known(session, cluster_id=cluster_id)
-    found = quarantine_of(
-        events, now=datetime.now(UTC), failures=settings.quarantine_after, hysteresis_s=settings.hysteresis_s
-    )
+    found = settings.keep_out(events, now=datetime.now(UTC))
     return replace(decision, quarantine=found)

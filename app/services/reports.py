@@ -9,12 +9,13 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from typing import Final
 
 from sqlalchemy import and_, exists, or_, select
 from sqlalchemy.orm import Session
 
-from app.db.replan_tables import ReplanRow
+from app.db.replan_tables import HealthEventRow, ReplanRow
 from app.db.running_tables import RunningJobRow, RunningPlanRow
 from app.db.status import OPEN_REPLANS, JobStanding, ReplanStatus, ReplanStep
 from app.events.reading import ToldEvent
@@ -36,12 +37,14 @@ from app.services.job_plans import JobPlan, job_plans
 from app.services.occupancy import Gpus
 from app.services.replan_steps import SERVICE
 from app.services.touching import fresh_trouble, standing_trouble, touched
-from cluster_models.conditions import Condition, conditions_of
-from cluster_models.health_events import HealthEvent, HealthState
+from cluster_models.conditions import Condition
+from cluster_models.health_events import Entity, EntityKind, HealthEvent, HealthState
 from cluster_models.topology import Cluster
 from solver.replanning.words import named
 
 _MOST_NAMED: Final = 5
+_LATE: Final = timedelta(days=1)
+"""After a part had to be left by then, nobody is woken for it any more."""
 _SPARES: Final = ""
 """Stands for nobody: the spares that a replan which is not approved yet may have given out."""
 
@@ -138,6 +141,37 @@ def wake_waiting(session: Session, *, now: datetime) -> list[str]:
             jobs_named = named(ready, _MOST_NAMED)
             reason = f"Parts are well again that {jobs_named} stood still for, or ran on fewer GPUs without."
             opened.append(_open(session, cluster_id, reason=reason, window_s=0.0, now=now))
+    return opened
+
+
+def wake_deadlines(session: Session, *, now: datetime) -> list[str]:
+    """Open a replan of every cluster where a job has to leave a part at a stated time that has come near.
+
+    Once for each such report; returns their ids.
+    """
+    row = HealthEventRow
+    query = (
+        select(row.cluster_id, row.id, row.kind, row.node, row.part)
+        .where(row.leave_by > now - _LATE, row.known.is_(True), row.replan_id.is_(None))
+        .order_by(row.cluster_id, row.id)
+    )
+    opened = []
+    for cluster_id, group in groupby(session.execute(query).all(), key=lambda each: each.cluster_id):
+        clusters.lock(session, reference=cluster_id, expected_version=None)
+        due = [
+            each for each in standing_trouble(_conditions(session, cluster_id, now)) if each.leave_by is not None
+        ]
+        if not (hit := _touched_jobs(session, cluster_id, due)):
+            continue
+        held = occupancy.staying_gpus(session, cluster_id=cluster_id)
+        cluster = clusters.get_cluster(session, reference=cluster_id).cluster
+        reason = _reason(session, due, hit, held, cluster)
+        window_s = replan_settings.settings_of(session, cluster_id=cluster_id).window_s
+        replan_id = _open(session, cluster_id, reason=reason, window_s=window_s, now=now)
+        parts = {each.entity for each in due}
+        ids = [each.id for each in group if Entity(EntityKind(each.kind), each.node, each.part) in parts]
+        health_events.assign(session, event_ids=ids, replan_id=replan_id)
+        opened.append(replan_id)
     return opened
 
 
@@ -257,13 +291,12 @@ def _open(session: Session, cluster_id: str, *, reason: str, window_s: float, no
 
 def _fresh(session: Session, cluster_id: str, new: Sequence[EventRecord], now: datetime) -> tuple[Condition, ...]:
     """The trouble that was not known before these reports."""
-    hysteresis_s = replan_settings.settings_of(session, cluster_id=cluster_id).hysteresis_s
+    settings = replan_settings.settings_of(session, cluster_id=cluster_id)
     nodes = {each.event.entity.node for each in new}
     events = health_events.read_known(session, cluster_id=cluster_id, nodes=nodes)
     latest = {_key(each.event) for each in new}
     earlier = [event for event in events if _key(event) not in latest]
-    before = conditions_of(earlier, now=now, hysteresis_s=hysteresis_s)
-    return fresh_trouble(before, conditions_of(events, now=now, hysteresis_s=hysteresis_s))
+    return fresh_trouble(settings.conditions(earlier, now=now), settings.conditions(events, now=now))
 
 
 def _holders(session: Session, cluster: StoredCluster, current: ReplanRow | None) -> Mapping[str, Gpus]:
@@ -295,9 +328,8 @@ def _asked_since_quiet(session: Session, cluster_id: str, now: datetime) -> bool
 
 
 def _conditions(session: Session, cluster_id: str, now: datetime) -> tuple[Condition, ...]:
-    hysteresis_s = replan_settings.settings_of(session, cluster_id=cluster_id).hysteresis_s
-    events = health_events.read_known(session, cluster_id=cluster_id)
-    return conditions_of(events, now=now, hysteresis_s=hysteresis_s)
+    settings = replan_settings.settings_of(session, cluster_id=cluster_id)
+    return settings.conditions(health_events.read_known(session, cluster_id=cluster_id), now=now)
 
 
 def _touched_jobs(session: Session, cluster_id: str, conditions: Iterable[Condition]) -> tuple[str, ...]:

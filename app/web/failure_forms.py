@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from starlette.datastructures import FormData
@@ -23,6 +23,7 @@ from cluster_models.topology import Cluster, Node
 
 _SWITCHES: Final = ("leaf", "rack", "nvlink_domain", "zone")
 _LONGEST_TEXT: Final = 2000
+_MOST_HOURS: Final = 24 * 365
 _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
 KINDS: Final[Options] = (
     (EntityKind.NODE, "a whole node"),
@@ -52,6 +53,7 @@ SETTINGS: Final = (
     ("horizon_s", 3600.0, "Look ahead, h", "Moving pays when it gains more than it costs within this time."),
     ("back_after_s", 3600.0, "Lost nodes come back after, h", "What waiting is worth."),
     ("hysteresis_s", 60.0, "Believe a recovery after, min", "Nodes that come and go stay out until then."),
+    ("drain_lead_s", 60.0, "Decide before a part must be left, min", "Where the report says until when it works."),
     ("quarantine_after", 1.0, "Keep a node out after, failures", "Within 30 days."),
     ("gpu_budget", 1.0, "GPUs of all jobs at most", "Empty: no limit."),
     (
@@ -94,6 +96,7 @@ def blank_report(node: str = "") -> Typed:
         "switch": "",
         "state": HealthState.FAILED.value,
         "text": "",
+        "leave_h": "",
         "token": uuid.uuid4().hex,
     }
 
@@ -136,6 +139,7 @@ def reported(values: Typed, cluster: Cluster, found: list[FormProblem]) -> Repor
         part = _part(kind, nodes[told], part, nodes, found)
     if len(values["text"]) > _LONGEST_TEXT:
         found.append(FormProblem("text", "Note", f"is longer than {_LONGEST_TEXT} letters"))
+    leave_by = _leave_by(values["leave_h"], state, found)
     if found or kind is None or state is None:
         return None
     token = values["token"] if _TOKEN.fullmatch(values["token"]) else uuid.uuid4().hex
@@ -148,7 +152,22 @@ def reported(values: Typed, cluster: Cluster, found: list[FormProblem]) -> Repor
         source_id=token,
         text=values["text"],
         compute_slowdown=UNSTATED,
+        leave_by=leave_by,
     )
+
+
+def _leave_by(text: str, state: HealthState | None, found: list[FormProblem]) -> datetime | None:
+    """When a part has to be left, ``None`` where nothing was typed."""
+    if not text:
+        return None
+    hours = number(text)
+    if isinstance(hours, str) or not 0 < hours <= _MOST_HOURS:
+        found.append(FormProblem("leave_h", "Works for", f"must be hours, {_MOST_HOURS} at most"))
+    elif state is not HealthState.DRAINING:
+        found.append(FormProblem("leave_h", "Works for", "goes only with what works and must be left"))
+    else:
+        return datetime.now(UTC) + timedelta(hours=hours)
+    return None
 
 
 def filled_settings(settings: ReplanSettings) -> Typed:

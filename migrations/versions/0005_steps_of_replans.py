@@ -1,4 +1,4 @@
-"""Who took which step with a replan, job by job, and what speaks against approving one unseen."""
+"""Who took which step with a replan, what speaks against approving one, and until when parts that drain work."""
 
 from __future__ import annotations
 
@@ -28,11 +28,15 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_replan_steps")),
     )
     op.create_index("ix_replan_steps_replan_id_taken_at", "replan_steps", ["replan_id", "taken_at"])
+    op.add_column("health_events", sa.Column("leave_by", sa.DateTime(timezone=True), nullable=True))
+    op.create_index("ix_health_events_leave_by", "health_events", ["leave_by"])
     op.add_column("replans", sa.Column("objections", sa.Text(), nullable=True))
 
 
 def downgrade() -> None:
     """Take the change back."""
     op.drop_column("replans", "objections")
+    op.drop_index("ix_health_events_leave_by", "health_events")
+    op.drop_column("health_events", "leave_by")
     op.drop_index("ix_replan_steps_replan_id_taken_at", "replan_steps")
     op.drop_table("replan_steps")

@@ -55,6 +55,10 @@ class EventAnswer(BaseModel):
     bandwidth_share: float | None = Field(
         description="Share of bandwidth that its links have left; null where not told.", examples=[None]
     )
+    leave_by: datetime | None = Field(
+        description="Of what drains: until when it works, in UTC; null where it may go at any moment.",
+        examples=[None],
+    )
     repeats: int = Field(description="How often it came again.", examples=[0])
     replan: str | None = Field(description="Id of the replan that decides on it, if one does.", examples=[None])
 
@@ -76,6 +80,7 @@ class EventAnswer(BaseModel):
             code=event.code,
             compute_slowdown=event.compute_slowdown or None,
             bandwidth_share=event.bandwidth_share or None,
+            leave_by=event.leave_by,
             repeats=record.repeats,
             replan=record.replan_id,
         )
@@ -135,6 +140,10 @@ class ConditionAnswer(BaseModel):
     bandwidth_share: float = Field(description="Share of bandwidth that its links have left.", examples=[1])
     quiet_until: datetime | None = Field(
         description="A recovery was reported and is believed from then on, in UTC; null where none was.",
+        examples=[None],
+    )
+    leave_by: datetime | None = Field(
+        description="Until when a part that is to be left works, in UTC; it is suspected until it is decided on.",
         examples=[None],
     )
     source: str = Field(description="Who told it.", examples=["alertmanager-a"])

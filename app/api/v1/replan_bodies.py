@@ -41,6 +41,11 @@ class ReplanSettingsDocument(Document):
     hysteresis_s: Annotated[NotNegative, Field(le=LONGEST_S)] = Field(
         _DEFAULT.hysteresis_s, description="Seconds a recovery must last to be believed.", examples=[600.0]
     )
+    drain_lead_s: Annotated[NotNegative, Field(le=LONGEST_S)] = Field(
+        _DEFAULT.drain_lead_s,
+        description="Seconds before a part has to be left (leave_by of its report) at which it is decided on.",
+        examples=[3600.0],
+    )
     quarantine_after: Count = Field(
         _DEFAULT.quarantine_after,
         description="After so many failures within 30 days a node is to be kept out.",
