@@ -21,10 +21,12 @@ from cluster_models.conditions import (
     quarantine_of,
 )
 from cluster_models.errors import InvalidInput
-from cluster_models.health_events import HealthEvent
+from cluster_models.health_events import EntityKind, HealthEvent
 from cluster_models.recovery import Quarantine, RecoveryAction
 from solver.replanning.problem import HORIZON_S, SPARE_WORTH_SHARE, ReplanOptions
 
+BACK_AFTER: Final = tuple(f"{kind}_back_after_s" for kind in ("node", "gpu", "nic", "switch"))
+"""Settings that may be left to ``back_after_s``."""
 LEAST_WINDOW_S: Final = 30.0
 MOST_WINDOW_S: Final = 120.0
 MOST_TIME_LIMIT_S: Final = 600.0
@@ -35,13 +37,14 @@ class ReplanSettings:
     """One cluster's settings; seconds.
 
     ``window_s``: reports within it are decided on together (58 to 77 % of spot removals come with another in the
-    same minute).  ``horizon_s`` weighs work against moves, ``back_after_s`` is when lost nodes are expected back.
+    same minute).  ``horizon_s`` weighs work against moves, ``back_after_s`` is when lost parts are expected back
+    of whose kind nothing else is said (``node_back_after_s`` and so on).
     ``hysteresis_s``: how long a recovery must last to be believed; ``drain_lead_s``: how long before a part has to
     be left it is decided on; after ``quarantine_after`` failures a node is to be kept out.
 
     ``auto_approve``: a decision takes its GPUs without being asked for, where it keeps within ``auto_actions``
-    (none named: any), ``auto_most_jobs`` that act, ``auto_most_nodes`` that change hands and ``auto_most_gap`` (``None``:
-    no limit), and no source spoke ill of ``storm_share`` of the nodes within ``storm_within_s``.
+    (none named: any), ``auto_most_jobs`` that act, ``auto_most_nodes`` that change hands and ``auto_most_gap``
+    (``None``: no limit), and no source spoke ill of ``storm_share`` of the nodes within ``storm_within_s``.
 
     ``signed_only``: reports without a signature are refused.  ``gpu_budget`` limits the
     GPUs of all jobs together.  A spare GPU that is taken must be worth ``spare_worth_share`` of what a GPU of its
@@ -52,6 +55,10 @@ class ReplanSettings:
     window_s: float = 60.0
     horizon_s: float = HORIZON_S
     back_after_s: float = HORIZON_S
+    node_back_after_s: float | None = None
+    gpu_back_after_s: float | None = None
+    nic_back_after_s: float | None = None
+    switch_back_after_s: float | None = None
     hysteresis_s: float = HYSTERESIS_S
     drain_lead_s: float = DRAIN_LEAD_S
     quarantine_after: int = REPEATED_FAILURES
@@ -73,9 +80,10 @@ class ReplanSettings:
         if not LEAST_WINDOW_S <= self.window_s <= MOST_WINDOW_S:
             problem = f"must lie between {LEAST_WINDOW_S:g} and {MOST_WINDOW_S:g}"
             raise InvalidInput("window_s", self.window_s, problem)
-        for name in ("horizon_s", "back_after_s", "storm_within_s"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InvalidInput(name, getattr(self, name), "must be positive")
+        for name in ("horizon_s", "back_after_s", "storm_within_s", *BACK_AFTER):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise InvalidInput(name, value, "must be positive")
         for name in ("hysteresis_s", "drain_lead_s"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise InvalidInput(name, getattr(self, name), "must not be negative")
@@ -103,6 +111,11 @@ class ReplanSettings:
     def keep_out(self, events: Iterable[HealthEvent], *, now: datetime) -> tuple[Quarantine, ...]:
         """Nodes that failed too often by these reports."""
         return quarantine_of(events, now=now, failures=self.quarantine_after, hysteresis_s=self.hysteresis_s)
+
+    def back_s(self, kind: EntityKind) -> float:
+        """When a lost part of that kind is expected back."""
+        own: float | None = getattr(self, f"{kind}_back_after_s", None)
+        return self.back_after_s if own is None else own
 
     @property
     def options(self) -> ReplanOptions:

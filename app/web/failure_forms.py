@@ -13,7 +13,7 @@ from starlette.datastructures import FormData
 from app.documents.reading import close_name
 from app.events.reading import ReportedEvent
 from app.presentation.recovery import OTHER_ACTIONS, STATES
-from app.services.replan_settings import ReplanSettings
+from app.services.replan_settings import BACK_AFTER, ReplanSettings
 from app.web.choices import Options
 from app.web.form import FormProblem, Typed, number
 from cluster_models.errors import InvalidInput
@@ -51,7 +51,11 @@ SETTINGS: Final = (
         "30 to 120: what fails together is decided on together.",
     ),
     ("horizon_s", 3600.0, "Look ahead, h", "Moving pays when it gains more than it costs within this time."),
-    ("back_after_s", 3600.0, "Lost nodes come back after, h", "What waiting is worth."),
+    ("back_after_s", 3600.0, "Lost parts come back after, h", "What waiting is worth."),
+    ("node_back_after_s", 3600.0, "A lost node comes back after, h", "Empty: as above."),
+    ("gpu_back_after_s", 3600.0, "A lost GPU comes back after, h", "Empty: as above."),
+    ("nic_back_after_s", 3600.0, "A lost network card comes back after, h", "Empty: as above."),
+    ("switch_back_after_s", 3600.0, "A lost switch comes back after, h", "Empty: as above."),
     ("hysteresis_s", 60.0, "Believe a recovery after, min", "Nodes that come and go stay out until then."),
     ("drain_lead_s", 60.0, "Decide before a part must be left, min", "Where the report says until when it works."),
     ("quarantine_after", 1.0, "Keep a node out after, failures", "Within 30 days."),
@@ -83,7 +87,7 @@ SWITCHES: Final = (
 )
 AUTO_ACTIONS: Final[Options] = tuple((action.value, words) for action, words in OTHER_ACTIONS.items())
 """What may be approved without anybody."""
-_OPTIONAL: Final = frozenset({"gpu_budget", "auto_most_jobs", "auto_most_nodes", "auto_most_gap"})
+_OPTIONAL: Final = frozenset({"gpu_budget", "auto_most_jobs", "auto_most_nodes", "auto_most_gap", *BACK_AFTER})
 _WHOLE: Final = frozenset({"quarantine_after", "gpu_budget", "auto_most_jobs", "auto_most_nodes", "effort"})
 
 

@@ -36,7 +36,19 @@ class ReplanSettingsDocument(Document):
         _DEFAULT.horizon_s, description="Seconds over which work is weighed against moves.", examples=[21600.0]
     )
     back_after_s: Annotated[Positive, Field(le=LONGEST_S)] = Field(
-        _DEFAULT.back_after_s, description="Seconds until lost nodes are expected back.", examples=[21600.0]
+        _DEFAULT.back_after_s, description="Seconds until lost parts are expected back.", examples=[21600.0]
+    )
+    node_back_after_s: Annotated[Positive, Field(le=LONGEST_S)] | None = Field(
+        None, description="The same of a whole node; absent = back_after_s.", examples=[14400.0]
+    )
+    gpu_back_after_s: Annotated[Positive, Field(le=LONGEST_S)] | None = Field(
+        None, description="The same of one GPU (a reset, or a visit); absent = back_after_s.", examples=[900.0]
+    )
+    nic_back_after_s: Annotated[Positive, Field(le=LONGEST_S)] | None = Field(
+        None, description="The same of a network card; absent = back_after_s.", examples=[7200.0]
+    )
+    switch_back_after_s: Annotated[Positive, Field(le=LONGEST_S)] | None = Field(
+        None, description="The same of a switch; absent = back_after_s.", examples=[3600.0]
     )
     hysteresis_s: Annotated[NotNegative, Field(le=LONGEST_S)] = Field(
         _DEFAULT.hysteresis_s, description="Seconds a recovery must last to be believed.", examples=[600.0]
