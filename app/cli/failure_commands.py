@@ -84,9 +84,17 @@ def conditions(cluster: ClusterName, as_json: Json = False, database_url: Databa
     run_conditions(cluster, as_json=as_json, database_url=database_url)
 
 
+@reported
+def reliability(cluster: ClusterName, as_json: Json = False, database_url: DatabaseUrl = None) -> None:
+    """Show how often parts of a stored cluster failed and how long they were out, from its own reports."""
+    from app.cli.failure_stored import run_reliability  # noqa: PLC0415 - see above
+
+    run_reliability(cluster, as_json=as_json, database_url=database_url)
+
+
 def add_commands(program: typer.Typer) -> None:
     """Put the commands about failures into the program."""
-    for command in (replan, resilience, conditions):
+    for command in (replan, resilience, conditions, reliability):
         program.command()(command)
     for name, group in (("jobs", jobs_app), ("events", app), ("replans", replans_app)):
         program.add_typer(group, name=name)
