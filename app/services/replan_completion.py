@@ -134,7 +134,9 @@ def _wake_untouched(session: Session, row: ReplanRow, decision: BatchDecision) -
 
 
 def _note(session: Session, row: ReplanRow, made: JobDecision, actor: Actor) -> None:
-    job = session.get_one(RunningJobRow, made.job_id)
+    job = session.get(RunningJobRow, made.job_id)
+    if job is None:
+        raise NotFound("job", made.job_name)
     replan_steps.take(session, row=row, step=ReplanStep.JOB_COMPLETED, actor=actor, job=job)
 
 

@@ -168,6 +168,8 @@ def store_safe(
         summary=jsonable(replan_answers.summary_of(found)),
     )
     if stored:
+        settings = all_settings.settings_of(session, cluster_id=row.cluster_id)
+        _object(session, replan_id, approval_policy.warnings(session, row=row, settings=settings))
         announcements.tell_of_replan(session, event_type=EventType.SAFE_ANSWER, row=row)
     return stored
 
@@ -184,15 +186,14 @@ def _proposed(session: Session, replan_id: str) -> None:
         reasons += approval_policy.limits_passed(session, row=row, settings=settings, decision=decision)
     _object(session, replan_id, reasons)
     announcements.tell_of_replan(session, event_type=EventType.PROPOSED, row=row)
-    if settings.auto_approve and not reasons:
-        refusal = replan_answers.approve_if_possible(session, row=row)
-        _object(session, replan_id, (refusal,) if refusal else ())
+    if settings.auto_approve and not reasons and (refusal := replan_answers.approve_if_possible(session, row=row)):
+        _object(session, replan_id, (refusal,))
 
 
 def _object(session: Session, replan_id: str, reasons: tuple[str, ...]) -> None:
-    """Keep what speaks against approving an answer unseen."""
-    if reasons:
-        replan_rows.change(session, replan_id, [ReplanStatus.PROPOSED], objections={"reasons": list(reasons)})
+    """Keep what speaks against approving an answer unseen, in place of what did before."""
+    kept = {"reasons": list(reasons)} if reasons else None
+    replan_rows.change(session, replan_id, (*UNDECIDED, ReplanStatus.PROPOSED), objections=kept)
 
 
 def _at_least_safe(row: ReplanRow, decision: BatchDecision) -> BatchDecision:

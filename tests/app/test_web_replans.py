@@ -210,3 +210,13 @@ def test_a_proposal_whose_causes_recovered_says_so(failed: Failed) -> None:
     page = failed.page()
     assert _heading(page) == "Look again: what failed is back"
     assert buttons(page) == ["cancel", "approve"]
+
+
+def test_in_a_storm_of_reports_the_page_asks_to_look_first(failed: Failed) -> None:
+    """At the safe answer already, and at the proposal."""
+    with transaction(failed.service.sessions) as session:
+        report(session, *(heard(node) for node in ("n4", "n5", "n2")))
+    assert answer_safely(failed.service.sessions, replan_id=failed.replan_id, now=START)
+    assert "Look first: watch spoke ill of 4 of 8 nodes within 5 min" in told(failed.page())
+    failed.solve()
+    assert "Look first: watch spoke ill of 4 of 8 nodes within 5 min" in told(failed.page())

@@ -233,6 +233,7 @@ class ReplanEvent(BaseModel):
     has_decision: bool = Field(description="Whether the solver's answer is there.", examples=[False])
     progress: ReplanProgressAnswer | None = Field(description="The newest progress.")
     error: FailureAnswer | None = Field(description="What went wrong.")
+    remaining: list[str] = Field(description="Jobs that are still to be carried out as approved.", examples=[[]])
 
 
 def replan_links(replan_id: str) -> dict[str, str]:
@@ -249,6 +250,7 @@ def replan_event(record: ReplanRecord) -> ReplanEvent:
         has_decision=record.has_decision,
         progress=record.progress and ReplanProgressAnswer.model_validate(_told(record.progress)),
         error=record.error and FailureAnswer.model_validate(record.error, from_attributes=True),
+        remaining=list(record.remaining),
     )
 
 
@@ -273,7 +275,6 @@ def _replan(record: ReplanRecord) -> dict[str, Any]:
         "events": list(record.event_ids),
         "objections": list(record.objections),
         "steps": [StepAnswer.from_record(each) for each in record.steps],
-        "remaining": list(record.remaining),
         "snapshot": record.snapshot_id,
         "summary": summary,
         "links": replan_links(record.id),

@@ -196,7 +196,7 @@ def _undecided(replan: ReplanRecord) -> Next:
         "A better one is on its way. If every second counts, approve the safe one now.",
         "Otherwise wait: this page changes by itself.",
     )
-    return Next("A safe answer is ready", sentences, "busy", (_APPROVE_SAFE,), (_CANCEL,))
+    return Next("A safe answer is ready", (*_look_first(replan), *sentences), "busy", (_APPROVE_SAFE,), (_CANCEL,))
 
 
 def _proposed(replan: ReplanRecord, answer: Answer | None) -> Next:
@@ -210,12 +210,16 @@ def _proposed(replan: ReplanRecord, answer: Answer | None) -> Next:
         return Next("Look again: what failed is back", sentences, "warn", onward)
     if answer is Answer.SAFE:
         why = replan.error.problem if replan.error else "The search found no answer."
-        sentences = (why, "The safe answer below stands. Read it, then approve it.")
+        read = (why, *_look_first(replan), "The safe answer below stands. Read it, then approve it.")
         approve = Button("approve_safe", "Approve the safe answer", _APPROVE.means, "")
-        return Next("Approve the safe answer", sentences, "warn", (approve,), (_CANCEL,))
+        return Next("Approve the safe answer", read, "warn", (approve,), (_CANCEL,))
     told = "Read what becomes of each job, below. Approve if nothing speaks against it."
-    held = (f"Look first: {reason}." for reason in replan.objections)
-    return Next("Approve the answer", (*held, told), "warn", (_APPROVE,), (_CANCEL,))
+    return Next("Approve the answer", (*_look_first(replan), told), "warn", (_APPROVE,), (_CANCEL,))
+
+
+def _look_first(replan: ReplanRecord) -> tuple[str, ...]:
+    """What speaks against approving an answer unseen."""
+    return tuple(f"Look first: {reason.rstrip('.')}." for reason in replan.objections)
 
 
 def _ended(replan: ReplanRecord) -> Next:
@@ -223,10 +227,11 @@ def _ended(replan: ReplanRecord) -> Next:
     if replan.status is ReplanStatus.APPLIED:
         return Next("Nothing left to do", ("The jobs run as decided below.",), "good")
     if replan.status is ReplanStatus.SUPERSEDED:
-        return Next("Look at the later decision", ("A later failure was added to it.",), "warn")
+        told = "A later failure, or a change of its jobs, was added to it."
+        return Next("Look at the later decision", (told,), "warn")
     if replan.status is ReplanStatus.FAILED:
-        told = (*why, "Every GPU is whose it was. Ask for a new decision when you are ready.")
-        return Next("It failed: ask for a new decision", told, "bad", (Button("again", "Decide anew", "", ""),))
+        held = "The GPUs of jobs that were not done are whose they were. Ask for a new decision when you are ready."
+        return Next("It failed: ask for a new decision", (*why, held), "bad", (Button("again", "Decide anew", "", ""),))
     return Next(
         "It was called off",
         (*why, "Ask for a new decision if jobs still need one."),
