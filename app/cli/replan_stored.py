@@ -39,7 +39,7 @@ _NEXT = {
     ReplanStatus.PROPOSED: "Take its GPUs: meshwright replans approve {id}",
     ReplanStatus.APPROVED: "When the jobs run as decided: meshwright replans complete {id}",
     ReplanStatus.APPLYING: "When the jobs run as decided: meshwright replans complete {id}",
-    ReplanStatus.FAILED: "GPUs of jobs not done are whose they were. A new report, or the service, opens a new decision.",
+    ReplanStatus.FAILED: "GPUs of jobs not done are whose they were. A new report opens a new decision.",
 }
 
 

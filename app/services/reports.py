@@ -9,15 +9,14 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import groupby
 from typing import Final
 
-from sqlalchemy import and_, exists, or_, select
+from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
-from app.db.replan_tables import HealthEventRow, ReplanRow
-from app.db.running_tables import RunningJobRow, RunningPlanRow
-from app.db.status import OPEN_REPLANS, JobStanding, ReplanStatus, ReplanStep
+from app.db.replan_tables import ReplanRow
+from app.db.running_tables import RunningJobRow
+from app.db.status import OPEN_REPLANS, ReplanStatus, ReplanStep
 from app.events.reading import ToldEvent
 from app.presentation.recovery import entity_words
 from app.services import (
@@ -33,18 +32,15 @@ from app.services import (
 from app.services.clusters import StoredCluster
 from app.services.errors import Conflict, IdempotencyKeyReused
 from app.services.health_events import EventRecord
-from app.services.job_plans import JobPlan, job_plans
 from app.services.occupancy import Gpus
 from app.services.replan_steps import SERVICE
 from app.services.touching import fresh_trouble, standing_trouble, touched
 from cluster_models.conditions import Condition
-from cluster_models.health_events import Entity, EntityKind, HealthEvent, HealthState
+from cluster_models.health_events import HealthEvent
 from cluster_models.topology import Cluster
 from solver.replanning.words import named
 
-_MOST_NAMED: Final = 5
-_LATE: Final = timedelta(days=1)
-"""After a part had to be left by then, nobody is woken for it any more."""
+MOST_NAMED: Final = 5
 _SPARES: Final = ""
 """Stands for nobody: the spares that a replan which is not approved yet may have given out."""
 
@@ -109,77 +105,12 @@ def request_replan(
             return row.id
     if not occupancy.staying_gpus(session, cluster_id=cluster.id):
         raise Conflict(f"No job runs on the cluster {cluster.name!r}: there is nothing to decide.")
-    replan_id = _open(session, cluster.id, reason=reason, window_s=window_s, now=now)
+    replan_id = open_or_join(session, cluster.id, reason=reason, window_s=window_s, now=now)
     row = replan_rows.row_of(session, replan_id)
     row.window_ends_at = min(row.window_ends_at, now + timedelta(seconds=window_s))
     row.idempotency_key, row.request_hash = idempotency_key, request_hash
     session.flush()
     return replan_id
-
-
-def wake_waiting(session: Session, *, now: datetime) -> list[str]:
-    """Open a replan of every cluster where parts are well again that jobs wait for, could start again or grow on.
-
-    Once for each recovery; returns their ids.
-    """
-    replanned = exists().where(RunningPlanRow.job_id == RunningJobRow.id, RunningPlanRow.replan_id.is_not(None))
-    query = select(RunningJobRow.cluster_id).where(
-        or_(
-            RunningJobRow.standing.in_((JobStanding.WAITING, JobStanding.PAUSED)),
-            and_(RunningJobRow.standing == JobStanding.RUNNING, replanned),
-        )
-    )
-    opened = []
-    for cluster_id in sorted(set(session.scalars(query))):
-        clusters.lock(session, reference=cluster_id, expected_version=None)
-        if replan_rows.open_row(session, cluster_id) is not None or _asked_since_quiet(session, cluster_id, now):
-            continue
-        still = _touched_jobs(session, cluster_id, _conditions(session, cluster_id, now))
-        jobs = job_plans(session, cluster_id=cluster_id).values()
-        ready = [each.job.name for each in jobs if _may_gain(each, is_touched=each.job.id in still)]
-        if ready:
-            jobs_named = named(ready, _MOST_NAMED)
-            reason = f"Parts are well again that {jobs_named} stood still for, or ran on fewer GPUs without."
-            opened.append(_open(session, cluster_id, reason=reason, window_s=0.0, now=now))
-    return opened
-
-
-def wake_deadlines(session: Session, *, now: datetime) -> list[str]:
-    """Open a replan of every cluster where a job has to leave a part at a stated time that has come near.
-
-    Once for each such report; returns their ids.
-    """
-    row = HealthEventRow
-    query = (
-        select(row.cluster_id, row.id, row.kind, row.node, row.part)
-        .where(row.leave_by > now - _LATE, row.known.is_(True), row.replan_id.is_(None))
-        .order_by(row.cluster_id, row.id)
-    )
-    opened = []
-    for cluster_id, group in groupby(session.execute(query).all(), key=lambda each: each.cluster_id):
-        clusters.lock(session, reference=cluster_id, expected_version=None)
-        due = [
-            each for each in standing_trouble(_conditions(session, cluster_id, now)) if each.leave_by is not None
-        ]
-        if not (hit := _touched_jobs(session, cluster_id, due)):
-            continue
-        held = occupancy.staying_gpus(session, cluster_id=cluster_id)
-        cluster = clusters.get_cluster(session, reference=cluster_id).cluster
-        reason = _reason(session, due, hit, held, cluster)
-        window_s = replan_settings.settings_of(session, cluster_id=cluster_id).window_s
-        replan_id = _open(session, cluster_id, reason=reason, window_s=window_s, now=now)
-        parts = {each.entity for each in due}
-        ids = [each.id for each in group if Entity(EntityKind(each.kind), each.node, each.part) in parts]
-        health_events.assign(session, event_ids=ids, replan_id=replan_id)
-        opened.append(replan_id)
-    return opened
-
-
-def _may_gain(found: JobPlan, *, is_touched: bool) -> bool:
-    """Whether a job may do more work now that parts are well again."""
-    if found.job.standing == JobStanding.WAITING:
-        return not is_touched
-    return found.is_paused or found.gpus < (found.wanted_gpus or 0)
 
 
 def is_over(session: Session, *, row: ReplanRow, now: datetime) -> bool:
@@ -193,9 +124,9 @@ def is_over(session: Session, *, row: ReplanRow, now: datetime) -> bool:
     entities = {event.entity for event in health_events.read_of_replan(session, replan_id=row.id)}
     if not entities:
         return False
-    conditions = _conditions(session, row.cluster_id, now)
+    conditions = cluster_conditions(session, row.cluster_id, now)
     theirs = [each for each in standing_trouble(conditions) if each.entity in entities]
-    return not _touched_jobs(session, row.cluster_id, theirs)
+    return not touched_jobs(session, row.cluster_id, theirs)
 
 
 def call_off(session: Session, *, row: ReplanRow) -> None:
@@ -210,7 +141,7 @@ def decide_anew(session: Session, *, row: ReplanRow, reason: str, now: datetime 
 
     One that still collects takes the change in; any other is overtaken by a new one without a window.
     """
-    return _open(session, row.cluster_id, reason=reason, window_s=0.0, now=now or datetime.now(UTC))
+    return open_or_join(session, row.cluster_id, reason=reason, window_s=0.0, now=now or datetime.now(UTC))
 
 
 def take_in_change(session: Session, *, job: RunningJobRow) -> None:
@@ -237,8 +168,8 @@ def _react(session: Session, cluster_id: str, new: Sequence[EventRecord], now: d
     troubled = {each.entity for each in fresh}
     event_ids = [each.id for each in new if each.event.entity in troubled]
     window_s = replan_settings.settings_of(session, cluster_id=cluster_id).window_s
-    reason = _reason(session, fresh, hit, holders, stored.cluster)
-    replan_id = _open(session, cluster_id, reason=reason, window_s=window_s, now=now)
+    reason = reason_of(session, fresh, hit, holders, stored.cluster)
+    replan_id = open_or_join(session, cluster_id, reason=reason, window_s=window_s, now=now)
     health_events.assign(session, event_ids=event_ids, replan_id=replan_id)
     return replan_id
 
@@ -259,7 +190,7 @@ def _take_note(
     return current.id
 
 
-def _open(session: Session, cluster_id: str, *, reason: str, window_s: float, now: datetime) -> str:
+def open_or_join(session: Session, cluster_id: str, *, reason: str, window_s: float, now: datetime) -> str:
     """The replan that takes in what is new: the one that still collects, or a new one that overtakes an older."""
     current = replan_rows.open_row(session, cluster_id)
     if current is not None:
@@ -312,27 +243,14 @@ def _holders(session: Session, cluster: StoredCluster, current: ReplanRow | None
     return holders
 
 
-def _asked_since_quiet(session: Session, cluster_id: str, now: datetime) -> bool:
-    """Whether a replan was opened since a recovery was last believed, or none ever was."""
-    hysteresis = timedelta(seconds=replan_settings.settings_of(session, cluster_id=cluster_id).hysteresis_s)
-    events = health_events.read_known(session, cluster_id=cluster_id)
-    believed = [
-        moment
-        for event in events
-        if event.state is HealthState.RECOVERED and (moment := event.occurred_at + hysteresis) <= now
-    ]
-    if not believed:
-        return True
-    query = select(exists().where(ReplanRow.cluster_id == cluster_id, ReplanRow.created_at >= max(believed)))
-    return bool(session.scalar(query))
-
-
-def _conditions(session: Session, cluster_id: str, now: datetime) -> tuple[Condition, ...]:
+def cluster_conditions(session: Session, cluster_id: str, now: datetime) -> tuple[Condition, ...]:
+    """The parts of a cluster that are not well."""
     settings = replan_settings.settings_of(session, cluster_id=cluster_id)
     return settings.conditions(health_events.read_known(session, cluster_id=cluster_id), now=now)
 
 
-def _touched_jobs(session: Session, cluster_id: str, conditions: Iterable[Condition]) -> tuple[str, ...]:
+def touched_jobs(session: Session, cluster_id: str, conditions: Iterable[Condition]) -> tuple[str, ...]:
+    """The ids of the jobs that hold, and keep, a part which one of these conditions is about."""
     cluster = clusters.get_cluster(session, reference=cluster_id).cluster
     return touched(conditions, occupancy.staying_gpus(session, cluster_id=cluster_id), cluster)
 
@@ -341,12 +259,13 @@ def _key(event: HealthEvent) -> tuple[str, str, str]:
     return event.source, event.source_id, event.state
 
 
-def _reason(
+def reason_of(
     session: Session, fresh: Sequence[Condition], hit: Sequence[str], holders: Mapping[str, Gpus], cluster: Cluster
 ) -> str:
+    """The trouble of these holders in a sentence."""
     theirs = {holder: holders[holder] for holder in hit}
     parts = [f"{entity_words(each.entity)} {each.state}" for each in fresh if touched([each], theirs, cluster)]
     query = select(RunningJobRow.name).where(RunningJobRow.id.in_(hit)).order_by(RunningJobRow.name)
     names = list(session.scalars(query))
-    whose = named(names, _MOST_NAMED) if names else "spares that were counted on"
-    return f"{named(parts, _MOST_NAMED)}: touches {whose}."
+    whose = named(names, MOST_NAMED) if names else "spares that were counted on"
+    return f"{named(parts, MOST_NAMED)}: touches {whose}."

@@ -15,7 +15,7 @@ from app.cli.failure_options import ToldFailures
 from app.db.engine import SessionFactory, transaction
 from app.db.status import ReplanStatus
 from app.events.reading import ToldEvent
-from app.services import health_events, occupancy, replan_settings, replans, reports
+from app.services import health_events, occupancy, replan_settings, replans, waking
 from app.services.replan_settings import ReplanSettings
 from app.settings import Role
 from cluster_models.errors import InvalidInput
@@ -48,9 +48,9 @@ def test_a_node_that_retires_in_two_weeks_is_left_in_two_weeks(sessions: Session
         assert report(session, _retired("n0"), _retired("n7")).replan_id is None
         assert _states(session, 1) == {"n0": HealthState.SUSPECTED, "n7": HealthState.SUSPECTED}
         early, due = LEAVE_BY - timedelta(seconds=HOUR_S + 60), LEAVE_BY - timedelta(seconds=HOUR_S - 60)
-        assert reports.wake_deadlines(session, now=early) == []
-        (replan_id,) = reports.wake_deadlines(session, now=due)
-        assert reports.wake_deadlines(session, now=due + timedelta(seconds=3)) == []
+        assert waking.wake_deadlines(session, now=early) == []
+        (replan_id,) = waking.wake_deadlines(session, now=due)
+        assert waking.wake_deadlines(session, now=due + timedelta(seconds=3)) == []
         replan = replans.get_replan(session, replan_id=replan_id)
         assert (replan.status, len(replan.event_ids)) == (ReplanStatus.COLLECTING, 2)
         assert replan.reason == "node n0 draining: touches a."
@@ -66,7 +66,7 @@ def test_what_must_be_left_within_the_lead_is_decided_on_at_once(sessions: Sessi
         replan_settings.replace_settings(session, reference=CLUSTER, settings=settings)
         replan_id = report(session, _retired("n0", leave_by_s=1.5 * HOUR_S)).replan_id
         assert replan_id is not None
-        assert reports.wake_deadlines(session, now=START + timedelta(seconds=5)) == []
+        assert waking.wake_deadlines(session, now=START + timedelta(seconds=5)) == []
 
 
 def test_nobody_is_woken_for_what_was_taken_back(sessions: SessionFactory) -> None:
@@ -76,7 +76,7 @@ def test_nobody_is_woken_for_what_was_taken_back(sessions: SessionFactory) -> No
         add_job(session, "a", "n0", "n1")
         report(session, _retired("n0"))
         report(session, told("n0", HealthState.RECOVERED, at_s=HOUR_S), at_s=HOUR_S)
-        assert reports.wake_deadlines(session, now=LEAVE_BY) == []
+        assert waking.wake_deadlines(session, now=LEAVE_BY) == []
 
 
 @pytest.fixture

@@ -231,7 +231,8 @@ def _ended(replan: ReplanRecord) -> Next:
         return Next("Look at the later decision", (told,), "warn")
     if replan.status is ReplanStatus.FAILED:
         held = "The GPUs of jobs that were not done are whose they were. Ask for a new decision when you are ready."
-        return Next("It failed: ask for a new decision", (*why, held), "bad", (Button("again", "Decide anew", "", ""),))
+        anew = Button("again", "Decide anew", "", "")
+        return Next("It failed: ask for a new decision", (*why, held), "bad", (anew,))
     return Next(
         "It was called off",
         (*why, "Ask for a new decision if jobs still need one."),
