@@ -104,6 +104,20 @@ def test_unknown_names_are_kept_and_told(capsys: pytest.CaptureFixture[str], tmp
     assert "is well" in capsys.readouterr().out
 
 
+def test_what_must_be_left_later_and_how_often_things_fail(capsys: pytest.CaptureFixture[str]) -> None:
+    """A retirement in two weeks decides nothing now; outages of the cluster are counted from its reports."""
+    assert report(capsys, "--draining", "b", "--leave-within", "14d") is None
+    assert main(["conditions", NAME]) == 0
+    assert "to be left by" in " ".join(capsys.readouterr().out.split())
+    assert main(["events", "report", NAME, "--lost", "c", "--leave-within", "2h"]) == 2
+    assert "--leave-within" in capsys.readouterr().err
+    report(capsys, "--lost", "c:gpu1")
+    assert main(["reliability", NAME]) == 0
+    assert "failed most often: c 1" in " ".join(capsys.readouterr().out.split())
+    assert main(["reliability", NAME, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["failures"] == 1
+
+
 def test_one_job_of_a_decision_is_completed(capsys: pytest.CaptureFixture[str]) -> None:
     """By its name; as it is the only one, that ends the decision."""
     replan = report(capsys, "--lost", "b")
