@@ -5,7 +5,7 @@ Light on purpose: the child reads it and must not load the database.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.serialization import load
@@ -33,6 +33,7 @@ class ReplanRequest:
     events: list[dict[str, Any]]
     options: dict[str, Any]
     spare_worth_share: float = SPARE_WORTH_SHARE
+    jobs_back_after_s: dict[str, float] = field(default_factory=dict)
 
     def to_problem(self, snapshot: ClusterSnapshot | None = None) -> ReplanProblem:
         """The problem; ``snapshot`` where it was read already."""
@@ -42,6 +43,7 @@ class ReplanRequest:
             spares=tuple(self.spares),
             horizon_s=self.horizon_s,
             back_after_s=self.back_after_s,
+            jobs_back_after_s=self.jobs_back_after_s,
             gpu_budget=self.gpu_budget,
             spare_worth_share=self.spare_worth_share,
             events=load(tuple[HealthEvent, ...], self.events),

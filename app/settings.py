@@ -68,6 +68,11 @@ class Settings(BaseSettings):
         description="Names under which the service is reached, without ports. None: where it listens on a loopback "
         "address only, that and localhost, else any.",
     )
+    actor_header: str = Field(
+        default="",
+        description="Header in which a proxy that authenticates names who sends a request (X-Forwarded-User); the "
+        "proxy must drop it from what comes in. None: who acts is what requests say of themselves.",
+    )
     solver_slots: int = Field(
         default=1, ge=1, description="Solves at once in role all; a process in role worker runs one."
     )

@@ -16,6 +16,9 @@ from cluster_models.recovery import Quarantine
 
 HYSTERESIS_S: Final = 600.0
 """Quiet seconds after a recovery before it is believed."""
+DRAIN_LEAD_S: Final = 3600.0
+"""Seconds before a part has to be left in which somebody must decide, where nothing is said: a checkpoint, a look
+by a person, and a restart."""
 REPEATED_FAILURES: Final = 3
 """Failures of one node that make it a repeat offender: 3 of 63 nodes caused more than half of all exclusions in one
 published cluster, and boards that failed once make 27 % of failures (docs/replanning.md)."""
@@ -38,6 +41,7 @@ class Condition:
     """How one part is.  ``since``: the report that holds; ``failures`` counts times it failed.
 
     ``quiet_until`` is set while a recovery is not believed yet: the state before it stands until then.
+    ``leave_by``: when a part has to be left; long before that it is only suspected, so that nothing new goes there.
     """
 
     entity: Entity
@@ -47,20 +51,26 @@ class Condition:
     compute_slowdown: float = 1.0
     bandwidth_share: float = 1.0
     quiet_until: datetime | None = None
+    leave_by: datetime | None = None
     source: str = ""
     code: str = ""
     text: str = ""
 
 
 def conditions_of(
-    events: Iterable[HealthEvent], *, now: datetime, hysteresis_s: float = HYSTERESIS_S
+    events: Iterable[HealthEvent],
+    *,
+    now: datetime,
+    hysteresis_s: float = HYSTERESIS_S,
+    drain_lead_s: float = DRAIN_LEAD_S,
 ) -> tuple[Condition, ...]:
     """The parts that are not well, in the order of their names.
 
     Reports alike in source and id count once.  Several sources may speak of one part: each is believed until it
     takes its word back or ``OPERATOR`` says otherwise later, and the worst of them holds.  So it is with several
     findings (codes) of one source: a report with a code follows up that finding alone, one without a code all of
-    them.  Reports from the future (a clock that is ahead) count as of ``now``.
+    them.  Reports from the future (a clock that is ahead) count as of ``now``.  What is to be left at a stated time
+    drains from ``drain_lead_s`` before that.
     """
     told: dict[Entity, list[HealthEvent]] = {}
     for event in {(event.source, event.source_id, event.state): event for event in events}.values():
@@ -68,7 +78,7 @@ def conditions_of(
     found = []
     for entity in sorted(told):
         views = [
-            _view(reports, now, timedelta(seconds=hysteresis_s))
+            _view(reports, now, timedelta(seconds=hysteresis_s), timedelta(seconds=drain_lead_s))
             for source in _by_source(told[entity])
             for reports in _by_finding(source)
         ]
@@ -94,7 +104,7 @@ def _by_finding(reports: Sequence[HealthEvent]) -> list[list[HealthEvent]]:
     return [[event for event in reports if event.code in (code, "")] for code in codes]
 
 
-def _view(reports: Sequence[HealthEvent], now: datetime, hysteresis: timedelta) -> Condition:
+def _view(reports: Sequence[HealthEvent], now: datetime, hysteresis: timedelta, lead: timedelta) -> Condition:
     """What one source says of one part, or of one finding there."""
     ordered = sorted(reports, key=lambda event: (event.occurred_at, _SEVERITY[event.state], event.source_id))
     last = standing = ordered[-1]
@@ -105,14 +115,16 @@ def _view(reports: Sequence[HealthEvent], now: datetime, hysteresis: timedelta) 
         quiet = min(ordered[bad[-1] + 1].occurred_at, now) + hysteresis
         if quiet > now:
             standing, quiet_until = ordered[bad[-1]], quiet
+    is_early = standing.leave_by is not None and now < standing.leave_by - lead
     return Condition(
         entity=standing.entity,
-        state=standing.state,
+        state=HealthState.SUSPECTED if is_early else standing.state,
         since=min(standing.occurred_at, now),
         failures=_failures(ordered),
         compute_slowdown=standing.compute_slowdown or 1.0,
         bandwidth_share=standing.bandwidth_share or 1.0,
         quiet_until=quiet_until,
+        leave_by=standing.leave_by,
         source=standing.source,
         code=standing.code,
         text=standing.text,
@@ -125,6 +137,18 @@ def _failures(ordered: Sequence[HealthEvent]) -> int:
     for event in ordered:
         count += event.state in OUT and not was_out
         was_out = event.state in OUT
+    return count
+
+
+def _outages(ordered: Sequence[HealthEvent], hysteresis: timedelta) -> int:
+    """Times the part went out after it was well: what fails before its recovery is believed never was."""
+    count, was_out, believed = 0, False, None
+    for event in ordered:
+        if event.state in OUT:
+            count += not was_out and (believed is None or event.occurred_at >= believed)
+            was_out = True
+        elif was_out:
+            was_out, believed = False, event.occurred_at + hysteresis
     return count
 
 
@@ -145,9 +169,11 @@ def quarantine_of(
     now: datetime,
     failures: int = REPEATED_FAILURES,
     within_s: float = REPEATED_WITHIN_S,
+    hysteresis_s: float = HYSTERESIS_S,
 ) -> tuple[Quarantine, ...]:
     """Nodes that failed, or whose parts did, ``failures`` times in the last ``within_s`` seconds.
 
+    What flaps failed once: a part that fails before its recovery was believed (``hysteresis_s``) never was well.
     What ``OPERATOR`` reported as recovered counts as repaired: failures of the node until then count no more.
     """
     after = now - timedelta(seconds=within_s)
@@ -164,7 +190,8 @@ def quarantine_of(
         for event in sorted(reports, key=lambda event: (event.occurred_at, _SEVERITY[event.state])):
             by_source.setdefault(event.source, []).append(event)
         # several sources that report one failure count it once
-        most = max(_failures(ordered) for ordered in by_source.values())
+        hysteresis = timedelta(seconds=hysteresis_s)
+        most = max(_outages(ordered, hysteresis) for ordered in by_source.values())
         counted[entity.node] = counted.get(entity.node, 0) + most
     days = within_s / 86_400
     return tuple(

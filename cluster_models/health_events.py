@@ -81,7 +81,7 @@ class HealthEvent:
     ``source`` names who told it and ``source_id`` the report in its own naming: two reports alike in both are one.
     ``compute_slowdown`` (1 = healthy) and ``bandwidth_share`` (of what the links of the entity had, in (0, 1]) say
     how degraded it is where that was told, 0 where not.  ``code`` is the source's own name of the finding
-    (``Xid 79``).
+    (``Xid 79``).  ``leave_by``: of a part that drains, until when it works; ``None`` where it may go at any moment.
     """
 
     entity: Entity
@@ -93,11 +93,19 @@ class HealthEvent:
     code: str = ""
     compute_slowdown: float = UNSTATED
     bandwidth_share: float = UNSTATED
+    leave_by: datetime | None = None
 
     def __post_init__(self) -> None:
         if self.occurred_at.tzinfo is None:
             raise InvalidHealthEvent(
                 "occurred_at", self.occurred_at.isoformat(), "has no time zone", "end it with Z or an offset"
+            )
+        if self.leave_by is not None and (self.leave_by.tzinfo is None or self.state is not HealthState.DRAINING):
+            problem = (
+                "has no time zone" if self.leave_by.tzinfo is None else f"stands beside the state {self.state}"
+            )
+            raise InvalidHealthEvent(
+                "leave_by", self.leave_by.isoformat(), problem, "only what drains is to be left"
             )
         if self.compute_slowdown != UNSTATED and not 1 <= self.compute_slowdown < float("inf"):
             raise InvalidHealthEvent(

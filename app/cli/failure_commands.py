@@ -23,6 +23,10 @@ def report(  # noqa: PLR0913 - one argument for each option
     lost: Lost = None,
     degraded: Degraded = None,
     draining: Draining = None,
+    leave_within: Annotated[
+        str | None,
+        typer.Option("--leave-within", metavar="TIME", help="How long what is draining still works: 14d, 6h."),
+    ] = None,
     recovered: Annotated[
         list[str] | None, typer.Option("--recovered", metavar="PART", help="What works again.")
     ] = None,
@@ -39,6 +43,7 @@ def report(  # noqa: PLR0913 - one argument for each option
     """Report what failed or recovered; where a job is touched, a decision is opened with its safe answer."""
     from app.cli.failure_options import ToldFailures  # noqa: PLC0415 - the database takes a while to load
     from app.cli.failure_stored import run_report  # noqa: PLC0415 - see above
+    from app.cli.replan_options import seconds_of  # noqa: PLC0415 - see above
 
     told = ToldFailures(
         lost or (),
@@ -48,6 +53,7 @@ def report(  # noqa: PLR0913 - one argument for each option
         events=events,
         adapter=adapter,
         source=source,
+        leave_within_s=None if leave_within is None else seconds_of("--leave-within", leave_within),
     )
     run_report(cluster, told, as_json=as_json, database_url=database_url)
 
@@ -78,9 +84,17 @@ def conditions(cluster: ClusterName, as_json: Json = False, database_url: Databa
     run_conditions(cluster, as_json=as_json, database_url=database_url)
 
 
+@reported
+def reliability(cluster: ClusterName, as_json: Json = False, database_url: DatabaseUrl = None) -> None:
+    """Show how often parts of a stored cluster failed and how long they were out, from its own reports."""
+    from app.cli.failure_stored import run_reliability  # noqa: PLC0415 - see above
+
+    run_reliability(cluster, as_json=as_json, database_url=database_url)
+
+
 def add_commands(program: typer.Typer) -> None:
     """Put the commands about failures into the program."""
-    for command in (replan, resilience, conditions):
+    for command in (replan, resilience, conditions, reliability):
         program.command()(command)
     for name, group in (("jobs", jobs_app), ("events", app), ("replans", replans_app)):
         program.add_typer(group, name=name)

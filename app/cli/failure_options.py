@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +40,8 @@ class ToldFailures:
     events: str | None = None
     adapter: str | None = None
     source: str | None = None
+    leave_within_s: float | None = None
+    """How long what drains still works."""
 
     def __post_init__(self) -> None:
         if self.adapter is not None:
@@ -47,6 +49,8 @@ class ToldFailures:
                 adapter_named(self.adapter)
             if self.events is None:
                 raise InvalidInput("--adapter", self.adapter, "says how to read no file", "name it with --events")
+        if self.leave_within_s is not None and not self.draining:
+            raise InvalidInput("--leave-within", None, "says until when nothing works", "name it with --draining")
 
     @property
     def says_nothing(self) -> bool:
@@ -106,7 +110,10 @@ def _typed(told: ToldFailures, cluster: Cluster, aliases: AliasTable, now: datet
     for option, texts, state in options:
         for text in texts:
             kind, node, part = parts.named(option, text)
-            yield _event(text, kind, node, part, state=state, now=now)
+            event = _event(text, kind, node, part, state=state, now=now)
+            if state is HealthState.DRAINING and told.leave_within_s is not None:
+                event = replace(event, leave_by=now + timedelta(seconds=told.leave_within_s))
+            yield event
     for text in told.degraded:
         name, share = _share(text)
         kind, node, part = parts.named("--degraded", name)

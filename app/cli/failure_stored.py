@@ -17,6 +17,7 @@ from app.api.v1.event_answers import (
     EventAnswer,
     QuarantineAnswer,
     ReceivedAnswer,
+    ReliabilityAnswer,
 )
 from app.cli.endings import complain
 from app.cli.failure_options import ToldFailures, reported
@@ -26,8 +27,10 @@ from app.cli.terminal import bullets, console, print_text, section
 from app.db.engine import transaction
 from app.presentation.figures import plural
 from app.presentation.recovery import STATES, duration, entity_words, moment
+from app.presentation.reliability import reliability_figures
 from app.services import aliases, health_events, incoming_reports
 from app.services.health_events import EventRecord
+from app.services.reliability import measure_reliability
 from app.services.reports import ReportAnswer
 from app.services.safe_answers import answer_safely
 from cluster_models.conditions import Condition
@@ -110,6 +113,18 @@ def run_conditions(cluster: str, *, as_json: bool, database_url: str | None) -> 
         console().print(section("Keep out", bullets(each.reason for each in out)))
 
 
+def run_reliability(cluster: str, *, as_json: bool, database_url: str | None) -> None:
+    """Print how often parts of a cluster failed."""
+    with database(database_url) as session:
+        stored = stored_cluster(session, cluster)
+        found = measure_reliability(session, reference=stored.id)
+    if as_json:
+        print_text(ReliabilityAnswer.make(found).model_dump_json(indent=2))
+        return
+    console().print(Text(stored.name, style="bold"))
+    console().print(bullets(f"{name}: {value}" for name, value in reliability_figures(found)))
+
+
 def _conditions(found: Sequence[Condition], now: datetime) -> RenderableType:
     table = Table(box=box.SIMPLE, pad_edge=False)
     for name in ("part", "is", "for", "says", "notes"):
@@ -133,6 +148,8 @@ def _notes(each: Condition, now: datetime) -> list[str]:
         notes.append(f"{100 * each.bandwidth_share:.0f} % of its bandwidth")
     if each.failures > 1:
         notes.append(f"failed {each.failures} times")
+    if each.leave_by is not None:
+        notes.append(f"to be left by {moment(each.leave_by)}")
     if each.quiet_until is not None and (left_s := (each.quiet_until - now).total_seconds()) > 0:
         notes.append(f"said to be well again, believed in {duration(left_s)}")
     return [note for note in notes if note]

@@ -22,7 +22,7 @@ from app.cli.stored import database
 from app.cli.terminal import console, print_text, section
 from app.db.status import JobStanding
 from app.presentation.figures import count, plural, seconds, spans
-from app.presentation.recovery import duration, moment, tokens_per_s
+from app.presentation.recovery import STATES, duration, entity_words, moment, tokens_per_s
 from app.services import occupancy, running_jobs, running_plans
 from app.services.clusters import StoredCluster, get_cluster
 from app.services.errors import NotFound
@@ -131,7 +131,7 @@ def run_spares(cluster: str, nodes: Sequence[str], *, as_json: bool, database_ur
     if free:
         told += f"; free: {listed(free)}"
     if held:
-        told += f"; held by jobs: {listed(held)}"
+        told += f"; not free (held by jobs, failed, or to be kept out): {listed(held)}"
     console().print(told)
 
 
@@ -167,7 +167,7 @@ def _table(found: Sequence[JobRecord]) -> RenderableType:
             Text("" if summary is None else summary.model),
             Text("" if summary is None else summary.degrees),
             Text(count(each.gpus_held)),
-            Text("" if summary is None else count(summary.tokens_per_s)),
+            Text("slower" if each.tokens_per_s is None else count(each.tokens_per_s)),
             Text(f"{each.weight:g}"),
         )
     return table
@@ -180,7 +180,8 @@ def _job(record: JobRecord, plan: Plan | None, plans: Sequence[RunningPlanRecord
         held = spans_of_nodes(plan)
         lines += [
             Text(f"{summary.model} as {summary.degrees}, {plural(summary.gpus, 'GPU')}, weight {record.weight:g}"),
-            Text(f"{tokens_per_s(summary.tokens_per_s)}, {seconds(summary.step_s)} a step"),
+            Text(f"planned for {tokens_per_s(summary.tokens_per_s)}, {seconds(summary.step_s)} a step"),
+            *(Text(f"{entity_words(each.entity)} {STATES[each.state]}", style="red") for each in record.trouble),
             Text(f"nodes in rank order: {held}"),
         ]
     return Group(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import getpass
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
+from typing import Protocol
 
 from rich import box
 from rich.console import RenderableType
@@ -17,13 +20,15 @@ from app.cli.job_stored import stored_cluster
 from app.cli.replan_files import DecisionFiles, JobFiles
 from app.cli.replan_view import AskedView, decision_view
 from app.cli.stored import database
-from app.cli.terminal import console, print_text
+from app.cli.terminal import bullets, console, print_text, section
 from app.db.status import OPEN_REPLANS, ReplanStatus
 from app.documents.reading import close_name
 from app.presentation.recovery import ACTIONS, duration, moment
+from app.presentation.steps import step_words
 from app.services import health_events, replan_views, replans
 from app.services.errors import NotFound
 from app.services.pagination import MAX_LIMIT
+from app.services.replan_steps import Actor
 from app.services.replan_views import AnswerView
 from app.services.replans import Answer, ReplanRecord
 from cluster_models.conditions import Condition
@@ -34,7 +39,7 @@ _NEXT = {
     ReplanStatus.PROPOSED: "Take its GPUs: meshwright replans approve {id}",
     ReplanStatus.APPROVED: "When the jobs run as decided: meshwright replans complete {id}",
     ReplanStatus.APPLYING: "When the jobs run as decided: meshwright replans complete {id}",
-    ReplanStatus.FAILED: "Every GPU is whose it was. A new report, or the service, opens a new decision.",
+    ReplanStatus.FAILED: "GPUs of jobs not done are whose they were. A new report opens a new decision.",
 }
 
 
@@ -80,6 +85,8 @@ def run_show(replan: str, *, safe: bool, as_json: bool, files: DecisionFiles, da
     out = console()
     out.print(Text(f"{record.id} on {record.cluster_name}: {record.status}", style="bold"))
     out.print(Text(_opened(record)))
+    if record.steps:
+        out.print(section("Steps", bullets(step_words(each) for each in record.steps)))
     if shown is None:
         out.print(Text(f"No {answer} answer is there yet."))
         return
@@ -89,70 +96,55 @@ def run_show(replan: str, *, safe: bool, as_json: bool, files: DecisionFiles, da
         out.print(Text(f"\n{line}", style="green"), crop=False)
 
 
-def run_approve(replan: str, *, safe: bool, as_json: bool, database_url: str | None) -> None:
+def run_approve(replan: str, *, safe: bool, by: str | None, as_json: bool, database_url: str | None) -> None:
     """Take the GPUs that an answer needs."""
     answer = Answer.SAFE if safe else Answer.DECISION
-    _act(
-        replan,
-        lambda session, found: replans.approve_replan(session, replan_id=found, answer=answer),
-        as_json=as_json,
-        database_url=database_url,
-    )
+    _act(replan, partial(replans.approve_replan, answer=answer), by, as_json=as_json, database_url=database_url)
 
 
-def run_start(replan: str, *, as_json: bool, database_url: str | None) -> None:
+def run_start(replan: str, *, by: str | None, as_json: bool, database_url: str | None) -> None:
     """Note that it is being carried out."""
-    _act(
-        replan,
-        lambda session, found: replans.begin_applying(session, replan_id=found),
-        as_json=as_json,
-        database_url=database_url,
-    )
+    _act(replan, replans.begin_applying, by, as_json=as_json, database_url=database_url)
 
 
-def run_complete(replan: str, *, as_json: bool, database_url: str | None) -> None:
-    """Note that the jobs run as decided."""
-    _act(
-        replan,
-        lambda session, found: replans.finish_applied(session, replan_id=found),
-        as_json=as_json,
-        database_url=database_url,
-    )
+def run_complete(replan: str, *, job: str | None, by: str | None, as_json: bool, database_url: str | None) -> None:
+    """Note that one job, or all, run as decided."""
+    step = replans.finish_applied if job is None else partial(replans.complete_job, job=job)
+    _act(replan, step, by, as_json=as_json, database_url=database_url)
 
 
-def run_fail(replan: str, *, problem: str, as_json: bool, database_url: str | None) -> None:
+def run_fail(replan: str, *, problem: str, by: str | None, as_json: bool, database_url: str | None) -> None:
     """Note that it could not be carried out."""
-    _act(
-        replan,
-        lambda session, found: replans.fail_replan(session, replan_id=found, problem=_said(problem)),
-        as_json=as_json,
-        database_url=database_url,
-    )
+    step = partial(replans.fail_replan, problem=_said(problem))
+    _act(replan, step, by, as_json=as_json, database_url=database_url)
 
 
-def run_cancel(replan: str, *, problem: str, as_json: bool, database_url: str | None) -> None:
+def run_cancel(replan: str, *, problem: str, by: str | None, as_json: bool, database_url: str | None) -> None:
     """Call it off."""
-    _act(
-        replan,
-        lambda session, found: replans.cancel_replan(session, replan_id=found, problem=_said(problem)),
-        as_json=as_json,
-        database_url=database_url,
-    )
+    step = partial(replans.cancel_replan, problem=_said(problem))
+    _act(replan, step, by, as_json=as_json, database_url=database_url)
 
 
-def _act(
-    replan: str,
-    act: Callable[[Session, str], ReplanRecord],
-    *,
-    as_json: bool,
-    database_url: str | None,
-) -> None:
+class _Step(Protocol):
+    """A step with a stored decision."""
+
+    def __call__(self, session: Session, *, replan_id: str, actor: Actor) -> ReplanRecord: ...
+
+
+def _act(replan: str, step: _Step, by: str | None, *, as_json: bool, database_url: str | None) -> None:
+    """Take a step, in the name given or that of whoever is logged in."""
+    actor = Actor(getpass.getuser() if by is None else by)
     with database(database_url) as session:
-        record = act(session, _found(session, replan).id)
+        try:
+            record = step(session, replan_id=_found(session, replan).id, actor=actor)
+        except NotFound as error:
+            raise InvalidInput("--job", None, str(error)) from error
     if as_json:
         print_text(ReplanSummary.from_record(record).model_dump_json(indent=2))
         return
     console().print(f"{record.id} on {record.cluster_name}: {record.status}")
+    if record.remaining:
+        console().print(Text(_remaining(record)))
     if (line := _NEXT.get(record.status)) and record.status is not ReplanStatus.PROPOSED:
         console().print(line.format(id=record.id))
 
@@ -206,6 +198,10 @@ def _asked(
     )
 
 
+def _remaining(record: ReplanRecord) -> str:
+    return f"Still to be carried out: {', '.join(record.remaining)} (one alone: complete --job NAME)"
+
+
 def _opened(record: ReplanRecord) -> str:
     told = f"Opened {moment(record.created_at)}: {record.reason}"
     if record.status is ReplanStatus.COLLECTING:
@@ -216,6 +212,12 @@ def _opened(record: ReplanRecord) -> str:
         told += f"\nOvertaken by a later failure: meshwright replans show {record.superseded_by}"
     if record.error is not None:
         told += f"\n{record.error.problem}"
+    if record.remaining:
+        told += f"\n{_remaining(record)}"
+    if record.causes_recovered:
+        told += "\nAll that opened it is reported as well again: look before you approve."
+    for reason in record.objections:
+        told += f"\nLook first: {reason}"
     return told
 
 

@@ -14,6 +14,9 @@ app = typer.Typer(help="Look at decisions on failures, approve them, and say how
 Replan = Annotated[
     str, typer.Argument(metavar="REPLAN", help="Id of a decision, its beginning, or a cluster: the one open there.")
 ]
+By = Annotated[
+    str | None, typer.Option("--by", metavar="NAME", help="Who does it, for the record; else who is logged in.")
+]
 Safe = Annotated[bool, typer.Option("--safe", help="The safe answer, which is there within a second.")]
 
 
@@ -59,29 +62,41 @@ def show(
 
 @app.command()
 @reported
-def approve(replan: Replan, safe: Safe = False, as_json: Json = False, database_url: DatabaseUrl = None) -> None:
+def approve(
+    *, replan: Replan, safe: Safe = False, by: By = None, as_json: Json = False, database_url: DatabaseUrl = None
+) -> None:
     """Take the GPUs that a decision needs, all or none; nothing is stopped or started by it."""
     from app.cli.replan_stored import run_approve  # noqa: PLC0415 - see above
 
-    run_approve(replan, safe=safe, as_json=as_json, database_url=database_url)
+    run_approve(replan, safe=safe, by=by, as_json=as_json, database_url=database_url)
 
 
 @app.command()
 @reported
-def start(replan: Replan, as_json: Json = False, database_url: DatabaseUrl = None) -> None:
+def start(replan: Replan, by: By = None, as_json: Json = False, database_url: DatabaseUrl = None) -> None:
     """Say that an approved decision is being carried out."""
     from app.cli.replan_stored import run_start  # noqa: PLC0415 - see above
 
-    run_start(replan, as_json=as_json, database_url=database_url)
+    run_start(replan, by=by, as_json=as_json, database_url=database_url)
 
 
 @app.command()
 @reported
-def complete(replan: Replan, as_json: Json = False, database_url: DatabaseUrl = None) -> None:
-    """Say that the jobs run as decided: the GPUs that they left are free."""
+def complete(
+    *,
+    replan: Replan,
+    job: Annotated[
+        str | None,
+        typer.Option("--job", metavar="NAME", help="Only this job: a later failure finds it as it runs now."),
+    ] = None,
+    by: By = None,
+    as_json: Json = False,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Say that one job, or all, run as decided: the GPUs that they left are free."""
     from app.cli.replan_stored import run_complete  # noqa: PLC0415 - see above
 
-    run_complete(replan, as_json=as_json, database_url=database_url)
+    run_complete(replan, job=job, by=by, as_json=as_json, database_url=database_url)
 
 
 @app.command()
@@ -90,13 +105,14 @@ def fail(
     *,
     replan: Replan,
     problem: Annotated[str, typer.Option("--problem", metavar="TEXT", help="What happened.")],
+    by: By = None,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Say that it could not be carried out: every GPU is whose it was."""
+    """Say that it could not be carried out: GPUs of jobs not completed are whose they were."""
     from app.cli.replan_stored import run_fail  # noqa: PLC0415 - see above
 
-    run_fail(replan, problem=problem, as_json=as_json, database_url=database_url)
+    run_fail(replan, problem=problem, by=by, as_json=as_json, database_url=database_url)
 
 
 @app.command()
@@ -107,10 +123,11 @@ def cancel(
     problem: Annotated[
         str, typer.Option("--problem", metavar="TEXT", help="Why it is called off.")
     ] = "It was called off.",
+    by: By = None,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
 ) -> None:
     """Call off a decision that is not applied yet; what it had taken is given back."""
     from app.cli.replan_stored import run_cancel  # noqa: PLC0415 - see above
 
-    run_cancel(replan, problem=problem, as_json=as_json, database_url=database_url)
+    run_cancel(replan, problem=problem, by=by, as_json=as_json, database_url=database_url)

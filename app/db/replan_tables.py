@@ -38,6 +38,7 @@ class HealthEventRow(Base):
         Index("ix_health_events_cluster_id_occurred_at", "cluster_id", "occurred_at"),
         Index("ix_health_events_cluster_id_received_at", "cluster_id", "received_at", "id"),
         Index("ix_health_events_replan_id", "replan_id"),
+        Index("ix_health_events_leave_by", "leave_by"),
     )
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
@@ -58,6 +59,8 @@ class HealthEventRow(Base):
     code: Mapped[str] = mapped_column(String(200))
     compute_slowdown: Mapped[float]
     bandwidth_share: Mapped[float]
+    leave_by: Mapped[datetime | None]
+    """Until when a part that drains works."""
     repeats: Mapped[int] = mapped_column(default=0)
     """How often the same report came again."""
     replan_id: Mapped[str | None] = mapped_column(ForeignKey("replans.id", ondelete="SET NULL"))
@@ -112,6 +115,8 @@ class ReplanRow(Base):
     superseded_by: Mapped[str | None] = mapped_column(String(32))
     reason: Mapped[str] = mapped_column(Text)
     """Why it was opened, in a sentence."""
+    objections: Mapped[dict[str, Any] | None]
+    """``{"reasons": [...]}``: what speaks against approving it unseen."""
     idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
     request_hash: Mapped[str | None] = mapped_column(String(64))
     attempts: Mapped[int] = mapped_column(default=0)
@@ -121,3 +126,21 @@ class ReplanRow(Base):
     proposed_at: Mapped[datetime | None]
     approved_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+
+
+class ReplanStepRow(Base):
+    """A step that was taken with a replan, by whom, and when."""
+
+    __tablename__ = "replan_steps"
+    __table_args__ = (Index("ix_replan_steps_replan_id_taken_at", "replan_id", "taken_at"),)
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    replan_id: Mapped[str] = mapped_column(ForeignKey("replans.id", ondelete="CASCADE"))
+    step: Mapped[str] = mapped_column(String(20))
+    job_id: Mapped[str | None] = mapped_column(String(32))
+    """The job that runs as decided, where the step is about one."""
+    actor: Mapped[str] = mapped_column(String(200))
+    """Who took it; empty where nobody said."""
+    verified: Mapped[bool]
+    """Whether a proxy that is trusted named the actor, or it is this service; else it is what the request said."""
+    taken_at: Mapped[datetime]

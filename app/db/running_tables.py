@@ -9,7 +9,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, String, UniqueConstra
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.base import Base
-from app.db.status import JobStanding, RunningPlanStatus
+from app.db.status import STORED_STANDINGS, JobStanding, RunningPlanStatus
 
 _APPLIED = text(f"status = '{RunningPlanStatus.APPLIED}'")
 
@@ -21,7 +21,7 @@ class RunningJobRow(Base):
     __table_args__ = (
         UniqueConstraint("cluster_id", "name"),
         CheckConstraint(
-            "standing IN ({})".format(", ".join(f"'{each}'" for each in JobStanding)), name="standing_known"
+            "standing IN ({})".format(", ".join(f"'{each}'" for each in STORED_STANDINGS)), name="standing_known"
         ),
     )
 

@@ -45,6 +45,11 @@ class JobStanding(StrEnum):
     """It stands still on its GPUs until lost ones are back."""
     PAUSED = "paused"
     """It ended at its last checkpoint and holds no GPU."""
+    DOWN = "down"
+    """Never stored: a job that should run by its plan, of which a part that it uses is reported as failed."""
+
+
+STORED_STANDINGS = tuple(each for each in JobStanding if each is not JobStanding.DOWN)
 
 
 class ReplanStatus(StrEnum):
@@ -71,6 +76,19 @@ OPEN_REPLANS = (
     ReplanStatus.APPROVED,
     ReplanStatus.APPLYING,
 )
+
+
+class ReplanStep(StrEnum):
+    """Something that somebody did with a decision."""
+
+    APPROVED = "approved"
+    STARTED = "started"
+    JOB_COMPLETED = "job_completed"
+    """One of its jobs runs, or stands still, as decided."""
+    APPLIED = "applied"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SUPERSEDED = "superseded"
 
 
 class DeliveryStatus(StrEnum):

@@ -103,9 +103,17 @@ class EventDocument(LossDocument):
     )
     text: Prose = Field("", max_length=2000, description="For people.", examples=["Fell off the bus."])
     code: Text | None = Field(None, description="The source's own name of the finding.", examples=["Xid 79"])
+    leave_by: Moment | None = Field(
+        None,
+        description="Of what drains: until when it works. It is decided on drain_lead_s before that; absent = now.",
+        examples=["2026-11-22T06:00:00Z"],
+    )
 
     def to_event(self, now: datetime) -> ReportedEvent:
         """The report, before its names are looked up; raises ``InvalidInput``."""
+        if self.leave_by is not None and self.state is not HealthState.DRAINING:
+            problem = f"stands beside the state {self.state}"
+            raise InvalidInput("leave_by", self.leave_by.isoformat(), problem, "only what drains is to be left")
         moment = self.occurred_at or now
         if moment > now + CLOCKS_DIFFER:
             # It would overrule whatever is reported until then.
@@ -123,6 +131,7 @@ class EventDocument(LossDocument):
             code=self.code or "",
             compute_slowdown=base.compute_slowdown,
             bandwidth_share=base.bandwidth_share,
+            leave_by=self.leave_by,
         )
 
     def _made_id(self, moment: datetime) -> str:

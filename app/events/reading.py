@@ -28,6 +28,7 @@ class ReportedEvent:
     code: str = ""
     compute_slowdown: float = UNSTATED
     bandwidth_share: float = UNSTATED
+    leave_by: datetime | None = None
     is_sighting: bool = False
 
 

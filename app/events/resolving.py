@@ -104,6 +104,7 @@ def _told(
         code=report.code,
         compute_slowdown=report.compute_slowdown,
         bandwidth_share=report.bandwidth_share,
+        leave_by=report.leave_by,
     )
     return ToldEvent(event, told_name, known, report.is_sighting)
 

@@ -11,7 +11,7 @@ import structlog
 
 from app.db.engine import SessionFactory, transaction
 from app.jobs.client import OPEN_JOBS, JobClient
-from app.services import preparations, replan_solves, reports, webhook_deliveries
+from app.services import preparations, replan_solves, waking, webhook_deliveries
 from app.services.safe_answers import answer_safely
 from app.services.solves import failure
 from app.services.webhook_deliveries import Outcome
@@ -28,10 +28,11 @@ def queue_all(sessions: SessionFactory, client: JobClient) -> None:
 
 
 def queue_decisions(sessions: SessionFactory, client: JobClient) -> None:
-    """Queue replans whose window has ended, wake jobs whose parts are back, and close what broke."""
+    """Queue replans whose window has ended, wake jobs whose parts are back or must go, and close what broke."""
     now = datetime.now(UTC)
     with transaction(sessions) as session:
-        reports.wake_waiting(session, now=now)
+        waking.wake_waiting(session, now=now)
+        waking.wake_deadlines(session, now=now)
         replan_ids = replan_solves.due(session, now=now)
     states = client.states(replan_ids)
     for replan_id in replan_ids:

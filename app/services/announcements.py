@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from sqlalchemy import select
@@ -18,11 +19,12 @@ _MOST_NAMES: Final = 50
 """Unknown names in one message."""
 
 
-def tell_of_replan(session: Session, *, event_type: EventType, row: ReplanRow) -> None:
-    """Announce what became of a replan, with the summary of its answer."""
-    webhooks.announce(
-        session, event_type=event_type, data=_replan_data(row, _cluster_name(session, row.cluster_id))
-    )
+def tell_of_replan(
+    session: Session, *, event_type: EventType, row: ReplanRow, more: Mapping[str, Any] = MappingProxyType({})
+) -> None:
+    """Announce what became of a replan, with the summary of its answer and what is said of this step."""
+    data = _replan_data(row, _cluster_name(session, row.cluster_id))
+    webhooks.announce(session, event_type=event_type, data={**data, **more})
 
 
 def tell_of_unknown_names(session: Session, *, cluster_id: str, events: Iterable[EventRecord]) -> None:
@@ -50,6 +52,8 @@ def _replan_data(row: ReplanRow, cluster: str) -> dict[str, Any]:
         "reason": row.reason,
         "address": f"/api/v1/replans/{row.id}",
         "problem": None if row.error is None else row.error["problem"],
+        "superseded_by": row.superseded_by,
+        "objections": [] if row.objections is None else row.objections["reasons"],
         "fallback": None if summary is None else summary["fallback"],
         "gap": None if summary is None else summary["gap"],
         "spares_used": [] if summary is None else summary["spares_used"],

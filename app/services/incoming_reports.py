@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
 from sqlalchemy.orm import Session
 
 from app.documents.reading import close_name
 from app.events.reading import ReportedEvent
 from app.events.resolving import resolve
-from app.services import aliases, clusters, event_sources, reports
+from app.services import aliases, clusters, event_sources, replan_settings, reports
 from app.services.errors import NotAuthentic
 from app.services.event_sources import EventSource
 from app.services.reports import ReportAnswer
 from cluster_models.errors import InvalidInput
+
+_SIGNED_ONLY: Final = (
+    "This cluster takes signed reports only: store the source, and send events/FORMAT?source=NAME."
+)
 
 
 def receive(
@@ -34,7 +39,9 @@ def receive(
 
 
 def check_unsigned(session: Session, *, reference: str, sources: Collection[str]) -> None:
-    """Raise ``NotAuthentic`` where reports without a signature name a source that signs its own."""
+    """Raise ``NotAuthentic`` where reports without a signature name a source that signs its own, or all must."""
+    if sources and replan_settings.get_settings(session, reference=reference).signed_only:
+        raise NotAuthentic(min(sources), _SIGNED_ONLY)
     for stored in event_sources.list_sources(session, reference=reference):
         if stored.name in sources:
             raise NotAuthentic(stored.name)
@@ -59,6 +66,8 @@ def sender_of(
         for each in stored:
             if each.adapter == adapter:
                 raise NotAuthentic(each.name)
+        if replan_settings.get_settings(session, reference=reference).signed_only:
+            raise NotAuthentic(adapter, _SIGNED_ONLY)
         return adapter
     found = _named(stored, source)
     if found.adapter != adapter:

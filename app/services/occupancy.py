@@ -43,7 +43,7 @@ class HeldGpu:
 
 @dataclass(frozen=True, slots=True)
 class SpareNode:
-    """A node kept as a spare; ``free`` where it works and no job holds one of its GPUs."""
+    """A node kept as a spare; ``free`` where it works, should not stay out, and no job holds one of its GPUs."""
 
     node: str
     free: bool
@@ -131,12 +131,14 @@ def list_spares(session: Session, *, reference: str) -> tuple[SpareNode, ...]:
     """The nodes kept as spares, by name; raises ``NotFound``."""
     cluster_id = clusters.find_cluster(session, reference=reference).id
     taken = {node for node, _gpu in held_gpus(session, cluster_id=cluster_id)}
-    conditions = health_events.conditions_now(session, reference=cluster_id, now=datetime.now(UTC))
+    now = datetime.now(UTC)
+    conditions = health_events.conditions_now(session, reference=cluster_id, now=now)
+    out = {each.node for each in health_events.quarantine_now(session, reference=cluster_id, now=now)}
     cluster = clusters.get_cluster(session, reference=cluster_id).cluster
     usable = {
         node.name for node in degraded(ClusterSnapshot("", cluster, ()), conditions).cluster.nodes if node.usable
     }
-    free = usable - taken
+    free = usable - taken - out
     return tuple(SpareNode(node, node in free) for node in spare_names(session, cluster_id=cluster_id))
 
 
@@ -216,6 +218,34 @@ def settle(session: Session, *, claim_id: str) -> None:
     session.execute(delete(OccupiedGpuRow).where(mine, OccupiedGpuRow.releasing.is_(True)))
     session.execute(update(OccupiedGpuRow).where(mine).values(claim_id=None, previous_job_id=None))
     session.expire_all()
+
+
+def settle_job(session: Session, *, claim_id: str, job_id: str) -> tuple[str, ...]:
+    """End what a claim has to do with one job: it has left its old GPUs, and the new ones are its own for good.
+
+    Returns the other jobs some of whose GPUs it runs on now: they hold none of their old ones any more, and what
+    the claim keeps for them is theirs only once they are settled.
+    """
+    row = OccupiedGpuRow
+    mine = row.claim_id == claim_id
+    _leave(session, claim_id, job_id)
+    taken = mine, row.job_id == job_id, row.previous_job_id.is_not(None), row.previous_job_id != job_id
+    stopped = sorted({other for other in session.scalars(select(row.previous_job_id).where(*taken)) if other})
+    session.execute(update(row).where(mine, row.job_id == job_id).values(claim_id=None, previous_job_id=None))
+    for other in stopped:
+        kept = row.job_id == other, row.claim_id.is_(None)
+        session.execute(update(row).where(*kept).values(claim_id=claim_id, previous_job_id=None))
+        _leave(session, claim_id, other)
+    session.expire_all()
+    return tuple(stopped)
+
+
+def _leave(session: Session, claim_id: str, job_id: str) -> None:
+    """A job has left the GPUs that a claim takes from it: free, or those that get them need not give them back."""
+    row = OccupiedGpuRow
+    mine = row.claim_id == claim_id, row.previous_job_id == job_id
+    session.execute(delete(row).where(*mine, row.releasing.is_(True)))
+    session.execute(update(row).where(*mine).values(previous_job_id=None))
 
 
 def give_back(session: Session, *, claim_id: str) -> None:

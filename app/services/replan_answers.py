@@ -1,4 +1,4 @@
-"""The answers of a replan: kept, summed up, approved (their GPUs claimed) and carried out."""
+"""The answers of a replan: kept, summed up, and approved (their GPUs claimed)."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.db.replan_tables import ReplanRow
 from app.db.running_tables import RunningPlanRow
-from app.db.status import JobStanding, ReplanStatus, RunningPlanStatus
+from app.db.status import ReplanStatus, ReplanStep, RunningPlanStatus
 from app.serialization import jsonable, load
-from app.services import occupancy, replan_rows, running_plans
+from app.services import occupancy, replan_rows, replan_steps, running_plans
 from app.services.errors import GpusTaken, WrongStatus
 from app.services.job_plans import job_plans
 from app.services.occupancy import Gpus, gpus_of
+from app.services.replan_steps import SERVICE, Actor
 from cluster_models.plan import Plan
 from cluster_models.recovery import BatchDecision, JobDecision, RecoveryAction
 
@@ -81,6 +81,13 @@ def summary_of(decision: BatchDecision) -> DecisionSummary:
     )
 
 
+def approved_answer(row: ReplanRow) -> BatchDecision:
+    """The answer that was approved."""
+    kept = kept_answer(row, safe=row.chosen == "safe")
+    assert kept is not None, "an answer was approved"
+    return load(BatchDecision, kept["decision"])
+
+
 def kept_answer(row: ReplanRow, *, safe: bool) -> dict[str, Any] | None:
     """An answer as kept; for the solver's the safe one where it found none and is done."""
     if safe:
@@ -90,7 +97,7 @@ def kept_answer(row: ReplanRow, *, safe: bool) -> dict[str, Any] | None:
     return row.decision
 
 
-def approve(session: Session, *, row: ReplanRow, safe: bool) -> None:
+def approve(session: Session, *, row: ReplanRow, safe: bool, actor: Actor) -> None:
     """Claim the GPUs of an answer for its jobs and store their plans; the cluster's row must be locked."""
     allowed = [ReplanStatus.PROPOSED, *([ReplanStatus.COLLECTING, ReplanStatus.SOLVING] if safe else [])]
     kept = kept_answer(row, safe=safe)
@@ -98,7 +105,7 @@ def approve(session: Session, *, row: ReplanRow, safe: bool) -> None:
         told = "wait for its answer" if row.status in allowed else f"this needs one that is {' or '.join(allowed)}"
         raise WrongStatus("replan", row.id, row.status, told)
     if safe and row.safe_revision != row.revision:
-        raise WrongStatus("replan", row.id, "about to take in a later report", "try again in a second")
+        raise WrongStatus("replan", row.id, "about to take in a later report or change", "try again in a second")
     decision = load(BatchDecision, kept["decision"])
     running = _running(session, row, kept["base"], decision)
     # What an overtaken replan had claimed is decided anew.
@@ -126,44 +133,18 @@ def approve(session: Session, *, row: ReplanRow, safe: bool) -> None:
         approved_at=datetime.now(UTC),
         summary=jsonable(summary_of(decision)),
     )
+    replan_steps.take(session, row=row, step=ReplanStep.APPROVED, actor=actor)
 
 
-def approve_if_possible(session: Session, *, row: ReplanRow) -> bool:
-    """Approve the solver's answer as ``approve`` does, or leave all as it was where GPUs are taken."""
+def approve_if_possible(session: Session, *, row: ReplanRow) -> str:
+    """Approve the solver's answer as ``approve`` does, or leave all as it was and say why it cannot be."""
     try:
         with session.begin_nested():
-            approve(session, row=row, safe=False)
-    except (GpusTaken, WrongStatus):
+            approve(session, row=row, safe=False, actor=SERVICE)
+    except (GpusTaken, WrongStatus) as refusal:
         session.expire_all()
-        return False
-    return True
-
-
-def carry_out(session: Session, *, row: ReplanRow) -> None:
-    """The jobs run as was approved; nodes that they left whole serve as spares from now on."""
-    kept = kept_answer(row, safe=row.chosen == "safe")
-    assert kept is not None, "an answer was approved"
-    decision = load(BatchDecision, kept["decision"])
-    before = set(occupancy.held_gpus(session, cluster_id=row.cluster_id))
-    occupancy.settle(session, claim_id=row.id)
-    plans = select(RunningPlanRow.job_id, RunningPlanRow.id).where(
-        RunningPlanRow.replan_id == row.id, RunningPlanRow.status == RunningPlanStatus.APPROVED
-    )
-    for job_id, running_plan_id in session.execute(plans).all():
-        running_plans.set_applied(session, running_plan_id=running_plan_id, job_id=job_id)
-    holders = occupancy.staying_gpus(session, cluster_id=row.cluster_id)
-    for made in decision.jobs:
-        standing = _standing(made.action) if made.job_id in holders else JobStanding.PAUSED
-        running_plans.set_standing(session, job_id=made.job_id, standing=standing)
-    # A job that waited and is not touched any more has all that it waited for.
-    for job_id, found in job_plans(session, cluster_id=row.cluster_id).items():
-        if job_id in decision.untouched and found.job.standing == JobStanding.WAITING:
-            running_plans.set_standing(session, job_id=job_id, standing=JobStanding.RUNNING)
-    paused = [made.job_id for made in decision.jobs if made.job_id not in holders]
-    running_plans.end_applied(session, job_ids=paused)
-    occupancy.outdate_preparations(session, cluster_id=row.cluster_id)
-    after = {node for node, _gpu in occupancy.held_gpus(session, cluster_id=row.cluster_id)}
-    occupancy.add_spares(session, cluster_id=row.cluster_id, nodes={node for node, _gpu in before} - after)
+        return str(refusal)
+    return ""
 
 
 def _running(
@@ -196,10 +177,6 @@ def _same(plan: Plan, running: RunningPlanRow) -> bool:
         return False
     old = load(Plan, running.plan)
     return (plan.placement, plan.configuration) == (old.placement, old.configuration)
-
-
-def _standing(action: RecoveryAction) -> JobStanding:
-    return JobStanding.WAITING if action is RecoveryAction.WAIT else JobStanding.RUNNING
 
 
 def _job_summary(made: JobDecision) -> JobSummary:

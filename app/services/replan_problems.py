@@ -6,10 +6,10 @@ overtook, the state of a job is surely where it was before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -19,12 +19,18 @@ from app.replan_request import ReplanRequest
 from app.serialization import jsonable
 from app.services import health_events, occupancy, replan_settings, snapshots
 from app.services.job_plans import job_plans
-from app.services.live_clusters import as_held, read_held
-from cluster_models.conditions import conditions_of, quarantine_of
+from app.services.live_clusters import Held, as_held, read_held
+from app.services.replan_settings import ReplanSettings
+from app.services.touching import concerns
+from cluster_models.conditions import Condition
 from cluster_models.degraded import degraded
-from cluster_models.health_events import HealthEvent
+from cluster_models.health_events import HealthEvent, HealthState
 from cluster_models.recovery import Quarantine
 from cluster_models.snapshot import ClusterSnapshot
+from cluster_models.topology import Cluster
+
+LEAVING: Final = (HealthState.FAILED, HealthState.DRAINING)
+"""States of parts that jobs wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +60,8 @@ def situation(
     """
     settings = replan_settings.settings_of(session, cluster_id=cluster_id)
     events = (*health_events.read_known(session, cluster_id=cluster_id), *supposed)
-    conditions = conditions_of(events, now=now, hysteresis_s=settings.hysteresis_s)
-    quarantine = quarantine_of(events, now=now, failures=settings.quarantine_after)
+    conditions = settings.conditions(events, now=now)
+    quarantine = settings.keep_out(events, now=now)
     held = read_held(session, cluster_id=cluster_id, claim_id=replan_id)
     jobs = _jobs(session, cluster_id)
     snapshot = degraded(as_held(snapshots.newest_snapshot(session, reference=cluster_id), held), conditions)
@@ -72,6 +78,7 @@ def situation(
         "spares": spares,
         "horizon_s": settings.horizon_s,
         "back_after_s": settings.back_after_s,
+        "jobs_back_after_s": _back_after(settings, conditions, held, snapshot.cluster),
         "gpu_budget": settings.gpu_budget,
         "spare_worth_share": settings.spare_worth_share,
         "events": jsonable((*health_events.read_of_replan(session, replan_id=replan_id), *supposed)),
@@ -90,6 +97,24 @@ def request_of(session: Session, *, snapshot: dict[str, Any], document: Mapping[
         plan, fitted = plans[job["running_plan_id"]]
         jobs.append({**job, "plan": plan, "fitted": fitted})
     return ReplanRequest(**{**document, "snapshot": snapshot, "jobs": jobs})
+
+
+def _back_after(
+    settings: ReplanSettings, conditions: Iterable[Condition], held: Held, cluster: Cluster
+) -> dict[str, float]:
+    """By job: when the last of the parts that it lost is expected back, by what they are."""
+    nodes = {node.name: node for node in cluster.nodes}
+    gpus: dict[str, set[tuple[str, int]]] = {}
+    for gpu, job_id in held.running.items():
+        gpus.setdefault(job_id, set()).add(gpu)
+    found: dict[str, float] = {}
+    for condition in conditions:
+        if condition.state in LEAVING:
+            back_s = settings.back_s(condition.entity.kind)
+            for job_id, own in gpus.items():
+                if concerns(condition.entity, frozenset(own), nodes):
+                    found[job_id] = max(back_s, found.get(job_id, 0.0))
+    return found
 
 
 def _jobs(session: Session, cluster_id: str) -> list[dict[str, Any]]:

@@ -14,22 +14,24 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from app.db.replan_tables import ReplanRow
-from app.db.status import ReplanStatus
+from app.db.status import ReplanStatus, ReplanStep
 from app.replan_request import ReplanRequest
 from app.serialization import jsonable, load
 from app.services import (
     announcements,
+    approval_policy,
     health_events,
     replan_answers,
     replan_problems,
     replan_rows,
+    replan_steps,
     reports,
     snapshots,
 )
 from app.services import replan_settings as all_settings
+from app.services.replan_steps import SERVICE
 from app.services.solves import MAX_RESCUES, failure
 from app.services.webhooks import EventType
-from cluster_models.conditions import quarantine_of
 from cluster_models.recovery import BatchDecision
 
 UNDECIDED: Final = (ReplanStatus.COLLECTING, ReplanStatus.SOLVING)
@@ -121,7 +123,7 @@ def finish_without(session: Session, *, replan_id: str, error: dict[str, Any]) -
     values = {"status": ReplanStatus.FAILED, "finished_at": datetime.now(UTC)}
     if stored := replan_rows.change(session, replan_id, UNDECIDED, error=error, **values):
         replan_rows.undo(session, replan_id=replan_id)
-        announcements.tell_of_replan(session, event_type=EventType.FAILED, row=row)
+        replan_steps.take(session, row=row, step=ReplanStep.FAILED, actor=SERVICE)
     return stored
 
 
@@ -166,15 +168,32 @@ def store_safe(
         summary=jsonable(replan_answers.summary_of(found)),
     )
     if stored:
+        settings = all_settings.settings_of(session, cluster_id=row.cluster_id)
+        _object(session, replan_id, approval_policy.warnings(session, row=row, settings=settings))
         announcements.tell_of_replan(session, event_type=EventType.SAFE_ANSWER, row=row)
     return stored
 
 
 def _proposed(session: Session, replan_id: str) -> None:
+    """Announce a proposal, and approve it where the cluster's settings say so and nothing speaks against it."""
     row = replan_rows.row_of(session, replan_id)
-    if all_settings.settings_of(session, cluster_id=row.cluster_id).auto_approve:
-        replan_answers.approve_if_possible(session, row=row)
+    settings = all_settings.settings_of(session, cluster_id=row.cluster_id)
+    reasons = approval_policy.warnings(session, row=row, settings=settings)
+    if settings.auto_approve:
+        kept = replan_answers.kept_answer(row, safe=False)
+        assert kept is not None, "an answer is proposed"
+        decision = load(BatchDecision, kept["decision"])
+        reasons += approval_policy.limits_passed(session, row=row, settings=settings, decision=decision)
+    _object(session, replan_id, reasons)
     announcements.tell_of_replan(session, event_type=EventType.PROPOSED, row=row)
+    if settings.auto_approve and not reasons and (refusal := replan_answers.approve_if_possible(session, row=row)):
+        _object(session, replan_id, (refusal,))
+
+
+def _object(session: Session, replan_id: str, reasons: tuple[str, ...]) -> None:
+    """Keep what speaks against approving an answer unseen, in place of what did before."""
+    kept = {"reasons": list(reasons)} if reasons else None
+    replan_rows.change(session, replan_id, (*UNDECIDED, ReplanStatus.PROPOSED), objections=kept)
 
 
 def _at_least_safe(row: ReplanRow, decision: BatchDecision) -> BatchDecision:
@@ -195,5 +214,5 @@ def _with_quarantine(session: Session, cluster_id: str, decision: BatchDecision)
     """The decision with advice from the whole history, of which the solver sees this replan's reports only."""
     settings = all_settings.settings_of(session, cluster_id=cluster_id)
     events = health_events.read_known(session, cluster_id=cluster_id)
-    found = quarantine_of(events, now=datetime.now(UTC), failures=settings.quarantine_after)
+    found = settings.keep_out(events, now=datetime.now(UTC))
     return replace(decision, quarantine=found)

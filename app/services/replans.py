@@ -10,21 +10,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from app.db.replan_tables import HealthEventRow, ReplanRow
-from app.db.status import OPEN_REPLANS, ReplanStatus
+from app.db.status import OPEN_REPLANS, ReplanStatus, ReplanStep
 from app.db.tables import ClusterRow
 from app.serialization import load
-from app.services import announcements, clusters, replan_answers, replan_rows
+from app.services import clusters, replan_answers, replan_completion, replan_rows, replan_steps, reports
 from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
 from app.services.plans import PlanError
 from app.services.replan_answers import DecisionSummary
-from app.services.webhooks import EventType
+from app.services.replan_steps import NOBODY, Actor, StepRecord
 from cluster_models.recovery import BatchDecision
+
+_WAITS: Final = (ReplanStatus.SOLVING, ReplanStatus.PROPOSED)
 
 
 class Answer(StrEnum):
@@ -41,7 +43,9 @@ class ReplanRecord:
     """A replan without its answers.
 
     ``summary`` is of the decision, before there is one of the safe answer.  ``error`` says why it failed or was
-    called off, or why only the safe answer is there.
+    called off, or why only the safe answer is there.  ``objections``: what speaks against approving it
+    unseen.  ``causes_recovered``: nobody approved it, and all that opened it is reported as well
+    again.  ``remaining``: names of the jobs that are still to be carried out as approved.
     """
 
     id: str
@@ -59,6 +63,10 @@ class ReplanRecord:
     error: PlanError | None
     chosen: Answer | None
     superseded_by: str | None
+    objections: tuple[str, ...]
+    causes_recovered: bool
+    steps: tuple[StepRecord, ...]
+    remaining: tuple[str, ...]
     attempts: int
     rescues: int
     created_at: datetime
@@ -114,7 +122,9 @@ def get_answer(session: Session, *, replan_id: str, answer: Answer = Answer.DECI
     return None if kept is None else load(BatchDecision, kept["decision"])
 
 
-def approve_replan(session: Session, *, replan_id: str, answer: Answer = Answer.DECISION) -> ReplanRecord:
+def approve_replan(
+    session: Session, *, replan_id: str, answer: Answer = Answer.DECISION, actor: Actor = NOBODY
+) -> ReplanRecord:
     """Take the GPUs that an answer needs; nothing happens where that answer was approved already.
 
     The safe answer can be approved as soon as it is there, the solver's once it is proposed.  Raises ``GpusTaken``,
@@ -123,50 +133,58 @@ def approve_replan(session: Session, *, replan_id: str, answer: Answer = Answer.
     row = replan_rows.locked(session, replan_id)
     if row.status in (ReplanStatus.APPROVED, ReplanStatus.APPLYING, ReplanStatus.APPLIED) and row.chosen == answer:
         return get_replan(session, replan_id=replan_id)
-    replan_answers.approve(session, row=row, safe=answer is Answer.SAFE)
+    replan_answers.approve(session, row=row, safe=answer is Answer.SAFE, actor=actor)
     return get_replan(session, replan_id=replan_id)
 
 
-def begin_applying(session: Session, *, replan_id: str) -> ReplanRecord:
+def begin_applying(session: Session, *, replan_id: str, actor: Actor = NOBODY) -> ReplanRecord:
     """Note that an approved replan is being carried out; nothing happens where that is known."""
     row = replan_rows.locked(session, replan_id)
-    if row.status != ReplanStatus.APPLYING:
-        replan_rows.demand(session, row, [ReplanStatus.APPROVED], status=ReplanStatus.APPLYING)
+    replan_completion.begin(session, row=row, actor=actor)
     return get_replan(session, replan_id=replan_id)
 
 
-def finish_applied(session: Session, *, replan_id: str) -> ReplanRecord:
-    """The jobs run as decided: the GPUs they left are free, their former plans superseded."""
+def complete_job(session: Session, *, replan_id: str, job: str, actor: Actor = NOBODY) -> ReplanRecord:
+    """Note that the job of that name or id runs, or stands still, as decided; see ``replan_completion``."""
     row = replan_rows.locked(session, replan_id)
-    if row.status == ReplanStatus.APPLIED:
-        return get_replan(session, replan_id=replan_id)
-    now = datetime.now(UTC)
-    allowed = [ReplanStatus.APPROVED, ReplanStatus.APPLYING]
-    replan_rows.demand(session, row, allowed, status=ReplanStatus.APPLIED, finished_at=now)
-    replan_answers.carry_out(session, row=row)
-    announcements.tell_of_replan(session, event_type=EventType.APPLIED, row=row)
+    replan_completion.complete_job(session, row=row, job=job, actor=actor)
     return get_replan(session, replan_id=replan_id)
 
 
-def fail_replan(session: Session, *, replan_id: str, problem: str) -> ReplanRecord:
-    """Note that carrying it out failed: every GPU is whose it was, and a new replan may be asked for."""
+def finish_applied(session: Session, *, replan_id: str, actor: Actor = NOBODY) -> ReplanRecord:
+    """All jobs run as decided: the GPUs they left are free, their former plans superseded."""
+    row = replan_rows.locked(session, replan_id)
+    replan_completion.complete_all(session, row=row, actor=actor)
+    return get_replan(session, replan_id=replan_id)
+
+
+def fail_replan(session: Session, *, replan_id: str, problem: str, actor: Actor = NOBODY) -> ReplanRecord:
+    """Note that carrying it out failed: the GPUs of jobs that were not completed are whose they were.
+
+    A new replan may be asked for.
+    """
     row = replan_rows.locked(session, replan_id)
     if row.status == ReplanStatus.FAILED:
         return get_replan(session, replan_id=replan_id)
     replan_rows.close(
         session, row, [ReplanStatus.APPROVED, ReplanStatus.APPLYING], status=ReplanStatus.FAILED, problem=problem
     )
-    announcements.tell_of_replan(session, event_type=EventType.FAILED, row=row)
+    replan_steps.take(session, row=row, step=ReplanStep.FAILED, actor=actor)
     return get_replan(session, replan_id=replan_id)
 
 
-def cancel_replan(session: Session, *, replan_id: str, problem: str = "It was called off.") -> ReplanRecord:
-    """Call off a replan that is not applied yet: what it had claimed is given back, its solver ends in a second."""
+def cancel_replan(
+    session: Session, *, replan_id: str, problem: str = "It was called off.", actor: Actor = NOBODY
+) -> ReplanRecord:
+    """Call off a replan that is not applied yet: what it had claimed is given back, its solver ends in a second.
+
+    Jobs that were completed keep what they run on.
+    """
     row = replan_rows.locked(session, replan_id)
     if row.status in (ReplanStatus.CANCELLED, ReplanStatus.SUPERSEDED):
         return get_replan(session, replan_id=replan_id)
     replan_rows.close(session, row, OPEN_REPLANS, status=ReplanStatus.CANCELLED, problem=problem)
-    announcements.tell_of_replan(session, event_type=EventType.CANCELLED, row=row)
+    replan_steps.take(session, row=row, step=ReplanStep.CANCELLED, actor=actor)
     return get_replan(session, replan_id=replan_id)
 
 
@@ -181,10 +199,25 @@ def _records(session: Session, rows: Sequence[ReplanRow]) -> list[ReplanRecord]:
     )
     for replan_id, event_id in session.execute(events_query):
         events.setdefault(str(replan_id), []).append(event_id)
-    return [_record(row, names[row.cluster_id], events.get(row.id, [])) for row in rows]
+    steps = replan_steps.steps_of(session, replan_ids=[row.id for row in rows])
+    now = datetime.now(UTC)
+    over = {row.id for row in rows if row.status in _WAITS and reports.is_over(session, row=row, now=now)}
+    return [
+        _record(row, names[row.cluster_id], events.get(row.id, []), steps.get(row.id, []), row.id in over)
+        for row in rows
+    ]
 
 
-def _record(row: ReplanRow, cluster_name: str, event_ids: Sequence[str]) -> ReplanRecord:
+def _record(
+    row: ReplanRow,
+    cluster_name: str,
+    event_ids: Sequence[str],
+    steps: Sequence[StepRecord],
+    causes_recovered: bool,
+) -> ReplanRecord:
+    summary = None if row.summary is None else load(DecisionSummary, row.summary)
+    done = {each.job_id for each in steps}
+    jobs = summary.jobs if summary is not None and row.status in replan_completion.APPROVED else ()
     return ReplanRecord(
         id=row.id,
         cluster_id=row.cluster_id,
@@ -196,11 +229,17 @@ def _record(row: ReplanRow, cluster_name: str, event_ids: Sequence[str]) -> Repl
         snapshot_id=row.snapshot_id,
         has_safe_answer=row.safe_revision > 0,
         has_decision=row.has_decision,
-        summary=None if row.summary is None else load(DecisionSummary, row.summary),
+        summary=summary,
         progress=row.progress,
         error=None if row.error is None else PlanError(**row.error),
         chosen=None if row.chosen is None else Answer(row.chosen),
         superseded_by=row.superseded_by,
+        objections=() if row.objections is None else tuple(row.objections["reasons"]),
+        causes_recovered=causes_recovered,
+        steps=tuple(steps),
+        remaining=tuple(
+            sorted(job.job for job in jobs if job.action in replan_completion.TO_BE_DONE and job.job_id not in done)
+        ),
         attempts=row.attempts,
         rescues=row.rescues,
         created_at=row.created_at,

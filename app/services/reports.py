@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from sqlalchemy import and_, exists, or_, select
+from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
 from app.db.replan_tables import ReplanRow
-from app.db.running_tables import RunningJobRow, RunningPlanRow
-from app.db.status import OPEN_REPLANS, JobStanding, ReplanStatus
+from app.db.running_tables import RunningJobRow
+from app.db.status import OPEN_REPLANS, ReplanStatus, ReplanStep
 from app.events.reading import ToldEvent
 from app.presentation.recovery import entity_words
 from app.services import (
@@ -27,20 +27,20 @@ from app.services import (
     occupancy,
     replan_rows,
     replan_settings,
+    replan_steps,
 )
 from app.services.clusters import StoredCluster
 from app.services.errors import Conflict, IdempotencyKeyReused
 from app.services.health_events import EventRecord
-from app.services.job_plans import JobPlan, job_plans
 from app.services.occupancy import Gpus
+from app.services.replan_steps import SERVICE
 from app.services.touching import fresh_trouble, standing_trouble, touched
-from app.services.webhooks import EventType
-from cluster_models.conditions import Condition, conditions_of
-from cluster_models.health_events import HealthEvent, HealthState
+from cluster_models.conditions import Condition
+from cluster_models.health_events import HealthEvent
 from cluster_models.topology import Cluster
 from solver.replanning.words import named
 
-_MOST_NAMED: Final = 5
+MOST_NAMED: Final = 5
 _SPARES: Final = ""
 """Stands for nobody: the spares that a replan which is not approved yet may have given out."""
 
@@ -105,46 +105,12 @@ def request_replan(
             return row.id
     if not occupancy.staying_gpus(session, cluster_id=cluster.id):
         raise Conflict(f"No job runs on the cluster {cluster.name!r}: there is nothing to decide.")
-    replan_id = _open(session, cluster.id, reason=reason, window_s=window_s, now=now)
+    replan_id = open_or_join(session, cluster.id, reason=reason, window_s=window_s, now=now)
     row = replan_rows.row_of(session, replan_id)
     row.window_ends_at = min(row.window_ends_at, now + timedelta(seconds=window_s))
     row.idempotency_key, row.request_hash = idempotency_key, request_hash
     session.flush()
     return replan_id
-
-
-def wake_waiting(session: Session, *, now: datetime) -> list[str]:
-    """Open a replan of every cluster where parts are well again that jobs wait for, could start again or grow on.
-
-    Once for each recovery; returns their ids.
-    """
-    replanned = exists().where(RunningPlanRow.job_id == RunningJobRow.id, RunningPlanRow.replan_id.is_not(None))
-    query = select(RunningJobRow.cluster_id).where(
-        or_(
-            RunningJobRow.standing.in_((JobStanding.WAITING, JobStanding.PAUSED)),
-            and_(RunningJobRow.standing == JobStanding.RUNNING, replanned),
-        )
-    )
-    opened = []
-    for cluster_id in sorted(set(session.scalars(query))):
-        clusters.lock(session, reference=cluster_id, expected_version=None)
-        if replan_rows.open_row(session, cluster_id) is not None or _asked_since_quiet(session, cluster_id, now):
-            continue
-        still = _touched_jobs(session, cluster_id, _conditions(session, cluster_id, now))
-        jobs = job_plans(session, cluster_id=cluster_id).values()
-        ready = [each.job.name for each in jobs if _may_gain(each, is_touched=each.job.id in still)]
-        if ready:
-            jobs_named = named(ready, _MOST_NAMED)
-            reason = f"Parts are well again that {jobs_named} stood still for, or ran on fewer GPUs without."
-            opened.append(_open(session, cluster_id, reason=reason, window_s=0.0, now=now))
-    return opened
-
-
-def _may_gain(found: JobPlan, *, is_touched: bool) -> bool:
-    """Whether a job may do more work now that parts are well again."""
-    if found.job.standing == JobStanding.WAITING:
-        return not is_touched
-    return found.is_paused or found.gpus < (found.wanted_gpus or 0)
 
 
 def is_over(session: Session, *, row: ReplanRow, now: datetime) -> bool:
@@ -158,16 +124,34 @@ def is_over(session: Session, *, row: ReplanRow, now: datetime) -> bool:
     entities = {event.entity for event in health_events.read_of_replan(session, replan_id=row.id)}
     if not entities:
         return False
-    conditions = _conditions(session, row.cluster_id, now)
+    conditions = cluster_conditions(session, row.cluster_id, now)
     theirs = [each for each in standing_trouble(conditions) if each.entity in entities]
-    return not _touched_jobs(session, row.cluster_id, theirs)
+    return not touched_jobs(session, row.cluster_id, theirs)
 
 
 def call_off(session: Session, *, row: ReplanRow) -> None:
     """End a replan whose reports were all taken back."""
     told = "Every part that was reported has recovered within the window, and no job is touched any more."
     replan_rows.close(session, row, [ReplanStatus.COLLECTING], status=ReplanStatus.CANCELLED, problem=told)
-    announcements.tell_of_replan(session, event_type=EventType.CANCELLED, row=row)
+    replan_steps.take(session, row=row, step=ReplanStep.CANCELLED, actor=SERVICE)
+
+
+def decide_anew(session: Session, *, row: ReplanRow, reason: str, now: datetime | None = None) -> str:
+    """Let an open replan start from what its cluster's jobs are now; returns the id of the one that decides.
+
+    One that still collects takes the change in; any other is overtaken by a new one without a window.
+    """
+    return open_or_join(session, row.cluster_id, reason=reason, window_s=0.0, now=now or datetime.now(UTC))
+
+
+def take_in_change(session: Session, *, job: RunningJobRow) -> None:
+    """Decide anew where a job counts otherwise now than an open replan, not approved yet, takes it to."""
+    current = replan_rows.open_row(session, job.cluster_id)
+    if current is None or current.status in (ReplanStatus.APPROVED, ReplanStatus.APPLYING):
+        return
+    asked = None if current.request is None else {each["id"] for each in current.request["jobs"]}
+    if asked is None or job.id in asked:
+        decide_anew(session, row=current, reason=f"The weight or recovery policy of {job.name} was changed.")
 
 
 def _react(session: Session, cluster_id: str, new: Sequence[EventRecord], now: datetime) -> str | None:
@@ -184,8 +168,8 @@ def _react(session: Session, cluster_id: str, new: Sequence[EventRecord], now: d
     troubled = {each.entity for each in fresh}
     event_ids = [each.id for each in new if each.event.entity in troubled]
     window_s = replan_settings.settings_of(session, cluster_id=cluster_id).window_s
-    reason = _reason(session, fresh, hit, holders, stored.cluster)
-    replan_id = _open(session, cluster_id, reason=reason, window_s=window_s, now=now)
+    reason = reason_of(session, fresh, hit, holders, stored.cluster)
+    replan_id = open_or_join(session, cluster_id, reason=reason, window_s=window_s, now=now)
     health_events.assign(session, event_ids=event_ids, replan_id=replan_id)
     return replan_id
 
@@ -206,7 +190,7 @@ def _take_note(
     return current.id
 
 
-def _open(session: Session, cluster_id: str, *, reason: str, window_s: float, now: datetime) -> str:
+def open_or_join(session: Session, cluster_id: str, *, reason: str, window_s: float, now: datetime) -> str:
     """The replan that takes in what is new: the one that still collects, or a new one that overtakes an older."""
     current = replan_rows.open_row(session, cluster_id)
     if current is not None:
@@ -232,18 +216,18 @@ def _open(session: Session, cluster_id: str, *, reason: str, window_s: float, no
         health_events.hand_over(session, old_replan=current.id, new_replan=replan_id)
         occupancy.hand_over(session, old_claim=current.id, new_claim=replan_id)
         replan_rows.cancel_plans(session, replan_id=current.id)
+        replan_steps.take(session, row=current, step=ReplanStep.SUPERSEDED, actor=SERVICE)
     return replan_id
 
 
 def _fresh(session: Session, cluster_id: str, new: Sequence[EventRecord], now: datetime) -> tuple[Condition, ...]:
     """The trouble that was not known before these reports."""
-    hysteresis_s = replan_settings.settings_of(session, cluster_id=cluster_id).hysteresis_s
+    settings = replan_settings.settings_of(session, cluster_id=cluster_id)
     nodes = {each.event.entity.node for each in new}
     events = health_events.read_known(session, cluster_id=cluster_id, nodes=nodes)
     latest = {_key(each.event) for each in new}
     earlier = [event for event in events if _key(event) not in latest]
-    before = conditions_of(earlier, now=now, hysteresis_s=hysteresis_s)
-    return fresh_trouble(before, conditions_of(events, now=now, hysteresis_s=hysteresis_s))
+    return fresh_trouble(settings.conditions(earlier, now=now), settings.conditions(events, now=now))
 
 
 def _holders(session: Session, cluster: StoredCluster, current: ReplanRow | None) -> Mapping[str, Gpus]:
@@ -259,28 +243,14 @@ def _holders(session: Session, cluster: StoredCluster, current: ReplanRow | None
     return holders
 
 
-def _asked_since_quiet(session: Session, cluster_id: str, now: datetime) -> bool:
-    """Whether a replan was opened since a recovery was last believed, or none ever was."""
-    hysteresis = timedelta(seconds=replan_settings.settings_of(session, cluster_id=cluster_id).hysteresis_s)
-    events = health_events.read_known(session, cluster_id=cluster_id)
-    believed = [
-        moment
-        for event in events
-        if event.state is HealthState.RECOVERED and (moment := event.occurred_at + hysteresis) <= now
-    ]
-    if not believed:
-        return True
-    query = select(exists().where(ReplanRow.cluster_id == cluster_id, ReplanRow.created_at >= max(believed)))
-    return bool(session.scalar(query))
+def cluster_conditions(session: Session, cluster_id: str, now: datetime) -> tuple[Condition, ...]:
+    """The parts of a cluster that are not well."""
+    settings = replan_settings.settings_of(session, cluster_id=cluster_id)
+    return settings.conditions(health_events.read_known(session, cluster_id=cluster_id), now=now)
 
 
-def _conditions(session: Session, cluster_id: str, now: datetime) -> tuple[Condition, ...]:
-    hysteresis_s = replan_settings.settings_of(session, cluster_id=cluster_id).hysteresis_s
-    events = health_events.read_known(session, cluster_id=cluster_id)
-    return conditions_of(events, now=now, hysteresis_s=hysteresis_s)
-
-
-def _touched_jobs(session: Session, cluster_id: str, conditions: Iterable[Condition]) -> tuple[str, ...]:
+def touched_jobs(session: Session, cluster_id: str, conditions: Iterable[Condition]) -> tuple[str, ...]:
+    """The ids of the jobs that hold, and keep, a part which one of these conditions is about."""
     cluster = clusters.get_cluster(session, reference=cluster_id).cluster
     return touched(conditions, occupancy.staying_gpus(session, cluster_id=cluster_id), cluster)
 
@@ -289,12 +259,13 @@ def _key(event: HealthEvent) -> tuple[str, str, str]:
     return event.source, event.source_id, event.state
 
 
-def _reason(
+def reason_of(
     session: Session, fresh: Sequence[Condition], hit: Sequence[str], holders: Mapping[str, Gpus], cluster: Cluster
 ) -> str:
+    """The trouble of these holders in a sentence."""
     theirs = {holder: holders[holder] for holder in hit}
     parts = [f"{entity_words(each.entity)} {each.state}" for each in fresh if touched([each], theirs, cluster)]
     query = select(RunningJobRow.name).where(RunningJobRow.id.in_(hit)).order_by(RunningJobRow.name)
     names = list(session.scalars(query))
-    touched = named(names, _MOST_NAMED) if names else "spares that were counted on"
-    return f"{named(parts, _MOST_NAMED)}: touches {touched}."
+    whose = named(names, MOST_NAMED) if names else "spares that were counted on"
+    return f"{named(parts, MOST_NAMED)}: touches {whose}."

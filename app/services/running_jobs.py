@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from sqlalchemy import Row, delete, func, select
@@ -15,10 +15,13 @@ from app.db.running_tables import OccupiedGpuRow, RunningJobRow, RunningPlanRow
 from app.db.status import JobStanding, RunningPlanStatus
 from app.db.tables import ClusterRow
 from app.serialization import canonical, jsonable, load
-from app.services import clusters, idempotency, occupancy, running_plans
+from app.services import clusters, idempotency, job_troubles, occupancy, reports, running_plans
 from app.services.errors import IdempotencyKeyReused, NameTaken, WrongStatus
+from app.services.job_troubles import JobTrouble
 from app.services.pagination import Page, decode_cursor, page_of
 from app.services.running_plans import PlanSource, RunningPlanRecord
+from cluster_models.conditions import Condition
+from cluster_models.health_events import HealthState
 from cluster_models.running import InvalidRunningJob, RecoveryPolicy
 
 _HELD = (
@@ -30,7 +33,11 @@ _JOBS = select(RunningJobRow, ClusterRow.name, _HELD).join(ClusterRow, ClusterRo
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """A job, and the plan it runs by (``None`` where none was applied, or it is paused)."""
+    """A job, and the plan it runs by (``None`` where none was applied, or it is paused).
+
+    ``trouble``: what is reported of parts that it holds.  It is ``DOWN`` where one of them failed without which it
+    cannot run, whatever was decided about it.
+    """
 
     id: str
     cluster_id: str
@@ -41,8 +48,17 @@ class JobRecord:
     standing: JobStanding
     gpus_held: int
     plan: RunningPlanRecord | None
+    trouble: tuple[Condition, ...]
     created_at: datetime
     updated_at: datetime
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Throughput now, as planned: 0 unless it runs, ``None`` where a part that it uses is slow."""
+        if self.standing is not JobStanding.RUNNING or self.plan is None:
+            return 0.0
+        slows = (HealthState.DEGRADED, HealthState.FAILED)
+        return None if any(each.state in slows for each in self.trouble) else self.plan.summary.tokens_per_s
 
 
 def register_job(
@@ -109,8 +125,14 @@ def change_job(
     weight: float | None = None,
     recovery: RecoveryPolicy | None = None,
 ) -> JobRecord:
-    """Store another weight or another policy; ``None`` leaves a value alone.  Decisions made keep the old ones."""
+    """Store another weight or another policy; ``None`` leaves a value alone.
+
+    A decision about the job that is open and not approved is made anew with them, unless they only say how old its
+    checkpoints are, which changes all the time.  One that was approved keeps the old ones.
+    """
     row = running_plans.job_row(session, reference=reference, job=job)
+    clusters.lock(session, reference=row.cluster_id, expected_version=None)
+    before = (row.weight, _lasting(load(RecoveryPolicy, row.recovery)))
     if weight is not None:
         _check_weight(weight)
         row.weight = weight
@@ -118,6 +140,8 @@ def change_job(
         row.recovery = jsonable(recovery)
     row.updated_at = datetime.now(UTC)
     session.flush()
+    if before != (row.weight, _lasting(load(RecoveryPolicy, row.recovery))):
+        reports.take_in_change(session, job=row)
     return get_job(session, reference=row.cluster_id, job=row.id)
 
 
@@ -160,6 +184,7 @@ def _records(session: Session, rows: Sequence[Row[RunningJobRow, str, int]]) -> 
             )
         )
     }
+    troubles = job_troubles.troubles_of(session, jobs=[row for row, *_ in rows])
     return [
         JobRecord(
             id=row.id,
@@ -168,14 +193,25 @@ def _records(session: Session, rows: Sequence[Row[RunningJobRow, str, int]]) -> 
             name=row.name,
             weight=row.weight,
             recovery=load(RecoveryPolicy, row.recovery),
-            standing=JobStanding(row.standing),
+            standing=_standing(row, troubles[row.id]),
             gpus_held=held,
             plan=applied.get(row.id),
+            trouble=troubles[row.id].conditions,
             created_at=row.created_at,
             updated_at=row.updated_at,
         )
         for row, cluster_name, held in rows
     ]
+
+
+def _standing(row: RunningJobRow, trouble: JobTrouble) -> JobStanding:
+    should_run = row.standing == JobStanding.RUNNING
+    return JobStanding.DOWN if should_run and trouble.stops else JobStanding(row.standing)
+
+
+def _lasting(policy: RecoveryPolicy) -> RecoveryPolicy:
+    """A policy but for the age of checkpoints."""
+    return replace(policy, steps_since_checkpoint=None, steps_since_storage_checkpoint=None)
 
 
 def _check_name(name: str) -> None:

@@ -242,7 +242,7 @@ def set_applied(session: Session, *, running_plan_id: str, job_id: str) -> None:
     session.execute(
         update(RunningPlanRow)
         .where(RunningPlanRow.id == running_plan_id)
-        .values(status=RunningPlanStatus.APPLIED, applied_at=now)
+        .values(status=RunningPlanStatus.APPLIED, applied_at=now, ended_at=None)
     )
     set_standing(session, job_id=job_id, standing=JobStanding.RUNNING)
 

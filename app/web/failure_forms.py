@@ -5,23 +5,25 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from starlette.datastructures import FormData
 
 from app.documents.reading import close_name
 from app.events.reading import ReportedEvent
-from app.presentation.recovery import STATES
-from app.services.replan_settings import ReplanSettings
+from app.presentation.recovery import OTHER_ACTIONS, STATES
+from app.services.replan_settings import BACK_AFTER, ReplanSettings
 from app.web.choices import Options
 from app.web.form import FormProblem, Typed, number
 from cluster_models.errors import InvalidInput
 from cluster_models.health_events import UNSTATED, EntityKind, HealthState
+from cluster_models.recovery import RecoveryAction
 from cluster_models.topology import Cluster, Node
 
 _SWITCHES: Final = ("leaf", "rack", "nvlink_domain", "zone")
 _LONGEST_TEXT: Final = 2000
+_MOST_HOURS: Final = 24 * 365
 _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
 KINDS: Final[Options] = (
     (EntityKind.NODE, "a whole node"),
@@ -49,8 +51,13 @@ SETTINGS: Final = (
         "30 to 120: what fails together is decided on together.",
     ),
     ("horizon_s", 3600.0, "Look ahead, h", "Moving pays when it gains more than it costs within this time."),
-    ("back_after_s", 3600.0, "Lost nodes come back after, h", "What waiting is worth."),
+    ("back_after_s", 3600.0, "Lost parts come back after, h", "What waiting is worth."),
+    ("node_back_after_s", 3600.0, "A lost node comes back after, h", "Empty: as above."),
+    ("gpu_back_after_s", 3600.0, "A lost GPU comes back after, h", "Empty: as above."),
+    ("nic_back_after_s", 3600.0, "A lost network card comes back after, h", "Empty: as above."),
+    ("switch_back_after_s", 3600.0, "A lost switch comes back after, h", "Empty: as above."),
     ("hysteresis_s", 60.0, "Believe a recovery after, min", "Nodes that come and go stay out until then."),
+    ("drain_lead_s", 60.0, "Decide before a part must be left, min", "Where the report says until when it works."),
     ("quarantine_after", 1.0, "Keep a node out after, failures", "Within 30 days."),
     ("gpu_budget", 1.0, "GPUs of all jobs at most", "Empty: no limit."),
     (
@@ -59,6 +66,16 @@ SETTINGS: Final = (
         "A spare kept is worth, %",
         "Of what a GPU of the job that would take it does: the reserve for what fails next.",
     ),
+    ("auto_most_jobs", 1.0, "By itself: jobs that act at most", "Empty: no limit."),
+    ("auto_most_nodes", 1.0, "By itself: nodes that change hands at most", "Empty: no limit."),
+    ("auto_most_gap", 0.01, "By itself: gap at most, %", "How much more another answer may be worth. Empty: any."),
+    (
+        "storm_share",
+        0.01,
+        "A storm is, % of the nodes",
+        "Of which one source speaks ill in a short time: then nothing is approved by itself.",
+    ),
+    ("storm_within_s", 60.0, "A storm is within, min", ""),
     ("time_limit_s", 1.0, "Time of the search, s", "After that the best found so far is the answer."),
     ("effort", 1.0, "Effort", "1 is usual; more tries more."),
 )
@@ -66,8 +83,12 @@ SETTINGS: Final = (
 SWITCHES: Final = (
     ("all_free_nodes", "every free node serves as a spare, listed or not"),
     ("auto_approve", "answers are approved by themselves: their GPUs are held without anybody's word"),
+    ("signed_only", "reports count only where a stored source signed them"),
 )
-_WHOLE: Final = frozenset({"quarantine_after", "gpu_budget", "effort"})
+AUTO_ACTIONS: Final[Options] = tuple((action.value, words) for action, words in OTHER_ACTIONS.items())
+"""What may be approved without anybody."""
+_OPTIONAL: Final = frozenset({"gpu_budget", "auto_most_jobs", "auto_most_nodes", "auto_most_gap", *BACK_AFTER})
+_WHOLE: Final = frozenset({"quarantine_after", "gpu_budget", "auto_most_jobs", "auto_most_nodes", "effort"})
 
 
 def blank_report(node: str = "") -> Typed:
@@ -79,6 +100,7 @@ def blank_report(node: str = "") -> Typed:
         "switch": "",
         "state": HealthState.FAILED.value,
         "text": "",
+        "leave_h": "",
         "token": uuid.uuid4().hex,
     }
 
@@ -121,6 +143,7 @@ def reported(values: Typed, cluster: Cluster, found: list[FormProblem]) -> Repor
         part = _part(kind, nodes[told], part, nodes, found)
     if len(values["text"]) > _LONGEST_TEXT:
         found.append(FormProblem("text", "Note", f"is longer than {_LONGEST_TEXT} letters"))
+    leave_by = _leave_by(values["leave_h"], state, found)
     if found or kind is None or state is None:
         return None
     token = values["token"] if _TOKEN.fullmatch(values["token"]) else uuid.uuid4().hex
@@ -133,12 +156,30 @@ def reported(values: Typed, cluster: Cluster, found: list[FormProblem]) -> Repor
         source_id=token,
         text=values["text"],
         compute_slowdown=UNSTATED,
+        leave_by=leave_by,
     )
+
+
+def _leave_by(text: str, state: HealthState | None, found: list[FormProblem]) -> datetime | None:
+    """When a part has to be left, ``None`` where nothing was typed."""
+    if not text:
+        return None
+    hours = number(text)
+    if isinstance(hours, str) or not 0 < hours <= _MOST_HOURS:
+        found.append(FormProblem("leave_h", "Works for", f"must be hours, {_MOST_HOURS} at most"))
+    elif state is not HealthState.DRAINING:
+        found.append(FormProblem("leave_h", "Works for", "goes only with what works and must be left"))
+    else:
+        return datetime.now(UTC) + timedelta(hours=hours)
+    return None
 
 
 def filled_settings(settings: ReplanSettings) -> Typed:
     """The form of the settings as they are."""
-    values: Typed = {"boxes": tuple(name for name, _ in SWITCHES if getattr(settings, name))}
+    values: Typed = {
+        "boxes": tuple(name for name, _ in SWITCHES if getattr(settings, name)),
+        "auto_actions": tuple(settings.auto_actions),
+    }
     for name, unit, _, _ in SETTINGS:
         kept = getattr(settings, name)
         values[name] = "" if kept is None else f"{kept / unit:.12g}"
@@ -148,6 +189,7 @@ def filled_settings(settings: ReplanSettings) -> Typed:
 def settings_of(values: Typed, found: list[FormProblem]) -> ReplanSettings:
     """The settings that the form spells; what is wrong is added to ``found``."""
     given: dict[str, Any] = {name: name in values["boxes"] for name, _ in SWITCHES}
+    given["auto_actions"] = tuple(each for each in RecoveryAction if each in values["auto_actions"])
     for name, unit, label, _ in SETTINGS:
         try:
             value = _setting(name, values[name], unit)
@@ -167,7 +209,7 @@ def spares_of(data: FormData) -> list[str]:
 
 
 def _setting(name: str, text: str, unit: float) -> Any:
-    if not text and name == "gpu_budget":
+    if not text and name in _OPTIONAL:
         return None
     value = number(text)
     if isinstance(value, str):

@@ -14,6 +14,7 @@ from starlette.datastructures import FormData
 
 from app.db.engine import transaction
 from app.documents.reading import problems_of
+from app.presentation.reliability import reliability_figures
 from app.resources import Service, service_of
 from app.services import (
     aliases,
@@ -27,6 +28,7 @@ from app.services import (
 )
 from app.services.aliases import StoredAlias
 from app.services.errors import Conflict
+from app.services.reliability import measure_reliability
 from app.services.reports import ReportAnswer
 from app.web import failure_forms as forms
 from app.web.cluster_now import cluster_now
@@ -191,6 +193,7 @@ def _page(request: Request, name: str, shown: _Shown, *, cursor: str | None = No
             replan_settings.get_settings(session, reference=stored.id)
         )
         view = cluster_now(session, stored, now)
+        measured = reliability_figures(measure_reliability(session, reference=stored.id, now=now))
     kept = spares if shown.spares is None else shown.spares
     nodes = [node.name for node in stored.cluster.nodes]
     offered = [node for node in nodes if node not in held or node in kept]
@@ -218,5 +221,7 @@ def _page(request: Request, name: str, shown: _Shown, *, cursor: str | None = No
         settings=settings,
         setting_fields=forms.SETTINGS,
         setting_boxes=forms.SWITCHES,
+        auto_actions=forms.AUTO_ACTIONS,
+        reliability=measured,
         decisions=[replan_line(each) for each in decisions.items],
     )

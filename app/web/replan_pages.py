@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Final
 from urllib.parse import quote, urlencode
@@ -12,14 +13,17 @@ from fastapi.responses import RedirectResponse, Response
 from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 
+from app.actors import actor_of
 from app.db.engine import transaction
 from app.exports.options import options_of
 from app.exports.packing import packed
 from app.exports.registry import EXPORTS
+from app.presentation.steps import step_words
 from app.resources import Service, service_of
 from app.services import health_events, replan_views, replans, reports, running_jobs
 from app.services.errors import Conflict, NotFound
 from app.services.pagination import MAX_LIMIT
+from app.services.replan_steps import LONGEST_ACTOR, Actor
 from app.services.replans import Answer, ReplanRecord
 from app.web.failures import PageRoute
 from app.web.form import FormProblem
@@ -74,12 +78,19 @@ def replan_progress(request: Request, replan_id: str, seen: str = "") -> Respons
 @router.post("/replans/{replan_id}")
 def change_replan(request: Request, replan_id: str, data: Annotated[FormData, Depends(sent_form)]) -> Response:
     """Approve, begin, end or call off a decision, or ask for a new one."""
-    act = _ACTS.get(str(data.get("do") or ""))
+    step, _, job = str(data.get("do") or "").partition(":")
+    act = _ACTS.get(step)
     if act is None:
         problem = FormProblem("", "", "The form does not say what is to be done; use one of its buttons.")
         return _replan(request, replan_id, (problem,), 422)
     try:
-        after = act(service_of(request), replan_id, str(data.get("problem") or "").strip()[:_LONGEST_REASON])
+        asked = _Asked(
+            replan_id=replan_id,
+            problem=str(data.get("problem") or "").strip()[:_LONGEST_REASON],
+            job=job,
+            actor=actor_of(request, str(data.get("actor") or "")[:LONGEST_ACTOR]),
+        )
+        after = act(service_of(request), asked)
     except Conflict as error:
         return _replan(request, replan_id, (FormProblem("", "", str(error)),), 409)
     return RedirectResponse(f"/replans/{after}", 303)
@@ -100,53 +111,47 @@ def launch_file(
     return Response(content, media_type=export.media_type, headers={"Content-Disposition": disposition})
 
 
-def _approve(service: Service, replan_id: str, _problem: str) -> str:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a form of the page asks for."""
+
+    replan_id: str
+    problem: str
+    job: str
+    actor: Actor
+
+
+def _step(
+    step: Callable[..., ReplanRecord], *, problem: str | None = None, of_job: bool = False, **more: object
+) -> Callable[[Service, _Asked], str]:
+    """A button that takes a step: ``problem`` is what is told where nobody typed why."""
+
+    def act(service: Service, asked: _Asked) -> str:
+        given = dict(more) if problem is None else {"problem": asked.problem or problem}
+        if of_job:
+            given["job"] = asked.job
+        with transaction(service.sessions) as session:
+            return step(session, replan_id=asked.replan_id, actor=asked.actor, **given).id
+
+    return act
+
+
+def _again(service: Service, asked: _Asked) -> str:
     with transaction(service.sessions) as session:
-        return replans.approve_replan(session, replan_id=replan_id).id
-
-
-def _approve_safe(service: Service, replan_id: str, _problem: str) -> str:
-    with transaction(service.sessions) as session:
-        return replans.approve_replan(session, replan_id=replan_id, answer=Answer.SAFE).id
-
-
-def _start(service: Service, replan_id: str, _problem: str) -> str:
-    with transaction(service.sessions) as session:
-        return replans.begin_applying(session, replan_id=replan_id).id
-
-
-def _applied(service: Service, replan_id: str, _problem: str) -> str:
-    with transaction(service.sessions) as session:
-        return replans.finish_applied(session, replan_id=replan_id).id
-
-
-def _failed(service: Service, replan_id: str, problem: str) -> str:
-    with transaction(service.sessions) as session:
-        told = problem or "It could not be carried out."
-        return replans.fail_replan(session, replan_id=replan_id, problem=told).id
-
-
-def _cancel(service: Service, replan_id: str, problem: str) -> str:
-    with transaction(service.sessions) as session:
-        told = problem or "It was called off."
-        return replans.cancel_replan(session, replan_id=replan_id, problem=told).id
-
-
-def _again(service: Service, replan_id: str, _problem: str) -> str:
-    with transaction(service.sessions) as session:
-        cluster_id = replans.get_replan(session, replan_id=replan_id).cluster_id
+        cluster_id = replans.get_replan(session, replan_id=asked.replan_id).cluster_id
         fresh = reports.request_replan(session, reference=cluster_id, reason="It was asked for again by hand.")
     service.answer_failures(fresh)
     return fresh
 
 
-_ACTS: Final[Mapping[str, Callable[[Service, str, str], str]]] = {
-    "approve": _approve,
-    "approve_safe": _approve_safe,
-    "start": _start,
-    "applied": _applied,
-    "failed": _failed,
-    "cancel": _cancel,
+_ACTS: Final[Mapping[str, Callable[[Service, _Asked], str]]] = {
+    "approve": _step(replans.approve_replan),
+    "approve_safe": _step(replans.approve_replan, answer=Answer.SAFE),
+    "start": _step(replans.begin_applying),
+    "job_done": _step(replans.complete_job, of_job=True),
+    "applied": _step(replans.finish_applied),
+    "failed": _step(replans.fail_replan, problem="It could not be carried out."),
+    "cancel": _step(replans.cancel_replan, problem="It was called off."),
     "again": _again,
 }
 
@@ -169,6 +174,9 @@ def _replan(request: Request, replan_id: str, found: tuple[FormProblem, ...], st
         address=f"/replans/{record.id}",
         cluster_address=f"/clusters/{quote(record.cluster_name, safe='')}",
         next=next_step(record, shown),
+        actor=actor_of(request),
+        remaining=frozenset(record.remaining),
+        steps=[step_words(each) for each in record.steps],
         waiting=waiting(record, now),
         watched=record.is_open,
         mark=mark(record),

@@ -56,7 +56,7 @@ def lost_gpu_hours(problem: ReplanProblem, job: RunningJob, option: RecoveryOpti
         return hours, hours
     gpus, still_s = len(option.holds), 0.0
     if option.action is RecoveryAction.WAIT:
-        gpus, still_s = len(live_gpus(problem, job)), problem.back_after_s
+        gpus, still_s = len(live_gpus(problem, job)), problem.job_back_after_s(job)
     low, high = (min(problem.horizon_s, still_s + s) for s in (downtime.low_s, downtime.high_s))
     return gpus * low / HOUR, gpus * high / HOUR
 

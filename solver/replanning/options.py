@@ -289,7 +289,7 @@ def wait(site: JobSite, *, migrate: Migrate = migration) -> Answer:
     """The job stands still on its GPUs until the lost ones serve again, and starts there as it was planned."""
     problem, job = site.problem, site.job
     moves = migrate(job, whole_plan(site), problem=problem, lost=site.state_lost, links=site.links)
-    starts_s = problem.back_after_s
+    starts_s = problem.job_back_after_s(job)
     return RecoveryOption(
         job_id=job.id,
         action=RecoveryAction.WAIT,

@@ -39,7 +39,8 @@ class ReplanProblem:
     are the free nodes that jobs may take.  ``gpu_budget`` limits the GPUs of all jobs together.
     A spare GPU that a job takes must be worth ``spare_worth_share`` of what one of its GPUs does over the horizon,
     as planned: spares kept are a reserve for what fails next.
-    ``back_after_s``: when lost nodes are expected to serve again, for what waiting is worth.
+    ``back_after_s``: when lost nodes are expected to serve again, for what waiting is worth; ``jobs_back_after_s``
+    by id of the jobs that lost something for which another time is expected.
     Raises ``InvalidRunningJob`` where two jobs hold one GPU or name a node that the cluster does not have.
     """
 
@@ -48,6 +49,7 @@ class ReplanProblem:
     spares: tuple[str, ...]
     horizon_s: float = HORIZON_S
     back_after_s: float = HORIZON_S
+    jobs_back_after_s: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     gpu_budget: int | None = None
     spare_worth_share: float = SPARE_WORTH_SHARE
     events: tuple[HealthEvent, ...] = ()
@@ -128,6 +130,10 @@ class ReplanProblem:
             for job in running
             if all(self.stays((place.node, place.gpu)) for place in job.plan.placement.ranks)
         )
+
+    def job_back_after_s(self, job: RunningJob) -> float:
+        """When all that a job lost is expected to serve again."""
+        return self.jobs_back_after_s.get(job.id, self.back_after_s)
 
     def stays(self, gpu: tuple[str, int]) -> bool:
         """Whether whoever holds that GPU may keep it: it works, and its node is not to be left."""

@@ -224,8 +224,8 @@ def test_a_node_that_fails_often_is_to_be_kept_out(client: TestClient) -> None:
     client.put(f"{SITE}/replan-settings", json={"quarantine_after": 2})
     start = datetime.now(UTC) - timedelta(hours=1)
     reports = [
-        {"node": "n5", "state": state, "occurred_at": (start + timedelta(minutes=minute)).isoformat()}
-        for minute, state in enumerate(("failed", "recovered", "failed"))
+        {"node": "n5", "state": state, "occurred_at": (start + timedelta(minutes=15 * index)).isoformat()}
+        for index, state in enumerate(("failed", "recovered", "failed"))
     ]
     client.post(EVENTS, json=reports)
     (found,) = client.get(f"{SITE}/conditions").json()["quarantine"]

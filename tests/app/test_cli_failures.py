@@ -49,9 +49,11 @@ def test_a_decision_is_approved_started_and_completed(capsys: pytest.CaptureFixt
     replan = report(capsys, "--lost", "b")
     assert replan is not None
     for command, status in (("approve", "approved"), ("start", "applying"), ("complete", "applied")):
-        options = ["--safe"] if command == "approve" else []
+        options = ["--safe"] if command == "approve" else ["--by", "j.doe"]
         assert main(["replans", command, replan[:10], *options]) == 0
         assert f"{replan} on {NAME}: {status}" in capsys.readouterr().out
+    assert main(["replans", "show", replan]) == 0
+    assert "done by j.doe (not verified)" in " ".join(capsys.readouterr().out.split())
     assert main(["jobs", "show", NAME, "small"]) == 0
     assert "nodes in rank order: c, a" in " ".join(capsys.readouterr().out.split())
     assert main(["replans", "list", NAME, "--status", "applied", "--json"]) == 0
@@ -100,6 +102,32 @@ def test_unknown_names_are_kept_and_told(capsys: pytest.CaptureFixture[str], tmp
     assert "unknown name stranger" in " ".join(capsys.readouterr().out.split())
     assert main(["conditions", NAME]) == 0
     assert "is well" in capsys.readouterr().out
+
+
+def test_what_must_be_left_later_and_how_often_things_fail(capsys: pytest.CaptureFixture[str]) -> None:
+    """A retirement in two weeks decides nothing now; outages of the cluster are counted from its reports."""
+    assert report(capsys, "--draining", "b", "--leave-within", "14d") is None
+    assert main(["conditions", NAME]) == 0
+    assert "to be left by" in " ".join(capsys.readouterr().out.split())
+    assert main(["events", "report", NAME, "--lost", "c", "--leave-within", "2h"]) == 2
+    assert "--leave-within" in capsys.readouterr().err
+    report(capsys, "--lost", "c:gpu1")
+    assert main(["reliability", NAME]) == 0
+    assert "failed most often: c 1" in " ".join(capsys.readouterr().out.split())
+    assert main(["reliability", NAME, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["failures"] == 1
+
+
+def test_one_job_of_a_decision_is_completed(capsys: pytest.CaptureFixture[str]) -> None:
+    """By its name; as it is the only one, that ends the decision."""
+    replan = report(capsys, "--lost", "b")
+    assert replan is not None
+    assert main(["replans", "approve", replan, "--safe"]) == 0
+    assert "Still to be carried out: small" in capsys.readouterr().out
+    assert main(["replans", "complete", replan, "--job", "nobody"]) == 2
+    assert "--job" in capsys.readouterr().err
+    assert main(["replans", "complete", replan, "--job", "small"]) == 0
+    assert f"{replan} on {NAME}: applied" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

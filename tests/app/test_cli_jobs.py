@@ -63,7 +63,10 @@ def test_spares_are_listed_and_replaced(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["jobs", "spares", NAME, "c", "a"]) == 0
     capsys.readouterr()
     assert main(["jobs", "spares", NAME]) == 0
-    assert "2 spares on two-and-a-spare; free: c; held by jobs: a" in capsys.readouterr().out
+    assert (
+        "2 spares on two-and-a-spare; free: c; not free (held by jobs, failed, or to be kept out): a"
+        in capsys.readouterr().out
+    )
     assert main(["jobs", "spares", NAME, "d"]) == 2
     assert "is not a node of the cluster (got 'd')" in capsys.readouterr().err
 

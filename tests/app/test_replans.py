@@ -25,6 +25,7 @@ from app.services import (
     reports,
     running_jobs,
     running_plans,
+    waking,
     webhooks,
 )
 from app.services.errors import GpusTaken, NotFound, WrongStatus
@@ -137,7 +138,7 @@ def test_gpus_of_one_job_may_go_to_another(sessions: SessionFactory) -> None:
         assert (jobs["b"].plan, jobs["b"].gpus_held) == (None, 0)
         assert {gpu[0] for gpu in occupied(session)} == {"n1", "n2"}
         report(session, told("n0", HealthState.RECOVERED, at_s=3600), at_s=3600)
-        (woken,) = reports.wake_waiting(session, now=START + timedelta(seconds=4300))
+        (woken,) = waking.wake_waiting(session, now=START + timedelta(seconds=4300))
         request = replan_solves.begin_attempt(session, replan_id=woken, now=START + timedelta(seconds=4300))
         assert request is not None
         paused = {job.name: job for job in request.to_problem().jobs}["b"]
@@ -161,14 +162,14 @@ def test_a_job_that_waits_keeps_the_lost_gpus_and_is_woken_once(sessions: Sessio
         replans.finish_applied(session, replan_id=replan_id)
         assert nodes_held(session, a) == {"n0", "n1"}
         assert running_jobs.get_job(session, reference=CLUSTER, job="a").standing is JobStanding.WAITING
-        assert reports.wake_waiting(session, now=START + timedelta(days=1)) == []
+        assert waking.wake_waiting(session, now=START + timedelta(days=1)) == []
         report(session, told("n0", HealthState.RECOVERED, at_s=3600), at_s=3600)
-        assert reports.wake_waiting(session, now=START + timedelta(seconds=3700)) == []
+        assert waking.wake_waiting(session, now=START + timedelta(seconds=3700)) == []
         quiet = START + timedelta(seconds=4300)
-        (woken,) = reports.wake_waiting(session, now=quiet)
+        (woken,) = waking.wake_waiting(session, now=quiet)
         assert replan_solves.due(session, now=quiet) == [woken]
         replans.cancel_replan(session, replan_id=woken)
-        assert reports.wake_waiting(session, now=quiet + timedelta(seconds=60)) == []
+        assert waking.wake_waiting(session, now=quiet + timedelta(seconds=60)) == []
         again = reports.request_replan(session, reference=CLUSTER, now=quiet)
         solved(session, again, decided({}, untouched=[a, b]), at_s=4400)
         replans.approve_replan(session, replan_id=again)
@@ -314,9 +315,8 @@ def test_everybody_who_wants_to_is_told(sessions: SessionFactory) -> None:
         replans.finish_applied(session, replan_id=replan_id)
         query = select(WebhookDeliveryRow.event_type, WebhookDeliveryRow.payload)
         sent = [(kind, json.loads(body)) for kind, body in session.execute(query)]
-        assert sorted(kind for kind, _ in sent) == sorted(
-            ["event.unknown_name", "replan.safe_answer", "replan.proposed", "replan.applied", "replan.applied"]
-        )
+        steps = ("applied", "applied", "approved", "proposed", "safe_answer")
+        assert sorted(kind for kind, _ in sent) == ["event.unknown_name", *(f"replan.{each}" for each in steps)]
         by_kind = dict(sent)
         assert all(body["type"] == kind for kind, body in sent)
         assert by_kind["event.unknown_name"]["data"]["names"][0]["name"] == "what-is-this"

@@ -11,7 +11,7 @@ from app.db.engine import SessionFactory, transaction
 from app.db.status import ReplanStatus
 from app.events.reading import ToldEvent
 from app.serialization import jsonable
-from app.services import health_events, occupancy, replan_settings, replan_solves, replans, reports
+from app.services import health_events, occupancy, replan_settings, replan_solves, replans, reports, waking
 from app.services.errors import Conflict, IdempotencyKeyReused
 from app.services.replan_settings import ReplanSettings
 from app.services.running_jobs import JobRecord
@@ -305,7 +305,7 @@ def test_a_job_that_shrank_grows_back_by_itself(sessions: SessionFactory) -> Non
         assert nodes_held(session, a) == {"n1"}
         report(session, told("n0", HealthState.RECOVERED, at_s=3600), at_s=3600)
         quiet = START + timedelta(seconds=4300)
-        (woken,) = reports.wake_waiting(session, now=quiet)
+        (woken,) = waking.wake_waiting(session, now=quiet)
         request = replan_solves.begin_attempt(session, replan_id=woken, now=quiet)
         assert request is not None
         assert {job.name: job.wanted_gpus for job in request.to_problem().jobs}["a"] == 8
@@ -314,4 +314,23 @@ def test_a_job_that_shrank_grows_back_by_itself(sessions: SessionFactory) -> Non
         replans.approve_replan(session, replan_id=woken)
         replans.finish_applied(session, replan_id=woken)
         report(session, told("n5", at_s=5000), told("n5", HealthState.RECOVERED, at_s=5100), at_s=5100)
-        assert reports.wake_waiting(session, now=START + timedelta(seconds=9000)) == []
+        assert waking.wake_waiting(session, now=START + timedelta(seconds=9000)) == []
+
+
+@on_sqlite
+def test_a_job_waits_as_long_as_what_it_lost_takes_to_repair(sessions: SessionFactory) -> None:
+    """A GPU is reset in minutes, a node takes hours; a job that lost both waits for the node."""
+    with transaction(sessions) as session:
+        _two_jobs(session)
+        add_job(session, "c", "n4", "n5")
+        settings = ReplanSettings(node_back_after_s=7200.0, gpu_back_after_s=900.0)
+        replan_settings.replace_settings(session, reference=CLUSTER, settings=settings)
+        gpus = [told(node, kind=EntityKind.GPU, part="1") for node in ("n0", "n2")]
+        card = told("n4", kind=EntityKind.NIC, part="nic0")
+        replan_id = report(session, *gpus, told("n3"), card).replan_id
+        assert replan_id is not None
+        request = replan_solves.begin_attempt(session, replan_id=replan_id, now=START + timedelta(seconds=61))
+        assert request is not None
+        problem = request.to_problem()
+        expected = {job.name: problem.job_back_after_s(job) for job in problem.jobs}
+        assert expected == {"a": 900.0, "b": 7200.0, "c": settings.back_after_s}

@@ -30,7 +30,7 @@ from app.services.occupancy import Gpus
 from app.services.requests import PlanRequest
 from app.services.running_plans import PlanSource
 from cluster_models.errors import InvalidCluster
-from cluster_models.health_events import HealthState
+from cluster_models.health_events import EntityKind, HealthState
 from cluster_models.running import InvalidRunningJob, RecoveryPolicy
 from cluster_models.topology import Cluster
 from tests.app.api_client import plan_body
@@ -38,6 +38,46 @@ from tests.app.running_rows import CLUSTER, START, add_cluster, add_job, nodes_h
 from tests.plans import small_plan
 
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+
+def _now(session: Session) -> tuple[JobStanding, float | None]:
+    job = running_jobs.get_job(session, reference=CLUSTER, job="a")
+    return job.standing, job.tokens_per_s
+
+
+def test_a_job_on_a_failed_node_is_down_until_it_runs_elsewhere(sessions: SessionFactory) -> None:
+    """Approving another plan starts nothing; a slow node leaves it running at a rate that nobody knows."""
+    with transaction(sessions) as session:
+        add_cluster(session)
+        job = add_job(session, "a", "n0", "n1")
+        assert job.plan is not None
+        planned = job.plan.summary.tokens_per_s
+        assert _now(session) == (JobStanding.RUNNING, planned)
+        report(session, told("n1", HealthState.DEGRADED))
+        assert _now(session) == (JobStanding.RUNNING, None)
+        report(session, told("n0"), told("n5"))
+        assert _now(session) == (JobStanding.DOWN, 0.0)
+        moved = PlanSource(plan=plan_on("n2", "n3"))
+        proposed = running_plans.propose_plan(session, reference=CLUSTER, job="a", source=moved)
+        running_plans.approve_plan(session, running_plan_id=proposed.id)
+        assert _now(session) == (JobStanding.DOWN, 0.0)
+        running_plans.apply_plan(session, running_plan_id=proposed.id)
+        assert _now(session) == (JobStanding.RUNNING, planned)
+
+
+@on_sqlite
+@pytest.mark.parametrize(("goes_round", "expected"), [(False, JobStanding.DOWN), (True, JobStanding.RUNNING)])
+def test_a_lost_card_ends_a_job_unless_its_communication_goes_round_it(
+    sessions: SessionFactory, goes_round: bool, expected: JobStanding
+) -> None:
+    """As its owner says; a failed link only slows it."""
+    with transaction(sessions) as session:
+        add_cluster(session)
+        add_job(session, "a", "n0", "n1", recovery=RecoveryPolicy(survives_lost_card=goes_round))
+        report(session, told("n0", kind=EntityKind.LINK, part="n1"))
+        assert _now(session) == (JobStanding.RUNNING, None)
+        report(session, told("n0", kind=EntityKind.NIC, part="nic0"))
+        assert _now(session)[0] is expected
 
 
 def test_a_job_runs_by_one_plan_and_the_next_supersedes_it(sessions: SessionFactory) -> None:

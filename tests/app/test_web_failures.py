@@ -22,6 +22,7 @@ from app.services.webhook_deliveries import Outcome
 from app.services.webhooks import EventType
 from app.web.failure_forms import filled_settings, settings_of
 from cluster_models.health_events import EntityKind, HealthState
+from cluster_models.recovery import RecoveryAction
 from tests.app.running_rows import CLUSTER, START, add_cluster, add_job, report
 from tests.app.running_rows import told as heard
 from tests.app.web_site import FOREIGN, box, buttons, chosen, site, ticked, told, where
@@ -217,6 +218,30 @@ def test_settings_are_stored_in_the_units_of_the_form(pages: Site) -> None:
     assert stored == expected
     assert settings_of(filled_settings(expected), []) == expected
     assert ticked(browser.get(ADDRESS).text, "boxes") == ["auto_approve"]
+
+
+def test_the_limits_of_automatic_approval_are_ticked_and_typed(pages: Site) -> None:
+    """Actions as boxes, a gap in percent; what is empty has no limit."""
+    service, browser = pages
+    values = filled_settings(ReplanSettings())
+    changed = {"auto_actions": ["swap"], "auto_most_nodes": "4", "auto_most_gap": "5", "gpu_back_after_s": "0.25"}
+    where(browser.post(ADDRESS, data=values | {"do": "settings"} | changed))
+    with service.read_sessions() as session:
+        stored = replan_settings.get_settings(session, reference=CLUSTER)
+    assert stored == ReplanSettings(
+        auto_actions=(RecoveryAction.SWAP,), auto_most_nodes=4, auto_most_gap=0.05, gpu_back_after_s=900.0
+    )
+    assert ticked(browser.get(ADDRESS).text, "auto_actions") == ["swap"]
+
+
+def test_a_part_that_works_for_hours_is_left_later(pages: Site) -> None:
+    """Nothing is decided now; the time goes only with what must be left."""
+    service, browser = pages
+    wrong = browser.post(ADDRESS, data=_form(node="n0", leave_h="5"))
+    assert (wrong.status_code, "goes only with what works" in told(wrong.text)) == (422, True)
+    where(browser.post(ADDRESS, data=_form(node="n0", state="draining", leave_h="336")))
+    assert _reported(service) == [("node", "n0", "", "draining")]
+    assert "to be left by" in told(browser.get(ADDRESS).text)
 
 
 def test_a_decision_can_be_asked_for_without_a_report(pages: Site) -> None:

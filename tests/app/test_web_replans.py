@@ -13,9 +13,10 @@ import pytest
 from app.db.engine import transaction
 from app.db.replan_tables import ReplanRow
 from app.db.status import ReplanStatus
-from app.services import replan_settings, replan_solves
+from app.services import replan_settings, replan_solves, replans
 from app.services.replan_settings import ReplanSettings
 from app.services.safe_answers import answer_safely
+from cluster_models.health_events import HealthState
 from tests.app.failed_site import Failed, failed_site
 from tests.app.running_rows import CLUSTER, START, report
 from tests.app.running_rows import told as heard
@@ -113,6 +114,22 @@ def test_from_proposed_to_applied(failed: Failed) -> None:
     assert "done" in told(failed.browser.get("/replans").text)
 
 
+def test_a_job_is_done_on_its_card_and_who_did_it_is_kept(failed: Failed) -> None:
+    """As long as it is still to be carried out; with the last job the decision is done."""
+    failed.solve()
+    page = failed.page()
+    assert "job_done" not in page
+    where(failed.press("approve", actor="J. Doe"))
+    page = failed.page()
+    assert f'value="job_done:{failed.a.id}"' in page
+    assert "Still to be carried out: a." in told(page)
+    where(failed.press(f"job_done:{failed.a.id}"))
+    assert failed.status() is ReplanStatus.APPLIED
+    words = told(failed.page())
+    assert "approved by J. Doe (not verified)" in words
+    assert "a runs as decided, nobody said by whom" in words
+
+
 @pytest.mark.parametrize(("do", "title"), [("failed", "It failed"), ("cancel", "It was called off")])
 def test_what_went_wrong_is_told_and_a_new_decision_offered(failed: Failed, do: str, title: str) -> None:
     """The reason that was typed stands on the page; deciding anew leads to another page."""
@@ -181,3 +198,25 @@ def test_what_approves_itself_says_so(failed: Failed) -> None:
         replan_settings.replace_settings(session, reference=CLUSTER, settings=settings)
     failed.solve()
     assert buttons(failed.page()) == ["applied", "start", "failed", "cancel"]
+
+
+def test_a_proposal_whose_causes_recovered_says_so(failed: Failed) -> None:
+    """Approving is no more the first thing to do; a new failure of the node brings that back."""
+    failed.solve()
+    with transaction(failed.service.sessions) as session:
+        report(session, heard("n0", HealthState.RECOVERED, at_s=100), at_s=100)
+        record = replans.get_replan(session, replan_id=failed.replan_id)
+        assert record.causes_recovered
+    page = failed.page()
+    assert _heading(page) == "Look again: what failed is back"
+    assert buttons(page) == ["cancel", "approve"]
+
+
+def test_in_a_storm_of_reports_the_page_asks_to_look_first(failed: Failed) -> None:
+    """At the safe answer already, and at the proposal."""
+    with transaction(failed.service.sessions) as session:
+        report(session, *(heard(node) for node in ("n4", "n5", "n2")))
+    assert answer_safely(failed.service.sessions, replan_id=failed.replan_id, now=START)
+    assert "Look first: watch spoke ill of 4 of 8 nodes within 5 min" in told(failed.page())
+    failed.solve()
+    assert "Look first: watch spoke ill of 4 of 8 nodes within 5 min" in told(failed.page())

@@ -79,6 +79,15 @@ def test_the_operator_overrules_what_was_said_before() -> None:
     assert states([*events, event(5, HealthState.FAILED, number=1)], 12) == {"node n1": HealthState.FAILED}
 
 
+def test_what_flaps_failed_once() -> None:
+    """Eleven failures in less time than a recovery takes to be believed are one outage, and no quarantine."""
+    flaps = [event(index, HealthState.FAILED, number=index) for index in range(0, 22, 2)]
+    flaps += [event(index + 1, HealthState.RECOVERED, number=index) for index in range(0, 22, 2)]
+    hour_s = 3600.0
+    assert quarantine_of(flaps, now=START + timedelta(days=1), hysteresis_s=hour_s) == ()
+    assert [each.failures for each in quarantine_of(flaps, now=START + timedelta(days=1), hysteresis_s=0.0)] == [11]
+
+
 def test_repeated_failures_advise_quarantine_once_each() -> None:
     gpu = Entity(EntityKind.GPU, "n1", "3")
     failures = [

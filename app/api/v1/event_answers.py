@@ -10,6 +10,7 @@ from app.api.v1.answers import Links, Moment, address
 from app.events.reading import Unread
 from app.services.event_sources import EventSource
 from app.services.health_events import EventRecord
+from app.services.reliability import Reliability
 from app.services.reports import ReportAnswer
 from cluster_models.conditions import Condition
 from cluster_models.health_events import Entity, EntityKind, HealthState
@@ -55,6 +56,10 @@ class EventAnswer(BaseModel):
     bandwidth_share: float | None = Field(
         description="Share of bandwidth that its links have left; null where not told.", examples=[None]
     )
+    leave_by: datetime | None = Field(
+        description="Of what drains: until when it works, in UTC; null where it may go at any moment.",
+        examples=[None],
+    )
     repeats: int = Field(description="How often it came again.", examples=[0])
     replan: str | None = Field(description="Id of the replan that decides on it, if one does.", examples=[None])
 
@@ -76,6 +81,7 @@ class EventAnswer(BaseModel):
             code=event.code,
             compute_slowdown=event.compute_slowdown or None,
             bandwidth_share=event.bandwidth_share or None,
+            leave_by=event.leave_by,
             repeats=record.repeats,
             replan=record.replan_id,
         )
@@ -137,6 +143,10 @@ class ConditionAnswer(BaseModel):
         description="A recovery was reported and is believed from then on, in UTC; null where none was.",
         examples=[None],
     )
+    leave_by: datetime | None = Field(
+        description="Until when a part that is to be left works, in UTC; it is suspected until it is decided on.",
+        examples=[None],
+    )
     source: str = Field(description="Who told it.", examples=["alertmanager-a"])
     code: str = Field(description="The source's name of the finding.", examples=["Xid 79"])
     text: str = Field(description="The source's own words.", examples=["Fell off the bus."])
@@ -167,6 +177,52 @@ class ConditionsAnswer(BaseModel):
 
     conditions: list[ConditionAnswer] = Field(description="By kind and name.")
     quarantine: list[QuarantineAnswer] = Field(description="Nodes that should stay out until they are repaired.")
+
+
+class KindReliabilityAnswer(BaseModel):
+    """Outages of one kind of part."""
+
+    kind: EntityKind = Field(description="What failed.", examples=["gpu"])
+    outages: int = Field(description="How often; what flaps is one outage.", examples=[7])
+    repaired: int = Field(description="Of these, those that are over.", examples=[6])
+    between_s: float | None = Field(
+        description="Mean seconds between two of the whole cluster; null where nothing failed.", examples=[370285.7]
+    )
+    repair_s: float | None = Field(
+        description="Mean seconds until one was over; null where none is.", examples=[5400.0]
+    )
+
+
+class NodeFailuresAnswer(BaseModel):
+    """How often one node failed."""
+
+    node: str = Field(description="Its name.", examples=["cnode2-004"])
+    failures: int = Field(description="Outages of it, its GPUs and its cards.", examples=[3])
+
+
+class ReliabilityAnswer(BaseModel):
+    """How often parts of a cluster failed; only what was reported counts."""
+
+    since: Moment
+    node_days: float = Field(description="Nodes times days since then.", examples=[1440.0])
+    failures: int = Field(description="Outages of nodes and of their GPUs and network cards.", examples=[9])
+    failures_per_node_day: float = Field(description="As POST resilience takes it.", examples=[0.00625])
+    failures_per_node_day_low: float = Field(
+        description="The true rate lies above with 95 % (exact Poisson interval).", examples=[0.0033]
+    )
+    failures_per_node_day_high: float = Field(description="And below with 95 %.", examples=[0.0109])
+    kinds: list[KindReliabilityAnswer] = Field(description="By kind of part.")
+    worst: list[NodeFailuresAnswer] = Field(description="The nodes that failed most often.")
+
+    @classmethod
+    def make(cls, found: Reliability) -> ReliabilityAnswer:
+        """The answer for what was measured."""
+        plain = {name: getattr(found, name) for name in cls.model_fields if name not in ("kinds", "worst")}
+        return cls(
+            **plain,
+            kinds=[KindReliabilityAnswer.model_validate(each, from_attributes=True) for each in found.kinds],
+            worst=[NodeFailuresAnswer(node=node, failures=count) for node, count in found.worst],
+        )
 
 
 class AdapterAnswer(BaseModel):

@@ -16,6 +16,7 @@ from app.api.v1.event_answers import (
     EventAnswer,
     QuarantineAnswer,
     ReceivedAnswer,
+    ReliabilityAnswer,
 )
 from app.api.v1.parameters import ClusterPath, Cursor, Limit, ServiceDep
 from app.db.engine import transaction
@@ -23,7 +24,7 @@ from app.documents.health_events import EventsBody
 from app.events.reading import Adapter, ReportedEvent
 from app.events.registry import ADAPTERS, adapter_named
 from app.resources import Service
-from app.services import health_events, incoming_reports
+from app.services import health_events, incoming_reports, reliability
 from app.services.errors import NotFound
 from app.services.field_paths import errors_under
 from app.services.reports import ReportAnswer
@@ -146,6 +147,13 @@ def list_conditions(cluster: ClusterPath, service: ServiceDep) -> ConditionsAnsw
         conditions=[ConditionAnswer.from_condition(each) for each in conditions],
         quarantine=[QuarantineAnswer.from_quarantine(each) for each in quarantine],
     )
+
+
+@router.get("/clusters/{cluster}/reliability")
+def get_reliability(cluster: ClusterPath, service: ServiceDep) -> ReliabilityAnswer:
+    """How often parts fail and how long they are out, measured from the cluster's own reports."""
+    with service.read_sessions() as session:
+        return ReliabilityAnswer.make(reliability.measure_reliability(session, reference=cluster))
 
 
 @router.get("/event-adapters")

@@ -49,7 +49,9 @@ class SpareNodeAnswer(BaseModel):
     """A node that is kept as a spare."""
 
     node: str = Field(description="Its name.", examples=["cnode2-016"])
-    free: bool = Field(description="Whether it works and no job holds one of its GPUs.", examples=[True])
+    free: bool = Field(
+        description="Whether it works, is in no quarantine, and no job holds one of its GPUs.", examples=[True]
+    )
 
 
 class SparesAnswer(BaseModel):

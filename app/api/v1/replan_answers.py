@@ -11,7 +11,8 @@ from app.api.v1.answers import Links, Moment, address
 from app.api.v1.event_answers import QuarantineAnswer
 from app.api.v1.job_decision_answers import JobDecisionAnswer
 from app.api.v1.plan_answers import FailureAnswer
-from app.db.status import ReplanStatus
+from app.db.status import ReplanStatus, ReplanStep
+from app.services.replan_steps import StepRecord
 from app.services.replan_views import AnswerView
 from app.services.replans import Answer, ReplanRecord
 from cluster_models.plan import StopReason
@@ -113,6 +114,30 @@ class DecisionAnswer(BaseModel):
         )
 
 
+class StepAnswer(BaseModel):
+    """A step that was taken with a decision."""
+
+    step: ReplanStep = Field(description="What was done.", examples=["approved"])
+    actor: str = Field(description="Who did it; empty where nobody said.", examples=["j.doe"])
+    verified: bool = Field(
+        description="Whether a trusted proxy named the actor, or it is this service; else the request said so.",
+        examples=[False],
+    )
+    job: str | None = Field(description="Name of the job that it is about; null of a step of all.", examples=[None])
+    taken_at: Moment
+
+    @classmethod
+    def from_record(cls, record: StepRecord) -> StepAnswer:
+        """The answer for a stored step."""
+        return cls(
+            step=record.step,
+            actor=record.actor.name,
+            verified=record.actor.verified,
+            job=record.job,
+            taken_at=record.taken_at,
+        )
+
+
 class ReplanSummary(BaseModel):
     """A decision on failures, without its answers."""
 
@@ -143,6 +168,21 @@ class ReplanSummary(BaseModel):
         description="Why it failed or was called off, or why only the safe answer is there; null otherwise."
     )
     superseded_by: str | None = Field(description="Id of the replan that took over.", examples=[None])
+    objections: list[str] = Field(
+        description="What speaks against approving it unseen; where anything does, nothing approves it by itself.",
+        examples=[[]],
+    )
+    causes_recovered: bool = Field(
+        description="Whether nobody approved it and all that opened it is reported as well again: look before "
+        "approving, or ask for a new decision.",
+        examples=[False],
+    )
+    steps: list[StepAnswer] = Field(description="What was done with it, and by whom, the first first.")
+    remaining: list[str] = Field(
+        description="Jobs that are still to be carried out as approved, by name; empty before the approval and "
+        "once it has ended.",
+        examples=[["pretrain-a"]],
+    )
     created_at: Moment
     solving_at: datetime | None = Field(description="When its window ended, in UTC.", examples=[None])
     proposed_at: datetime | None = Field(description="When it was proposed, in UTC.", examples=[None])
@@ -193,6 +233,7 @@ class ReplanEvent(BaseModel):
     has_decision: bool = Field(description="Whether the solver's answer is there.", examples=[False])
     progress: ReplanProgressAnswer | None = Field(description="The newest progress.")
     error: FailureAnswer | None = Field(description="What went wrong.")
+    remaining: list[str] = Field(description="Jobs that are still to be carried out as approved.", examples=[[]])
 
 
 def replan_links(replan_id: str) -> dict[str, str]:
@@ -209,6 +250,7 @@ def replan_event(record: ReplanRecord) -> ReplanEvent:
         has_decision=record.has_decision,
         progress=record.progress and ReplanProgressAnswer.model_validate(_told(record.progress)),
         error=record.error and FailureAnswer.model_validate(record.error, from_attributes=True),
+        remaining=list(record.remaining),
     )
 
 
@@ -224,13 +266,15 @@ def _batch(decision: BatchDecision) -> dict[str, Any]:
 
 
 def _replan(record: ReplanRecord) -> dict[str, Any]:
-    own = set(ReplanSummary.model_fields) & set(record.__slots__) - {"summary", "progress", "error"}
+    own = set(ReplanSummary.model_fields) & set(record.__slots__) - {"summary", "progress", "error", "steps"}
     summary = record.summary and DecisionSummaryAnswer.model_validate(record.summary, from_attributes=True)
     return {
         **{name: getattr(record, name) for name in own},
         **replan_event(record).model_dump(),
         "cluster": record.cluster_name,
         "events": list(record.event_ids),
+        "objections": list(record.objections),
+        "steps": [StepAnswer.from_record(each) for each in record.steps],
         "snapshot": record.snapshot_id,
         "summary": summary,
         "links": replan_links(record.id),

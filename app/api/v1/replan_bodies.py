@@ -16,9 +16,12 @@ from app.services.replan_settings import (
     MOST_WINDOW_S,
     ReplanSettings,
 )
+from app.services.replan_steps import LONGEST_ACTOR
 from app.services.replans import Answer
+from cluster_models.recovery import RecoveryAction
 from cluster_models.topology import MOST_NODES
 
+ActorName = Annotated[str, Field(max_length=LONGEST_ACTOR)]
 MOST_LOSSES: Final = 10_000
 _DEFAULT: Final = ReplanSettings()
 
@@ -33,10 +36,27 @@ class ReplanSettingsDocument(Document):
         _DEFAULT.horizon_s, description="Seconds over which work is weighed against moves.", examples=[21600.0]
     )
     back_after_s: Annotated[Positive, Field(le=LONGEST_S)] = Field(
-        _DEFAULT.back_after_s, description="Seconds until lost nodes are expected back.", examples=[21600.0]
+        _DEFAULT.back_after_s, description="Seconds until lost parts are expected back.", examples=[21600.0]
+    )
+    node_back_after_s: Annotated[Positive, Field(le=LONGEST_S)] | None = Field(
+        None, description="The same of a whole node; absent = back_after_s.", examples=[14400.0]
+    )
+    gpu_back_after_s: Annotated[Positive, Field(le=LONGEST_S)] | None = Field(
+        None, description="The same of one GPU (a reset, or a visit); absent = back_after_s.", examples=[900.0]
+    )
+    nic_back_after_s: Annotated[Positive, Field(le=LONGEST_S)] | None = Field(
+        None, description="The same of a network card; absent = back_after_s.", examples=[7200.0]
+    )
+    switch_back_after_s: Annotated[Positive, Field(le=LONGEST_S)] | None = Field(
+        None, description="The same of a switch; absent = back_after_s.", examples=[3600.0]
     )
     hysteresis_s: Annotated[NotNegative, Field(le=LONGEST_S)] = Field(
         _DEFAULT.hysteresis_s, description="Seconds a recovery must last to be believed.", examples=[600.0]
+    )
+    drain_lead_s: Annotated[NotNegative, Field(le=LONGEST_S)] = Field(
+        _DEFAULT.drain_lead_s,
+        description="Seconds before a part has to be left (leave_by of its report) at which it is decided on.",
+        examples=[3600.0],
     )
     quarantine_after: Count = Field(
         _DEFAULT.quarantine_after,
@@ -46,6 +66,35 @@ class ReplanSettingsDocument(Document):
     auto_approve: Flag = Field(
         _DEFAULT.auto_approve,
         description="Whether a decision takes its GPUs without anybody's approval.",
+        examples=[False],
+    )
+    auto_actions: list[RecoveryAction] = Field(
+        [],
+        max_length=len(RecoveryAction),
+        description="Actions that may be approved without anybody; none named means any.",
+        examples=[["swap", "restart_in_place"]],
+    )
+    auto_most_jobs: Count | None = Field(
+        None, description="Most jobs that act in a decision approved without anybody.", examples=[2]
+    )
+    auto_most_nodes: Count | None = Field(
+        None, description="Most nodes that change hands in a decision approved without anybody.", examples=[4]
+    )
+    auto_most_gap: Annotated[NotNegative, Field(le=1)] | None = Field(
+        None, description="Largest gap of a decision approved without anybody.", examples=[0.05]
+    )
+    storm_share: Annotated[NotNegative, Field(le=1)] = Field(
+        _DEFAULT.storm_share,
+        description="Share of the cluster's nodes (and three at least) of which one source must speak ill within "
+        "storm_within_s for nothing to be approved without anybody.",
+        examples=[0.25],
+    )
+    storm_within_s: Annotated[Positive, Field(le=LONGEST_S)] = Field(
+        _DEFAULT.storm_within_s, description="Seconds in which such reports are counted.", examples=[300.0]
+    )
+    signed_only: Flag = Field(
+        _DEFAULT.signed_only,
+        description="Whether reports are refused that no stored source signed.",
         examples=[False],
     )
     gpu_budget: Count | None = Field(
@@ -71,12 +120,13 @@ class ReplanSettingsDocument(Document):
 
     def to_settings(self) -> ReplanSettings:
         """The domain value."""
-        return ReplanSettings(**self.model_dump())
+        return ReplanSettings(**{**self.model_dump(), "auto_actions": tuple(self.auto_actions)})
 
     @classmethod
     def from_settings(cls, settings: ReplanSettings) -> ReplanSettingsDocument:
         """The document of a domain value."""
-        return cls.model_construct(**{name: getattr(settings, name) for name in cls.model_fields})
+        values = {name: getattr(settings, name) for name in cls.model_fields}
+        return cls.model_construct(**{**values, "auto_actions": list(settings.auto_actions)})
 
 
 class SpareNodesDocument(Document):
@@ -101,7 +151,18 @@ class WhatIfDocument(Document):
     )
 
 
-class ApprovalDocument(Document):
+class StepDocument(Document):
+    """Who takes a step with a replan."""
+
+    actor: ActorName = Field(
+        "",
+        description="Who takes this step, for the record; a header of a trusted proxy overrules it "
+        "(MESHWRIGHT_ACTOR_HEADER).",
+        examples=["j.doe"],
+    )
+
+
+class ApprovalDocument(StepDocument):
     """Which answer of a replan is approved."""
 
     answer: Answer = Field(
@@ -112,13 +173,13 @@ class ApprovalDocument(Document):
     )
 
 
-class FailureDocument(Document):
+class FailureDocument(StepDocument):
     """Why a replan could not be carried out."""
 
     problem: Prose = Field(min_length=1, description="What happened.", examples=["A spare did not come up."])
 
 
-class CancellationDocument(Document):
+class CancellationDocument(StepDocument):
     """Why a replan is called off."""
 
     problem: Prose = Field("It was called off.", min_length=1, description="Why.", examples=["A false alarm."])

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy.orm import Session
 
+from app.actors import actor_of
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import ClusterPath, Cursor, IdempotencyKey, JobPath, Limit, ReplanPath, ServiceDep
@@ -34,6 +35,7 @@ from app.api.v1.replan_bodies import (
     CancellationDocument,
     FailureDocument,
     ReplanRequestDocument,
+    StepDocument,
     WhatIfDocument,
 )
 from app.api.v1.streams import changes
@@ -129,48 +131,82 @@ def get_replan(replan: ReplanPath, service: ServiceDep) -> ReplanAnswer:
 
 @router.post("/replans/{replan}/approve")
 def approve_replan(
-    replan: ReplanPath, service: ServiceDep, document: ApprovalDocument | None = None
+    request: Request, replan: ReplanPath, service: ServiceDep, document: ApprovalDocument | None = None
 ) -> ReplanSummary:
     """Take the GPUs that an answer needs, all or none; approving the same answer again changes nothing.
 
     The safe answer can be approved as soon as it is there.  409 where the replan is not at that point, another job
     holds a GPU, or a job runs by another plan by now.
     """
-    answer = Answer.DECISION if document is None else document.answer
+    told = document or ApprovalDocument()
+    actor = actor_of(request, told.actor)
     with transaction(service.sessions) as session:
-        return ReplanSummary.from_record(replans.approve_replan(session, replan_id=replan, answer=answer))
+        record = replans.approve_replan(session, replan_id=replan, answer=told.answer, actor=actor)
+    return ReplanSummary.from_record(record)
 
 
 @router.post("/replans/{replan}/start")
-def start_replan(replan: ReplanPath, service: ServiceDep) -> ReplanSummary:
+def start_replan(
+    request: Request, replan: ReplanPath, service: ServiceDep, document: StepDocument | None = None
+) -> ReplanSummary:
     """Say that an approved replan is being carried out."""
+    actor = actor_of(request, (document or StepDocument()).actor)
     with transaction(service.sessions) as session:
-        return ReplanSummary.from_record(replans.begin_applying(session, replan_id=replan))
+        return ReplanSummary.from_record(replans.begin_applying(session, replan_id=replan, actor=actor))
+
+
+@router.post("/replans/{replan}/jobs/{job}/complete")
+def complete_replan_job(
+    request: Request,
+    replan: ReplanPath,
+    job: JobPath,
+    service: ServiceDep,
+    document: StepDocument | None = None,
+) -> ReplanSummary:
+    """Say that one job runs, or stands still, as decided: a later failure finds it so, whatever the others do.
+
+    Jobs whose GPUs it took run no more; with the last job the replan is applied.  Also of a replan that a later
+    failure overtook, until another answer is approved: the job was started before anybody knew, and the later
+    replan takes that in.  409 where none was approved.
+    """
+    actor = actor_of(request, (document or StepDocument()).actor)
+    with transaction(service.sessions) as session:
+        return ReplanSummary.from_record(replans.complete_job(session, replan_id=replan, job=job, actor=actor))
 
 
 @router.post("/replans/{replan}/complete")
-def complete_replan(replan: ReplanPath, service: ServiceDep) -> ReplanSummary:
-    """Say that the jobs run as decided: their new plans are applied, and the GPUs that they left are free."""
+def complete_replan(
+    request: Request, replan: ReplanPath, service: ServiceDep, document: StepDocument | None = None
+) -> ReplanSummary:
+    """Say that all jobs run as decided: their new plans are applied, and the GPUs that they left are free."""
+    actor = actor_of(request, (document or StepDocument()).actor)
     with transaction(service.sessions) as session:
-        return ReplanSummary.from_record(replans.finish_applied(session, replan_id=replan))
+        return ReplanSummary.from_record(replans.finish_applied(session, replan_id=replan, actor=actor))
 
 
 @router.post("/replans/{replan}/fail")
-def fail_replan(replan: ReplanPath, document: FailureDocument, service: ServiceDep) -> ReplanSummary:
-    """Say that it could not be carried out: every GPU is whose it was, and a new replan may be asked for."""
+def fail_replan(
+    request: Request, replan: ReplanPath, document: FailureDocument, service: ServiceDep
+) -> ReplanSummary:
+    """Say that it could not be carried out: the GPUs of all jobs not completed are whose they were.
+
+    A new replan may be asked for.
+    """
+    actor = actor_of(request, document.actor)
     with transaction(service.sessions) as session:
-        record = replans.fail_replan(session, replan_id=replan, problem=document.problem)
+        record = replans.fail_replan(session, replan_id=replan, problem=document.problem, actor=actor)
     return ReplanSummary.from_record(record)
 
 
 @router.post("/replans/{replan}/cancel")
 def cancel_replan(
-    replan: ReplanPath, service: ServiceDep, document: CancellationDocument | None = None
+    request: Request, replan: ReplanPath, service: ServiceDep, document: CancellationDocument | None = None
 ) -> ReplanSummary:
-    """Call off a replan that is not applied yet; what it had taken is given back."""
+    """Call off a replan that is not applied yet; what it had taken for jobs not completed is given back."""
     told = document or CancellationDocument()
+    actor = actor_of(request, told.actor)
     with transaction(service.sessions) as session:
-        record = replans.cancel_replan(session, replan_id=replan, problem=told.problem)
+        record = replans.cancel_replan(session, replan_id=replan, problem=told.problem, actor=actor)
     return ReplanSummary.from_record(record)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from app.api.v1.answers import Links, Moment, address
+from app.api.v1.event_answers import ConditionAnswer
 from app.db.status import JobStanding, RunningPlanStatus
 from app.documents.plan import PlanDocument
 from app.documents.running_jobs import RecoveryDocument
@@ -69,12 +70,17 @@ class JobAnswer(BaseModel):
     cluster: str = Field(description="Name of the cluster.", examples=["h100-17-nodes"])
     standing: JobStanding = Field(
         description="idle: no plan was applied yet; waiting: it stands still on its GPUs until lost ones are back; "
-        "paused: it ended at its checkpoint and holds no GPU.",
+        "paused: it ended at its checkpoint and holds no GPU; down: it should run, and a part that it uses failed.",
         examples=["running"],
     )
     weight: float = Field(description="Worth of a FLOP of its useful work against others'.", examples=[1.0])
     recovery: RecoveryDocument = Field(description="What a failure costs it, and what may be done then.")
     gpus_held: int = Field(description="GPUs that it holds, those on their way out included.", examples=[64])
+    tokens_per_s: float | None = Field(
+        description="Throughput now, as planned: 0 unless it runs, null where a part that it uses is slow.",
+        examples=[338000.0],
+    )
+    trouble: list[ConditionAnswer] = Field(description="What is reported of the parts that it holds.")
     running_plan: RunningPlanSummaryAnswer | None = Field(
         description="The plan it runs by; null where none was applied, or it is paused."
     )
@@ -94,6 +100,8 @@ class JobAnswer(BaseModel):
             weight=record.weight,
             recovery=RecoveryDocument.from_recovery(record.recovery),
             gpus_held=record.gpus_held,
+            tokens_per_s=record.tokens_per_s,
+            trouble=[ConditionAnswer.from_condition(each) for each in record.trouble],
             running_plan=record.plan and RunningPlanSummaryAnswer.from_record(record.plan),
             created_at=record.created_at,
             updated_at=record.updated_at,

@@ -66,7 +66,11 @@ def get_job(cluster: ClusterPath, job: JobPath, service: ServiceDep) -> JobAnswe
 
 @router.patch("/clusters/{cluster}/jobs/{job}")
 def change_job(cluster: ClusterPath, job: JobPath, patch: JobPatch, service: ServiceDep) -> JobAnswer:
-    """Change a job's weight or recovery policy; decisions made already keep the old ones."""
+    """Change a job's weight or recovery policy.
+
+    An open decision about it that is not approved is made anew (the one before is superseded) unless only the age
+    of checkpoints changed; one that was approved keeps the old values.
+    """
     with errors_under("recovery"):
         recovery = None if patch.recovery is None else patch.recovery.to_recovery()
     with transaction(service.sessions) as session:

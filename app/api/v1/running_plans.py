@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Request, Response
 
+from app.actors import actor_of
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import RunningPlanPath, ServiceDep
 from app.api.v1.plan_exports import (
@@ -16,9 +17,10 @@ from app.api.v1.plan_exports import (
     export_file,
     known_format,
 )
+from app.api.v1.replan_bodies import StepDocument
 from app.api.v1.running_job_answers import RunningPlanAnswer, RunningPlanSummaryAnswer
 from app.db.engine import transaction
-from app.services import running_plans
+from app.services import replan_completion, running_plans
 
 router = APIRouter(tags=["jobs"], route_class=BodyRoute)
 
@@ -41,10 +43,16 @@ def approve_running_plan(running_plan: RunningPlanPath, service: ServiceDep) -> 
 
 
 @router.post("/running-plans/{running_plan}/apply")
-def apply_running_plan(running_plan: RunningPlanPath, service: ServiceDep) -> RunningPlanSummaryAnswer:
-    """Say that the job runs by this approved plan; the one before is superseded, and its other GPUs are free."""
+def apply_running_plan(
+    request: Request, running_plan: RunningPlanPath, service: ServiceDep, document: StepDocument | None = None
+) -> RunningPlanSummaryAnswer:
+    """Say that the job runs by this approved plan; the one before is superseded, and its other GPUs are free.
+
+    Of a plan that a replan decided this is the same as completing the job there.
+    """
+    actor = actor_of(request, (document or StepDocument()).actor)
     with transaction(service.sessions) as session:
-        record = running_plans.apply_plan(session, running_plan_id=running_plan)
+        record = replan_completion.apply_running_plan(session, running_plan_id=running_plan, actor=actor)
     return RunningPlanSummaryAnswer.from_record(record)
 
 

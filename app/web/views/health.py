@@ -75,6 +75,8 @@ def _condition(each: Condition, now: datetime) -> ConditionRow:
         notes.append(f"{100 * each.bandwidth_share:.0f} % of its bandwidth is left")
     if each.failures > 1:
         notes.append(f"failed {each.failures} times")
+    if each.leave_by is not None:
+        notes.append(f"to be left by {moment(each.leave_by)}")
     if each.quiet_until is not None and (left_s := (each.quiet_until - now).total_seconds()) > 0:
         notes.append(f"reported well again; counts as well after {duration(left_s)} more without trouble")
     return ConditionRow(
@@ -90,6 +92,7 @@ def _condition(each: Condition, now: datetime) -> ConditionRow:
 def _event(each: EventRecord) -> EventRow:
     event = each.event
     again = f"came {each.repeats + 1} times" if each.repeats else ""
+    leave = f"by {moment(event.leave_by)}" if event.leave_by else ""
     return EventRow(
         id=each.id,
         moment=moment(event.occurred_at),
@@ -97,7 +100,7 @@ def _event(each: EventRecord) -> EventRow:
         state=STATES[event.state],
         mood=MOODS[event.state],
         source=_source(event.source),
-        details="; ".join(filter(None, (event.code, event.text, again))),
+        details="; ".join(filter(None, (event.code, event.text, leave, again))),
         unknown="" if each.known else each.told_name,
         replan_id=each.replan_id,
     )

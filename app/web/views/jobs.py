@@ -8,7 +8,7 @@ from typing import Final
 
 from app.db.status import JobStanding, RunningPlanStatus
 from app.presentation.figures import count, plural, seconds
-from app.presentation.recovery import duration, moment, tokens_per_s
+from app.presentation.recovery import STATES, duration, entity_words, moment, tokens_per_s
 from app.services.replans import ReplanRecord
 from app.services.running_jobs import JobRecord
 from app.services.running_plans import RunningPlanRecord
@@ -18,6 +18,7 @@ _STANDINGS: Final = {
     JobStanding.RUNNING: ("running", "good"),
     JobStanding.WAITING: ("waiting for lost parts", "warn"),
     JobStanding.PAUSED: ("paused", "warn"),
+    JobStanding.DOWN: ("down: parts of it failed", "bad"),
 }
 _STATUSES: Final = {
     RunningPlanStatus.PROPOSED: ("proposed", "busy"),
@@ -94,7 +95,7 @@ def job_line(job: JobRecord) -> JobLine:
         model=plan.model if plan else "",
         degrees=plan.degrees if plan else "",
         gpus=count(job.gpus_held),
-        rate=tokens_per_s(plan.tokens_per_s) if plan and job.standing is JobStanding.RUNNING else "",
+        rate="slower than planned" if job.tokens_per_s is None else tokens_per_s(job.tokens_per_s),
         weight=f"{job.weight:g}",
     )
 
@@ -162,6 +163,7 @@ def _next(job: JobRecord) -> str:
         JobStanding.RUNNING: "Nothing to do: it runs.",
         JobStanding.WAITING: "It stands still; a new decision follows by itself when the lost parts are back.",
         JobStanding.PAUSED: "It ended at its last checkpoint and holds no GPU. It comes back when there is room.",
+        JobStanding.DOWN: "Parts of it failed and no decision about it is open: ask for one on the failures page.",
     }
     return told[job.standing]
 
@@ -179,6 +181,7 @@ def _facts(job: JobRecord) -> tuple[tuple[str, str], ...]:
     return (
         ("cluster", job.cluster_name),
         ("GPUs held", count(job.gpus_held)),
+        *(("not well", f"{entity_words(each.entity)} {STATES[each.state]}") for each in job.trouble),
         ("weight", f"{job.weight:g}"),
         ("checkpoint", f"every {policy.checkpoint_interval_steps} steps"),
         ("a restart takes", restart),

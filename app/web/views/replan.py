@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -95,7 +95,7 @@ _APPLIED: Final = Button(
 _FAILED: Final = Button(
     "failed",
     "It did not work",
-    "Every GPU is whose it was before. Ask for a new decision then.",
+    "The GPUs of jobs that are not done are whose they were before. Ask for a new decision then.",
     "danger",
 )
 _CANCEL: Final = Button(
@@ -133,10 +133,12 @@ def next_step(replan: ReplanRecord, answer: Answer | None) -> Next:
         return _proposed(replan, answer)
     if status in (ReplanStatus.APPROVED, ReplanStatus.APPLYING):
         begun = status is ReplanStatus.APPLYING
-        sentences = (
+        sentences: tuple[str, ...] = (
             "The GPUs are held. Stop and start the jobs below as their cards say; the launch files are in them.",
-            "When they run, say so here.",
+            "When they run, say so here, or of each job as soon as it does: a later failure then finds it so.",
         )
+        if replan.remaining:
+            sentences = (*sentences, f"Still to be carried out: {', '.join(replan.remaining)}.")
         onward = (_APPLIED,) if begun else (_APPLIED, _START)
         return Next("Carry it out, then say that it is done", sentences, "warn", onward, (_FAILED, _CANCEL))
     return _ended(replan)
@@ -166,7 +168,8 @@ def mark(replan: ReplanRecord) -> str:
     """Differs as soon as the page would look different in more than its countdown."""
     # Once it is decided, more reports on the same parts must not take the page from under somebody's eyes.
     events = replan.event_ids if replan.status in (ReplanStatus.COLLECTING, ReplanStatus.SOLVING) else ()
-    seen = (replan.status, events, replan.has_decision, replan.summary, replan.error)
+    answers = (replan.has_decision, replan.summary, replan.error)
+    seen = (replan.status, events, *answers, replan.remaining, replan.causes_recovered)
     return f"{zlib.crc32(repr(seen).encode()):08x}"
 
 
@@ -193,17 +196,30 @@ def _undecided(replan: ReplanRecord) -> Next:
         "A better one is on its way. If every second counts, approve the safe one now.",
         "Otherwise wait: this page changes by itself.",
     )
-    return Next("A safe answer is ready", sentences, "busy", (_APPROVE_SAFE,), (_CANCEL,))
+    return Next("A safe answer is ready", (*_look_first(replan), *sentences), "busy", (_APPROVE_SAFE,), (_CANCEL,))
 
 
 def _proposed(replan: ReplanRecord, answer: Answer | None) -> Next:
+    if replan.causes_recovered:
+        sentences = (
+            "All that opened this decision is reported as well again, so it may move jobs for nothing.",
+            "Where its jobs run on, or start again as they were, call it off. Approve if you doubt the recovery.",
+        )
+        approve = replace(_APPROVE if answer is Answer.DECISION else _APPROVE_SAFE, style="quiet")
+        onward = (replace(_CANCEL, style=""), approve)
+        return Next("Look again: what failed is back", sentences, "warn", onward)
     if answer is Answer.SAFE:
         why = replan.error.problem if replan.error else "The search found no answer."
-        sentences = (why, "The safe answer below stands. Read it, then approve it.")
+        read = (why, *_look_first(replan), "The safe answer below stands. Read it, then approve it.")
         approve = Button("approve_safe", "Approve the safe answer", _APPROVE.means, "")
-        return Next("Approve the safe answer", sentences, "warn", (approve,), (_CANCEL,))
-    told = ("Read what becomes of each job, below. Approve if nothing speaks against it.",)
-    return Next("Approve the answer", told, "warn", (_APPROVE,), (_CANCEL,))
+        return Next("Approve the safe answer", read, "warn", (approve,), (_CANCEL,))
+    told = "Read what becomes of each job, below. Approve if nothing speaks against it."
+    return Next("Approve the answer", (*_look_first(replan), told), "warn", (_APPROVE,), (_CANCEL,))
+
+
+def _look_first(replan: ReplanRecord) -> tuple[str, ...]:
+    """What speaks against approving an answer unseen."""
+    return tuple(f"Look first: {reason.rstrip('.')}." for reason in replan.objections)
 
 
 def _ended(replan: ReplanRecord) -> Next:
@@ -211,10 +227,12 @@ def _ended(replan: ReplanRecord) -> Next:
     if replan.status is ReplanStatus.APPLIED:
         return Next("Nothing left to do", ("The jobs run as decided below.",), "good")
     if replan.status is ReplanStatus.SUPERSEDED:
-        return Next("Look at the later decision", ("A later failure was added to it.",), "warn")
+        told = "A later failure, or a change of its jobs, was added to it."
+        return Next("Look at the later decision", (told,), "warn")
     if replan.status is ReplanStatus.FAILED:
-        told = (*why, "Every GPU is whose it was. Ask for a new decision when you are ready.")
-        return Next("It failed: ask for a new decision", told, "bad", (Button("again", "Decide anew", "", ""),))
+        held = "The GPUs of jobs that were not done are whose they were. Ask for a new decision when you are ready."
+        anew = Button("again", "Decide anew", "", "")
+        return Next("It failed: ask for a new decision", (*why, held), "bad", (anew,))
     return Next(
         "It was called off",
         (*why, "Ask for a new decision if jobs still need one."),

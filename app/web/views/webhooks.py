@@ -18,9 +18,13 @@ from app.services.webhooks import Delivery, Endpoint, EventType
 _TYPES: Final = {
     EventType.SAFE_ANSWER: "a safe answer to a failure is there",
     EventType.PROPOSED: "a decision waits for approval",
+    EventType.APPROVED: "a decision was approved: it is to be carried out",
+    EventType.STARTED: "a decision is being carried out",
+    EventType.JOB_COMPLETED: "one job runs as decided",
     EventType.APPLIED: "a decision was carried out",
     EventType.FAILED: "a decision failed",
     EventType.CANCELLED: "a decision was called off",
+    EventType.SUPERSEDED: "a later decision took over from one",
     EventType.UNKNOWN_NAME: "a report names something that no cluster has",
 }
 _STATUSES: Final = {

@@ -308,6 +308,14 @@ def test_waiting_and_pausing_are_worth_what_the_formula_says() -> None:
     assert upper_value(here, RecoveryAction.PAUSE) == 0.0
 
 
+def test_a_job_waits_for_what_it_lost_itself() -> None:
+    """A time of its own stands in for that of the whole problem."""
+    problem = replace(one_lost(), horizon_s=20_000.0, back_after_s=5_000.0)
+    (running,) = problem.jobs[:1]
+    own = replace(problem, back_after_s=1_000.0, jobs_back_after_s={running.id: 5_000.0})
+    assert taken(actions.wait(site(own))).value_flop == taken(actions.wait(site(problem))).value_flop
+
+
 def slow_job() -> tuple[ClusterSnapshot, RunningJob]:
     """A job on three nodes."""
     whole = cluster(4)
