@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from app.events.xids import state_of_xid, xid_in
+from cluster_models.health.xids import state_of_xid, xid_in
 from cluster_models.health_events import HealthState
 
 XID_GAUGE: Final = "DCGM_FI_DEV_XID_ERRORS"

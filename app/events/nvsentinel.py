@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from pydantic import Field, field_validator
 
-from app.events.kernel_lines import bus_of
 from app.events.payloads import BODY, Payload, Taken, digest, entry, json_value, listed, moment
 from app.events.reading import Adapter, Reported
 from cluster_models.errors import InvalidInput
 from cluster_models.health_events import EntityKind, HealthState
+from cluster_models.readers.kernel_lines import bus_of
 
 _MAINTENANCE: Final = "maintenance"
 """In the names of checks that pass on what a cloud announces."""

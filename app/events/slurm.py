@@ -14,8 +14,9 @@ from typing import Any, Final
 from app.documents.text import decode
 from app.events.payloads import BODY, MOST_EVENTS, Taken, clean, digest, json_value
 from app.events.reading import Adapter, Reported
-from app.events.slurm_states import TRIGGERS, state_of, worst
 from cluster_models.errors import InvalidInput
+from cluster_models.health.slurm import TRIGGERS, state_of
+from cluster_models.health.states import worst
 from cluster_models.health_events import HealthState
 from cluster_models.readers.host_lists import expand
 from cluster_models.readers.trees import items, mapping

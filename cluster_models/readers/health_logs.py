@@ -11,31 +11,27 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from cluster_models.health.states import NODE_STATES
+from cluster_models.health.xids import state_of_xid
+from cluster_models.health_events import HealthState
 from cluster_models.readers.facts import HealthFact
+from cluster_models.readers.kernel_lines import kernel_line
 from cluster_models.readers.notices import origin_of, refused
 from cluster_models.readers.numbers import moment_of
 from cluster_models.readers.reading import Doubt, Line, Refusal, Source, Trust, Understood
 from cluster_models.topology import NodeState
 
-_XID: Final = re.compile(r"NVRM: (?:GPU\d+ )?Xid \((PCI:[0-9a-fA-F:.]{4,20})[^)]{0,60}\): (\d{1,4})\b,?(.*)")
 _LOST: Final = re.compile(
     r"\b((?:ib|mlx\d_|eth|en[ops])[\w\-]{0,20}): (?:lost carrier|(?:NIC )?[Ll]ink (?:is )?[Dd]own)"
 )
 _CRASH: Final = re.compile(r" in lib(?:nccl|rccl|cuda)")
-_FELL: Final = re.compile(
-    r"NVRM: GPU at (PCI:[0-9a-fA-F:.]{4,20})[^ ]* has fallen off the bus|GPU has fallen off the bus"
-)
+_FELL: Final = "GPU has fallen off the bus"
 _CTIME: Final = re.compile(r"\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\]")
 _ISO: Final = re.compile(
     r"(?:\w{3,8}\s*:\w+\s*:\s*)?\[?(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)([.,]\d{1,9})?(Z|[+-]\d\d:?\d\d)?"
 )
 _SYSLOG: Final = re.compile(r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d ([A-Za-z0-9][\w.\-]*) \S")
 _AFTER_ISO: Final = re.compile(r"([A-Za-z0-9][\w.\-]*) (?:kernel|systemd[\w\-]*|nvidia[\w\-]*)(?:\[\d+\])?:")
-
-APPLICATION_XIDS: Final = frozenset({8, 13, 31, 32, 43, 45, 68, 69, 109})
-"""Xids that NVIDIA's catalogue puts down to the application or to a fault that ended with it."""
-FATAL_XIDS: Final = frozenset({46, 48, 61, 62, 64, 74, 79, 95, 110, 119, 120, 136, 140, 143, 155, 156})
-"""Xids after which the GPU does not work until it is reset or replaced; other ones leave it degraded."""
 
 
 @dataclass(slots=True)
@@ -63,12 +59,16 @@ def read_kernel_log(source: Source, lines: tuple[Line, ...]) -> Understood:
             if "segfault at " in line.text and _CRASH.search(line.text) is not None:
                 doubts.setdefault("crash", _doubt("library-crash", line, "a process crashed in a GPU library"))
             continue
-        entity, kind, state, text = found
-        if state is NodeState.READY:
+        entity, kind, health, text = found
+        if health is None:
             doubts.setdefault(kind, _doubt("application-xid", line, f"{text} comes from the application"))
             continue
         told = _SYSLOG.match(line.text) or _AFTER_ISO.match(line.text)
         host = source.host or (told[1] if told else None)
+        if health is HealthState.RECOVERED:
+            troubles = {key: trouble for key, trouble in troubles.items() if key[:2] != (host, entity)}
+            continue
+        state = NODE_STATES[health]
         known = troubles.get((host, entity, kind))
         if known is None:
             at = _moment(raw[line.number - 1] if line.number <= len(raw) else line.text)
@@ -82,26 +82,19 @@ def read_kernel_log(source: Source, lines: tuple[Line, ...]) -> Understood:
     )
 
 
-def _trouble_of(text: str) -> tuple[str, str, NodeState, str] | None:
-    """Entity, kind, state and words of a line; state READY where the hardware is not to blame."""
-    if "NVRM" in text and (xid := _XID.search(text)) is not None:
-        number = int(xid[2])
-        state = NodeState.FAILED if number in FATAL_XIDS else NodeState.DEGRADED
-        state = NodeState.READY if number in APPLICATION_XIDS else state
-        return f"gpu:{xid[1]}", f"xid {number}", state, f"Xid {number}{_tail(xid[3])}"
-    if "fallen off" in text and (fell := _FELL.search(text)) is not None:
-        return f"gpu:{fell[1]}" if fell[1] else "node", "off bus", NodeState.FAILED, "GPU has fallen off the bus"
+def _trouble_of(text: str) -> tuple[str, str, HealthState | None, str] | None:
+    """Entity, kind, state and words of a line; no state where the hardware is not to blame."""
+    if (said := kernel_line(text)) is not None:
+        words = f": {said.text[:200]}" if said.text else ""
+        return f"gpu:PCI:{said.bus}", f"xid {said.xid}", state_of_xid(said.xid, said.text), f"Xid {said.xid}{words}"
+    if _FELL in text:
+        return "node", "off bus", HealthState.FAILED, _FELL
     if (lost := _LOST.search(text)) is not None:
-        return f"nic:{lost[1]}", "link", NodeState.DEGRADED, f"{lost[1]} lost its link"
+        return f"nic:{lost[1]}", "link", HealthState.DEGRADED, f"{lost[1]} lost its link"
     words = text.partition("nvidia-peermem")[2].strip()
     if "ERROR" in words:
-        return "node", "peermem", NodeState.DEGRADED, f"nvidia-peermem {words[:200]}"
+        return "node", "peermem", HealthState.DEGRADED, f"nvidia-peermem {words[:200]}"
     return None
-
-
-def _tail(text: str) -> str:
-    words = text.strip(" ,")
-    return f": {words[:200]}" if words else ""
 
 
 def _doubt(code: str, line: Line, sentence: str) -> Doubt:

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from cluster_models.health.kubernetes import (
+    GPU_RESOURCES,
+    Condition,
+    NodeStatus,
+    Taint,
+    Verdict,
+    gpus_in,
+    verdicts,
+)
+from cluster_models.health.states import NODE_STATES, worst
 from cluster_models.readers.facts import HealthFact, HostFact, Name, NameKind, Nics, Origin
 from cluster_models.readers.kubernetes_labels import LabelsSay, read_labels, telling
 from cluster_models.readers.numbers import whole
@@ -20,17 +30,10 @@ _ADDRESSES: Final = {
     "InternalDNS": NameKind.FQDN,
     "InternalIP": NameKind.ADDRESS,
 }
-_GPU_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu")
 _NIC_RESOURCES: Final = {"vpc.amazonaws.com/efa": "efa"}
 """Resources that count cards; the count of an RDMA device plugin is of places in a queue, not of cards."""
-RESOURCES: Final = frozenset({*_GPU_RESOURCES, *_NIC_RESOURCES})
+RESOURCES: Final = frozenset({*GPU_RESOURCES, *_NIC_RESOURCES})
 """Keys of capacities; they are no labels."""
-_READY_LAYERS: Final = re.compile(r"\w+Ready")
-_AWAY_TAINTS: Final = {
-    "node.kubernetes.io/unreachable": NodeState.UNKNOWN,
-    "node.kubernetes.io/not-ready": NodeState.FAILED,
-    "node.kubernetes.io/unschedulable": NodeState.DRAINING,
-}
 _SEND_NODES: Final = "send the output of: kubectl get nodes -o json"
 
 
@@ -89,7 +92,7 @@ class _Said:
             self._refuse(record.line, record.path, refused)
             return
         self.facts.append(fact)
-        self.facts += _troubles(record.value, fact)
+        self.facts += troubles(record.value, fact)
         self.doubts += doubts
 
 
@@ -99,7 +102,7 @@ def host_of(node: Mapping[str, Any], origin: Origin, sender: str | None) -> tupl
     status = mapping(node.get("status"))
     capacity = mapping(status.get("capacity"))
     names = _names(node, labels) or ((Name(NameKind.HOST, sender),) if sender else ())
-    announced = _first_number(capacity, _GPU_RESOURCES)
+    announced = gpus_in(capacity)
     sliced = labels.in_slices or any(str(key).startswith("nvidia.com/mig-") for key in capacity)
     notes = [(note.code, note.sentence, note.remedy) for note in labels.notes]
     if sliced and not labels.in_slices:
@@ -110,7 +113,7 @@ def host_of(node: Mapping[str, Any], origin: Origin, sender: str | None) -> tupl
     notes += _count_notes(count, announced, labels, status)
     if not names:
         notes.append(_NAMELESS)
-    state, reason = _state(node)
+    wrong = _verdicts(node)
     fact = HostFact(
         origin,
         names,
@@ -121,8 +124,8 @@ def host_of(node: Mapping[str, Any], origin: Origin, sender: str | None) -> tupl
         nics=_nics(capacity),
         scale_up_domain=labels.domain,
         labels={**labels.place, **_slurm_place(node)},
-        state=state,
-        state_reason=reason,
+        state=_state(node, wrong),
+        state_reason="; ".join(dict.fromkeys(verdict.text for verdict in wrong)),
         instance_type=labels.instance_type,
     )
     doubts = [_doubt(code, origin.first_line, sentence, remedy, names) for code, sentence, remedy in notes]
@@ -151,7 +154,7 @@ def _doubt(code: str, line: int, sentence: str, remedy: str, names: tuple[Name, 
 def _count_notes(
     count: int | None, announced: int | None, labels: LabelsSay, status: Mapping[str, Any]
 ) -> list[tuple[str, str, str]]:
-    """Where the counts of labels, capacity and allocatable GPUs differ."""
+    """Where the GPU counts of labels, capacity and allocatable differ."""
     notes = []
     expected = None if count is None else count * labels.replicas
     if expected is not None and announced is not None and announced != expected:
@@ -162,13 +165,13 @@ def _count_notes(
                 "look whether the device plugin runs, and whether GPUs fell off the bus",
             )
         )
-    free = _first_number(mapping(status.get("allocatable")), _GPU_RESOURCES)
-    if announced and free is not None and free < announced:
+    healthy = gpus_in(mapping(status.get("allocatable")))
+    if announced and healthy is not None and healthy < announced:
         notes.append(
             (
-                "gpus-in-use",
-                f"{announced - free} of {announced} GPUs are not allocatable: held, or taken for broken",
-                "list the GPUs that are held or broken as gpus_in_use of the node",
+                "gpus-unhealthy",
+                f"{announced - healthy} of {announced} GPUs are unhealthy: not allocatable",
+                "look for Xids there; if the rest is to be used, list them as gpus_in_use of the node",
             )
         )
     return notes
@@ -195,42 +198,48 @@ def _nics(capacity: Mapping[str, Any]) -> tuple[Nics, ...]:
     return tuple(Nics(count, None, fabric) for count, fabric in counts if count)
 
 
-def _state(node: Mapping[str, Any]) -> tuple[NodeState | None, str]:
-    """What the node may be used for; ``None`` where the file has no conditions."""
-    spec = mapping(node.get("spec"))
-    state, reason = None, ""
-    for condition in _conditions(node):
-        if plain(condition.get("type")) == "Ready":
-            said = plain(condition.get("status")).casefold()
-            state = {"true": NodeState.READY, "false": NodeState.FAILED}.get(said, NodeState.UNKNOWN)
-            words = (plain(condition.get("reason")), plain(condition.get("message")))
-            reason = "" if state is NodeState.READY else ": ".join(word for word in words if word)
-    if state in {NodeState.FAILED, NodeState.UNKNOWN}:
-        return state, reason
-    for taint in items(spec.get("taints")):
-        key = plain(mapping(taint).get("key"))
-        if key in _AWAY_TAINTS:
-            return _AWAY_TAINTS[key], f"taint {key}"
-    if spec.get("unschedulable") is True:
-        return NodeState.DRAINING, "cordoned: unschedulable"
-    return state, reason
+def _verdicts(node: Mapping[str, Any]) -> list[Verdict]:
+    """All that is wrong with the node."""
+    spec, status = mapping(node.get("spec")), mapping(node.get("status"))
+    conditions = [
+        Condition(
+            plain(each.get("type")),
+            plain(each.get("status")).capitalize(),
+            plain(each.get("reason")),
+            plain(each.get("message")),
+        )
+        for each in map(mapping, items(status.get("conditions")))
+    ]
+    taints = [
+        Taint(plain(each.get("key")), plain(each.get("value")), plain(each.get("effect")))
+        for each in map(mapping, items(spec.get("taints")))
+    ]
+    found = NodeStatus(
+        [each for each in conditions if each.type],
+        taints,
+        _texts(mapping(node.get("metadata")).get("labels")),
+        cordoned=spec.get("unschedulable") is True,
+        gpus=gpus_in(mapping(status.get("capacity"))),
+        healthy_gpus=gpus_in(mapping(status.get("allocatable"))),
+    )
+    return list(verdicts(found))
 
 
-def _troubles(node: Mapping[str, Any], fact: HostFact) -> list[HealthFact]:
-    """Conditions such as AcceleratedHardwareReady that are False: the node runs, but something of it is broken."""
+def troubles(node: Mapping[str, Any], fact: HostFact) -> list[HealthFact]:
+    """A fact for each thing that is wrong with the node."""
     host = fact.names[0].text if fact.names else None
-    troubles = []
-    for condition in _conditions(node):
-        kind = plain(condition.get("type"))
-        if _READY_LAYERS.fullmatch(kind) and kind != "Ready" and plain(condition.get("status")) == "False":
-            words = (kind, plain(condition.get("reason")), plain(condition.get("message")))
-            text = ": ".join(word for word in words if word)
-            troubles.append(HealthFact(fact.origin, host, "node", NodeState.DEGRADED, text))
-    return troubles
+    return [
+        HealthFact(fact.origin, host, "node", NODE_STATES[verdict.state], verdict.text, verdict.since)
+        for verdict in _verdicts(node)
+    ]
 
 
-def _conditions(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [mapping(item) for item in items(mapping(node.get("status")).get("conditions"))]
+def _state(node: Mapping[str, Any], wrong: Sequence[Verdict]) -> NodeState | None:
+    """The worst of the verdicts; ``None`` where the file has no conditions either."""
+    if not wrong:
+        conditions = map(mapping, items(mapping(node.get("status")).get("conditions")))
+        return NodeState.READY if any(plain(each.get("type")) == "Ready" for each in conditions) else None
+    return NODE_STATES[worst(*(verdict.state for verdict in wrong))]
 
 
 def _slurm_place(node: Mapping[str, Any]) -> dict[str, str]:
@@ -295,10 +304,6 @@ def holds_nodes(tree: object) -> bool:
 def _name_of(record: Mapping[str, Any]) -> str:
     metadata = mapping(record.get("metadata"))
     return plain(metadata.get("name") or record.get("name") or record.get("Name") or record.get("InstanceId"))
-
-
-def _first_number(quantities: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
-    return next((number for key in keys if (number := _number(quantities.get(key))) is not None), None)
 
 
 def _number(value: object) -> int | None:

@@ -11,9 +11,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cluster_models.readers.facts import HostFact, Origin
+from cluster_models.readers.facts import HealthFact, HostFact, Origin
 from cluster_models.readers.kubernetes_labels import COLUMN_KEYS, telling
-from cluster_models.readers.kubernetes_nodes import RESOURCES, host_of
+from cluster_models.readers.kubernetes_nodes import RESOURCES, host_of, troubles
 from cluster_models.readers.notices import refused, refused_runs
 from cluster_models.readers.reading import Doubt, Line, Reader, Refusal, Source, Understood
 
@@ -175,7 +175,9 @@ def _describe(draft: _Draft, heading: str, rest: str) -> None:
         if len(cells) > 1:
             draft.status.setdefault("conditions", []).append({"type": cells[0], "status": cells[1]})
     elif heading == "Taints":
-        draft.spec.setdefault("taints", []).append({"key": re.split("[=:]", rest, maxsplit=1)[0]})
+        key, _, effect = rest.partition(":")
+        key, _, value = key.partition("=")
+        draft.spec.setdefault("taints", []).append({"key": key, "value": value, "effect": effect})
     elif heading == "Unschedulable":
         draft.spec["unschedulable"] = rest == "true"
     elif heading == "ProviderID":
@@ -198,7 +200,7 @@ def _pairs(text: str, *, every: bool = False) -> dict[str, str]:
 
 
 def _understood(source: Source, drafts: list[_Draft], unread: list[Line]) -> Understood:
-    facts: list[HostFact] = []
+    facts: list[HostFact | HealthFact] = []
     doubts: list[Doubt] = []
     filled = (line for line in unread if line.text.strip() not in _QUIET)
     refusals = list(refused_runs(filled, "holds no label of a node", _LABEL_REMEDY))
@@ -210,6 +212,6 @@ def _understood(source: Source, drafts: list[_Draft], unread: list[Line]) -> Und
         if reason:
             refusals.append(Refusal(draft.first, draft.last, reason, _LABEL_REMEDY, draft.name))
         else:
-            facts.append(fact)
+            facts += [fact, *troubles(draft.node(), fact)]
             doubts += odd
     return Understood(tuple(facts), tuple(refusals), tuple(doubts))

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from cluster_models.health.slurm import state_of
+from cluster_models.health.states import NODE_STATES
 from cluster_models.readers.facts import HostFact, Name, NameKind
 from cluster_models.readers.host_lists import expand
 from cluster_models.readers.notices import origin_of, refused, refused_runs
@@ -35,14 +37,6 @@ _INSTANCE: Final = re.compile(r"[a-z][a-z0-9\-]{1,12}\.\d{0,2}(?:x?large|metal|m
 _GRES: Final = re.compile(r"gpu(?::([^:(),=]+))?[:=](\d{1,6})(?:\(|$)", re.ASCII)
 _TRES: Final = re.compile(r"gres/gpu(?::([^=,]+))?=(\d{1,6})$", re.ASCII)
 _SLICE: Final = re.compile(r"(?<![a-zA-Z0-9])(?:\d{1,2}g[._]?\d{1,3}gb|mig(?![a-z]))", re.IGNORECASE)
-_STATES: Final = (
-    (NodeState.FAILED, ("DOWN", "FAIL", "FAILING", "ERROR", "NOT_RESPONDING", "POWERED_DOWN", "INVALID_REG")),
-    (
-        NodeState.DRAINING,
-        ("DRAIN", "DRAINED", "DRAINING", "MAINT", "MAINTENANCE", "REBOOT_ISSUED", "REBOOT_REQUESTED"),
-    ),
-    (NodeState.READY, ("IDLE", "ALLOCATED", "MIXED", "COMPLETING", "RESERVED", "PLANNED", "ALLOC", "MIX", "COMP")),
-)
 _NO_VALUE: Final = {"", "N/A", "(null)", "None", "n/a", "n/s", "none"}
 
 
@@ -187,10 +181,8 @@ def _split(text: str) -> list[str]:
 
 def _state(text: str) -> NodeState:
     """A base and flags: "IDLE+CLOUD", "DOWN*+DRAIN"; a star says that the node does not answer."""
-    words = {word.strip("*~#!%$@^-") for word in text.upper().split("+")}
-    if "*" in text:
-        words.add("NOT_RESPONDING")
-    return next((state for state, marks in _STATES if words & set(marks)), NodeState.UNKNOWN)
+    state = state_of(text)
+    return NodeState.UNKNOWN if state is None else NODE_STATES[state]
 
 
 def _reason(values: Mapping[str, str]) -> str:

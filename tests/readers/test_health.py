@@ -130,7 +130,7 @@ def test_real_logs_give_one_fact_a_trouble(
 
 
 @pytest.mark.parametrize(
-    ("xid", "state"), [(79, NodeState.FAILED), (63, NodeState.DEGRADED), (94, NodeState.DEGRADED)]
+    ("xid", "state"), [(79, NodeState.FAILED), (63, NodeState.UNKNOWN), (94, NodeState.UNKNOWN)]
 )
 def test_xids_of_hardware_are_told_by_gpu(xid: int, state: NodeState) -> None:
     """The host is the syslog's."""

@@ -60,7 +60,7 @@ def test_show_labels_table() -> None:
     read = understood(LABELS, source_of(text))
     assert [(host.names[0].text, host.state) for host in hosts(read)] == [
         ("gpu-17", NodeState.READY),
-        ("gpu-18", NodeState.DRAINING),
+        ("gpu-18", NodeState.UNKNOWN),
         ("gpu-19", NodeState.FAILED),
     ]
     assert hosts(read)[0].gpu_count == 8
@@ -93,9 +93,9 @@ def test_described_nodes() -> None:
     )
     read = understood(LABELS, source_of(text))
     (host,) = hosts(read)
-    assert (host.gpu_product, host.gpu_count, host.state) == ("NVIDIA-H200", 8, NodeState.DRAINING)
+    assert (host.gpu_product, host.gpu_count, host.state) == ("NVIDIA-H200", 8, NodeState.FAILED)
     assert host.names[1].kind is NameKind.ADDRESS
-    assert codes(read) == ["gpus-in-use"]
+    assert codes(read) == ["gpus-unhealthy"]
     assert [refusal.shown for refusal in read.refusals] == ["cp-1"]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.events.slurm_states import state_of
 from cluster_models.errors import InvalidInput
+from cluster_models.health.slurm import state_of
 from tests.app.events.reports import NOW, read, shown
 
 

@@ -1,7 +1,8 @@
-"""What an Xid, NVIDIA's number of a GPU error in the kernel log, says of the GPU.
+"""Xids, the numbers of GPU errors in the kernel log.
 
-After the column "immediate action" of NVIDIA's Xid catalogue (A100 and newer): what asks for a reset of the GPU or
-more is a failure, what asks for a restart of the application or for nothing is none of hardware.
+Source: the column "immediate action" of NVIDIA's Xid catalogue (A100 and newer,
+https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html).  A reset of the GPU or more is a failure; a
+restart of the application, or nothing, says nothing against the hardware.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ def xid_in(text: str) -> int | None:
 
 
 def state_of_xid(xid: int, text: str = "") -> HealthState | None:
-    """What it makes of the GPU, with the rest of its line where it is known.
+    """State of the GPU after an Xid; ``text`` is the rest of its line.
 
-    ``None``: nothing to do with the hardware, or only a follower of another Xid.  All others leave the GPU
+    ``None``: the application's fault, or the consequence of another Xid.  Numbers outside the tables leave the GPU
     suspected: it works on after contained errors (94), many corrected ones (92), rows to be remapped (63).
     """
     if xid == 0 or xid in _APPLICATION:
@@ -52,7 +53,7 @@ def state_of_xid(xid: int, text: str = "") -> HealthState | None:
 
 
 def _after_action(text: str) -> HealthState:
-    """What the recovery action that Xid 154 announces means; without it, something is wrong."""
+    """State after the recovery action that Xid 154 announces; suspected without one."""
     found = _NEW_ACTION.search(text)
     action = found[1].strip().casefold() if found else ""
     if action == "none":

@@ -1,10 +1,11 @@
-"""What states of Slurm nodes mean for jobs (node states of the manual pages of scontrol and sinfo)."""
+"""Node states of Slurm (sections NODE STATE CODES of scontrol(1) and sinfo(1)), and kinds of strigger(1) events."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
+from cluster_models.health.states import worst
 from cluster_models.health_events import HealthState
 
 _FAILED, _DRAINING = HealthState.FAILED, HealthState.DRAINING
@@ -15,11 +16,12 @@ _STATES: Final[Mapping[str, HealthState]] = {
     # "expected to fail soon": the node still works
     **dict.fromkeys(("FAIL", "FAILING", "FAILG"), _DRAINING),
     **dict.fromkeys(("MAINT", "MAINTENANCE", "REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED", "BOOT"), _DRAINING),
-    **dict.fromkeys(
-        ("POWER_DOWN", "POWERED_DOWN", "POWERING_DOWN", "POWER_DRAIN", "POW_DN", "FUTURE", "FUTR"), _DRAINING
-    ),
+    # power saving takes idle nodes away: no failure to be counted
+    **dict.fromkeys(("POWER_DOWN", "POWERED_DOWN", "POWERING_DOWN", "POWER_DRAIN", "POW_DN"), _DRAINING),
+    # registered with less than configured; slurmctld drains the node
     **dict.fromkeys(("INVAL", "INVALID_REG", "INVALID"), _DRAINING),
-    **dict.fromkeys(("UNKNOWN", "UNK"), _SUSPECTED),
+    # the controller has just started; not in service yet
+    **dict.fromkeys(("UNKNOWN", "UNK", "FUTURE", "FUTR"), _SUSPECTED),
     **dict.fromkeys(("IDLE", "ALLOCATED", "ALLOC", "MIXED", "MIX", "COMPLETING", "COMP"), _WELL),
     **dict.fromkeys(("RESERVED", "RESV", "PLANNED", "PLND", "BLOCKED", "PERFCTRS", "NPC"), _WELL),
     **dict.fromkeys(
@@ -38,7 +40,6 @@ _MARKS: Final[Mapping[str, HealthState]] = {
     "-": _WELL,
 }
 """Characters behind a state: not responding, maintenance, reboot, power saving, powering up, planned."""
-_ORDER: Final = (_WELL, _SUSPECTED, _DRAINING, _FAILED)
 
 TRIGGERS: Final[Mapping[str, HealthState]] = {
     "down": _FAILED,
@@ -53,17 +54,12 @@ TRIGGERS: Final[Mapping[str, HealthState]] = {
 
 
 def state_of(states: str) -> HealthState | None:
-    """The worst of states joined by ``+``, with their marks; ``None`` where none of them is known."""
-    found: list[HealthState] = []
+    """The worst of states joined by ``+``, with their marks; ``None`` where the table has none of them."""
+    matches: list[HealthState] = []
     for state in states.upper().split("+"):
         word = state.strip()
         plain = word.rstrip("".join(_MARKS))
-        found.extend(_MARKS[mark] for mark in word[len(plain) :])
+        matches.extend(_MARKS[mark] for mark in word[len(plain) :])
         if plain in _STATES:
-            found.append(_STATES[plain])
-    return max(found, key=_ORDER.index) if found else None
-
-
-def worst(first: HealthState, second: HealthState) -> HealthState:
-    """The worse of two states, the first where they are alike."""
-    return max(first, second, key=_ORDER.index)
+            matches.append(_STATES[plain])
+    return worst(*matches) if matches else None

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
-
-from app.events.payloads import moment
 
 _XID: Final = re.compile(
     r"NVRM: (?:GPU\d{1,3} )?Xid \(PCI:([0-9a-fA-F:.]{4,20})[^)]{0,60}\): (\d{1,4})\b,?(.{0,600})"
@@ -28,13 +25,13 @@ _BUS: Final = re.compile(r"(?:pci:)?([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})(
 
 @dataclass(frozen=True, slots=True)
 class KernelLine:
-    """What a line says; ``stamp`` is whatever time it carries."""
+    """A line about a GPU.  ``stamp`` is whatever time it carries, ``iso`` one with date and zone, else empty."""
 
     host: str
     bus: str
     xid: int
     text: str
-    at: datetime | None
+    iso: str
     stamp: str
 
 
@@ -46,7 +43,7 @@ def bus_of(text: str) -> str:
 
 
 def kernel_line(line: str) -> KernelLine | None:
-    """What a line says of a GPU; ``None`` for other lines."""
+    """The line's GPU and Xid; ``None`` for other lines."""
     if "NVRM" not in line:
         return None
     xid, fell = _XID.search(line), None
@@ -58,7 +55,7 @@ def kernel_line(line: str) -> KernelLine | None:
     uptime = _UPTIME.search(head)
     told = iso or syslog
     named = told[2] if told else found[1] if (found := _NAMED.match(head)) else ""
-    at = moment(iso[1].replace(" ", "T").replace(",", ".")) if iso else None
+    at = iso[1].replace(" ", "T").replace(",", ".") if iso else ""
     stamp = " ".join(each[1] for each in (told, uptime) if each)
     if xid is not None:
         return KernelLine(named, bus_of(xid[1]), int(xid[2]), xid[3].strip(" ,"), at, stamp)
