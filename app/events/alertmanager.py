@@ -16,8 +16,8 @@ from pydantic import Field
 from app.events.alert_rules import OWN_LABELS, AlertRule, rule_of
 from app.events.payloads import Payload, Taken, digest, entry, json_value, listed, moment
 from app.events.reading import Adapter, Reported
-from app.events.xids import state_of_xid, xid_in
 from cluster_models.errors import InvalidInput
+from cluster_models.health.xids import state_of_xid, xid_in
 from cluster_models.health_events import UNSTATED, EntityKind, HealthState
 
 _NODE_LABELS: Final = (
@@ -34,6 +34,7 @@ _NODE_LABELS: Final = (
 )
 _GPU_LABELS: Final = ("gpu", "gpu_id", "minor_number", "pci_bus_id", "UUID", "uuid")
 _CARD: Final = re.compile(r"(?:ib|mlx|eth|en[ops]|rdma|bond|hsn|roce|efa|irdma|bnxt)[\w.\-]{0,60}")
+_GPU_UUID: Final = re.compile(r"(?:GPU|MIG)-")
 _GPU_DEVICE: Final = re.compile(r"nvidia(\d{1,2})")
 _XID_LABELS: Final = ("xid", "XID", "err_code")
 _REMEDY: Final = f"give the alert the label {OWN_LABELS}state: failed, degraded, draining, suspected or none"
@@ -119,7 +120,8 @@ def _entity(rule: AlertRule | None, labels: Mapping[str, str], state: HealthStat
         kind = EntityKind(own)
         part = part or _part(kind, labels)
     else:
-        guessed = rule.kind if rule is not None else EntityKind.GPU if _xid(labels) is not None else EntityKind.NODE
+        # without a rule, the label of a GPU says what the alert is about: the node is not to blame
+        guessed = rule.kind if rule is not None else EntityKind.GPU
         part = part or _part(guessed, labels)
         kind = guessed if part else EntityKind.NODE
     if kind is EntityKind.SWITCH:
@@ -135,7 +137,8 @@ def _part(kind: EntityKind, labels: Mapping[str, str]) -> str:
     """What the labels say of the part, empty for nothing."""
     device = labels.get("device", "")
     if kind is EntityKind.GPU:
-        if (told := next((labels[label] for label in _GPU_LABELS if labels.get(label)), "")) != "":
+        named = ((label, labels[label]) for label in _GPU_LABELS if labels.get(label))
+        if told := next((name for label, name in named if label.lower() != "uuid" or _GPU_UUID.match(name)), ""):
             return told
         numbered = _GPU_DEVICE.fullmatch(device)
         return numbered[1] if numbered else ""

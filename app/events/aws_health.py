@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
@@ -28,6 +28,8 @@ _RULES: Final = (
     (re.compile(r"DEGRADED|IMPAIR"), HealthState.DEGRADED),
 )
 """What type codes of events about EC2 mean, by the first that fits; others leave the instance suspected."""
+_LEAD: Final = timedelta(days=1)
+"""Before a scheduled change: jobs need not leave earlier, and nothing new is placed there until then."""
 _STATES: Final[Mapping[str, HealthState]] = {
     "running": HealthState.RECOVERED,
     "stopping": HealthState.FAILED,
@@ -109,7 +111,9 @@ def _take_health(event: _Event, taken: Taken) -> None:
         problem = "names no instance: it may be about a whole region"
         raise InvalidInput("detail.affectedEntities", detail.eventTypeCode, problem, "look at it in AWS Health")
     state = next((state for rule, state in _RULES if rule.search(detail.eventTypeCode)), HealthState.SUSPECTED)
-    at = moment(event.time)
+    at, begins = moment(event.time), _date(detail.startTime)
+    if state is HealthState.DRAINING and begins is not None and begins - taken.now > _LEAD:
+        state = HealthState.SUSPECTED
     said = next((words.latestDescription for words in detail.eventDescription), "")
     until = " from ".join(filter(None, (detail.eventTypeCode, detail.startTime)))
     for instance, status in instances.items():
