@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster_models.readers.reading import Trust
-from cluster_models.readers.registry import FORMATS
+from readers.frame.reading import Trust
+from readers.registry import FORMATS
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "imports.md").read_text("utf-8")
-READERS = sorted((ROOT / "cluster_models" / "readers").glob("*.py"))
+READERS = sorted((ROOT / "readers").rglob("*.py"))
 CODE = re.compile(r"[a-z]+(?:-[a-z]+)+")
 RAISES_DOUBT = frozenset({"Doubt", "LabelNote", "_doubt", "_note"})
 

@@ -19,8 +19,8 @@ from app.events.resolving import NodeNames, resolve
 from cluster_models.conditions import OPERATOR
 from cluster_models.errors import InvalidInput
 from cluster_models.health_events import UNSTATED, EntityKind, HealthState
-from cluster_models.readers.aliases import AliasTable
 from cluster_models.topology import Cluster
+from readers.proposal.aliases import AliasTable
 
 _GPU: Final = re.compile(r"gpu[ :=]?(\d+)", re.IGNORECASE)
 _CARD: Final = re.compile(r"nic[ :=]?(\S+)", re.IGNORECASE)

@@ -11,7 +11,7 @@ from app.imports.answers import AnswersDocument
 from app.imports.dry_run import Report
 from app.imports.unasked import PRODUCT, doubt_key
 from cluster_models.errors import InvalidInput
-from cluster_models.readers.proposal import Answers
+from readers.proposal.values import Answers
 
 _OF_FILES: Final = {"host": "hosts", "ranks": "ranks", "nodes": "nodes"}
 """First word of a key that goes on with a file -> field of the answers."""

@@ -16,8 +16,8 @@ from app.documents.reading import close_name
 from app.documents.text import MAX_TEXT_BYTES
 from app.imports.sources import MOST_UNPACKED_BYTES, SentFile, is_packed
 from cluster_models.errors import InvalidInput
-from cluster_models.readers.reading import Refusal
 from cluster_models.units import MIB
+from readers.frame.reading import Refusal
 
 STANDARD_INPUT: Final = "stdin"
 """What standard input is called in a report."""

@@ -19,8 +19,8 @@ from app.cli.terminal import bullets, command_line, more_line, report_section, s
 from app.imports.report import DoubtAnswer, FileAnswer, ImportAnswer, ProposedNodeAnswer, SectionAnswer
 from app.imports.summaries import NOTHING, measurements_shown
 from app.presentation.figures import count, plural
-from cluster_models.readers.host_lists import compress
-from cluster_models.readers.reading import Format, Trust
+from readers.frame.host_lists import compress
+from readers.frame.reading import Format, Trust
 
 MOST_FILES: Final = 12
 """More files than this are told by their kinds."""

@@ -19,7 +19,7 @@ from app.events.reading import Adapter, Reported
 from cluster_models.errors import InvalidInput
 from cluster_models.health.xids import state_of_xid
 from cluster_models.health_events import EntityKind, HealthState
-from cluster_models.readers.kernel_lines import KernelLine, bus_of, kernel_line
+from readers.health.kernel_lines import KernelLine, bus_of, kernel_line
 
 _FIGURE: Final = re.compile(
     r"(DCGM_\w{1,60})\{(.{0,4000})\}\s{1,9}([0-9eE.+\-]{1,40}|NaN|[+-]?Inf)(?:\s{1,9}(\d{1,16}))?\s*"

@@ -18,7 +18,7 @@ from cluster_models.errors import InvalidInput
 from cluster_models.health.kubernetes import EVENT_REASONS, Condition, NodeStatus, Taint, Verdict, gpus_in, verdicts
 from cluster_models.health.states import SEVERITY
 from cluster_models.health_events import HealthState
-from cluster_models.readers.trees import mapping
+from readers.frame.trees import mapping
 
 _LISTS: Final = ("NodeList", "List", "EventList")
 _REMEDY: Final = "send what kubectl get nodes -o json prints, or what a watch of nodes or events sends"

@@ -15,7 +15,7 @@ from app.events.payloads import BODY, Payload, Taken, digest, entry, json_value,
 from app.events.reading import Adapter, Reported
 from cluster_models.errors import InvalidInput
 from cluster_models.health_events import EntityKind, HealthState
-from cluster_models.readers.kernel_lines import bus_of
+from readers.health.kernel_lines import bus_of
 
 _MAINTENANCE: Final = "maintenance"
 """In the names of checks that pass on what a cloud announces."""

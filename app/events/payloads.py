@@ -16,8 +16,8 @@ from app.documents.text import decode
 from app.events.reading import Reported, ReportedEvent, Unread
 from cluster_models.errors import InvalidInput
 from cluster_models.health_events import UNSTATED, EntityKind, HealthState
-from cluster_models.readers.aliases import is_host
-from cluster_models.readers.numbers import moment_of
+from readers.frame.numbers import moment_of
+from readers.proposal.aliases import is_host
 
 BODY: Final = "body"
 """What a payload as a whole is called in messages."""

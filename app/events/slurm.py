@@ -18,8 +18,8 @@ from cluster_models.errors import InvalidInput
 from cluster_models.health.slurm import TRIGGERS, state_of
 from cluster_models.health.states import worst
 from cluster_models.health_events import HealthState
-from cluster_models.readers.host_lists import expand
-from cluster_models.readers.trees import items, mapping
+from readers.frame.host_lists import expand
+from readers.frame.trees import items, mapping
 
 _STATE: Final = re.compile(r"(?:^|\s)State=([A-Za-z_+*~#!%$@^\-]{1,200})")
 _REASON: Final = re.compile(r"(?:^|\s)Reason=(.{0,400})")

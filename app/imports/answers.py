@@ -9,8 +9,8 @@ from pydantic import AfterValidator, Field
 
 from app.documents.moments import Moment
 from app.documents.reading import Count, Document, Line, Text
-from cluster_models.readers.aliases import is_host
-from cluster_models.readers.proposal import ALIAS, EVERY_NODE, Answers
+from readers.proposal.aliases import is_host
+from readers.proposal.values import ALIAS, EVERY_NODE, Answers
 
 _MOST: Final = 10_000
 _LONGEST_KEY: Final = 1_000

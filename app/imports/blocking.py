@@ -7,8 +7,8 @@ from typing import Final
 
 from app.documents.reading import FieldProblem
 from app.imports.dry_run import Report
-from cluster_models.readers.facts import Origin
-from cluster_models.readers.proposal import EVERY_NODE, Proposal, Question
+from readers.frame.facts import Origin
+from readers.proposal.values import EVERY_NODE, Proposal, Question
 
 _ENTRY: Final = re.compile(r"(nodes|samples|switches)\[(\d+)\](?:\.(\w+))?")
 

@@ -13,9 +13,9 @@ from app.documents.nodes import NodeDocument
 from app.documents.reading import InvalidDocument, problems_of_validation, read_document
 from app.documents.switches import SwitchDocument
 from cluster_models.errors import InvalidInput
-from cluster_models.readers.proposal import EVERY_NODE, Proposal, ProposedNode
 from cluster_models.topology import Cluster, NicGroup, Node
 from cluster_models.units import GBIT
+from readers.proposal.values import EVERY_NODE, Proposal, ProposedNode
 
 _LABEL: Final = "labels."
 

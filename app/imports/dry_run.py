@@ -21,14 +21,14 @@ from app.serialization import jsonable
 from cluster_models.errors import InvalidInput
 from cluster_models.link_classes import classify
 from cluster_models.measurements import Sample, SampleStatus
-from cluster_models.readers.aliases import AliasTable
-from cluster_models.readers.combine import combine
-from cluster_models.readers.proposal import ALIAS, Answers, Proposal
-from cluster_models.readers.reading import Reading
-from cluster_models.readers.registry import read
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.suspicions import reject_absurd, suspicions
 from cluster_models.topology import MOST_NODES, Cluster
+from readers.frame.reading import Reading
+from readers.proposal.aliases import AliasTable
+from readers.proposal.combine import combine
+from readers.proposal.values import ALIAS, Answers, Proposal
+from readers.registry import read
 
 _DIGEST_LENGTH: Final = 32
 

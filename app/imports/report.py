@@ -28,10 +28,10 @@ from app.imports.report_answers import (
 from app.imports.summaries import fact_words, summary
 from app.imports.unasked import doubt_key
 from cluster_models.measurements import SampleStatus
-from cluster_models.readers.facts import Fact, Origin
-from cluster_models.readers.proposal import Answers, Proposal, ProposedNode, Question, Said
-from cluster_models.readers.reading import Doubt, Reading, Refusal, Section, Understood
-from cluster_models.readers.registry import FORMATS
+from readers.frame.facts import Fact, Origin
+from readers.frame.reading import Doubt, Reading, Refusal, Section, Understood
+from readers.proposal.values import Answers, Proposal, ProposedNode, Question, Said
+from readers.registry import FORMATS
 
 __all__ = [
     "AliasAnswer",

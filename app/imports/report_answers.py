@@ -6,8 +6,8 @@ from pydantic import BaseModel, Field
 
 from app.documents.cluster import ClusterDocument
 from app.documents.measurements import MeasurementsDocument
-from cluster_models.readers.reading import Trust
 from cluster_models.topology import NodeState
+from readers.frame.reading import Trust
 
 
 class RefusalAnswer(BaseModel):

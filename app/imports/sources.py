@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from app.documents.text import MAX_TEXT_BYTES, parse_json, parse_text
 from cluster_models.errors import InvalidInput
-from cluster_models.readers.reading import Reading, Refusal, Source
 from cluster_models.units import MIB
+from readers.frame.reading import Reading, Refusal, Source
 
 MOST_UNPACKED_BYTES: Final = 64 * MIB
 MOST_MEMBERS: Final = 2_000

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from app.presentation.figures import gbytes_per_s, plural, seconds
-from cluster_models.readers.facts import (
+from cluster_models.units import GBIT
+from readers.frame.facts import (
     Fact,
     HealthFact,
     HostFact,
@@ -21,7 +22,6 @@ from cluster_models.readers.facts import (
     SwitchFact,
     WiringFact,
 )
-from cluster_models.units import GBIT
 
 NOTHING: Final = "nothing that is used"
 """The sentence of a section without facts."""

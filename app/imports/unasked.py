@@ -11,12 +11,12 @@ from typing import Final
 from app.documents.reading import FieldProblem, close_name
 from cluster_models.catalogue import gpu_kind
 from cluster_models.errors import InvalidCluster
-from cluster_models.readers.aliases import spellings
-from cluster_models.readers.facts import Fact, HostFact, MatrixFact, RunFact, WiringFact
-from cluster_models.readers.host_names import name_groups
-from cluster_models.readers.proposal import ALIAS, EVERY_NODE, Answers, Proposal, place_of
-from cluster_models.readers.reading import Doubt, Reading
 from cluster_models.topology import Cluster
+from readers.frame.facts import Fact, HostFact, MatrixFact, RunFact, WiringFact
+from readers.frame.reading import Doubt, Reading
+from readers.proposal.aliases import spellings
+from readers.proposal.host_names import name_groups
+from readers.proposal.values import ALIAS, EVERY_NODE, Answers, Proposal, place_of
 
 PRODUCT: Final = "gpu_kind:"
 """What begins the key of a question that asks which GPU kind a product is."""

@@ -11,9 +11,9 @@ from app.imports.sources import MOST_UNPACKED_BYTES, SentFile
 from app.routing.opening import open_files
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import RoutedWorkload
-from cluster_models.routing_readers.reading import Notice, RunningMap
-from cluster_models.routing_readers.registry import read
 from cluster_models.units import MIB
+from readers.routing.reading import Notice, RunningMap
+from readers.routing.registry import read
 
 _Named = TypeVar("_Named", RoutedWorkload, RunningMap)
 

@@ -34,8 +34,8 @@ from app.web.rendering import page
 from app.web.views.expert_placement import PlacementPage, placement_page
 from app.web.views.experts import notice_lines, routing_line, statistics_page
 from cluster_models.errors import InvalidInput
-from cluster_models.routing_readers.reading import Notice
 from cluster_models.units import MIB
+from readers.routing.reading import Notice
 
 PAGE: Final = 50
 REFUSE, ADD, REPLACE = "refuse", "add", "replace"

@@ -20,7 +20,7 @@ from app.imports.sources import SentFile
 from app.imports.unasked import Unasked
 from app.web.form import sentence_of
 from cluster_models.errors import InvalidInput
-from cluster_models.readers import host_lists
+from readers.frame import host_lists
 
 PASTED: Final = "pasted.txt"
 _BY_KEY: Final = frozenset({"hosts", "ranks", "nodes", "chosen"})

@@ -11,8 +11,8 @@ import pytest
 from app.imports.dry_run import Report, dry_run
 from app.imports.sources import SentFile
 from app.imports.unasked import doubt_key
-from cluster_models.readers.aliases import AliasTable
-from cluster_models.readers.proposal import Answers
+from readers.proposal.aliases import AliasTable
+from readers.proposal.values import Answers
 from tests.app.import_files import NODES, TABLE
 
 TOPO = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV18\t0-9\nGPU1\tNV18\t X \t0-9\n"

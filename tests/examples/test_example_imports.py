@@ -11,9 +11,9 @@ from app.documents.plan import plan_from_text
 from app.imports.dry_run import Report, dry_run
 from app.imports.sources import SentFile
 from cluster_models.measurements import Collective, Sample, SampleStatus
-from cluster_models.readers.aliases import AliasTable
-from cluster_models.readers.proposal import EVERY_NODE, Answers
-from cluster_models.readers.reading import Trust
+from readers.frame.reading import Trust
+from readers.proposal.aliases import AliasTable
+from readers.proposal.values import EVERY_NODE, Answers
 
 FOLDER = Path(__file__).parents[2] / "examples" / "imports"
 NODES = ("node-1", "node-2", "node-3", "node-4")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from cluster_models.readers.facts import MatrixFact
-from cluster_models.readers.reading import Format, Understood
+from readers.frame.facts import MatrixFact
+from readers.frame.reading import Format, Understood
 from tests.readers.real_files import source_of, understood
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from cluster_models.readers.facts import HostFact
-from cluster_models.readers.kubernetes import FORMATS
-from cluster_models.readers.reading import Source, Understood
+from readers.formats.kubernetes.formats import FORMATS
+from readers.frame.facts import HostFact
+from readers.frame.reading import Source, Understood
 from tests.readers.real_files import understood
 
 BY_NAME: Final = {form.name: form for form in FORMATS}

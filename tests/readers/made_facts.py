@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster_models.measurements import Direction
-from cluster_models.readers.facts import (
+from readers.frame.facts import (
     Fact,
     HostFact,
     Member,
@@ -15,7 +15,7 @@ from cluster_models.readers.facts import (
     Point,
     RunFact,
 )
-from cluster_models.readers.reading import Doubt, Reading, Section, Understood
+from readers.frame.reading import Doubt, Reading, Section, Understood
 
 HDR = 25e9
 

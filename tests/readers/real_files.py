@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from cluster_models.readers.facts import MatrixFact
-from cluster_models.readers.lines import clean_lines
-from cluster_models.readers.reading import Format, Source, Understood
+from readers.frame.facts import MatrixFact
+from readers.frame.lines import clean_lines
+from readers.frame.reading import Format, Source, Understood
 
 DATA: Final = Path(__file__).parents[3] / "shared" / "data"
 

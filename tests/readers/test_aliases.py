@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers.aliases import AliasTable, alias_table, names_match
-from cluster_models.readers.facts import Name, NameKind
+from readers.frame.facts import Name, NameKind
+from readers.proposal.aliases import AliasTable, alias_table, names_match
 
 KINDS = [NameKind.HOST, NameKind.FQDN, NameKind.SLURM, NameKind.INSTANCE]
 

@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers import registry
-from cluster_models.readers.amd_topo import FORMATS
-from cluster_models.readers.facts import JointKind, WiringFact
-from cluster_models.readers.reading import Source, Understood
+from readers import registry
+from readers.formats.amd.amd_topo import FORMATS
+from readers.frame.facts import JointKind, WiringFact
+from readers.frame.reading import Source, Understood
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import source_of, understood
 

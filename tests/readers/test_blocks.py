@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_models.readers.proposal import Answers
+from readers.proposal.values import Answers
 from tests.readers.uploads import codes_of, fields_of, report_of, slurm_nodes
 
 TOPOLOGY_YAML = """\

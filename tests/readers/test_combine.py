@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.measurements import Direction, SampleStatus
-from cluster_models.readers.aliases import AliasTable
-from cluster_models.readers.combine import combine
-from cluster_models.readers.facts import (
+from cluster_models.topology import NicGroup
+from readers.frame.facts import (
     MatrixFact,
     Memory,
     Name,
@@ -26,9 +25,10 @@ from cluster_models.readers.facts import (
     SwitchFact,
     WiringFact,
 )
-from cluster_models.readers.proposal import Answers, Proposal
-from cluster_models.readers.reading import Doubt, Reading, Trust
-from cluster_models.topology import NicGroup
+from readers.frame.reading import Doubt, Reading, Trust
+from readers.proposal.aliases import AliasTable
+from readers.proposal.combine import combine
+from readers.proposal.values import Answers, Proposal
 from tests.readers.made_facts import HDR, host, origin, reading, run
 
 

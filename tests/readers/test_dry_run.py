@@ -16,10 +16,10 @@ from app.documents.cluster import samples_of
 from app.imports.documents import cluster_document, measurements_document
 from app.imports.dry_run import Report, dry_run
 from app.imports.sources import MOST_MEMBERS, SentFile, open_files
-from cluster_models.readers.aliases import AliasTable
-from cluster_models.readers.combine import combine
-from cluster_models.readers.proposal import Answers
 from cluster_models.topology import Cluster
+from readers.proposal.aliases import AliasTable
+from readers.proposal.combine import combine
+from readers.proposal.values import Answers
 from tests.readers.made_facts import host, reading, run
 
 SCONTROL = "".join(

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers.aliases import AliasTable
-from cluster_models.readers.combine import combine
-from cluster_models.readers.facts import HostFact, Name, NameKind, Origin, WiringFact
-from cluster_models.readers.file_names import host_hinted, nodes_hinted
-from cluster_models.readers.proposal import Answers, Proposal
-from cluster_models.readers.reading import Reading, Section, Understood
-from cluster_models.readers.registry import read
+from readers.frame.facts import HostFact, Name, NameKind, Origin, WiringFact
+from readers.frame.reading import Reading, Section, Understood
+from readers.proposal.aliases import AliasTable
+from readers.proposal.combine import combine
+from readers.proposal.file_names import host_hinted, nodes_hinted
+from readers.proposal.values import Answers, Proposal
+from readers.registry import read
 from tests.readers.real_files import source_of
 
 NODES = {name: name for name in ("oak2-005", "oak2-016", "n7", "gpu-a-042", "deep.rack.site")}

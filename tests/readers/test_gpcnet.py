@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers.facts import Operation, RunFact
-from cluster_models.readers.gpcnet import FORMAT
+from readers.formats.mpi.gpcnet import FORMAT
+from readers.frame.facts import Operation, RunFact
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.measurements import Direction
-from cluster_models.readers.facts import Memory
-from cluster_models.readers.gpu_copy import FORMAT
+from readers.formats.superbench.gpu_copy import FORMAT
+from readers.frame.facts import Memory
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import matrices, source_of, understood
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_models.readers.aliases import AliasTable
-from cluster_models.readers.combine import combine
-from cluster_models.readers.proposal import Answers, Proposal
-from cluster_models.readers.registry import read
+from readers.proposal.aliases import AliasTable
+from readers.proposal.combine import combine
+from readers.proposal.values import Answers, Proposal
+from readers.registry import read
 from tests.readers.nccl_logs import log
 from tests.readers.real_files import source_of
 

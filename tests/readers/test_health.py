@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers import registry
-from cluster_models.readers.facts import HealthFact, Operation, PortFact, RunFact
-from cluster_models.readers.health import FORMATS
 from cluster_models.topology import NodeState
+from readers import registry
+from readers.frame.facts import HealthFact, Operation, PortFact, RunFact
+from readers.health.formats import FORMATS
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers import registry
-from cluster_models.readers.facts import HostFact, PortFact, SwitchFact
-from cluster_models.readers.iblinkinfo import FORMAT
+from readers import registry
+from readers.formats.infiniband.iblinkinfo import FORMAT
+from readers.frame.facts import HostFact, PortFact, SwitchFact
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import source_of, understood
 

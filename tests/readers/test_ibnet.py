@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers import registry
-from cluster_models.readers.facts import HostFact, PortFact, SwitchFact
-from cluster_models.readers.ibnet import FORMATS
-from cluster_models.readers.reading import Understood
+from readers import registry
+from readers.formats.infiniband.ibnet import FORMATS
+from readers.frame.facts import HostFact, PortFact, SwitchFact
+from readers.frame.reading import Understood
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers import registry
-from cluster_models.readers.facts import HealthFact, HostFact, Name, NameKind, PortFact
-from cluster_models.readers.ibstat import FORMATS
 from cluster_models.topology import NodeState
+from readers import registry
+from readers.formats.infiniband.ibstat import FORMATS
+from readers.frame.facts import HealthFact, HostFact, Name, NameKind, PortFact
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 

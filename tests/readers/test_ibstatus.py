@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from cluster_models.readers import registry
-from cluster_models.readers.facts import HostFact, PortFact
-from cluster_models.readers.ibstatus import FORMAT
+from readers import registry
+from readers.formats.infiniband.ibstatus import FORMAT
+from readers.frame.facts import HostFact, PortFact
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import source_of, understood
 

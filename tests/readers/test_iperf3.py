@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers.facts import Memory, RunFact
-from cluster_models.readers.iperf3 import FORMATS
-from cluster_models.readers.reading import Source, Understood
+from readers.formats.network.iperf3 import FORMATS
+from readers.frame.facts import Memory, RunFact
+from readers.frame.reading import Source, Understood
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 

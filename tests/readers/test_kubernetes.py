@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers.facts import HealthFact, NameKind
-from cluster_models.readers.kubernetes import FORMATS
-from cluster_models.readers.kubernetes_labels import read_labels
-from cluster_models.readers.reading import Format
 from cluster_models.topology import NodeState
 from cluster_models.units import MIB
+from readers.formats.kubernetes.formats import FORMATS
+from readers.formats.kubernetes.labels import read_labels
+from readers.frame.facts import HealthFact, NameKind
+from readers.frame.reading import Format
 from tests.readers.kubernetes_samples import GPU_LABELS, KEYS, NODES, codes, hosts, node, read_tree
 from tests.readers.real_files import source_of, understood
 from tests.readers.uploads import fields_of, report_of

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers.facts import NameKind
-from cluster_models.readers.registry import read as read_file
 from cluster_models.topology import NodeState
 from cluster_models.units import MIB
+from readers.frame.facts import NameKind
+from readers.registry import read as read_file
 from tests.readers.kubernetes_samples import GPU_LABELS, LABELS, codes, hosts, node
 from tests.readers.real_files import source_of, understood
 

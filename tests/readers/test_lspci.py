@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers import registry
-from cluster_models.readers.facts import HostFact, WiringFact
-from cluster_models.readers.lspci import FORMAT
-from cluster_models.readers.reading import Understood
+from readers import registry
+from readers.formats.pcie.lspci import FORMAT
+from readers.frame.facts import HostFact, WiringFact
+from readers.frame.reading import Understood
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 

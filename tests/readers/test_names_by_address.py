@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from cluster_models.readers.aliases import AliasTable, spellings
-from cluster_models.readers.combine import combine
-from cluster_models.readers.facts import NameKind
-from cluster_models.readers.proposal import Answers, Proposal
-from cluster_models.readers.registry import read
+from readers.frame.facts import NameKind
+from readers.proposal.aliases import AliasTable, spellings
+from readers.proposal.combine import combine
+from readers.proposal.values import Answers, Proposal
+from readers.registry import read
 from tests.readers.nccl_logs import log
 from tests.readers.real_files import source_of
 from tests.readers.uploads import codes_of

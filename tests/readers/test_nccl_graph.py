@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers import nccl_graph, registry, taccl
-from cluster_models.readers.reading import Source
+from readers import registry
+from readers.formats import taccl
+from readers.formats.nccl import graph as nccl_graph
+from readers.frame.reading import Source
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 

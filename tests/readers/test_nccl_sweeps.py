@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers.facts import Operation, RunEnd, RunFact
-from cluster_models.readers.nccl_sweeps import FORMATS
-from cluster_models.readers.reading import Understood
+from readers.formats.nccl.sweeps import FORMATS
+from readers.frame.facts import Operation, RunEnd, RunFact
+from readers.frame.reading import Understood
 from tests.readers.real_files import real, source_of, understood
 
 TABLE, FAILURES = FORMATS

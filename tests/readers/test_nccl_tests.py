@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers.facts import Operation, RunEnd, RunFact
-from cluster_models.readers.lines import clean_lines
-from cluster_models.readers.nccl_tests import FORMAT
-from cluster_models.readers.reading import Trust, Understood
+from readers.formats.nccl.nccl_tests import FORMAT
+from readers.frame.facts import Operation, RunEnd, RunFact
+from readers.frame.lines import clean_lines
+from readers.frame.reading import Trust, Understood
 from tests.readers.nccl_logs import LATENCY_S, OLD, RATE, bus_bandwidth, log
 from tests.readers.real_files import real, source_of, understood
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers import registry
-from cluster_models.readers.facts import HostFact, JointKind, Nics, WiringFact
-from cluster_models.readers.nccl_xml import FORMAT, MOST_DEVICES
-from cluster_models.readers.reading import Understood
+from readers import registry
+from readers.formats.nccl.topology_xml import FORMAT, MOST_DEVICES
+from readers.frame.facts import HostFact, JointKind, Nics, WiringFact
+from readers.frame.reading import Understood
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers import registry
-from cluster_models.readers.facts import HostFact, SwitchFact
-from cluster_models.readers.netq import FORMATS
 from cluster_models.topology import NodeState
+from readers import registry
+from readers.formats.network.netq import FORMATS
+from readers.frame.facts import HostFact, SwitchFact
 from tests.readers.real_files import real, source_of, understood
 
 NODES, GRAPH = FORMATS

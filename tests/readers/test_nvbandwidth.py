@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.measurements import Direction
-from cluster_models.readers.facts import Memory, Quantity
-from cluster_models.readers.nvbandwidth import FORMATS
-from cluster_models.readers.reading import Source, Trust, Understood
+from readers.formats.nvidia.nvbandwidth import FORMATS
+from readers.frame.facts import Memory, Quantity
+from readers.frame.reading import Source, Trust, Understood
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import matrices, real, source_of, understood
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.measurements import Direction
-from cluster_models.readers.facts import Memory, Operation, RunFact
-from cluster_models.readers.launch_words import Launch, launch_of
-from cluster_models.readers.osu import FORMAT
-from cluster_models.readers.reading import Understood
+from readers.formats.mpi.osu import FORMAT
+from readers.frame.facts import Memory, Operation, RunFact
+from readers.frame.launch_commands import Launch, launch_of
+from readers.frame.reading import Understood
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 

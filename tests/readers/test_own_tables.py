@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.measurements import Direction
-from cluster_models.readers.facts import MatrixFact, Operation, Point, Quantity, RunEnd, RunFact
-from cluster_models.readers.own_tables import FORMAT, unit_of
-from cluster_models.readers.reading import Understood
+from readers.formats.own_tables import FORMAT, unit_of
+from readers.frame.facts import MatrixFact, Operation, Point, Quantity, RunEnd, RunFact
+from readers.frame.reading import Understood
 from tests.readers.real_files import real, source_of, understood
 
 

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.measurements import Direction
-from cluster_models.readers.facts import Memory, Quantity
-from cluster_models.readers.gpu_matrices import header_of, read_table, warm_up
-from cluster_models.readers.lines import clean_lines
-from cluster_models.readers.p2p_test import FORMAT
-from cluster_models.readers.reading import Understood
+from readers.formats.gpu_matrices import header_of, read_table, warm_up
+from readers.formats.nvidia.p2p_test import FORMAT
+from readers.frame.facts import Memory, Quantity
+from readers.frame.lines import clean_lines
+from readers.frame.reading import Understood
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import matrices, real, source_of, understood
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.measurements import Direction
-from cluster_models.readers.facts import Memory, RunFact
-from cluster_models.readers.perftest import FORMAT
-from cluster_models.readers.reading import Understood
+from readers.formats.infiniband.perftest import FORMAT
+from readers.frame.facts import Memory, RunFact
+from readers.frame.reading import Understood
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 

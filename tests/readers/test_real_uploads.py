@@ -8,10 +8,10 @@ import pytest
 
 from app.imports.dry_run import Report, dry_run
 from app.imports.sources import SentFile
-from cluster_models.readers.aliases import AliasTable
-from cluster_models.readers.proposal import Answers
-from cluster_models.readers.reading import Trust
-from cluster_models.readers.registry import read
+from readers.frame.reading import Trust
+from readers.proposal.aliases import AliasTable
+from readers.proposal.values import Answers
+from readers.registry import read
 from tests.readers.real_files import DATA, source_of
 
 TOPOLOGY: Final = DATA / "topology"

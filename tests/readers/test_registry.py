@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.readers.facts import WiringFact
-from cluster_models.readers.reading import Format, Line, Refusal, Source, Understood
-from cluster_models.readers.registry import FORMATS, _word_of, read, recognise
+from readers.frame.facts import WiringFact
+from readers.frame.reading import Format, Line, Refusal, Source, Understood
+from readers.registry import FORMATS, _word_of, read, recognise
 from tests.readers.real_files import source_of
 
 seen: list[tuple[str, list[int]]] = []

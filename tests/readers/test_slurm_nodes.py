@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers import registry
-from cluster_models.readers.facts import HostFact, Name, NameKind
-from cluster_models.readers.reading import Understood
-from cluster_models.readers.slurm_nodes import FORMATS
 from cluster_models.topology import NodeState
+from readers import registry
+from readers.formats.slurm.nodes import FORMATS
+from readers.frame.facts import HostFact, Name, NameKind
+from readers.frame.reading import Understood
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 

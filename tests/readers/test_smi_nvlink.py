@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers.facts import HealthFact, HostFact, WiringFact
-from cluster_models.readers.reading import Understood
-from cluster_models.readers.smi_nvlink import FORMAT, SWITCH
 from cluster_models.topology import NodeState
+from readers.formats.nvidia.smi_nvlink import FORMAT, SWITCH
+from readers.frame.facts import HealthFact, HostFact, WiringFact
+from readers.frame.reading import Understood
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 

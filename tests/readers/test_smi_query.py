@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers import registry
-from cluster_models.readers.facts import HostFact
-from cluster_models.readers.reading import Format, Understood
-from cluster_models.readers.smi_query import FORMATS
 from cluster_models.units import MIB
+from readers import registry
+from readers.formats.nvidia.smi_query import FORMATS
+from readers.frame.facts import HostFact
+from readers.frame.reading import Format, Understood
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import source_of, understood
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers import registry
-from cluster_models.readers.facts import JointKind, MatrixFact, Quantity, WiringFact
-from cluster_models.readers.reading import Trust, Understood
-from cluster_models.readers.smi_topo import FORMAT
+from readers import registry
+from readers.formats.nvidia.smi_topo import FORMAT
+from readers.frame.facts import JointKind, MatrixFact, Quantity, WiringFact
+from readers.frame.reading import Trust, Understood
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 from tests.readers.uploads import report_of

@@ -9,10 +9,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers.facts import HostFact, SwitchFact
-from cluster_models.readers.lines import clean_lines
-from cluster_models.readers.reading import Source, Trust, Understood
-from cluster_models.readers.topograph import FORMAT
+from readers.formats.nvidia.topograph import FORMAT
+from readers.frame.facts import HostFact, SwitchFact
+from readers.frame.lines import clean_lines
+from readers.frame.reading import Source, Trust, Understood
 from tests.readers.real_files import real, understood
 
 

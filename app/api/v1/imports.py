@@ -16,7 +16,7 @@ from app.documents.reading import InvalidDocument
 from app.imports.report import ImportAnswer, answer_of
 from app.services import imports
 from app.services.imports import ImportOutcome
-from cluster_models.readers.registry import FORMATS
+from readers.registry import FORMATS
 
 router = APIRouter(tags=["imports"])
 

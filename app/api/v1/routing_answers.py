@@ -10,7 +10,7 @@ from app.api.v1.answers import Moment
 from app.documents.routing import RoutedWorkloadDocument
 from app.experts.statistics import WorkloadStatistics
 from app.services.routing import RoutingRecord, StoredRouting
-from cluster_models.routing_readers.reading import Notice
+from readers.routing.reading import Notice
 
 
 class NoticeAnswer(BaseModel):

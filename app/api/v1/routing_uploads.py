@@ -24,7 +24,7 @@ from app.routing.reading import RoutingRead, read_all
 from app.services.routing import without_pairs
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import RoutedWorkload
-from cluster_models.routing_readers.reading import MOST_EXPERTS, Notice
+from readers.routing.reading import MOST_EXPERTS, Notice
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 

@@ -10,7 +10,7 @@ from typing import Final
 from app.experts.statistics import RoutingStatistics, WorkloadStatistics
 from app.presentation.figures import NOT_KNOWN, count, plural, spans
 from app.services.routing import RoutingRecord
-from cluster_models.routing_readers.reading import Notice
+from readers.routing.reading import Notice
 
 _ALIKE: Final = ((0.9, "are nearly the same"), (0.7, "are much alike"), (0.4, "differ"), (-2.0, "differ widely"))
 _PLAN_FOR_ALL: Final = 0.9

@@ -19,7 +19,7 @@ from app.imports.summaries import measurements_shown
 from app.presentation.figures import capital, count, plural
 from app.web.import_form import SentAnswers, about, key_text
 from app.web.views.import_answers import Asked, asked, field_label, is_asked
-from cluster_models.readers.reading import Trust
+from readers.frame.reading import Trust
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ import pytest
 from app.imports.sources import SentFile, open_files
 from cluster_models.health.states import NODE_STATES
 from cluster_models.health_events import HealthState
-from cluster_models.readers.facts import HealthFact, HostFact
-from cluster_models.readers.registry import read as read_file
 from cluster_models.topology import NodeState
+from readers.frame.facts import HealthFact, HostFact
+from readers.registry import read as read_file
 from tests.app.events.reports import read
 
 STATE_OF_HEALTH = "sagemaker.amazonaws.com/node-health-status"
