@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Final
@@ -28,8 +28,10 @@ from readers.formats.pcie import lspci
 from readers.formats.slurm import nodes as slurm_nodes
 from readers.formats.slurm import topology as slurm_topology
 from readers.formats.superbench import gpu_copy, pair_patterns
+from readers.frame.findings import Finding, doubt, refusal
 from readers.frame.lines import LONGEST_LINE, clean_lines
-from readers.frame.reading import Doubt, Format, Line, Reading, Refusal, Section, Source, Trust, Understood
+from readers.frame.reading import Format, Reading, Section, Understood
+from readers.frame.sources import Line, Source
 from readers.health import formats as health
 
 _MOST_REFUSALS: Final = 200
@@ -158,18 +160,26 @@ def _scoped(pattern: re.Pattern[str]) -> str:
 def read(source: Source, formats: Sequence[Format] = FORMATS) -> Reading:
     """Everything that the known formats make of a file; where none fits, a refusal that names the nearest."""
     lines = clean_lines(source.text)
-    refusal = _not_readable(source)
-    sections = () if refusal else _recognise(source, lines, formats)
+    unreadable = _not_readable(source)
+    sections = () if unreadable else _recognise(source, lines, formats)
     if not sections:
-        return Reading(source.name, len(lines), (), (refusal or _unknown(source, lines, formats),))
+        return Reading(
+            source.name, len(lines), (), _in_file([unreadable or _unknown(source, lines, formats)], source)
+        )
     by_name = {form.name: form for form in formats}
     numbers = [line.number for line in lines]
     understood: list[tuple[Section, Understood]] = []
     for section in sections:
         first, after = bisect_left(numbers, section.first_line), bisect_left(numbers, section.last_line + 1)
         form = by_name[section.format]
-        understood.append((section, _checked(form, section, _of_each_teller(form, source, lines[first:after]))))
-    return Reading(source.name, len(lines), tuple(understood), tuple(_cut_lines(source)))
+        found = _checked(form, section, _of_each_teller(form, source, lines[first:after]))
+        refusals, doubts = _in_file(found.refusals, source), _in_file(found.doubts, source)
+        understood.append((section, Understood(found.facts, refusals, doubts)))
+    return Reading(source.name, len(lines), tuple(understood), _in_file(_cut_lines(source), source))
+
+
+def _in_file(findings: Iterable[Finding], source: Source) -> tuple[Finding, ...]:
+    return tuple(finding.in_file(source.name) for finding in findings)
 
 
 def _of_each_teller(form: Format, source: Source, lines: tuple[Line, ...]) -> Understood:
@@ -198,7 +208,7 @@ def _of_each_teller(form: Format, source: Source, lines: tuple[Line, ...]) -> Un
     doubts = [doubt for part in parts for doubt in part.doubts]
     if not named and form.family in _INSIDE_A_NODE:
         sentence = f"{len(parts)} processes printed each its own output, and none says on which host it ran"
-        doubts.append(Doubt("several-hosts", Trust.DOUBT, lines[0].number, sentence, "send one file for each host"))
+        doubts.append(doubt("several-hosts", lines[0].number, sentence, "send one file for each host"))
     return Understood(
         tuple(fact for part in parts for fact in part.facts),
         tuple(refusal for part in parts for refusal in part.refusals),
@@ -210,10 +220,10 @@ def _checked(form: Format, section: Section, found: Understood) -> Understood:
     """``found`` with the refusal of a kind that is known only to be refused, and no more refusals than are read."""
     refusals = found.refusals
     if form.refused_because and not refusals and not found.facts:
-        refusals = (Refusal(section.first_line, section.last_line, form.refused_because, "send another file"),)
+        refusals = (refusal(section.first_line, section.last_line, form.refused_because, "send another file"),)
     if (more := len(refusals) - _MOST_REFUSALS) > 0:
         last = refusals[-1]
-        rest = Refusal(
+        rest = refusal(
             refusals[_MOST_REFUSALS].first_line,
             last.last_line,
             f"{more} more places were not taken",
@@ -223,15 +233,15 @@ def _checked(form: Format, section: Section, found: Understood) -> Understood:
     return replace(found, refusals=refusals)
 
 
-def _not_readable(source: Source) -> Refusal | None:
+def _not_readable(source: Source) -> Finding | None:
     if not source.text.strip():
-        return Refusal(1, 1, "the file is empty", "save the tool's output again: it may have gone to stderr")
+        return refusal(1, 1, "the file is empty", "save the tool's output again: it may have gone to stderr")
     if "\0" in source.text:
-        return Refusal(1, 1, "is not text: it holds NUL characters", "save the tool's output as text in UTF-8")
+        return refusal(1, 1, "is not text: it holds NUL characters", "save the tool's output as text in UTF-8")
     return None
 
 
-def _cut_lines(source: Source) -> Iterator[Refusal]:
+def _cut_lines(source: Source) -> Iterator[Finding]:
     if source.tree is not None or len(source.text) <= LONGEST_LINE:
         return
     for number, text in enumerate(source.text.split("\n"), start=1):
@@ -239,10 +249,10 @@ def _cut_lines(source: Source) -> Iterator[Refusal]:
             reason = (
                 f"the line has {len(text):,} characters; what is behind the first {LONGEST_LINE:,} was not read"
             )
-            yield Refusal(number, number, reason, "break the line, or send fewer columns", text[:_SHOWN])
+            yield refusal(number, number, reason, "break the line, or send fewer columns", text[:_SHOWN])
 
 
-def _unknown(source: Source, lines: Sequence[Line], formats: Sequence[Format]) -> Refusal:
+def _unknown(source: Source, lines: Sequence[Line], formats: Sequence[Format]) -> Finding:
     """The refusal of a file that no format knows, with those whose words it shares most."""
     head = " ".join([source.name, *(line.text for line in lines[:200])]).casefold()
     words = set(_WORD.findall(head.replace("_", " ")))
@@ -253,7 +263,7 @@ def _unknown(source: Source, lines: Sequence[Line], formats: Sequence[Format]) -
     near = [formats[-place].known_as for shared, place in rated[:_NEAREST] if shared]
     shown = next((line.text for line in lines if line.text), "")[:_SHOWN]
     kinds = f"the nearest that are known: {'; '.join(near)}. " if near else ""
-    return Refusal(
+    return refusal(
         1,
         max(1, len(lines)),
         "nothing in the file is the output of a tool that is known",

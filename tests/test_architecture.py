@@ -47,7 +47,7 @@ def _run(*command: str) -> None:
 
 
 def test_arrows_run_one_way() -> None:
-    """The import contracts of pyproject.toml hold: app -> solver | readers -> cluster_models, one door a library."""
+    """The import contracts hold: app -> solver | readers -> cluster_models, one door per library."""
     _run("lint-imports", "--no-cache")
 
 

@@ -9,7 +9,7 @@ from app.cli.import_files import Given
 from app.documents.reading import close_name, problems_of, read_document
 from app.imports.answers import AnswersDocument
 from app.imports.dry_run import Report
-from app.imports.unasked import PRODUCT, doubt_key
+from app.imports.unasked import PRODUCT
 from cluster_models.errors import InvalidInput
 from readers.proposal.values import Answers
 
@@ -89,7 +89,7 @@ def _put(into: dict[str, Any], key: str, value: Any, option: str) -> None:
 
 def accepted_keys(accepted: Iterable[str], report: Report, given: Given) -> frozenset[str]:
     """The doubts that ``--accept`` names, by their keys or all of a code; raises ``InvalidInput`` of others."""
-    doubts = {doubt_key(file, doubt): doubt.code for file, doubt in report.proposal.doubts}
+    doubts = {doubt.key: doubt.code for doubt in report.proposal.doubts}
     found: set[str] = set()
     for text in accepted:
         keys = {key for key, code in doubts.items() if code == text} or {_key(text, doubts, given)}

@@ -149,7 +149,7 @@ def _with_unread(answer: ImportAnswer, given: Given) -> ImportAnswer:
             name=name,
             line_count=0,
             sections=[],
-            refusals=[RefusalAnswer.model_validate(refusal, from_attributes=True)],
+            refusals=[RefusalAnswer.of(refusal)],
         )
         for name, refusal in given.refused
     ]

@@ -13,7 +13,7 @@ from cluster_models.catalogue import gpu_kind
 from cluster_models.errors import InvalidCluster
 from cluster_models.topology import Cluster
 from readers.frame.facts import Fact, HostFact, MatrixFact, RunFact, WiringFact
-from readers.frame.reading import Doubt, Reading
+from readers.frame.reading import Reading
 from readers.proposal.aliases import spellings
 from readers.proposal.host_names import name_groups
 from readers.proposal.values import ALIAS, EVERY_NODE, Answers, Proposal, place_of
@@ -34,11 +34,6 @@ class Unasked:
     of_key: bool = True
 
 
-def doubt_key(file: str, doubt: Doubt) -> str:
-    """What an answer names to accept the doubt."""
-    return f"{file}:{doubt.first_line}:{doubt.code}"
-
-
 def unasked(
     answers: Answers, readings: Sequence[Reading], proposal: Proposal, known: Cluster | None
 ) -> tuple[Unasked, ...]:
@@ -56,7 +51,7 @@ def unasked(
     where = "is not where a run begins in these files"
     check("ranks", answers.ranks, _places(facts, answers.ranks, matrices=True), where)
     check("nodes", answers.nodes, _places(facts, answers.nodes, matrices=False), where)
-    doubts = {doubt_key(file, doubt) for file, doubt in proposal.doubts} if answers.accepted else set()
+    doubts = {doubt.key for doubt in proposal.doubts} if answers.accepted else set()
     check("accepted", sorted(answers.accepted), doubts, "is no doubt of these files")
     return (*found, *_chosen(answers, facts, proposal, known))
 

@@ -14,8 +14,8 @@ from typing import Final
 from cluster_models.measurements import Direction
 from readers.frame.facts import MatrixFact
 from readers.frame.figures import figure as figure_of
-from readers.frame.notices import refused
-from readers.frame.reading import Doubt, Line, Refusal, Trust
+from readers.frame.findings import Finding, doubt, note, refused
+from readers.frame.sources import Line
 
 GIGA: Final = 1e9
 MOST_DEVICES: Final = 1_024
@@ -40,7 +40,7 @@ class Table:
     header: int
     after: int
     cut: bool
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[Finding, ...]
 
 
 def header_of(text: str) -> tuple[str, ...] | None:
@@ -87,7 +87,7 @@ class _Rows:
         self.labels: list[str] = []
         self.values: list[tuple[float | None, ...]] = []
         self.numbers: list[int] = []
-        self.refusals: list[Refusal] = []
+        self.refusals: list[Finding] = []
         self.refused = 0
         self.cut = False
 
@@ -125,13 +125,13 @@ class _Rows:
         self.refusals.append(refused(line, reason, "send the table as the tool printed it"))
 
 
-def both_directions(facts: Sequence[MatrixFact]) -> tuple[Doubt, ...]:
+def both_directions(facts: Sequence[MatrixFact]) -> tuple[Finding, ...]:
     """One note where figures are sums of both ways."""
     both = [fact for fact in facts if fact.direction is Direction.BOTH]
     if not both:
         return ()
     sentence = "bidirectional figures are the sum of both ways: one way has half"
-    return (Doubt("both-directions", Trust.NOTE, both[0].origin.first_line, sentence),)
+    return (note("both-directions", both[0].origin.first_line, sentence),)
 
 
 _BAD: Final = float("nan")
@@ -177,7 +177,7 @@ def turned(table: Table) -> Table:
     return replace(table, rows=table.columns, columns=table.rows, values=values, lines=lines)
 
 
-def warm_up(values: Values, line: int) -> tuple[Doubt, ...]:
+def warm_up(values: Values, line: int) -> tuple[Finding, ...]:
     """A doubt where the pairs that were measured first are slow one way only: the GPUs were not yet at full clock.
 
     Pairs are measured row by row.  A slow GPU 0 would be slow both ways.
@@ -190,9 +190,8 @@ def warm_up(values: Values, line: int) -> tuple[Doubt, ...]:
         if first is None or later is None or first >= _WARM * later:
             return ()
     return (
-        Doubt(
+        doubt(
             "warm-up",
-            Trust.DOUBT,
             line,
             "the pairs measured first are slower than the same pairs the other way: the GPUs were warming up",
             "take the better way of each pair, or repeat the test",
@@ -200,9 +199,9 @@ def warm_up(values: Values, line: int) -> tuple[Doubt, ...]:
     )
 
 
-def cut_short(table: Table, what: str) -> tuple[Doubt, ...]:
+def cut_short(table: Table, what: str) -> tuple[Finding, ...]:
     """A doubt where a table lacks rows or figures."""
     if not table.cut:
         return ()
     sentence = f"{what} is cut after row {table.rows[-1]}" if table.rows else f"{what} has no rows"
-    return (Doubt("cut", Trust.NOTE, table.header, sentence, "send the whole output for the missing pairs"),)
+    return (note("cut", table.header, sentence, "send the whole output for the missing pairs"),)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from readers.frame.notices import refused
-from readers.frame.reading import Format, Line, Reader, Source, Understood
+from readers.frame.findings import refused
+from readers.frame.reading import Format, Reader, Understood
+from readers.frame.sources import Line, Source
 
 _TELLS: Final = (
     (

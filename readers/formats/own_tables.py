@@ -23,9 +23,10 @@ from typing import Final
 from cluster_models.measurements import Direction
 from readers.formats.nccl.verdicts import PROGRAMS, named_operation
 from readers.frame.facts import MatrixFact, Operation, Origin, Point, Quantity, RunEnd, RunFact
-from readers.frame.notices import refused
+from readers.frame.findings import Finding, note, refused
 from readers.frame.numbers import bytes_of, finite, moment_of, whole
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 
 _CORNER: Final = r"\"?(node|gpu|host|region)(?:[ _]\(?[\w/]{1,12}\)?)?\"?"
 _SQUARE: Final = re.compile(_CORNER + r"[,;\t][^,;\t]{1,300}[,;\t][^,;\t]")
@@ -135,18 +136,18 @@ def _square(source: Source, table: _Table) -> Understood:
     corner, columns = table.names[0], tuple(name for name in table.names[1:] if name)
     said = f"{corner} {table.notes.get('unit', '')}"
     unit = unit_of(f" {said}") or unit_of(source.name.rpartition(".")[0])
-    doubts: list[Doubt] = []
+    doubts: list[Finding] = []
     if unit is None and "busbw" in source.name:
         unit = _Unit(Quantity.BANDWIDTH, 1e9)
         sentence = "no unit is given: bus bandwidths are taken as GB/s, as nccl-tests prints them"
-        doubts.append(Doubt("unit-assumed", Trust.NOTE, table.header.number, sentence, _NO_UNIT))
+        doubts.append(note("unit-assumed", table.header.number, sentence, _NO_UNIT))
     if unit is None:
         return Understood(
             (), (refused(table.header, "the unit of the figures is not given", _NO_UNIT, table.last),)
         )
     if len(set(columns)) != len(columns):
         return Understood((), (refused(table.header, "two columns have one name", "name each once", table.last),))
-    refusals: list[Refusal] = []
+    refusals: list[Finding] = []
     gpus = corner.lower().startswith("gpu")
     values: dict[str, tuple[float | None, ...]] = {}
     numbers: list[int] = []
@@ -184,10 +185,10 @@ def _square(source: Source, table: _Table) -> Understood:
     )
     if fact.cut:
         sentence = f"{len(values)} of {len(columns)} rows are there"
-        doubts.append(Doubt("partial", Trust.NOTE, table.header.number, sentence))
+        doubts.append(note("partial", table.header.number, sentence))
     if "bidir" in words.lower() and gpus:
         sentence = "the figures are sums of both directions"
-        doubts.append(Doubt("both-directions", Trust.NOTE, table.header.number, sentence))
+        doubts.append(note("both-directions", table.header.number, sentence))
     return Understood((fact,), tuple(refusals), tuple(doubts))
 
 
@@ -203,7 +204,7 @@ def _flows(name: str) -> int | None:
     return int(found[1]) or None if found else None
 
 
-def _figure(line: Line, cell: str, unit: _Unit, where: str, refusals: list[Refusal]) -> float | None:
+def _figure(line: Line, cell: str, unit: _Unit, where: str, refusals: list[Finding]) -> float | None:
     """The figure of a cell in SI units; what is none is refused."""
     value = finite(cell)
     if value is None and cell.lower() in _UNKNOWN:
@@ -229,7 +230,7 @@ def _long(source: Source, table: _Table) -> Understood:
         reason = "no column has a figure with its unit"
         remedy = "name the column with its unit: busbw_GBps, bandwidth_Gbps, latency_us"
         return Understood((), (refused(table.header, reason, remedy, table.last),))
-    refusals: list[Refusal] = []
+    refusals: list[Finding] = []
     groups = _grouped(table, refusals)
     status, error, size = (
         names.index(name) if name in names else None for name in ("status", "error", "size_bytes")
@@ -255,7 +256,7 @@ def _long(source: Source, table: _Table) -> Understood:
     return Understood(tuple(facts), tuple(refusals))
 
 
-def _grouped(table: _Table, refusals: list[Refusal]) -> dict[tuple[str, ...], list[tuple[Line, list[str]]]]:
+def _grouped(table: _Table, refusals: list[Finding]) -> dict[tuple[str, ...], list[tuple[Line, list[str]]]]:
     """The rows by ends and kinds, in the order of ``_run``; rows that are none of the table's are refused."""
     names = table.names
     groups: dict[tuple[str, ...], list[tuple[Line, list[str]]]] = {}

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.findings import Finding, note, refusal
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 
 _KEYS: Final = ("node_betas_list", "node_invbws_list", "remote_alpha", "remote_beta", "remote_invbw")
 _SHOWN: Final = ("alpha", *_KEYS)
@@ -32,14 +34,14 @@ def _figures(value: Any) -> str | None:
 def read(source: Source, lines: tuple[Line, ...]) -> Understood:
     """A refusal, and a note with the figures (microseconds, those of time for a chunk of the size in the name)."""
     first, last = (lines[0].number, lines[-1].number) if lines else (1, 1)
-    doubts: list[Doubt] = []
+    doubts: list[Finding] = []
     if isinstance(source.tree, Mapping):
         told = {key: _figures(source.tree[key]) for key in _SHOWN if key in source.tree}
         said = "; ".join(f"{key} {figures}" for key, figures in told.items() if figures is not None)
         if said:
             sentence = f"{str(source.tree.get('name', 'the profile'))[:40]} says, in microseconds: {said}"
-            doubts.append(Doubt("taccl-profile", Trust.NOTE, first, sentence))
-    return Understood((), (Refusal(first, last, REASON, _REMEDY),), tuple(doubts))
+            doubts.append(note("taccl-profile", first, sentence))
+    return Understood((), (refusal(first, last, REASON, _REMEDY),), tuple(doubts))
 
 
 FORMAT: Final = Format(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from string import ascii_letters, ascii_uppercase
 from typing import Final
 
-from readers.frame.reading import Line
+from readers.frame.sources import Line
 
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b[@-Z\\-_]")
 LONGEST_LINE: Final = 65_536

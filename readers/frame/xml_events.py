@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 from xml.parsers import expat
 
-from readers.frame.reading import Line
+from readers.frame.sources import Line
 
 DEEPEST: Final = 64
 MOST_ELEMENTS: Final = 200_000

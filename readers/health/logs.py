@@ -16,9 +16,10 @@ from cluster_models.health.xids import state_of_xid
 from cluster_models.health_events import HealthState
 from cluster_models.topology import NodeState
 from readers.frame.facts import HealthFact
-from readers.frame.notices import origin_of, refused
+from readers.frame.findings import Finding, doubt, note, refused
 from readers.frame.numbers import moment_of
-from readers.frame.reading import Doubt, Line, Refusal, Source, Trust, Understood
+from readers.frame.reading import Understood
+from readers.frame.sources import Line, Source, origin_of
 from readers.health.kernel_lines import kernel_line
 
 _LOST: Final = re.compile(
@@ -51,7 +52,7 @@ class _Trouble:
 def read_kernel_log(source: Source, lines: tuple[Line, ...]) -> Understood:
     """Xids by GPU, lost links by device, errors of nvidia-peermem; other lines say nothing of hardware."""
     troubles: dict[tuple[str | None, str, str], _Trouble] = {}
-    doubts: dict[str, Doubt] = {}
+    doubts: dict[str, Finding] = {}
     raw = source.text.split("\n")
     for line in lines:
         found = _trouble_of(line.text)
@@ -97,8 +98,8 @@ def _trouble_of(text: str) -> tuple[str, str, HealthState | None, str] | None:
     return None
 
 
-def _doubt(code: str, line: Line, sentence: str) -> Doubt:
-    return Doubt(code, Trust.NOTE, line.number, sentence, "look at the job that ran then; the node was not marked")
+def _doubt(code: str, line: Line, sentence: str) -> Finding:
+    return note(code, line.number, sentence, "look at the job that ran then; the node was not marked")
 
 
 def _moment(text: str) -> datetime | None:
@@ -126,7 +127,7 @@ def _facts(source: Source, troubles: Iterable[_Trouble]) -> tuple[HealthFact, ..
     )
 
 
-def _nothing(lines: Sequence[Line], found: Sequence[object], what: str) -> tuple[Refusal, ...]:
+def _nothing(lines: Sequence[Line], found: Sequence[object], what: str) -> tuple[Finding, ...]:
     if found or not lines:
         return ()
     reason = f"the {what} log names no Xid, lost link or other fault of a node"
@@ -164,13 +165,13 @@ def read_fabric_manager(source: Source, lines: tuple[Line, ...]) -> Understood:
             at = _manager_moment(found[1])
             text = f"SXid {switch[2]}: {found[3][:200]}"
             troubles[key] = _Trouble(source.host, key[0], state, text, line.number, line.number, at)
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Finding, ...] = ()
     if errors:
         shown = _MANAGER.match(errors[0].text)
         words = shown[3] if shown else errors[0].text.strip()
         sentence = f"{len(errors)} lines of errors name no switch; the first: {words[:160]}"
         remedy = "look whether NVLink works on that node (nvidia-smi nvlink -s, a test with nccl-tests)"
-        doubts = (Doubt("fabric-manager-error", Trust.DOUBT, errors[0].number, sentence, remedy),)
+        doubts = (doubt("fabric-manager-error", errors[0].number, sentence, remedy),)
     return Understood(
         _facts(source, troubles.values()), _nothing(lines, [*troubles, *errors], "fabric manager"), doubts
     )

@@ -10,8 +10,9 @@ from typing import Final
 from cluster_models.topology import NodeState
 from readers.formats.infiniband.fabric import FABRIC
 from readers.frame.facts import Fact, HealthFact, Operation, Origin, Point, PortFact, RunFact
-from readers.frame.notices import origin_of, refused_runs
-from readers.frame.reading import Doubt, Line, Source, Trust, Understood
+from readers.frame.findings import Finding, note, refused_runs
+from readers.frame.reading import Understood
+from readers.frame.sources import Line, Source, origin_of
 
 _CHECK: Final = re.compile(r"\b(SUCCESS|ERROR|WARNING|FAILURE):\s+nhc:\s+Health check (\w+):\s*([\w\-]*):?\s*(.*)")
 _FIGURE: Final = re.compile(
@@ -67,10 +68,10 @@ def read_nhc(source: Source, lines: tuple[Line, ...]) -> Understood:
             facts.extend(_measured(origin, host, gpus, check, text))
         else:
             facts.append(_failed(origin, host, check, text, found[1] == "WARNING"))
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Finding, ...] = ()
     if facts and host is None:
         sentence, remedy = "the checks do not say on which node they ran", "name the node that the file is from"
-        doubts = (Doubt("host-unknown", Trust.NOTE, lines[0].number, sentence, remedy),)
+        doubts = (note("host-unknown", lines[0].number, sentence, remedy),)
     return Understood(tuple(facts), refused_runs(odd, "the line is no result of a check", _SEND_NHC), doubts)
 
 

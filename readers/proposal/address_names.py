@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from readers.frame.facts import Fact, HostFact, Name, NameKind, Origin, SwitchFact
-from readers.frame.reading import Doubt, Trust
+from readers.frame.findings import Finding, doubt
 from readers.proposal.aliases import address_in
 from readers.proposal.host_names import Hosts, hosts_said
 from readers.proposal.values import ProposedNode
@@ -40,15 +40,15 @@ def _label(name: str) -> str:
     return name.casefold().partition(".")[0] if address_in(name) else name.casefold()
 
 
-def address_doubts(found: Sequence[ByAddress]) -> Iterator[tuple[str, Doubt]]:
-    """One doubt for all of them, with its file."""
+def address_doubts(found: Sequence[ByAddress]) -> Iterator[Finding]:
+    """One doubt for all of them."""
     if not found:
         return
     first, more = found[0], len(found) - 1
     others = f", and {more} more so" if more else ""
     sentence = f"{first.name} is taken for {first.node}, which has the address {address_in(first.name)}{others}"
     remedy = f"if that is another host, say which: alias:{first.name}"
-    yield first.origin.file, Doubt("named-by-address", Trust.DOUBT, first.origin.first_line, sentence, remedy)
+    yield doubt("named-by-address", first.origin, sentence, remedy)
 
 
 def with_names(nodes: Sequence[ProposedNode], found: Sequence[ByAddress]) -> tuple[ProposedNode, ...]:

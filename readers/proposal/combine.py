@@ -8,7 +8,7 @@ from functools import cache
 
 from cluster_models.topology import MOST_NODES, Cluster
 from readers.frame.facts import Fact, HealthFact, HostFact, Name, NameKind, SwitchFact
-from readers.frame.reading import Doubt, Reading
+from readers.frame.reading import Reading
 from readers.proposal.address_names import address_doubts, named_by_address, with_names
 from readers.proposal.aliases import AliasTable, alias_table, is_host
 from readers.proposal.doubts import doubts_across
@@ -29,9 +29,9 @@ def combine(
     ``aliases`` are names that are stored or that the sender gives, ``known`` the cluster as it is.
     """
     readings = sorted(readings, key=lambda reading: reading.file)
-    understood = [(reading.file, found) for reading in readings for _, found in reading.sections]
-    facts = [fact for _, found in understood for fact in found.facts]
-    doubts: list[tuple[str, Doubt]] = [(file, doubt) for file, found in understood for doubt in found.doubts]
+    understood = [found for reading in readings for _, found in reading.sections]
+    facts = [fact for found in understood for fact in found.facts]
+    doubts = [doubt for found in understood for doubt in found.doubts]
     stored = () if known is None else tuple(node.name for node in known.nodes)
     table = _with_answers(alias_table(_groups(facts, answers), given=aliases, known=stored), answers)
     notes = Notes()

@@ -11,7 +11,7 @@ from cluster_models.topology import NicGroup
 from cluster_models.units import GBYTE
 from cluster_models.wire_flows import LARGE_BYTES, WireFlow, wire_flow
 from readers.frame.facts import Fact, JointKind, WiringFact
-from readers.frame.reading import Doubt, Trust
+from readers.frame.findings import Finding, doubt, note, reject
 from readers.proposal.values import ProposedNode, ProposedSample
 
 FALLBACK_RATIO: Final = 10.0
@@ -22,23 +22,21 @@ _NO_CARD: Final = 200 * GBYTE
 """Twice what the fastest cards carry (800 Gb/s): such figures between nodes are those of one NVLink domain."""
 _HALF: Final = 0.6
 
-Found = tuple[str, Doubt]
-
 
 def doubts_across(
     facts: Sequence[Fact],
     nodes: Sequence[ProposedNode],
     samples: Sequence[ProposedSample],
     accepted: Collection[str],
-) -> tuple[tuple[Found, ...], tuple[ProposedSample, ...]]:
-    """Doubts, each with its file, and the samples left without those that are rejected and not ``accepted``."""
+) -> tuple[tuple[Finding, ...], tuple[ProposedSample, ...]]:
+    """Doubts, and the samples left without those that are rejected and not ``accepted``."""
     by_name = {node.name: node for node in nodes}
     flows = [(one, flow) for one in samples if (flow := wire_flow(one.sample)) is not None]
     slow = list(_fallbacks(flows, by_name))
     dropped = {
         (one.sample.source, one.sample.destination, one.origin.file)
-        for one, doubt in slow
-        if f"{one.origin.file}:{doubt.first_line}:{doubt.code}" not in accepted
+        for one, found in slow
+        if found.key not in accepted
     }
     left = tuple(
         one
@@ -46,7 +44,7 @@ def doubts_across(
         if one.sample.status is SampleStatus.FAILED
         or (one.sample.source, one.sample.destination, one.origin.file) not in dropped
     )
-    doubts = [(one.origin.file, doubt) for one, doubt in slow]
+    doubts = [found for _, found in slow]
     doubts += _nic_figures(flows)
     doubts += _links_missing(facts)
     doubts += _partial_wirings(facts)
@@ -55,7 +53,7 @@ def doubts_across(
 
 def _fallbacks(
     flows: Sequence[tuple[ProposedSample, WireFlow]], nodes: Mapping[str, ProposedNode]
-) -> Iterator[tuple[ProposedSample, Doubt]]:
+) -> Iterator[tuple[ProposedSample, Finding]]:
     """Pairs of nodes whose best large transfer is a tenth of their cards' rate, or of another file's figure."""
     best: dict[tuple[str, str, str], tuple[ProposedSample, WireFlow]] = {}
     for one, flow in flows:
@@ -76,7 +74,7 @@ def _fallbacks(
             yield one, _fallback(one, flow, bar, by_data_sheet=bar == nominal)
 
 
-def _fallback(one: ProposedSample, flow: WireFlow, bar: float, *, by_data_sheet: bool) -> Doubt:
+def _fallback(one: ProposedSample, flow: WireFlow, bar: float, *, by_data_sheet: bool) -> Finding:
     against = "the network cards could carry" if by_data_sheet else "another file has for the same pair"
     sentence = (
         f"{one.sample.source} and {one.sample.destination} reach {flow.bytes_per_s / GBYTE:.3g} GB/s per flow,"
@@ -84,7 +82,7 @@ def _fallback(one: ProposedSample, flow: WireFlow, bar: float, *, by_data_sheet:
         " probably fallen back to TCP without a word."
     )
     remedy = "check NCCL_DEBUG=INFO for NET/Socket and measure again, or accept the figures"
-    return Doubt("tcp-fallback", Trust.REJECT, one.origin.first_line, sentence, remedy)
+    return reject("tcp-fallback", one.origin, sentence, remedy)
 
 
 def _card_rate(nodes: Mapping[str, ProposedNode], ends: tuple[str, str], flows: int) -> float | None:
@@ -106,7 +104,7 @@ def _card_rate(nodes: Mapping[str, ProposedNode], ends: tuple[str, str], flows: 
     return min(rates)
 
 
-def _nic_figures(flows: Sequence[tuple[ProposedSample, WireFlow]]) -> Iterator[Found]:
+def _nic_figures(flows: Sequence[tuple[ProposedSample, WireFlow]]) -> Iterator[Finding]:
     """Figures inside a node that equal those between nodes: the transfer went out and in again."""
     large = [(one, flow) for one, flow in flows if flow.message_bytes >= LARGE_BYTES]
     between: dict[tuple[object, ...], list[float]] = {}
@@ -122,8 +120,7 @@ def _nic_figures(flows: Sequence[tuple[ProposedSample, WireFlow]]) -> Iterator[F
                 f"inside {one.sample.source} {flow.bytes_per_s / GBYTE:.4g} GB/s were measured, as much as between"
                 " nodes: the transfer may have gone over the network card and not over NVLink."
             )
-            doubt = Doubt("nic-figure-for-nvlink", Trust.DOUBT, one.origin.first_line, sentence, "run nvbandwidth")
-            yield one.origin.file, doubt
+            yield doubt("nic-figure-for-nvlink", one.origin, sentence, "run nvbandwidth")
 
 
 def _test(sample: Sample) -> tuple[object, ...]:
@@ -131,7 +128,7 @@ def _test(sample: Sample) -> tuple[object, ...]:
     return sample.tool, sample.collective, sample.message_bytes, sample.ranks_per_node
 
 
-def _links_missing(facts: Sequence[Fact]) -> Iterator[Found]:
+def _links_missing(facts: Sequence[Fact]) -> Iterator[Finding]:
     """Hosts of one kind whose GPUs have far fewer links than those of the others."""
     wired = [(fact, links) for fact in facts if isinstance(fact, WiringFact) and (links := _links(fact))]
     most: dict[tuple[str, ...], int] = {}
@@ -146,18 +143,17 @@ def _links_missing(facts: Sequence[Fact]) -> Iterator[Found]:
                 f" equal node have {top}: part of NVLink is missing."
             )
             remedy = "look at nvidia-smi nvlink -s on that node"
-            yield fact.origin.file, Doubt("links-missing", Trust.DOUBT, fact.origin.first_line, sentence, remedy)
+            yield doubt("links-missing", fact.origin, sentence, remedy)
 
 
-def _partial_wirings(facts: Sequence[Fact]) -> Iterator[Found]:
+def _partial_wirings(facts: Sequence[Fact]) -> Iterator[Finding]:
     """Tables of which rows are missing, and how many pairs of GPUs the others still draw."""
     for fact in facts:
         if isinstance(fact, WiringFact) and fact.partial:
             gpus = set(fact.gpus)
             drawn = len({frozenset((j.first, j.second)) for j in fact.joints if {j.first, j.second} <= gpus})
             sentence = f"rows are missing: {drawn} of {len(gpus) * (len(gpus) - 1) // 2} pairs of GPUs are drawn"
-            doubt = Doubt("partial", Trust.NOTE, fact.origin.first_line, sentence, "send the whole output")
-            yield fact.origin.file, doubt
+            yield note("partial", fact.origin, sentence, "send the whole output")
 
 
 def _links(fact: WiringFact) -> int:

@@ -20,7 +20,7 @@ from readers.frame.facts import (
     SwitchFact,
     WiringFact,
 )
-from readers.frame.reading import Doubt, Trust
+from readers.frame.findings import note
 from readers.proposal.claims import (
     KNOWN,
     LISTED,
@@ -198,8 +198,7 @@ def _note_seen(fields: dict[str, list[Claim]], answers: Answers, notes: Notes) -
     most = max(counts, key=lambda claim: claim.value)
     gpus = "1 GPU" if most.value == 1 else f"{most.value} GPUs"
     sentence = f"{most.node} is taken to have {gpus}, as many as took part in a test"
-    doubt = Doubt("gpus-seen", Trust.NOTE, most.origin.first_line, sentence, "name its node kind, or its gpu_count")
-    notes.doubts.append((most.origin.file, doubt))
+    notes.doubts.append(note("gpus-seen", most.origin, sentence, "name its node kind, or its gpu_count"))
 
 
 def _aliases(facts: Sequence[Fact], hosts: Hosts) -> dict[str, tuple[Name, ...]]:

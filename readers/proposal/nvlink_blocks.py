@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cluster_models.catalogue import node_kinds
-from readers.frame.reading import Doubt, Trust
+from readers.frame.findings import Finding, note
 from readers.proposal.claims import BLOCK, Claim, answered, believed
 from readers.proposal.values import Answers, Notes
 
@@ -39,8 +39,8 @@ def keep_nvlink_blocks(claims: Claims, answers: Answers, notes: Notes) -> None:
         else:
             for claim in members:
                 claims[claim.node].setdefault(_DOMAIN, []).append(claim)
-    for (file, why), firsts in labels.items():
-        notes.doubts.append((file, _doubt(firsts, why)))
+    for (_, why), firsts in labels.items():
+        notes.doubts.append(_doubt(firsts, why))
 
 
 def _why_none(members: Sequence[Claim], claims: Claims, answers: Answers) -> str:
@@ -82,12 +82,12 @@ def _gpus(node: str, fields: Mapping[str, list[Claim]], answers: Answers) -> tup
     return kind, max(domains, default=0), count if isinstance(count, int) else 0
 
 
-def _doubt(firsts: Sequence[Claim], why: str) -> Doubt:
+def _doubt(firsts: Sequence[Claim], why: str) -> Finding:
     names = ", ".join(claim.value for claim in firsts[:_MOST_NAMES])
     more = f" and {len(firsts) - _MOST_NAMES} more" if len(firsts) > _MOST_NAMES else ""
     what = f"{len(firsts)} blocks ({names}{more}) are labels, not NVLink domains"
     if len(firsts) == 1:
         what = f"block {names} is a label, not an NVLink domain"
-    line = min(claim.origin.first_line for claim in firsts)
+    first = min((claim.origin for claim in firsts), key=lambda origin: origin.first_line)
     remedy = "send the ClusterUUID and clique id of each host (nvidia-smi -q) if NVLink joins them"
-    return Doubt("block-is-label", Trust.NOTE, line, f"{what}: {why}", remedy)
+    return note("block-is-label", first, f"{what}: {why}", remedy)

@@ -8,7 +8,7 @@ from typing import Final
 
 from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
 from readers.frame.facts import Fact, MatrixFact, Memory, Origin, Point, RunEnd, RunFact
-from readers.frame.reading import Doubt, Trust
+from readers.frame.findings import Finding, Severity
 from readers.proposal.host_names import Hosts
 from readers.proposal.matrix_samples import samples_of_matrix, tool_name
 from readers.proposal.values import Notes, ProposedNode, ProposedSample, place_of
@@ -239,14 +239,12 @@ def _failures(fact: RunFact, rows: Sequence[Point]) -> Iterator[tuple[float, int
     yield (sizes[-1] * step if sizes else _FAILED_SIZE), last
 
 
-def rejected_places(
-    facts: Sequence[Fact], doubts: Sequence[tuple[str, Doubt]], accepted: Collection[str]
-) -> set[str]:
+def rejected_places(facts: Sequence[Fact], doubts: Sequence[Finding], accepted: Collection[str]) -> set[str]:
     """Places of the runs and matrices that a doubt rejects, but for those accepted ("file:line:code")."""
     lines: dict[str, list[int]] = {}
-    for file, doubt in doubts:
-        if doubt.trust is Trust.REJECT and f"{file}:{doubt.first_line}:{doubt.code}" not in accepted:
-            lines.setdefault(file, []).append(doubt.first_line)
+    for doubt in doubts:
+        if doubt.severity is Severity.REJECT and doubt.key not in accepted:
+            lines.setdefault(doubt.place.file, []).append(doubt.first_line)
     if not lines:
         return set()
     figures = [fact for fact in facts if isinstance(fact, RunFact | MatrixFact)]

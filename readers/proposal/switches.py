@@ -10,8 +10,8 @@ import networkx as nx
 
 from cluster_models.switches import Switch
 from readers.frame.facts import Fact, HostFact, Origin, SwitchFact
+from readers.frame.findings import doubt
 from readers.frame.host_lists import compress
-from readers.frame.reading import Doubt, Trust
 from readers.proposal.claims import BLOCK, TREE, Claim
 from readers.proposal.host_names import Hosts
 from readers.proposal.values import Notes, ProposedNode
@@ -69,8 +69,7 @@ def _places(switches: Sequence[SwitchFact], hosts: Hosts, notes: Notes) -> Itera
         if len(leaves) > 1 and not rails:
             names = " and ".join(leaf.name for leaf in leaves)
             sentence = f"{node} hangs on {names}: it gets no leaf, and its links count as those between leaves"
-            doubt = Doubt("two-leaves", Trust.DOUBT, leaves[0].origin.first_line, sentence, "correct the file")
-            notes.doubts.append((leaves[0].origin.file, doubt))
+            notes.doubts.append(doubt("two-leaves", leaves[0].origin, sentence, "correct the file"))
             continue
         leaf = joined.get(leaves[0].name) or _Leaf(leaves[0].name, (leaves[0].name,), leaves[0].origin)
         yield Claim(node, "labels.leaf", leaf.name, leaf.origin, TREE)

@@ -11,7 +11,7 @@ from cluster_models.catalogue import node_kinds
 from cluster_models.measurements import Sample
 from cluster_models.switches import Switch
 from readers.frame.facts import Fact, HealthFact, Name, Origin
-from readers.frame.reading import Doubt
+from readers.frame.findings import Finding
 
 EVERY_NODE = "*"
 """As the host of a file: it shows one of many equal nodes."""
@@ -99,7 +99,7 @@ class Question:
 class Proposal:
     """``kept_aside``: facts that were read and are of no use here, each with the reason.
 
-    ``doubts`` are those of the readers and those that show only across files, each with its file.
+    ``doubts`` are those of the readers and those that show only across files.
     """
 
     nodes: tuple[ProposedNode, ...] = ()
@@ -109,7 +109,7 @@ class Proposal:
     health: tuple[HealthFact, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     questions: tuple[Question, ...] = ()
-    doubts: tuple[tuple[str, Doubt], ...] = ()
+    doubts: tuple[Finding, ...] = ()
     passed_over: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Field -> stored nodes that keep their value, although an answer says another of all nodes."""
     too_many_nodes: int = 0
@@ -122,7 +122,7 @@ class Notes:
 
     kept_aside: list[tuple[Fact, str]] = field(default_factory=list)
     conflicts: list[Conflict] = field(default_factory=list)
-    doubts: list[tuple[str, Doubt]] = field(default_factory=list)
+    doubts: list[Finding] = field(default_factory=list)
     waiting: dict[str, Question] = field(default_factory=dict)
     passed_over: dict[str, list[str]] = field(default_factory=dict)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import Counts, RoutedWorkload
+from readers.frame.findings import Finding, note_in
 from readers.frame.trees import mapping
 from readers.routing import physical_maps
 from readers.routing.numbers import (
@@ -28,7 +29,7 @@ from readers.routing.numbers import (
     summed,
     workload,
 )
-from readers.routing.reading import Found, Notice, RoutingFormat, RoutingSource
+from readers.routing.reading import Found, RoutingFormat, RoutingSource
 
 KEYS: Final = (
     "loads",
@@ -95,7 +96,7 @@ def _key(part: Any) -> str | None:
 
 def _read(source: RoutingSource) -> Found:
     workloads: list[RoutedWorkload] = []
-    notices: list[Notice] = []
+    notices: list[Finding] = []
     errors: list[InvalidInput] = []
     parts = list(_parts(source.tree))
     check_workloads(source, len(parts))
@@ -106,18 +107,18 @@ def _read(source: RoutingSource) -> Found:
         except InvalidInput as error:
             errors.append(error)
             where = error.field.removeprefix(f"{source.name}: ")
-            notices.append(Notice("workload-left-out", source.name, where, error.problem, error.remedy))
+            notices.append(note_in("workload-left-out", source.name, where, error.problem, error.remedy))
     if not workloads:
         raise errors[0]
     return Found(tuple(workloads), notices=tuple(notices))
 
 
-def _one(source: RoutingSource, stem: str, given: _Part, notices: list[Notice]) -> RoutedWorkload:
+def _one(source: RoutingSource, stem: str, given: _Part, notices: list[Finding]) -> RoutedWorkload:
     place, part, key = given.place, given.tree, given.key
     where = ".".join(str(step) for step in (place, key) if step != "")
     value, steps = summed(source, where, part[key])
     if steps > 1:
-        notices.append(Notice("steps-summed", source.name, where, f"counts of {steps} steps were summed"))
+        notices.append(note_in("steps-summed", source.name, where, f"counts of {steps} steps were summed"))
     stated = next((found for name in _LAYERS if (found := layer_numbers(part.get(name))) is not None), None)
     rows = rows_of(source, where, value, stated)
     notices.extend(rows.notices)
@@ -129,7 +130,7 @@ def _one(source: RoutingSource, stem: str, given: _Part, notices: list[Notice]) 
     return workload(source, stem, rows, tokens=float(tokens) if known and tokens else None, **tables)
 
 
-def _tables(source: RoutingSource, place: str, value: Any, rows: Rows, notices: list[Notice]) -> dict[int, Counts]:
+def _tables(source: RoutingSource, place: str, value: Any, rows: Rows, notices: list[Finding]) -> dict[int, Counts]:
     """Tables of experts by the number of a layer's row, those between or in the rows that are left."""
     if value is None:
         return {}
@@ -149,7 +150,7 @@ def _tables(source: RoutingSource, place: str, value: Any, rows: Rows, notices: 
         ):
             sentence = f"is no table of {experts} x {experts} counts of one of {last} rows"
             remedy = "number tables by the rows of counts, from 0; leave out what is not known"
-            notices.append(Notice("table-left-out", source.name, f"{place}[{key}]", sentence, remedy))
+            notices.append(note_in("table-left-out", source.name, f"{place}[{key}]", sentence, remedy))
         else:
             found[index] = table.astype(np.float64)
     return found

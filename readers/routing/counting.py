@@ -10,14 +10,9 @@ from numpy.typing import NDArray
 
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import Counts
+from readers.frame.findings import Finding, note_in
 from readers.routing.numbers import Rows, array_of, check_experts
-from readers.routing.reading import (
-    MOST_EXPERTS,
-    MOST_LAYERS,
-    Notice,
-    RoutingSource,
-    unusable,
-)
+from readers.routing.reading import MOST_EXPERTS, MOST_LAYERS, RoutingSource, unusable
 
 Ids = NDArray[np.int64]
 """(tokens, layers, selections) expert ids; -1 where a token selected none there."""
@@ -73,7 +68,7 @@ def counted(source: RoutingSource, place: str, ids: Ids, layers: tuple[int, ...]
     ``transitions`` count all pairs of an expert of a layer and one of the next layer that was counted.  Raises
     ``InvalidInput`` where no token selected an expert that the model has.
     """
-    notices: list[Notice] = []
+    notices: list[Finding] = []
     ids, size = _within(source, place, ids, experts, notices)
     check_experts(source, place, size)
     reached = (ids >= 0).any(axis=(0, 2))
@@ -91,14 +86,14 @@ def counted(source: RoutingSource, place: str, ids: Ids, layers: tuple[int, ...]
             coactivation = {index: _together(ids[:, index], size) for index in range(len(kept))}
     else:
         sentence = f"{len(kept)} layers of {size} experts: pairs of experts were not counted"
-        notices.append(Notice("pairs-left-out", source.name, place, sentence, "send fewer layers"))
+        notices.append(note_in("pairs-left-out", source.name, place, sentence, "send fewer layers"))
     tokens = float((ids >= 0).any(axis=(1, 2)).sum())
     rows = Rows(tuple(layers[index] for index in kept), loads, tuple(notices))
     return Traced(rows, tokens, transitions, coactivation)
 
 
 def _within(
-    source: RoutingSource, place: str, ids: Ids, experts: int | None, notices: list[Notice]
+    source: RoutingSource, place: str, ids: Ids, experts: int | None, notices: list[Finding]
 ) -> tuple[Ids, int]:
     """The ids with those that no expert has taken away, and how many experts a layer has."""
     largest = int(ids.max())
@@ -107,7 +102,7 @@ def _within(
             problem = f"expert ids go from 0 to {MOST_EXPERTS - 1} at most"
             raise unusable(source, place, largest, problem, "these look like ids of tokens: send expert ids")
         sentence = f"the largest id is {largest}, so {largest + 1} experts were taken in each layer"
-        notices.append(Notice("experts-guessed", source.name, place, sentence, "say which model was traced"))
+        notices.append(note_in("experts-guessed", source.name, place, sentence, "say which model was traced"))
         return ids, largest + 1
     if largest < experts:
         return ids, experts
@@ -116,7 +111,7 @@ def _within(
     problem = f"{int(outside.sum()):,} of {int((ids >= 0).sum()):,} ids are of no expert: the model has {experts}"
     if 2 * outside.sum() > (ids >= 0).sum():
         raise unusable(source, place + where, int(ids[outside][0]), problem, "send the trace of this model")
-    notices.append(Notice("ids-left-out", source.name, place + where, problem, "send the trace of this model"))
+    notices.append(note_in("ids-left-out", source.name, place + where, problem, "send the trace of this model"))
     return np.where(outside, -1, ids), experts
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -13,14 +13,8 @@ from numpy.typing import NDArray
 
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import Counts, RoutedWorkload
-from readers.routing.reading import (
-    MOST_EXPERTS,
-    MOST_LAYERS,
-    MOST_WORKLOADS,
-    Notice,
-    RoutingSource,
-    unusable,
-)
+from readers.frame.findings import Finding, note_in
+from readers.routing.reading import MOST_EXPERTS, MOST_LAYERS, MOST_WORKLOADS, RoutingSource, unusable
 
 _MOST_NOTICES: Final = 20
 _NUMBER: Final = re.compile(r"\d{1,9}", re.ASCII)
@@ -34,7 +28,7 @@ class Rows:
 
     layers: tuple[int, ...]
     counts: Counts
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[Finding, ...] = ()
 
 
 def array_of(value: Any) -> NDArray[Any] | None:
@@ -84,18 +78,18 @@ def rows_of(source: RoutingSource, place: str, value: Any, layers: Sequence[int]
     numbered = _numbered(source, place, value, layers)
     experts = _experts_of(source, place, [row for _, _, row in numbered])
     kept: list[tuple[int, Counts]] = []
-    notices: list[Notice] = []
+    notices: list[Finding] = []
     for layer, where, row in numbered:
         found = _row(row, experts)
         if isinstance(found, np.ndarray):
             if found.any():
                 kept.append((layer, found))
         else:
-            notices.append(Notice("layer-left-out", source.name, f"{where}{found[0]}", found[1], _REMEDY))
+            notices.append(note_in("layer-left-out", source.name, f"{where}{found[0]}", found[1], _REMEDY))
     if not kept:
         if notices:
             first = notices[0]
-            raise unusable(source, first.place, _shown(numbered), first.sentence, first.remedy)
+            raise unusable(source, first.place.path, _shown(numbered), first.sentence, first.remedy)
         problem = "holds no count above 0"
         raise unusable(source, place, _shown(numbered), problem, "record while requests are served")
     kept.sort(key=lambda pair: pair[0])
@@ -103,17 +97,17 @@ def rows_of(source: RoutingSource, place: str, value: Any, layers: Sequence[int]
     notices = shortened(notices)
     if np.allclose(counts.sum(axis=1), 1.0, atol=_SHARES) and (counts != np.floor(counts)).any():
         sentence = "every layer sums to 1: these are shares, so how many tokens were counted is not known"
-        notices.append(Notice("shares", source.name, place, sentence, "send counts to weigh workloads by tokens"))
+        notices.append(note_in("shares", source.name, place, sentence, "send counts to weigh workloads by tokens"))
     return Rows(tuple(layer for layer, _ in kept), counts, tuple(notices))
 
 
-def shortened(notices: Sequence[Notice]) -> list[Notice]:
+def shortened(notices: Sequence[Finding]) -> list[Finding]:
     """The first notices, and one that says how many more there are."""
     if len(notices) <= _MOST_NOTICES:
         return list(notices)
     last = notices[-1]
     more = f"{len(notices) - _MOST_NOTICES} more places were not taken, up to this one"
-    return [*notices[:_MOST_NOTICES], Notice(last.code, last.file, last.place, more, last.remedy)]
+    return [*notices[:_MOST_NOTICES], replace(last, sentence=more)]
 
 
 def summed(source: RoutingSource, place: str, value: Any) -> tuple[Any, int]:

@@ -10,9 +10,10 @@ import numpy as np
 
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import Counts, RoutedWorkload
+from readers.frame.findings import Finding, note_in
 from readers.frame.trees import items, mapping
 from readers.routing.numbers import Rows, array_of, check_workloads, layer_numbers, rows_of, workload
-from readers.routing.reading import Found, Notice, RoutingFormat, RoutingSource
+from readers.routing.reading import Found, RoutingFormat, RoutingSource
 
 _POPULARITY: Final = "expert_popularity"
 _COUNTS: Final = "expert_counts"
@@ -38,7 +39,7 @@ def _domains_fit(source: RoutingSource) -> bool:
 def _read_domains(source: RoutingSource) -> Found:
     """One workload for each domain; a domain that cannot be used gets a notice unless none can."""
     workloads: list[RoutedWorkload] = []
-    notices: list[Notice] = []
+    notices: list[Finding] = []
     errors: list[InvalidInput] = []
     check_workloads(source, len(source.tree["domains"]))
     for domain, content in source.tree["domains"].items():
@@ -47,14 +48,14 @@ def _read_domains(source: RoutingSource) -> Found:
         except InvalidInput as error:
             errors.append(error)
             place = error.field.removeprefix(f"{source.name}: ")
-            notices.append(Notice("domain-left-out", source.name, place, error.problem, error.remedy))
+            notices.append(note_in("domain-left-out", source.name, place, error.problem, error.remedy))
     if not workloads:
         raise errors[0]
     return Found(tuple(workloads), notices=tuple(notices))
 
 
 def _of_domain(
-    source: RoutingSource, domain: str, content: Mapping[Any, Any], notices: list[Notice]
+    source: RoutingSource, domain: str, content: Mapping[Any, Any], notices: list[Finding]
 ) -> RoutedWorkload:
     place = f"domains.{domain}"
     numbers = layer_numbers(source.tree.get("layers_counted"))
@@ -68,7 +69,7 @@ def _of_domain(
 
 
 def _transitions(
-    source: RoutingSource, place: str, content: Mapping[Any, Any], rows: Rows, notices: list[Notice]
+    source: RoutingSource, place: str, content: Mapping[Any, Any], rows: Rows, notices: list[Finding]
 ) -> dict[int, Counts]:
     """The tables between layers that follow each other among those counted."""
     found: dict[int, Counts] = {}
@@ -88,12 +89,12 @@ def _transitions(
         ):
             sentence = "is no table of counts between two of the layers, one after the other"
             remedy = "name the layers in layer_pairs, and count every pair of experts"
-            notices.append(Notice("transitions-left-out", source.name, f"{place}[{index}]", sentence, remedy))
+            notices.append(note_in("transitions-left-out", source.name, f"{place}[{index}]", sentence, remedy))
             continue
         found[rows.layers.index(pair[0])] = table.astype(np.float64)
     if found:
         sentence = "pairs were matched by their rank in the router: one for each selection, not all pairs"
-        notices.append(Notice("pairs-by-rank", source.name, place, sentence))
+        notices.append(note_in("pairs-by-rank", source.name, place, sentence))
     return found
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from cluster_models.errors import InvalidConfiguration, InvalidInput
 from cluster_models.expert_slots import ExpertSlots
 from cluster_models.routing import RoutedWorkload
+from readers.frame.findings import Finding
 
 MOST_EXPERTS: Final = 4096
 """Of a layer.  Larger numbers are no experts: a table of transitions would hold more than 16 million pairs."""
@@ -37,17 +38,6 @@ class RoutingSource:
     tree: Any = None
     text: str = ""
     experts: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """What was not taken, or taken otherwise than one may think: ``code`` is stable, ``place`` is in the file."""
-
-    code: str
-    file: str
-    place: str
-    sentence: str
-    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +67,7 @@ class Found:
 
     workloads: tuple[RoutedWorkload, ...] = ()
     maps: tuple[RunningMap, ...] = ()
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

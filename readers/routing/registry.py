@@ -9,8 +9,9 @@ from typing import Any, Final
 import numpy as np
 
 from cluster_models.errors import InvalidInput
+from readers.frame.findings import note_in
 from readers.routing import arrays, physical_maps, published, sglang, tables, traces, trtllm
-from readers.routing.reading import Found, Notice, RoutingFormat, RoutingSource, unusable
+from readers.routing.reading import Found, RoutingFormat, RoutingSource, unusable
 
 FORMATS: Final[tuple[RoutingFormat, ...]] = (
     *sglang.FORMATS,
@@ -44,8 +45,8 @@ def _with_map(source: RoutingSource, found: Found) -> Found:
         return replace(found, maps=physical_maps.read(source).maps)
     except InvalidInput as error:
         place = error.field.removeprefix(f"{source.name}: ")
-        left_out = Notice("map-left-out", source.name, place, error.problem, error.remedy)
-        return replace(found, notices=(*found.notices, left_out))
+        dropped = note_in("map-left-out", source.name, place, error.problem, error.remedy)
+        return replace(found, notices=(*found.notices, dropped))
 
 
 def _shown(source: RoutingSource) -> str:

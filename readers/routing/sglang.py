@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster_models.routing import RoutedWorkload
+from readers.frame.findings import Finding, note_in
 from readers.frame.trees import items, mapping
 from readers.routing import physical_maps
 from readers.routing.counting import Ids, counted, ids_of
 from readers.routing.numbers import array_of, layer_numbers, rows_of, shortened, summed, workload
-from readers.routing.reading import Found, Notice, RoutingFormat, RoutingSource, unusable
+from readers.routing.reading import Found, RoutingFormat, RoutingSource, unusable
 from readers.routing.traces import experts_stated
 
 _MAP: Final = "last_physical_to_logical_map"
@@ -38,7 +39,7 @@ def _read_counts(source: RoutingSource) -> Found:
     notices = rows.notices
     if steps > 1:
         sentence = f"counts of {steps} steps were summed"
-        notices = (*notices, Notice("steps-summed", source.name, "logical_count", sentence))
+        notices = (*notices, note_in("steps-summed", source.name, "logical_count", sentence))
     return Found((workload(source, source.stem, rows),), notices=notices)
 
 
@@ -55,7 +56,7 @@ def _read_records(source: RoutingSource) -> Found:
     for index, record in enumerate(tree["records"]):
         phases.setdefault(_phase(mapping(record)), []).append((index, mapping(record)))
     workloads: list[RoutedWorkload] = []
-    notices: list[Notice] = []
+    notices: list[Finding] = []
     for phase, records in phases.items():
         named = replace(source, stem=f"{source.stem}:{phase}" if len(phases) > 1 and phase else source.stem)
         found = _of_passes(named, records, table)
@@ -81,12 +82,12 @@ def _of_passes(
         tables = {"transitions": traced.transitions, "coactivation": traced.coactivation}
         found = workload(source, source.stem, traced.rows, tokens=traced.tokens, **tables)
         return Found((found,), notices=traced.rows.notices)
-    notices: list[Notice] = []
+    notices: list[Finding] = []
     total = _sum_of_passes(source, records, notices)
     place = "records[].global_physical_count"
     if table is None:
         sentence = "the map from slots to experts is missing: each slot was taken for the expert of its number"
-        notices.append(Notice("slots-as-experts", source.name, _MAP, sentence, _REMEDY))
+        notices.append(note_in("slots-as-experts", source.name, _MAP, sentence, _REMEDY))
         logical = total
     else:
         if table.shape != total.shape:
@@ -99,7 +100,7 @@ def _of_passes(
 
 
 def _sum_of_passes(
-    source: RoutingSource, records: Sequence[tuple[int, Mapping[Any, Any]]], notices: list[Notice]
+    source: RoutingSource, records: Sequence[tuple[int, Mapping[Any, Any]]], notices: list[Finding]
 ) -> NDArray[np.float64]:
     """(layers, slots) of all passes that can be added; the others get a notice."""
     total: NDArray[np.float64] | None = None
@@ -113,7 +114,7 @@ def _sum_of_passes(
             or (total is not None and found.shape != total.shape)
         ):
             sentence = "is no table of counts of the same layers and slots as the passes before it"
-            notices.append(Notice("pass-left-out", source.name, f"records[{index}]", sentence, _REMEDY))
+            notices.append(note_in("pass-left-out", source.name, f"records[{index}]", sentence, _REMEDY))
             continue
         total = found.astype(np.float64) if total is None else total + found
     if total is None:

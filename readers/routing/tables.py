@@ -16,17 +16,10 @@ import numpy as np
 
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import Counts, RoutedWorkload
+from readers.frame.findings import Finding, note_in
 from readers.frame.numbers import finite
 from readers.routing.numbers import Rows, check_workloads, number_in, rows_of, shortened, workload
-from readers.routing.reading import (
-    MOST_EXPERTS,
-    MOST_LAYERS,
-    Found,
-    Notice,
-    RoutingFormat,
-    RoutingSource,
-    unusable,
-)
+from readers.routing.reading import MOST_EXPERTS, MOST_LAYERS, Found, RoutingFormat, RoutingSource, unusable
 
 _NAMES: Final = {
     "layer": ("layer", "layer_id", "layer_idx", "layer_index", "moe_layer"),
@@ -111,11 +104,11 @@ def _read(source: RoutingSource) -> Found:
 
 def _of_columns(source: RoutingSource, rows: Sequence[_Row], columns: Mapping[str, int]) -> Found:
     entries: dict[str, dict[tuple[int, int, int], float]] = {}
-    notices: list[Notice] = []
+    notices: list[Finding] = []
     for row in rows:
         found = _entry(row, columns, source.experts)
         if isinstance(found, str):
-            notices.append(Notice("line-left-out", source.name, f"line {row.line}", found, _REMEDY))
+            notices.append(note_in("line-left-out", source.name, f"line {row.line}", found, _REMEDY))
             continue
         name, place, count = found
         table = entries.setdefault(name, {})
@@ -129,12 +122,12 @@ def _of_columns(source: RoutingSource, rows: Sequence[_Row], columns: Mapping[st
             workloads.append(_counted(source, stem, table, notices))
         except InvalidInput as error:
             errors.append(error)
-            notices.append(Notice("workload-left-out", source.name, name, error.problem, error.remedy))
+            notices.append(note_in("workload-left-out", source.name, name, error.problem, error.remedy))
     if not workloads:
         if errors:
             raise errors[0]
-        first = notices[0] if notices else Notice("", source.name, "line 2", "there is no row of counts", _REMEDY)
-        raise unusable(source, first.place, f"{len(rows)} rows", first.sentence, first.remedy)
+        first = notices[0] if notices else note_in("", source.name, "line 2", "there is no row of counts", _REMEDY)
+        raise unusable(source, first.place.path, f"{len(rows)} rows", first.sentence, first.remedy)
     return Found(tuple(workloads), notices=tuple(shortened(notices)))
 
 
@@ -170,7 +163,7 @@ def _whole(cell: str, most: int) -> int | None:
 
 
 def _counted(
-    source: RoutingSource, name: str, table: Mapping[tuple[int, int, int], float], notices: list[Notice]
+    source: RoutingSource, name: str, table: Mapping[tuple[int, int, int], float], notices: list[Finding]
 ) -> RoutedWorkload:
     """The workload of rows; where all of them are transitions, the loads are what they sum to."""
     size = source.experts or 1 + max(max(expert, following) for _, expert, following in table)
@@ -187,13 +180,13 @@ def _counted(
     if pairs and not counts:
         counts = _margins(pairs)
         sentence = "loads were summed from the transitions"
-        notices.append(Notice("loads-from-transitions", source.name, "next_expert", sentence, "send counts too"))
+        notices.append(note_in("loads-from-transitions", source.name, "next_expert", sentence, "send counts too"))
     rows = rows_of(source, "count", counts)
     notices.extend(rows.notices)
     index = {layer: place for place, layer in enumerate(rows.layers[:-1])}
     for layer in sorted(set(pairs) - set(index)):
         sentence = f"transitions of layer {layer} lead to no layer that has counts"
-        notices.append(Notice("transitions-left-out", source.name, "next_expert", sentence, "send its counts"))
+        notices.append(note_in("transitions-left-out", source.name, "next_expert", sentence, "send its counts"))
     tables = {index[layer]: table for layer, table in pairs.items() if layer in index}
     return workload(source, name, rows, transitions=tables)
 
@@ -210,7 +203,7 @@ def _of_matrix(source: RoutingSource, rows: Sequence[_Row], layer_column: int | 
     """A row for each layer; the header, where there is one, names the column of layer numbers."""
     body = rows if all(finite(cell) is not None for cell in rows[0].cells) else rows[1:]
     table: dict[int, list[float | str]] = {}
-    notices: list[Notice] = []
+    notices: list[Finding] = []
     for index, row in enumerate(body):
         cells = list(row.cells)
         layer: int | None = index
@@ -218,7 +211,7 @@ def _of_matrix(source: RoutingSource, rows: Sequence[_Row], layer_column: int | 
             layer = _whole(cells.pop(layer_column), MOST_LAYERS) if layer_column < len(cells) else None
         if layer is None or layer in table:
             sentence = "says no layer of its own"
-            notices.append(Notice("line-left-out", source.name, f"line {row.line}", sentence, _REMEDY))
+            notices.append(note_in("line-left-out", source.name, f"line {row.line}", sentence, _REMEDY))
             continue
         numbers = [finite(cell) for cell in cells]
         table[layer] = [cell if value is None else value for cell, value in zip(cells, numbers, strict=True)]

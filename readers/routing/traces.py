@@ -11,17 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from readers.frame.findings import Finding, note_in
 from readers.routing.counting import Ids, counted, ids_of
 from readers.routing.numbers import array_of, depth_of, layer_numbers, whole, workload
-from readers.routing.reading import (
-    MOST_EXPERTS,
-    MOST_LAYERS,
-    Found,
-    Notice,
-    RoutingFormat,
-    RoutingSource,
-    unusable,
-)
+from readers.routing.reading import MOST_EXPERTS, MOST_LAYERS, Found, RoutingFormat, RoutingSource, unusable
 
 KEYS: Final = (
     "experts",
@@ -85,10 +78,10 @@ def _read(source: RoutingSource) -> Found:
     tree = source.tree if key is not None else {"": source.tree}
     place = key or ""
     ids = ids_of(source, place, tree[place])
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[Finding, ...] = ()
     if isinstance(tree.get("shape"), list) and tree["shape"] != list(ids.shape):
         sentence = f"holds {ids.shape}, the file says {str(tree['shape'])[:60]}: it may have been cut off"
-        notices = (Notice("shape-differs", source.name, place, sentence, "send the whole trace"),)
+        notices = (note_in("shape-differs", source.name, place, sentence, "send the whole trace"),)
     ids = _turned(source, tree.get("axes"), ids)
     stated = tree.get("layers") if isinstance(tree.get("layers"), list) else tree.get("layers_counted")
     layers = layer_numbers(stated) or tuple(range(ids.shape[1]))

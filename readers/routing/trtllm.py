@@ -16,17 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster_models.routing import Counts
+from readers.frame.findings import Finding, note_in
 from readers.frame.trees import mapping
 from readers.routing.numbers import array_of, rows_of, shortened, whole, workload
-from readers.routing.reading import (
-    MOST_EXPERTS,
-    MOST_LAYERS,
-    Found,
-    Notice,
-    RoutingFormat,
-    RoutingSource,
-    unusable,
-)
+from readers.routing.reading import MOST_EXPERTS, MOST_LAYERS, Found, RoutingFormat, RoutingSource, unusable
 
 _KEY: Final = re.compile(r"(\d{1,12})_(\d{1,4})", re.ASCII)
 _REMEDY: Final = "send the folder of EXPERT_STATISTIC_PATH as it is"
@@ -58,7 +51,7 @@ def _read(source: RoutingSource) -> Found:
         lengths = Counter(len(row) for rank in _ranks(source.tree).values() for row in _rows(rank))
         experts = lengths.most_common(1)[0][0] if lengths else 0
     sums: dict[int, Counts] = {}
-    notices: list[Notice] = []
+    notices: list[Finding] = []
     for name, rank in _ranks(source.tree).items():
         for key, value in mapping(rank).items():
             parts = _KEY.fullmatch(key) if isinstance(key, str) else None
@@ -66,13 +59,13 @@ def _read(source: RoutingSource) -> Found:
             problem = "" if row is None else _problem(row, experts)
             if parts is None or row is None or problem or int(parts[2]) > MOST_LAYERS:
                 sentence = problem or "is no row of counts under <iteration>_<layer>"
-                notices.append(Notice("row-left-out", source.name, f"{name}[{key}]", sentence, _REMEDY))
+                notices.append(note_in("row-left-out", source.name, f"{name}[{key}]", sentence, _REMEDY))
                 continue
             layer = int(parts[2])
             sums[layer] = row.astype(np.float64) + sums.get(layer, 0.0)
     if not sums:
         first = notices[0]
-        raise unusable(source, first.place, f"{len(notices)} rows", first.sentence, first.remedy)
+        raise unusable(source, first.place.path, f"{len(notices)} rows", first.sentence, first.remedy)
     rows = rows_of(source, "counts", sums)
     top = whole(meta.get("num_experts_per_token"), MOST_EXPERTS)
     tokens = float(rows.counts[0].sum()) / top if top else None

@@ -84,7 +84,7 @@ def test_every_sample_of_the_example_comes_back(example: ClusterSnapshot, return
     """
     assert returned.problems == ()
     assert returned.proposal.questions == ()
-    assert {doubt.code for _, doubt in returned.proposal.doubts} == {"unstable"}
+    assert {doubt.code for doubt in returned.proposal.doubts} == {"unstable"}
     found = {one.sample for one in returned.proposal.samples if one.sample.status is SampleStatus.OK}
     meant = {one for one in example.samples if one.status is SampleStatus.OK}
     assert len(found) > 2500

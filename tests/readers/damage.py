@@ -48,7 +48,7 @@ def sound(form: Format, text: str) -> Understood:
             assert all(len(row) == len(fact.columns) for row in fact.values)
     for refusal in found.refusals:
         assert 1 <= refusal.first_line <= refusal.last_line <= max(lines, 1)
-        assert refusal.reason
+        assert refusal.sentence
         assert refusal.remedy
     for doubt in found.doubts:
         assert 1 <= doubt.first_line <= lines

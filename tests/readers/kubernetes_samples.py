@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from readers.formats.kubernetes.formats import FORMATS
 from readers.frame.facts import HostFact
-from readers.frame.reading import Source, Understood
+from readers.frame.reading import Understood
+from readers.frame.sources import Source
 from tests.readers.real_files import understood
 
 BY_NAME: Final = {form.name: form for form in FORMATS}

@@ -11,7 +11,8 @@ import yaml
 
 from readers.frame.facts import MatrixFact
 from readers.frame.lines import clean_lines
-from readers.frame.reading import Format, Source, Understood
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Source
 
 DATA: Final = Path(__file__).parents[3] / "shared" / "data"
 

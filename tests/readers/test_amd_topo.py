@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from readers import registry
 from readers.formats.amd.amd_topo import FORMATS
 from readers.frame.facts import JointKind, WiringFact
-from readers.frame.reading import Source, Understood
+from readers.frame.reading import Understood
+from readers.frame.sources import Source
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import source_of, understood
 
@@ -97,7 +98,7 @@ def test_a_cut_table_is_partial_and_its_cut_word_is_not_read() -> None:
 
 def test_without_link_types_it_is_refused() -> None:
     (refusal,) = understood(TEXT, source_of(table("WEIGHT", 2, lambda i, j: str(i + j)))).refusals
-    assert "link types" in refusal.reason
+    assert "link types" in refusal.sentence
 
 
 @given(damaged(output()))

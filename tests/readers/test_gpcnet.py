@@ -41,7 +41,7 @@ def test_real_files_hold_placeholders(file: str) -> None:
     found = understood(FORMAT, real(f"topology/network_other/{file}"))
     assert found.facts == ()
     (refusal,) = found.refusals
-    assert refusal.reason == "placeholder values (10000.0 in every column)"
+    assert refusal.sentence == "placeholder values (10000.0 in every column)"
     assert "RR Two-sided Lat" in refusal.shown
 
 
@@ -70,7 +70,7 @@ def test_tests_under_congestion_are_not_read() -> None:
 
 def test_a_run_on_too_few_nodes_is_refused_with_its_sentence() -> None:
     found = understood(FORMAT, source_of("ERROR: this application must be run on at least 10 nodes\n-----\n"))
-    assert [refusal.reason for refusal in found.refusals] == [
+    assert [refusal.sentence for refusal in found.refusals] == [
         "GPCNeT did not run: this application must be run on at least 10 nodes"
     ]
 

@@ -64,7 +64,7 @@ def test_a_gpu_has_one_spelling() -> None:
 def test_what_is_no_bandwidth_is_refused(figure: str) -> None:
     found = understood(FORMAT, source_of(f"gpu0_to_gpu1_write_by_sm_under_numa0_uni {figure}"))
     assert found.facts == ()
-    assert figure in found.refusals[0].reason
+    assert figure in found.refusals[0].sentence
 
 
 def test_totals_over_all_gpus_are_refused() -> None:

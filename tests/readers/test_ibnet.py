@@ -57,7 +57,7 @@ def test_a_large_rail_fabric_is_read_whole() -> None:
     assert len(switches) == 40
     assert len(ports_of(found)) == 582 - 40
     assert len(found.refusals) == 69 + 3
-    assert all("no host name" in refusal.reason for refusal in found.refusals)
+    assert all("no host name" in refusal.sentence for refusal in found.refusals)
     assert found.refusals[0].first_line == 55
     leaf = switches["A09-P1-IBLEAF-04-04"]
     assert (leaf.level, leaf.up_ports, leaf.down_ports, leaf.origin.first_line) == (1, 16, 17, 10)
@@ -86,7 +86,7 @@ def test_a_run_that_saw_only_itself_is_refused() -> None:
     """No fact, and what to do."""
     found = understood(TOPOLOGY, real(f"{FOLDER}/ibnetdiscover_gb200_truncated.txt"))
     assert found.facts == ()
-    assert "only its own adapter" in found.refusals[0].reason
+    assert "only its own adapter" in found.refusals[0].sentence
     assert "active port" in found.refusals[0].remedy
 
 

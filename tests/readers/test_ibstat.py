@@ -80,7 +80,7 @@ def test_a_panic_is_refused_and_is_a_sign_of_trouble(before: str) -> None:
     found = understood(IBSTAT, source_of(text))
     (health,) = [fact for fact in found.facts if isinstance(fact, HealthFact)]
     assert (health.state, health.entity) == (NodeState.DEGRADED, "node")
-    assert [refusal.reason for refusal in found.refusals] == ["ibstat failed on this node"]
+    assert [refusal.sentence for refusal in found.refusals] == ["ibstat failed on this node"]
     assert len(ports_of(text)) == (1 if before else 0)
     assert [section.format for section in registry.recognise(source_of(text))] == ["ibstat"]
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from readers.formats.network.iperf3 import FORMATS
 from readers.frame.facts import Memory, RunFact
-from readers.frame.reading import Source, Understood
+from readers.frame.reading import Understood
+from readers.frame.sources import Source
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 
@@ -103,7 +104,7 @@ def test_failed_tests_are_refused_and_lists_are_read() -> None:
     failed = {"start": {}, "error": "unable to connect to server: Connection refused"}
     found = read([tree(), failed])
     assert len(runs(found)) == 1
-    assert "Connection refused" in found.refusals[0].reason
+    assert "Connection refused" in found.refusals[0].sentence
     assert read({"start": {}, "end": {}}).refusals
 
 
@@ -150,7 +151,7 @@ def test_bytes_per_second_are_binary_and_errors_refused() -> None:
     (run,) = runs(understood(TEXT, source_of(text().replace("Gbits/sec", "MBytes/sec"))))
     assert run.points[0].bytes_per_s == pytest.approx(9.25 * 2**20)
     found = understood(TEXT, source_of("iperf3: error - unable to connect to server: No route to host"))
-    assert "No route" in found.refusals[0].reason
+    assert "No route" in found.refusals[0].sentence
 
 
 @given(damaged(text(2) + text()))

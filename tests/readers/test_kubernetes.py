@@ -124,8 +124,8 @@ def test_what_is_no_gpu_node_is_refused_with_its_place() -> None:
     read = read_tree({"items": [plain, {"kind": "Pod", "metadata": {"name": "p"}}, 7]})
     assert read.facts == ()
     assert [refusal.shown for refusal in read.refusals] == ["items[0]", "items[1]", "items[2]"]
-    assert "no GPU" in read.refusals[0].reason
-    assert "Pod" in read.refusals[1].reason
+    assert "no GPU" in read.refusals[0].sentence
+    assert "Pod" in read.refusals[1].sentence
 
 
 @pytest.mark.parametrize(

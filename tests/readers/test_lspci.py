@@ -105,9 +105,9 @@ def test_addresses_that_come_again_are_doubted() -> None:
 def test_a_machine_without_gpus_and_cards_is_refused() -> None:
     """And so is one with more than any host has."""
     (none,) = understood(FORMAT, source_of("00:00.0 Host bridge: Some Bridge\n")).refusals
-    assert "0 GPUs" in none.reason
+    assert "0 GPUs" in none.sentence
     many = "".join(f"{bus:02x}:{slot:02x}.0 3D controller: {GPU}\n" for bus in range(16) for slot in range(16))
-    assert "256 GPUs" in understood(FORMAT, source_of(many)).refusals[0].reason
+    assert "256 GPUs" in understood(FORMAT, source_of(many)).refusals[0].sentence
 
 
 @given(damaged(FLAT), damaged(TREE))

@@ -72,7 +72,7 @@ def test_rows_that_do_not_fit_are_refused() -> None:
     text = whole(["a:0", "b:1", "c:2"]).replace("b:1 to\t", "b:1 to\tx\t")
     found = understood(FORMAT, source_of(text))
     assert matrices(found)[0].rows == ("a", "c")
-    assert "b:1" in found.refusals[0].reason
+    assert "b:1" in found.refusals[0].sentence
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_a_row_that_says_nothing_is_refused(row: str, reason: str) -> None:
     """With its reason and its line."""
     found = _read_row(row)
     assert not found.facts
-    assert reason in found.refusals[0].reason
+    assert reason in found.refusals[0].sentence
     assert found.refusals[0].first_line == 2
 
 

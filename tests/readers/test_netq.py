@@ -67,7 +67,7 @@ def test_health_becomes_a_state(health: str, state: NodeState | None) -> None:
 def test_a_nameless_node_is_refused() -> None:
     """The others are taken."""
     found = understood(NODES, source_of(json.dumps([node(""), node("b", gpus=0)]), "x.json"))
-    assert [refusal.reason for refusal in found.refusals] == ["[0] has no name"]
+    assert [refusal.sentence for refusal in found.refusals] == ["[0] has no name"]
     assert [fact.gpu_count for fact in found.facts if isinstance(fact, HostFact)] == [None]
 
 

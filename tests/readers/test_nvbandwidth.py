@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from cluster_models.measurements import Direction
 from readers.formats.nvidia.nvbandwidth import FORMATS
 from readers.frame.facts import Memory, Quantity
-from readers.frame.reading import Source, Trust, Understood
+from readers.frame.findings import Severity
+from readers.frame.reading import Understood
+from readers.frame.sources import Source
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import matrices, real, source_of, understood
 
@@ -168,7 +170,7 @@ def test_a_sum_that_does_not_fit_is_doubted() -> None:
 def test_more_columns_than_devices_are_rejected() -> None:
     text = "nvbandwidth Version: v0.6\nDevice 0: Own GPU\n" + block(READ, "device_to_device_memcpy_read_ce", 3)
     (doubt,) = understood(TEXT, source_of(text)).doubts
-    assert (doubt.code, doubt.trust) == ("impossible-shape", Trust.REJECT)
+    assert (doubt.code, doubt.severity) == ("impossible-shape", Severity.REJECT)
 
 
 def test_totals_and_errors_are_refused() -> None:
@@ -230,7 +232,7 @@ def test_json_is_read_like_text() -> None:
     assert (both.direction, len(both.rows)) == (Direction.BOTH, 3)
     assert both.origin.path == "nvbandwidth.testcases[3]"
     assert len(found.refusals) == 2
-    assert "waived" in found.refusals[0].reason
+    assert "waived" in found.refusals[0].sentence
     assert codes(found) == {"both-directions"}
 
 

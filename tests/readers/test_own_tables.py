@@ -126,7 +126,7 @@ def test_a_row_of_another_name_is_refused() -> None:
     """A matrix that is not square over the same names says nothing for that row."""
     found = _read("node_GBps,oak,elm\noak,,4\nyew,4,\n")
     assert len(_matrix(found).rows) == 1
-    assert "'yew'" in found.refusals[0].reason
+    assert "'yew'" in found.refusals[0].sentence
     assert [doubt.code for doubt in found.doubts] == ["partial"]
 
 
@@ -158,7 +158,7 @@ def test_a_collective_that_is_not_known_is_refused() -> None:
     """It must not pass for a plain transfer; those of nccl-tests all are known."""
     found = _read("node_a,node_b,collective,busbw_GBps\noak,elm,juggle,3\noak,elm,gather_perf,4\noak,elm,p2p,5\n")
     assert [run.operation for run in _runs(found)] == [Operation.GATHER, Operation.POINT_TO_POINT]
-    assert "'juggle'" in found.refusals[0].reason
+    assert "'juggle'" in found.refusals[0].sentence
 
 
 def test_latencies_of_the_long_form_are_seconds() -> None:

@@ -137,7 +137,7 @@ def test_a_row_that_lacks_figures_is_refused_and_the_others_kept() -> None:
     found = understood(FORMAT, source_of("\n".join(["Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)", *rows])))
     assert matrices(found)[0].rows == ("0", "2", "3")
     assert found.refusals[0].first_line == 4
-    assert "columns" in found.refusals[0].reason
+    assert "columns" in found.refusals[0].sentence
 
 
 def test_a_figure_that_nothing_can_be_is_damage() -> None:

@@ -118,11 +118,11 @@ def test_other_output_of_rocm_smi_is_refused() -> None:
     """Without the table of link types there is nothing to draw."""
     head = "============ ROCm System Management Interface ============\n"
     (refusal,) = understood(FORMAT, source_of(head + "GPU  Temp  Power\n0  40c  90W\n")).refusals
-    assert "Link Type" in refusal.reason
+    assert "Link Type" in refusal.sentence
     (unknown,) = understood(
         FORMAT, source_of(head + grid("Link Type between two GPUs", words([0, 0], "FOO", "")))
     ).refusals
-    assert "FOO" in unknown.reason
+    assert "FOO" in unknown.sentence
 
 
 def test_tables_of_rocm_smi_are_not_taken_for_those_of_nvidia_smi() -> None:

@@ -79,8 +79,8 @@ def test_a_real_node_without_gpus_is_refused() -> None:
     """Other generic resources are no GPUs."""
     found = understood(TEXT, real(f"{FOLDER}/scontrol_show_node_ib_leaf_in_features.txt"))
     assert found.facts == ()
-    assert [refusal.reason.split()[0] for refusal in found.refusals] == ["p0685"]
-    assert "no GPU" in found.refusals[0].reason
+    assert [refusal.sentence.split()[0] for refusal in found.refusals] == ["p0685"]
+    assert "no GPU" in found.refusals[0].sentence
 
 
 def test_features_hide_leaf_and_rack() -> None:
@@ -168,7 +168,7 @@ def test_json_without_gpus_is_refused() -> None:
     """By name."""
     found = understood(JSON, source_of(json.dumps({"nodes": [node(gres="", tres="cpu=4")]}), "nodes.json"))
     assert found.facts == ()
-    assert "n1 has no GPU" in found.refusals[0].reason
+    assert "n1 has no GPU" in found.refusals[0].sentence
 
 
 @given(

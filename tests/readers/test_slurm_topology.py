@@ -87,7 +87,7 @@ def test_a_real_file_with_two_faults_keeps_the_rest() -> None:
     assert labels["circe-n051"] == {}
     assert labels["circe-n001"] == {"leaf": "s0", "level1": "s0"}
     assert "n019" not in labels
-    assert "n[019-020]" in found.refusals[0].reason
+    assert "n[019-020]" in found.refusals[0].sentence
     assert "circe-n051" in found.doubts[0].sentence
     assert found.doubts[0].first_line == 5
 

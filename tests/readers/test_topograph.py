@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from readers.formats.nvidia.topograph import FORMAT
 from readers.frame.facts import HostFact, SwitchFact
+from readers.frame.findings import Severity
 from readers.frame.lines import clean_lines
-from readers.frame.reading import Source, Trust, Understood
+from readers.frame.reading import Understood
+from readers.frame.sources import Source
 from tests.readers.real_files import real, understood
 
 
@@ -76,7 +78,7 @@ def test_real_models(
     assert place.items() <= host.labels.items()
     assert read.refusals == ()
     assert read.doubts[0].code == "model-not-measurement"
-    assert read.doubts[0].trust is Trust.NOTE
+    assert read.doubts[0].severity is Severity.NOTE
 
 
 def test_two_levels_of_domains_are_a_doubt() -> None:
@@ -138,7 +140,7 @@ def test_the_older_format_says_the_same() -> None:
 def test_broken_models_are_refused_in_part(change: dict[str, Any], reason: str) -> None:
     """The rest stays; what is broken is said."""
     read = read_model(MODEL | change)
-    assert any(reason in refusal.reason for refusal in read.refusals)
+    assert any(reason in refusal.sentence for refusal in read.refusals)
     assert read.facts
 
 

@@ -37,7 +37,7 @@ def fields_of(proposal: Proposal) -> dict[str, dict[str, Any]]:
 
 def codes_of(proposal: Proposal) -> list[str]:
     """The codes of all doubts."""
-    return [doubt.code for _, doubt in proposal.doubts]
+    return [doubt.code for doubt in proposal.doubts]
 
 
 def slurm_nodes(*names: str, gpus: str = "gpu:h100:8") -> str:

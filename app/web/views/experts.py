@@ -10,7 +10,7 @@ from typing import Final
 from app.experts.statistics import RoutingStatistics, WorkloadStatistics
 from app.presentation.figures import NOT_KNOWN, count, plural, spans
 from app.services.routing import RoutingRecord
-from readers.routing.reading import Notice
+from readers.frame.findings import Finding
 
 _ALIKE: Final = ((0.9, "are nearly the same"), (0.7, "are much alike"), (0.4, "differ"), (-2.0, "differ widely"))
 _PLAN_FOR_ALL: Final = 0.9
@@ -97,9 +97,9 @@ def statistics_page(record: RoutingRecord) -> StatisticsPage:
     )
 
 
-def notice_lines(notices: Sequence[Notice]) -> tuple[NoticeLine, ...]:
+def notice_lines(notices: Sequence[Finding]) -> tuple[NoticeLine, ...]:
     """What was not taken, line by line."""
-    return tuple(NoticeLine(each.file, each.place, each.sentence, each.remedy) for each in notices)
+    return tuple(NoticeLine(each.place.file, each.place.path, each.sentence, each.remedy) for each in notices)
 
 
 def _workload_line(each: WorkloadStatistics) -> WorkloadLine:

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from readers.formats.amd.rocm_topo import hive_doubts
 from readers.frame.facts import Joint, JointKind, Origin, WiringFact
-from readers.frame.notices import refused
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.findings import Finding, doubt, refusal, refused
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 
 _TITLE: Final = re.compile(r"^\s*([A-Z][A-Z \-]{2,40}) TABLE:\s*$", re.ASCII)
 _ANCHOR: Final = re.compile(
@@ -45,8 +46,8 @@ class _Run:
 def read_text(source: Source, lines: tuple[Line, ...]) -> Understood:
     """The wiring that each call drew; refused where the table of link types is not there."""
     facts: list[WiringFact] = []
-    refusals: list[Refusal] = []
-    doubts: list[Doubt] = []
+    refusals: list[Finding] = []
+    doubts: list[Finding] = []
     for run in _runs(lines):
         types = run.tables.get(_TYPES, _Table())
         gpus = types.columns or tuple(types.rows)
@@ -118,14 +119,14 @@ def _cut(fact: WiringFact) -> WiringFact:
     return WiringFact(fact.origin, fact.host, fact.gpus, fact.nics, fact.joints, fact.expected_gpus, partial=True)
 
 
-def _doubts(fact: WiringFact, words: Mapping[tuple[str, str], str], closed: set[tuple[str, str]]) -> list[Doubt]:
+def _doubts(fact: WiringFact, words: Mapping[tuple[str, str], str], closed: set[tuple[str, str]]) -> list[Finding]:
     line = fact.origin.first_line
     doubts = hive_doubts(list(fact.gpus), list(fact.joints), line)
     down = [pair for pair in closed if words.get(pair) == "XGMI"]
     if down:
         one, other = min(down)
         sentence = f"{len(down)} XGMI links are disabled, as that from {one} to {other}: left out"
-        doubts.append(Doubt("links-missing", Trust.DOUBT, line, sentence, "look at amd-smi xgmi on this host"))
+        doubts.append(doubt("links-missing", line, sentence, "look at amd-smi xgmi on this host"))
     return doubts
 
 
@@ -162,7 +163,7 @@ def read_json(source: Source, lines: tuple[Line, ...]) -> Understood:
     fact = _wiring(source, origin, buses, {pair: word for pair, word in words.items() if pair not in closed})
     if len(buses) > 1 and not fact.joints:
         reason = "no link between two GPUs has a type of XGMI or PCIE"
-        return Understood((), (Refusal(1, origin.last_line, reason, _REMEDY),))
+        return Understood((), (refusal(1, origin.last_line, reason, _REMEDY),))
     return Understood((fact,), (), tuple(_doubts(fact, words, {pair for pair in closed if pair[0] != pair[1]})))
 
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from readers.frame.facts import Joint, JointKind, Origin, WiringFact
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.findings import Finding, doubt, note, refusal
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 
 _TITLE: Final = re.compile(r"^\s*={3,}\s*(\S.{0,60}?)\s*={3,}\s*$", re.ASCII)
 _ANCHOR: Final = re.compile(
@@ -90,7 +92,7 @@ def _cells(grid: _Grid) -> dict[tuple[str, str], str]:
     return cells
 
 
-def _joints(grid: _Grid, refusals: list[Refusal]) -> tuple[list[Joint], list[tuple[str, str]]]:
+def _joints(grid: _Grid, refusals: list[Finding]) -> tuple[list[Joint], list[tuple[str, str]]]:
     """One joint a pair; and the pairs that the two halves of the table call differently (PCIe is taken)."""
     cells = _cells(grid)
     place = {name: index for index, name in enumerate(dict.fromkeys([*grid.columns, *grid.rows]))}
@@ -100,7 +102,7 @@ def _joints(grid: _Grid, refusals: list[Refusal]) -> tuple[list[Joint], list[tup
     if unknown:
         reason = f"link types that rocm-smi does not print here: {', '.join(word[:20] for word in unknown[:5])}"
         remedy = "send rocm-smi --showtopo as printed"
-        refusals.append(Refusal(grid.line, grid.line + len(grid.rows), reason, remedy))
+        refusals.append(refusal(grid.line, grid.line + len(grid.rows), reason, remedy))
     for (row, column), word in cells.items():
         back = cells.get((column, row))
         if back is not None and place[row] > place[column]:
@@ -141,7 +143,7 @@ def _hives(gpus: list[str], joints: list[Joint]) -> list[list[str]]:
     return hives
 
 
-def hive_doubts(gpus: list[str], joints: list[Joint], line: int) -> list[Doubt]:
+def hive_doubts(gpus: list[str], joints: list[Joint], line: int) -> list[Finding]:
     """A note where XGMI joins the GPUs in several groups."""
     hives = [hive for hive in _hives(gpus, joints) if len(hive) > 1]
     if len(hives) < 2:
@@ -149,15 +151,15 @@ def hive_doubts(gpus: list[str], joints: list[Joint], line: int) -> list[Doubt]:
     groups = "; ".join(" ".join(hive) for hive in hives[:8])
     sentence = f"XGMI joins the GPUs of this host in {len(hives)} hives: {groups}"
     remedy = f"keep tensor parallel groups within {min(len(hive) for hive in hives)} GPUs"
-    return [Doubt("two-hives", Trust.NOTE, line, sentence, remedy)]
+    return [note("two-hives", line, sentence, remedy)]
 
 
-def _doubts(run: _Run, gpus: list[str], joints: list[Joint], differing: list[tuple[str, str]]) -> list[Doubt]:
+def _doubts(run: _Run, gpus: list[str], joints: list[Joint], differing: list[tuple[str, str]]) -> list[Finding]:
     doubts = hive_doubts(gpus, joints, run.first)
     if differing:
         pairs = ", ".join(f"{first}-{second}" for first, second in differing[:8])
         sentence = f"the two halves of the table differ for {pairs}; PCIe is taken"
-        doubts.append(Doubt("asymmetric-matrix", Trust.DOUBT, run.first, sentence, "run rocm-smi --showtopo again"))
+        doubts.append(doubt("asymmetric-matrix", run.first, sentence, "run rocm-smi --showtopo again"))
     hops = run.grids.get(_HOPS)
     far = _cells(hops) if hops is not None else {}
     odd = [
@@ -167,23 +169,23 @@ def _doubts(run: _Run, gpus: list[str], joints: list[Joint], differing: list[tup
     ]
     if odd and any(joint.kind is JointKind.XGMI for joint in joints):
         sentence = f"one hop, yet PCIe, between {', '.join(odd[:8])}: an XGMI link may be down"
-        doubts.append(Doubt("links-missing", Trust.DOUBT, run.first, sentence, "look at rocm-smi --shownodesbw"))
+        doubts.append(doubt("links-missing", run.first, sentence, "look at rocm-smi --shownodesbw"))
     if run.low_power:
         sentence = "GPUs were in a low-power state; wiring is drawn all the same, clocks and powers are not telling"
-        doubts.append(Doubt("low-power", Trust.NOTE, run.low_power, sentence))
+        doubts.append(note("low-power", run.low_power, sentence))
     return doubts
 
 
 def read(source: Source, lines: tuple[Line, ...]) -> Understood:
     """The wiring that each call of rocm-smi drew; refused where the Link Type table is not among its tables."""
     facts: list[WiringFact] = []
-    refusals: list[Refusal] = []
-    doubts: list[Doubt] = []
+    refusals: list[Finding] = []
+    doubts: list[Finding] = []
     for run in _runs(lines):
         grid = run.grids.get(_TYPES)
         if grid is None or not grid.rows:
             reason = "rocm-smi's table Link Type between two GPUs is not here"
-            refusals.append(Refusal(run.first, run.last, reason, "send the whole of rocm-smi --showtopo"))
+            refusals.append(refusal(run.first, run.last, reason, "send the whole of rocm-smi --showtopo"))
             continue
         joints, differing = _joints(grid, refusals)
         gpus = list(dict.fromkeys([*grid.columns, *grid.rows]))

@@ -9,7 +9,7 @@ from typing import Final
 
 from readers.formats.infiniband.fabric import FABRIC
 from readers.frame.facts import PortFact
-from readers.frame.reading import Doubt, Trust
+from readers.frame.findings import Finding, doubt
 
 _ETHERNET: Final = "ethernet"
 _REMEDY: Final = "check its cable and transceiver"
@@ -25,7 +25,7 @@ class ShownPort:
     shown_bytes_per_s: float | None
 
 
-def port_doubts(shown: Sequence[ShownPort]) -> Iterator[Doubt]:
+def port_doubts(shown: Sequence[ShownPort]) -> Iterator[Finding]:
     """Dead rails, and InfiniBand ports below the rate of others of their kind.
 
     Rails are the InfiniBand ports where there are any in service, else the Ethernet ports of the fastest kind.  A
@@ -48,10 +48,10 @@ def port_doubts(shown: Sequence[ShownPort]) -> Iterator[Doubt]:
         like = f"while cards of its type run at {top * 8e-9:g} Gb/s"
         if not port.up and up[each.card] < usual[each.kind]:
             sentence = f"{port.device} is {port.state or 'down'} {like}"
-            yield Doubt("port-down", Trust.DOUBT, port.origin.first_line, sentence, _REMEDY)
+            yield doubt("port-down", port.origin.first_line, sentence, _REMEDY)
         elif port.up and rate < top:
             sentence = f"{port.device} runs at {rate * 8e-9:g} Gb/s {like}"
-            yield Doubt("slow-port", Trust.DOUBT, port.origin.first_line, sentence, _REMEDY)
+            yield doubt("slow-port", port.origin.first_line, sentence, _REMEDY)
 
 
 def _is_rail(each: ShownPort, fastest: float) -> bool:

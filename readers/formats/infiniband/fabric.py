@@ -18,8 +18,9 @@ from typing import Final
 from networkx.utils import UnionFind
 
 from readers.frame.facts import HostFact, Name, NameKind, Nics, PortFact, SwitchFact
-from readers.frame.notices import origin_of
-from readers.frame.reading import Doubt, Refusal, Source, Trust, Understood
+from readers.frame.findings import Finding, doubt, refusal
+from readers.frame.reading import Understood
+from readers.frame.sources import Source, origin_of
 
 FABRIC: Final = "infiniband"
 _DEFAULT_NAME: Final = re.compile(
@@ -168,9 +169,9 @@ def _switch(source: Source, fabric: Fabric, drawing: _Drawing, guid: str) -> Swi
     )
 
 
-def _ports(source: Source, fabric: Fabric, drawing: _Drawing) -> tuple[tuple[PortFact, ...], tuple[Refusal, ...]]:
+def _ports(source: Source, fabric: Fabric, drawing: _Drawing) -> tuple[tuple[PortFact, ...], tuple[Finding, ...]]:
     ports: list[PortFact] = []
-    refusals: list[Refusal] = []
+    refusals: list[Finding] = []
     for (guid, _), cable in fabric.cables.items():
         if guid not in fabric.adapters:
             continue
@@ -191,7 +192,7 @@ def _ports(source: Source, fabric: Fabric, drawing: _Drawing) -> tuple[tuple[Por
         )
         if host is None:
             refusals.append(
-                Refusal(
+                refusal(
                     cable.line,
                     cable.line,
                     f"the port with GUID {shown or guid} has no host name, only {fabric.adapters[guid]!r}",
@@ -262,7 +263,9 @@ def cards(ports: Iterable[PortFact]) -> tuple[Nics, ...]:
     )
 
 
-def _missing_rails(ports: Iterable[PortFact], sets: Mapping[str, tuple[str, tuple[str, ...]]]) -> tuple[Doubt, ...]:
+def _missing_rails(
+    ports: Iterable[PortFact], sets: Mapping[str, tuple[str, tuple[str, ...]]]
+) -> tuple[Finding, ...]:
     """A doubt for each host on fewer leaves than most hosts of its set."""
     lines: dict[str, int] = {}
     for port in ports:
@@ -273,9 +276,8 @@ def _missing_rails(ports: Iterable[PortFact], sets: Mapping[str, tuple[str, tupl
         counts[label][len(leaves)] += 1
     usual = {label: max(counter, key=lambda n: (counter[n], n)) for label, counter in counts.items()}
     return tuple(
-        Doubt(
+        doubt(
             "rails-missing",
-            Trust.DOUBT,
             lines[host],
             f"{host} is on {len(leaves)} of {usual[label]} leaves: {', '.join(leaves)}",
             "look for ports that are down, or leave the host out of jobs that use every rail",

@@ -19,9 +19,10 @@ from readers.formats.infiniband.fabric import (
     understood_fabric,
 )
 from readers.frame.facts import HostFact, Name, NameKind, PortFact
-from readers.frame.notices import origin_of, refused_runs
+from readers.frame.findings import Finding, doubt, refused_runs
 from readers.frame.numbers import rate_of
-from readers.frame.reading import Doubt, Format, Line, Source, Trust, Understood
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source, origin_of
 
 _HEADER: Final = re.compile(r"(CA|Switch|RT|Router):\s+(?:0x([0-9a-fA-F]{1,16})\b)?(.*)", re.IGNORECASE)
 _ARROW: Final = re.compile(r"==\(([^()]*)\)==>")
@@ -48,7 +49,7 @@ class _Rows:
 
     fabric: Fabric = field(default_factory=Fabric)
     odd: list[Line] = field(default_factory=list)
-    doubts: list[Doubt] = field(default_factory=list)
+    doubts: list[Finding] = field(default_factory=list)
     alone: list[PortFact] = field(default_factory=list)
     """Ports of hosts at the far end of rows whose near end nobody names."""
     kind: str = ""
@@ -120,10 +121,9 @@ def _cable(line: Line, arrow: str) -> Cable:
     return Cable(line.number, None, rate, up, f"{state[1]}/{state[2]}" if state else arrow.strip())
 
 
-def _slow(line: Line) -> Doubt:
-    return Doubt(
+def _slow(line: Line) -> Finding:
+    return doubt(
         "slow-link",
-        Trust.DOUBT,
         line.number,
         "the tool says that this link could be faster than it runs; the rate in force was taken",
         "reseat or replace the cable",

@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import Final
 
 from readers.formats.infiniband.fabric import Cable, Fabric, guid_of, understood_fabric
-from readers.frame.notices import refused, refused_runs
+from readers.frame.findings import Finding, note, refused, refused_runs
 from readers.frame.numbers import rate_of
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 
 _DEVICE: Final = re.compile(r'(Switch|Ca|Rt)\s+\d+\s+"[SHR]-([0-9a-fA-F]{1,16})"\s*#\s*"([^"]*)"')
 _PORT: Final = re.compile(
@@ -29,7 +30,7 @@ _ROW: Final = re.compile(
 
 def read_topology(source: Source, lines: tuple[Line, ...]) -> Understood:
     """Devices with their cables; both ends of a cable are known where either device is listed."""
-    fabric, odd, doubts = Fabric(), list[Line](), list[Doubt]()
+    fabric, odd, doubts = Fabric(), list[Line](), list[Finding]()
     device = ""
     for line in lines:
         text = line.text.strip()
@@ -49,11 +50,11 @@ def read_topology(source: Source, lines: tuple[Line, ...]) -> Understood:
     return _with_refusals(source, lines, fabric, odd, tuple(doubts))
 
 
-def _doubt_of(line: Line) -> tuple[Doubt, ...]:
+def _doubt_of(line: Line) -> tuple[Finding, ...]:
     if not re.search(r"\b(?:faked|anonymi[sz]ed|simulated)\b", line.text, re.IGNORECASE):
         return ()
     sentence = "the file says of itself that it does not show a real fabric as it is"
-    return (Doubt("not-real", Trust.NOTE, line.number, sentence, "send what the tool prints on your own fabric"),)
+    return (note("not-real", line.number, sentence, "send what the tool prints on your own fabric"),)
 
 
 def _read_port(fabric: Fabric, device: str, line: Line) -> bool:
@@ -80,9 +81,9 @@ _rate: Final = lru_cache(maxsize=64)(rate_of)
 
 
 def _with_refusals(
-    source: Source, lines: tuple[Line, ...], fabric: Fabric, odd: list[Line], doubts: tuple[Doubt, ...]
+    source: Source, lines: tuple[Line, ...], fabric: Fabric, odd: list[Line], doubts: tuple[Finding, ...]
 ) -> Understood:
-    refusals: tuple[Refusal, ...] = refused_runs(odd, "the row is none of ibnetdiscover or was cut", _REMEDY)
+    refusals: tuple[Finding, ...] = refused_runs(odd, "the row is none of ibnetdiscover or was cut", _REMEDY)
     if not fabric.cables:
         reason = _NO_LINKS if fabric.first_lines else "the file lists no device of a fabric"
         first, last = (lines[0], lines[-1]) if lines else (Line(1, ""), Line(1, ""))

@@ -12,9 +12,10 @@ from cluster_models.topology import NodeState
 from readers.formats.infiniband.dead_ports import ShownPort, port_doubts
 from readers.formats.infiniband.fabric import FABRIC, cards, guid_of
 from readers.frame.facts import Fact, HealthFact, HostFact, Name, NameKind, PortFact
-from readers.frame.notices import origin_of, refused, refused_runs
+from readers.frame.findings import Finding, note, refused, refused_runs
 from readers.frame.numbers import finite
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source, origin_of
 
 _ADAPTER: Final = re.compile(r"\s*CA '([^']+)'")
 _PORT: Final = re.compile(r"\s*Port (\d{1,3}):\s*")
@@ -42,8 +43,8 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
     for line in lines:
         groups[line.teller].append(line)
     facts: list[Fact] = []
-    refusals: list[Refusal] = []
-    doubts: list[Doubt] = []
+    refusals: list[Finding] = []
+    doubts: list[Finding] = []
     for mine in groups.values():
         host = source.host if len(groups) == 1 else None
         odd: list[Line] = []
@@ -111,7 +112,7 @@ def _panics(source: Source, host: str | None, odd: Sequence[Line]) -> Iterator[H
         yield HealthFact(origin_of(source, panic.number), host, "node", NodeState.DEGRADED, text)
 
 
-def _odd(odd: Sequence[Line]) -> Iterator[Refusal]:
+def _odd(odd: Sequence[Line]) -> Iterator[Finding]:
     for line in odd:
         if _PANIC.match(line.text):
             remedy = "look whether its InfiniBand driver is loaded, and run ibstat there again"
@@ -120,12 +121,12 @@ def _odd(odd: Sequence[Line]) -> Iterator[Refusal]:
     yield from refused_runs(rest, "the line is none of ibstat", "send what ibstat prints, as it prints it")
 
 
-def _doubts(blocks: Sequence[_Block], ports: Sequence[PortFact]) -> Iterator[Doubt]:
+def _doubts(blocks: Sequence[_Block], ports: Sequence[PortFact]) -> Iterator[Finding]:
     """Ports that are down or slow while others like them run, and hosts without InfiniBand."""
     yield from port_doubts([_shown(block, port) for block, port in zip(blocks, ports, strict=True)])
     if ports and not any(port.up and port.fabric == FABRIC for port in ports) and any(port.up for port in ports):
         sentence = "no InfiniBand port is in service: the fastest Ethernet ports are taken as the cards"
-        yield Doubt("ethernet-cards", Trust.NOTE, ports[0].origin.first_line, sentence, "say which cards jobs use")
+        yield note("ethernet-cards", ports[0].origin.first_line, sentence, "say which cards jobs use")
 
 
 def _shown(block: _Block, port: PortFact) -> ShownPort:

@@ -9,9 +9,9 @@ from typing import Final
 from readers.formats.infiniband.dead_ports import ShownPort, port_doubts
 from readers.formats.infiniband.fabric import FABRIC, cards
 from readers.frame.facts import HostFact, PortFact
-from readers.frame.notices import origin_of
 from readers.frame.numbers import rate_of
-from readers.frame.reading import Format, Line, Source, Understood
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source, origin_of
 
 _PORT: Final = re.compile(r"^Infiniband device '([^']{1,80})' port (\d{1,3}) status:")
 _VALUE: Final = re.compile(r"^\s+(state|phys state|rate|link_layer):\s*(?:\d{1,2}: )?(\S.{0,80})$")

@@ -16,8 +16,9 @@ from typing import Final
 from cluster_models.measurements import Direction
 from readers.frame.facts import Memory, Operation, Origin, Point, RunEnd, RunFact
 from readers.frame.figures import figure as figure_of
-from readers.frame.notices import refused
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.findings import Finding, doubt, note, refused
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 
 _TITLE: Final = re.compile(
     r"^\s*(RDMA_Write|RDMA_Read|Send|Raw Ethernet Send|Raw Ethernet|Atomic \w{1,20})\b.{0,40}\b(BW|Latency)"
@@ -107,29 +108,25 @@ class _Test:
             streams=self.qps,
         )
 
-    def doubts(self) -> list[Doubt]:
+    def doubts(self) -> list[Finding]:
         """What is odd about it."""
-        doubts: list[Doubt] = []
+        doubts: list[Finding] = []
         if self.is_loopback:
             sentence = "both ends are the same port: this is the rate of the card, not of a link to another node"
-            doubts.append(
-                Doubt("loopback", Trust.NOTE, self.first.number, sentence, "run it between two nodes for a link")
-            )
+            doubts.append(note("loopback", self.first.number, sentence, "run it between two nodes for a link"))
         if self.both and not self.name.endswith("_lat"):
             sentence = "the test prints the sum of both ways: half of it is taken for one way"
-            doubts.append(Doubt("both-directions", Trust.NOTE, self.first.number, sentence))
+            doubts.append(note("both-directions", self.first.number, sentence))
         if self.mismatch is not None:
             sentence = "bandwidth is not message rate times size: the unit of the header is not that of the rows"
-            doubts.append(
-                Doubt("unit-mismatch", Trust.DOUBT, self.mismatch.line, sentence, "send the tool's own output")
-            )
+            doubts.append(doubt("unit-mismatch", self.mismatch.line, sentence, "send the tool's own output"))
         return doubts
 
 
 @dataclass(slots=True)
 class _Reader:
     tests: list[_Test] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: list[Finding] = field(default_factory=list)
 
     def take(self, line: Line) -> None:
         """Takes one line; unknown ones are noise."""

@@ -20,8 +20,10 @@ from cluster_models.health.states import NODE_STATES, worst
 from cluster_models.topology import NodeState
 from readers.formats.kubernetes.labels import LabelsSay, read_labels, telling
 from readers.frame.facts import HealthFact, HostFact, Name, NameKind, Nics, Origin
+from readers.frame.findings import Finding, doubt, note, refusal
 from readers.frame.numbers import whole
-from readers.frame.reading import Doubt, Line, Refusal, Source, Trust, Understood
+from readers.frame.reading import Understood
+from readers.frame.sources import Line, Source
 from readers.frame.trees import items, mapping, plain
 
 _NAME_LINE: Final = re.compile(r'^\s*(?:-\s+)?"?(?:name|Name|InstanceId)"?\s*:\s*"?([^",\s]+)')
@@ -63,8 +65,8 @@ class _Said:
     def __init__(self, source: Source, first: int, last: int) -> None:
         self.source, self.first, self.last = source, first, last
         self.facts: list[HostFact | HealthFact] = []
-        self.refusals: list[Refusal] = []
-        self.doubts: list[Doubt] = []
+        self.refusals: list[Finding] = []
+        self.doubts: list[Finding] = []
 
     def take(self, path: str, value: object, found: Mapping[str, int]) -> None:
         """One element of the file: a node, or something that is none."""
@@ -83,7 +85,7 @@ class _Said:
         return self._add(_Record(path, record, line))
 
     def _refuse(self, line: int, path: str, reason: str) -> None:
-        self.refusals.append(Refusal(line, line, reason, _SEND_NODES, path))
+        self.refusals.append(refusal(line, line, reason, _SEND_NODES, path))
 
     def _add(self, record: _Record) -> None:
         origin = Origin(self.source.name, record.line, record.line, record.path)
@@ -96,7 +98,7 @@ class _Said:
         self.doubts += doubts
 
 
-def host_of(node: Mapping[str, Any], origin: Origin, sender: str | None) -> tuple[HostFact, list[Doubt], str]:
+def host_of(node: Mapping[str, Any], origin: Origin, sender: str | None) -> tuple[HostFact, list[Finding], str]:
     """The fact of one node object, what is doubtful in it, and why it is none (empty where it is one)."""
     labels = read_labels(_texts(mapping(node.get("metadata")).get("labels")))
     status = mapping(node.get("status"))
@@ -104,7 +106,7 @@ def host_of(node: Mapping[str, Any], origin: Origin, sender: str | None) -> tupl
     names = _names(node, labels) or ((Name(NameKind.HOST, sender),) if sender else ())
     announced = gpus_in(capacity)
     sliced = labels.in_slices or any(str(key).startswith("nvidia.com/mig-") for key in capacity)
-    notes = [(note.code, note.sentence, note.remedy) for note in labels.notes]
+    notes = [(one.code, one.sentence, one.remedy) for one in labels.notes]
     if sliced and not labels.in_slices:
         notes.append(_SLICES)
     count = None if sliced else labels.count
@@ -143,12 +145,12 @@ _SLICES: Final = (
     "the node offers slices of GPUs (MIG): the count of GPUs is not taken",
     "give the number of whole GPUs in the cluster document",
 )
-_TRUSTS: Final = {"unknown-place": Trust.NOTE}
+_FOR_INFORMATION: Final = frozenset({"unknown-place"})
 
 
-def _doubt(code: str, line: int, sentence: str, remedy: str, names: tuple[Name, ...]) -> Doubt:
+def _doubt(code: str, line: int, sentence: str, remedy: str, names: tuple[Name, ...]) -> Finding:
     whose = f"{names[0].text}: {sentence}" if names else sentence
-    return Doubt(code, _TRUSTS.get(code, Trust.DOUBT), line, whose, remedy)
+    return (note if code in _FOR_INFORMATION else doubt)(code, line, whose, remedy)
 
 
 def _count_notes(

@@ -14,8 +14,9 @@ from typing import Any, Final
 from readers.formats.kubernetes.labels import COLUMN_KEYS, telling
 from readers.formats.kubernetes.nodes import RESOURCES, host_of, troubles
 from readers.frame.facts import HealthFact, HostFact, Origin
-from readers.frame.notices import refused, refused_runs
-from readers.frame.reading import Doubt, Line, Reader, Refusal, Source, Understood
+from readers.frame.findings import Finding, refusal, refused, refused_runs
+from readers.frame.reading import Reader, Understood
+from readers.frame.sources import Line, Source
 
 _KEY: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 FRAGMENT: Final = re.compile(
@@ -201,7 +202,7 @@ def _pairs(text: str, *, every: bool = False) -> dict[str, str]:
 
 def _understood(source: Source, drafts: list[_Draft], unread: list[Line]) -> Understood:
     facts: list[HostFact | HealthFact] = []
-    doubts: list[Doubt] = []
+    doubts: list[Finding] = []
     filled = (line for line in unread if line.text.strip() not in _QUIET)
     refusals = list(refused_runs(filled, "holds no label of a node", _LABEL_REMEDY))
     for draft in drafts:
@@ -210,7 +211,7 @@ def _understood(source: Source, drafts: list[_Draft], unread: list[Line]) -> Und
         if not reason and not draft.name and not telling(draft.labels):
             reason = "the labels say nothing of GPUs or of the place of a node"
         if reason:
-            refusals.append(Refusal(draft.first, draft.last, reason, _LABEL_REMEDY, draft.name))
+            refusals.append(refusal(draft.first, draft.last, reason, _LABEL_REMEDY, draft.name))
         else:
             facts += [fact, *troubles(draft.node(), fact)]
             doubts += odd

@@ -13,8 +13,9 @@ from typing import Final
 from cluster_models.measurements import Direction
 from readers.frame.facts import Memory, Operation, Origin, Point, RunFact
 from readers.frame.figures import figure as figure_of
-from readers.frame.notices import refused
-from readers.frame.reading import Format, Line, Refusal, Source, Understood
+from readers.frame.findings import Finding, refused
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 
 _TITLE: Final = re.compile(r"^\s*(Network Tests|NetworkLoad Tests) v(\S{1,20})\s*$")
 _RANKS: Final = re.compile(r"^\s*Test with (\d{1,8}) MPI ranks \((\d{1,7}) nodes\)")
@@ -58,7 +59,7 @@ class _Reader:
     columns: tuple[str, ...] = ()
     rows: list[_Row] = field(default_factory=list)
     facts: list[RunFact] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: list[Finding] = field(default_factory=list)
 
     def take(self, line: Line) -> None:
         """Takes one line."""

@@ -15,8 +15,9 @@ from typing import Final
 from cluster_models.measurements import Direction
 from readers.frame.facts import MatrixFact, Memory, Origin, Quantity
 from readers.frame.figures import figure as figure_of
-from readers.frame.notices import refused
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.findings import Finding, note, refused
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 
 _START: Final = re.compile(r"^\s*START mpiGraph(?: v(\S{1,20}))?")
 _SETTING: Final = re.compile(r"^\s*(MsgSize|Times|Window|Procs)\s{1,8}(\d{1,15})\s*$")
@@ -42,7 +43,7 @@ def read_mpigraph(source: Source, lines: tuple[Line, ...]) -> Understood:
             " that order"
         )
         remedy = "do not read differences of a few per cent as differences of links"
-        doubts.append(Doubt("shift-order", Trust.NOTE, reader.facts[0].origin.first_line, sentence, remedy))
+        doubts.append(note("shift-order", reader.facts[0].origin.first_line, sentence, remedy))
     return Understood(tuple(reader.facts), tuple(reader.refusals), tuple(doubts))
 
 
@@ -63,8 +64,8 @@ class _Reader:
     size: float | None = None
     table: _Table | None = None
     facts: list[MatrixFact] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
-    doubts: list[Doubt] = field(default_factory=list)
+    refusals: list[Finding] = field(default_factory=list)
+    doubts: list[Finding] = field(default_factory=list)
 
     def take(self, line: Line) -> None:
         """Takes one line; progress and noise are passed over."""
@@ -125,7 +126,7 @@ class _Reader:
         cut = len(table.rows) < len(table.labels)
         if cut:
             sentence = f"{len(table.labels) - len(table.rows)} rows of the {table.kind} table are missing"
-            self.doubts.append(Doubt("cut", Trust.NOTE, table.title.number, sentence, "send the whole output"))
+            self.doubts.append(note("cut", table.title.number, sentence, "send the whole output"))
         rows, columns, values, numbers = tuple(table.names), table.labels, tuple(table.rows), tuple(table.numbers)
         if table.kind == "Recv":
             rows, columns, values = columns, rows, tuple(zip(*values, strict=True))

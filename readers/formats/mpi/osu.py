@@ -14,9 +14,10 @@ from typing import Final
 from cluster_models.measurements import Direction
 from readers.frame.facts import Memory, Operation, Origin, Point, RunFact
 from readers.frame.figures import figure as figure_of
+from readers.frame.findings import Finding, doubt, note, refused
 from readers.frame.launch_commands import Launch, launch_of
-from readers.frame.notices import refused
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 
 _TITLE: Final = re.compile(
     r"^\s*(?:#\s*)?OSU (MPI|NCCL|RCCL|XCCL|UCC)(-CUDA|-ROCM|-SYCL|-OPENACC)?[ _]"
@@ -53,7 +54,7 @@ def read_osu(source: Source, lines: tuple[Line, ...]) -> Understood:
     """Every test of the section."""
     tests: list[_Test] = []
     command: Line | None = None
-    refusals: list[Refusal] = []
+    refusals: list[Finding] = []
     for line in lines:
         title = _TITLE.match(line.text) if "OSU" in line.text else None
         if title is not None:
@@ -83,7 +84,7 @@ class _Test:
     unit: str = ""
     pairs: int = 1
 
-    def take(self, line: Line) -> list[Refusal]:
+    def take(self, line: Line) -> list[Finding]:
         """Takes a row or a line of the header; other lines are a launcher's noise."""
         text = line.text
         words = text.split(None, 6)
@@ -102,7 +103,7 @@ class _Test:
             self.pairs = int(found[1]) if found else 1
         return []
 
-    def _row(self, line: Line, words: list[str]) -> list[Refusal]:
+    def _row(self, line: Line, words: list[str]) -> list[Finding]:
         size, value = figure_of(words[0]), figure_of(words[1])
         unit = self.unit or ("MB/s" if "bandwidth" in self.title[3].lower() else "us")
         reason = ""
@@ -155,7 +156,7 @@ class _Test:
             return Memory.GPU if launch.buffers == "D" else Memory.HOST
         return Memory.GPU if self.title[2] or self.title[1] != "MPI" else Memory.HOST
 
-    def refusal(self) -> Refusal:
+    def refusal(self) -> Finding:
         """Of a test without rows."""
         remedy = "look for the error of the launcher, and repeat the test"
         return refused(self.first, "a test without rows: it did not start, or was cut", remedy)
@@ -167,29 +168,29 @@ def _direction(operation: Operation, name: str) -> Direction:
     return Direction.FORWARD
 
 
-def _doubts(fact: RunFact) -> Sequence[Doubt]:
+def _doubts(fact: RunFact) -> Sequence[Finding]:
     rates = [point.bytes_per_s for point in fact.points if point.bytes_per_s is not None]
     if fact.operation is not Operation.POINT_TO_POINT or not rates:
         return ()
-    doubts: list[Doubt] = []
+    doubts: list[Finding] = []
     line = fact.origin.first_line
     if fact.direction is Direction.BOTH:
         sentence = "the benchmark prints the sum of both ways: half of it is taken for one way"
-        doubts.append(Doubt("both-directions", Trust.NOTE, line, sentence))
+        doubts.append(note("both-directions", line, sentence))
     drops = _drops(rates)
     if drops >= _UNSTABLE_ROWS:
         sentence = f"{drops} of {len(rates)} sizes are more than 30 % below a smaller one"
-        doubts.append(Doubt("unstable", Trust.DOUBT, line, sentence, "repeat the test on idle nodes"))
+        doubts.append(doubt("unstable", line, sentence, "repeat the test on idle nodes"))
     best = max(rates)
     if fact.nodes == 1 and any(_OF_CARD[0] * card <= best <= _OF_CARD[1] * card for card in _CARDS):
         sentence = f"{best / 1e9:.2f} GB/s inside one node is the rate of a network card, not of NVLink"
         remedy = "send p2pBandwidthLatencyTest or nvbandwidth of this node; MPI may have gone through the card"
-        doubts.append(Doubt("nic-figure-for-nvlink", Trust.DOUBT, line, sentence, remedy))
+        doubts.append(doubt("nic-figure-for-nvlink", line, sentence, remedy))
     large = fact.points[-1].message_bytes or 0
     if fact.nodes is not None and fact.nodes > 1 and best < _SLOW and large >= 1 << 20:
         sentence = f"{best / 1e9:.2f} GB/s between nodes is below 25 Gbit/s: MPI may have fallen back to TCP"
         remedy = "check the fabric's provider (UCX, libfabric) and repeat"
-        doubts.append(Doubt("tcp-fallback", Trust.DOUBT, line, sentence, remedy))
+        doubts.append(doubt("tcp-fallback", line, sentence, remedy))
     return doubts
 
 

@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.findings import Finding, note, refusal
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 from readers.frame.xml_events import documents
 
 _START: Final = re.compile(r"<(?:graphs\b|\?xml\b|!DOCTYPE\b|!ENTITY\b)")
@@ -32,14 +34,14 @@ class _Graphs:
 
 def read(_: Source, lines: tuple[Line, ...]) -> Understood:
     """A refusal for each file, and a note with the speeds that NCCL assumed."""
-    refusals: list[Refusal] = []
-    doubts: list[Doubt] = []
+    refusals: list[Finding] = []
+    doubts: list[Finding] = []
     for first, graphs, outcome in documents(lines, _START, _Graphs):
         reason = f"{REASON}; and {outcome.problem}" if outcome.problem else REASON
-        refusals.append(Refusal(first, outcome.last_line, reason, _REMEDY))
+        refusals.append(refusal(first, outcome.last_line, reason, _REMEDY))
         if graphs.said:
             sentence = f"NCCL assumed, in GB/s per channel: {'; '.join(graphs.said)}"
-            doubts.append(Doubt("nccl-graph", Trust.NOTE, first, sentence))
+            doubts.append(note("nccl-graph", first, sentence))
     return Understood((), tuple(refusals), tuple(doubts))
 
 

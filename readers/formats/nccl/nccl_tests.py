@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from readers.formats.nccl.rows import ROW, columns_of, looks_like_row, row_of
 from readers.formats.nccl.runs import Draft, run_of
 from readers.formats.nccl.verdicts import PROGRAMS
 from readers.frame.facts import Member, RunFact
-from readers.frame.notices import refused
+from readers.frame.findings import Finding, refused
 from readers.frame.numbers import finite
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Understood
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 
 _PROGRAM: Final = "(" + "|".join(sorted(PROGRAMS, key=len, reverse=True)) + ")_perf"
 _STARTS: Final = re.compile(rf"[# ]*Collective test starting: *{_PROGRAM}")
@@ -49,7 +50,7 @@ class _Reader:
 
     source: Source
     drafts: list[Draft] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
+    refusals: list[Finding] = field(default_factory=list)
     draft: Draft = field(default_factory=Draft)
     tool: str = ""
     program: str = ""
@@ -76,8 +77,8 @@ class _Reader:
     def refuse(self, line: Line, reason: str) -> None:
         """One more line without use; lines in a row with one reason make one refusal."""
         last = self.refusals[-1] if self.refusals else None
-        if last is not None and last.reason == reason and last.last_line + 1 == line.number:
-            self.refusals[-1] = replace(last, last_line=line.number)
+        if last is not None and last.sentence == reason and last.last_line + 1 == line.number:
+            self.refusals[-1] = last.up_to(line.number)
             return
         self.refusals.append(refused(line, reason, "send the log as the tool printed it, or leave it out"))
 
@@ -194,8 +195,8 @@ def read_nccl_tests(source: Source, lines: tuple[Line, ...]) -> Understood:
     The test of a table without a name is told by the command, its columns or the name of the file, or refused.
     """
     facts: list[RunFact] = []
-    doubts: list[Doubt] = []
-    refusals: list[Refusal] = []
+    doubts: list[Finding] = []
+    refusals: list[Finding] = []
     for own in _by_teller(lines):
         reader = _Reader(source)
         for line in own:
@@ -208,7 +209,7 @@ def read_nccl_tests(source: Source, lines: tuple[Line, ...]) -> Understood:
         refusals.extend(reader.refusals)
         for draft in reader.drafts:
             found = run_of(source, draft)
-            if isinstance(found, Refusal):
+            if isinstance(found, Finding):
                 refusals.append(found)
             else:
                 facts.append(found[0])

@@ -21,8 +21,9 @@ from readers.formats.nccl.verdicts import (
     row_doubts,
 )
 from readers.frame.facts import Member, Operation, Origin, Point, RunFact
+from readers.frame.findings import Finding, doubt, note, refusal, reject
 from readers.frame.numbers import moment_of, whole
-from readers.frame.reading import Doubt, Refusal, Source, Trust
+from readers.frame.sources import Source
 
 _LEAST_BANDWIDTH: Final = 0.05
 """GB/s below which two digits after the point say less than a tenth of the figure."""
@@ -53,13 +54,13 @@ class Draft:
     ours: dict[str, str] = field(default_factory=dict)
 
 
-def run_of(source: Source, draft: Draft) -> tuple[RunFact, list[Doubt]] | Refusal:
+def run_of(source: Source, draft: Draft) -> tuple[RunFact, list[Finding]] | Finding:
     """The fact and the doubts of a test, or why it is none."""
-    doubts: list[Doubt] = []
+    doubts: list[Finding] = []
     rows = _sound_rows(draft, doubts)
     operation = _operation(source, draft, rows, doubts)
     if operation is None:
-        return Refusal(
+        return refusal(
             draft.first,
             draft.last,
             "the lines do not say which test was run",
@@ -78,7 +79,7 @@ def run_of(source: Source, draft: Draft) -> tuple[RunFact, list[Doubt]] | Refusa
         most=draft.most,
     )
     if partial or draft.elided:
-        doubts.append(Doubt("partial", Trust.NOTE, draft.first, f"rows are missing: {reason}"))
+        doubts.append(note("partial", draft.first, f"rows are missing: {reason}"))
     place = _place(draft, members, ranks, hosts)
     fact = RunFact(
         origin=Origin(source.name, draft.first, draft.last),
@@ -128,12 +129,12 @@ def _point(row: Row) -> Point:
     return Point(row.line, float(row.size_bytes), row.bus * 1e9 if known else None, row.time_s)
 
 
-def _sound_rows(draft: Draft, doubts: list[Doubt]) -> list[Row]:
+def _sound_rows(draft: Draft, doubts: list[Finding]) -> list[Row]:
     """Rows with bytes, without the first where it holds the set-up, and with figures that agree."""
     rows = [row for row in draft.rows if row.size_bytes > 0]
     if has_warm_up(rows):
         sentence = f"the first row took {rows[0].time_s:g} s, more than larger ones: it holds the set-up, left out"
-        doubts.append(Doubt("warm-up", Trust.NOTE, rows[0].line, sentence))
+        doubts.append(note("warm-up", rows[0].line, sentence))
         rows = rows[1:]
     damaged = [row for row in rows if not row.is_consistent]
     if damaged and 2 * len(damaged) <= len(rows):
@@ -141,17 +142,15 @@ def _sound_rows(draft: Draft, doubts: list[Doubt]) -> list[Row]:
             sentence = (
                 f"size over time is not the {row.algorithm:g} GB/s beside them: a figure is damaged, row left out"
             )
-            doubts.append(Doubt("figures-disagree", Trust.DOUBT, row.line, sentence))
+            doubts.append(doubt("figures-disagree", row.line, sentence))
         rows = [row for row in rows if row.is_consistent]
     elif damaged:
         sentence = "size over time is not the bandwidth in most rows: times may be those of the processor"
-        doubts.append(
-            Doubt("figures-disagree", Trust.REJECT, damaged[0].line, sentence, "measure without -S and -C")
-        )
+        doubts.append(reject("figures-disagree", damaged[0].line, sentence, "measure without -S and -C"))
     return rows
 
 
-def _operation(source: Source, draft: Draft, rows: list[Row], doubts: list[Doubt]) -> Operation | None:
+def _operation(source: Source, draft: Draft, rows: list[Row], doubts: list[Finding]) -> Operation | None:
     if draft.program:
         return PROGRAMS[draft.program]
     listed = max(draft.members, default=-1) + 1 or draft.told_ranks
@@ -160,12 +159,12 @@ def _operation(source: Source, draft: Draft, rows: list[Row], doubts: list[Doubt
     found = by_columns or by_name
     if found is not None:
         how = "by its columns" if by_columns else f"by the name of the file, {source.name}"
-        doubts.append(Doubt("operation-guessed", Trust.NOTE, draft.first, f"the test is {found.value} {how}"))
+        doubts.append(note("operation-guessed", draft.first, f"the test is {found.value} {how}"))
     return found
 
 
 def _ranks(
-    source: Source, draft: Draft, operation: Operation, rows: list[Row], doubts: list[Doubt]
+    source: Source, draft: Draft, operation: Operation, rows: list[Row], doubts: list[Finding]
 ) -> tuple[tuple[Member, ...], int | None, tuple[str, ...]]:
     listed = draft.members or draft.told
     members = tuple(listed[rank] for rank in sorted(listed))
@@ -180,10 +179,10 @@ def _ranks(
             sentence = (
                 f"there is no list of ranks: the figures are those of {ranks} ranks, of which nodes is unknown"
             )
-            doubts.append(Doubt("ranks-guessed", Trust.DOUBT, draft.first, sentence, "say which nodes took part"))
+            doubts.append(doubt("ranks-guessed", draft.first, sentence, "say which nodes took part"))
     elif ranks is not None and len(members) < ranks:
         sentence = f"{len(members)} of {ranks} ranks are listed"
-        doubts.append(Doubt("ranks-partly-listed", Trust.NOTE, draft.first, sentence))
+        doubts.append(note("ranks-partly-listed", draft.first, sentence))
     names = tuple(dict.fromkeys(member.host for member in members if member.host is not None))
     ours = tuple(name for name in draft.ours.get("nodes", "").split(",") if name)
     per_node = whole(draft.ours.get("gpus", ""), 6)
@@ -201,26 +200,22 @@ def _ranks(
     return members, ranks, names
 
 
-def _doubts(draft: Draft, rows: list[Row], operation: Operation, ranks: int | None) -> list[Doubt]:
+def _doubts(draft: Draft, rows: list[Row], operation: Operation, ranks: int | None) -> list[Finding]:
     doubts = list(row_doubts(rows))
     first = draft.first
     if draft.failed_values and not any(doubt.code == "wrong-values" for doubt in doubts):
         sentence = f"{draft.failed_values} values are out of bounds: the data were damaged on their way"
-        doubts.append(
-            Doubt("wrong-values", Trust.REJECT, first, sentence, "check the cards and links of these nodes")
-        )
+        doubts.append(reject("wrong-values", first, sentence, "check the cards and links of these nodes"))
     if ranks == 1:
         sentence = "one rank alone exchanges nothing: the figures are those of a copy inside one GPU"
-        doubts.append(
-            Doubt("one-rank", Trust.REJECT, first, sentence, "run with two or more GPUs, MPI=1 across nodes")
-        )
+        doubts.append(reject("one-rank", first, sentence, "run with two or more GPUs, MPI=1 across nodes"))
     elif ranks is not None and draft.members and disagrees(operation, rows, ranks):
         guess = guessed_ranks(operation, rows)
         sentence = f"{ranks} ranks are listed, but the figures are those of {guess}"
-        doubts.append(Doubt("ranks-disagree", Trust.REJECT, first, sentence, "send the log of one run"))
+        doubts.append(reject("ranks-disagree", first, sentence, "send the log of one run"))
     if len(draft.groups) > 1:
         sentence = f"{len(draft.groups)} groups of ranks ran at once: the figures are those of one group"
-        doubts.append(Doubt("split-groups", Trust.REJECT, first, sentence, "measure without NCCL_TESTS_SPLIT"))
+        doubts.append(reject("split-groups", first, sentence, "measure without NCCL_TESTS_SPLIT"))
     return doubts
 
 

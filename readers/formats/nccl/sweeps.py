@@ -13,10 +13,11 @@ from typing import Final
 
 from readers.formats.nccl.verdicts import PROGRAMS
 from readers.frame.facts import Origin, Point, RunEnd, RunFact
+from readers.frame.findings import Finding, doubt, note, refused
 from readers.frame.host_lists import expand
-from readers.frame.notices import refused
 from readers.frame.numbers import finite
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 
 _HEADER: Final = re.compile(
     r"(?=\w+,)(?=.{0,400}\btest\b)(?=.{0,400}\bnodes\b)(?=.{0,400}\bpeak_busbw_GBs\b)\w+(?:,\w+){4,}"
@@ -37,8 +38,8 @@ def read_sweep_table(source: Source, lines: tuple[Line, ...]) -> Understood:
     The table does not say at which size the peak was, nor whether in or out of place: a doubt says so once.
     """
     facts: list[RunFact] = []
-    refusals: list[Refusal] = []
-    doubts: list[Doubt] = []
+    refusals: list[Finding] = []
+    doubts: list[Finding] = []
     names: list[str] = []
     for line in lines:
         if not line.text.strip():
@@ -60,9 +61,7 @@ def read_sweep_table(source: Source, lines: tuple[Line, ...]) -> Understood:
             doubts.append(doubt)
     if facts:
         sentence = "the table has only peaks: they are taken as the figures of the largest size, out of place"
-        doubts.insert(
-            0, Doubt("size-assumed", Trust.NOTE, facts[0].origin.first_line, sentence, "send the logs too")
-        )
+        doubts.insert(0, note("size-assumed", facts[0].origin.first_line, sentence, "send the logs too"))
     elif not refusals and lines:
         refusals.append(refused(lines[0], "the table has no rows", _RESEND))
     return Understood(tuple(facts), tuple(refusals), tuple(doubts))
@@ -71,7 +70,7 @@ def read_sweep_table(source: Source, lines: tuple[Line, ...]) -> Understood:
 def read_failures(source: Source, lines: tuple[Line, ...]) -> Understood:
     """One failed run for each test listed; the list of pairs above it says the same again."""
     facts: list[RunFact] = []
-    refusals: list[Refusal] = []
+    refusals: list[Finding] = []
     counted: tuple[int, int] | None = None
     for line in lines:
         if (count := _COUNTED.match(line.text)) is not None:
@@ -87,7 +86,7 @@ def read_failures(source: Source, lines: tuple[Line, ...]) -> Understood:
     doubts = []
     if counted is not None and counted[0] != len(facts) + len(refusals):
         sentence = f"{counted[0]} tests failed, {len(facts) + len(refusals)} are listed"
-        doubts.append(Doubt("partial", Trust.NOTE, counted[1], sentence))
+        doubts.append(note("partial", counted[1], sentence))
     if not facts and not refusals and lines:
         refusals.append(refused(lines[0], "the list names no failed test", _RESEND))
     return Understood(tuple(facts), tuple(refusals), tuple(doubts))
@@ -137,7 +136,7 @@ def _row(source: Source, line: Line, row: Mapping[str, str]) -> RunFact | str:
     )
 
 
-def _unsteady(fact: RunFact, row: Mapping[str, str]) -> Doubt | None:
+def _unsteady(fact: RunFact, row: Mapping[str, str]) -> Finding | None:
     """Large messages whose mean is far below their peak."""
     peak = fact.points[0].bytes_per_s if fact.points else None
     average, smallest = fact.stated_average_bytes_per_s, finite(row.get("minBytes", ""))
@@ -147,7 +146,7 @@ def _unsteady(fact: RunFact, row: Mapping[str, str]) -> Doubt | None:
         return None
     sentence = f"the mean over all sizes is {average / 1e9:.4g} GB/s, the peak {peak / 1e9:.4g} GB/s"
     line = fact.origin.first_line
-    return Doubt("unstable", Trust.DOUBT, line, sentence, "measure this pair again, or send its log")
+    return doubt("unstable", line, sentence, "measure this pair again, or send its log")
 
 
 FORMATS: Final = (

@@ -21,8 +21,10 @@ from readers.frame.facts import (
     Origin,
     WiringFact,
 )
+from readers.frame.findings import Finding, doubt, note, refusal
 from readers.frame.numbers import whole
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 from readers.frame.xml_events import documents
 
 _START: Final = re.compile(r"<(?:system\b|\?xml\b|!DOCTYPE\b|!ENTITY\b)")
@@ -216,17 +218,17 @@ def _to_itself(gpu: _Device) -> int:
     return sum(count for kind, target, count, _ in gpu.links if kind is JointKind.NVLINK and target == gpu.bus_id)
 
 
-def _doubts(cards: list[_Card], gpus: Mapping[str, _Device]) -> list[Doubt]:
-    doubts: list[Doubt] = []
+def _doubts(cards: list[_Card], gpus: Mapping[str, _Device]) -> list[Finding]:
+    doubts: list[Finding] = []
     for card in cards:
         if card.doubt == "slow-nic":
             sentence = (
                 f"{card.name} has {card.shown} Mbit/s: a card for management; it is not counted among the NICs"
             )
-            doubts.append(Doubt("slow-nic", Trust.DOUBT, card.device.line, sentence, "state the NICs of the host"))
+            doubts.append(doubt("slow-nic", card.device.line, sentence, "state the NICs of the host"))
         elif card.doubt:
             sentence = f"the speed {card.shown!r} of {card.name} is no number of Mbit/s; its rate is left open"
-            doubts.append(Doubt(card.doubt, Trust.DOUBT, card.device.line, sentence, "state the rate of the NIC"))
+            doubts.append(doubt(card.doubt, card.device.line, sentence, "state the rate of the NIC"))
     alone = [name for name, gpu in gpus.items() if _to_itself(gpu)]
     if alone:
         links = sorted({_to_itself(gpus[name]) for name in alone})
@@ -235,11 +237,11 @@ def _doubts(cards: list[_Card], gpus: Mapping[str, _Device]) -> list[Doubt]:
             "which GPU is at the other end is not said"
         )
         remedy = "send nvidia-smi topo -m of such a host"
-        doubts.append(Doubt("nvlink-to-itself", Trust.DOUBT, gpus[alone[0]].line, sentence, remedy))
+        doubts.append(doubt("nvlink-to-itself", gpus[alone[0]].line, sentence, remedy))
     return doubts
 
 
-def _host(source: Source, devices: list[_Device], last: int, *, partial: bool) -> tuple[list[Fact], list[Doubt]]:
+def _host(source: Source, devices: list[_Device], last: int, *, partial: bool) -> tuple[list[Fact], list[Finding]]:
     gpus = _named([device for device in devices if device.is_gpu])
     cards = _cards(devices)
     joined = {**gpus, **{card.name: card.device for card in cards}}
@@ -280,36 +282,36 @@ def _host(source: Source, devices: list[_Device], last: int, *, partial: bool) -
         sentence = (
             "no NVLink or XGMI link is listed: files that clouds ship leave them out, so nothing follows from it"
         )
-        doubts.append(Doubt("nvlink-hidden", Trust.NOTE, devices[0].line, sentence, "send nvidia-smi topo -m"))
+        doubts.append(note("nvlink-hidden", devices[0].line, sentence, "send nvidia-smi topo -m"))
     return [host, wiring], doubts
 
 
 def read(source: Source, lines: tuple[Line, ...]) -> Understood:
     """Host and wiring of every topology in these lines; of a damaged one what stands before the damage."""
     facts: list[Fact] = []
-    refusals: list[Refusal] = []
-    doubts: list[Doubt] = []
+    refusals: list[Finding] = []
+    doubts: list[Finding] = []
     for first, tree, outcome in documents(lines, _START, _Tree):
         if len(facts) >= 2 * MOST_HOSTS:
             reason = f"more than {MOST_HOSTS} hosts in one upload"
-            refusals.append(Refusal(first, lines[-1].number, reason, "send one file for each kind of host"))
+            refusals.append(refusal(first, lines[-1].number, reason, "send one file for each kind of host"))
             break
         more, about = _document(source, tree, outcome.last_line, partial=bool(outcome.problem))
         if outcome.problem:
             remedy = "send the whole file as NCCL wrote it"
-            refusals.append(Refusal(outcome.last_line, outcome.last_line, outcome.problem, remedy))
+            refusals.append(refusal(outcome.last_line, outcome.last_line, outcome.problem, remedy))
         elif not more:
             reason = "this XML lists no GPU and no network card, or more than any host has"
             remedy = "send the file that NCCL_TOPO_DUMP_FILE names"
-            refusals.append(Refusal(first, outcome.last_line, reason, remedy))
+            refusals.append(refusal(first, outcome.last_line, reason, remedy))
         facts += more
         doubts += about
     return Understood(tuple(facts), tuple(refusals), tuple(doubts))
 
 
-def _document(source: Source, tree: _Tree, last: int, *, partial: bool) -> tuple[list[Fact], list[Doubt]]:
+def _document(source: Source, tree: _Tree, last: int, *, partial: bool) -> tuple[list[Fact], list[Finding]]:
     facts: list[Fact] = []
-    doubts: list[Doubt] = []
+    doubts: list[Finding] = []
     if tree.root != "system":
         return facts, doubts
     for devices in list(tree.hosts.values())[:MOST_HOSTS]:
@@ -320,7 +322,7 @@ def _document(source: Source, tree: _Tree, last: int, *, partial: bool) -> tuple
             doubts += about
     if len(facts) > 2:
         sentence = "the file describes several hosts and names none of them"
-        doubts.append(Doubt("several-hosts", Trust.DOUBT, last, sentence, "send one file for each host"))
+        doubts.append(doubt("several-hosts", last, sentence, "send one file for each host"))
     return facts, doubts
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from readers.formats.nccl.rows import Row
 from readers.frame.facts import Operation, RunEnd
-from readers.frame.reading import Doubt, Trust
+from readers.frame.findings import Finding, doubt, reject
 
 PROGRAMS: Final = {
     "all_reduce": Operation.ALL_REDUCE,
@@ -131,13 +131,12 @@ def has_warm_up(rows: Sequence[Row]) -> bool:
     )
 
 
-def row_doubts(rows: Sequence[Row]) -> Iterable[Doubt]:
+def row_doubts(rows: Sequence[Row]) -> Iterable[Finding]:
     """What looks wrong in the rows of one test."""
     wrong = next((row for row in rows if row.wrong > 0), None)
     if wrong is not None:
-        yield Doubt(
+        yield reject(
             "wrong-values",
-            Trust.REJECT,
             wrong.line,
             f"{wrong.wrong} values came out wrong at {wrong.size_bytes} bytes: the data were damaged on their way",
             "check the cards, links and drivers of these nodes before they are used at all",
@@ -147,9 +146,8 @@ def row_doubts(rows: Sequence[Row]) -> Iterable[Doubt]:
         if row.size_bytes < _STEADY_FROM_BYTES:
             continue
         if row.bus < _UNSTEADY * best:
-            yield Doubt(
+            yield doubt(
                 "unstable",
-                Trust.DOUBT,
                 row.line,
                 f"the bandwidth falls from {best:g} to {row.bus:g} GB/s although the messages grow",
                 "measure again; something else may have used the links",
@@ -160,9 +158,8 @@ def row_doubts(rows: Sequence[Row]) -> Iterable[Doubt]:
     if largest is not None and largest.in_place is not None and largest.bus > 0.05:
         factor = max(largest.in_place, largest.bus) / max(min(largest.in_place, largest.bus), 1e-9)
         if factor > 2:
-            yield Doubt(
+            yield doubt(
                 "in-place-differs",
-                Trust.DOUBT,
                 largest.line,
                 f"in place {largest.in_place:g} GB/s, out of place {largest.bus:g} GB/s: they should be close",
                 "measure again with more iterations",

@@ -16,9 +16,10 @@ from cluster_models.measurements import Direction
 from readers.formats.network.iperf3_json import fits, read_iperf3_json, run_doubts
 from readers.frame.facts import Memory, Operation, Origin, Point, RunFact
 from readers.frame.figures import figure as figure_of
-from readers.frame.notices import refused
+from readers.frame.findings import Finding, doubt, refusal, refused
 from readers.frame.numbers import moment_of
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 
 _CONNECTING: Final = re.compile(r"^\s*(?:Connecting to host|Client connecting to) (\S{1,253}), (?:TCP )?port \d")
 _ACCEPTED: Final = re.compile(r"^\s*Accepted connection from (\S{1,253}), port \d")
@@ -55,7 +56,7 @@ class _Row:
 def read_iperf3(source: Source, lines: tuple[Line, ...]) -> Understood:
     """One run for each test of the section, two where it ran both ways at once."""
     tests: list[_Test] = []
-    refusals: list[Refusal] = []
+    refusals: list[Finding] = []
     for line in lines:
         text = line.text
         opened = _CONNECTING.match(text) or _ACCEPTED.match(text)
@@ -72,7 +73,7 @@ def read_iperf3(source: Source, lines: tuple[Line, ...]) -> Understood:
             if tests:
                 tests[-1].take(line)
     facts: list[RunFact] = []
-    doubts: list[Doubt] = []
+    doubts: list[Finding] = []
     for test in tests:
         found = test.runs(source)
         facts.extend(fact for fact, _ in found)
@@ -80,7 +81,7 @@ def read_iperf3(source: Source, lines: tuple[Line, ...]) -> Understood:
         if not found and not refusals:
             remedy = "let the test run to its end"
             reason = "a connection without figures"
-            refusals.append(Refusal(test.first_line, test.first_line, reason, remedy))
+            refusals.append(refusal(test.first_line, test.first_line, reason, remedy))
     return Understood(tuple(facts), tuple(refusals), tuple(doubts))
 
 
@@ -120,12 +121,12 @@ class _Test:
         role = next((word for word in ("sender", "receiver") if word in row[8]), "")
         self.rows.append(_Row(line.number, row[1], begin, end, figure * scale * carried, role, row[2] or ""))
 
-    def runs(self, source: Source) -> list[tuple[RunFact, list[Doubt]]]:
+    def runs(self, source: Source) -> list[tuple[RunFact, list[Finding]]]:
         """The run, with what is odd about it; of a test both ways, one run a way."""
         ways = sorted({row.way for row in self.rows if row.role} or {row.way for row in self.rows})
         return [found for way in ways if (found := self._run(source, way)) is not None]
 
-    def _run(self, source: Source, way: str) -> tuple[RunFact, list[Doubt]] | None:
+    def _run(self, source: Source, way: str) -> tuple[RunFact, list[Finding]] | None:
         rows = [row for row in self.rows if row.way == way]
         received = _total(rows, "receiver")
         sent = _total(rows, "sender")
@@ -152,7 +153,7 @@ class _Test:
         doubts = run_doubts(fact, taken.end - taken.begin, sent_rate, None, was_received=received is not None)
         if not any(row.role for row in rows):
             sentence = "no closing line with sender and receiver: the best-covering line before it was taken"
-            doubts.append(Doubt("partial", Trust.DOUBT, taken.line, sentence, "send the output to its end"))
+            doubts.append(doubt("partial", taken.line, sentence, "send the output to its end"))
         return fact, doubts
 
 

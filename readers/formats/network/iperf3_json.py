@@ -9,7 +9,9 @@ from typing import Any, Final
 from cluster_models.measurements import Direction
 from readers.frame.facts import Memory, Operation, Origin, Point, RunFact
 from readers.frame.figures import figure as figure_of
-from readers.frame.reading import Doubt, Line, Refusal, Source, Trust, Understood
+from readers.frame.findings import Finding, doubt, note, refusal
+from readers.frame.reading import Understood
+from readers.frame.sources import Line, Source
 
 _SHORT_S: Final = 5.0
 _FAR_S: Final = 5e-3
@@ -31,8 +33,8 @@ def read_iperf3_json(source: Source, lines: tuple[Line, ...]) -> Understood:
     """One run a test, two where it ran both ways at once."""
     tests = source.tree if isinstance(source.tree, list) else [source.tree]
     facts: list[RunFact] = []
-    refusals: list[Refusal] = []
-    doubts: list[Doubt] = []
+    refusals: list[Finding] = []
+    doubts: list[Finding] = []
     places = _lines_with(lines, '"sum_received"')
     last = lines[-1].number if lines else 1
     for number, test in enumerate(tests):
@@ -41,7 +43,7 @@ def read_iperf3_json(source: Source, lines: tuple[Line, ...]) -> Understood:
         if not isinstance(test, dict) or test.get("error"):
             problem = str(test.get("error")) if isinstance(test, dict) else "not a test"
             reason = f"iperf3 failed: {problem}"[:_SHOWN]
-            refusals.append(Refusal(1, last, reason, "repeat the test", path))
+            refusals.append(refusal(1, last, reason, "repeat the test", path))
             continue
         found = [
             _run(source, test, line, f"{path}.{key}", reverse=reverse)
@@ -51,7 +53,7 @@ def read_iperf3_json(source: Source, lines: tuple[Line, ...]) -> Understood:
         facts.extend(run[0] for run in found if run is not None)
         doubts.extend(doubt for run in found if run is not None for doubt in run[1])
         if not any(found):
-            refusals.append(Refusal(1, last, *_NO_FIGURE, path))
+            refusals.append(refusal(1, last, *_NO_FIGURE, path))
     return Understood(tuple(facts), tuple(refusals), tuple(doubts))
 
 
@@ -61,7 +63,7 @@ def _lines_with(lines: tuple[Line, ...], key: str) -> list[int]:
 
 def _run(
     source: Source, test: dict[str, Any], line: int, path: str, *, reverse: bool
-) -> tuple[RunFact, list[Doubt]] | None:
+) -> tuple[RunFact, list[Finding]] | None:
     start, end = _part(test, "start"), _part(test, "end")
     suffix = "_bidir_reverse" if reverse else ""
     received, sent = _part(end, f"sum_received{suffix}"), _part(end, f"sum_sent{suffix}")
@@ -134,25 +136,21 @@ def _rate(total: Mapping[str, Any]) -> float | None:
 
 def run_doubts(
     fact: RunFact, seconds: float, sent: float | None, round_trip_s: float | None, *, was_received: bool
-) -> list[Doubt]:
+) -> list[Finding]:
     """What is odd about a run: too short, far away, counted by the sender only, or much lost on the way."""
     line = fact.points[0].line
     rate = fact.points[0].bytes_per_s or 0.0
-    doubts: list[Doubt] = []
+    doubts: list[Finding] = []
     if seconds < _SHORT_S:
         sentence = f"the test took {seconds:.1f} s, and the start of a connection is slow"
-        doubts.append(
-            Doubt(
-                "short-run", Trust.DOUBT, line, sentence, "run it for 10 s or more, and leave out the start (-O 2)"
-            )
-        )
+        doubts.append(doubt("short-run", line, sentence, "run it for 10 s or more, and leave out the start (-O 2)"))
     if round_trip_s is not None and round_trip_s > _FAR_S:
         sentence = f"a round trip of {round_trip_s * 1e3:.0f} ms: the hosts are at different sites"
-        doubts.append(Doubt("wan", Trust.NOTE, line, sentence))
+        doubts.append(note("wan", line, sentence))
     if not was_received:
         sentence = "the figure is what the sender counted: the receiver had as much or less"
-        doubts.append(Doubt("sender-figure", Trust.DOUBT, line, sentence, "send the line of the receiver"))
+        doubts.append(doubt("sender-figure", line, sentence, "send the line of the receiver"))
     elif sent is not None and rate < _LOST * sent:
         sentence = f"the receiver counted {rate / sent:.0%} of what the sender did; the receiver's figure is taken"
-        doubts.append(Doubt("receiver-below-sender", Trust.NOTE, line, sentence))
+        doubts.append(note("receiver-below-sender", line, sentence))
     return doubts

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from cluster_models.topology import NodeState
 from readers.frame.facts import HostFact, Name, NameKind, SwitchFact
-from readers.frame.notices import origin_of
-from readers.frame.reading import Format, Line, Refusal, Source, Understood
+from readers.frame.findings import Finding, refusal
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source, origin_of
 
 _HEALTH: Final = {
     "HEALTHY": NodeState.READY,
@@ -36,13 +37,13 @@ def read_compute_nodes(source: Source, lines: tuple[Line, ...]) -> Understood:
         return _not_netq()
     where = _lines_of(lines, '"Name":')
     facts: list[HostFact] = []
-    refusals: list[Refusal] = []
+    refusals: list[Finding] = []
     for number, item in enumerate(source.tree):
         name, gpus = item.get("Name"), item.get("GpuIDList")
         line = where.get(str(name), 1)
         if not isinstance(name, str) or not name:
             reason = f"[{number}] has no name"
-            refusals.append(Refusal(line, line, reason, "give the compute node a name in NetQ, then send it again"))
+            refusals.append(refusal(line, line, reason, "give the compute node a name in NetQ, then send it again"))
             continue
         health = str(item.get("Health") or "").upper()
         state = _HEALTH.get(health, NodeState.UNKNOWN) if health else None
@@ -61,7 +62,7 @@ def read_compute_nodes(source: Source, lines: tuple[Line, ...]) -> Understood:
 
 
 def _not_netq() -> Understood:
-    return Understood((), (Refusal(1, 1, "the value is none of NetQ", "send NetQ's answer as it came"),))
+    return Understood((), (refusal(1, 1, "the value is none of NetQ", "send NetQ's answer as it came"),))
 
 
 def _lines_of(lines: Sequence[Line], key: str) -> dict[str, int]:

@@ -22,8 +22,9 @@ from readers.formats.nvidia.nvbandwidth_tables import (
 )
 from readers.frame.facts import MatrixFact, Origin
 from readers.frame.figures import figure as figure_of
-from readers.frame.notices import refused
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.findings import Finding, doubt, refused
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 
 _VERSION: Final = re.compile(r"^\s*nvbandwidth Version: v?(\S{1,40})")
 _RUNNING: Final = re.compile(r"^\s*Running (?:testcase |benchmark )?(\w{1,120})\.?\s*$")
@@ -61,8 +62,8 @@ class _Reader:
     machine: Machine
     test: str = ""
     facts: list[_Found] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
-    doubts: list[Doubt] = field(default_factory=list)
+    refusals: list[Finding] = field(default_factory=list)
+    doubts: list[Finding] = field(default_factory=list)
 
     def step(self, lines: Sequence[Line], at: int) -> int:
         """Takes the line at ``at``; the index to go on from."""
@@ -126,7 +127,7 @@ class _Reader:
         if sum_is_off(self.facts[-1].table.values, stated):
             sentence = f"the figures of {found[1]} do not add up to {found[2]}, as the tool says"
             remedy = "send the whole output as the tool printed it"
-            self.doubts.append(Doubt("partial", Trust.DOUBT, line.number, sentence, remedy))
+            self.doubts.append(doubt("partial", line.number, sentence, remedy))
 
     def _waived(self, lines: Sequence[Line], at: int) -> int:
         after = at

@@ -21,7 +21,9 @@ from readers.formats.nvidia.nvbandwidth_tables import (
 )
 from readers.frame.facts import MatrixFact, Origin
 from readers.frame.figures import figure as figure_of
-from readers.frame.reading import Doubt, Line, Refusal, Source, Trust, Understood
+from readers.frame.findings import Finding, doubt, refusal
+from readers.frame.reading import Understood
+from readers.frame.sources import Line, Source
 
 _PROCESS: Final = re.compile(r"\s*(?:Process )?(\d{1,5}) \(([^\s()]{1,253})\): device \d")
 _STREAMS: Final = 3
@@ -66,8 +68,8 @@ class _Reader:
     source: Source
     last_line: int
     facts: list[MatrixFact] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
-    doubts: list[Doubt] = field(default_factory=list)
+    refusals: list[Finding] = field(default_factory=list)
+    doubts: list[Finding] = field(default_factory=list)
     searched: int = 0
     line: int = 1
 
@@ -104,7 +106,7 @@ class _Reader:
         total = figure_of(str(stated))
         if total is not None and sum_is_off(whole, total) and sum_is_off(values, total):
             sentence = f"the figures of {title.test} do not add up to {total:g}, as the tool says"
-            self.doubts.append(Doubt("partial", Trust.DOUBT, self.line, sentence, _AS_PRINTED))
+            self.doubts.append(doubt("partial", self.line, sentence, _AS_PRINTED))
 
     def _find(self, name: str) -> None:
         """Moves on to the line where the test's name stands."""
@@ -117,7 +119,7 @@ class _Reader:
 
     def refuse(self, path: str, reason: str, remedy: str) -> None:
         """A test that is not used."""
-        self.refusals.append(Refusal(self.line, self.line, reason, remedy, path))
+        self.refusals.append(refusal(self.line, self.line, reason, remedy, path))
 
     def understood(self) -> Understood:
         """All that was found."""

@@ -29,7 +29,7 @@ from readers.formats.gpu_matrices import (
     without_diagonal,
 )
 from readers.frame.facts import MatrixFact, Memory, Origin, Quantity
-from readers.frame.reading import Doubt, Trust
+from readers.frame.findings import Finding, reject
 
 TOOL: Final = "nvbandwidth"
 _TITLE: Final = re.compile(
@@ -143,15 +143,13 @@ def _names(labels: tuple[str, ...], kind: str) -> tuple[str, ...]:
     return labels if kind == "GPU" else tuple(f"cpu{label}" for label in labels)
 
 
-def doubts_of(fact: MatrixFact, table: Table, machine: Machine) -> list[Doubt]:
+def doubts_of(fact: MatrixFact, table: Table, machine: Machine) -> list[Finding]:
     """What is odd about one table."""
     doubts = list(cut_short(table, f"the table on line {fact.origin.first_line}"))
     if machine.devices and len(table.columns) > machine.devices:
         listed = f"{machine.devices} GPU" + "s" * (machine.devices > 1)
         sentence = f"a table of {len(table.columns)} columns where the run lists {listed}: it was edited or mixed"
-        doubts.append(
-            Doubt("impossible-shape", Trust.REJECT, fact.origin.first_line, sentence, "send the tool's own output")
-        )
+        doubts.append(reject("impossible-shape", fact.origin.first_line, sentence, "send the tool's own output"))
     if fact.quantity is Quantity.BANDWIDTH and fact.memory is Memory.GPU:
         doubts.extend(warm_up(fact.values, table.header))
     return doubts

@@ -25,8 +25,9 @@ from readers.formats.gpu_matrices import (
     without_diagonal,
 )
 from readers.frame.facts import MatrixFact, Memory, Origin, Quantity
-from readers.frame.notices import refused
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.findings import Finding, doubt, refused
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 
 TOOL: Final = "p2pBandwidthLatencyTest"
 _ACCESS: Final = re.compile(r"^\s*P2P Connectivity Matrix\s*$")
@@ -59,8 +60,8 @@ def read_p2p_test(source: Source, lines: tuple[Line, ...]) -> Understood:
 class _Reader:
     source: Source
     facts: list[MatrixFact] = field(default_factory=list)
-    refusals: list[Refusal] = field(default_factory=list)
-    doubts: list[Doubt] = field(default_factory=list)
+    refusals: list[Finding] = field(default_factory=list)
+    doubts: list[Finding] = field(default_factory=list)
     unreachable: set[tuple[str, str]] = field(default_factory=set)
     reachable: int = 0
 
@@ -197,9 +198,8 @@ class _Reader:
             pairs = ", ".join(f"{a} to {b}" for a, b in sorted(self.unreachable)[:4])
             more = ", ..." if len(self.unreachable) > len(sorted(self.unreachable)[:4]) else ""
             self.doubts.append(
-                Doubt(
+                doubt(
                     "no-peer-access",
-                    Trust.DOUBT,
                     enabled[0].origin.first_line,
                     f"tables say P2P=Enabled, but these GPUs cannot reach each other: {pairs}{more};"
                     " their figures went through host memory",

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from readers.frame.facts import Joint, JointKind
-from readers.frame.reading import Doubt, Trust
+from readers.frame.findings import Finding, doubt, note
 
 GPU: Final = re.compile(r"GPU\d+", re.ASCII)
 _CELLS: Final = {
@@ -64,7 +64,7 @@ class Drawing:
     differing: tuple[tuple[str, str], ...]
     """Pairs whose two cells differ; the worse is taken."""
     shows_no_nvlink: bool
-    doubts: tuple[Doubt, ...]
+    doubts: tuple[Finding, ...]
     """Of the joints, without a line."""
 
 
@@ -140,10 +140,10 @@ def _links(gpus: list[str], joints: list[Joint]) -> tuple[dict[str, int], bool]:
     return links, switched
 
 
-def _doubts(gpus: list[str], joints: list[Joint]) -> list[Doubt]:
+def _doubts(gpus: list[str], joints: list[Joint]) -> list[Finding]:
     known = Counter(gpu for joint in joints for gpu in (joint.first, joint.second))
     whole = [gpu for gpu in gpus if known[gpu] == len(gpus) - 1]
-    doubts: list[Doubt] = []
+    doubts: list[Finding] = []
     links, switched = _links(gpus, joints)
     counted = links if switched else {gpu: links[gpu] for gpu in whole}
     most = max(counted.values(), default=0)
@@ -151,12 +151,12 @@ def _doubts(gpus: list[str], joints: list[Joint]) -> list[Doubt]:
     if few:
         said = ", ".join(f"{gpu} has {counted[gpu]}" for gpu in few[:8])
         sentence = f"{said} of the {most} NVLinks that other GPUs of this host have"
-        doubts.append(Doubt("links-missing", Trust.DOUBT, 0, sentence, "look at nvidia-smi nvlink -s on this host"))
+        doubts.append(doubt("links-missing", 0, sentence, "look at nvidia-smi nvlink -s on this host"))
     islands = [island for island in _islands(gpus, joints) if len(island) > 1]
     if len(islands) > 1 or (islands and len(islands[0]) < sum(known[gpu] > 0 for gpu in gpus)):
         groups = "; ".join(" ".join(island) for island in islands[:16])
         sentence = f"NVLink joins these GPUs only among themselves: {groups}"
-        doubts.append(Doubt("bridged-pairs", Trust.NOTE, 0, sentence, "keep tensor parallel groups inside them"))
+        doubts.append(note("bridged-pairs", 0, sentence, "keep tensor parallel groups inside them"))
     return doubts
 
 

@@ -19,9 +19,10 @@ from readers.frame.facts import (
     Origin,
     WiringFact,
 )
-from readers.frame.notices import refused
+from readers.frame.findings import Finding, doubt, note, refused
 from readers.frame.numbers import finite
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 
 SWITCH: Final = "switch"
 """The far end of a link in a table that does not name it."""
@@ -89,7 +90,7 @@ def _take(gpu: _Gpu, line: Line) -> bool:
 def read(source: Source, lines: tuple[Line, ...]) -> Understood:
     """Links of every GPU listed, and which GPUs lack some; a bare list of GPUs gives the host's GPUs."""
     hosts: list[dict[int, _Gpu]] = []
-    refusals: list[Refusal] = []
+    refusals: list[Finding] = []
     gpu: _Gpu | None = None
     for line in lines:
         header = _GPU.match(line.text)
@@ -101,7 +102,7 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
                 reason = "this line on a link says no number of the link"
                 refusals.append(refused(line, reason, "send the output as printed"))
     facts: list[Fact] = []
-    doubts: list[Doubt] = []
+    doubts: list[Finding] = []
     for gpus in hosts:
         more, about = _host(source, [gpus[index] for index in sorted(gpus)])
         facts += more
@@ -109,7 +110,7 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
     if len(hosts) > 1:
         sentence = f"GPUs of {len(hosts)} hosts stand in one file, and none is named"
         number = facts[0].origin.first_line
-        doubts.append(Doubt("several-hosts", Trust.DOUBT, number, sentence, "send one file for each host"))
+        doubts.append(doubt("several-hosts", number, sentence, "send one file for each host"))
     return Understood(tuple(facts), tuple(refusals), tuple(doubts))
 
 
@@ -123,7 +124,7 @@ def _begun(hosts: list[dict[int, _Gpu]], header: re.Match[str], line: Line) -> _
     return gpu
 
 
-def _host(source: Source, gpus: list[_Gpu]) -> tuple[list[Fact], list[Doubt]]:
+def _host(source: Source, gpus: list[_Gpu]) -> tuple[list[Fact], list[Finding]]:
     if not any(gpu.spoken_of for gpu in gpus):
         return _list_of_gpus(source, gpus)
     faults, doubts = _faults(source, gpus)
@@ -154,7 +155,7 @@ def _wiring(source: Source, gpus: list[_Gpu]) -> WiringFact:
     )
 
 
-def _list_of_gpus(source: Source, gpus: list[_Gpu]) -> tuple[list[Fact], list[Doubt]]:
+def _list_of_gpus(source: Source, gpus: list[_Gpu]) -> tuple[list[Fact], list[Finding]]:
     products = dict.fromkeys(gpu.product for gpu in gpus)
     whole = [gpu.index for gpu in gpus] == list(range(len(gpus)))
     fact = HostFact(
@@ -167,11 +168,11 @@ def _list_of_gpus(source: Source, gpus: list[_Gpu]) -> tuple[list[Fact], list[Do
     doubts = []
     if len(products) > 1:
         sentence = f"GPUs of several products in one host: {', '.join(products)}"
-        doubts.append(Doubt("mixed-gpus", Trust.DOUBT, gpus[0].line, sentence, "split the host into two nodes"))
+        doubts.append(doubt("mixed-gpus", gpus[0].line, sentence, "split the host into two nodes"))
     return [fact], doubts
 
 
-def _faults(source: Source, gpus: list[_Gpu]) -> tuple[list[HealthFact], list[Doubt]]:
+def _faults(source: Source, gpus: list[_Gpu]) -> tuple[list[HealthFact], list[Finding]]:
     """GPUs with fewer links than their like have, or none on a board that wires them.
 
     PCIe cards that all lack links have no bridge: nothing is broken.
@@ -186,12 +187,12 @@ def _faults(source: Source, gpus: list[_Gpu]) -> tuple[list[HealthFact], list[Do
         and not any(gpu.active for gpu in gpus if gpu.product == product)
     }
     faults: list[HealthFact] = []
-    doubts: list[Doubt] = []
+    doubts: list[Finding] = []
     for gpu in gpus:
         expected = most[gpu.product]
         if gpu.errors:
             sentence = f"{gpu.name} counts {gpu.errors} errors on its NVLinks since the driver was loaded"
-            doubts.append(Doubt("nvlink-errors", Trust.NOTE, gpu.line, sentence, "watch whether they grow"))
+            doubts.append(note("nvlink-errors", gpu.line, sentence, "watch whether they grow"))
         if gpu.product in unbridged or not gpu.spoken_of:
             continue
         if gpu.active < expected or not gpu.active:
@@ -199,12 +200,10 @@ def _faults(source: Source, gpus: list[_Gpu]) -> tuple[list[HealthFact], list[Do
             sentence = f"{of} of the NVLinks of {gpu.name} are active"
             origin = Origin(source.name, gpu.line, gpu.last)
             faults.append(HealthFact(origin, source.host, f"gpu:{gpu.index}", NodeState.DEGRADED, sentence))
-            doubts.append(
-                Doubt("links-missing", Trust.DOUBT, gpu.line, sentence, "leave this GPU out or have it repaired")
-            )
+            doubts.append(doubt("links-missing", gpu.line, sentence, "leave this GPU out or have it repaired"))
     if unbridged:
         sentence = f"no NVLink is active on {', '.join(sorted(unbridged))}: the cards have no bridge"
-        doubts.append(Doubt("nvlink-unused", Trust.NOTE, gpus[0].line, sentence))
+        doubts.append(note("nvlink-unused", gpus[0].line, sentence))
     return faults, doubts
 
 

@@ -11,9 +11,10 @@ from typing import Final
 
 from cluster_models.units import MIB
 from readers.frame.facts import HostFact, Origin
-from readers.frame.notices import refused
+from readers.frame.findings import Finding, doubt, note, refused
 from readers.frame.numbers import finite
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 
 _QUERY: Final = re.compile(r"^=+NVSMI LOG=+\s*$")
 _GPU: Final = re.compile(r"^GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*$")
@@ -118,8 +119,8 @@ def read_csv(source: Source, lines: tuple[Line, ...]) -> Understood:
 
 def _understood(source: Source, hosts: list[_Host]) -> Understood:
     facts: list[HostFact] = []
-    refusals: list[Refusal] = []
-    doubts: list[Doubt] = []
+    refusals: list[Finding] = []
+    doubts: list[Finding] = []
     for host in hosts:
         described = len(host.products) or host.listed
         if not described:
@@ -129,11 +130,11 @@ def _understood(source: Source, hosts: list[_Host]) -> Understood:
         count = host.announced if host.announced is not None else described
         if count != described:
             sentence = f"{described} GPUs are described of the {count} that are attached"
-            doubts.append(Doubt("partial", Trust.NOTE, host.first.number, sentence, "send the whole output"))
+            doubts.append(note("partial", host.first.number, sentence, "send the whole output"))
         if len(products) > 1:
             sentence = f"GPUs of several products in one host: {', '.join(products)}"
             remedy = "split the host into two nodes"
-            doubts.append(Doubt("mixed-gpus", Trust.DOUBT, host.first.number, sentence, remedy))
+            doubts.append(doubt("mixed-gpus", host.first.number, sentence, remedy))
         facts.append(
             HostFact(
                 Origin(source.name, host.first.number, host.last),
@@ -147,9 +148,7 @@ def _understood(source: Source, hosts: list[_Host]) -> Understood:
         )
     if len(facts) > 1:
         sentence = f"GPUs of {len(facts)} hosts stand in one file, and none is named"
-        doubts.append(
-            Doubt("several-hosts", Trust.DOUBT, facts[0].origin.first_line, sentence, "send one file for each host")
-        )
+        doubts.append(doubt("several-hosts", facts[0].origin.first_line, sentence, "send one file for each host"))
     return Understood(tuple(facts), tuple(refusals), tuple(doubts))
 
 

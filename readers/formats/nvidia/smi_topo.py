@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
 from cluster_models.measurements import Direction
 from readers.formats.nvidia.smi_joints import GPU, Drawn, cell_of, drawing_of
 from readers.frame.facts import MatrixFact, Origin, Quantity, WiringFact
-from readers.frame.notices import refused
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.findings import Finding, doubt, note, refused
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 
 _PEERS: Final = {"OK": 1.0, "CNS": 0.0, "GNS": 0.0, "TNS": 0.0, "DR": 0.0, "NS": 0.0, "U": None}
 """Words of ``topo -p2p``; all but OK and U (unknown) name what does not support it."""
@@ -82,7 +83,7 @@ def _affinities(text: str, cells: int) -> list[str]:
     return re.sub(r",[ ]{1,8}", ",", text).split()[cells + 1 :]
 
 
-def _row(table: _Table, line: Line, refusals: list[Refusal]) -> None:
+def _row(table: _Table, line: Line, refusals: list[Finding]) -> None:
     name, *words = line.text.split()
     count = len(table.devices)
     place = table.devices.get(name, count)
@@ -144,7 +145,7 @@ def _peer_access(source: Source, table: _Table) -> MatrixFact | None:
     )
 
 
-def _unreached(table: _Table) -> list[Doubt]:
+def _unreached(table: _Table) -> list[Finding]:
     """A doubt where GPUs cannot read or write each other's memory."""
     closed = _NOT_BY_READING | ({"NS"} if {"r", "w"} & set(table.asked) else set())
     if table.asked and not {"r", "w"} & set(table.asked):
@@ -160,18 +161,17 @@ def _unreached(table: _Table) -> list[Doubt]:
     more = f" and {len(pairs) - 4} more" if len(pairs) > 4 else ""
     sentence = f"GPUs cannot reach each other's memory: {', '.join(pairs[:4])}{more}"
     remedy = "measure with p2pBandwidthLatencyTest what the way through the host gives"
-    return [Doubt("no-peer-access", Trust.DOUBT, table.header.number, sentence, remedy)]
+    return [doubt("no-peer-access", table.header.number, sentence, remedy)]
 
 
-def _fact(source: Source, table: _Table, drawn: Drawn) -> tuple[WiringFact, list[Doubt]]:
+def _fact(source: Source, table: _Table, drawn: Drawn) -> tuple[WiringFact, list[Finding]]:
     _without_cut_end(table)
     devices = tuple(dict.fromkeys([*table.devices, *table.rows]))
     drawing = drawn(devices, tuple(tuple(table.cells.get(name, ())) for name in devices))
     number = table.header.number
     doubts = [
-        Doubt(
+        doubt(
             "asymmetric-matrix",
-            Trust.DOUBT,
             number,
             f"{first} to {second} and back are drawn differently; the worse is taken",
             "run nvidia-smi topo -m again",
@@ -181,10 +181,8 @@ def _fact(source: Source, table: _Table, drawn: Drawn) -> tuple[WiringFact, list
     hidden = table.hidden or drawing.shows_no_nvlink
     if hidden:
         sentence = "no NVLink is shown: right for PCIe cards, while topo -mp and guests hide those that there are"
-        doubts.append(
-            Doubt("nvlink-hidden", Trust.NOTE, number, sentence, "send nvidia-smi topo -m of the host itself")
-        )
-    doubts += [replace(doubt, first_line=number) for doubt in drawing.doubts]
+        doubts.append(note("nvlink-hidden", number, sentence, "send nvidia-smi topo -m of the host itself"))
+    doubts += [found.at_line(number) for found in drawing.doubts]
     last = table.last or table.header
     fact = WiringFact(
         Origin(source.name, number, last.number),
@@ -213,7 +211,7 @@ def _card_names(table: _Table, devices: Sequence[str]) -> Mapping[str, str]:
 def read(source: Source, lines: tuple[Line, ...]) -> Understood:
     """The wiring of every table in these lines; rows may be cut anywhere."""
     tables: list[_Table] = []
-    refusals: list[Refusal] = []
+    refusals: list[Finding] = []
     hidden, asked = False, ""
     rows_go_on = False
     names: set[str] = set()
@@ -233,7 +231,7 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
         rows_go_on = _continued(tables[-1], line, names, refusals, rows_go_on=rows_go_on)
     facts: list[WiringFact] = []
     matrices: list[MatrixFact] = []
-    doubts: list[Doubt] = []
+    doubts: list[Finding] = []
     drawn = cache(drawing_of)
     for table in tables:
         if not table.rows:
@@ -255,11 +253,11 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
     if any(joints != whole[0] for joints in whole):
         sentence = "tables of different hosts stand in one file, and none is named"
         number = facts[0].origin.first_line
-        doubts.append(Doubt("several-hosts", Trust.DOUBT, number, sentence, "send one file for each host"))
+        doubts.append(doubt("several-hosts", number, sentence, "send one file for each host"))
     return Understood((*facts, *matrices), tuple(refusals), tuple(doubts))
 
 
-def _continued(table: _Table, line: Line, names: set[str], refusals: list[Refusal], *, rows_go_on: bool) -> bool:
+def _continued(table: _Table, line: Line, names: set[str], refusals: list[Finding], *, rows_go_on: bool) -> bool:
     """Takes a line below a header; whether rows may still follow."""
     text = line.text.strip()
     if not text:

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from readers.frame.facts import Fact, HostFact, Name, NameKind, Origin, SwitchFact
+from readers.frame.findings import Finding, doubt, note, refusal
 from readers.frame.host_lists import expand
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 from readers.frame.trees import items, mapping, plain
 
 _NAMED: Final = re.compile(r"^(?:\s+([\w.-]+):|\s*-\s+(?:switch|name):\s*[\"']?([\w.-]+)[\"']?)\s*$")
@@ -64,8 +66,8 @@ class _Model:
             found = _NAMED.match(line.text)
             if found is not None:
                 self.where.setdefault(found[1] or found[2], line.number)
-        self.refusals: list[Refusal] = []
-        self.doubts: list[Doubt] = []
+        self.refusals: list[Finding] = []
+        self.doubts: list[Finding] = []
         tree = mapping(source.tree)
         self.switches = {switch.name: switch for switch in self._switches(tree.get("switches"))}
         self._join_switches()
@@ -73,10 +75,12 @@ class _Model:
 
     def understood(self) -> Understood:
         """All facts, with what was refused."""
-        self._note(
-            "model-not-measurement",
-            Trust.NOTE,
-            "a topograph model is written by hand: nothing in it was measured or discovered",
+        self.doubts.append(
+            note(
+                "model-not-measurement",
+                self.first,
+                "a topograph model is written by hand: nothing in it was measured or discovered",
+            )
         )
         hosts = self._hosts()
         levels = self._levels()
@@ -218,10 +222,13 @@ class _Model:
                 parts.setdefault(block.domain, set()).add(block.part)
         for domain, found in parts.items():
             if len(found) > 1:
-                self._note(
-                    "parts-of-domain",
-                    Trust.DOUBT,
-                    f"domain {domain} has {len(found)} sub-domains: which of both is the NVLink domain is not said",
+                self.doubts.append(
+                    doubt(
+                        "parts-of-domain",
+                        self.first,
+                        f"domain {domain} has {len(found)} sub-domains:"
+                        " which of both is the NVLink domain is not said",
+                    )
                 )
         return [
             SwitchFact(self._origin(leaves[name], "blocks"), name, tuple(dict.fromkeys(hosts)), (), domain=True)
@@ -254,11 +261,8 @@ class _Model:
         line = self.where.get(name, self.first)
         return Origin(self.source.name, line, line, path)
 
-    def _note(self, code: str, trust: Trust, sentence: str) -> None:
-        self.doubts.append(Doubt(code, trust, self.first, sentence))
-
     def _refuse(self, line: int, shown: str, reason: str, remedy: str) -> None:
-        self.refusals.append(Refusal(line, line, reason, remedy, shown[:120]))
+        self.refusals.append(refusal(line, line, reason, remedy, shown[:120]))
 
 
 def _fits(tree: object) -> bool:

@@ -12,7 +12,9 @@ from typing import Final
 
 from readers.formats.pcie.pci_tree import joint_kind
 from readers.frame.facts import Fact, HostFact, Joint, Nics, Origin, WiringFact
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.findings import doubt, note, refusal
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 
 _FLAT: Final = re.compile(
     r"^\s*((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) "
@@ -144,12 +146,12 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
         first, last = (lines[0].number, lines[-1].number) if lines else (1, 1)
         reason = f"lspci shows {len(devices)} GPUs and network cards here; from 1 to {_LIMIT} are taken for a host"
         remedy = "send the whole of lspci -nn of one host with GPUs"
-        return Understood(refusals=(Refusal(first, last, reason, remedy),))
+        return Understood(refusals=(refusal(first, last, reason, remedy),))
     found = _understood(source, devices)
     if not repeated:
         return found
     sentence = "addresses come again: where that is another host, its devices were not taken"
-    again = Doubt("several-hosts", Trust.DOUBT, repeated, sentence, "send one file for each host")
+    again = doubt("several-hosts", repeated, sentence, "send one file for each host")
     return replace(found, doubts=(*found.doubts, again))
 
 
@@ -186,7 +188,7 @@ def _understood(source: Source, devices: list[_Device]) -> Understood:
     facts: tuple[Fact, ...] = (host, wiring)
     sentence = "lspci shows no NVLinks and no rates of ports: nothing follows from their absence"
     remedy = "send nvidia-smi topo -m and ibstat as well"
-    return Understood(facts, (), (Doubt("nvlink-hidden", Trust.NOTE, devices[0].line, sentence, remedy),))
+    return Understood(facts, (), (note("nvlink-hidden", devices[0].line, sentence, remedy),))
 
 
 def _nics(cards: dict[str, _Device]) -> tuple[Nics, ...]:

@@ -16,9 +16,10 @@ from cluster_models.health.slurm import state_of
 from cluster_models.health.states import NODE_STATES
 from cluster_models.topology import NodeState
 from readers.frame.facts import HostFact, Name, NameKind
+from readers.frame.findings import Finding, doubt, refusal, refused, refused_runs
 from readers.frame.host_lists import expand
-from readers.frame.notices import origin_of, refused, refused_runs
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source, origin_of
 from readers.frame.trees import joined
 
 _KEY: Final = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z_]{1,30})=")
@@ -53,11 +54,11 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
     """One fact a node with GPUs; nodes without are refused."""
     odd: list[Line] = []
     facts: list[HostFact] = []
-    refusals: list[Refusal] = []
-    doubts: list[Doubt] = []
+    refusals: list[Finding] = []
+    doubts: list[Finding] = []
     for block in _blocks(lines, odd):
         made = _host(source, block)
-        if isinstance(made, Refusal):
+        if isinstance(made, Finding):
             refusals.append(made)
         else:
             facts.extend(_each(made, refusals, block.first))
@@ -100,7 +101,7 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
         yield key, text[begin:].strip()
 
 
-def _host(source: Source, block: _Block) -> HostFact | Refusal:
+def _host(source: Source, block: _Block) -> HostFact | Finding:
     values = block.values
     count, product, sliced = _gpus(values)
     name = values["NodeName"].split()[0] if values["NodeName"] else ""
@@ -124,7 +125,7 @@ def _host(source: Source, block: _Block) -> HostFact | Refusal:
     )
 
 
-def _each(fact: HostFact, refusals: list[Refusal], line: Line) -> tuple[HostFact, ...]:
+def _each(fact: HostFact, refusals: list[Finding], line: Line) -> tuple[HostFact, ...]:
     """The fact of each node where one line of ``slurm.conf`` tells of many: "NodeName=n[1-8]"."""
     if "[" not in fact.names[0].text:
         return (fact,)
@@ -209,15 +210,15 @@ def _instance_type(values: Mapping[str, str]) -> str:
     return next((feature for feature in features if _INSTANCE.fullmatch(feature)), "")
 
 
-def _doubts(fact: HostFact, values: Mapping[str, str]) -> Iterator[Doubt]:
+def _doubts(fact: HostFact, values: Mapping[str, str]) -> Iterator[Finding]:
     name, line = fact.names[0].text, fact.origin.first_line
     if fact.gpu_in_slices:
         sentence = f"{name} lists MIG slices with its GPUs, so the number of GPUs is not taken from it"
-        yield Doubt("mig", Trust.DOUBT, line, sentence, "say how many whole GPUs a job may use there")
+        yield doubt("mig", line, sentence, "say how many whole GPUs a job may use there")
     drained = values.get("GresDrain", "")
     if any(found for found in _counted(_GRES, _split(drained)).values()):
         sentence = f"{name} drains some of its GPUs: {drained[:60]}"
-        yield Doubt("gres-drain", Trust.DOUBT, line, sentence, "leave these GPUs out of the plan")
+        yield doubt("gres-drain", line, sentence, "leave these GPUs out of the plan")
 
 
 def is_node_json(tree: Any) -> bool:
@@ -249,19 +250,19 @@ _JSON_KEYS: Final = {
 def read_json(source: Source, lines: tuple[Line, ...]) -> Understood:
     """The same from JSON: states and features are lists there."""
     if not is_node_json(source.tree):
-        return Understood((), (Refusal(1, 1, "no list of nodes", "send scontrol show node --json"),))
+        return Understood((), (refusal(1, 1, "no list of nodes", "send scontrol show node --json"),))
     where: dict[str, Line] = {}
     for line in lines:
         if line.text.lstrip().startswith('"name":'):
             where.setdefault(line.text.partition(":")[2].strip(' ",'), line)
     facts: list[HostFact] = []
-    refusals: list[Refusal] = []
-    doubts: list[Doubt] = []
+    refusals: list[Finding] = []
+    doubts: list[Finding] = []
     for number, node in enumerate(source.tree["nodes"]):
         values = {key: joined(node.get(word), "+" if key == "State" else ",") for key, word in _JSON_KEYS.items()}
         line = where.get(values["NodeName"], Line(1, values["NodeName"]))
         made = _host(source, _Block(line, line.number, values))
-        if isinstance(made, Refusal):
+        if isinstance(made, Finding):
             refusals.append(made)
             continue
         origin = origin_of(source, line.number, path=f"nodes[{number}]")

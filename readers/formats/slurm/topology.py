@@ -14,11 +14,12 @@ from typing import Any, Final
 
 from readers.formats.infiniband.fabric import FABRIC, guid_of
 from readers.frame.facts import Fact, HostFact, Name, NameKind, Origin, PortFact, SwitchFact
+from readers.frame.findings import Finding, doubt, note, refusal, refused, refused_runs
 from readers.frame.host_lists import expand
 from readers.frame.lines import LONGEST_LINE
-from readers.frame.notices import origin_of, refused, refused_runs
 from readers.frame.numbers import whole
-from readers.frame.reading import Doubt, Format, Line, Refusal, Source, Trust, Understood
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source, origin_of
 from readers.frame.trees import joined
 
 _CATCH_ALL: Final = {"unknown", "default", "none", "n/a"}
@@ -53,8 +54,8 @@ class _Told:
     """What the lines said, as they are read."""
 
     records: list[Record]
-    refusals: list[Refusal]
-    doubts: list[Doubt]
+    refusals: list[Finding]
+    doubts: list[Finding]
 
 
 def read(source: Source, lines: tuple[Line, ...]) -> Understood:
@@ -107,7 +108,7 @@ def _fields(text: str) -> dict[str, str]:
     return {key.lower(): value for key, sign, value in pairs if sign}
 
 
-def _commented(line: Line, record: str) -> Refusal:
+def _commented(line: Line, record: str) -> Finding:
     fields = _fields(record)
     name = fields.get("blockname") or fields.get("switchname", "")
     return refused(
@@ -179,8 +180,8 @@ def _understood(source: Source, told: _Told) -> Understood:
     return Understood((*facts, *_hosts(source, told, trees, blocks)), tuple(told.refusals), tuple(told.doubts))
 
 
-def _empty() -> Refusal:
-    return Refusal(1, 1, "no switch and no block is named", "send the whole file")
+def _empty() -> Finding:
+    return refusal(1, 1, "no switch and no block is named", "send the whole file")
 
 
 def _is_one(record: Record) -> bool:
@@ -215,9 +216,8 @@ def _doubt_catch_alls(told: _Told, trees: Iterable[Record]) -> None:
     for record in trees:
         if not _is_one(record):
             told.doubts.append(
-                Doubt(
+                note(
                     "unknown-switch",
-                    Trust.NOTE,
                     record.line.number,
                     f"{record.name} gathers {len(record.hosts)} hosts whose switch is not known; it is no leaf",
                     "say which leaf these hosts are on, or leave them without one",
@@ -277,10 +277,9 @@ def _hosts(source: Source, told: _Told, trees: Sequence[Record], blocks: Sequenc
         told.doubts.append(_doubt_guids(guids))
 
 
-def _doubt_guids(records: Sequence[Record]) -> Doubt:
-    return Doubt(
+def _doubt_guids(records: Sequence[Record]) -> Finding:
+    return doubt(
         "guid-names",
-        Trust.DOUBT,
         records[0].line.number,
         f"{len(records)} names below the switches are port GUIDs, which name no host",
         "send the list of host names and port GUIDs with this file",
@@ -299,9 +298,8 @@ def _places(told: _Told, records: Iterable[Record], code: str, what: str) -> dic
                 continue
             if places[host] is not None:
                 told.doubts.append(
-                    Doubt(
+                    doubt(
                         code,
-                        Trust.DOUBT,
                         record.line.number,
                         f"{host} is under {first.name} (line {first.line.number}) and {record.name}: it gets none",
                         f"list the host under one {what}",

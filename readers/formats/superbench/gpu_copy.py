@@ -14,8 +14,9 @@ from cluster_models.measurements import Direction
 from readers.formats.gpu_matrices import GIGA, MOST_DEVICES, both_directions
 from readers.frame.facts import MatrixFact, Memory, Origin, Quantity
 from readers.frame.figures import figure as figure_of
-from readers.frame.notices import refused
-from readers.frame.reading import Format, Line, Refusal, Source, Understood
+from readers.frame.findings import Finding, refused
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 
 TOOL: Final = "gpu_copy_bw"
 _COPY: Final = re.compile(
@@ -40,7 +41,7 @@ _Kind = tuple[str, str, str, str, bool]
 def read_gpu_copy(source: Source, lines: tuple[Line, ...]) -> Understood:
     """One table for each engine, way, NUMA node and direction; copies with the host as tables of host memory."""
     kinds: dict[_Kind, _Cells] = {}
-    refusals: list[Refusal] = []
+    refusals: list[Finding] = []
     for line in lines:
         found = _COPY.match(line.text)
         if found is not None:

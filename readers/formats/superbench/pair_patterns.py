@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from readers.frame.notices import refused
-from readers.frame.reading import Format, Line, Source, Understood
+from readers.frame.findings import refused
+from readers.frame.reading import Format, Understood
+from readers.frame.sources import Line, Source
 
 _BECAUSE: Final = "lists the pairs that a test runs on, and no result"
 _REMEDY: Final = "send the output of the test that ran on these pairs"

@@ -53,7 +53,7 @@ def test_a_layer_with_a_bad_count_is_left_out(bad: object, place: str) -> None:
     rows[1][3] = bad
     found = found_in({"logical_count": rows})
     assert found.workloads[0].layers == (0, 2)
-    assert [(notice.code, notice.place) for notice in found.notices] == [("layer-left-out", place)]
+    assert [(notice.code, notice.place.path) for notice in found.notices] == [("layer-left-out", place)]
 
 
 def test_ragged_rows_are_left_out() -> None:
@@ -167,7 +167,7 @@ def test_tables_of_columns() -> None:
     by_name = {workload.name: workload for workload in found.workloads}
     assert by_name["table:prefill"].loads.tolist() == [[10, 105]]
     assert by_name["table:decode"].loads.tolist() == [[0, 0, 7]]
-    assert [notice.place for notice in found.notices] == ["line 6", "line 7"]
+    assert [notice.place.path for notice in found.notices] == ["line 6", "line 7"]
 
 
 def test_tables_of_transitions() -> None:
@@ -217,7 +217,7 @@ def test_names_in_an_upload_differ() -> None:
     rows = counts(2, 8).tolist()
     found = read_all([sent("a.json", rows), sent("a.json", rows), sent("b.json", {"other": 1})])
     assert [workload.name for workload in found.workloads] == ["a", "a (2)"]
-    assert [(notice.code, notice.file) for notice in found.notices] == [("file-left-out", "b.json")]
+    assert [(notice.code, notice.place.file) for notice in found.notices] == [("file-left-out", "b.json")]
 
 
 def test_maps_alone_are_no_workloads() -> None:
@@ -249,4 +249,4 @@ def test_a_row_of_another_model_among_iterations() -> None:
     """The length that most rows have is that of a layer, wherever the odd one stands."""
     found = found_in({"1_3": [1, 2], "2_3": [1, 2, 3, 4], "3_3": [1, 2, 3, 5]})
     assert found.workloads[0].loads.tolist() == [[2, 4, 6, 9]]
-    assert [notice.place for notice in found.notices] == ["[1_3]"]
+    assert [notice.place.path for notice in found.notices] == ["[1_3]"]

@@ -88,7 +88,7 @@ def _check(tree: Any, experts: int | None = None, text: str = "") -> None:
     if found is not None:
         assert found.workloads or found.maps
         assert all(workload.experts == experts for workload in found.workloads if experts is not None)
-        assert all(notice.file and notice.sentence for notice in found.notices)
+        assert all(notice.place.file and notice.sentence for notice in found.notices)
 
 
 @given(st.sampled_from(_WHOLE), st.data())

@@ -115,7 +115,9 @@ def test_archives_hold_files_of_all_kinds() -> None:
             archive.addfile(entry, io.BytesIO(data))
     found = read_of("all.tar.gz", stream.getvalue())
     assert [workload.name for workload in found.workloads] == ["a", "b"]
-    assert [(notice.code, notice.file) for notice in found.notices] == [("file-left-out", "all.tar.gz/run/c.pt")]
+    assert [(notice.code, notice.place.file) for notice in found.notices] == [
+        ("file-left-out", "all.tar.gz/run/c.pt")
+    ]
 
 
 def test_broken_json_is_named_by_line() -> None:

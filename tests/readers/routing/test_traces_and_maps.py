@@ -72,7 +72,7 @@ def test_ids_of_no_expert() -> None:
     ids = trace(20, 3, 8, 2).tolist()
     ids[4][1][0] = 99
     found = found_in({"experts": ids}, experts=8)
-    assert [(notice.code, notice.place) for notice in found.notices] == [("ids-left-out", "experts[4][1][0]")]
+    assert [(notice.code, notice.place.path) for notice in found.notices] == [("ids-left-out", "experts[4][1][0]")]
     assert found.workloads[0].loads.sum() == 20 * 3 * 2 - 1
     with pytest.raises(InvalidInput, match="are of no expert: the model has 8"):
         found_in({"experts": (trace(20, 3, 8, 2) + 8).tolist()}, experts=8)
