@@ -18,6 +18,7 @@ from readers.proposal.samples import merged, propose_samples, rejected_places
 from readers.proposal.switches import propose_switches, switch_claims
 from readers.proposal.values import ALIAS, EVERY_NODE, Answers, Notes, Proposal
 
+_FAR_TOO_MANY = 16 * MOST_NODES
 _NO_NODE = frozenset({NameKind.POD, NameKind.ADDRESS, NameKind.PORT_GUID})
 
 
@@ -33,6 +34,8 @@ def combine(
     facts = [fact for found in understood for fact in found.facts]
     doubts = [doubt for found in understood for doubt in found.doubts]
     stored = () if known is None else tuple(node.name for node in known.nodes)
+    if not (stored or answers.nodes or answers.hosts) and (count := _far_too_many(facts)):
+        return Proposal(doubts=tuple(doubts), too_many_nodes=count)
     table = _with_answers(alias_table(_groups(facts, answers), given=aliases, known=stored), answers)
     notes = Notes()
     nodes_named = _nodes(facts, table, stored, answers)
@@ -58,6 +61,17 @@ def combine(
         doubts=(*doubts, *notes.doubts, *across),
         passed_over={field: tuple(names) for field, names in notes.passed_over.items()},
     )
+
+
+def _far_too_many(facts: Sequence[Fact]) -> int:
+    """Hosts of a tree of switches alone, where they are many times the nodes of a cluster; else 0.
+
+    Aliases of so many names would take minutes, and no cluster comes of them.
+    """
+    if any(shows_a_node(fact) for fact in facts):
+        return 0
+    names = {name for fact in facts for name in _host_names(fact)[: 1 if isinstance(fact, HostFact) else None]}
+    return len(names) if len(names) > _FAR_TOO_MANY else 0
 
 
 def _with_answers(table: AliasTable, answers: Answers) -> AliasTable:
