@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from readers.formats.mpi.gpcnet import FORMAT
 from readers.frame.facts import Operation, RunFact
-from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 
 ROWS = (
@@ -80,14 +77,3 @@ def test_rows_without_a_size_or_a_unit_are_refused() -> None:
         FORMAT, source_of(output((*ROWS, ("No size", 1.0, 2.0, "usec"), ("X (8 B)", 1.0, 2.0, "h"))))
     )
     assert (len(found.facts), len(found.refusals)) == (4, 2)
-
-
-@given(damaged(output()))
-def test_damaged_output_is_taken(text: str) -> None:
-    sound(FORMAT, text)
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_taken(text: str) -> None:
-    sound(FORMAT, text)
-    sound(FORMAT, "\n".join(output().splitlines()[:8]) + "\n|" + text)

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from cluster_models.topology import NodeState
 from readers import registry
@@ -199,11 +198,3 @@ def test_damage_never_stops_the_reader(text: str) -> None:
     found = sound(NHC, text)
     failures = sum(isinstance(fact, HealthFact) for fact in found.facts)
     assert failures <= text.count("Health check") - text.count("check passed:")
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_taken(text: str) -> None:
-    """Whatever is sent, the readers return."""
-    sound(NHC, "ERROR:  nhc:  Health check failed:  check_x: threshold " + text)
-    sound(KERNEL, "NVRM: Xid (PCI:0000:1b:00): 48" + text)
-    sound(MANAGER, "[Jan 05 2026 01:02:03] [ERROR] [tid 7] NVSwitch fatal error 1 pci bus id " + text)

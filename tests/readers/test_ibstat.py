@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from cluster_models.topology import NodeState
 from readers import registry
@@ -151,14 +150,6 @@ def test_damage_never_stops_the_reader(text: str) -> None:
     found = sound(IBSTAT, text)
     up = sum(isinstance(fact, PortFact) and fact.up for fact in found.facts)
     assert sum(nics.count for fact in found.facts if isinstance(fact, HostFact) for nics in fact.nics) <= up
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_taken(text: str) -> None:
-    """Whatever is sent, the readers return."""
-    sound(IBSTAT, "CA 'a'\nPort 1:\n" + text)
-    for form in (GUIDS, UUIDS, PERFQUERY):
-        sound(form, text)
 
 
 def test_guids_below_the_bare_name_of_their_host_are_its_ports() -> None:

@@ -14,7 +14,6 @@ from readers.formats.network.iperf3 import FORMATS
 from readers.frame.facts import Memory, RunFact
 from readers.frame.reading import Understood
 from readers.frame.sources import Source
-from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 
 TEXT, JSON = FORMATS
@@ -152,17 +151,6 @@ def test_bytes_per_second_are_binary_and_errors_refused() -> None:
     assert run.points[0].bytes_per_s == pytest.approx(9.25 * 2**20)
     found = understood(TEXT, source_of("iperf3: error - unable to connect to server: No route to host"))
     assert "No route" in found.refusals[0].sentence
-
-
-@given(damaged(text(2) + text()))
-def test_damaged_output_is_taken(damage: str) -> None:
-    sound(TEXT, damage)
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_taken(any_text: str) -> None:
-    sound(TEXT, any_text)
-    sound(TEXT, "Connecting to host n2, port 5201\n" + any_text)
 
 
 @given(_ANY_JSON)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hypothesis import given
-from hypothesis import strategies as st
 
 from readers import registry
 from readers.formats.pcie.lspci import FORMAT
@@ -118,10 +117,3 @@ def test_damage_never_stops_the_reader(flat: str, tree: str) -> None:
             if isinstance(fact, WiringFact):
                 names = {*fact.gpus, *fact.nics}
                 assert all({joint.first, joint.second} <= names for joint in fact.joints)
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_taken(text: str) -> None:
-    """Whatever is sent, the reader returns."""
-    sound(FORMAT, text)
-    sound(FORMAT, "-[0000:00]-+-00.0  " + text)

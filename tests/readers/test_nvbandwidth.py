@@ -14,7 +14,6 @@ from readers.frame.facts import Memory, Quantity
 from readers.frame.findings import Severity
 from readers.frame.reading import Understood
 from readers.frame.sources import Source
-from tests.readers.damage import damaged, sound
 from tests.readers.real_files import matrices, real, source_of, understood
 
 TEXT, JSON = FORMATS
@@ -241,17 +240,6 @@ def test_json_without_figures_is_refused(cells: object) -> None:
     tree = {"nvbandwidth": {"testcases": [{"name": "a_ce", "status": "Passed", "bandwidth_matrix": cells}]}}
     found = understood(JSON, Source("run.json", json.dumps(tree), tree))
     assert (len(found.facts), len(found.refusals)) == (0, 1)
-
-
-@given(damaged(whole()))
-def test_damaged_output_is_taken(text: str) -> None:
-    sound(TEXT, text)
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_taken(text: str) -> None:
-    sound(TEXT, text)
-    sound(TEXT, READ + "\n" + text)
 
 
 @given(_ANY_JSON)

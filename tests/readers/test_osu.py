@@ -11,7 +11,7 @@ from readers.formats.mpi.osu import FORMAT
 from readers.frame.facts import Memory, Operation, RunFact
 from readers.frame.launch_commands import Launch, launch_of
 from readers.frame.reading import Understood
-from tests.readers.damage import damaged, sound
+from tests.readers.damage import sound
 from tests.readers.real_files import real, source_of, understood
 
 
@@ -157,11 +157,6 @@ def test_a_test_that_did_not_start_is_refused() -> None:
 )
 def test_launch_commands(command: str, expected: Launch) -> None:
     assert launch_of(command) == expected
-
-
-@given(damaged(bandwidth("$ mpirun -np 2 --host n1,n2 ./osu_bw D D") + bandwidth("srun -N2 ./osu_bw")))
-def test_damaged_output_is_taken(text: str) -> None:
-    sound(FORMAT, text)
 
 
 @given(st.text(max_size=200))

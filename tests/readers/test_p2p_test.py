@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cluster_models.measurements import Direction
 from readers.formats.gpu_matrices import header_of, read_table, warm_up
@@ -12,7 +10,6 @@ from readers.formats.nvidia.p2p_test import FORMAT
 from readers.frame.facts import Memory, Quantity
 from readers.frame.lines import clean_lines
 from readers.frame.reading import Understood
-from tests.readers.damage import damaged, sound
 from tests.readers.real_files import matrices, real, source_of, understood
 
 
@@ -164,14 +161,3 @@ def test_output_without_tables_is_refused() -> None:
 def test_other_rows_are_no_headers(text: str) -> None:
     assert header_of(text) is None
     assert read_table(clean_lines(text + "\n0 1.00"), 0) is None
-
-
-@given(damaged(whole(4)))
-def test_damaged_output_is_taken(text: str) -> None:
-    sound(FORMAT, text)
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_taken(text: str) -> None:
-    sound(FORMAT, text)
-    sound(FORMAT, "P2P Connectivity Matrix\n" + text)

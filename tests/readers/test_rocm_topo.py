@@ -146,10 +146,3 @@ def test_damage_never_stops_the_reader(text: str) -> None:
         pairs = [frozenset((joint.first, joint.second)) for joint in fact.joints]
         assert len(pairs) == len(set(pairs))
         assert all(len(pair) == 2 and pair <= set(fact.gpus) for pair in pairs)
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_taken(text: str) -> None:
-    """Whatever is sent, the reader returns."""
-    sound(FORMAT, text)
-    sound(FORMAT, "=== Link Type between two GPUs ===\n" + text)

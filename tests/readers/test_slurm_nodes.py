@@ -190,10 +190,3 @@ def test_any_json_is_taken(nodes: list[dict[str, Any]]) -> None:
 def test_damage_never_stops_the_reader(text: str) -> None:
     """A host has always a name."""
     assert all(host.names and host.names[0].text for host in hosts(sound(TEXT, text)))
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_taken(text: str) -> None:
-    """Whatever is sent, the reader returns."""
-    sound(TEXT, text)
-    sound(TEXT, "NodeName=a Gres=gpu:2 Reason=" + text)

@@ -227,10 +227,3 @@ def test_damage_never_stops_the_reader(text: str) -> None:
     found = sound(CONF, text)
     names = set(switches_of(found))
     assert {labels["leaf"] for labels in labels_of(found).values() if "leaf" in labels} <= names
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_taken(text: str) -> None:
-    """Whatever is sent, the reader returns."""
-    sound(CONF, text)
-    sound(CONF, "SwitchName=a Nodes=" + text)

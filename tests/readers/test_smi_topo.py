@@ -309,13 +309,6 @@ def test_damage_never_stops_the_reader(text: str) -> None:
         assert all(pair <= names and len(pair) == 2 for pair in pairs)
 
 
-@given(st.text(max_size=300))
-def test_any_text_is_taken(text: str) -> None:
-    """Whatever is sent, the reader returns."""
-    sound(FORMAT, text)
-    sound(FORMAT, "GPU0\tGPU1\tCPU Affinity\nGPU0 X " + text)
-
-
 @pytest.mark.parametrize(
     ("words", "command", "told"),
     [
