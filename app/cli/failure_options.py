@@ -12,7 +12,7 @@ from typing import Final
 
 from app.cli.endings import complain
 from app.cli.files import naming, read_text
-from app.documents.reading import FieldProblem, close_name
+from app.documents.reading import close_name
 from app.events.reading import ReportedEvent, ToldEvent
 from app.events.registry import adapter_named
 from app.events.resolving import NodeNames, resolve
@@ -90,8 +90,7 @@ def _in_file(told: ToldFailures, now: datetime) -> list[tuple[str, ReportedEvent
     adapter = adapter_named(told.adapter or "plain")
     with naming(told.events):
         read = adapter.read(read_text(told.events).encode(), now)
-    for entry in read.unread:
-        problem = FieldProblem(entry.field, entry.value, entry.problem, entry.remedy)
+    for problem in read.unread:
         complain(f"meshwright: {Path(told.events).name}: not read: {problem}")
     return [(told.source or adapter.name, event) for event in read.events]
 
