@@ -1,4 +1,4 @@
-"""Which kind of file a text is, and what all its parts say.
+"""Recognition of the format of a text, and the reading of all its sections.
 
 A file may hold several sections, as a paste of three commands does.  A section begins at a line that a format knows
 and ends before the first line of another format.
@@ -39,7 +39,7 @@ _NEAREST: Final = 3
 _SHOWN: Final = 120
 _PROMPT: Final = re.compile(r"(?:\S{1,80}@\S{1,80}[$#>]|\[\S{1,80}@[^\]]{1,80}\][$#]|\$|root#) +\S")
 _PARTS: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\([^()\[\]\\]*\)")
-"""Of a pattern: what need not stand in the text as it stands here; innermost groups first."""
+"""Parts of a pattern that need not stand in the text literally; innermost groups first."""
 _PLAIN: Final = re.compile(r"[A-Za-z_]{3,}(?![A-Za-z_]*[?*{])")
 _NO_DIGITS: Final = str.maketrans("123456789", "000000000")
 _COMBINED: Final = 64
@@ -183,7 +183,7 @@ def _in_file(findings: Iterable[Finding], source: Source) -> tuple[Finding, ...]
 
 
 def _of_each_teller(form: Format, source: Source, lines: tuple[Line, ...]) -> Understood:
-    """What a section says; where several processes printed the same tool's output, that of each by itself.
+    """Read a section; where several processes printed the same tool's output, that of each by itself.
 
     Their lines may be mixed.  A process that a launcher names by its host speaks of that host.
     """

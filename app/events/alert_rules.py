@@ -1,4 +1,4 @@
-"""What alerts mean: a default table by alert name, overruled by labels of our own on the alert."""
+"""Meaning of alerts: a default table by alert name, overruled by labels of our own on the alert."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def _take(alert: _Alert, taken: Taken) -> None:
 
 
 def _state(name: str, rule: AlertRule | None, labels: Mapping[str, str]) -> HealthState | None:
-    """What a firing alert means, ``None`` for nothing; raises ``InvalidInput`` where nobody knows."""
+    """State that a firing alert means, ``None`` for nothing; raises ``InvalidInput`` where nobody knows."""
     told = labels.get(f"{OWN_LABELS}state", "").strip().casefold()
     if told:
         if told not in {*HealthState, "none"} or told == HealthState.RECOVERED:
@@ -134,7 +134,7 @@ def _entity(rule: AlertRule | None, labels: Mapping[str, str], state: HealthStat
 
 
 def _part(kind: EntityKind, labels: Mapping[str, str]) -> str:
-    """What the labels say of the part, empty for nothing."""
+    """Number or name of the part in the labels, empty for nothing."""
     device = labels.get("device", "")
     if kind is EntityKind.GPU:
         named = ((label, labels[label]) for label in _GPU_LABELS if labels.get(label))

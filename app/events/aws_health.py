@@ -27,7 +27,7 @@ _RULES: Final = (
     (re.compile(r"RETIREMENT|MAINTENANCE|STOP_SCHEDULED|TERMINAT|REBOOT|_SCHEDULED$|DRAIN"), HealthState.DRAINING),
     (re.compile(r"DEGRADED|IMPAIR"), HealthState.DEGRADED),
 )
-"""What type codes of events about EC2 mean, by the first that fits; others leave the instance suspected."""
+"""Meaning of type codes of events about EC2, by the first that fits; others leave the instance suspected."""
 _LEAD: Final = timedelta(days=1)
 """Before a scheduled change: jobs need not leave earlier, and nothing new is placed there until then."""
 _STATES: Final[Mapping[str, HealthState]] = {

@@ -109,7 +109,7 @@ def _take_figure(
 
 
 def _take_gpu(gpu: _Gpu, taken: Taken) -> None:
-    """What is wrong with a GPU, each by its code; well as a whole where its last Xid is none."""
+    """Report each finding on a GPU by its code; well as a whole where its last Xid is none."""
     seen = str(gpu.at or taken.now)
     if not gpu.found and gpu.xid_is_clear:
         _sight(gpu, HealthState.RECOVERED, "", "no Xid and no other finding", seen, taken)

@@ -20,7 +20,7 @@ from readers.frame.numbers import moment_of
 from readers.proposal.aliases import is_host
 
 BODY: Final = "body"
-"""What a payload as a whole is called in messages."""
+"""Name of a payload as a whole in messages."""
 MOST_EVENTS: Final = 50_000
 """Reports in one payload: each GPU of the largest cluster once."""
 MOST_UNREAD: Final = 100
@@ -125,7 +125,7 @@ def clean(text: str, longest: int = _LONGEST_TEXT) -> str:
 
 
 class Taken:
-    """What was understood so far of one payload that came at ``now``."""
+    """Reports read so far from one payload that came at ``now``."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now

@@ -1,4 +1,4 @@
-"""What an adapter takes out of a payload: reports about parts of a cluster under whatever names."""
+"""Reports in a payload, about parts of a cluster under whatever names."""
 
 from __future__ import annotations
 

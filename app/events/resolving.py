@@ -1,4 +1,4 @@
-"""Which parts of a cluster reports are about, whatever names their sources use."""
+"""Look-up of the parts of a cluster that reports are about, whatever names their sources use."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _SEND: Final = "send what scontrol show node, sinfo -R or sinfo -N prints, or: d
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What an entry says of some nodes: states as written, or the state that they stand for."""
+    """One entry about some nodes: states as written, or the state that they stand for."""
 
     nodes: str
     states: str

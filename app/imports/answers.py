@@ -1,4 +1,4 @@
-"""What the sender of files decides, as it is written in a request."""
+"""Decisions of the sender of files, as a request has them."""
 
 from __future__ import annotations
 

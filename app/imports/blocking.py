@@ -1,4 +1,4 @@
-"""What keeps an upload from being stored, and where in its files that stands."""
+"""Reasons why an upload cannot be stored, and their places in its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would come of an upload: read, combined and checked as storing would check it, and nothing is stored."""
+"""Dry run of an upload: read, combined and checked as storing would check it, and nothing is stored."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DIGEST_LENGTH: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an upload says and would do.
+    """Report of an upload: its contents and the effect of storing it.
 
     ``cluster`` is ``None`` where something is missing or wrong (``problems``, or questions of the proposal), or
     where no file speaks of a node.  ``digest`` names all that went in: storing asks for the one that was seen.
@@ -115,7 +115,7 @@ def answered_aliases(answers: Answers) -> dict[str, str]:
 
 
 def _suspicions(cluster: Cluster, samples: Sequence[Sample], before: Sequence[Sample]) -> tuple[str, ...]:
-    """What looks wrong about all samples together; raises ``InvalidCluster`` of absurd ones."""
+    """Suspicions about all samples together; raises ``InvalidCluster`` of absurd ones."""
     snapshot = ClusterSnapshot("", cluster, tuple(dict.fromkeys((*before, *samples))))
     reject_absurd(snapshot, *classify(cluster))
     return suspicions(snapshot)

@@ -1,4 +1,4 @@
-"""What was understood of a section, in one sentence for people."""
+"""Summary of a section in one sentence for people."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fact_words(fact: Fact) -> str:
 
 
 def measurements_shown(samples: int, failed: int) -> str:
-    """How many measurements there are, and how many failed tests among ``samples``."""
+    """Count of measurements, and of failed tests among ``samples``."""
     tests = f" and {plural(failed, 'failed test')}" if failed else ""
     return f"{plural(samples - failed, 'measurement')}{tests}"
 

@@ -19,7 +19,7 @@ from readers.proposal.host_names import name_groups
 from readers.proposal.values import ALIAS, EVERY_NODE, Answers, Proposal, place_of
 
 PRODUCT: Final = "gpu_kind:"
-"""What begins the key of a question that asks which GPU kind a product is."""
+"""Prefix of the key of a question that asks which GPU kind a product is."""
 _MOST_REMEDIES: Final = 5
 _NEAREST: Final = 30
 

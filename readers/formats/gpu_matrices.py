@@ -31,7 +31,7 @@ Values = tuple[tuple[float | None, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What stood in one table, as printed: ``lines`` of its rows, ``after`` the index of the line behind it."""
+    """One table as printed: ``lines`` of its rows, ``after`` the index of the line behind it."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]

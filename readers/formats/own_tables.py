@@ -50,7 +50,7 @@ _NEVER_ZERO: Final = "leave the cell empty: what was not measured is unknown, ne
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """What one of the unit is in bytes per second or in seconds."""
+    """One of the unit in bytes per second or in seconds."""
 
     quantity: Quantity
     factor: float

@@ -1,4 +1,4 @@
-"""What a file said, before anybody decides what it means: facts, with the lines they stand on.
+"""Facts: the contents of a file before anybody decides about them, with the lines they stand on.
 
 Names stand as the file writes them; figures are SI: bytes, bytes per second, seconds.
 """
@@ -23,11 +23,11 @@ class Origin:
     first_line: int
     last_line: int
     path: str = ""
-    """Of JSON and YAML: "items[3].metadata.labels"."""
+    """Path in JSON and YAML: "items[3].metadata.labels"."""
 
 
 class NameKind(StrEnum):
-    """Which naming a name belongs to."""
+    """Naming that a name belongs to."""
 
     HOST = "host"
     FQDN = "fqdn"
@@ -60,7 +60,7 @@ class Nics:
 
 @dataclass(frozen=True, slots=True)
 class HostFact:
-    """What one record says of one host.  ``None`` = the file does not say; never a guess."""
+    """One record about one host.  ``None`` = the file does not say; never a guess."""
 
     origin: Origin
     names: tuple[Name, ...]
@@ -79,7 +79,7 @@ class HostFact:
 
 
 class JointKind(StrEnum):
-    """How two devices are joined, in the words of nvidia-smi and rocm-smi."""
+    """Kind of joint between two devices, in the words of nvidia-smi and rocm-smi."""
 
     NVLINK = "nvlink"
     XGMI = "xgmi"
@@ -94,7 +94,7 @@ class JointKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """How two devices of a host are joined; ``links`` counts NVLinks or XGMI links, ``bytes_per_s`` of each."""
+    """Joint between two devices of a host; ``links`` counts NVLinks or XGMI links, ``bytes_per_s`` of each."""
 
     first: str
     second: str
@@ -122,7 +122,7 @@ class WiringFact:
 
 
 class Operation(StrEnum):
-    """What a tool ran; wider than the collectives of samples."""
+    """Operation that a tool ran; wider than the collectives of samples."""
 
     SEND_RECV = "sendrecv"
     ALL_TO_ALL = "alltoall"
@@ -178,7 +178,7 @@ class Point:
 
 
 class RunEnd(StrEnum):
-    """How a test ended: EXCERPT lacks rows that its own average counts."""
+    """Ending of a test: EXCERPT lacks rows that its own average counts."""
 
     COMPLETE = "complete"
     FAILED = "failed"
@@ -213,7 +213,7 @@ class RunFact:
 
 
 class Quantity(StrEnum):
-    """What the figures of a matrix are; ACCESS is 1 where peers reach each other."""
+    """Quantity of the figures of a matrix; ACCESS is 1 where peers reach each other."""
 
     BANDWIDTH = "bandwidth"
     LATENCY = "latency"

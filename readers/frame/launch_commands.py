@@ -1,4 +1,4 @@
-"""What the command line of srun or mpirun says of a run: nodes, ranks, hosts, and where the buffers of OSU lie."""
+"""Command lines of srun and mpirun: nodes, ranks, hosts, and where the buffers of OSU lie."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Launch:
 
 
 def launch_of(command: str) -> Launch:
-    """What a command line says."""
+    """Nodes, ranks, hosts and buffers that a command line names."""
     command = command[:_LONGEST]
     found = _LAUNCHERS.search(command)
     launcher, words = (found[1], found[2]) if found else ("", command)

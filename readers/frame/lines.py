@@ -18,7 +18,7 @@ LONGEST_LINE: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class _Prefix:
-    """What a launcher puts before each line; ``starts`` are the characters that it can begin with."""
+    """Text that a launcher puts before each line; ``starts`` are the characters that it can begin with."""
 
     pattern: re.Pattern[str]
     starts: str
@@ -51,13 +51,13 @@ _PREFIXES: Final = (
     ),
     _Prefix(re.compile(r"([A-Za-z][A-Za-z0-9.\-]{0,252}):(?: |$)", re.ASCII), ascii_letters, is_host=True),
 )
-"""Of ``mpirun --tag-output``, ``kubectl logs --prefix``, systemd's journal (but for lines whose readers know it),
-``srun --label``, ``kubectl logs --timestamps``, and ``pdsh``."""
+"""Prefixes of ``mpirun --tag-output``, ``kubectl logs --prefix``, systemd's journal (but for lines whose readers know
+it), ``srun --label``, ``kubectl logs --timestamps``, and ``pdsh``."""
 _DEVICE: Final = re.compile(
     r"(?:gpu|nic|rank|link|port|cpu|core|socket|numa|eth|ib|en[ops]|sd|nvme|mlx|hca)\d", re.IGNORECASE
 )
 _LEAST_LINES: Final = 3
-"""Of each host, for a word before a colon to be the name of one."""
+"""Lines that a host must have for a word before a colon to be its name."""
 
 
 def clean_lines(text: str) -> tuple[Line, ...]:
@@ -77,7 +77,7 @@ def clean_lines(text: str) -> tuple[Line, ...]:
 
 
 def _printed(text: str) -> list[str]:
-    """What a terminal would show, line by line, without blanks at the ends."""
+    """Lines as a terminal would show them, without blanks at the ends."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)

@@ -19,7 +19,7 @@ MOST_ELEMENTS: Final = 200_000
 
 
 class Listener(Protocol):
-    """What hears of the elements of one document."""
+    """Receiver of the elements of one document."""
 
     def opened(self, name: str, attributes: Mapping[str, str], line: int) -> None:
         """An element begins."""
@@ -37,7 +37,7 @@ class _Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How far one document was read; ``problem`` says what stopped it where that was not its end."""
+    """End of the reading of one document; ``problem`` says what stopped it where that was not its end."""
 
     last_line: int
     rest: int

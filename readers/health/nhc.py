@@ -115,7 +115,7 @@ def _entity(check: str, text: str) -> str:
 
 
 def _figures(check: str, text: str) -> tuple[float | None, float | None]:
-    """What was measured and what was asked for: the figure behind a word such as "threshold" is the limit.
+    """Measured figure and limit: the figure behind a word such as "threshold" is the limit.
 
     A figure without a unit has that of the others; checks of adapters count in Gb/s, of GPUs in GB/s.
     """

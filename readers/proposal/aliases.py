@@ -26,7 +26,10 @@ _PREFERRED: Final = (
     NameKind.MPI,
     NameKind.INSTANCE,
 )
-"""Which of several names a node gets: the first that launchers take.  Pods, addresses and ports name no node."""
+"""Kinds of names in the order of preference for a node's name: those that launchers take first.
+
+Pods, addresses and ports name no node.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ def is_host(name: str) -> bool:
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """How a name may stand in a table, the most exact first: the first label of an FQDN, the address in a name."""
+    """Spellings of a name in a table, the most exact first: the first label of an FQDN, the address in a name."""
     plain = name.strip().casefold()
     return tuple(dict.fromkeys((name, plain, *_shorter(plain))))
 

@@ -1,4 +1,4 @@
-"""What files claim of the fields of nodes, and which of several claims is believed."""
+"""Claims of files about the fields of nodes, and the choice among several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several files together say of a cluster: names resolved, facts merged, samples made, questions asked."""
+"""Proposal from several files together: names resolved, facts merged, samples made, questions asked."""
 
 from __future__ import annotations
 

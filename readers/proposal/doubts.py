@@ -1,4 +1,4 @@
-"""What looks wrong only when files are read together: a fallback to TCP, a network's figure given for NVLink."""
+"""Findings across files: a fallback to TCP, a network's figure given for NVLink."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _fallback(one: ProposedSample, flow: WireFlow, bar: float, *, by_data_sheet:
 
 
 def _card_rate(nodes: Mapping[str, ProposedNode], ends: tuple[str, str], flows: int) -> float | None:
-    """What one of ``flows`` flows could get of the cards; ``None`` inside one scale-up domain or without cards."""
+    """Rate that one of ``flows`` flows can get of the cards; ``None`` in one scale-up domain or without cards."""
     rates: list[float] = []
     domains = [nodes[end].fields.get("nvlink_domain") for end in ends if end in nodes]
     if (
@@ -124,7 +124,7 @@ def _nic_figures(flows: Sequence[tuple[ProposedSample, WireFlow]]) -> Iterator[F
 
 
 def _test(sample: Sample) -> tuple[object, ...]:
-    """What two samples share that were taken by the same test."""
+    """Fields that samples of one test share."""
     return sample.tool, sample.collective, sample.message_bytes, sample.ranks_per_node
 
 

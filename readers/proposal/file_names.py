@@ -1,4 +1,4 @@
-"""Which nodes the name of a file hints at: "n7/topo.txt", "topo.n7.log", "n1_n2_all_reduce.log".
+"""Nodes that the name of a file hints at: "n7/topo.txt", "topo.n7.log", "n1_n2_all_reduce.log".
 
 A hint is never an answer: it only says which choices a question should show first.
 """
@@ -12,7 +12,7 @@ from typing import Final
 _BREAKS: Final = re.compile(r"[/\\\s,+()=@\[\]_]+")
 _MOST_WORDS: Final = 40
 _MOST_PIECES: Final = 8
-"""Of a word, parted at dots and dashes."""
+"""Parts of a word, split at dots and dashes."""
 _LIKE_A_NODE: Final = re.compile(r"[A-Za-z][A-Za-z]*\d{0,4}(?:-[A-Za-z0-9]+){0,4}-\d{1,6}|[A-Za-z]{2,12}\d{2,6}")
 _NO_NODE: Final = re.compile(
     r"(?:[abhlv]|gh?b?|rtx|mi|tesla|sxm|nv|nvl|hgx|dgx|gfx|cuda|rocm|sm|ib|mlx|rank|nic|step|run|test|part|job|rev"
@@ -34,7 +34,7 @@ def nodes_hinted(file: str, node_of: Callable[[str], str | None]) -> tuple[str, 
 
 
 def host_hinted(file: str) -> str | None:
-    """What looks most like a host's name, where no node is known: a folder before a word of the file's name."""
+    """The word that looks most like a host's name, where no node is known: a folder before a word of the file's name."""
     folders, _, last = file.replace("\\", "/").rpartition("/")
     for folder in reversed(folders.split("/")):
         if _looks_like_a_node(folder):

@@ -1,4 +1,4 @@
-"""Which nodes the facts speak of, under whatever names."""
+"""Nodes that facts speak of, under whatever names."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from readers.proposal.host_names import Hosts
 from readers.proposal.values import Notes, ProposedSample, place_of
 
 _UNKNOWN_SIZE: Final = float(256 * 1024**2)
-"""Of tools that do not print it: they all copy hundreds of megabytes, where size no longer counts."""
+"""Size for tools that do not print it: they all copy hundreds of megabytes, where size no longer counts."""
 _LONGEST: Final = 200
 
 

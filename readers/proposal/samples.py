@@ -16,7 +16,7 @@ from readers.proposal.values import Notes, ProposedNode, ProposedSample, place_o
 TINY_BYTES: Final = 8192.0
 """Up to this size the time of a transfer is its latency."""
 _FAILED_SIZE: Final = 1.0
-"""Of failed tests that say nothing of sizes."""
+"""Size for failed tests that name none."""
 _MOST_CHOICES: Final = 20
 
 

@@ -1,4 +1,4 @@
-"""What several files together propose: nodes, switches and samples, and what is left to decide."""
+"""Proposal of several files together: nodes, switches and samples, and open questions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from readers.frame.findings import Finding
 EVERY_NODE = "*"
 """As the host of a file: it shows one of many equal nodes."""
 ALIAS = "alias:"
-"""What begins the key of a question that asks which node a name is."""
+"""Prefix of the key of a question that asks which node a name is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the sender decides.
+    """Decisions of the sender.
 
     ``hosts``: file -> node, or ``EVERY_NODE``.  ``ranks`` and ``nodes``: "file:line" of a run -> its ranks, its
     nodes.  ``accepted``: "file:line:code" of doubts.  ``chosen``: "node.field" -> value, "*.field" for all nodes
@@ -113,12 +113,12 @@ class Proposal:
     passed_over: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Field -> stored nodes that keep their value, although an answer says another of all nodes."""
     too_many_nodes: int = 0
-    """How many nodes the files name where a cluster cannot have so many; nothing else is proposed then."""
+    """Number of nodes that the files name, where a cluster cannot have so many; nothing else is proposed then."""
 
 
 @dataclass(slots=True)
 class Notes:
-    """What is collected on the way to a proposal."""
+    """Collection of doubts, questions and conflicts on the way to a proposal."""
 
     kept_aside: list[tuple[Fact, str]] = field(default_factory=list)
     conflicts: list[Conflict] = field(default_factory=list)
@@ -138,5 +138,5 @@ class Notes:
 
 
 def place_of(origin: Origin) -> str:
-    """How answers name the fact that begins there: "file:line"."""
+    """Name of the fact that begins there, for answers: "file:line"."""
     return f"{origin.file}:{origin.first_line}"

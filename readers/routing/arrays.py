@@ -50,7 +50,7 @@ _LAYERS: Final = ("layers", "layer_ids", "layers_counted")
 _TABLES: Final = ("transitions", "coactivation")
 _OF_EPLB: Final = ("log2phy", "logcnt", "logical_to_all_physical_map", "num_replicas")
 _BESIDE: Final = frozenset({*_LAYERS, *_TABLES, *physical_maps.KEYS, *_OF_EPLB, "tokens"})
-"""What is no workload by itself."""
+"""Keys that are no workload by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def _is_counts(value: Any) -> bool:
 
 
 def _parts(tree: Any) -> Iterator[_Part]:
-    """What may be a workload each."""
+    """Candidates for one workload each."""
     if _is_counts(tree):
         yield _Part("", "", {"": tree}, "")
     elif (key := _key(tree)) is not None:

@@ -18,17 +18,17 @@ Ids = NDArray[np.int64]
 """(tokens, layers, selections) expert ids; -1 where a token selected none there."""
 
 _MOST_TABLE_CELLS: Final = 2**25
-"""Of all tables of a kind: 256 MiB."""
+"""Cells of all tables of a kind: 256 MiB."""
 _MOST_PAIRS: Final = 2**22
 _MOST_SELECTIONS: Final = 64
 _MOST_IDS: Final = 2**24
-"""Of a trace: 128 MiB while they are counted."""
+"""Ids of a trace: 128 MiB while they are counted."""
 _REMEDY: Final = "send [token][layer][selected experts], -1 where a token selected none"
 
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """What tokens selected, counted; the layers that no token reached are left out."""
+    """Counts of the experts that tokens selected; the layers that no token reached are left out."""
 
     rows: Rows
     tokens: float

@@ -45,7 +45,7 @@ def array_of(value: Any) -> NDArray[Any] | None:
 
 
 def depth_of(value: Any) -> int:
-    """How deep lists are nested, judged by the first member of each; the dimensions of an array."""
+    """Depth of nested lists, judged by the first member of each; the dimensions of an array."""
     depth = 0
     while isinstance(value, list) and value:
         value = next((item for item in value if isinstance(item, list | np.ndarray) and len(item)), value[0])
@@ -205,7 +205,7 @@ def _numbered(
 
 
 def _experts_of(source: RoutingSource, place: str, rows: Sequence[Any]) -> int:
-    """How many experts a layer has: as most rows say, or the model."""
+    """Number of experts of a layer: as most rows say, or the model."""
     lengths = Counter(length for row in rows if (length := _length(row)))
     if any(isinstance(row, Mapping) for row in rows) and lengths:
         experts = source.experts or max(lengths)  # a mapping leaves out the experts that nothing selected
@@ -231,7 +231,7 @@ def check_experts(source: RoutingSource, place: str, experts: int) -> None:
 
 
 def _length(row: Any) -> int:
-    """How many experts a row tells of; 0 of what is no row."""
+    """Number of experts of a row; 0 for anything else."""
     if isinstance(row, Mapping):
         return 1 + max((number for key in row if (number := number_in(key)) is not None), default=-1)
     if isinstance(row, np.ndarray):

@@ -1,4 +1,4 @@
-"""What is read and what comes of it: sources, notices, maps that run, and the kinds of file that are known.
+"""Sources of routing statistics, the maps of running engines, and the formats.
 
 A reader is a pure function from a source to what it found.  Layers and tokens that cannot be used are left out with
 a notice; ``InvalidInput`` is raised only where nothing of a file can be used.
@@ -19,10 +19,10 @@ from cluster_models.routing import RoutedWorkload
 from readers.frame.findings import Finding
 
 MOST_EXPERTS: Final = 4096
-"""Of a layer.  Larger numbers are no experts: a table of transitions would hold more than 16 million pairs."""
+"""Experts of a layer.  Larger numbers are no experts: a table of transitions would hold more than 16 million pairs."""
 MOST_LAYERS: Final = 1024
 MOST_WORKLOADS: Final = 256
-"""Of a file."""
+"""Workloads of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class RunningMap:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one file, or a group of files, says."""
+    """Contents of one file, or of a group of files."""
 
     workloads: tuple[RoutedWorkload, ...] = ()
     maps: tuple[RunningMap, ...] = ()

@@ -1,4 +1,4 @@
-"""Which kind of file a source is, and what it says."""
+"""Recognition of the format of a source, and its reading."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _LOOKED_AT: Final = 2**20
 
 
 def experts_stated(tree: Any) -> int | None:
-    """How many experts a layer has, where a file says it."""
+    """Number of experts of a layer, where a file says it."""
     for key in _EXPERT_COUNTS:
         if isinstance(tree, Mapping) and (found := whole(tree.get(key), MOST_EXPERTS)):
             return found

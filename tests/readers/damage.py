@@ -38,7 +38,7 @@ def damaged(draw: st.DrawFn, whole: str) -> str:
 
 
 def sound(form: Format, text: str) -> Understood:
-    """What a reader makes of a text; every place it names lies in the text, every matrix is whole."""
+    """Read a text, and check the result: every place it names lies in the text, every matrix is whole."""
     found = understood(form, source_of(text))
     lines = text.replace("\r\n", "\n").count("\n") + 1
     for fact in found.facts:

@@ -46,7 +46,7 @@ def node(name: str = "gpu-17", labels: dict[str, str] | None = None, **status: A
 
 
 def read_tree(tree: Any) -> Understood:
-    """What is understood of a list of nodes as JSON."""
+    """Read a list of nodes as JSON."""
     text = json.dumps(tree, indent=2)
     return understood(NODES, Source("nodes.json", text, tree))
 

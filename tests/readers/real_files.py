@@ -46,7 +46,7 @@ def _tree(text: str, name: str) -> Any:
 
 
 def understood(form: Format, source: Source) -> Understood:
-    """What the reader of a kind makes of a whole file."""
+    """Read a whole file by the reader of a format."""
     return form.read(source, clean_lines(source.text))
 
 

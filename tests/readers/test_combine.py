@@ -1,4 +1,4 @@
-"""What several files together propose."""
+"""Proposals of several files together."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.readers.damage import damaged, sound
 
 FOLDER: Final = Path(__file__).parents[1] / "data" / "formats"
 FACTS: Final[dict[str, str]] = json.loads(FOLDER.with_suffix(".json").read_text("utf-8"))
-"""What is understood of each file, as the report of an upload says it; refused formats give no fact."""
+"""Summary of the facts of each file, as the report of an upload has it; refused formats give none."""
 TEXTS: Final = [form for form in FORMATS if form.fits is None]
 
 

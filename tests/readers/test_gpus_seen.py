@@ -1,4 +1,4 @@
-"""How many GPUs a node is taken to have where only tests tell it."""
+"""GPU counts of nodes where only tests tell them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read from lists and labels of real Kubernetes nodes."""
+"""Lists and labels of real Kubernetes nodes."""
 
 from __future__ import annotations
 

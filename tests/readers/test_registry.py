@@ -1,4 +1,4 @@
-"""Which kind of file a text is."""
+"""Recognition of formats."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def switches(read: Understood, *, domain: bool = False) -> dict[str, SwitchFact]
 
 
 def read_model(model: Any) -> Understood:
-    """What is understood of a model."""
+    """Read a model."""
     text = yaml.safe_dump(model)
     return FORMAT.read(Source("model.yaml", text, model), clean_lines(text))
 

@@ -88,7 +88,7 @@ def _runs(lines: tuple[Line, ...]) -> list[_Run]:
 
 
 def _words(table: _Table) -> dict[tuple[str, str], str]:
-    """What stands between two GPUs; the last word of a row cut short may itself be cut, and is left."""
+    """Words between two GPUs; the last word of a row cut short may itself be cut, and is left."""
     found: dict[tuple[str, str], str] = {}
     for row, words in table.rows.items():
         kept = words if len(words) >= len(table.columns) else words[:-1]

@@ -32,7 +32,7 @@ _LEAF_SHARE: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Cable:
-    """What one row says of a port: the other end, the rate in bytes per second, the GUID of an adapter's port."""
+    """One row about a port: the other end, the rate in bytes per second, the GUID of an adapter's port."""
 
     line: int
     peer: str | None
@@ -95,7 +95,7 @@ class _Drawing:
     levels: Mapping[str, int]
     hosts: Mapping[str, str | None]
     joined: Mapping[str, list[tuple[str, Cable]]]
-    """Of each switch: what its live cables lead to."""
+    """Ends of the live cables of each switch."""
 
 
 def understood_fabric(source: Source, fabric: Fabric) -> Understood:
@@ -203,7 +203,7 @@ def _ports(source: Source, fabric: Fabric, drawing: _Drawing) -> tuple[tuple[Por
 
 
 def _leaf_sets(ports: Iterable[PortFact], leaves: Collection[str]) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Of each host: the name of its set of leaves and those of them that it is on itself."""
+    """Name of each host's set of leaves, and those of them that it is on itself."""
     on: dict[str, dict[str, None]] = defaultdict(dict)
     for port in ports:
         if port.host is not None and port.up and port.switch in leaves:
@@ -223,7 +223,7 @@ def _leaf_sets(ports: Iterable[PortFact], leaves: Collection[str]) -> dict[str, 
 
 
 def _pattern(names: list[str]) -> str:
-    """What leaves of one set are called in common: "B09-*-05"; a star stands where they differ."""
+    """Common name of the leaves of one set: "B09-*-05"; a star stands where they differ."""
     if len(names) == 1:
         return names[0]
     fields = [name.split("-") for name in names]

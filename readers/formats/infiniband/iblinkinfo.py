@@ -38,7 +38,7 @@ _COULD: Final = re.compile(r"could be", re.IGNORECASE)
 _LOOSE: Final = re.compile(
     r"\b\d{1,2}X\s+[\d.]{1,12}\s?Gbps[^/]{0,20}\b(?:Active|Armed|Init\w*|Down)\s*/", re.IGNORECASE
 )
-"""What even a line that was copied without its ends says: width, rate of a lane, state."""
+"""Columns that even a line copied without its ends has: width, rate of a lane, state."""
 _QUOTED: Final = re.compile(r'"\s*([^"]{1,200}?)\s*"')
 _REMEDY: Final = "send whole lines of iblinkinfo, with the device lines above them or with --line"
 
@@ -131,7 +131,7 @@ def _slow(line: Line) -> Finding:
 
 
 def _key(lid: str | None, guid: str | None) -> str | None:
-    """What a device is known by: its local identifier, which every row has for both ends, else its GUID."""
+    """Key of a device: its local identifier, which every row has for both ends, else its GUID."""
     if lid and int(lid):
         return f"lid {int(lid)}"
     return guid_of(guid) if guid else None

@@ -69,7 +69,7 @@ def read_perftest(source: Source, lines: tuple[Line, ...]) -> Understood:
 
 @dataclass(slots=True)
 class _Test:
-    """What was printed of one test."""
+    """Output of one test."""
 
     first: Line
     name: str
@@ -109,7 +109,7 @@ class _Test:
         )
 
     def doubts(self) -> list[Finding]:
-        """What is odd about it."""
+        """Findings about the test."""
         doubts: list[Finding] = []
         if self.is_loopback:
             sentence = "both ends are the same port: this is the rate of the card, not of a link to another node"

@@ -1,4 +1,4 @@
-"""What Kubernetes says of nodes, in every form that people send."""
+"""Nodes of Kubernetes, in every form that people send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the labels of a Kubernetes node say of its GPUs and its place.
+"""GPUs and place of a Kubernetes node, from its labels.
 
 Keys as written by NVIDIA's GPU feature discovery, AMD's node labeller, the cloud providers and topograph (those of
 CoreWeave are the levels of its Kueue topologies: fabric, superpod, leafgroup, nvlink.domain); every value is text.
@@ -107,12 +107,12 @@ COLUMN_KEYS: Final[Mapping[str, str]] = {
         *reversed((*_ZONES, *_DOMAINS, *_PRODUCTS, *_COUNTS, *_MEMORY_MIB, *_INSTANCES)),
     )
 }
-"""How ``kubectl get nodes -L`` heads the column of a label: the end of its key; the first of equal ends counts."""
+"""Heading of a label's column in ``kubectl get nodes -L``: the end of its key; the first of equal ends counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelNote:
-    """What is odd about labels: the parts of a doubt that need no line."""
+    """A doubt about labels, without its line."""
 
     code: str
     sentence: str

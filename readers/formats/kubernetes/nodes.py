@@ -60,7 +60,7 @@ def read_nodes(source: Source, lines: tuple[Line, ...]) -> Understood:
 
 
 class _Said:
-    """What was understood so far of one file."""
+    """Facts and findings of one file so far."""
 
     def __init__(self, source: Source, first: int, last: int) -> None:
         self.source, self.first, self.last = source, first, last

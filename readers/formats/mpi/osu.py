@@ -157,7 +157,7 @@ class _Test:
         return Memory.GPU if self.title[2] or self.title[1] != "MPI" else Memory.HOST
 
     def refusal(self) -> Finding:
-        """Of a test without rows."""
+        """Refusal of a test without rows."""
         remedy = "look for the error of the launcher, and repeat the test"
         return refused(self.first, "a test without rows: it did not start, or was cut", remedy)
 
@@ -195,7 +195,7 @@ def _doubts(fact: RunFact) -> Sequence[Finding]:
 
 
 def _drops(rates: Sequence[float]) -> int:
-    """How many rates are far below the best of a smaller size."""
+    """Count of rates far below the best of a smaller size."""
     best = 0.0
     drops = 0
     for rate in rates:

@@ -18,7 +18,7 @@ _REMEDY: Final = "send the topology instead (NCCL_TOPO_DUMP_FILE), and nccl-test
 
 
 class _Graphs:
-    """What the first graphs of a file say of their channels."""
+    """Channels of the first graphs of a file."""
 
     def __init__(self) -> None:
         self.said: list[str] = []

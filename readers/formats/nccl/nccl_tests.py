@@ -54,7 +54,7 @@ class _Reader:
     draft: Draft = field(default_factory=Draft)
     tool: str = ""
     program: str = ""
-    """Of the last command line, which may have run several times."""
+    """Last command line, which may have run several times."""
 
     def take(self, line: Line) -> None:
         text = line.text

@@ -1,4 +1,4 @@
-"""How the ranks of a test lie on hosts, where the log lists only some of them.
+"""Hosts of the ranks of a test, where the log lists only some of them.
 
 Launchers fill one host after the other: with g ranks a host, rank r is on host r // g and uses device r mod g, or
 device 0 where each process sees its own GPU only.

@@ -21,7 +21,7 @@ _TYPE_BYTES: Final = {
     **dict.fromkeys(("double", "float64", "int64", "uint64"), 8),
 }
 ROW: Final = re.compile(r" *\d+ +\d+ +(?:" + "|".join(sorted(_TYPE_BYTES, key=len, reverse=True)) + r")(?: |$)")
-"""How every row begins."""
+"""First cells of every row."""
 _WRONG_WORDS: Final = frozenset({"#wrong", "wrong", "error", "res"})
 _UNTESTED: Final = frozenset({"N/A", "n/a"})
 _GROUP: Final = 3
@@ -30,7 +30,7 @@ _GROUP: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the header of a table names."""
+    """Columns that the header of a table names."""
 
     has_root: bool
     has_wrong: bool

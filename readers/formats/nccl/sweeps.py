@@ -1,4 +1,4 @@
-"""What sweeps over pairs of nodes leave besides their logs: a table with a row for each test, a list of failures.
+"""Files of sweeps over pairs of nodes, besides their logs: a table with a row for each test, a list of failures.
 
 The table has the columns ``file,test,N,G,nodes,minBytes,maxBytes,avg_bus_bw_GBs,peak_busbw_GBs``: N nodes with G
 GPUs each; the list names file, program, N, G and nodes of each test that left no figures.

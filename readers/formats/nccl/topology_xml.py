@@ -64,7 +64,7 @@ class _Device:
 
 
 class _Tree:
-    """What the elements say while they come in."""
+    """Elements of the tree while they come in."""
 
     def __init__(self) -> None:
         self.hosts: dict[str, list[_Device]] = {}

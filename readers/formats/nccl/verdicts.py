@@ -1,4 +1,4 @@
-"""What a test of nccl-tests is worth once all of its lines are read: which operation, how many ranks, how it ended.
+"""Verdict on a test of nccl-tests once all of its lines are read: operation, ranks, ending.
 
 The bus bandwidth over the algorithm bandwidth is, for n ranks, 2(n-1)/n for all_reduce, (n-1)/n for all_gather,
 reduce_scatter, alltoall, gather and scatter, and 1 for the others (PERFORMANCE.md of nccl-tests); the size column
@@ -112,7 +112,7 @@ def lacks_rows(rows: Sequence[Row], stated: float | None) -> bool:
 def ending(
     *, rows: int, failure: str, elided: bool, partial: bool, concluded: bool, largest: int, most: int | None
 ) -> tuple[RunEnd, str]:
-    """How the test ended, and why; ``most`` is the largest size asked for, where the file says."""
+    """Ending of the test, and its reason; ``most`` is the largest size asked for, where the file says."""
     if failure:
         return RunEnd.FAILED, failure
     if not rows:
@@ -132,7 +132,7 @@ def has_warm_up(rows: Sequence[Row]) -> bool:
 
 
 def row_doubts(rows: Sequence[Row]) -> Iterable[Finding]:
-    """What looks wrong in the rows of one test."""
+    """Findings about the rows of one test."""
     wrong = next((row for row in rows if row.wrong > 0), None)
     if wrong is not None:
         yield reject(

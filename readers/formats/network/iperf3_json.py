@@ -137,7 +137,7 @@ def _rate(total: Mapping[str, Any]) -> float | None:
 def run_doubts(
     fact: RunFact, seconds: float, sent: float | None, round_trip_s: float | None, *, was_received: bool
 ) -> list[Finding]:
-    """What is odd about a run: too short, far away, counted by the sender only, or much lost on the way."""
+    """Findings about a run: too short, far away, counted by the sender only, or much lost on the way."""
     line = fact.points[0].line
     rate = fact.points[0].bytes_per_s or 0.0
     doubts: list[Finding] = []

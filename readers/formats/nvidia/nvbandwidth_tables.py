@@ -1,4 +1,4 @@
-"""What titles and figures of nvbandwidth mean, whether printed as text or as JSON.
+"""Titles and figures of nvbandwidth, whether printed as text or as JSON.
 
 Tables are turned so that ``values[i][j]`` is always from ``rows[i]``.  Between host and GPU the arrow of a title is
 the way of the bytes.  Between GPUs it is the other way round, by the tool's source (DeviceToDevice*::run in
@@ -49,7 +49,7 @@ SEND_PAIRS: Final = "send device_to_device_memcpy_read_ce or _write_ce"
 
 @dataclass(frozen=True, slots=True)
 class Title:
-    """What the title of a table and the name of its test say."""
+    """Contents of a table's title and of the name of its test."""
 
     test: str
     from_rows: bool
@@ -93,7 +93,7 @@ def title_of(text: str, test: str) -> Title | None:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the header of a run says: the tool's version, the devices, and where processes are on several hosts."""
+    """Header of a run: the tool's version, the devices, and where processes are on several hosts."""
 
     tool: str
     host: str | None
@@ -144,7 +144,7 @@ def _names(labels: tuple[str, ...], kind: str) -> tuple[str, ...]:
 
 
 def doubts_of(fact: MatrixFact, table: Table, machine: Machine) -> list[Finding]:
-    """What is odd about one table."""
+    """Findings about one table."""
     doubts = list(cut_short(table, f"the table on line {fact.origin.first_line}"))
     if machine.devices and len(table.columns) > machine.devices:
         listed = f"{machine.devices} GPU" + "s" * (machine.devices > 1)

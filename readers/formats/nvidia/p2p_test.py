@@ -192,7 +192,7 @@ class _Reader:
         return bool(self.unreachable) and not self.reachable
 
     def judge(self) -> None:
-        """What the tables together say."""
+        """Facts and findings of all tables together."""
         enabled = [fact for fact in self.facts if fact.method.startswith("p2p=enabled")]
         if self.unreachable and enabled:
             pairs = ", ".join(f"{a} to {b}" for a, b in sorted(self.unreachable)[:4])

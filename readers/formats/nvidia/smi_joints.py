@@ -1,4 +1,4 @@
-"""What the cells of ``nvidia-smi topo -m`` show of a host: joints, islands of NVLinks, GPUs that lack some."""
+"""Joints of a host as ``nvidia-smi topo -m`` draws them: islands of NVLinks, GPUs that lack some."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _NVLINKS: Final = re.compile(r"NV(\d{1,3})", re.ASCII)
 
 @lru_cache(maxsize=1024)
 def cell_of(word: str) -> tuple[JointKind, int | None] | None:
-    """What a word of the table says: the kind of a joint, and how many NVLinks."""
+    """Kind of the joint that a word of the table names, and its number of NVLinks."""
     links = _NVLINKS.fullmatch(word)
     if links is not None:
         return JointKind.NVLINK, int(links.group(1))
@@ -57,7 +57,7 @@ _joint: Final = lru_cache(maxsize=1 << 16)(Joint)
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """What the cells of a table show; hosts of one kind have the same."""
+    """Joints that the cells of a table show; hosts of one kind have the same."""
 
     gpus: tuple[str, ...]
     joints: tuple[Joint, ...]
@@ -65,7 +65,7 @@ class Drawing:
     """Pairs whose two cells differ; the worse is taken."""
     shows_no_nvlink: bool
     doubts: tuple[Finding, ...]
-    """Of the joints, without a line."""
+    """Findings about the joints, on line 0."""
 
 
 Drawn = Callable[[tuple[str, ...], tuple[tuple[str, ...], ...]], Drawing]

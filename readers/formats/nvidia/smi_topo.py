@@ -24,7 +24,7 @@ _PEERS: Final = {"OK": 1.0, "CNS": 0.0, "GNS": 0.0, "TNS": 0.0, "DR": 0.0, "NS":
 _MOST_DEVICES: Final = 256
 """Columns of a table; no host has more GPUs and cards."""
 _COLOUR: Final = re.compile(r"^\s*\[[0-9;]{1,6}m|\[[0-9;]{1,6}m\s*$", re.ASCII)
-"""What is left of an underlined header where the escape character itself was lost in copying."""
+"""Rest of an underlined header where the escape character itself was lost in copying."""
 _NOT_BY_READING: Final = frozenset({"CNS", "GNS", "TNS", "DR"})
 """Why peers cannot read or write each other's memory; NS also stands where it is NVLink that is not there."""
 _COMMAND: Final = re.compile(r"^(?:.{0,120}[\s$#>])?nvidia-smi\s+topo\s+-{1,2}(\w+)(?:\s+(\w+))?", re.ASCII)
@@ -49,7 +49,7 @@ class _Table:
     has_numa: bool
     hidden: bool
     asked: str = ""
-    """Of ``topo -p2p``: "r" and "w" for the memory of peers, "n" for NVLink, ..."""
+    """Words of ``topo -p2p``: "r" and "w" for the memory of peers, "n" for NVLink, ..."""
     cells: dict[str, list[str]] = field(default_factory=dict)
     """Words of each row below the columns of devices."""
     numa: dict[str, str] = field(default_factory=dict)
@@ -77,7 +77,7 @@ def _header(line: Line, *, hidden: bool, asked: str) -> _Table | None:
 
 
 def _affinities(text: str, cells: int) -> list[str]:
-    """What stands right of the device columns, empty fields kept where tabs show them."""
+    """Cells right of the device columns, empty fields kept where tabs show them."""
     if "\t" in text:
         return [word.strip() for word in text.strip(" ").lstrip("\t").split("\t")[cells + 1 :]]
     return re.sub(r",[ ]{1,8}", ",", text).split()[cells + 1 :]

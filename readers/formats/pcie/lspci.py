@@ -92,7 +92,7 @@ def _flat(line: Line) -> _Device | None:
 
 
 class _Tree:
-    """Which bridges lead to the device of each line: what stands left of a branch leads to it."""
+    """Bridges that lead to the device of each line: those left of a branch lead to it."""
 
     def __init__(self) -> None:
         self._root = ""

@@ -40,7 +40,7 @@ PRODUCTS: Final = {
 
 
 def joint_kind(first: Sequence[str], second: Sequence[str], *, same_host_bridge: bool) -> JointKind:
-    """How two devices are joined whose bridges, counted down from the host bridge, are these.
+    """Joint of two devices with these bridges, counted down from the host bridge.
 
     In the words of nvidia-smi: PIX over one bridge, PXB over several, PHB over the host bridge, SYS over sockets.
     """

@@ -51,7 +51,7 @@ class Record:
 
 @dataclass(slots=True)
 class _Told:
-    """What the lines said, as they are read."""
+    """Records of the lines as they are read."""
 
     records: list[Record]
     refusals: list[Finding]
@@ -253,7 +253,7 @@ def _hosts(source: Source, told: _Told, trees: Sequence[Record], blocks: Sequenc
             firsts.setdefault(host, record)
     guids: list[Record] = []
     made: dict[tuple[int, int, int], tuple[Origin, dict[str, str]]] = {}
-    """What all hosts of one leaf and block have in common, by the identity of their records."""
+    """Origin and labels of all hosts of one leaf and block, by the identity of their records."""
     for host, first in firsts.items():
         leaf, group = leaves.get(host), groups.get(host)
         place = leaf or group

@@ -26,7 +26,7 @@ def alert(name: str, status: str = "firing", **labels: str) -> dict[str, Any]:
 
 
 def webhook(*alerts: Any) -> dict[str, Any]:
-    """What Alertmanager sends."""
+    """A webhook as Alertmanager sends it."""
     return {"version": "4", "groupKey": "{}", "status": "firing", "truncatedAlerts": 0, "alerts": list(alerts)}
 
 

@@ -1,4 +1,4 @@
-"""What Slurm prints of nodes: blocks, tables, JSON, and lines of trigger programs."""
+"""Output of Slurm about nodes: blocks, tables, JSON, and lines of trigger programs."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ STATE_OF_HEALTH = "sagemaker.amazonaws.com/node-health-status"
 
 
 def imported(name: str, text: str) -> list[HostFact | HealthFact]:
-    """What the importer takes of hosts and their troubles."""
+    """Facts of the importer about hosts and their troubles."""
     (source,) = open_files([SentFile(name, text.encode())]).sources
     facts = [fact for _, found in read_file(source).sections for fact in found.facts]
     return [fact for fact in facts if isinstance(fact, HostFact | HealthFact)]

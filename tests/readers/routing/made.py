@@ -21,7 +21,7 @@ _Result = TypeVar("_Result")
 
 
 def found_in(tree: Any, *, experts: int | None = None, text: str = "") -> Found:
-    """What a value says, as a file "made.json"."""
+    """Contents of a value, as a file "made.json"."""
     return read(RoutingSource("made.json", "made", tree, text, experts))
 
 
@@ -32,7 +32,7 @@ def sent(name: str, content: Any) -> SentFile:
 
 
 def read_of(name: str, content: Any, *, experts: int | None = None) -> RoutingRead:
-    """What one file says."""
+    """Contents of one file."""
     return read_all([sent(name, content)], experts=experts)
 
 

@@ -23,7 +23,7 @@ def real(path: str) -> Path:
 
 
 def read_real(path: str) -> RoutingRead:
-    """What it says."""
+    """Contents of the file."""
     return read_all(files_at(real(path)))
 
 
