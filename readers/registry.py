@@ -30,7 +30,7 @@ from readers.formats.slurm import topology as slurm_topology
 from readers.formats.superbench import gpu_copy, pair_patterns
 from readers.frame.findings import Finding, doubt, refusal
 from readers.frame.lines import LONGEST_LINE, clean_lines
-from readers.frame.reading import Format, Reading, Section, Understood
+from readers.frame.reading import Contents, Format, Reading, Section
 from readers.frame.sources import Line, Source
 from readers.health import formats as health
 
@@ -168,13 +168,13 @@ def read(source: Source, formats: Sequence[Format] = FORMATS) -> Reading:
         )
     by_name = {form.name: form for form in formats}
     numbers = [line.number for line in lines]
-    understood: list[tuple[Section, Understood]] = []
+    understood: list[tuple[Section, Contents]] = []
     for section in sections:
         first, after = bisect_left(numbers, section.first_line), bisect_left(numbers, section.last_line + 1)
         form = by_name[section.format]
         found = _checked(form, section, _of_each_teller(form, source, lines[first:after]))
         refusals, doubts = _in_file(found.refusals, source), _in_file(found.doubts, source)
-        understood.append((section, Understood(found.facts, refusals, doubts)))
+        understood.append((section, Contents(found.facts, refusals, doubts)))
     return Reading(source.name, len(lines), tuple(understood), _in_file(_cut_lines(source), source))
 
 
@@ -182,7 +182,7 @@ def _in_file(findings: Iterable[Finding], source: Source) -> tuple[Finding, ...]
     return tuple(finding.in_file(source.name) for finding in findings)
 
 
-def _of_each_teller(form: Format, source: Source, lines: tuple[Line, ...]) -> Understood:
+def _of_each_teller(form: Format, source: Source, lines: tuple[Line, ...]) -> Contents:
     """Read a section; where several processes printed the same tool's output, that of each by itself.
 
     Their lines may be mixed.  A process that a launcher names by its host speaks of that host.
@@ -209,14 +209,14 @@ def _of_each_teller(form: Format, source: Source, lines: tuple[Line, ...]) -> Un
     if not named and form.family in _INSIDE_A_NODE:
         sentence = f"{len(parts)} processes printed each its own output, and none says on which host it ran"
         doubts.append(doubt("several-hosts", lines[0].number, sentence, "send one file for each host"))
-    return Understood(
+    return Contents(
         tuple(fact for part in parts for fact in part.facts),
         tuple(refusal for part in parts for refusal in part.refusals),
         tuple(doubts),
     )
 
 
-def _checked(form: Format, section: Section, found: Understood) -> Understood:
+def _checked(form: Format, section: Section, found: Contents) -> Contents:
     """``found`` with the refusal of a kind that is known only to be refused, and no more refusals than are read."""
     refusals = found.refusals
     if form.refused_because and not refusals and not found.facts:

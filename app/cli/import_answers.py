@@ -9,7 +9,7 @@ from app.cli.import_files import Given
 from app.documents.reading import close_name, problems_of, read_document
 from app.imports.answers import AnswersDocument
 from app.imports.dry_run import Report
-from app.imports.unasked import PRODUCT
+from app.imports.unused_answers import PRODUCT
 from cluster_models.errors import InvalidInput
 from readers.proposal.values import Answers
 
@@ -111,7 +111,7 @@ def _key(text: str, doubts: Container[str], given: Given) -> str:
 
 def check_answers(report: Report) -> None:
     """Raise ``InvalidInput`` of an answer that nothing asks for: it is a slip of the pen."""
-    for one in report.unasked:
+    for one in report.unused_answers:
         if one.part == "accepted":  # each was a doubt before the others were accepted
             continue
         problem = one.problem

@@ -14,7 +14,7 @@ from typing import Final
 from pydantic import Field
 
 from app.events.alert_rules import OWN_LABELS, AlertRule, rule_of
-from app.events.payloads import Payload, Taken, digest, entry, json_value, listed, moment
+from app.events.payloads import Payload, ReportCollector, digest, entry, json_value, listed, moment
 from app.events.reading import Adapter, Reported
 from cluster_models.errors import InvalidInput
 from cluster_models.health.xids import state_of_xid, xid_in
@@ -57,14 +57,14 @@ def read_alertmanager(body: bytes, now: datetime) -> Reported:
     if not isinstance(value, Mapping) or "alerts" not in value:
         remedy = "set this address as url of a webhook_config of Alertmanager"
         raise InvalidInput("alerts", None, "is missing: this is no webhook of Alertmanager", remedy)
-    taken = Taken(now)
+    taken = ReportCollector(now)
     for index, each in enumerate(listed(value["alerts"], path="alerts")):
         with taken.entry(f"alerts[{index}]"):
             _take(entry(_Alert, each, path=f"alerts[{index}]"), taken)
     return taken.done()
 
 
-def _take(alert: _Alert, taken: Taken) -> None:
+def _take(alert: _Alert, taken: ReportCollector) -> None:
     """Take one alert; one that says nothing about hardware is left out without a word."""
     labels = alert.labels
     name = labels.get("alertname", "")

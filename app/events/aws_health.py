@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from app.events.payloads import BODY, Payload, Taken, digest, entry, json_value, listed, moment
+from app.events.payloads import BODY, Payload, ReportCollector, digest, entry, json_value, listed, moment
 from app.events.reading import Adapter, Reported
 from cluster_models.errors import InvalidInput
 from cluster_models.health_events import HealthState
@@ -80,7 +80,7 @@ def read_aws_health(body: bytes, now: datetime) -> Reported:
     events = listed(value, path=BODY) if isinstance(value, list) else [value]
     if not any(isinstance(each, Mapping) and "detail-type" in each for each in events):
         raise InvalidInput("detail-type", None, "is missing: this is no event of EventBridge", _REMEDY)
-    taken = Taken(now)
+    taken = ReportCollector(now)
     for index, each in enumerate(events):
         path = f"[{index}]" if isinstance(value, list) else ""
         with taken.entry(path):
@@ -102,7 +102,7 @@ def _unwrapped(value: Any) -> Any:
     return value
 
 
-def _take_health(event: _Event, taken: Taken) -> None:
+def _take_health(event: _Event, taken: ReportCollector) -> None:
     """An event of AWS Health; those of other services than EC2 say nothing of nodes."""
     detail, instances = event.detail, dict(_instances(event))
     if not instances:
@@ -137,7 +137,7 @@ def _instances(event: _Event) -> Iterator[tuple[str, str]]:
             yield name, status
 
 
-def _take_notice(event: _Event, taken: Taken) -> None:
+def _take_notice(event: _Event, taken: ReportCollector) -> None:
     """A notice of EC2 about one instance; others say nothing of nodes."""
     detail, kind = event.detail, event.kind.casefold()
     if "spot instance interruption" in kind:

@@ -14,7 +14,7 @@ from typing import Final
 
 from app.documents.text import decode
 from app.events.dcgm_rules import RULES, XID_GAUGE, finding_of
-from app.events.payloads import BODY, Taken, clean, digest, moment
+from app.events.payloads import BODY, ReportCollector, clean, digest, moment
 from app.events.reading import Adapter, Reported
 from cluster_models.errors import InvalidInput
 from cluster_models.health.xids import state_of_xid
@@ -52,7 +52,7 @@ class _Gpu:
 
 def read_dcgm(body: bytes, now: datetime) -> Reported:
     """Figures and kernel lines of a body; raises ``InvalidInput`` where it holds neither."""
-    taken = Taken(now)
+    taken = ReportCollector(now)
     gpus: dict[tuple[str, str], _Gpu] = {}
     numbers: dict[tuple[str, str], str] = {}
     lines: list[tuple[int, KernelLine]] = []
@@ -108,7 +108,7 @@ def _take_figure(
         gpu.well.append(name)
 
 
-def _take_gpu(gpu: _Gpu, taken: Taken) -> None:
+def _take_gpu(gpu: _Gpu, taken: ReportCollector) -> None:
     """Report each finding on a GPU by its code; well as a whole where its last Xid is none."""
     seen = str(gpu.at or taken.now)
     if not gpu.found and gpu.xid_is_clear:
@@ -120,7 +120,7 @@ def _take_gpu(gpu: _Gpu, taken: Taken) -> None:
         _sight(gpu, HealthState.RECOVERED, name, "is well again", seen, taken)
 
 
-def _sight(gpu: _Gpu, state: HealthState, code: str, text: str, seen: str, taken: Taken) -> None:
+def _sight(gpu: _Gpu, state: HealthState, code: str, text: str, seen: str, taken: ReportCollector) -> None:
     taken.add(
         state,
         gpu.node,
@@ -134,7 +134,7 @@ def _sight(gpu: _Gpu, state: HealthState, code: str, text: str, seen: str, taken
     )
 
 
-def _take_line(said: KernelLine, host: str, numbers: Mapping[tuple[str, str], str], taken: Taken) -> None:
+def _take_line(said: KernelLine, host: str, numbers: Mapping[tuple[str, str], str], taken: ReportCollector) -> None:
     """One line of the kernel log; a bus address whose number figures in the same body tell becomes that number."""
     state = state_of_xid(said.xid, said.text)
     if state is None:

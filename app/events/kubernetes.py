@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from app.events.payloads import BODY, Payload, Taken, digest, entry, json_values, listed, moment
+from app.events.payloads import BODY, Payload, ReportCollector, digest, entry, json_values, listed, moment
 from app.events.reading import Adapter, Reported
 from cluster_models.errors import InvalidInput
 from cluster_models.health.kubernetes import EVENT_REASONS, Condition, NodeStatus, Taint, Verdict, gpus_in, verdicts
@@ -88,7 +88,7 @@ class _Event(Payload):
 
 def read_kubernetes(body: bytes, now: datetime) -> Reported:
     """The nodes and events of a body; raises ``InvalidInput`` where it holds neither."""
-    taken, objects = Taken(now), 0
+    taken, objects = ReportCollector(now), 0
     for path, value, deleted in _objects(json_values(body)):
         kind = value.get("kind") if isinstance(value, Mapping) else None
         if kind not in ("Node", "Event"):
@@ -135,7 +135,7 @@ def _object(path: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
         yield path, value, deleted
 
 
-def _take_node(node: _Node, taken: Taken, *, deleted: bool) -> None:
+def _take_node(node: _Node, taken: ReportCollector, *, deleted: bool) -> None:
     """One verdict on the node, as it is now."""
     name = node.metadata.name
     findings = [Verdict(HealthState.FAILED, "the node was deleted")] if deleted else list(verdicts(_status(node)))
@@ -177,7 +177,7 @@ def _status(node: _Node) -> NodeStatus:
     )
 
 
-def _take_event(event: _Event, taken: Taken) -> None:
+def _take_event(event: _Event, taken: ReportCollector) -> None:
     """An event about a node; one that says nothing of its health is left out without a word."""
     about = event.involvedObject or event.regarding
     if about is None or about.kind != "Node":

@@ -124,7 +124,7 @@ def clean(text: str, longest: int = _LONGEST_TEXT) -> str:
     return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
-class Taken:
+class ReportCollector:
     """Reports read so far from one payload that came at ``now``."""
 
     def __init__(self, now: datetime) -> None:

@@ -15,7 +15,7 @@ from app.documents.reading import FieldProblem, problems_of
 from app.imports.collecting import seldom_collected
 from app.imports.documents import cluster_document, measurements_document, node_changes
 from app.imports.sources import SentFile, open_files
-from app.imports.unasked import Unasked, unasked
+from app.imports.unused_answers import UnusedAnswer, unused_answers
 from app.presentation.figures import plural
 from app.serialization import jsonable
 from cluster_models.errors import InvalidInput
@@ -51,7 +51,7 @@ class Report:
     digest: str
     answers: Answers = field(default_factory=Answers)
     """Those that the report follows from, hosts of files included."""
-    unasked: tuple[Unasked, ...] = ()
+    unused_answers: tuple[UnusedAnswer, ...] = ()
     """Answers of no effect; their problems are among ``problems``, too."""
 
 
@@ -71,7 +71,7 @@ def dry_run(
     hosts = {source.name: source.host for source in opened.sources if source.host is not None}
     answers = replace(answers, hosts={**hosts, **answers.hosts})
     proposal = combine(readings, aliases=aliases, known=known, answers=answers)
-    lost = () if proposal.too_many_nodes else unasked(answers, readings, proposal, known)
+    lost = () if proposal.too_many_nodes else unused_answers(answers, readings, proposal, known)
     problems: list[FieldProblem] = [one.problem for one in lost]
     if proposal.too_many_nodes:
         problem = f"a cluster has at most {MOST_NODES:,} nodes"
@@ -101,7 +101,7 @@ def dry_run(
         changes=_changes(proposal, known, known_samples),
         digest=_digest(files, name, known, aliases, answers),
         answers=answers,
-        unasked=lost,
+        unused_answers=lost,
     )
 
 

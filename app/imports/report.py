@@ -29,8 +29,8 @@ from app.imports.summaries import fact_words, summary
 from cluster_models.measurements import SampleStatus
 from readers.frame.facts import Fact, Origin
 from readers.frame.findings import Finding, Severity
-from readers.frame.reading import Reading, Section, Understood
-from readers.proposal.values import Answers, Proposal, ProposedNode, Question, Said
+from readers.frame.reading import Contents, Reading, Section
+from readers.proposal.values import Answers, Proposal, ProposedNode, Question, SourcedValue
 from readers.registry import FORMATS
 
 __all__ = [
@@ -101,7 +101,7 @@ def _file(reading: Reading, answers: Answers) -> FileAnswer:
     )
 
 
-def _section(section: Section, found: Understood, answers: Answers) -> SectionAnswer:
+def _section(section: Section, found: Contents, answers: Answers) -> SectionAnswer:
     return SectionAnswer(
         format=section.format,
         known_as=_KNOWN_AS.get(section.format, section.format),
@@ -146,7 +146,7 @@ def _node(node: ProposedNode) -> ProposedNodeAnswer:
     )
 
 
-def _said(said: Said) -> SaidAnswer:
+def _said(said: SourcedValue) -> SaidAnswer:
     return SaidAnswer(value=shown(said.value), origins=_places(said.origins))
 
 

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from readers.frame.findings import refused
-from readers.frame.reading import Format, Reader, Understood
+from readers.frame.reading import Contents, Format, Reader
 from readers.frame.sources import Line, Source
 
 _TELLS: Final = (
@@ -77,9 +77,9 @@ _TELLS: Final = (
 
 
 def _refuser(reason: str, remedy: str) -> Reader:
-    def read(source: Source, lines: tuple[Line, ...]) -> Understood:
+    def read(source: Source, lines: tuple[Line, ...]) -> Contents:
         first, last = (lines[0], lines[-1].number) if lines else (Line(1, source.text[:120]), 1)
-        return Understood((), (refused(first, reason, remedy, last),))
+        return Contents((), (refused(first, reason, remedy, last),))
 
     return read
 

@@ -25,7 +25,7 @@ from readers.formats.nccl.verdicts import PROGRAMS, named_operation
 from readers.frame.facts import MatrixFact, Operation, Origin, Point, Quantity, RunEnd, RunFact
 from readers.frame.findings import Finding, note, refused
 from readers.frame.numbers import bytes_of, finite, moment_of, whole
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
 _CORNER: Final = r"\"?(node|gpu|host|region)(?:[ _]\(?[\w/]{1,12}\)?)?\"?"
@@ -71,13 +71,13 @@ class _Table:
         return self.rows[-1][0].number if self.rows else self.header.number
 
 
-def read_own_tables(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_own_tables(source: Source, lines: tuple[Line, ...]) -> Contents:
     """The matrices and runs of all tables in the lines."""
     parts = [_square(source, table) if _is_square(table) else _long(source, table) for table in _tables(lines)]
     if not parts and lines:
         reason = "no header of a table: node,.. gpu,.. or node_a,node_b,.."
-        return Understood((), (refused(lines[0], reason, "write the names of the columns first"),))
-    return Understood(
+        return Contents((), (refused(lines[0], reason, "write the names of the columns first"),))
+    return Contents(
         tuple(fact for part in parts for fact in part.facts),
         tuple(refusal for part in parts for refusal in part.refusals),
         tuple(doubt for part in parts for doubt in part.doubts),
@@ -132,7 +132,7 @@ def _is_square(table: _Table) -> bool:
     return _SQUARE.match(table.header.text) is not None and _LONG.match(table.header.text) is None
 
 
-def _square(source: Source, table: _Table) -> Understood:
+def _square(source: Source, table: _Table) -> Contents:
     corner, columns = table.names[0], tuple(name for name in table.names[1:] if name)
     said = f"{corner} {table.notes.get('unit', '')}"
     unit = unit_of(f" {said}") or unit_of(source.name.rpartition(".")[0])
@@ -142,11 +142,9 @@ def _square(source: Source, table: _Table) -> Understood:
         sentence = "no unit is given: bus bandwidths are taken as GB/s, as nccl-tests prints them"
         doubts.append(note("unit-assumed", table.header.number, sentence, _NO_UNIT))
     if unit is None:
-        return Understood(
-            (), (refused(table.header, "the unit of the figures is not given", _NO_UNIT, table.last),)
-        )
+        return Contents((), (refused(table.header, "the unit of the figures is not given", _NO_UNIT, table.last),))
     if len(set(columns)) != len(columns):
-        return Understood((), (refused(table.header, "two columns have one name", "name each once", table.last),))
+        return Contents((), (refused(table.header, "two columns have one name", "name each once", table.last),))
     refusals: list[Finding] = []
     gpus = corner.lower().startswith("gpu")
     values: dict[str, tuple[float | None, ...]] = {}
@@ -164,7 +162,7 @@ def _square(source: Source, table: _Table) -> Understood:
         values[name] = tuple(figures) + (None,) * (len(columns) - len(figures))
         numbers.append(line.number)
     if not values:
-        return Understood((), (*refusals, refused(table.header, "the table has no rows", "send the whole table")))
+        return Contents((), (*refusals, refused(table.header, "the table has no rows", "send the whole table")))
     words = f"{source.name} {table.notes.get('collective', '')}"
     fact = MatrixFact(
         origin=Origin(source.name, table.header.number, table.last),
@@ -189,7 +187,7 @@ def _square(source: Source, table: _Table) -> Understood:
     if "bidir" in words.lower() and gpus:
         sentence = "the figures are sums of both directions"
         doubts.append(note("both-directions", table.header.number, sentence))
-    return Understood((fact,), tuple(refusals), tuple(doubts))
+    return Contents((fact,), tuple(refusals), tuple(doubts))
 
 
 def _direction(words: str) -> Direction:
@@ -217,7 +215,7 @@ def _figure(line: Line, cell: str, unit: _Unit, where: str, refusals: list[Findi
     return scaled
 
 
-def _long(source: Source, table: _Table) -> Understood:
+def _long(source: Source, table: _Table) -> Contents:
     """Rows with the same ends, GPUs and collective are one run, whose points are their rows."""
     names = table.names
     figure = _column(names, ("busbw", "bandwidth", "bw", "received", "value", "sent"))
@@ -229,7 +227,7 @@ def _long(source: Source, table: _Table) -> Understood:
     if (unit is None or unit.quantity is not Quantity.BANDWIDTH) and latency is None:
         reason = "no column has a figure with its unit"
         remedy = "name the column with its unit: busbw_GBps, bandwidth_Gbps, latency_us"
-        return Understood((), (refused(table.header, reason, remedy, table.last),))
+        return Contents((), (refused(table.header, reason, remedy, table.last),))
     refusals: list[Finding] = []
     groups = _grouped(table, refusals)
     status, error, size = (
@@ -253,7 +251,7 @@ def _long(source: Source, table: _Table) -> Understood:
                 points.append(Point(line.number, bytes_sent, rate, time))
         if points or failures:
             facts.append(_run(source, key, (rows[0][0].number, rows[-1][0].number), points, failures))
-    return Understood(tuple(facts), tuple(refusals))
+    return Contents(tuple(facts), tuple(refusals))
 
 
 def _grouped(table: _Table, refusals: list[Finding]) -> dict[tuple[str, ...], list[tuple[Line, list[str]]]]:

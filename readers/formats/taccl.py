@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from readers.frame.findings import Finding, note, refusal
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
 _KEYS: Final = ("node_betas_list", "node_invbws_list", "remote_alpha", "remote_beta", "remote_invbw")
@@ -31,7 +31,7 @@ def _figures(value: Any) -> str | None:
     return ", ".join(str(figure)[:20] for figure in figures)
 
 
-def read(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read(source: Source, lines: tuple[Line, ...]) -> Contents:
     """A refusal, and a note with the figures (microseconds, those of time for a chunk of the size in the name)."""
     first, last = (lines[0].number, lines[-1].number) if lines else (1, 1)
     doubts: list[Finding] = []
@@ -41,7 +41,7 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
         if said:
             sentence = f"{str(source.tree.get('name', 'the profile'))[:40]} says, in microseconds: {said}"
             doubts.append(note("taccl-profile", first, sentence))
-    return Understood((), (refusal(first, last, REASON, _REMEDY),), tuple(doubts))
+    return Contents((), (refusal(first, last, REASON, _REMEDY),), tuple(doubts))
 
 
 FORMAT: Final = Format(

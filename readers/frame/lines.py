@@ -51,8 +51,8 @@ _PREFIXES: Final = (
     ),
     _Prefix(re.compile(r"([A-Za-z][A-Za-z0-9.\-]{0,252}):(?: |$)", re.ASCII), ascii_letters, is_host=True),
 )
-"""Prefixes of ``mpirun --tag-output``, ``kubectl logs --prefix``, systemd's journal (but for lines whose readers know
-it), ``srun --label``, ``kubectl logs --timestamps``, and ``pdsh``."""
+"""Prefixes of ``mpirun --tag-output``, ``kubectl logs --prefix``, systemd's journal (but for lines that readers
+know), ``srun --label``, ``kubectl logs --timestamps``, and ``pdsh``."""
 _DEVICE: Final = re.compile(
     r"(?:gpu|nic|rank|link|port|cpu|core|socket|numa|eth|ib|en[ops]|sd|nvme|mlx|hca)\d", re.IGNORECASE
 )

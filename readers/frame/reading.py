@@ -17,7 +17,7 @@ from readers.frame.sources import Line, Source
 
 
 @dataclass(frozen=True, slots=True)
-class Understood:
+class Contents:
     """Facts of one section, lines of it that were not taken, and what is worth telling about the facts."""
 
     facts: tuple[Fact, ...] = ()
@@ -25,7 +25,7 @@ class Understood:
     doubts: tuple[Finding, ...] = ()
 
 
-Reader = Callable[[Source, tuple[Line, ...]], Understood]
+Reader = Callable[[Source, tuple[Line, ...]], Contents]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Reading:
 
     file: str
     lines: int
-    sections: tuple[tuple[Section, Understood], ...]
+    sections: tuple[tuple[Section, Contents], ...]
     refusals: tuple[Finding, ...] = ()
     """Refusals of the file itself: not text, nothing recognised (with the three nearest kinds and what their first
     lines look like).

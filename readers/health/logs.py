@@ -18,7 +18,7 @@ from cluster_models.topology import NodeState
 from readers.frame.facts import HealthFact
 from readers.frame.findings import Finding, doubt, note, refused
 from readers.frame.numbers import moment_of
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from readers.frame.sources import Line, Source, origin_of
 from readers.health.kernel_lines import kernel_line
 
@@ -49,7 +49,7 @@ class _Trouble:
     times: int = 1
 
 
-def read_kernel_log(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_kernel_log(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Xids by GPU, lost links by device, errors of nvidia-peermem; other lines say nothing of hardware."""
     troubles: dict[tuple[str | None, str, str], _Trouble] = {}
     doubts: dict[str, Finding] = {}
@@ -76,7 +76,7 @@ def read_kernel_log(source: Source, lines: tuple[Line, ...]) -> Understood:
             troubles[host, entity, kind] = _Trouble(host, entity, state, text, line.number, line.number, at)
         else:
             known.last, known.times = line.number, known.times + 1
-    return Understood(
+    return Contents(
         _facts(source, troubles.values()),
         () if doubts else _nothing(lines, list(troubles), "kernel"),
         tuple(doubts.values()),
@@ -142,7 +142,7 @@ _SWITCH: Final = re.compile(
 )
 
 
-def read_fabric_manager(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_fabric_manager(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Errors of NVSwitches by switch; other errors are shown as doubts, as many of them pass by themselves."""
     troubles: dict[tuple[str, str], _Trouble] = {}
     errors: list[Line] = []
@@ -172,7 +172,7 @@ def read_fabric_manager(source: Source, lines: tuple[Line, ...]) -> Understood:
         sentence = f"{len(errors)} lines of errors name no switch; the first: {words[:160]}"
         remedy = "look whether NVLink works on that node (nvidia-smi nvlink -s, a test with nccl-tests)"
         doubts = (doubt("fabric-manager-error", errors[0].number, sentence, remedy),)
-    return Understood(
+    return Contents(
         _facts(source, troubles.values()), _nothing(lines, [*troubles, *errors], "fabric manager"), doubts
     )
 

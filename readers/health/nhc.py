@@ -11,7 +11,7 @@ from cluster_models.topology import NodeState
 from readers.formats.infiniband.fabric import FABRIC
 from readers.frame.facts import Fact, HealthFact, Operation, Origin, Point, PortFact, RunFact
 from readers.frame.findings import Finding, note, refused_runs
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from readers.frame.sources import Line, Source, origin_of
 
 _CHECK: Final = re.compile(r"\b(SUCCESS|ERROR|WARNING|FAILURE):\s+nhc:\s+Health check (\w+):\s*([\w\-]*):?\s*(.*)")
@@ -46,7 +46,7 @@ def rate_of_figure(value: str, unit: str) -> float:
     return float(value) * scale / (8 if bits else 1)
 
 
-def read_nhc(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_nhc(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Failed checks with the figure and the limit they print; of passed ones the figures that were measured."""
     host = source.host
     facts: list[Fact] = []
@@ -72,7 +72,7 @@ def read_nhc(source: Source, lines: tuple[Line, ...]) -> Understood:
     if facts and host is None:
         sentence, remedy = "the checks do not say on which node they ran", "name the node that the file is from"
         doubts = (note("host-unknown", lines[0].number, sentence, remedy),)
-    return Understood(tuple(facts), refused_runs(odd, "the line is no result of a check", _SEND_NHC), doubts)
+    return Contents(tuple(facts), refused_runs(odd, "the line is no result of a check", _SEND_NHC), doubts)
 
 
 _SEND_NHC: Final = "send the health check's log with its lines of SUCCESS and ERROR"

@@ -11,7 +11,7 @@ from cluster_models.topology import NicGroup
 from cluster_models.units import GBIT
 from readers.frame.facts import Origin
 from readers.frame.numbers import finite, whole
-from readers.proposal.values import EVERY_NODE, Answers, Conflict, Notes, Said
+from readers.proposal.values import EVERY_NODE, Answers, Conflict, Notes, SourcedValue
 
 ORCHESTRATOR, TREE, TOOL, BLOCK, KNOWN, TEMPLATE, SEEN, LISTED = 40, 35, 30, 25, 20, 10, 5, 4
 """Whom we believe first: what schedules the node, a tree of switches, what was run on the node, blocks of a
@@ -31,7 +31,7 @@ class Claim:
     weight: int
 
 
-def believed(claims: Sequence[Claim], answers: Answers, notes: Notes) -> Said:
+def believed(claims: Sequence[Claim], answers: Answers, notes: Notes) -> SourcedValue:
     """The value of one field: the answer, else the weightiest; a conflict is noted where others differ."""
     node, field = claims[0].node, claims[0].field
     seen = [claim for claim in claims if claim.weight <= SEEN]
@@ -46,7 +46,9 @@ def believed(claims: Sequence[Claim], answers: Answers, notes: Notes) -> Said:
     ranked = sorted(
         by_value.values(), key=lambda same: (-max(c.weight for c in same), -len(same), shown(same[0].value))
     )
-    said = tuple(Said(same[0].value, tuple(sorted({c.origin for c in same}, key=_place))) for same in ranked)
+    said = tuple(
+        SourcedValue(same[0].value, tuple(sorted({c.origin for c in same}, key=_place))) for same in ranked
+    )
     own = answers.chosen.get(f"{node}.{field}")
     choice = answers.chosen.get(f"{EVERY_NODE}.{field}") if own is None else own
     if choice is not None:
@@ -56,7 +58,7 @@ def believed(claims: Sequence[Claim], answers: Answers, notes: Notes) -> Said:
         # said of all nodes, where it was asked of the new ones: what is stored of the others stays
         value = parsed(field, choice)
         if own is not None or all(claim.weight != KNOWN for claim in claims):
-            return Said(value, ())
+            return SourcedValue(value, ())
         if all(one.value != value for one in said):
             notes.passed_over.setdefault(field, []).append(node)
     if len(said) > 1:
@@ -87,17 +89,17 @@ def parsed(field: str, text: str) -> Any:
     return text
 
 
-def answered(name: str, taken: Mapping[str, Said], answers: Answers) -> dict[str, Said]:
+def answered(name: str, taken: Mapping[str, SourcedValue], answers: Answers) -> dict[str, SourcedValue]:
     """Fields that no file gives and an answer does."""
-    found: dict[str, Said] = {}
+    found: dict[str, SourcedValue] = {}
     for where, text in answers.chosen.items():
         node, _, field = where.partition(".") if where.startswith(EVERY_NODE) else _split(where, name)
         if node in {name, EVERY_NODE} and field and field not in taken:
-            found[field] = Said(parsed(field, text), ())
+            found[field] = SourcedValue(parsed(field, text), ())
     if answers.gpu_kind and "gpu_kind" not in taken:
-        found.setdefault("gpu_kind", Said(answers.gpu_kind, ()))
+        found.setdefault("gpu_kind", SourcedValue(answers.gpu_kind, ()))
     if answers.node_kind:
-        found["node_kind"] = Said(answers.node_kind, ())
+        found["node_kind"] = SourcedValue(answers.node_kind, ())
     return found
 
 

@@ -34,7 +34,7 @@ def nodes_hinted(file: str, node_of: Callable[[str], str | None]) -> tuple[str, 
 
 
 def host_hinted(file: str) -> str | None:
-    """The word that looks most like a host's name, where no node is known: a folder before a word of the file's name."""
+    """Likely name of a host, where no node is known: a folder before a word of the file's name."""
     folders, _, last = file.replace("\\", "/").rpartition("/")
     for folder in reversed(folders.split("/")):
         if _looks_like_a_node(folder):

@@ -40,7 +40,7 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SourcedValue:
     """A value and the places that say it."""
 
     value: Any
@@ -56,7 +56,7 @@ class ProposedNode:
 
     name: str
     aliases: tuple[Name, ...]
-    fields: Mapping[str, Said]
+    fields: Mapping[str, SourcedValue]
     is_new: bool
 
     @property
@@ -81,8 +81,8 @@ class Conflict:
     """Different values for one thing; ``where`` is "cnode2-001.gpu_count"."""
 
     where: str
-    said: tuple[Said, ...]
-    taken: Said
+    said: tuple[SourcedValue, ...]
+    taken: SourcedValue
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from readers.routing.numbers import (
     summed,
     workload,
 )
-from readers.routing.reading import Found, RoutingFormat, RoutingSource
+from readers.routing.reading import RoutingContents, RoutingFormat, RoutingSource
 
 KEYS: Final = (
     "loads",
@@ -94,7 +94,7 @@ def _key(part: Any) -> str | None:
     return next((key for key in KEYS if key in part and _is_counts(part[key])), None)
 
 
-def _read(source: RoutingSource) -> Found:
+def _read(source: RoutingSource) -> RoutingContents:
     workloads: list[RoutedWorkload] = []
     notices: list[Finding] = []
     errors: list[InvalidInput] = []
@@ -110,7 +110,7 @@ def _read(source: RoutingSource) -> Found:
             notices.append(note_in("workload-left-out", source.name, where, error.problem, error.remedy))
     if not workloads:
         raise errors[0]
-    return Found(tuple(workloads), notices=tuple(notices))
+    return RoutingContents(tuple(workloads), notices=tuple(notices))
 
 
 def _one(source: RoutingSource, stem: str, given: _Part, notices: list[Finding]) -> RoutedWorkload:

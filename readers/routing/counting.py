@@ -27,7 +27,7 @@ _REMEDY: Final = "send [token][layer][selected experts], -1 where a token select
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class TraceCounts:
     """Counts of the experts that tokens selected; the layers that no token reached are left out."""
 
     rows: Rows
@@ -62,7 +62,9 @@ def ids_of(source: RoutingSource, place: str, value: Any) -> Ids:
     return np.maximum(found.astype(np.int64), -1)
 
 
-def counted(source: RoutingSource, place: str, ids: Ids, layers: tuple[int, ...], experts: int | None) -> Traced:
+def counted(
+    source: RoutingSource, place: str, ids: Ids, layers: tuple[int, ...], experts: int | None
+) -> TraceCounts:
     """The counts of traced tokens; ``experts`` is how many a layer has, else the largest id says it.
 
     ``transitions`` count all pairs of an expert of a layer and one of the next layer that was counted.  Raises
@@ -89,7 +91,7 @@ def counted(source: RoutingSource, place: str, ids: Ids, layers: tuple[int, ...]
         notices.append(note_in("pairs-left-out", source.name, place, sentence, "send fewer layers"))
     tokens = float((ids >= 0).any(axis=(1, 2)).sum())
     rows = Rows(tuple(layers[index] for index in kept), loads, tuple(notices))
-    return Traced(rows, tokens, transitions, coactivation)
+    return TraceCounts(rows, tokens, transitions, coactivation)
 
 
 def _within(

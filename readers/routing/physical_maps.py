@@ -17,7 +17,7 @@ from readers.routing.numbers import array_of, layer_numbers, number_in, whole
 from readers.routing.reading import (
     MOST_EXPERTS,
     MOST_LAYERS,
-    Found,
+    RoutingContents,
     RoutingFormat,
     RoutingSource,
     RunningMap,
@@ -40,11 +40,11 @@ def fits(source: RoutingSource) -> bool:
     )
 
 
-def read(source: RoutingSource) -> Found:
+def read(source: RoutingSource) -> RoutingContents:
     """The one map of a file."""
     tree = source.tree
     if "layer_list" in tree and "moe_layer_count" in tree:
-        return Found(maps=(_of_devices(source, items(tree["layer_list"])),))
+        return RoutingContents(maps=(_of_devices(source, items(tree["layer_list"])),))
     ranks = next((found for key in _RANKS if (found := whole(tree.get(key), 10**6))), None)
     if tree.get(_ASSIGNED) is not None:
         rows = {number_in(layer): row for layer, row in mapping(tree[_ASSIGNED]).items()}
@@ -62,7 +62,7 @@ def read(source: RoutingSource) -> Found:
     if ranks is not None and table.shape[1] % ranks:
         problem = f"{table.shape[1]} slots are not divisible by {ranks} ranks"
         raise unusable(source, "ranks", ranks, problem, "give the expert ranks of the engine")
-    return Found(maps=(RunningMap(source.stem, layers, table, ranks),))
+    return RoutingContents(maps=(RunningMap(source.stem, layers, table, ranks),))
 
 
 def table_of(source: RoutingSource, place: str, value: Any) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from cluster_models.routing import Counts, RoutedWorkload
 from readers.frame.findings import Finding, note_in
 from readers.frame.trees import items, mapping
 from readers.routing.numbers import Rows, array_of, check_workloads, layer_numbers, rows_of, workload
-from readers.routing.reading import Found, RoutingFormat, RoutingSource
+from readers.routing.reading import RoutingContents, RoutingFormat, RoutingSource
 
 _POPULARITY: Final = "expert_popularity"
 _COUNTS: Final = "expert_counts"
@@ -25,10 +25,10 @@ def _popularity_fits(source: RoutingSource) -> bool:
     return _POPULARITY in mapping(source.tree)
 
 
-def _read_popularity(source: RoutingSource) -> Found:
+def _read_popularity(source: RoutingSource) -> RoutingContents:
     """``total_input_tokens`` is not used: the counts hold generated tokens too."""
     rows = rows_of(source, _POPULARITY, source.tree[_POPULARITY])
-    return Found((workload(source, source.stem, rows),), notices=rows.notices)
+    return RoutingContents((workload(source, source.stem, rows),), notices=rows.notices)
 
 
 def _domains_fit(source: RoutingSource) -> bool:
@@ -36,7 +36,7 @@ def _domains_fit(source: RoutingSource) -> bool:
     return any(_COUNTS in mapping(content) for content in domains.values())
 
 
-def _read_domains(source: RoutingSource) -> Found:
+def _read_domains(source: RoutingSource) -> RoutingContents:
     """One workload for each domain; a domain that cannot be used gets a notice unless none can."""
     workloads: list[RoutedWorkload] = []
     notices: list[Finding] = []
@@ -51,7 +51,7 @@ def _read_domains(source: RoutingSource) -> Found:
             notices.append(note_in("domain-left-out", source.name, place, error.problem, error.remedy))
     if not workloads:
         raise errors[0]
-    return Found(tuple(workloads), notices=tuple(notices))
+    return RoutingContents(tuple(workloads), notices=tuple(notices))
 
 
 def _of_domain(

@@ -19,7 +19,7 @@ from cluster_models.routing import RoutedWorkload
 from readers.frame.findings import Finding
 
 MOST_EXPERTS: Final = 4096
-"""Experts of a layer.  Larger numbers are no experts: a table of transitions would hold more than 16 million pairs."""
+"""Experts of a layer.  Larger numbers are none: a table of transitions would hold more than 16 million pairs."""
 MOST_LAYERS: Final = 1024
 MOST_WORKLOADS: Final = 256
 """Workloads of a file."""
@@ -62,7 +62,7 @@ class RunningMap:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RoutingContents:
     """Contents of one file, or of a group of files."""
 
     workloads: tuple[RoutedWorkload, ...] = ()
@@ -80,7 +80,7 @@ class RoutingFormat:
     name: str
     known_as: str
     fits: Callable[[RoutingSource], bool]
-    read: Callable[[RoutingSource], Found]
+    read: Callable[[RoutingSource], RoutingContents]
 
 
 def unusable(source: RoutingSource, place: str, value: object, problem: str, remedy: str) -> InvalidInput:

@@ -11,7 +11,7 @@ import numpy as np
 from cluster_models.errors import InvalidInput
 from readers.frame.findings import note_in
 from readers.routing import arrays, physical_maps, published, sglang, tables, traces, trtllm
-from readers.routing.reading import Found, RoutingFormat, RoutingSource, unusable
+from readers.routing.reading import RoutingContents, RoutingFormat, RoutingSource, unusable
 
 FORMATS: Final[tuple[RoutingFormat, ...]] = (
     *sglang.FORMATS,
@@ -25,7 +25,7 @@ FORMATS: Final[tuple[RoutingFormat, ...]] = (
 """In the order of precedence: the first that fits reads the file."""
 
 
-def read(source: RoutingSource) -> Found:
+def read(source: RoutingSource) -> RoutingContents:
     """Everything a file says, a map beside its counts too.
 
     Raises ``InvalidInput`` where no kind fits or nothing of it can be used.
@@ -37,7 +37,7 @@ def read(source: RoutingSource) -> Found:
     raise unusable(source, "", _shown(source), "holds no routing statistics that are known", f"known are: {known}")
 
 
-def _with_map(source: RoutingSource, found: Found) -> Found:
+def _with_map(source: RoutingSource, found: RoutingContents) -> RoutingContents:
     """``found`` with the map that stands beside the counts; one that cannot be used gets a notice."""
     if not physical_maps.fits(source):
         return found

@@ -20,7 +20,7 @@ from readers.frame.trees import items, mapping
 from readers.routing import physical_maps
 from readers.routing.counting import Ids, counted, ids_of
 from readers.routing.numbers import array_of, layer_numbers, rows_of, shortened, summed, workload
-from readers.routing.reading import Found, RoutingFormat, RoutingSource, unusable
+from readers.routing.reading import RoutingContents, RoutingFormat, RoutingSource, unusable
 from readers.routing.traces import experts_stated
 
 _MAP: Final = "last_physical_to_logical_map"
@@ -32,7 +32,7 @@ def _counts_fit(source: RoutingSource) -> bool:
     return isinstance(source.tree, Mapping) and "logical_count" in source.tree
 
 
-def _read_counts(source: RoutingSource) -> Found:
+def _read_counts(source: RoutingSource) -> RoutingContents:
     tree = source.tree
     value, steps = summed(source, "logical_count", tree["logical_count"])
     rows = rows_of(source, "logical_count", value, layer_numbers(tree.get("layers")))
@@ -40,7 +40,7 @@ def _read_counts(source: RoutingSource) -> Found:
     if steps > 1:
         sentence = f"counts of {steps} steps were summed"
         notices = (*notices, note_in("steps-summed", source.name, "logical_count", sentence))
-    return Found((workload(source, source.stem, rows),), notices=notices)
+    return RoutingContents((workload(source, source.stem, rows),), notices=notices)
 
 
 def _records_fit(source: RoutingSource) -> bool:
@@ -48,7 +48,7 @@ def _records_fit(source: RoutingSource) -> bool:
     return any("topk_ids_of_layer" in mapping(record) or _count_of(record) is not None for record in records)
 
 
-def _read_records(source: RoutingSource) -> Found:
+def _read_records(source: RoutingSource) -> RoutingContents:
     """One workload, or one of prefill and one of decode: passes that extend no sequence decode."""
     tree = source.tree
     table = physical_maps.table_of(source, _MAP, tree[_MAP]) if tree.get(_MAP) is not None else None
@@ -62,7 +62,7 @@ def _read_records(source: RoutingSource) -> Found:
         found = _of_passes(named, records, table)
         workloads.extend(found.workloads)
         notices.extend(found.notices)
-    return Found(tuple(workloads), notices=tuple(notices))
+    return RoutingContents(tuple(workloads), notices=tuple(notices))
 
 
 def _phase(record: Mapping[Any, Any]) -> str:
@@ -73,7 +73,7 @@ def _phase(record: Mapping[Any, Any]) -> str:
 
 def _of_passes(
     source: RoutingSource, records: Sequence[tuple[int, Mapping[Any, Any]]], table: NDArray[np.int64] | None
-) -> Found:
+) -> RoutingContents:
     experts = source.experts or experts_stated(source.tree) or (None if table is None else int(table.max()) + 1)
     if any("topk_ids_of_layer" in record for _, record in records):
         blocks = [_logical_ids(source, index, record, table) for index, record in records]
@@ -81,7 +81,7 @@ def _of_passes(
         traced = counted(source, "records", ids, tuple(range(ids.shape[1])), experts)
         tables = {"transitions": traced.transitions, "coactivation": traced.coactivation}
         found = workload(source, source.stem, traced.rows, tokens=traced.tokens, **tables)
-        return Found((found,), notices=traced.rows.notices)
+        return RoutingContents((found,), notices=traced.rows.notices)
     notices: list[Finding] = []
     total = _sum_of_passes(source, records, notices)
     place = "records[].global_physical_count"
@@ -96,7 +96,7 @@ def _of_passes(
         logical = np.zeros((len(total), int(table.max()) + 1))
         np.add.at(logical, (np.arange(len(total))[:, None], table), total)
     rows = rows_of(source, place, logical)
-    return Found((workload(source, source.stem, rows),), notices=(*shortened(notices), *rows.notices))
+    return RoutingContents((workload(source, source.stem, rows),), notices=(*shortened(notices), *rows.notices))
 
 
 def _sum_of_passes(

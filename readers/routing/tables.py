@@ -19,7 +19,14 @@ from cluster_models.routing import Counts, RoutedWorkload
 from readers.frame.findings import Finding, note_in
 from readers.frame.numbers import finite
 from readers.routing.numbers import Rows, check_workloads, number_in, rows_of, shortened, workload
-from readers.routing.reading import MOST_EXPERTS, MOST_LAYERS, Found, RoutingFormat, RoutingSource, unusable
+from readers.routing.reading import (
+    MOST_EXPERTS,
+    MOST_LAYERS,
+    RoutingContents,
+    RoutingFormat,
+    RoutingSource,
+    unusable,
+)
 
 _NAMES: Final = {
     "layer": ("layer", "layer_id", "layer_idx", "layer_index", "moe_layer"),
@@ -90,7 +97,7 @@ def _experts(head: Sequence[str]) -> bool:
     return len(head) > 1 and all(number_in(cell) is not None and not cell[:1].isdecimal() for cell in head)
 
 
-def _read(source: RoutingSource) -> Found:
+def _read(source: RoutingSource) -> RoutingContents:
     rows = list(_rows(source.text))
     head = rows[0].cells
     columns = _columns(head)
@@ -102,7 +109,7 @@ def _read(source: RoutingSource) -> Found:
     return _of_matrix(source, rows, columns.get("layer"))
 
 
-def _of_columns(source: RoutingSource, rows: Sequence[_Row], columns: Mapping[str, int]) -> Found:
+def _of_columns(source: RoutingSource, rows: Sequence[_Row], columns: Mapping[str, int]) -> RoutingContents:
     entries: dict[str, dict[tuple[int, int, int], float]] = {}
     notices: list[Finding] = []
     for row in rows:
@@ -128,7 +135,7 @@ def _of_columns(source: RoutingSource, rows: Sequence[_Row], columns: Mapping[st
             raise errors[0]
         first = notices[0] if notices else note_in("", source.name, "line 2", "there is no row of counts", _REMEDY)
         raise unusable(source, first.place.path, f"{len(rows)} rows", first.sentence, first.remedy)
-    return Found(tuple(workloads), notices=tuple(shortened(notices)))
+    return RoutingContents(tuple(workloads), notices=tuple(shortened(notices)))
 
 
 def _entry(
@@ -199,7 +206,7 @@ def _margins(pairs: Mapping[int, Counts]) -> dict[int, Counts]:
     return counts
 
 
-def _of_matrix(source: RoutingSource, rows: Sequence[_Row], layer_column: int | None) -> Found:
+def _of_matrix(source: RoutingSource, rows: Sequence[_Row], layer_column: int | None) -> RoutingContents:
     """A row for each layer; the header, where there is one, names the column of layer numbers."""
     body = rows if all(finite(cell) is not None for cell in rows[0].cells) else rows[1:]
     table: dict[int, list[float | str]] = {}
@@ -220,7 +227,7 @@ def _of_matrix(source: RoutingSource, rows: Sequence[_Row], layer_column: int | 
     layers = tuple(table)
     rows_read: Rows = rows_of(source, "matrix", list(table.values()), layers)
     found = workload(source, source.stem, rows_read)
-    return Found((found,), notices=(*shortened(notices), *rows_read.notices))
+    return RoutingContents((found,), notices=(*shortened(notices), *rows_read.notices))
 
 
 FORMAT: Final = RoutingFormat("table", "tables with columns layer, expert, count", _fits, _read)

@@ -14,7 +14,14 @@ import numpy as np
 from readers.frame.findings import Finding, note_in
 from readers.routing.counting import Ids, counted, ids_of
 from readers.routing.numbers import array_of, depth_of, layer_numbers, whole, workload
-from readers.routing.reading import MOST_EXPERTS, MOST_LAYERS, Found, RoutingFormat, RoutingSource, unusable
+from readers.routing.reading import (
+    MOST_EXPERTS,
+    MOST_LAYERS,
+    RoutingContents,
+    RoutingFormat,
+    RoutingSource,
+    unusable,
+)
 
 KEYS: Final = (
     "experts",
@@ -73,7 +80,7 @@ def _key(tree: Any) -> str | None:
     return next((key for key in KEYS if key in tree and depth_of(tree[key]) == 3), None)
 
 
-def _read(source: RoutingSource) -> Found:
+def _read(source: RoutingSource) -> RoutingContents:
     key = _key(source.tree)
     tree = source.tree if key is not None else {"": source.tree}
     place = key or ""
@@ -97,7 +104,7 @@ def _read(source: RoutingSource) -> Found:
         transitions=traced.transitions,
         coactivation=traced.coactivation,
     )
-    return Found((found,), notices=(*notices, *traced.rows.notices))
+    return RoutingContents((found,), notices=(*notices, *traced.rows.notices))
 
 
 def _turned(source: RoutingSource, axes: Any, ids: Ids) -> Ids:

@@ -19,7 +19,14 @@ from cluster_models.routing import Counts
 from readers.frame.findings import Finding, note_in
 from readers.frame.trees import mapping
 from readers.routing.numbers import array_of, rows_of, shortened, whole, workload
-from readers.routing.reading import MOST_EXPERTS, MOST_LAYERS, Found, RoutingFormat, RoutingSource, unusable
+from readers.routing.reading import (
+    MOST_EXPERTS,
+    MOST_LAYERS,
+    RoutingContents,
+    RoutingFormat,
+    RoutingSource,
+    unusable,
+)
 
 _KEY: Final = re.compile(r"(\d{1,12})_(\d{1,4})", re.ASCII)
 _REMEDY: Final = "send the folder of EXPERT_STATISTIC_PATH as it is"
@@ -44,7 +51,7 @@ def _rows(rank: Any) -> Iterator[NDArray[Any]]:
     return (row for row in found if row is not None and row.ndim == 1)
 
 
-def _read(source: RoutingSource) -> Found:
+def _read(source: RoutingSource) -> RoutingContents:
     meta = mapping(mapping(source.tree).get("meta_info"))
     experts = source.experts or whole(meta.get("num_experts"), MOST_EXPERTS)
     if experts is None:
@@ -70,7 +77,7 @@ def _read(source: RoutingSource) -> Found:
     top = whole(meta.get("num_experts_per_token"), MOST_EXPERTS)
     tokens = float(rows.counts[0].sum()) / top if top else None
     found = workload(source, source.stem, rows, tokens=tokens)
-    return Found((found,), notices=(*shortened(notices), *rows.notices))
+    return RoutingContents((found,), notices=(*shortened(notices), *rows.notices))
 
 
 def _problem(row: Any, experts: int) -> str:

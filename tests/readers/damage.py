@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from readers.frame.facts import MatrixFact
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from tests.readers.real_files import source_of, understood
 
 
@@ -37,7 +37,7 @@ def damaged(draw: st.DrawFn, whole: str) -> str:
     return text[: draw(st.integers(len(text) // 2, len(text)))] if draw(st.booleans()) else text
 
 
-def sound(form: Format, text: str) -> Understood:
+def sound(form: Format, text: str) -> Contents:
     """Read a text, and check the result: every place it names lies in the text, every matrix is whole."""
     found = understood(form, source_of(text))
     lines = text.replace("\r\n", "\n").count("\n") + 1

@@ -16,7 +16,7 @@ from readers.frame.facts import (
     RunFact,
 )
 from readers.frame.findings import Finding
-from readers.frame.reading import Reading, Section, Understood
+from readers.frame.reading import Contents, Reading, Section
 
 HDR = 25e9
 
@@ -78,5 +78,5 @@ def reading(*facts: Fact, file: str = "", doubts: tuple[Finding, ...] = ()) -> R
     return Reading(
         name,
         100,
-        ((Section("made", 1, 100), Understood(facts, (), tuple(doubt.in_file(name) for doubt in doubts))),),
+        ((Section("made", 1, 100), Contents(facts, (), tuple(doubt.in_file(name) for doubt in doubts))),),
     )

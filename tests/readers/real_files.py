@@ -11,7 +11,7 @@ import yaml
 
 from readers.frame.facts import MatrixFact
 from readers.frame.lines import clean_lines
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Source
 
 DATA: Final = Path(__file__).parents[3] / "shared" / "data"
@@ -45,11 +45,11 @@ def _tree(text: str, name: str) -> Any:
     return None
 
 
-def understood(form: Format, source: Source) -> Understood:
+def understood(form: Format, source: Source) -> Contents:
     """Read a whole file by the reader of a format."""
     return form.read(source, clean_lines(source.text))
 
 
-def matrices(found: Understood) -> list[MatrixFact]:
+def matrices(found: Contents) -> list[MatrixFact]:
     """The matrices among the facts."""
     return [fact for fact in found.facts if isinstance(fact, MatrixFact)]

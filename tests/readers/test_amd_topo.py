@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from readers import registry
 from readers.formats.amd.amd_topo import FORMATS
 from readers.frame.facts import JointKind, WiringFact
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from readers.frame.sources import Source
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import source_of, understood
@@ -40,7 +40,7 @@ def output(count: int = 4, open_: Callable[[int, int], bool] = lambda _i, _j: Tr
     return access + table("WEIGHT", count, lambda i, j: str(15 * (i != j))) + table("LINK TYPE", count, joined)
 
 
-def wiring(found: Understood) -> WiringFact:
+def wiring(found: Contents) -> WiringFact:
     (fact,) = found.facts
     assert isinstance(fact, WiringFact)
     return fact

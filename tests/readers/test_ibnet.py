@@ -10,7 +10,7 @@ from hypothesis import given
 from readers import registry
 from readers.formats.infiniband.ibnet import FORMATS
 from readers.frame.facts import HostFact, PortFact, SwitchFact
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 
@@ -37,15 +37,15 @@ def rail_fabric(hosts: int, rails: int, groups: int = 1, speed: str = "4xNDR") -
     return "\n\n".join(blocks) + "\n"
 
 
-def hosts_of(found: Understood) -> dict[str, HostFact]:
+def hosts_of(found: Contents) -> dict[str, HostFact]:
     return {fact.names[0].text: fact for fact in found.facts if isinstance(fact, HostFact)}
 
 
-def switches_of(found: Understood) -> dict[str, SwitchFact]:
+def switches_of(found: Contents) -> dict[str, SwitchFact]:
     return {fact.name: fact for fact in found.facts if isinstance(fact, SwitchFact)}
 
 
-def ports_of(found: Understood) -> list[PortFact]:
+def ports_of(found: Contents) -> list[PortFact]:
     return [fact for fact in found.facts if isinstance(fact, PortFact)]
 
 

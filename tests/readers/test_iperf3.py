@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from readers.formats.network.iperf3 import FORMATS
 from readers.frame.facts import Memory, RunFact
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from readers.frame.sources import Source
 from tests.readers.real_files import real, source_of, understood
 
@@ -27,11 +27,11 @@ _ANY_JSON = st.recursive(
 )
 
 
-def runs(found: Understood) -> list[RunFact]:
+def runs(found: Contents) -> list[RunFact]:
     return [fact for fact in found.facts if isinstance(fact, RunFact)]
 
 
-def codes(found: Understood) -> set[str]:
+def codes(found: Contents) -> set[str]:
     return {doubt.code for doubt in found.doubts}
 
 
@@ -64,7 +64,7 @@ def tree(*, reverse: int = 0, received: float | None = 80e9, sent: float = 81e9)
     }
 
 
-def read(one: Any) -> Understood:
+def read(one: Any) -> Contents:
     return understood(JSON, Source("run.json", json.dumps(one, indent=1), one))
 
 

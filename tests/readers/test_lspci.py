@@ -7,7 +7,7 @@ from hypothesis import given
 from readers import registry
 from readers.formats.pcie.lspci import FORMAT
 from readers.frame.facts import HostFact, WiringFact
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 
@@ -33,7 +33,7 @@ TREE = f"""-+-[0000:c0]-+-00.0  Some Root Complex
 """
 
 
-def both(found: Understood) -> tuple[HostFact, WiringFact]:
+def both(found: Contents) -> tuple[HostFact, WiringFact]:
     host, wiring = found.facts
     assert isinstance(host, HostFact)
     assert isinstance(wiring, WiringFact)

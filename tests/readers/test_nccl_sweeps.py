@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 
 from readers.formats.nccl.sweeps import FORMATS
 from readers.frame.facts import Operation, RunEnd, RunFact
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from tests.readers.real_files import real, source_of, understood
 
 TABLE, FAILURES = FORMATS
 HEADER = "file,test,N,G,nodes,minBytes,maxBytes,avg_bus_bw_GBs,peak_busbw_GBs\n"
 
 
-def _runs(found: Understood) -> list[RunFact]:
+def _runs(found: Contents) -> list[RunFact]:
     return [fact for fact in found.facts if isinstance(fact, RunFact)]
 
 
-def _read_row(row: str) -> Understood:
+def _read_row(row: str) -> Contents:
     return understood(TABLE, source_of(HEADER + row))
 
 

@@ -13,20 +13,20 @@ from readers.formats.nccl.nccl_tests import FORMAT
 from readers.frame.facts import Operation, RunEnd, RunFact
 from readers.frame.findings import Severity
 from readers.frame.lines import clean_lines
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from tests.readers.nccl_logs import LATENCY_S, OLD, RATE, bus_bandwidth, log
 from tests.readers.real_files import real, source_of, understood
 
 
-def _runs(found: Understood) -> list[RunFact]:
+def _runs(found: Contents) -> list[RunFact]:
     return [fact for fact in found.facts if isinstance(fact, RunFact)]
 
 
-def _read(text: str, name: str = "upload.txt", host: str | None = None) -> Understood:
+def _read(text: str, name: str = "upload.txt", host: str | None = None) -> Contents:
     return understood(FORMAT, source_of(text, name, host))
 
 
-def _codes(found: Understood) -> list[str]:
+def _codes(found: Contents) -> list[str]:
     return [doubt.code for doubt in found.doubts]
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from readers import registry
 from readers.formats.nccl.topology_xml import FORMAT, MOST_DEVICES
 from readers.frame.facts import HostFact, JointKind, Nics, WiringFact
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 
@@ -16,7 +16,7 @@ FOLDER = "topology/nccl_topo_xml"
 HIDDEN = ["nvlink-hidden"]
 
 
-def both(found: Understood) -> tuple[HostFact, WiringFact]:
+def both(found: Contents) -> tuple[HostFact, WiringFact]:
     host, wiring = found.facts
     assert isinstance(host, HostFact)
     assert isinstance(wiring, WiringFact)

@@ -12,7 +12,7 @@ from cluster_models.measurements import Direction
 from readers.formats.nvidia.nvbandwidth import FORMATS
 from readers.frame.facts import Memory, Quantity
 from readers.frame.findings import Severity
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from readers.frame.sources import Source
 from tests.readers.real_files import matrices, real, source_of, understood
 
@@ -33,7 +33,7 @@ _ANY_JSON = st.recursive(
 )
 
 
-def codes(found: Understood) -> set[str]:
+def codes(found: Contents) -> set[str]:
     return {doubt.code for doubt in found.doubts}
 
 

@@ -10,16 +10,16 @@ from cluster_models.measurements import Direction
 from readers.formats.mpi.osu import FORMAT
 from readers.frame.facts import Memory, Operation, RunFact
 from readers.frame.launch_commands import Launch, launch_of
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from tests.readers.damage import sound
 from tests.readers.real_files import real, source_of, understood
 
 
-def runs(found: Understood) -> list[RunFact]:
+def runs(found: Contents) -> list[RunFact]:
     return [fact for fact in found.facts if isinstance(fact, RunFact)]
 
 
-def codes(found: Understood) -> set[str]:
+def codes(found: Contents) -> set[str]:
     return {doubt.code for doubt in found.doubts}
 
 

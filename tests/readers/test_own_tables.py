@@ -9,21 +9,21 @@ from hypothesis import strategies as st
 from cluster_models.measurements import Direction
 from readers.formats.own_tables import FORMAT, unit_of
 from readers.frame.facts import MatrixFact, Operation, Point, Quantity, RunEnd, RunFact
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from tests.readers.real_files import real, source_of, understood
 
 
-def _read(text: str, name: str = "table.csv", host: str | None = None) -> Understood:
+def _read(text: str, name: str = "table.csv", host: str | None = None) -> Contents:
     return understood(FORMAT, source_of(text, name, host))
 
 
-def _matrix(found: Understood) -> MatrixFact:
+def _matrix(found: Contents) -> MatrixFact:
     (fact,) = found.facts
     assert isinstance(fact, MatrixFact)
     return fact
 
 
-def _runs(found: Understood) -> list[RunFact]:
+def _runs(found: Contents) -> list[RunFact]:
     return [fact for fact in found.facts if isinstance(fact, RunFact)]
 
 

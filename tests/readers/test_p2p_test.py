@@ -9,11 +9,11 @@ from readers.formats.gpu_matrices import header_of, read_table, warm_up
 from readers.formats.nvidia.p2p_test import FORMAT
 from readers.frame.facts import Memory, Quantity
 from readers.frame.lines import clean_lines
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from tests.readers.real_files import matrices, real, source_of, understood
 
 
-def codes(found: Understood) -> set[str]:
+def codes(found: Contents) -> set[str]:
     return {doubt.code for doubt in found.doubts}
 
 

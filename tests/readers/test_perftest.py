@@ -7,17 +7,17 @@ import pytest
 from cluster_models.measurements import Direction
 from readers.formats.infiniband.perftest import FORMAT
 from readers.frame.facts import Memory, RunFact
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from tests.readers.real_files import real, source_of, understood
 
 RULE = "-" * 87
 
 
-def runs(found: Understood) -> list[RunFact]:
+def runs(found: Contents) -> list[RunFact]:
     return [fact for fact in found.facts if isinstance(fact, RunFact)]
 
 
-def codes(found: Understood) -> set[str]:
+def codes(found: Contents) -> set[str]:
     return {doubt.code for doubt in found.doubts}
 
 

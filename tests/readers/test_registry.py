@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from readers.frame.facts import WiringFact
 from readers.frame.findings import refusal
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 from readers.registry import FORMATS, _word_of, read, recognise
 from tests.readers.real_files import source_of
@@ -20,9 +20,9 @@ seen: list[tuple[str, list[int]]] = []
 
 
 def made(name: str, begins: str, *, flags: int = 0, refused: str = "") -> Format:
-    def reader(source: Source, lines: tuple[Line, ...]) -> Understood:
+    def reader(source: Source, lines: tuple[Line, ...]) -> Contents:
         seen.append((name, [line.number for line in lines]))
-        return Understood()
+        return Contents()
 
     return Format(name, f"the tool {name}", "made", reader, (re.compile(begins, flags),), refused_because=refused)
 
@@ -61,7 +61,7 @@ def test_sections_cover_the_file_without_overlap(rows: list[str]) -> None:
 
 def test_a_tree_goes_to_the_format_that_it_fits() -> None:
     """Its lines are not looked at: "apple" inside JSON begins no section."""
-    tree = Format("tree", "a tree", "made", lambda _, __: Understood(), fits=lambda value: "kind" in value)
+    tree = Format("tree", "a tree", "made", lambda _, __: Contents(), fits=lambda value: "kind" in value)
     found = recognise(Source("a.json", 'apple\n{"kind": 1}\n', {"kind": 1}), (*KNOWN, tree))
     assert [(part.format, part.first_line, part.last_line) for part in found] == [("tree", 1, 2)]
 
@@ -91,7 +91,7 @@ def test_a_kind_known_to_be_refused_says_why() -> None:
 
 def test_refusals_are_not_listed_without_end() -> None:
     many = tuple(refusal(number, number, "odd", "") for number in range(1, 1001))
-    form = Format("odd", "odd", "made", lambda _, __: Understood(refusals=many), (re.compile("^odd"),))
+    form = Format("odd", "odd", "made", lambda _, __: Contents(refusals=many), (re.compile("^odd"),))
     refusals = read(source_of("odd\n" * 1000), (form,)).sections[0][1].refusals
     assert len(refusals) == 201
     assert (refusals[-1].last_line, refusals[-1].sentence[:3]) == (1000, "800")

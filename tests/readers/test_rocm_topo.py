@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from readers import registry
 from readers.formats.amd.rocm_topo import FORMAT
 from readers.frame.facts import JointKind, WiringFact
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 
@@ -43,7 +43,7 @@ def output(hive: list[int], *, tabs: bool = False) -> str:
     )
 
 
-def wiring(found: Understood) -> WiringFact:
+def wiring(found: Contents) -> WiringFact:
     (fact,) = found.facts
     assert isinstance(fact, WiringFact)
     return fact

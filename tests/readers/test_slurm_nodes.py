@@ -13,7 +13,7 @@ from cluster_models.topology import NodeState
 from readers import registry
 from readers.formats.slurm.nodes import FORMATS
 from readers.frame.facts import HostFact, Name, NameKind
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 
@@ -33,7 +33,7 @@ def lines_of(name: str, gres: str = "gpu:h100:8(S:0-1)", state: str = "IDLE", re
     return block + (f"   Reason={reason}\n" if reason else "") + "\n"
 
 
-def hosts(found: Understood) -> list[HostFact]:
+def hosts(found: Contents) -> list[HostFact]:
     return [fact for fact in found.facts if isinstance(fact, HostFact)]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from readers import registry
 from readers.formats.slurm.topology import FORMATS
 from readers.frame.facts import HostFact, NameKind, PortFact, SwitchFact
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 
@@ -24,15 +24,15 @@ SwitchName=low3 Nodes=n08
 """
 
 
-def labels_of(found: Understood) -> dict[str, dict[str, str]]:
+def labels_of(found: Contents) -> dict[str, dict[str, str]]:
     return {fact.names[0].text: dict(fact.labels) for fact in found.facts if isinstance(fact, HostFact)}
 
 
-def switches_of(found: Understood) -> dict[str, SwitchFact]:
+def switches_of(found: Contents) -> dict[str, SwitchFact]:
     return {fact.name: fact for fact in found.facts if isinstance(fact, SwitchFact)}
 
 
-def read(text: str) -> Understood:
+def read(text: str) -> Contents:
     return understood(CONF, source_of(text, "topology.conf"))
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from cluster_models.topology import NodeState
 from readers.formats.nvidia.smi_nvlink import FORMAT, SWITCH
 from readers.frame.facts import HealthFact, HostFact, WiringFact
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 
@@ -23,7 +23,7 @@ def status(index: int, *rates: str, product: str = "NVIDIA H200") -> str:
     return gpu(index, product, *(f"Link {link}: {rate}" for link, rate in enumerate(rates)))
 
 
-def wiring(found: Understood) -> WiringFact:
+def wiring(found: Contents) -> WiringFact:
     (fact,) = (fact for fact in found.facts if isinstance(fact, WiringFact))
     return fact
 

@@ -8,7 +8,7 @@ from cluster_models.units import MIB
 from readers import registry
 from readers.formats.nvidia.smi_query import FORMATS
 from readers.frame.facts import HostFact
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from tests.readers.real_files import source_of, understood
 
 QUERY, TABLE, CSV = FORMATS
@@ -38,7 +38,7 @@ def table(name: str = "Own GPU 80GB", mig: str = "Disabled") -> str:
     return "| NVIDIA-SMI 550.9        Driver Version: 550.9      CUDA Version: 12.4     |\n" + rows
 
 
-def host(found: Understood) -> HostFact:
+def host(found: Contents) -> HostFact:
     (fact,) = found.facts
     assert isinstance(fact, HostFact)
     return fact

@@ -10,7 +10,7 @@ from readers import registry
 from readers.formats.nvidia.smi_topo import FORMAT
 from readers.frame.facts import JointKind, MatrixFact, Quantity, WiringFact
 from readers.frame.findings import Severity
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 from tests.readers.uploads import report_of
@@ -18,7 +18,7 @@ from tests.readers.uploads import report_of
 FOLDER = "topology/nvidia_smi_topo"
 
 
-def wiring(found: Understood) -> WiringFact:
+def wiring(found: Contents) -> WiringFact:
     (fact,) = found.facts
     assert isinstance(fact, WiringFact)
     return fact

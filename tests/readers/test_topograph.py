@@ -13,22 +13,22 @@ from readers.formats.nvidia.topograph import FORMAT
 from readers.frame.facts import HostFact, SwitchFact
 from readers.frame.findings import Severity
 from readers.frame.lines import clean_lines
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from readers.frame.sources import Source
 from tests.readers.real_files import real, understood
 
 
-def hosts(read: Understood) -> dict[str, HostFact]:
+def hosts(read: Contents) -> dict[str, HostFact]:
     """The facts on hosts by name."""
     return {fact.names[0].text: fact for fact in read.facts if isinstance(fact, HostFact)}
 
 
-def switches(read: Understood, *, domain: bool = False) -> dict[str, SwitchFact]:
+def switches(read: Contents, *, domain: bool = False) -> dict[str, SwitchFact]:
     """The switches, or the scale-up domains, by name."""
     return {fact.name: fact for fact in read.facts if isinstance(fact, SwitchFact) and fact.domain is domain}
 
 
-def read_model(model: Any) -> Understood:
+def read_model(model: Any) -> Contents:
     """Read a model."""
     text = yaml.safe_dump(model)
     return FORMAT.read(Source("model.yaml", text, model), clean_lines(text))

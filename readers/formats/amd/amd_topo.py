@@ -14,7 +14,7 @@ from typing import Any, Final
 from readers.formats.amd.rocm_topo import hive_doubts
 from readers.frame.facts import Joint, JointKind, Origin, WiringFact
 from readers.frame.findings import Finding, doubt, refusal, refused
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
 _TITLE: Final = re.compile(r"^\s*([A-Z][A-Z \-]{2,40}) TABLE:\s*$", re.ASCII)
@@ -43,7 +43,7 @@ class _Run:
     tables: dict[str, _Table] = field(default_factory=dict)
 
 
-def read_text(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_text(source: Source, lines: tuple[Line, ...]) -> Contents:
     """The wiring that each call drew; refused where the table of link types is not there."""
     facts: list[WiringFact] = []
     refusals: list[Finding] = []
@@ -61,7 +61,7 @@ def read_text(source: Source, lines: tuple[Line, ...]) -> Understood:
         fact = _wiring(source, origin, gpus, {pair: word for pair, word in words.items() if pair not in closed})
         facts.append(fact if whole else _cut(fact))
         doubts += _doubts(fact, words, closed)
-    return Understood(tuple(facts), tuple(refusals), tuple(doubts))
+    return Contents(tuple(facts), tuple(refusals), tuple(doubts))
 
 
 def _runs(lines: tuple[Line, ...]) -> list[_Run]:
@@ -143,7 +143,7 @@ def _gpus_of(tree: Any) -> list[Any]:
     return found[:_MOST_GPUS] if isinstance(found, list) else []
 
 
-def read_json(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_json(source: Source, lines: tuple[Line, ...]) -> Contents:
     """The wiring of ``amd-smi topology --json``."""
     gpus = [gpu for gpu in _gpus_of(source.tree) if isinstance(gpu, Mapping)]
     buses = tuple(dict.fromkeys(str(gpu.get("bdf", gpu.get("gpu")))[:40] for gpu in gpus))
@@ -163,8 +163,8 @@ def read_json(source: Source, lines: tuple[Line, ...]) -> Understood:
     fact = _wiring(source, origin, buses, {pair: word for pair, word in words.items() if pair not in closed})
     if len(buses) > 1 and not fact.joints:
         reason = "no link between two GPUs has a type of XGMI or PCIE"
-        return Understood((), (refusal(1, origin.last_line, reason, _REMEDY),))
-    return Understood((fact,), (), tuple(_doubts(fact, words, {pair for pair in closed if pair[0] != pair[1]})))
+        return Contents((), (refusal(1, origin.last_line, reason, _REMEDY),))
+    return Contents((fact,), (), tuple(_doubts(fact, words, {pair for pair in closed if pair[0] != pair[1]})))
 
 
 FORMATS: Final = (

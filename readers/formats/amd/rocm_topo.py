@@ -11,7 +11,7 @@ from typing import Final
 
 from readers.frame.facts import Joint, JointKind, Origin, WiringFact
 from readers.frame.findings import Finding, doubt, note, refusal
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
 _TITLE: Final = re.compile(r"^\s*={3,}\s*(\S.{0,60}?)\s*={3,}\s*$", re.ASCII)
@@ -176,7 +176,7 @@ def _doubts(run: _Run, gpus: list[str], joints: list[Joint], differing: list[tup
     return doubts
 
 
-def read(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read(source: Source, lines: tuple[Line, ...]) -> Contents:
     """The wiring that each call of rocm-smi drew; refused where the Link Type table is not among its tables."""
     facts: list[WiringFact] = []
     refusals: list[Finding] = []
@@ -203,7 +203,7 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
                 partial=not complete,
             )
         )
-    return Understood(tuple(facts), tuple(refusals), tuple(doubts))
+    return Contents(tuple(facts), tuple(refusals), tuple(doubts))
 
 
 FORMAT: Final = Format(

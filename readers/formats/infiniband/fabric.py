@@ -19,7 +19,7 @@ from networkx.utils import UnionFind
 
 from readers.frame.facts import HostFact, Name, NameKind, Nics, PortFact, SwitchFact
 from readers.frame.findings import Finding, doubt, refusal
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from readers.frame.sources import Source, origin_of
 
 FABRIC: Final = "infiniband"
@@ -98,14 +98,14 @@ class _Drawing:
     """Ends of the live cables of each switch."""
 
 
-def understood_fabric(source: Source, fabric: Fabric) -> Understood:
+def understood_fabric(source: Source, fabric: Fabric) -> Contents:
     """Ports, switches and hosts; ports without a host's name are refused and kept without host."""
     for guid in [guid for guid, text in fabric.adapters.items() if _is_aggregation(text)]:
         del fabric.adapters[guid]
     drawing = _drawn(fabric)
     ports, refusals = _ports(source, fabric, drawing)
     sets = _leaf_sets(ports, {drawing.names[guid] for guid, level in drawing.levels.items() if level == 1})
-    return Understood(
+    return Contents(
         (*_switches(source, fabric, drawing), *ports, *_host_facts(source, ports, sets)),
         refusals,
         _missing_rails(ports, sets),

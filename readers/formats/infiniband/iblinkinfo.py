@@ -21,7 +21,7 @@ from readers.formats.infiniband.fabric import (
 from readers.frame.facts import HostFact, Name, NameKind, PortFact
 from readers.frame.findings import Finding, doubt, refused_runs
 from readers.frame.numbers import rate_of
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source, origin_of
 
 _HEADER: Final = re.compile(r"(CA|Switch|RT|Router):\s+(?:0x([0-9a-fA-F]{1,16})\b)?(.*)", re.IGNORECASE)
@@ -57,7 +57,7 @@ class _Rows:
     name: str = ""
 
 
-def read(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Ports, switches and hosts; a row without the device above it tells its far end only."""
     rows = _Rows()
     for line in lines:
@@ -71,8 +71,8 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
         elif text and not text.startswith("#") and not _read_rate(source, rows, line):
             rows.odd.append(line)
     _sort_out_switches(rows.fabric)
-    known = understood_fabric(source, rows.fabric) if rows.fabric.cables else Understood()
-    return Understood(
+    known = understood_fabric(source, rows.fabric) if rows.fabric.cables else Contents()
+    return Contents(
         (*known.facts, *(fact for port in rows.alone for fact in _with_host(port))),
         (*refused_runs(rows.odd, "the line is none of iblinkinfo or was cut", _REMEDY), *known.refusals),
         (*rows.doubts, *known.doubts),

@@ -9,7 +9,7 @@ from typing import Final
 from readers.formats.infiniband.fabric import Cable, Fabric, guid_of, understood_fabric
 from readers.frame.findings import Finding, note, refused, refused_runs
 from readers.frame.numbers import rate_of
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
 _DEVICE: Final = re.compile(r'(Switch|Ca|Rt)\s+\d+\s+"[SHR]-([0-9a-fA-F]{1,16})"\s*#\s*"([^"]*)"')
@@ -28,7 +28,7 @@ _ROW: Final = re.compile(
 )
 
 
-def read_topology(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_topology(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Devices with their cables; both ends of a cable are known where either device is listed."""
     fabric, odd, doubts = Fabric(), list[Line](), list[Finding]()
     device = ""
@@ -82,18 +82,18 @@ _rate: Final = lru_cache(maxsize=64)(rate_of)
 
 def _with_refusals(
     source: Source, lines: tuple[Line, ...], fabric: Fabric, odd: list[Line], doubts: tuple[Finding, ...]
-) -> Understood:
+) -> Contents:
     refusals: tuple[Finding, ...] = refused_runs(odd, "the row is none of ibnetdiscover or was cut", _REMEDY)
     if not fabric.cables:
         reason = _NO_LINKS if fabric.first_lines else "the file lists no device of a fabric"
         first, last = (lines[0], lines[-1]) if lines else (Line(1, ""), Line(1, ""))
         remedy = "run it on a node with an active port, as a user who may send fabric queries"
-        return Understood((), (*refusals, refused(first, reason, remedy, last.number)), doubts)
+        return Contents((), (*refusals, refused(first, reason, remedy, last.number)), doubts)
     known = understood_fabric(source, fabric)
-    return Understood(known.facts, (*refusals, *known.refusals), (*doubts, *known.doubts))
+    return Contents(known.facts, (*refusals, *known.refusals), (*doubts, *known.doubts))
 
 
-def read_ports(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_ports(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Rows of ``-p``: a port, its width and speed, and the port at the other end where there is one."""
     fabric, odd = Fabric(), list[Line]()
     for line in lines:

@@ -14,7 +14,7 @@ from readers.formats.infiniband.fabric import FABRIC, cards, guid_of
 from readers.frame.facts import Fact, HealthFact, HostFact, Name, NameKind, PortFact
 from readers.frame.findings import Finding, note, refused, refused_runs
 from readers.frame.numbers import finite
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source, origin_of
 
 _ADAPTER: Final = re.compile(r"\s*CA '([^']+)'")
@@ -34,7 +34,7 @@ class _Block:
     is_port: bool = False
 
 
-def read(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Ports, and the cards of the host: the InfiniBand ports in service, by rate.
 
     Lines that a launcher labelled with who printed them are taken apart by that label: one host each.
@@ -53,7 +53,7 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
         facts.extend((*ports, *_host_fact(source, host, ports), *_panics(source, host, odd)))
         refusals.extend(_odd(odd))
         doubts.extend(_doubts(blocks, ports))
-    return Understood(tuple(facts), tuple(refusals), tuple(doubts))
+    return Contents(tuple(facts), tuple(refusals), tuple(doubts))
 
 
 def _blocks(lines: Sequence[Line], odd: list[Line]) -> list[_Block]:
@@ -149,7 +149,7 @@ _ALONE: Final = re.compile(rf"(?!{_DIGITS}\b)({_NAME})\s*:?")
 _UUID: Final = re.compile(rf"({_NAME}){_BETWEEN}({_CLUSTER})")
 
 
-def read_guids(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_guids(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Host names with the GUIDs of their ports: a heading above its GUIDs, or both on one line."""
     guids: dict[str, dict[str, None]] = defaultdict(dict)
     where: dict[str, tuple[int, int]] = {}
@@ -186,10 +186,10 @@ def read_guids(source: Source, lines: tuple[Line, ...]) -> Understood:
         (*odd, *(line for name, line in headings.items() if not guids[name])), key=lambda line: line.number
     )
     remedy = "write a host name and its port GUIDs on a line, or VM_hostname and the GUIDs below it"
-    return Understood(facts, refused_runs(odd, "the line is neither a host name nor a port GUID", remedy))
+    return Contents(facts, refused_runs(odd, "the line is neither a host name nor a port GUID", remedy))
 
 
-def read_uuids(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_uuids(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Host names with the UUID of their NVLink domain; a clique behind a dot is part of it."""
     facts: list[Fact] = []
     odd: list[Line] = []
@@ -202,16 +202,16 @@ def read_uuids(source: Source, lines: tuple[Line, ...]) -> Understood:
         elif text and not text.startswith("#"):
             odd.append(line)
     remedy = "write a host name and the ClusterUUID that nvidia-smi -q shows, one host a line"
-    return Understood(tuple(facts), refused_runs(odd, "the line is no host name with a UUID", remedy))
+    return Contents(tuple(facts), refused_runs(odd, "the line is no host name with a UUID", remedy))
 
 
 _COUNTERS: Final = "port counters say what was sent and what went wrong, not what a link can carry"
 
 
-def refuse_perfquery(source: Source, lines: tuple[Line, ...]) -> Understood:
+def refuse_perfquery(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Nothing: counters are no measurement of a link."""
     first, last = (lines[0], lines[-1].number) if lines else (Line(1, source.text[:120]), 1)
-    return Understood((), (refused(first, _COUNTERS, "send ib_write_bw or nccl-tests between two hosts", last),))
+    return Contents((), (refused(first, _COUNTERS, "send ib_write_bw or nccl-tests between two hosts", last),))
 
 
 FORMATS: Final = (

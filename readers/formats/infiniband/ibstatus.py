@@ -10,7 +10,7 @@ from readers.formats.infiniband.dead_ports import ShownPort, port_doubts
 from readers.formats.infiniband.fabric import FABRIC, cards
 from readers.frame.facts import HostFact, PortFact
 from readers.frame.numbers import rate_of
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source, origin_of
 
 _PORT: Final = re.compile(r"^Infiniband device '([^']{1,80})' port (\d{1,3}) status:")
@@ -25,7 +25,7 @@ class _Block:
     values: dict[str, str] = field(default_factory=dict)
 
 
-def read(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read(source: Source, lines: tuple[Line, ...]) -> Contents:
     """The ports, and the cards in service by rate; InfiniBand before Ethernet."""
     blocks: list[_Block] = []
     for line in lines:
@@ -42,9 +42,9 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
     ]
     doubts = tuple(port_doubts(shown))
     if not nics:
-        return Understood(ports, doubts=doubts)
+        return Contents(ports, doubts=doubts)
     origin = origin_of(source, ports[0].origin.first_line, ports[-1].origin.last_line)
-    return Understood((*ports, HostFact(origin, source.names, nics=nics)), doubts=doubts)
+    return Contents((*ports, HostFact(origin, source.names, nics=nics)), doubts=doubts)
 
 
 def _port_of(source: Source, block: _Block) -> PortFact:

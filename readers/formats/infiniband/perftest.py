@@ -17,7 +17,7 @@ from cluster_models.measurements import Direction
 from readers.frame.facts import Memory, Operation, Origin, Point, RunEnd, RunFact
 from readers.frame.figures import figure as figure_of
 from readers.frame.findings import Finding, doubt, note, refused
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
 _TITLE: Final = re.compile(
@@ -46,7 +46,7 @@ _FEWEST_DIGITS: Final = 1e-3
 """Message rates (Mpps) below this are printed with fewer than four digits."""
 
 
-def read_perftest(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_perftest(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Every test of the section, twin outputs of one test once."""
     reader = _Reader()
     for line in lines:
@@ -64,7 +64,7 @@ def read_perftest(source: Source, lines: tuple[Line, ...]) -> Understood:
     if not tests and not reader.refusals and lines:
         reason, remedy = "no test in the output", "send the output from the line that names the test"
         reader.refusals.append(refused(lines[0], reason, remedy, lines[-1].number))
-    return Understood(tuple(facts), tuple(reader.refusals), tuple(doubts))
+    return Contents(tuple(facts), tuple(reader.refusals), tuple(doubts))
 
 
 @dataclass(slots=True)

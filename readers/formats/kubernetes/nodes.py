@@ -22,7 +22,7 @@ from readers.formats.kubernetes.labels import LabelsSay, read_labels, telling
 from readers.frame.facts import HealthFact, HostFact, Name, NameKind, Nics, Origin
 from readers.frame.findings import Finding, doubt, note, refusal
 from readers.frame.numbers import whole
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from readers.frame.sources import Line, Source
 from readers.frame.trees import items, mapping, plain
 
@@ -46,20 +46,20 @@ class _Record:
     line: int
 
 
-def read_nodes(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_nodes(source: Source, lines: tuple[Line, ...]) -> Contents:
     """A fact for each node that has GPUs, or whose place is told."""
     found: dict[str, int] = {}
     for line in lines:
         name = _NAME_LINE.match(line.text)
         if name is not None:
             found.setdefault(name[1], line.number)
-    said = _Said(source, lines[0].number if lines else 1, lines[-1].number if lines else 1)
+    said = _NodeFile(source, lines[0].number if lines else 1, lines[-1].number if lines else 1)
     for path, value in _records(source.tree):
         said.take(path, value, found)
-    return Understood(tuple(said.facts), tuple(said.refusals), tuple(said.doubts))
+    return Contents(tuple(said.facts), tuple(said.refusals), tuple(said.doubts))
 
 
-class _Said:
+class _NodeFile:
     """Facts and findings of one file so far."""
 
     def __init__(self, source: Source, first: int, last: int) -> None:

@@ -15,7 +15,7 @@ from readers.formats.kubernetes.labels import COLUMN_KEYS, telling
 from readers.formats.kubernetes.nodes import RESOURCES, host_of, troubles
 from readers.frame.facts import HealthFact, HostFact, Origin
 from readers.frame.findings import Finding, refusal, refused, refused_runs
-from readers.frame.reading import Reader, Understood
+from readers.frame.reading import Contents, Reader
 from readers.frame.sources import Line, Source
 
 _KEY: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -50,13 +50,13 @@ class _Draft:
         return {"metadata": metadata, "status": self.status, "spec": self.spec}
 
 
-def read_text(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_text(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Everything that the text holds: a table or a description begins where its heading stands."""
     starts = [index for index, line in enumerate(lines) if TABLE.match(line.text) or _begins(lines, index)]
     bounds = [0, *starts, len(lines)]
     parts = [lines[first:last] for first, last in itertools.pairwise(bounds) if first < last]
     read = [_reader_of(part[0])(source, part) for part in parts]
-    return Understood(
+    return Contents(
         tuple(fact for part in read for fact in part.facts),
         tuple(refusal for part in read for refusal in part.refusals),
         tuple(doubt for part in read for doubt in part.doubts),
@@ -73,7 +73,7 @@ def _reader_of(heading: Line) -> Reader:
     return read_described if DESCRIBED.match(heading.text) else read_label_lines
 
 
-def read_label_lines(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_label_lines(source: Source, lines: tuple[Line, ...]) -> Contents:
     """A fact for each run of labels without a repeated key."""
     drafts: list[_Draft] = []
     unread: list[Line] = []
@@ -91,7 +91,7 @@ def read_label_lines(source: Source, lines: tuple[Line, ...]) -> Understood:
     return _understood(source, drafts, unread)
 
 
-def read_show_labels(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_show_labels(source: Source, lines: tuple[Line, ...]) -> Contents:
     """A fact for each row of ``kubectl get nodes --show-labels``, or with columns of labels (``-L``)."""
     drafts: list[_Draft] = []
     unread: list[Line] = []
@@ -100,7 +100,7 @@ def read_show_labels(source: Source, lines: tuple[Line, ...]) -> Understood:
         if TABLE.match(line.text):
             columns = {found[0]: found.start() for found in _COLUMN.finditer(line.text)}
             if "LABELS" not in columns and not COLUMN_KEYS.keys() & columns.keys():
-                return Understood((), (refused(line, _NO_LABELS, _LABEL_REMEDY, lines[-1].number),))
+                return Contents((), (refused(line, _NO_LABELS, _LABEL_REMEDY, lines[-1].number),))
             continue
         cells = line.text.split()
         labels = _labels_of_row(line.text, columns)
@@ -141,7 +141,7 @@ def _labels_of_row(text: str, columns: dict[str, int]) -> dict[str, str]:
     return {key: value for key, value in found.items() if value and value != "<none>"}
 
 
-def read_described(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_described(source: Source, lines: tuple[Line, ...]) -> Contents:
     """A fact for each node of ``kubectl describe nodes``: labels, capacity, conditions, addresses."""
     drafts: list[_Draft] = []
     heading = ""
@@ -200,7 +200,7 @@ def _pairs(text: str, *, every: bool = False) -> dict[str, str]:
     return pairs
 
 
-def _understood(source: Source, drafts: list[_Draft], unread: list[Line]) -> Understood:
+def _understood(source: Source, drafts: list[_Draft], unread: list[Line]) -> Contents:
     facts: list[HostFact | HealthFact] = []
     doubts: list[Finding] = []
     filled = (line for line in unread if line.text.strip() not in _QUIET)
@@ -215,4 +215,4 @@ def _understood(source: Source, drafts: list[_Draft], unread: list[Line]) -> Und
         else:
             facts += [fact, *troubles(draft.node(), fact)]
             doubts += odd
-    return Understood(tuple(facts), tuple(refusals), tuple(doubts))
+    return Contents(tuple(facts), tuple(refusals), tuple(doubts))

@@ -14,7 +14,7 @@ from cluster_models.measurements import Direction
 from readers.frame.facts import Memory, Operation, Origin, Point, RunFact
 from readers.frame.figures import figure as figure_of
 from readers.frame.findings import Finding, refused
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
 _TITLE: Final = re.compile(r"^\s*(Network Tests|NetworkLoad Tests) v(\S{1,20})\s*$")
@@ -28,7 +28,7 @@ _FAILED: Final = re.compile(r"^\s*(?:ERROR|FATAL)[: ]\s*(\S.{1,200})$", re.IGNOR
 _UNITS: Final = {"usec": 1e-6, "mib/s/rank": 2.0**20, "mb/s/rank": 1e6}
 
 
-def read_gpcnet(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_gpcnet(source: Source, lines: tuple[Line, ...]) -> Contents:
     """The isolated tests, one run each; none of them says anything of a pair of nodes."""
     reader = _Reader()
     for line in lines:
@@ -37,7 +37,7 @@ def read_gpcnet(source: Source, lines: tuple[Line, ...]) -> Understood:
     if lines and not (reader.facts or reader.refusals):
         reason, remedy = "the output has no table of isolated tests", "let the test run to its end"
         reader.refusals.append(refused(lines[0], reason, remedy, lines[-1].number))
-    return Understood(tuple(reader.facts), tuple(reader.refusals), ())
+    return Contents(tuple(reader.facts), tuple(reader.refusals), ())
 
 
 @dataclass(frozen=True, slots=True)

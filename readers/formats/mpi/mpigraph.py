@@ -16,7 +16,7 @@ from cluster_models.measurements import Direction
 from readers.frame.facts import MatrixFact, Memory, Origin, Quantity
 from readers.frame.figures import figure as figure_of
 from readers.frame.findings import Finding, note, refused
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
 _START: Final = re.compile(r"^\s*START mpiGraph(?: v(\S{1,20}))?")
@@ -27,7 +27,7 @@ MOST_RANKS: Final = 4_096
 _ROW_ENDS: Final = {"Send": "to", "Recv": "from"}
 
 
-def read_mpigraph(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_mpigraph(source: Source, lines: tuple[Line, ...]) -> Contents:
     """The send table and the receive table, both from row to column."""
     reader = _Reader(source)
     for line in lines:
@@ -44,7 +44,7 @@ def read_mpigraph(source: Source, lines: tuple[Line, ...]) -> Understood:
         )
         remedy = "do not read differences of a few per cent as differences of links"
         doubts.append(note("shift-order", reader.facts[0].origin.first_line, sentence, remedy))
-    return Understood(tuple(reader.facts), tuple(reader.refusals), tuple(doubts))
+    return Contents(tuple(reader.facts), tuple(reader.refusals), tuple(doubts))
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from readers.frame.facts import Memory, Operation, Origin, Point, RunFact
 from readers.frame.figures import figure as figure_of
 from readers.frame.findings import Finding, doubt, note, refused
 from readers.frame.launch_commands import Launch, launch_of
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
 _TITLE: Final = re.compile(
@@ -50,7 +50,7 @@ _CARDS: Final = (12.5e9, 25e9, 50e9)
 _OF_CARD: Final = (0.9, 1.0)
 
 
-def read_osu(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_osu(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Every test of the section."""
     tests: list[_Test] = []
     command: Line | None = None
@@ -69,7 +69,7 @@ def read_osu(source: Source, lines: tuple[Line, ...]) -> Understood:
     if not tests and lines:
         reason, remedy = "a command without its output", "send what it printed, from the line # OSU"
         refusals.append(refused(lines[0], reason, remedy, lines[-1].number))
-    return Understood(facts, tuple(refusals), tuple(doubt for fact in facts for doubt in _doubts(fact)))
+    return Contents(facts, tuple(refusals), tuple(doubt for fact in facts for doubt in _doubts(fact)))
 
 
 @dataclass(slots=True)

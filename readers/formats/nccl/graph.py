@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from readers.frame.findings import Finding, note, refusal
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 from readers.frame.xml_events import documents
 
@@ -32,7 +32,7 @@ class _Graphs:
         """The file's ends say nothing."""
 
 
-def read(_: Source, lines: tuple[Line, ...]) -> Understood:
+def read(_: Source, lines: tuple[Line, ...]) -> Contents:
     """A refusal for each file, and a note with the speeds that NCCL assumed."""
     refusals: list[Finding] = []
     doubts: list[Finding] = []
@@ -42,7 +42,7 @@ def read(_: Source, lines: tuple[Line, ...]) -> Understood:
         if graphs.said:
             sentence = f"NCCL assumed, in GB/s per channel: {'; '.join(graphs.said)}"
             doubts.append(note("nccl-graph", first, sentence))
-    return Understood((), tuple(refusals), tuple(doubts))
+    return Contents((), tuple(refusals), tuple(doubts))
 
 
 FORMAT: Final = Format(

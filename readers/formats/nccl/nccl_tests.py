@@ -13,7 +13,7 @@ from readers.formats.nccl.verdicts import PROGRAMS
 from readers.frame.facts import Member, RunFact
 from readers.frame.findings import Finding, refused
 from readers.frame.numbers import finite
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
 _PROGRAM: Final = "(" + "|".join(sorted(PROGRAMS, key=len, reverse=True)) + ")_perf"
@@ -188,7 +188,7 @@ class _Reader:
             draft.failure = text.strip()[:200]
 
 
-def read_nccl_tests(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_nccl_tests(source: Source, lines: tuple[Line, ...]) -> Contents:
     """The tests of a log.
 
     Figures out of place; a bus bandwidth below 0.05 GB/s has too few digits and is left unknown, its time stays.
@@ -217,7 +217,7 @@ def read_nccl_tests(source: Source, lines: tuple[Line, ...]) -> Understood:
     if not facts and not refusals and lines:
         reason = "no test in these lines: neither a list of ranks nor a table"
         refusals.append(refused(lines[0], reason, "send the whole log", lines[-1].number))
-    return Understood(tuple(facts), tuple(refusals), tuple(doubts))
+    return Contents(tuple(facts), tuple(refusals), tuple(doubts))
 
 
 def _by_teller(lines: tuple[Line, ...]) -> Sequence[Sequence[Line]]:

@@ -16,7 +16,7 @@ from readers.frame.facts import Origin, Point, RunEnd, RunFact
 from readers.frame.findings import Finding, doubt, note, refused
 from readers.frame.host_lists import expand
 from readers.frame.numbers import finite
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
 _HEADER: Final = re.compile(
@@ -32,7 +32,7 @@ _COUNTS: Final = range(1, 100_001)
 _RESEND: Final = "send the table as the sweep wrote it, or its logs"
 
 
-def read_sweep_table(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_sweep_table(source: Source, lines: tuple[Line, ...]) -> Contents:
     """One run for each row, with its peak bus bandwidth as the figure of the largest size.
 
     The table does not say at which size the peak was, nor whether in or out of place: a doubt says so once.
@@ -64,10 +64,10 @@ def read_sweep_table(source: Source, lines: tuple[Line, ...]) -> Understood:
         doubts.insert(0, note("size-assumed", facts[0].origin.first_line, sentence, "send the logs too"))
     elif not refusals and lines:
         refusals.append(refused(lines[0], "the table has no rows", _RESEND))
-    return Understood(tuple(facts), tuple(refusals), tuple(doubts))
+    return Contents(tuple(facts), tuple(refusals), tuple(doubts))
 
 
-def read_failures(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_failures(source: Source, lines: tuple[Line, ...]) -> Contents:
     """One failed run for each test listed; the list of pairs above it says the same again."""
     facts: list[RunFact] = []
     refusals: list[Finding] = []
@@ -89,7 +89,7 @@ def read_failures(source: Source, lines: tuple[Line, ...]) -> Understood:
         doubts.append(note("partial", counted[1], sentence))
     if not facts and not refusals and lines:
         refusals.append(refused(lines[0], "the list names no failed test", _RESEND))
-    return Understood(tuple(facts), tuple(refusals), tuple(doubts))
+    return Contents(tuple(facts), tuple(refusals), tuple(doubts))
 
 
 def _cells(text: str) -> list[str]:

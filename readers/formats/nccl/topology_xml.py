@@ -23,7 +23,7 @@ from readers.frame.facts import (
 )
 from readers.frame.findings import Finding, doubt, note, refusal
 from readers.frame.numbers import whole
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 from readers.frame.xml_events import documents
 
@@ -286,7 +286,7 @@ def _host(source: Source, devices: list[_Device], last: int, *, partial: bool) -
     return [host, wiring], doubts
 
 
-def read(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Host and wiring of every topology in these lines; of a damaged one what stands before the damage."""
     facts: list[Fact] = []
     refusals: list[Finding] = []
@@ -306,7 +306,7 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
             refusals.append(refusal(first, outcome.last_line, reason, remedy))
         facts += more
         doubts += about
-    return Understood(tuple(facts), tuple(refusals), tuple(doubts))
+    return Contents(tuple(facts), tuple(refusals), tuple(doubts))
 
 
 def _document(source: Source, tree: _Tree, last: int, *, partial: bool) -> tuple[list[Fact], list[Finding]]:

@@ -18,7 +18,7 @@ from readers.frame.facts import Memory, Operation, Origin, Point, RunFact
 from readers.frame.figures import figure as figure_of
 from readers.frame.findings import Finding, doubt, refusal, refused
 from readers.frame.numbers import moment_of
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
 _CONNECTING: Final = re.compile(r"^\s*(?:Connecting to host|Client connecting to) (\S{1,253}), (?:TCP )?port \d")
@@ -53,7 +53,7 @@ class _Row:
     """"TX-C" and "RX-C" of tests both ways at once."""
 
 
-def read_iperf3(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_iperf3(source: Source, lines: tuple[Line, ...]) -> Contents:
     """One run for each test of the section, two where it ran both ways at once."""
     tests: list[_Test] = []
     refusals: list[Finding] = []
@@ -82,7 +82,7 @@ def read_iperf3(source: Source, lines: tuple[Line, ...]) -> Understood:
             remedy = "let the test run to its end"
             reason = "a connection without figures"
             refusals.append(refusal(test.first_line, test.first_line, reason, remedy))
-    return Understood(tuple(facts), tuple(refusals), tuple(doubts))
+    return Contents(tuple(facts), tuple(refusals), tuple(doubts))
 
 
 @dataclass(slots=True)

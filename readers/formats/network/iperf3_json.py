@@ -10,7 +10,7 @@ from cluster_models.measurements import Direction
 from readers.frame.facts import Memory, Operation, Origin, Point, RunFact
 from readers.frame.figures import figure as figure_of
 from readers.frame.findings import Finding, doubt, note, refusal
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from readers.frame.sources import Line, Source
 
 _SHORT_S: Final = 5.0
@@ -29,7 +29,7 @@ def fits(tree: Any) -> bool:
     return isinstance(tree, dict) and isinstance(tree.get("start"), dict) and ("end" in tree or "error" in tree)
 
 
-def read_iperf3_json(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_iperf3_json(source: Source, lines: tuple[Line, ...]) -> Contents:
     """One run a test, two where it ran both ways at once."""
     tests = source.tree if isinstance(source.tree, list) else [source.tree]
     facts: list[RunFact] = []
@@ -54,7 +54,7 @@ def read_iperf3_json(source: Source, lines: tuple[Line, ...]) -> Understood:
         doubts.extend(doubt for run in found if run is not None for doubt in run[1])
         if not any(found):
             refusals.append(refusal(1, last, *_NO_FIGURE, path))
-    return Understood(tuple(facts), tuple(refusals), tuple(doubts))
+    return Contents(tuple(facts), tuple(refusals), tuple(doubts))
 
 
 def _lines_with(lines: tuple[Line, ...], key: str) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from cluster_models.topology import NodeState
 from readers.frame.facts import HostFact, Name, NameKind, SwitchFact
 from readers.frame.findings import Finding, refusal
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source, origin_of
 
 _HEALTH: Final = {
@@ -31,7 +31,7 @@ def is_compute_nodes(tree: Any) -> bool:
     )
 
 
-def read_compute_nodes(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_compute_nodes(source: Source, lines: tuple[Line, ...]) -> Contents:
     """A host each, with its GPUs counted and its NVLink domain."""
     if not is_compute_nodes(source.tree):
         return _not_netq()
@@ -58,11 +58,11 @@ def read_compute_nodes(source: Source, lines: tuple[Line, ...]) -> Understood:
                 state_reason="" if state in {None, NodeState.READY} else f"NetQ says {health}",
             )
         )
-    return Understood(tuple(facts), tuple(refusals))
+    return Contents(tuple(facts), tuple(refusals))
 
 
-def _not_netq() -> Understood:
-    return Understood((), (refusal(1, 1, "the value is none of NetQ", "send NetQ's answer as it came"),))
+def _not_netq() -> Contents:
+    return Contents((), (refusal(1, 1, "the value is none of NetQ", "send NetQ's answer as it came"),))
 
 
 def _lines_of(lines: Sequence[Line], key: str) -> dict[str, int]:
@@ -88,14 +88,14 @@ def _graphs(tree: Any) -> Iterator[Mapping[str, Any]]:
                 yield item
 
 
-def read_topology_graph(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_topology_graph(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Switches with level, hosts and cables up and down; hosts with their leaf."""
     where = _lines_of(lines, '"name":')
     facts: list[SwitchFact | HostFact] = []
     for graph in _graphs(source.tree):
         devices = dict(_devices(graph))
         facts.extend(_drawn(source, devices, _cables(graph, devices), where))
-    return Understood(tuple(facts)) if facts else _not_netq()
+    return Contents(tuple(facts)) if facts else _not_netq()
 
 
 def _devices(graph: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, int]]]:

@@ -23,7 +23,7 @@ from readers.formats.nvidia.nvbandwidth_tables import (
 from readers.frame.facts import MatrixFact, Origin
 from readers.frame.figures import figure as figure_of
 from readers.frame.findings import Finding, doubt, refused
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
 _VERSION: Final = re.compile(r"^\s*nvbandwidth Version: v?(\S{1,40})")
@@ -36,7 +36,7 @@ _ERROR: Final = re.compile(r"^\s*(?:ERROR\b|Error:|\[?CUDA_ERROR|NVML_ERROR|Inva
 _BLANKS: Final = 2
 
 
-def read_nvbandwidth(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_nvbandwidth(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Every table of the section; a file may hold several runs."""
     reader = _Reader(source, Machine(TOOL, source.host, 0, {}))
     at = 0
@@ -46,7 +46,7 @@ def read_nvbandwidth(source: Source, lines: tuple[Line, ...]) -> Understood:
         remedy = "let the tool run to its end, and send all of its output"
         reader.refusals.append(refused(lines[0], "the output has no table", remedy, lines[-1].number))
     facts = tuple(found.fact for found in reader.facts)
-    return Understood(facts, tuple(reader.refusals), (*reader.doubts, *both_directions(facts)))
+    return Contents(facts, tuple(reader.refusals), (*reader.doubts, *both_directions(facts)))
 
 
 @dataclass(frozen=True, slots=True)

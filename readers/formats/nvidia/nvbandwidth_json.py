@@ -22,7 +22,7 @@ from readers.formats.nvidia.nvbandwidth_tables import (
 from readers.frame.facts import MatrixFact, Origin
 from readers.frame.figures import figure as figure_of
 from readers.frame.findings import Finding, doubt, refusal
-from readers.frame.reading import Understood
+from readers.frame.reading import Contents
 from readers.frame.sources import Line, Source
 
 _PROCESS: Final = re.compile(r"\s*(?:Process )?(\d{1,5}) \(([^\s()]{1,253})\): device \d")
@@ -36,7 +36,7 @@ def fits(tree: Any) -> bool:
     return isinstance(tree, dict) and isinstance(tree.get(TOOL), dict)
 
 
-def read_nvbandwidth_json(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_nvbandwidth_json(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Every test that passed; the others are refused with their status."""
     root = source.tree.get(TOOL) if isinstance(source.tree, dict) else None
     reader = _Reader(source, len(lines) or 1)
@@ -121,9 +121,9 @@ class _Reader:
         """A test that is not used."""
         self.refusals.append(refusal(self.line, self.line, reason, remedy, path))
 
-    def understood(self) -> Understood:
+    def understood(self) -> Contents:
         """All that was found."""
-        return Understood(tuple(self.facts), tuple(self.refusals), (*self.doubts, *both_directions(self.facts)))
+        return Contents(tuple(self.facts), tuple(self.refusals), (*self.doubts, *both_directions(self.facts)))
 
 
 def _values(matrix: Any) -> Values | None:

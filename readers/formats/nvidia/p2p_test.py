@@ -26,7 +26,7 @@ from readers.formats.gpu_matrices import (
 )
 from readers.frame.facts import MatrixFact, Memory, Origin, Quantity
 from readers.frame.findings import Finding, doubt, refused
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
 TOOL: Final = "p2pBandwidthLatencyTest"
@@ -42,7 +42,7 @@ _MICRO: Final = 1e-6
 _BLANKS: Final = 3
 
 
-def read_p2p_test(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_p2p_test(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Every table of the section, access, bandwidth and latency."""
     reader = _Reader(source)
     at = 0
@@ -53,7 +53,7 @@ def read_p2p_test(source: Source, lines: tuple[Line, ...]) -> Understood:
         remedy = "let the test run to its end, and send it all"
         reader.refusals.append(refused(lines[0], "the output has no table", remedy, lines[-1].number))
     reader.judge()
-    return Understood(tuple(reader.facts), tuple(reader.refusals), tuple(reader.doubts))
+    return Contents(tuple(reader.facts), tuple(reader.refusals), tuple(reader.doubts))
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from readers.frame.facts import (
 )
 from readers.frame.findings import Finding, doubt, note, refused
 from readers.frame.numbers import finite
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
 SWITCH: Final = "switch"
@@ -87,7 +87,7 @@ def _take(gpu: _Gpu, line: Line) -> bool:
     return True
 
 
-def read(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Links of every GPU listed, and which GPUs lack some; a bare list of GPUs gives the host's GPUs."""
     hosts: list[dict[int, _Gpu]] = []
     refusals: list[Finding] = []
@@ -111,7 +111,7 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
         sentence = f"GPUs of {len(hosts)} hosts stand in one file, and none is named"
         number = facts[0].origin.first_line
         doubts.append(doubt("several-hosts", number, sentence, "send one file for each host"))
-    return Understood(tuple(facts), tuple(refusals), tuple(doubts))
+    return Contents(tuple(facts), tuple(refusals), tuple(doubts))
 
 
 def _begun(hosts: list[dict[int, _Gpu]], header: re.Match[str], line: Line) -> _Gpu:

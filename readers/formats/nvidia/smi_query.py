@@ -13,7 +13,7 @@ from cluster_models.units import MIB
 from readers.frame.facts import HostFact, Origin
 from readers.frame.findings import Finding, doubt, note, refused
 from readers.frame.numbers import finite
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
 _QUERY: Final = re.compile(r"^=+NVSMI LOG=+\s*$")
@@ -50,7 +50,7 @@ class _Host:
     fabric: dict[str, str] = field(default_factory=dict)
 
 
-def read_query(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_query(source: Source, lines: tuple[Line, ...]) -> Contents:
     """``nvidia-smi -q``: products, memory, MIG, and the NVLink domain of GPUs that have one beyond the host."""
     hosts: list[_Host] = []
     heading = ""
@@ -81,7 +81,7 @@ def _take(host: _Host, heading: str, key: str, value: str) -> None:
         host.fabric[key] = value
 
 
-def read_table(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_table(source: Source, lines: tuple[Line, ...]) -> Contents:
     """The table of plain ``nvidia-smi``; names that it cut short ("...") are not taken."""
     hosts: list[_Host] = []
     for line in lines:
@@ -98,7 +98,7 @@ def read_table(source: Source, lines: tuple[Line, ...]) -> Understood:
     return _understood(source, hosts)
 
 
-def read_csv(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_csv(source: Source, lines: tuple[Line, ...]) -> Contents:
     """``nvidia-smi --query-gpu=name,... --format=csv``, with its header."""
     hosts: list[_Host] = []
     columns: list[str] = []
@@ -117,7 +117,7 @@ def read_csv(source: Source, lines: tuple[Line, ...]) -> Understood:
     return _understood(source, hosts)
 
 
-def _understood(source: Source, hosts: list[_Host]) -> Understood:
+def _understood(source: Source, hosts: list[_Host]) -> Contents:
     facts: list[HostFact] = []
     refusals: list[Finding] = []
     doubts: list[Finding] = []
@@ -149,7 +149,7 @@ def _understood(source: Source, hosts: list[_Host]) -> Understood:
     if len(facts) > 1:
         sentence = f"GPUs of {len(facts)} hosts stand in one file, and none is named"
         doubts.append(doubt("several-hosts", facts[0].origin.first_line, sentence, "send one file for each host"))
-    return Understood(tuple(facts), tuple(refusals), tuple(doubts))
+    return Contents(tuple(facts), tuple(refusals), tuple(doubts))
 
 
 def _domain(fabric: dict[str, str]) -> str | None:

@@ -16,7 +16,7 @@ from cluster_models.measurements import Direction
 from readers.formats.nvidia.smi_joints import GPU, Drawn, cell_of, drawing_of
 from readers.frame.facts import MatrixFact, Origin, Quantity, WiringFact
 from readers.frame.findings import Finding, doubt, note, refused
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
 _PEERS: Final = {"OK": 1.0, "CNS": 0.0, "GNS": 0.0, "TNS": 0.0, "DR": 0.0, "NS": 0.0, "U": None}
@@ -208,7 +208,7 @@ def _card_names(table: _Table, devices: Sequence[str]) -> Mapping[str, str]:
     }
 
 
-def read(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read(source: Source, lines: tuple[Line, ...]) -> Contents:
     """The wiring of every table in these lines; rows may be cut anywhere."""
     tables: list[_Table] = []
     refusals: list[Finding] = []
@@ -254,7 +254,7 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
         sentence = "tables of different hosts stand in one file, and none is named"
         number = facts[0].origin.first_line
         doubts.append(doubt("several-hosts", number, sentence, "send one file for each host"))
-    return Understood((*facts, *matrices), tuple(refusals), tuple(doubts))
+    return Contents((*facts, *matrices), tuple(refusals), tuple(doubts))
 
 
 def _continued(table: _Table, line: Line, names: set[str], refusals: list[Finding], *, rows_go_on: bool) -> bool:

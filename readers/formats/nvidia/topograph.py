@@ -14,7 +14,7 @@ from typing import Any, Final
 from readers.frame.facts import Fact, HostFact, Name, NameKind, Origin, SwitchFact
 from readers.frame.findings import Finding, doubt, note, refusal
 from readers.frame.host_lists import expand
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 from readers.frame.trees import items, mapping, plain
 
@@ -50,7 +50,7 @@ class _Block:
     product: str
 
 
-def read_topograph(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_topograph(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Switches, scale-up domains and the place of every node; a note says that nobody measured this."""
     return _Model(source, lines).understood()
 
@@ -73,7 +73,7 @@ class _Model:
         self._join_switches()
         self.blocks = list(self._blocks(tree))
 
-    def understood(self) -> Understood:
+    def understood(self) -> Contents:
         """All facts, with what was refused."""
         self.doubts.append(
             note(
@@ -96,7 +96,7 @@ class _Model:
         ]
         facts += self._domains()
         facts += hosts
-        return Understood(tuple(facts), tuple(self.refusals), tuple(self.doubts))
+        return Contents(tuple(facts), tuple(self.refusals), tuple(self.doubts))
 
     def _switches(self, value: object) -> Iterator[_Switch]:
         if isinstance(value, Mapping):

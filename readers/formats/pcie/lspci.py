@@ -13,7 +13,7 @@ from typing import Final
 from readers.formats.pcie.pci_tree import joint_kind
 from readers.frame.facts import Fact, HostFact, Joint, Nics, Origin, WiringFact
 from readers.frame.findings import doubt, note, refusal
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
 _FLAT: Final = re.compile(
@@ -125,7 +125,7 @@ class _Tree:
         return None
 
 
-def read(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read(source: Source, lines: tuple[Line, ...]) -> Contents:
     """GPUs and cards of a host, and in a tree the bridges that join them."""
     devices: list[_Device] = []
     tree: _Tree | None = None
@@ -146,7 +146,7 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
         first, last = (lines[0].number, lines[-1].number) if lines else (1, 1)
         reason = f"lspci shows {len(devices)} GPUs and network cards here; from 1 to {_LIMIT} are taken for a host"
         remedy = "send the whole of lspci -nn of one host with GPUs"
-        return Understood(refusals=(refusal(first, last, reason, remedy),))
+        return Contents(refusals=(refusal(first, last, reason, remedy),))
     found = _understood(source, devices)
     if not repeated:
         return found
@@ -155,7 +155,7 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
     return replace(found, doubts=(*found.doubts, again))
 
 
-def _understood(source: Source, devices: list[_Device]) -> Understood:
+def _understood(source: Source, devices: list[_Device]) -> Contents:
     gpus = {f"GPU{index}": gpu for index, gpu in enumerate(device for device in devices if device.is_gpu)}
     cards = {f"NIC{index}": card for index, card in enumerate(device for device in devices if not device.is_gpu)}
     joints: list[Joint] = []
@@ -188,7 +188,7 @@ def _understood(source: Source, devices: list[_Device]) -> Understood:
     facts: tuple[Fact, ...] = (host, wiring)
     sentence = "lspci shows no NVLinks and no rates of ports: nothing follows from their absence"
     remedy = "send nvidia-smi topo -m and ibstat as well"
-    return Understood(facts, (), (note("nvlink-hidden", devices[0].line, sentence, remedy),))
+    return Contents(facts, (), (note("nvlink-hidden", devices[0].line, sentence, remedy),))
 
 
 def _nics(cards: dict[str, _Device]) -> tuple[Nics, ...]:

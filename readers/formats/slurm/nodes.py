@@ -18,7 +18,7 @@ from cluster_models.topology import NodeState
 from readers.frame.facts import HostFact, Name, NameKind
 from readers.frame.findings import Finding, doubt, refusal, refused, refused_runs
 from readers.frame.host_lists import expand
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source, origin_of
 from readers.frame.trees import joined
 
@@ -50,7 +50,7 @@ class _Block:
     values: dict[str, str] = field(default_factory=dict)
 
 
-def read(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read(source: Source, lines: tuple[Line, ...]) -> Contents:
     """One fact a node with GPUs; nodes without are refused."""
     odd: list[Line] = []
     facts: list[HostFact] = []
@@ -65,7 +65,7 @@ def read(source: Source, lines: tuple[Line, ...]) -> Understood:
             doubts.extend(_doubts(made, block.values))
     remedy = "send what scontrol show node prints, from the line with NodeName= on"
     refusals.extend(refused_runs(odd, "the line belongs to no node", remedy))
-    return Understood(tuple(facts), tuple(refusals), tuple(doubts))
+    return Contents(tuple(facts), tuple(refusals), tuple(doubts))
 
 
 def _blocks(lines: Sequence[Line], odd: list[Line]) -> Iterator[_Block]:
@@ -247,10 +247,10 @@ _JSON_KEYS: Final = {
 }
 
 
-def read_json(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_json(source: Source, lines: tuple[Line, ...]) -> Contents:
     """The same from JSON: states and features are lists there."""
     if not is_node_json(source.tree):
-        return Understood((), (refusal(1, 1, "no list of nodes", "send scontrol show node --json"),))
+        return Contents((), (refusal(1, 1, "no list of nodes", "send scontrol show node --json"),))
     where: dict[str, Line] = {}
     for line in lines:
         if line.text.lstrip().startswith('"name":'):
@@ -268,7 +268,7 @@ def read_json(source: Source, lines: tuple[Line, ...]) -> Understood:
         origin = origin_of(source, line.number, path=f"nodes[{number}]")
         facts.append(replace(made, origin=origin))
         doubts.extend(_doubts(facts[-1], values))
-    return Understood(tuple(facts), tuple(refusals), tuple(doubts))
+    return Contents(tuple(facts), tuple(refusals), tuple(doubts))
 
 
 FORMATS: Final = (

@@ -18,7 +18,7 @@ from readers.frame.findings import Finding, doubt, note, refusal, refused, refus
 from readers.frame.host_lists import expand
 from readers.frame.lines import LONGEST_LINE
 from readers.frame.numbers import whole
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source, origin_of
 from readers.frame.trees import joined
 
@@ -50,7 +50,7 @@ class Record:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Records:
     """Records of the lines as they are read."""
 
     records: list[Record]
@@ -58,9 +58,9 @@ class _Told:
     doubts: list[Finding]
 
 
-def read(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Switches, blocks, and the labels of the hosts below them."""
-    told = _Told([], [], [])
+    told = _Records([], [], [])
     odd: list[Line] = []
     aliases: dict[str, str] = {}
     domain: str | None = None
@@ -119,7 +119,7 @@ def _commented(line: Line, record: str) -> Finding:
 
 
 def _note(
-    told: _Told, line: Line, fields: Mapping[str, str], aliases: Mapping[str, str], domain: str | None
+    told: _Records, line: Line, fields: Mapping[str, str], aliases: Mapping[str, str], domain: str | None
 ) -> None:
     block = "blockname" in fields
     name = fields["blockname" if block else "switchname"]
@@ -130,7 +130,7 @@ def _note(
         told.records.append(replace(made, level=whole(level, 2)))
 
 
-def _record(told: _Told, bare: Record, given: tuple[str, str]) -> Record | None:
+def _record(told: _Records, bare: Record, given: tuple[str, str]) -> Record | None:
     """The record with its lists expanded; ``None`` and a refusal where they cannot be."""
     nodes, lost = _with_prefix(given[0])
     try:
@@ -162,11 +162,11 @@ def _is_shortened(item: str, stem: str) -> bool:
     return short != stem and stem.endswith(short) and not stem[: len(stem) - len(short)].isalnum()
 
 
-def _understood(source: Source, told: _Told) -> Understood:
+def _understood(source: Source, told: _Records) -> Contents:
     if not told.records:
         if not told.refusals:
             told.refusals.append(_empty())
-        return Understood((), tuple(told.refusals), tuple(told.doubts))
+        return Contents((), tuple(told.refusals), tuple(told.doubts))
     trees = [record for record in told.records if not record.block]
     blocks = [record for record in told.records if record.block]
     known = _heights(trees)
@@ -177,7 +177,7 @@ def _understood(source: Source, told: _Told) -> Understood:
     trees = [record for record in trees if record.name in known]
     _doubt_catch_alls(told, trees)
     facts = [_switch(source, record, known.get(record.name, 1)) for record in (*trees, *blocks) if _is_one(record)]
-    return Understood((*facts, *_hosts(source, told, trees, blocks)), tuple(told.refusals), tuple(told.doubts))
+    return Contents((*facts, *_hosts(source, told, trees, blocks)), tuple(told.refusals), tuple(told.doubts))
 
 
 def _empty() -> Finding:
@@ -212,7 +212,7 @@ def _heights(trees: Iterable[Record]) -> dict[str, int]:
     return {name: level for name, level in levels.items() if waiting[name] == 0}
 
 
-def _doubt_catch_alls(told: _Told, trees: Iterable[Record]) -> None:
+def _doubt_catch_alls(told: _Records, trees: Iterable[Record]) -> None:
     for record in trees:
         if not _is_one(record):
             told.doubts.append(
@@ -242,7 +242,7 @@ def _switch(source: Source, record: Record, level: int) -> SwitchFact:
     )
 
 
-def _hosts(source: Source, told: _Told, trees: Sequence[Record], blocks: Sequence[Record]) -> Iterator[Fact]:
+def _hosts(source: Source, told: _Records, trees: Sequence[Record], blocks: Sequence[Record]) -> Iterator[Fact]:
     """Hosts with their places, in the order of the file; port GUIDs in place of hosts become ports."""
     leaves = _places(told, (record for record in trees if _direct(record)), "two-leaves", "leaf")
     groups = _places(told, blocks, "two-blocks", "block")
@@ -286,7 +286,7 @@ def _doubt_guids(records: Sequence[Record]) -> Finding:
     )
 
 
-def _places(told: _Told, records: Iterable[Record], code: str, what: str) -> dict[str, Record | None]:
+def _places(told: _Records, records: Iterable[Record], code: str, what: str) -> dict[str, Record | None]:
     """The record that each host stands under; ``None`` where there are two, with a doubt."""
     places: dict[str, Record | None] = {}
     firsts: dict[str, Record] = {}
@@ -337,12 +337,12 @@ def is_topology_yaml(tree: Any) -> bool:
     )
 
 
-def read_yaml(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_yaml(source: Source, lines: tuple[Line, ...]) -> Contents:
     """Trees and blocks of a ``topology.yaml``, the cluster's default first."""
-    told = _Told([], [], [])
+    told = _Records([], [], [])
     if not is_topology_yaml(source.tree):
         told.refusals.append(_empty())
-        return Understood((), tuple(told.refusals))
+        return Contents((), tuple(told.refusals))
     where = _lines_of_names(lines)
     for at, item in enumerate(source.tree):
         for kind, members, key in (("tree", "switches", "switch"), ("block", "blocks", "block")):

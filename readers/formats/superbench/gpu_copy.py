@@ -15,7 +15,7 @@ from readers.formats.gpu_matrices import GIGA, MOST_DEVICES, both_directions
 from readers.frame.facts import MatrixFact, Memory, Origin, Quantity
 from readers.frame.figures import figure as figure_of
 from readers.frame.findings import Finding, refused
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
 TOOL: Final = "gpu_copy_bw"
@@ -38,7 +38,7 @@ _Kind = tuple[str, str, str, str, bool]
 """Kinds of the two ends, method, NUMA node, and whether both ways ran."""
 
 
-def read_gpu_copy(source: Source, lines: tuple[Line, ...]) -> Understood:
+def read_gpu_copy(source: Source, lines: tuple[Line, ...]) -> Contents:
     """One table for each engine, way, NUMA node and direction; copies with the host as tables of host memory."""
     kinds: dict[_Kind, _Cells] = {}
     refusals: list[Finding] = []
@@ -51,7 +51,7 @@ def read_gpu_copy(source: Source, lines: tuple[Line, ...]) -> Understood:
         if problem:
             refusals.append(refused(line, problem, "send the copies of single pairs"))
     facts = [_matrix(source, kind, cells) for kind, cells in kinds.items()]
-    return Understood(tuple(facts), tuple(refusals), both_directions(facts))
+    return Contents(tuple(facts), tuple(refusals), both_directions(facts))
 
 
 def _take(found: re.Match[str], line: Line, kinds: dict[_Kind, _Cells]) -> str:

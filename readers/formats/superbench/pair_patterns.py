@@ -6,17 +6,17 @@ import re
 from typing import Final
 
 from readers.frame.findings import refused
-from readers.frame.reading import Format, Understood
+from readers.frame.reading import Contents, Format
 from readers.frame.sources import Line, Source
 
 _BECAUSE: Final = "lists the pairs that a test runs on, and no result"
 _REMEDY: Final = "send the output of the test that ran on these pairs"
 
 
-def _read(_source: Source, lines: tuple[Line, ...]) -> Understood:
+def _read(_source: Source, lines: tuple[Line, ...]) -> Contents:
     if not lines:
-        return Understood()
-    return Understood(refusals=(refused(lines[0], _BECAUSE, _REMEDY, lines[-1].number),))
+        return Contents()
+    return Contents(refusals=(refused(lines[0], _BECAUSE, _REMEDY, lines[-1].number),))
 
 
 FORMAT: Final = Format(

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from app.imports.sources import SentFile
 from app.routing.reading import RoutingRead, read_all
 from cluster_models.errors import InvalidInput
-from readers.routing.reading import Found, RoutingSource
+from readers.routing.reading import RoutingContents, RoutingSource
 from readers.routing.registry import read
 
 _Result = TypeVar("_Result")
 
 
-def found_in(tree: Any, *, experts: int | None = None, text: str = "") -> Found:
+def found_in(tree: Any, *, experts: int | None = None, text: str = "") -> RoutingContents:
     """Contents of a value, as a file "made.json"."""
     return read(RoutingSource("made.json", "made", tree, text, experts))
 

@@ -112,7 +112,7 @@ def test_ids_of_passes_are_those_of_experts_and_split_by_phase() -> None:
 
 
 def test_records_without_a_map_take_slots_for_experts() -> None:
-    """Said in a notice; a map of other layers is refused."""
+    """SourcedValue in a notice; a map of other layers is refused."""
     passes = [{"global_physical_count": [[1, 2], [3, 4]]}]
     assert [notice.code for notice in found_in(_records(passes, None)).notices] == ["slots-as-experts"]
     with pytest.raises(InvalidInput, match="last_physical_to_logical_map: must have a slot for each count"):

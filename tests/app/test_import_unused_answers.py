@@ -10,7 +10,6 @@ import pytest
 
 from app.imports.dry_run import Report, dry_run
 from app.imports.sources import SentFile
-from app.imports.unasked import doubt_key
 from readers.proposal.aliases import AliasTable
 from readers.proposal.values import Answers
 from tests.app.import_files import NODES, TABLE
@@ -56,7 +55,7 @@ def test_an_answer_of_no_effect_is_a_problem(
 ) -> None:
     """It names the key, or the value where that names nothing, and nothing can be stored."""
     report = looked(**answers)
-    (problem,) = [one.problem for one in report.unasked]
+    (problem,) = [one.problem for one in report.unused_answers]
     assert problem in report.problems
     assert report.cluster is None
     assert problem.field == f"answers.{field}"
@@ -67,14 +66,14 @@ def test_an_answer_of_no_effect_is_a_problem(
 def test_answers_that_have_an_effect_pass() -> None:
     """Those to doubts, runs, products, aliases but for case or domain, and nodes whose names hold points."""
     report = looked(gpu_kind="h100")
-    assert not report.unasked
-    accepted = frozenset(doubt_key(file, doubt) for file, doubt in report.proposal.doubts)
+    assert not report.unused_answers
+    accepted = frozenset(doubt.key for doubt in report.proposal.doubts)
     assert accepted
     chosen = {"gpu_kind:h100": "H100-SXM5-80GB", "alias:N1": "n1", "n2.gpu_count": "16", "*.labels.leaf": "a"}
     places = {"ranks": {"table.csv:2": 16}, "nodes": {"table.csv:2": ("n1", "n2")}}
-    assert not looked(accepted=accepted, chosen=chosen, hosts={"table.csv": "n1"}, **places).unasked
+    assert not looked(accepted=accepted, chosen=chosen, hosts={"table.csv": "n1"}, **places).unused_answers
     dotted = SentFile("nodes.txt", NODES.replace("n1", "n1.x").encode())
-    assert not looked(dotted, chosen={"n1.x.gpu_count": "4"}).unasked
+    assert not looked(dotted, chosen={"n1.x.gpu_count": "4"}).unused_answers
 
 
 def test_files_go_by_the_names_of_the_report() -> None:
@@ -84,14 +83,14 @@ def test_files_go_by_the_names_of_the_report() -> None:
         archive.writestr("topo.txt", TOPO)
     equal = SentFile("t", TOPO.encode())
     files = (*FILES, equal, equal, SentFile("a.zip", packed.getvalue()))
-    assert not looked(*files, hosts={"t": "n1", "t (2)": "n2", "a.zip/topo.txt": "n1"}).unasked
-    lost = looked(*files, hosts={"t (3)": "n1", "a.zip": "n1"}).unasked
+    assert not looked(*files, hosts={"t": "n1", "t (2)": "n2", "a.zip/topo.txt": "n1"}).unused_answers
+    lost = looked(*files, hosts={"t (3)": "n1", "a.zip": "n1"}).unused_answers
     remedies = {one.key: one.problem.remedy for one in lost}
     assert remedies["t (3)"] == "did you mean 't (2)'?"
     assert remedies["a.zip"].startswith("known are a.zip/topo.txt, ")
 
 
 def test_very_many_answers_to_nothing_are_all_named() -> None:
-    lost = looked(ranks={f"table.csv:{line}": 8 for line in range(100, 10_000)}).unasked
+    lost = looked(ranks={f"table.csv:{line}": 8 for line in range(100, 10_000)}).unused_answers
     assert len(lost) == 9_900
     assert sum(bool(one.problem.remedy) for one in lost) < 10

@@ -25,7 +25,7 @@ _NEAREST: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Unasked:
+class UnusedAnswer:
     """An answer of no effect: ``part`` is its field of the answers; ``of_key`` whether its key, not its value."""
 
     part: str
@@ -34,12 +34,12 @@ class Unasked:
     of_key: bool = True
 
 
-def unasked(
+def unused_answers(
     answers: Answers, readings: Sequence[Reading], proposal: Proposal, known: Cluster | None
-) -> tuple[Unasked, ...]:
+) -> tuple[UnusedAnswer, ...]:
     """All such answers; the first name the nearest that something asks for."""
     facts = [fact for reading in readings for _, found in reading.sections for fact in found.facts]
-    found: list[Unasked] = []
+    found: list[UnusedAnswer] = []
 
     def check(part: str, sent: Collection[str], valid: Collection[str], problem: str) -> None:
         lost = [key for key in sent if key not in valid]
@@ -56,8 +56,8 @@ def unasked(
     return (*found, *_chosen(answers, facts, proposal, known))
 
 
-def _of_key(part: str, key: str, problem: str, remedy: str) -> Unasked:
-    return Unasked(part, key, FieldProblem(f'answers.{part}["{key}"]', key, problem, remedy))
+def _of_key(part: str, key: str, problem: str, remedy: str) -> UnusedAnswer:
+    return UnusedAnswer(part, key, FieldProblem(f'answers.{part}["{key}"]', key, problem, remedy))
 
 
 def _places(facts: Sequence[Fact], sent: Collection[str], *, matrices: bool) -> set[str]:
@@ -68,7 +68,7 @@ def _places(facts: Sequence[Fact], sent: Collection[str], *, matrices: bool) -> 
 
 def _chosen(
     answers: Answers, facts: Sequence[Fact], proposal: Proposal, known: Cluster | None
-) -> Iterator[Unasked]:
+) -> Iterator[UnusedAnswer]:
     nodes = {node.name for node in proposal.nodes}
     kinds = () if known is None else tuple(known.gpu_kinds)
     names = _names(facts, answers) if any(key.startswith(ALIAS) for key in answers.chosen) else set()
@@ -94,12 +94,12 @@ def _chosen(
         yield from _kind("gpu_kind", answers.gpu_kind, kinds)
 
 
-def _of_value(path: str, value: str, problem: str, remedy: str) -> Unasked:
+def _of_value(path: str, value: str, problem: str, remedy: str) -> UnusedAnswer:
     part, _, key = path.partition("[")
-    return Unasked(part, key[1:-2], FieldProblem(f"answers.{path}", value, problem, remedy), of_key=False)
+    return UnusedAnswer(part, key[1:-2], FieldProblem(f"answers.{path}", value, problem, remedy), of_key=False)
 
 
-def _kind(path: str, value: str, own: Collection[str]) -> Iterator[Unasked]:
+def _kind(path: str, value: str, own: Collection[str]) -> Iterator[UnusedAnswer]:
     """A GPU kind that neither the catalogue nor the cluster has."""
     if value not in own:
         try:
