@@ -85,7 +85,7 @@ def test_figures_are_those_of_the_files(untold: Report) -> None:
 
 def test_a_fallback_to_tcp_stays_out_until_it_is_accepted(untold: Report) -> None:
     """2.2 GB/s over cards of 50 GB/s are rejected with their line; accepting the doubt lets all rows in."""
-    doubts = {f"{file}:{doubt.first_line}:{doubt.code}": doubt.trust for file, doubt in untold.proposal.doubts}
+    doubts = {doubt.key: doubt.severity for doubt in untold.proposal.doubts}
     assert doubts == {FALLBACK: Severity.REJECT}
     accepted = report(Answers(accepted=frozenset({FALLBACK})))
     before, after = (len(samples_of(one, "node-3", "node-4")) for one in (untold, accepted))
