@@ -90,15 +90,6 @@ def address_in(name: str) -> str:
     return ".".join(found.groups()) if found is not None and all(int(part) < 256 for part in found.groups()) else ""
 
 
-def names_match(first: str, second: str) -> bool:
-    """Whether two names can mean one host: equal but for case, or the one is the other's first label."""
-    one, two = (name.strip().casefold() for name in (first, second))
-    if one == two:
-        return True
-    short, long = sorted((one, two), key=len)
-    return "." not in short and bool(short) and not _ADDRESS.fullmatch(long) and long.partition(".")[0] == short
-
-
 def alias_table(groups: Iterable[Sequence[Name]], *, given: AliasTable, known: Sequence[str] = ()) -> AliasTable:
     """The table of all names that stand in ``groups``, each the names of one host as one record gives them.
 

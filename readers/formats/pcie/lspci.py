@@ -24,7 +24,6 @@ _FLAT: Final = re.compile(
 _ROOT: Final = re.compile(r"\[([0-9a-f]{4,8}:[0-9a-f]{2})\]", re.ASCII)
 _TREE_ANCHOR: Final = re.compile(r"^[\s|\\+-]{0,40}\[[0-9a-f]{4,8}:[0-9a-f]{2}\]-", re.ASCII)
 _FUNCTION: Final = re.compile(r"(?<![0-9a-f.:])[0-9a-f]{2}\.[0-7](?![0-9a-f])", re.ASCII)
-_BRANCH: Final = re.compile(r"[\s|]{0,400}[+\\-]", re.ASCII)
 _DESCRIBED: Final = re.compile(r"(?<![0-9a-f.:])([0-9a-f]{2}\.[0-7])  (\S.*)$", re.ASCII)
 
 _NVIDIA: Final = re.compile(r"^NVIDIA Corporation \S{1,12} \[([^\]]{1,60})\]", re.ASCII)

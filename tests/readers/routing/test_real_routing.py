@@ -10,8 +10,9 @@ import pytest
 from app.routing.reading import RoutingRead, files_at, loads_of, read_all
 from cluster_models.errors import InvalidInput
 from cluster_models.routing_mixes import agreement
+from tests.readers.real_files import DATA
 
-ROUTING: Final = Path(__file__).parents[3] / "shared" / "data" / "moe_routing"
+ROUTING: Final = DATA / "moe_routing"
 
 
 def real(path: str) -> Path:
