@@ -6,6 +6,7 @@ COPY requirements.lock ./
 RUN /opt/meshwright/bin/pip install --requirement requirements.lock
 COPY LICENSE README.md pyproject.toml ./
 COPY cluster_models cluster_models
+COPY readers readers
 COPY solver solver
 COPY app app
 COPY migrations migrations

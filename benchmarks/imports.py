@@ -18,9 +18,9 @@ from app.imports.collecting import never_collected
 from app.imports.dry_run import Report, dry_run
 from app.imports.report import answer_of
 from app.imports.sources import SentFile
-from cluster_models.readers.aliases import AliasTable
-from cluster_models.readers.proposal import Answers
 from cluster_models.units import MIB
+from readers.proposal.aliases import AliasTable
+from readers.proposal.values import Answers
 
 LATENCY_S: Final = 20e-6
 BYTES_PER_S: Final = 45e9

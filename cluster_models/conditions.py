@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from cluster_models.health.states import SEVERITY
 from cluster_models.health_events import Entity, EntityKind, HealthEvent, HealthState
 from cluster_models.recovery import Quarantine
 
@@ -27,13 +28,6 @@ OPERATOR: Final = "operator"
 """The source whose word overrules what others said before it: a person who looked."""
 OUT: Final = frozenset({HealthState.FAILED})
 """States of what no longer works."""
-_SEVERITY: Final = {
-    HealthState.RECOVERED: 0,
-    HealthState.SUSPECTED: 1,
-    HealthState.DEGRADED: 2,
-    HealthState.DRAINING: 3,
-    HealthState.FAILED: 4,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +76,7 @@ def conditions_of(
             for source in _by_source(told[entity])
             for reports in _by_finding(source)
         ]
-        worst = max(views, key=lambda view: (_SEVERITY[view.state], view.since, view.source))
+        worst = max(views, key=lambda view: (SEVERITY[view.state], view.since, view.source))
         if worst.state is not HealthState.RECOVERED:
             found.append(worst)
     return tuple(found)
@@ -106,7 +100,7 @@ def _by_finding(reports: Sequence[HealthEvent]) -> list[list[HealthEvent]]:
 
 def _view(reports: Sequence[HealthEvent], now: datetime, hysteresis: timedelta, lead: timedelta) -> Condition:
     """What one source says of one part, or of one finding there."""
-    ordered = sorted(reports, key=lambda event: (event.occurred_at, _SEVERITY[event.state], event.source_id))
+    ordered = sorted(reports, key=lambda event: (event.occurred_at, SEVERITY[event.state], event.source_id))
     last = standing = ordered[-1]
     quiet_until = None
     bad = [index for index, event in enumerate(ordered) if event.state is not HealthState.RECOVERED]
@@ -187,7 +181,7 @@ def quarantine_of(
     counted: dict[str, int] = {}
     for entity, reports in by_part.items():
         by_source: dict[str, list[HealthEvent]] = {}
-        for event in sorted(reports, key=lambda event: (event.occurred_at, _SEVERITY[event.state])):
+        for event in sorted(reports, key=lambda event: (event.occurred_at, SEVERITY[event.state])):
             by_source.setdefault(event.source, []).append(event)
         # several sources that report one failure count it once
         hysteresis = timedelta(seconds=hysteresis_s)

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from cluster_models.conditions import Condition
+from cluster_models.health.states import NODE_STATES
 from cluster_models.health_events import Entity, EntityKind, HealthState
 from cluster_models.measurements import Sample
 from cluster_models.snapshot import ClusterSnapshot, LinkShare
@@ -16,15 +17,9 @@ from cluster_models.topology import Node, NodeState
 
 LEAST_SHARE: Final = 0.001
 """Left of a link that failed: traffic finds some way round, and plans stay away from it."""
-_NODE_STATE: Final = {
-    HealthState.FAILED: NodeState.FAILED,
-    HealthState.DRAINING: NodeState.DRAINING,
-    HealthState.SUSPECTED: NodeState.UNKNOWN,
-    HealthState.DEGRADED: NodeState.DEGRADED,
-}
 _LOSES: Final = (HealthState.FAILED, HealthState.DEGRADED)
 """States in which links lose bandwidth."""
-_WORST: Final = (NodeState.READY, NodeState.DEGRADED, NodeState.UNKNOWN, NodeState.DRAINING, NodeState.FAILED)
+_WORST: Final = tuple(NODE_STATES.values())
 
 
 def degraded(snapshot: ClusterSnapshot, conditions: Sequence[Condition]) -> ClusterSnapshot:
@@ -92,7 +87,7 @@ def _state(condition: Condition, node: Node) -> NodeState:
     if entity.kind is EntityKind.NIC and failed:
         return NodeState.DEGRADED
     # where nobody knows which GPU failed, the node goes with it
-    return _NODE_STATE[condition.state]
+    return NODE_STATES[condition.state]
 
 
 def _is_numbered(entity: Entity, node: Node) -> bool:

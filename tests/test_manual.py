@@ -32,7 +32,7 @@ def test_every_page_is_reachable_from_the_index() -> None:
 
 def test_pages_that_the_code_refers_to_exist() -> None:
     """A docstring that says "derived in docs/x.md" is right."""
-    folders = ("app", "benchmarks", "cluster_models", "solver")
+    folders = ("app", "benchmarks", "cluster_models", "readers", "solver")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     named = {(path.name, page) for path in files for page in PAGE.findall(path.read_text("utf-8"))}
     assert sorted((name, page) for name, page in named if not (ROOT / page).exists()) == []

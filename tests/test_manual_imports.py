@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from cluster_models.readers.reading import Trust
-from cluster_models.readers.registry import FORMATS
+from readers.registry import FORMATS
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "imports.md").read_text("utf-8")
-READERS = sorted((ROOT / "cluster_models" / "readers").glob("*.py"))
+READERS = sorted((ROOT / "readers").rglob("*.py"))
 CODE = re.compile(r"[a-z]+(?:-[a-z]+)+")
-RAISES_DOUBT = frozenset({"Doubt", "LabelNote", "_doubt", "_note"})
+SEVERITIES = frozenset({"note", "doubt", "reject"})
+RAISES_DOUBT = SEVERITIES | {"LabelNote", "_doubt"}
 
 
 def rows(heading: str) -> list[list[str]]:
@@ -26,14 +26,17 @@ def rows(heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
+def name_of(call: ast.Call) -> str:
+    """The name of the function that is called."""
+    return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
+
+
 def calls() -> Iterator[ast.Call]:
     """Every call of the readers that raises a doubt."""
     for path in READERS:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Call):
-                name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-                if name in RAISES_DOUBT and node.args:
-                    yield node
+            if isinstance(node, ast.Call) and name_of(node) in RAISES_DOUBT and node.args:
+                yield node
 
 
 def notes() -> Iterator[str]:
@@ -68,18 +71,15 @@ def test_every_doubt_is_in_the_table() -> None:
     assert [code for code in listed if f'"{code}"' not in source] == []
 
 
-def test_the_trust_of_every_doubt_is_that_of_the_readers() -> None:
-    """Where a reader gives code and trust side by side."""
+def test_the_severity_of_every_doubt_is_that_of_the_readers() -> None:
+    """Where a reader gives code and severity side by side."""
     said = {row[0].strip("`"): set(row[1].split(", ")) for row in rows("Doubts")}
     given: dict[str, set[str]] = {}
     for call in calls():
-        code, *others = call.args
-        trust = [
-            other.attr for other in others if isinstance(other, ast.Attribute) and other.attr in Trust.__members__
-        ]
-        if isinstance(code, ast.Constant) and trust:
-            given.setdefault(str(code.value), set()).add(Trust[trust[0]].value)
-    assert {code: trust for code, trust in given.items() if not trust <= said[code]} == {}
+        code = call.args[0]
+        if isinstance(code, ast.Constant) and name_of(call) in SEVERITIES:
+            given.setdefault(str(code.value), set()).add(name_of(call))
+    assert {code: severities for code, severities in given.items() if not severities <= said[code]} == {}
     assert len(given) > 40
 
 

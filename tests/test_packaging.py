@@ -19,7 +19,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-PACKAGES = ("app", "solver", "cluster_models", "migrations")
+PACKAGES = ("app", "solver", "readers", "cluster_models", "migrations")
 OWN_GROUND = {"pydantic-core", "starlette", "typing-extensions"}
 """Libraries that pydantic and fastapi pin and pass on as part of their own interface."""
 PIN = re.compile(r"([A-Za-z0-9._-]+)==([A-Za-z0-9.!+]+)(; .+)?")
@@ -73,7 +73,7 @@ def test_locks_do_not_contradict_each_other() -> None:
 
 
 def test_every_imported_library_is_declared() -> None:
-    """What app, solver, cluster_models and migrations import stands among the dependencies, nothing by luck."""
+    """Every package of ours imports only libraries that stand among the dependencies, nothing by luck."""
     declared = set(_requirements(PROJECT["project"]["dependencies"]))
     distributions = packages_distributions()
     undeclared = set()

@@ -26,6 +26,7 @@ from app.serialization import jsonable
 from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import RoutedWorkload
+from readers.frame.findings import Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def run_show(files: Sequence[Path], *, experts: int | None, as_json: bool) -> No
         raise InvalidInput(found.maps[0].name, "a map", "says where experts lie, not how often they were selected")
     statistics = statistics_of(found.workloads)
     if as_json:
-        notices = [jsonable(notice) for notice in found.notices]
+        notices = [_notice(notice) for notice in found.notices]
         sys.stdout.write(json.dumps(jsonable(statistics) | {"notices": notices}, indent=2) + "\n")
     else:
         from app.cli.expert_view import statistics_view  # noqa: PLC0415 - tables are for people only
@@ -119,6 +120,17 @@ def _running_map(path: Path) -> dict[str, Any]:
     return {"physical_to_logical_map": maps[0].slots.tolist(), "layers": list(maps[0].layers)}
 
 
+def _notice(notice: Finding) -> dict[str, str]:
+    place = notice.place
+    return {
+        "code": notice.code,
+        "file": place.file,
+        "place": place.path,
+        "sentence": notice.sentence,
+        "remedy": notice.remedy,
+    }
+
+
 def _read(files: Sequence[Path], experts: int | None, *, notices: bool = True) -> RoutingRead:
     if not files:
         raise InvalidInput("--loads", None, "is missing", "name files of counts: --loads prefill.json decode.json")
@@ -128,7 +140,7 @@ def _read(files: Sequence[Path], experts: int | None, *, notices: bool = True) -
             check_set(found.workloads)
     for notice in found.notices if notices else ():
         remedy = f"; {notice.remedy}" if notice.remedy else ""
-        complain(f"meshwright: {notice.file}: {notice.place}: {notice.sentence}{remedy}")
+        complain(f"meshwright: {notice.place.file}: {notice.place.path}: {notice.sentence}{remedy}")
     return found
 
 

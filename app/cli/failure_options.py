@@ -12,15 +12,15 @@ from typing import Final
 
 from app.cli.endings import complain
 from app.cli.files import naming, read_text
-from app.documents.reading import FieldProblem, close_name
+from app.documents.reading import close_name
 from app.events.reading import ReportedEvent, ToldEvent
 from app.events.registry import adapter_named
 from app.events.resolving import NodeNames, resolve
 from cluster_models.conditions import OPERATOR
 from cluster_models.errors import InvalidInput
 from cluster_models.health_events import UNSTATED, EntityKind, HealthState
-from cluster_models.readers.aliases import AliasTable
 from cluster_models.topology import Cluster
+from readers.proposal.aliases import AliasTable
 
 _GPU: Final = re.compile(r"gpu[ :=]?(\d+)", re.IGNORECASE)
 _CARD: Final = re.compile(r"nic[ :=]?(\S+)", re.IGNORECASE)
@@ -94,8 +94,7 @@ def _in_file(told: ToldFailures, now: datetime) -> list[tuple[str, ReportedEvent
     adapter = adapter_named(told.adapter or "plain")
     with naming(told.events):
         read = adapter.read(read_text(told.events).encode(), now)
-    for entry in read.unread:
-        problem = FieldProblem(entry.field, entry.value, entry.problem, entry.remedy)
+    for problem in read.unread:
         complain(f"meshwright: {Path(told.events).name}: not read: {problem}")
     return [(told.source or adapter.name, event) for event in read.events]
 

@@ -9,9 +9,9 @@ from app.cli.import_files import Given
 from app.documents.reading import close_name, problems_of, read_document
 from app.imports.answers import AnswersDocument
 from app.imports.dry_run import Report
-from app.imports.unasked import PRODUCT, doubt_key
+from app.imports.unused_answers import PRODUCT
 from cluster_models.errors import InvalidInput
-from cluster_models.readers.proposal import Answers
+from readers.proposal.values import Answers
 
 _OF_FILES: Final = {"host": "hosts", "ranks": "ranks", "nodes": "nodes"}
 """First word of a key that goes on with a file -> field of the answers."""
@@ -89,7 +89,7 @@ def _put(into: dict[str, Any], key: str, value: Any, option: str) -> None:
 
 def accepted_keys(accepted: Iterable[str], report: Report, given: Given) -> frozenset[str]:
     """The doubts that ``--accept`` names, by their keys or all of a code; raises ``InvalidInput`` of others."""
-    doubts = {doubt_key(file, doubt): doubt.code for file, doubt in report.proposal.doubts}
+    doubts = {doubt.key: doubt.code for doubt in report.proposal.doubts}
     found: set[str] = set()
     for text in accepted:
         keys = {key for key, code in doubts.items() if code == text} or {_key(text, doubts, given)}
@@ -111,7 +111,7 @@ def _key(text: str, doubts: Container[str], given: Given) -> str:
 
 def check_answers(report: Report) -> None:
     """Raise ``InvalidInput`` of an answer that nothing asks for: it is a slip of the pen."""
-    for one in report.unasked:
+    for one in report.unused_answers:
         if one.part == "accepted":  # each was a doubt before the others were accepted
             continue
         problem = one.problem

@@ -16,8 +16,8 @@ from app.documents.reading import close_name
 from app.documents.text import MAX_TEXT_BYTES
 from app.imports.sources import MOST_UNPACKED_BYTES, SentFile, is_packed
 from cluster_models.errors import InvalidInput
-from cluster_models.readers.reading import Refusal
 from cluster_models.units import MIB
+from readers.frame.findings import Finding, refusal
 
 STANDARD_INPUT: Final = "stdin"
 """What standard input is called in a report."""
@@ -33,7 +33,7 @@ class Given:
     """
 
     sent: tuple[SentFile, ...]
-    refused: tuple[tuple[str, Refusal], ...]
+    refused: tuple[tuple[str, Finding], ...]
     paths: Mapping[str, str]
 
     def name_of(self, written: str, *, option: str) -> str:
@@ -79,17 +79,17 @@ def read_files(arguments: Sequence[str]) -> Given:
     paths = list(dict.fromkeys(os.path.normpath(path) for argument in arguments for path in _walk(argument)))
     names = _short_names(paths)
     sent: list[SentFile] = []
-    refused: list[tuple[str, Refusal]] = []
+    refused: list[tuple[str, Finding]] = []
     total = 0
     for path, name in zip(paths, names, strict=True):
         try:
             data = _content(path)
         except OSError as error:
             reason = f"cannot be read: {error.strerror or error}"
-            refused.append((name, Refusal(1, 1, reason, "give yourself the right to read it, or leave it out")))
+            refused.append((name, refusal(1, 1, reason, "give yourself the right to read it, or leave it out")))
             continue
         except InvalidInput as error:
-            refused.append((name, Refusal(1, 1, error.problem, error.remedy)))
+            refused.append((name, refusal(1, 1, error.problem, error.remedy)))
             continue
         sent.append(SentFile(name, data))
         total += len(data)

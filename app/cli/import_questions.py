@@ -13,7 +13,7 @@ from app.cli.terminal import bullets, command_line, more_line, shown_places
 from app.imports.fitting_kinds import fitting_kinds, shows_gpus
 from app.imports.report import ImportAnswer, ImportProblem, QuestionAnswer
 from app.presentation.figures import plural
-from cluster_models.readers.proposal import EVERY_NODE
+from readers.proposal.values import EVERY_NODE
 
 MOST_LINES: Final = 10
 _SOLD: Final = frozenset({"gpu_kind", "gpu_count", "nics"})

@@ -19,8 +19,9 @@ from app.cli.terminal import bullets, command_line, more_line, report_section, s
 from app.imports.report import DoubtAnswer, FileAnswer, ImportAnswer, ProposedNodeAnswer, SectionAnswer
 from app.imports.summaries import NOTHING, measurements_shown
 from app.presentation.figures import count, plural
-from cluster_models.readers.host_lists import compress
-from cluster_models.readers.reading import Format, Trust
+from readers.frame.findings import Severity
+from readers.frame.host_lists import compress
+from readers.frame.reading import Format
 
 MOST_FILES: Final = 12
 """More files than this are told by their kinds."""
@@ -124,10 +125,10 @@ def _alike(found: Iterable[tuple[str, str]]) -> list[RenderableType]:
 def _doubts(answer: ImportAnswer) -> tuple[list[RenderableType], list[RenderableType]]:
     """What looks wrong by kind of doubt, what holds figures back first; and what is only said."""
     found = [doubt for file in answer.files for part in file.sections for doubt in part.doubts] + answer.doubts
-    notes = _alike((_place(one), _with(one.sentence, one.remedy)) for one in found if one.trust is Trust.NOTE)
+    notes = _alike((_place(one), _with(one.sentence, one.remedy)) for one in found if one.trust is Severity.NOTE)
     kinds: dict[str, list[DoubtAnswer]] = {}
-    for doubt in sorted(found, key=lambda each: each.trust is not Trust.REJECT):
-        if doubt.trust is not Trust.NOTE:
+    for doubt in sorted(found, key=lambda each: each.trust is not Severity.REJECT):
+        if doubt.trust is not Severity.NOTE:
             kinds.setdefault(doubt.code, []).append(doubt)
     parts: list[RenderableType] = []
     for code, members in list(kinds.items())[:MOST_LINES]:
@@ -137,7 +138,7 @@ def _doubts(answer: ImportAnswer) -> tuple[list[RenderableType], list[Renderable
             parts.append(bullets([f"{shown_places(places)}: {sentence}"]))
         if len(told) > _OF_A_KIND:
             parts.append(more_line(len(told) - _OF_A_KIND, f"of this kind ({code})", f"of this kind ({code})"))
-        if (held := [one for one in members if one.trust is Trust.REJECT]) and all(one.accepted for one in held):
+        if (held := [one for one in members if one.trust is Severity.REJECT]) and all(one.accepted for one in held):
             parts.append(Text("  accepted: the figures are used"))
         elif held:
             key = held[0].key if len(held) == 1 else code

@@ -25,9 +25,9 @@ from app.imports.report import FileAnswer, ImportAnswer, RefusalAnswer, answer_o
 from app.presentation.figures import plural
 from cluster_models.errors import InvalidInput
 from cluster_models.measurements import Sample
-from cluster_models.readers.aliases import AliasTable
-from cluster_models.readers.proposal import Answers
 from cluster_models.topology import Cluster
+from readers.proposal.aliases import AliasTable
+from readers.proposal.values import Answers
 
 _UNNAMED = "imported"
 
@@ -149,7 +149,7 @@ def _with_unread(answer: ImportAnswer, given: Given) -> ImportAnswer:
             name=name,
             line_count=0,
             sections=[],
-            refusals=[RefusalAnswer.model_validate(refusal, from_attributes=True)],
+            refusals=[RefusalAnswer.of(refusal)],
         )
         for name, refusal in given.refused
     ]
@@ -187,7 +187,7 @@ def _files(answer: ImportAnswer) -> str:
 def run_import_formats(*, as_json: bool) -> None:
     """List the kinds of file that are known."""
     from app.cli.import_view import formats_view  # noqa: PLC0415 - the registry is large
-    from cluster_models.readers.registry import FORMATS  # noqa: PLC0415 - see above
+    from readers.registry import FORMATS  # noqa: PLC0415 - see above
 
     if as_json:
         import json  # noqa: PLC0415 - see above

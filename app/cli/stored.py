@@ -29,10 +29,10 @@ from app.settings import Settings
 from cluster_models.errors import InvalidInput
 from cluster_models.measurements import Sample
 from cluster_models.plan import Plan
-from cluster_models.readers.aliases import AliasTable
-from cluster_models.readers.proposal import Answers
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.topology import Cluster
+from readers.proposal.aliases import AliasTable
+from readers.proposal.values import Answers
 
 
 def run_migrate(*, database_url: str | None) -> None:

@@ -12,7 +12,7 @@ from app.documents.reading import Document, NotNegative, Positive, Text, close_n
 from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import Counts, ExpertLoads, RoutedWorkload, loads_of_model
-from cluster_models.routing_readers.reading import MOST_EXPERTS, MOST_LAYERS
+from readers.routing.reading import MOST_EXPERTS, MOST_LAYERS
 
 MOST_WORKLOADS: Final = 64
 """Of one set."""

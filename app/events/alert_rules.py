@@ -1,4 +1,4 @@
-"""What alerts mean: a default table by alert name, overruled by labels of our own on the alert."""
+"""Meaning of alerts: a default table by alert name, overruled by labels of our own on the alert."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ ALERT_RULES: Final = (
     ),
     _rule(r"^kubenodereadinessflapping$|^kubeletdown$|^(target|instance)_?down$", HealthState.SUSPECTED),
     _rule(r"^kubenode(eviction|pressure)$", HealthState.SUSPECTED),
-    _rule(r"spot.*(interrupt|preempt)|preempt|maintenance|retire|drain|cordon", HealthState.DRAINING),
+    _rule(r"spot.*(interrupt|preempt)|preempt|maintenance|retire|drain", HealthState.DRAINING),
+    _rule(r"cordon|unschedulable", HealthState.SUSPECTED),
     _rule(r"(switch|leaf|spine).*(down|unreachable)", HealthState.FAILED, EntityKind.SWITCH),
     _rule(
         r"fall(en|s)?_?off|gpu_?(lost|missing|down|fail)|double_?bit|dbe|uncorrectable|row_?remap_?fail",

@@ -14,10 +14,10 @@ from typing import Final
 from pydantic import Field
 
 from app.events.alert_rules import OWN_LABELS, AlertRule, rule_of
-from app.events.payloads import Payload, Taken, digest, entry, json_value, listed, moment
+from app.events.payloads import Payload, ReportCollector, digest, entry, json_value, listed, moment
 from app.events.reading import Adapter, Reported
-from app.events.xids import state_of_xid, xid_in
 from cluster_models.errors import InvalidInput
+from cluster_models.health.xids import state_of_xid, xid_in
 from cluster_models.health_events import UNSTATED, EntityKind, HealthState
 
 _NODE_LABELS: Final = (
@@ -34,6 +34,7 @@ _NODE_LABELS: Final = (
 )
 _GPU_LABELS: Final = ("gpu", "gpu_id", "minor_number", "pci_bus_id", "UUID", "uuid")
 _CARD: Final = re.compile(r"(?:ib|mlx|eth|en[ops]|rdma|bond|hsn|roce|efa|irdma|bnxt)[\w.\-]{0,60}")
+_GPU_UUID: Final = re.compile(r"(?:GPU|MIG)-")
 _GPU_DEVICE: Final = re.compile(r"nvidia(\d{1,2})")
 _XID_LABELS: Final = ("xid", "XID", "err_code")
 _REMEDY: Final = f"give the alert the label {OWN_LABELS}state: failed, degraded, draining, suspected or none"
@@ -56,14 +57,14 @@ def read_alertmanager(body: bytes, now: datetime) -> Reported:
     if not isinstance(value, Mapping) or "alerts" not in value:
         remedy = "set this address as url of a webhook_config of Alertmanager"
         raise InvalidInput("alerts", None, "is missing: this is no webhook of Alertmanager", remedy)
-    taken = Taken(now)
+    taken = ReportCollector(now)
     for index, each in enumerate(listed(value["alerts"], path="alerts")):
         with taken.entry(f"alerts[{index}]"):
             _take(entry(_Alert, each, path=f"alerts[{index}]"), taken)
     return taken.done()
 
 
-def _take(alert: _Alert, taken: Taken) -> None:
+def _take(alert: _Alert, taken: ReportCollector) -> None:
     """Take one alert; one that says nothing about hardware is left out without a word."""
     labels = alert.labels
     name = labels.get("alertname", "")
@@ -90,7 +91,7 @@ def _take(alert: _Alert, taken: Taken) -> None:
 
 
 def _state(name: str, rule: AlertRule | None, labels: Mapping[str, str]) -> HealthState | None:
-    """What a firing alert means, ``None`` for nothing; raises ``InvalidInput`` where nobody knows."""
+    """State that a firing alert means, ``None`` for nothing; raises ``InvalidInput`` where nobody knows."""
     told = labels.get(f"{OWN_LABELS}state", "").strip().casefold()
     if told:
         if told not in {*HealthState, "none"} or told == HealthState.RECOVERED:
@@ -119,7 +120,8 @@ def _entity(rule: AlertRule | None, labels: Mapping[str, str], state: HealthStat
         kind = EntityKind(own)
         part = part or _part(kind, labels)
     else:
-        guessed = rule.kind if rule is not None else EntityKind.GPU if _xid(labels) is not None else EntityKind.NODE
+        # without a rule, the label of a GPU says what the alert is about: the node is not to blame
+        guessed = rule.kind if rule is not None else EntityKind.GPU
         part = part or _part(guessed, labels)
         kind = guessed if part else EntityKind.NODE
     if kind is EntityKind.SWITCH:
@@ -132,10 +134,11 @@ def _entity(rule: AlertRule | None, labels: Mapping[str, str], state: HealthStat
 
 
 def _part(kind: EntityKind, labels: Mapping[str, str]) -> str:
-    """What the labels say of the part, empty for nothing."""
+    """Number or name of the part in the labels, empty for nothing."""
     device = labels.get("device", "")
     if kind is EntityKind.GPU:
-        if (told := next((labels[label] for label in _GPU_LABELS if labels.get(label)), "")) != "":
+        named = ((label, labels[label]) for label in _GPU_LABELS if labels.get(label))
+        if told := next((name for label, name in named if label.lower() != "uuid" or _GPU_UUID.match(name)), ""):
             return told
         numbered = _GPU_DEVICE.fullmatch(device)
         return numbered[1] if numbered else ""

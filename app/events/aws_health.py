@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from pydantic import Field
 
-from app.events.payloads import BODY, Payload, Taken, digest, entry, json_value, listed, moment
+from app.events.payloads import BODY, Payload, ReportCollector, digest, entry, json_value, listed, moment
 from app.events.reading import Adapter, Reported
 from cluster_models.errors import InvalidInput
 from cluster_models.health_events import HealthState
@@ -27,7 +27,9 @@ _RULES: Final = (
     (re.compile(r"RETIREMENT|MAINTENANCE|STOP_SCHEDULED|TERMINAT|REBOOT|_SCHEDULED$|DRAIN"), HealthState.DRAINING),
     (re.compile(r"DEGRADED|IMPAIR"), HealthState.DEGRADED),
 )
-"""What type codes of events about EC2 mean, by the first that fits; others leave the instance suspected."""
+"""Meaning of type codes of events about EC2, by the first that fits; others leave the instance suspected."""
+_LEAD: Final = timedelta(days=1)
+"""Before a scheduled change: jobs need not leave earlier, and nothing new is placed there until then."""
 _STATES: Final[Mapping[str, HealthState]] = {
     "running": HealthState.RECOVERED,
     "stopping": HealthState.FAILED,
@@ -78,7 +80,7 @@ def read_aws_health(body: bytes, now: datetime) -> Reported:
     events = listed(value, path=BODY) if isinstance(value, list) else [value]
     if not any(isinstance(each, Mapping) and "detail-type" in each for each in events):
         raise InvalidInput("detail-type", None, "is missing: this is no event of EventBridge", _REMEDY)
-    taken = Taken(now)
+    taken = ReportCollector(now)
     for index, each in enumerate(events):
         path = f"[{index}]" if isinstance(value, list) else ""
         with taken.entry(path):
@@ -100,7 +102,7 @@ def _unwrapped(value: Any) -> Any:
     return value
 
 
-def _take_health(event: _Event, taken: Taken) -> None:
+def _take_health(event: _Event, taken: ReportCollector) -> None:
     """An event of AWS Health; those of other services than EC2 say nothing of nodes."""
     detail, instances = event.detail, dict(_instances(event))
     if not instances:
@@ -109,7 +111,9 @@ def _take_health(event: _Event, taken: Taken) -> None:
         problem = "names no instance: it may be about a whole region"
         raise InvalidInput("detail.affectedEntities", detail.eventTypeCode, problem, "look at it in AWS Health")
     state = next((state for rule, state in _RULES if rule.search(detail.eventTypeCode)), HealthState.SUSPECTED)
-    at = moment(event.time)
+    at, begins = moment(event.time), _date(detail.startTime)
+    if state is HealthState.DRAINING and begins is not None and begins - taken.now > _LEAD:
+        state = HealthState.SUSPECTED
     said = next((words.latestDescription for words in detail.eventDescription), "")
     until = " from ".join(filter(None, (detail.eventTypeCode, detail.startTime)))
     for instance, status in instances.items():
@@ -133,7 +137,7 @@ def _instances(event: _Event) -> Iterator[tuple[str, str]]:
             yield name, status
 
 
-def _take_notice(event: _Event, taken: Taken) -> None:
+def _take_notice(event: _Event, taken: ReportCollector) -> None:
     """A notice of EC2 about one instance; others say nothing of nodes."""
     detail, kind = event.detail, event.kind.casefold()
     if "spot instance interruption" in kind:

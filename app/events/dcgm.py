@@ -14,12 +14,12 @@ from typing import Final
 
 from app.documents.text import decode
 from app.events.dcgm_rules import RULES, XID_GAUGE, finding_of
-from app.events.kernel_lines import KernelLine, bus_of, kernel_line
-from app.events.payloads import BODY, Taken, clean, digest
+from app.events.payloads import BODY, ReportCollector, clean, digest, moment
 from app.events.reading import Adapter, Reported
-from app.events.xids import state_of_xid
 from cluster_models.errors import InvalidInput
+from cluster_models.health.xids import state_of_xid
 from cluster_models.health_events import EntityKind, HealthState
+from readers.health.kernel_lines import KernelLine, bus_of, kernel_line
 
 _FIGURE: Final = re.compile(
     r"(DCGM_\w{1,60})\{(.{0,4000})\}\s{1,9}([0-9eE.+\-]{1,40}|NaN|[+-]?Inf)(?:\s{1,9}(\d{1,16}))?\s*"
@@ -52,7 +52,7 @@ class _Gpu:
 
 def read_dcgm(body: bytes, now: datetime) -> Reported:
     """Figures and kernel lines of a body; raises ``InvalidInput`` where it holds neither."""
-    taken = Taken(now)
+    taken = ReportCollector(now)
     gpus: dict[tuple[str, str], _Gpu] = {}
     numbers: dict[tuple[str, str], str] = {}
     lines: list[tuple[int, KernelLine]] = []
@@ -108,33 +108,33 @@ def _take_figure(
         gpu.well.append(name)
 
 
-def _take_gpu(gpu: _Gpu, taken: Taken) -> None:
-    """What is wrong with a GPU, each by its code; well as a whole where its last Xid is none."""
-    moment = str(gpu.at or taken.now)
+def _take_gpu(gpu: _Gpu, taken: ReportCollector) -> None:
+    """Report each finding on a GPU by its code; well as a whole where its last Xid is none."""
+    seen = str(gpu.at or taken.now)
     if not gpu.found and gpu.xid_is_clear:
-        _sight(gpu, HealthState.RECOVERED, "", "no Xid and no other finding", moment, taken)
+        _sight(gpu, HealthState.RECOVERED, "", "no Xid and no other finding", seen, taken)
         return
     for code, (state, text) in sorted(gpu.found.items()):
-        _sight(gpu, state, code, text, moment, taken)
+        _sight(gpu, state, code, text, seen, taken)
     for name in sorted(set(gpu.well) - gpu.found.keys() - {XID_GAUGE}):
-        _sight(gpu, HealthState.RECOVERED, name, "is well again", moment, taken)
+        _sight(gpu, HealthState.RECOVERED, name, "is well again", seen, taken)
 
 
-def _sight(gpu: _Gpu, state: HealthState, code: str, text: str, moment: str, taken: Taken) -> None:
+def _sight(gpu: _Gpu, state: HealthState, code: str, text: str, seen: str, taken: ReportCollector) -> None:
     taken.add(
         state,
         gpu.node,
         kind=EntityKind.GPU,
         part=gpu.part,
         at=gpu.at,
-        source_id=digest(gpu.node, gpu.part, code, state, moment),
+        source_id=digest(gpu.node, gpu.part, code, state, seen),
         text=text,
         code=code,
         is_sighting=True,
     )
 
 
-def _take_line(said: KernelLine, host: str, numbers: Mapping[tuple[str, str], str], taken: Taken) -> None:
+def _take_line(said: KernelLine, host: str, numbers: Mapping[tuple[str, str], str], taken: ReportCollector) -> None:
     """One line of the kernel log; a bus address whose number figures in the same body tell becomes that number."""
     state = state_of_xid(said.xid, said.text)
     if state is None:
@@ -149,7 +149,7 @@ def _take_line(said: KernelLine, host: str, numbers: Mapping[tuple[str, str], st
         host,
         kind=EntityKind.GPU,
         part=part,
-        at=said.at,
+        at=moment(said.iso),
         source_id=digest(host, part, code, said.stamp or taken.now.isoformat(), said.text),
         text=f"{code}: {said.text}" if said.text else code,
         # a recovery action of none ends whatever Xid asked for one

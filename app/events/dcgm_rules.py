@@ -1,11 +1,11 @@
-"""What figures of DCGM say of a GPU (field names of dcgm_fields.h and of dcgm-exporter)."""
+"""Rules for figures of DCGM (field names of dcgm_fields.h and of dcgm-exporter)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from app.events.xids import state_of_xid, xid_in
+from cluster_models.health.xids import state_of_xid, xid_in
 from cluster_models.health_events import HealthState
 
 XID_GAUGE: Final = "DCGM_FI_DEV_XID_ERRORS"
@@ -41,7 +41,7 @@ Found = tuple[str, HealthState | None, str]
 
 
 def finding_of(name: str, value: float, labels: Mapping[str, str]) -> Found | None:
-    """What one figure finds; ``None``: by this figure the GPU is well."""
+    """Finding that follows from one figure; ``None``: by this figure the GPU is well."""
     if not value > 0 or value >= 1e15:
         return None
     if name in (XID_GAUGE, _XID_COUNT):

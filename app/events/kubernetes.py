@@ -1,7 +1,7 @@
 """Kubernetes: nodes, lists of them and watch events, and events (of the API group) about nodes.
 
 A node says how it is, all at once: one verdict, the worst of its conditions, taints and marks, is reported as a
-sighting.  Rules: ``app.events.kubernetes_rules``.
+sighting (``cluster_models.health.kubernetes``).
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from app.events.kubernetes_rules import EVENT_REASONS, Finding, condition_finding, taint_finding
-from app.events.payloads import BODY, Payload, Taken, digest, entry, json_values, listed, moment
+from app.events.payloads import BODY, Payload, ReportCollector, digest, entry, json_values, listed, moment
 from app.events.reading import Adapter, Reported
 from cluster_models.errors import InvalidInput
+from cluster_models.health.kubernetes import EVENT_REASONS, Condition, NodeStatus, Taint, Verdict, gpus_in, verdicts
+from cluster_models.health.states import SEVERITY
 from cluster_models.health_events import HealthState
+from readers.frame.trees import mapping
 
 _LISTS: Final = ("NodeList", "List", "EventList")
-_ORDER: Final = (HealthState.SUSPECTED, HealthState.DEGRADED, HealthState.DRAINING, HealthState.FAILED)
 _REMEDY: Final = "send what kubectl get nodes -o json prints, or what a watch of nodes or events sends"
 
 
@@ -28,6 +29,7 @@ class _Metadata(Payload):
     uid: str = ""
     resourceVersion: str = ""  # noqa: N815 - as Kubernetes writes it
     creationTimestamp: str = ""  # noqa: N815
+    labels: Any = None
     deletionTimestamp: str | None = None  # noqa: N815
 
 
@@ -53,6 +55,8 @@ class _NodeSpec(Payload):
 
 class _NodeStatus(Payload):
     conditions: list[_Condition] | None = None
+    capacity: Any = None
+    allocatable: Any = None
 
 
 class _Node(Payload):
@@ -84,7 +88,7 @@ class _Event(Payload):
 
 def read_kubernetes(body: bytes, now: datetime) -> Reported:
     """The nodes and events of a body; raises ``InvalidInput`` where it holds neither."""
-    taken, objects = Taken(now), 0
+    taken, objects = ReportCollector(now), 0
     for path, value, deleted in _objects(json_values(body)):
         kind = value.get("kind") if isinstance(value, Mapping) else None
         if kind not in ("Node", "Event"):
@@ -131,10 +135,10 @@ def _object(path: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
         yield path, value, deleted
 
 
-def _take_node(node: _Node, taken: Taken, *, deleted: bool) -> None:
+def _take_node(node: _Node, taken: ReportCollector, *, deleted: bool) -> None:
     """One verdict on the node, as it is now."""
     name = node.metadata.name
-    findings = [Finding(HealthState.FAILED, "the node was deleted")] if deleted else list(_findings(node))
+    findings = [Verdict(HealthState.FAILED, "the node was deleted")] if deleted else list(verdicts(_status(node)))
     uid = node.metadata.uid or name
     if not findings:
         version = node.metadata.resourceVersion or taken.now.isoformat()
@@ -146,7 +150,7 @@ def _take_node(node: _Node, taken: Taken, *, deleted: bool) -> None:
             is_sighting=True,
         )
         return
-    worst = max(findings, key=lambda each: _ORDER.index(each.state))
+    worst = max(findings, key=lambda each: SEVERITY[each.state])
     said = "; ".join(dict.fromkeys(each.text for each in findings))
     taken.add(
         worst.state,
@@ -158,23 +162,22 @@ def _take_node(node: _Node, taken: Taken, *, deleted: bool) -> None:
     )
 
 
-def _findings(node: _Node) -> Iterator[Finding]:
-    """All that is wrong with a node."""
-    for condition in node.status.conditions or ():
-        found = condition_finding(condition.type, condition.status)
-        if found is not None:
-            words = ": ".join(filter(None, (condition.reason, condition.message)))
-            text = f"{condition.type}={condition.status}" + (f" ({words})" if words else "")
-            yield Finding(found, text, moment(condition.lastTransitionTime))
-    for taint in node.spec.taints or ():
-        found = taint_finding(taint.key)
-        if found is not None and taint.effect != "PreferNoSchedule":
-            yield Finding(found, f"taint {taint.key}", moment(taint.timeAdded))
-    if node.spec.unschedulable:
-        yield Finding(HealthState.DRAINING, "unschedulable")
+def _status(node: _Node) -> NodeStatus:
+    """The fields that speak of the node's health."""
+    return NodeStatus(
+        [
+            Condition(each.type, each.status, each.reason, each.message, moment(each.lastTransitionTime))
+            for each in node.status.conditions or ()
+        ],
+        [Taint(each.key, each.value or "", each.effect, moment(each.timeAdded)) for each in node.spec.taints or ()],
+        mapping(node.metadata.labels),
+        cordoned=node.spec.unschedulable is True,
+        gpus=gpus_in(mapping(node.status.capacity)),
+        healthy_gpus=gpus_in(mapping(node.status.allocatable)),
+    )
 
 
-def _take_event(event: _Event, taken: Taken) -> None:
+def _take_event(event: _Event, taken: ReportCollector) -> None:
     """An event about a node; one that says nothing of its health is left out without a word."""
     about = event.involvedObject or event.regarding
     if about is None or about.kind != "Node":

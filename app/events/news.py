@@ -1,4 +1,4 @@
-"""Which of several sightings say something new: systems that are asked again and again mostly repeat themselves."""
+"""Filter of sightings that say nothing new: systems that are polled mostly repeat themselves."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def news(told: Sequence[ToldEvent], said: Iterable[HealthEvent], *, now: datetim
 
 
 class _Standing:
-    """What each source said last of each part, by finding."""
+    """Last report of each source on each part, by finding."""
 
     def __init__(self) -> None:
         self._findings: dict[tuple[str, Entity], dict[str, HealthEvent]] = {}

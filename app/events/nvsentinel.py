@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from pydantic import Field, field_validator
 
-from app.events.kernel_lines import bus_of
-from app.events.payloads import BODY, Payload, Taken, digest, entry, json_value, listed, moment
+from app.events.payloads import BODY, Payload, ReportCollector, digest, entry, json_value, listed, moment
 from app.events.reading import Adapter, Reported
 from cluster_models.errors import InvalidInput
 from cluster_models.health_events import EntityKind, HealthState
+from readers.health.kernel_lines import bus_of
 
 _MAINTENANCE: Final = "maintenance"
 """In the names of checks that pass on what a cloud announces."""
@@ -62,7 +62,7 @@ class _Event(Payload):
 def read_nvsentinel(body: bytes, now: datetime) -> Reported:
     """The health events of a body; raises ``InvalidInput`` where it holds none."""
     value = _small(json_value(body))
-    taken, found = Taken(now), 0
+    taken, found = ReportCollector(now), 0
     for path, each in listed(_events(value), path=BODY):
         found += isinstance(each, Mapping) and "nodename" in each
         with taken.entry(path):
@@ -99,7 +99,7 @@ def _events(value: Any, path: str = "", depth: int = 4) -> list[tuple[str, Any]]
     return [(path, value)]
 
 
-def _take(event: _Event, taken: Taken) -> None:
+def _take(event: _Event, taken: ReportCollector) -> None:
     """A report for each part that the event names; for the node where it names none that jobs run on."""
     state = _state(event)
     at = moment(event.generatedtimestamp)

@@ -11,16 +11,16 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from app.documents.reading import problems_of_validation
+from app.documents.reading import FieldProblem, problems_of_validation
 from app.documents.text import decode
-from app.events.reading import Reported, ReportedEvent, Unread
+from app.events.reading import Reported, ReportedEvent
 from cluster_models.errors import InvalidInput
 from cluster_models.health_events import UNSTATED, EntityKind, HealthState
-from cluster_models.readers.aliases import is_host
-from cluster_models.readers.numbers import moment_of
+from readers.frame.numbers import moment_of
+from readers.proposal.aliases import is_host
 
 BODY: Final = "body"
-"""What a payload as a whole is called in messages."""
+"""Name of a payload as a whole in messages."""
 MOST_EVENTS: Final = 50_000
 """Reports in one payload: each GPU of the largest cluster once."""
 MOST_UNREAD: Final = 100
@@ -124,13 +124,13 @@ def clean(text: str, longest: int = _LONGEST_TEXT) -> str:
     return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
-class Taken:
-    """What was understood so far of one payload that came at ``now``."""
+class ReportCollector:
+    """Reports read so far from one payload that came at ``now``."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now
         self._events: dict[tuple[str, HealthState], ReportedEvent] = {}
-        self._unread: list[Unread] = []
+        self._unread: list[FieldProblem] = []
         self._uncounted = 0
 
     def add(  # noqa: PLR0913 - the fields of a report
@@ -182,7 +182,7 @@ class Taken:
     def skip(self, field: str, value: object, problem: str, remedy: str = "") -> None:
         """Note an entry that cannot be read."""
         if len(self._unread) < MOST_UNREAD:
-            self._unread.append(Unread(clean(field), _shown(value), problem, remedy))
+            self._unread.append(FieldProblem(clean(field), _shown(value), problem, remedy))
         else:
             self._uncounted += 1
 
@@ -201,7 +201,10 @@ class Taken:
         """All that the payload said."""
         unread = tuple(self._unread)
         if self._uncounted:
-            unread = (*unread, Unread(BODY, str(self._uncounted), f"{self._uncounted} more entries were not read"))
+            unread = (
+                *unread,
+                FieldProblem(BODY, str(self._uncounted), f"{self._uncounted} more entries were not read"),
+            )
         return Reported(tuple(self._events.values()), unread)
 
 

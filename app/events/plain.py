@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from app.documents.moments import Moment
 from app.documents.reading import Document, Line, Number, Text, read_document
-from app.events.payloads import BODY, Taken, digest, json_value, listed
+from app.events.payloads import BODY, ReportCollector, digest, json_value, listed
 from app.events.reading import Adapter, Reported
 from cluster_models.errors import InvalidInput
 from cluster_models.health_events import UNSTATED, EntityKind, HealthState
@@ -53,7 +53,7 @@ def read_plain(body: bytes, now: datetime) -> Reported:
         path, entries = "", listed(value, path=BODY)
     if not entries:
         raise InvalidInput(path or BODY, "[]", "holds no report", "give at least one")
-    taken = Taken(now)
+    taken = ReportCollector(now)
     for index, each in enumerate(entries):
         with taken.entry(f"{path}[{index}]"):
             take_plain(read_document(PlainReport, each, what=f"{path}[{index}]"), taken)
@@ -61,12 +61,12 @@ def read_plain(body: bytes, now: datetime) -> Reported:
 
 
 def _only(value: Mapping[str, object], now: datetime) -> Reported:
-    taken = Taken(now)
+    taken = ReportCollector(now)
     take_plain(read_document(PlainReport, value, what=BODY), taken)
     return taken.done()
 
 
-def take_plain(report: PlainReport, taken: Taken) -> None:
+def take_plain(report: PlainReport, taken: ReportCollector) -> None:
     """Take one report; without an id, what it says and when is its id.  Raises ``InvalidInput``."""
     at = report.occurred_at
     said = digest(report.model_dump_json(exclude={"occurred_at"}), (at or taken.now).isoformat())

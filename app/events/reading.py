@@ -1,4 +1,4 @@
-"""What an adapter takes out of a payload: reports about parts of a cluster under whatever names."""
+"""Reports in a payload, about parts of a cluster under whatever names."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from app.documents.reading import FieldProblem
 from cluster_models.health_events import UNSTATED, EntityKind, HealthEvent, HealthState
 
 
@@ -46,21 +47,11 @@ class ToldEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
-    """An entry of a payload that could not be read while others could: where it is, why, and what to do."""
-
-    field: str
-    value: str
-    problem: str
-    remedy: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Reported:
-    """All that one payload said."""
+    """All reports of one payload; ``unread`` are entries that could not be read while others could."""
 
     events: tuple[ReportedEvent, ...]
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[FieldProblem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

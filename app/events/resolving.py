@@ -1,4 +1,4 @@
-"""Which parts of a cluster reports are about, whatever names their sources use."""
+"""Look-up of the parts of a cluster that reports are about, whatever names their sources use."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 
 from app.events.reading import ReportedEvent, ToldEvent
 from cluster_models.health_events import Entity, EntityKind, HealthEvent
-from cluster_models.readers.aliases import AliasTable, spellings
 from cluster_models.topology import Cluster
+from readers.proposal.aliases import AliasTable, spellings
 
 _PORT: Final = re.compile(r"(.+?):\d{1,5}")
 _SWITCH_LABELS: Final = ("leaf", "spine", "nvlink_domain", "rack", "block", "zone")

@@ -13,7 +13,7 @@ from standardwebhooks.webhooks import EmptyWebhookSecretError, Webhook
 from cluster_models.errors import MeshwrightError
 
 REPLAY_WINDOW_S: Final = 300.0
-"""How far the moment of a signature may lie from now, as Standard Webhooks recommends."""
+"""Largest distance between the moment of a signature and now, as Standard Webhooks recommends."""
 _ID, _MOMENT, _SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
 _HUB: Final = "x-hub-signature-256"
 _MOST_SIGNATURES: Final = 20

@@ -12,13 +12,14 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from app.documents.text import decode
-from app.events.payloads import BODY, MOST_EVENTS, Taken, clean, digest, json_value
+from app.events.payloads import BODY, MOST_EVENTS, ReportCollector, clean, digest, json_value
 from app.events.reading import Adapter, Reported
-from app.events.slurm_states import TRIGGERS, state_of, worst
 from cluster_models.errors import InvalidInput
+from cluster_models.health.slurm import TRIGGERS, state_of
+from cluster_models.health.states import worst
 from cluster_models.health_events import HealthState
-from cluster_models.readers.host_lists import expand
-from cluster_models.readers.trees import items, mapping
+from readers.frame.host_lists import expand
+from readers.frame.trees import items, mapping
 
 _STATE: Final = re.compile(r"(?:^|\s)State=([A-Za-z_+*~#!%$@^\-]{1,200})")
 _REASON: Final = re.compile(r"(?:^|\s)Reason=(.{0,400})")
@@ -32,8 +33,8 @@ _SEND: Final = "send what scontrol show node, sinfo -R or sinfo -N prints, or: d
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What an entry says of some nodes: states as written, or the state that they stand for."""
+class _Entry:
+    """One entry about some nodes: states as written, or the state that they stand for."""
 
     nodes: str
     states: str
@@ -44,7 +45,7 @@ class _Said:
 
 def read_slurm(body: bytes, now: datetime) -> Reported:
     """The nodes of a body; raises ``InvalidInput`` where it is no output of Slurm."""
-    taken = Taken(now)
+    taken = ReportCollector(now)
     text = decode(body, what=BODY)
     entries = _json_entries(json_value(body)) if text.lstrip()[:1] == "{" else _text_entries(text)
     states: dict[str, tuple[HealthState, str, datetime | None]] = {}
@@ -78,7 +79,7 @@ def _nodes(names: str) -> tuple[str, ...]:
     return nodes
 
 
-def _note(said: _Said, nodes: Sequence[str], states: dict[str, tuple[HealthState, str, datetime | None]]) -> None:
+def _note(said: _Entry, nodes: Sequence[str], states: dict[str, tuple[HealthState, str, datetime | None]]) -> None:
     """Note what one entry says of its nodes; the worst holds where several name one.
 
     Raises ``InvalidInput``.
@@ -94,7 +95,7 @@ def _note(said: _Said, nodes: Sequence[str], states: dict[str, tuple[HealthState
             states[node] = (state, words, said.at if bad else None)
 
 
-def _text_entries(text: str) -> Iterator[tuple[str, _Said]]:
+def _text_entries(text: str) -> Iterator[tuple[str, _Entry]]:
     """Entries of texts: blocks of scontrol, rows of sinfo, lines of triggers."""
     lines = text.split("\n")
     if any(line.lstrip().startswith("NodeName=") for line in lines):
@@ -111,27 +112,27 @@ def _text_entries(text: str) -> Iterator[tuple[str, _Said]]:
             yield f"line {number}", _row(line, columns)
         elif (trigger := _TRIGGER.fullmatch(line.strip())) is not None and trigger[1].lower() in TRIGGERS:
             kind = trigger[1].lower()
-            yield f"line {number}", _Said(trigger[2], f"strigger {kind}", told=TRIGGERS[kind])
+            yield f"line {number}", _Entry(trigger[2], f"strigger {kind}", told=TRIGGERS[kind])
 
 
-def _blocks(lines: list[str]) -> Iterator[tuple[str, _Said]]:
+def _blocks(lines: list[str]) -> Iterator[tuple[str, _Entry]]:
     """Nodes of ``scontrol show node``, in blocks or one a line."""
     name, states, reason, first = "", "", "", 0
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if text.startswith("NodeName="):
             if name:
-                yield f"line {first}", _Said(name, states, reason)
+                yield f"line {first}", _Entry(name, states, reason)
             name, states, reason, first = text[9:].split(maxsplit=1)[0] if text[9:].strip() else "", "", "", number
         if name and not states and (found := _STATE.search(text)) is not None:
             states = found[1]
         if name and (why := _REASON.search(text)) is not None:
             reason = _BRACKETS.sub("", why[1]).strip()
     if name:
-        yield f"line {first}", _Said(name, states, reason)
+        yield f"line {first}", _Entry(name, states, reason)
 
 
-def _row(line: str, columns: list[str]) -> _Said:
+def _row(line: str, columns: list[str]) -> _Entry:
     """A row of sinfo; of ``sinfo -R``, where the reason comes first and may hold spaces, cut from behind."""
     cells = [cell.strip() for cell in _cells(line)]
     if columns[0] == "REASON" and "|" not in line and len(cells) > len(columns):
@@ -145,17 +146,17 @@ def _row(line: str, columns: list[str]) -> _Said:
     reason = row.get("REASON", "")
     reason = "" if reason.casefold() in {"none", "n/a", "(null)"} else reason
     if states or "STATE" in columns:
-        return _Said(nodes, states, reason)
+        return _Entry(nodes, states, reason)
     # sinfo -R lists nodes that are down, drained or failing, and does not say which
     told = HealthState.FAILED if _DEAD.search(reason) is not None else HealthState.DRAINING
-    return _Said(nodes, "", reason, told=told)
+    return _Entry(nodes, "", reason, told=told)
 
 
 def _cells(line: str) -> list[str]:
     return line.split("|") if "|" in line else line.split()
 
 
-def _json_entries(value: Any) -> Iterator[tuple[str, _Said]]:
+def _json_entries(value: Any) -> Iterator[tuple[str, _Entry]]:
     """Nodes of ``scontrol show node --json`` (or slurmrestd), rows of ``sinfo --json``."""
     for index, each in enumerate(items(mapping(value).get("nodes"))):
         node = mapping(each)
@@ -163,14 +164,14 @@ def _json_entries(value: Any) -> Iterator[tuple[str, _Said]]:
         flags = "+".join(filter(None, (_joined(node.get("state")), _joined(node.get("state_flags")))))
         yield (
             f"nodes[{index}]",
-            _Said(name, flags, str(node.get("reason") or ""), _epoch(node.get("reason_changed_at"))),
+            _Entry(name, flags, str(node.get("reason") or ""), _epoch(node.get("reason_changed_at"))),
         )
     for index, each in enumerate(items(mapping(value).get("sinfo"))):
         row = mapping(each)
         names = ",".join(str(name) for name in items(mapping(row.get("nodes")).get("nodes")))
         told = row.get("reason")
         reason = str(mapping(told).get("description") or "") if isinstance(told, Mapping) else str(told or "")
-        yield f"sinfo[{index}]", _Said(names, _joined(mapping(row.get("node")).get("state")), reason)
+        yield f"sinfo[{index}]", _Entry(names, _joined(mapping(row.get("node")).get("state")), reason)
 
 
 def _joined(states: Any) -> str:

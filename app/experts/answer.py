@@ -15,8 +15,8 @@ from app.experts.locality_answer import FollowedAnswer, LocalityAnswer, followed
 from app.experts.placing import Proposal
 from app.experts.request import BALANCE, BOTH, LOCALITY, Prepared
 from cluster_models.expert_slots import ExpertSlots
-from cluster_models.routing_readers.reading import MOST_EXPERTS, MOST_LAYERS
 from cluster_models.units import GBIT, MILLISECOND
+from readers.routing.reading import MOST_EXPERTS, MOST_LAYERS
 from solver.experts.dispatch import LayerTimes
 from solver.experts.loads import CopyChoice
 

@@ -24,8 +24,8 @@ from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
 from cluster_models.expert_slots import ExpertSlots
 from cluster_models.routing import RoutedWorkload
-from cluster_models.routing_readers.reading import MOST_LAYERS
 from cluster_models.units import MILLISECOND
+from readers.routing.reading import MOST_LAYERS
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import CopyChoice, balancedness, layer_balancedness
 from solver.experts.moves import MoveCosts

@@ -1,16 +1,15 @@
-"""What the sender of files decides, as it is written in a request."""
+"""Decisions of the sender of files, as a request has them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
 from app.documents.moments import Moment
 from app.documents.reading import Count, Document, Line, Text
-from cluster_models.readers.aliases import is_host
-from cluster_models.readers.proposal import ALIAS, EVERY_NODE, Answers
+from readers.proposal.aliases import is_host
+from readers.proposal.values import ALIAS, EVERY_NODE, Answers
 
 _MOST: Final = 10_000
 _LONGEST_KEY: Final = 1_000
@@ -88,18 +87,3 @@ class AnswersDocument(Document):
             node_kind=self.node_kind,
             measured_at=self.measured_at,
         )
-
-    @classmethod
-    def from_answers(cls, answers: Answers) -> AnswersDocument:
-        """The document of a domain value."""
-        said: Mapping[str, Any] = {
-            "hosts": dict(answers.hosts),
-            "ranks": dict(answers.ranks),
-            "nodes": {place: list(nodes) for place, nodes in answers.nodes.items()},
-            "accepted": sorted(answers.accepted),
-            "chosen": dict(answers.chosen),
-            "gpu_kind": answers.gpu_kind,
-            "node_kind": answers.node_kind,
-            "measured_at": answers.measured_at,
-        }
-        return cls.model_validate(said)

@@ -1,4 +1,4 @@
-"""What keeps an upload from being stored, and where in its files that stands."""
+"""Reasons why an upload cannot be stored, and their places in its files."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 
 from app.documents.reading import FieldProblem
 from app.imports.dry_run import Report
-from cluster_models.readers.facts import Origin
-from cluster_models.readers.proposal import EVERY_NODE, Proposal, Question
+from readers.frame.facts import Origin
+from readers.proposal.values import EVERY_NODE, Proposal, Question
 
 _ENTRY: Final = re.compile(r"(nodes|samples|switches)\[(\d+)\](?:\.(\w+))?")
 

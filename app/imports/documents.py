@@ -13,9 +13,9 @@ from app.documents.nodes import NodeDocument
 from app.documents.reading import InvalidDocument, problems_of_validation, read_document
 from app.documents.switches import SwitchDocument
 from cluster_models.errors import InvalidInput
-from cluster_models.readers.proposal import EVERY_NODE, Proposal, ProposedNode
 from cluster_models.topology import Cluster, NicGroup, Node
 from cluster_models.units import GBIT
+from readers.proposal.values import EVERY_NODE, Proposal, ProposedNode
 
 _LABEL: Final = "labels."
 
@@ -95,7 +95,7 @@ def node_changes(proposal: Proposal, known: Cluster | None) -> tuple[str, ...]:
 
 
 def _passed_over(field: str, names: Sequence[str], stored: Mapping[str, Node]) -> str:
-    """That an answer to what new nodes lack changes nothing of stored ones."""
+    """Sentence about stored nodes that keep their value although an answer gives new nodes another."""
     kept = dict.fromkeys(shown(getattr(stored[name], field, None)) for name in names if name in stored)
     value = f" {next(iter(kept))}" if len(kept) == 1 and not field.startswith(_LABEL) else " what is stored"
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""

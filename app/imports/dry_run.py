@@ -1,4 +1,4 @@
-"""What would come of an upload: read, combined and checked as storing would check it, and nothing is stored."""
+"""Dry run of an upload: read, combined and checked as storing would check it, and nothing is stored."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from app.documents.reading import FieldProblem, problems_of
 from app.imports.collecting import seldom_collected
 from app.imports.documents import cluster_document, measurements_document, node_changes
 from app.imports.sources import SentFile, open_files
-from app.imports.unasked import Unasked, unasked
+from app.imports.unused_answers import UnusedAnswer, unused_answers
 from app.presentation.figures import plural
 from app.serialization import jsonable
 from cluster_models.errors import InvalidInput
 from cluster_models.link_classes import classify
 from cluster_models.measurements import Sample, SampleStatus
-from cluster_models.readers.aliases import AliasTable
-from cluster_models.readers.combine import combine
-from cluster_models.readers.proposal import ALIAS, Answers, Proposal
-from cluster_models.readers.reading import Reading
-from cluster_models.readers.registry import read
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.suspicions import reject_absurd, suspicions
 from cluster_models.topology import MOST_NODES, Cluster
+from readers.frame.reading import Reading
+from readers.proposal.aliases import AliasTable
+from readers.proposal.combine import combine
+from readers.proposal.values import ALIAS, Answers, Proposal
+from readers.registry import read
 
 _DIGEST_LENGTH: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an upload says and would do.
+    """Report of an upload: its contents and the effect of storing it.
 
     ``cluster`` is ``None`` where something is missing or wrong (``problems``, or questions of the proposal), or
     where no file speaks of a node.  ``digest`` names all that went in: storing asks for the one that was seen.
@@ -51,7 +51,7 @@ class Report:
     digest: str
     answers: Answers = field(default_factory=Answers)
     """Those that the report follows from, hosts of files included."""
-    unasked: tuple[Unasked, ...] = ()
+    unused_answers: tuple[UnusedAnswer, ...] = ()
     """Answers of no effect; their problems are among ``problems``, too."""
 
 
@@ -71,7 +71,7 @@ def dry_run(
     hosts = {source.name: source.host for source in opened.sources if source.host is not None}
     answers = replace(answers, hosts={**hosts, **answers.hosts})
     proposal = combine(readings, aliases=aliases, known=known, answers=answers)
-    lost = () if proposal.too_many_nodes else unasked(answers, readings, proposal, known)
+    lost = () if proposal.too_many_nodes else unused_answers(answers, readings, proposal, known)
     problems: list[FieldProblem] = [one.problem for one in lost]
     if proposal.too_many_nodes:
         problem = f"a cluster has at most {MOST_NODES:,} nodes"
@@ -101,7 +101,7 @@ def dry_run(
         changes=_changes(proposal, known, known_samples),
         digest=_digest(files, name, known, aliases, answers),
         answers=answers,
-        unasked=lost,
+        unused_answers=lost,
     )
 
 
@@ -115,7 +115,7 @@ def answered_aliases(answers: Answers) -> dict[str, str]:
 
 
 def _suspicions(cluster: Cluster, samples: Sequence[Sample], before: Sequence[Sample]) -> tuple[str, ...]:
-    """What looks wrong about all samples together; raises ``InvalidCluster`` of absurd ones."""
+    """Suspicions about all samples together; raises ``InvalidCluster`` of absurd ones."""
     snapshot = ClusterSnapshot("", cluster, tuple(dict.fromkeys((*before, *samples))))
     reject_absurd(snapshot, *classify(cluster))
     return suspicions(snapshot)

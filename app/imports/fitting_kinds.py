@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from app.imports.report_answers import ImportAnswer
-from app.imports.unasked import PRODUCT
+from app.imports.unused_answers import PRODUCT
 from cluster_models.catalogue import NodeKind, node_kinds
 
 _SEEN: Final = "gpus-seen"

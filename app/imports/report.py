@@ -26,12 +26,12 @@ from app.imports.report_answers import (
     SectionAnswer,
 )
 from app.imports.summaries import fact_words, summary
-from app.imports.unasked import doubt_key
 from cluster_models.measurements import SampleStatus
-from cluster_models.readers.facts import Fact, Origin
-from cluster_models.readers.proposal import Answers, Proposal, ProposedNode, Question, Said
-from cluster_models.readers.reading import Doubt, Reading, Refusal, Section, Understood
-from cluster_models.readers.registry import FORMATS
+from readers.frame.facts import Fact, Origin
+from readers.frame.findings import Finding, Severity
+from readers.frame.reading import Contents, Reading, Section
+from readers.proposal.values import Answers, Proposal, ProposedNode, Question, SourcedValue
+from readers.registry import FORMATS
 
 __all__ = [
     "AliasAnswer",
@@ -49,7 +49,6 @@ __all__ = [
     "SaidAnswer",
     "SectionAnswer",
     "answer_of",
-    "doubt_key",
 ]
 
 _KNOWN_AS: Final = {form.name: form.known_as for form in FORMATS}
@@ -71,7 +70,7 @@ def answer_of(report: Report, *, with_documents: bool = False) -> ImportAnswer:
             for one in proposal.conflicts
         ],
         questions=[_question(question) for question in proposal.questions],
-        doubts=[_doubt(file, doubt, answers) for file, doubt in _across(report.readings, proposal)],
+        doubts=[_doubt(doubt, answers) for doubt in _across(report.readings, proposal)],
         kept_aside=_aside(proposal.kept_aside),
         health=[
             HealthAnswer(
@@ -97,12 +96,12 @@ def _file(reading: Reading, answers: Answers) -> FileAnswer:
     return FileAnswer(
         name=reading.file,
         line_count=reading.lines,
-        sections=[_section(reading.file, section, found, answers) for section, found in reading.sections],
+        sections=[_section(section, found, answers) for section, found in reading.sections],
         refusals=_refusals(reading.refusals),
     )
 
 
-def _section(file: str, section: Section, found: Understood, answers: Answers) -> SectionAnswer:
+def _section(section: Section, found: Contents, answers: Answers) -> SectionAnswer:
     return SectionAnswer(
         format=section.format,
         known_as=_KNOWN_AS.get(section.format, section.format),
@@ -110,34 +109,32 @@ def _section(file: str, section: Section, found: Understood, answers: Answers) -
         last_line=section.last_line,
         summary=summary(found.facts),
         refusals=_refusals(found.refusals),
-        doubts=[_doubt(file, doubt, answers) for doubt in found.doubts],
+        doubts=[_doubt(doubt, answers) for doubt in found.doubts],
     )
 
 
-def _refusals(refusals: Iterable[Refusal]) -> list[RefusalAnswer]:
-    return [RefusalAnswer.model_validate(refusal, from_attributes=True) for refusal in refusals]
+def _refusals(refusals: Iterable[Finding]) -> list[RefusalAnswer]:
+    return [RefusalAnswer.of(refusal) for refusal in refusals]
 
 
-def _doubt(file: str, doubt: Doubt, answers: Answers) -> DoubtAnswer:
-    key = doubt_key(file, doubt)
+def _doubt(doubt: Finding, answers: Answers) -> DoubtAnswer:
+    assert doubt.severity is not Severity.REFUSED
     return DoubtAnswer(
-        key=key,
+        key=doubt.key,
         code=doubt.code,
-        trust=doubt.trust,
-        file=file,
+        trust=doubt.severity,
+        file=doubt.place.file,
         first_line=doubt.first_line,
         sentence=doubt.sentence,
         remedy=doubt.remedy,
-        accepted=key in answers.accepted,
+        accepted=doubt.key in answers.accepted,
     )
 
 
-def _across(readings: Sequence[Reading], proposal: Proposal) -> list[tuple[str, Doubt]]:
+def _across(readings: Sequence[Reading], proposal: Proposal) -> list[Finding]:
     """The doubts that no section has."""
-    told = {
-        (reading.file, doubt) for reading in readings for _, found in reading.sections for doubt in found.doubts
-    }
-    return [each for each in proposal.doubts if each not in told]
+    in_sections = {doubt for reading in readings for _, found in reading.sections for doubt in found.doubts}
+    return [doubt for doubt in proposal.doubts if doubt not in in_sections]
 
 
 def _node(node: ProposedNode) -> ProposedNodeAnswer:
@@ -149,7 +146,7 @@ def _node(node: ProposedNode) -> ProposedNodeAnswer:
     )
 
 
-def _said(said: Said) -> SaidAnswer:
+def _said(said: SourcedValue) -> SaidAnswer:
     return SaidAnswer(value=shown(said.value), origins=_places(said.origins))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, Field
 
 from app.documents.cluster import ClusterDocument
 from app.documents.measurements import MeasurementsDocument
-from cluster_models.readers.reading import Trust
 from cluster_models.topology import NodeState
+from readers.frame.findings import Finding, Severity
 
 
 class RefusalAnswer(BaseModel):
@@ -19,13 +21,24 @@ class RefusalAnswer(BaseModel):
     remedy: str = Field(description="What to do.", examples=["send another file"])
     shown: str = Field(description="How the first of the lines begins.", examples=[""])
 
+    @classmethod
+    def of(cls, refusal: Finding) -> RefusalAnswer:
+        """The answer for lines that a reader refused."""
+        return cls(
+            first_line=refusal.first_line,
+            last_line=refusal.last_line,
+            reason=refusal.sentence,
+            remedy=refusal.remedy,
+            shown=refusal.shown,
+        )
+
 
 class DoubtAnswer(BaseModel):
     """Something that looks wrong about what was read."""
 
     key: str = Field(description="file:line:code; accept a doubt by this.", examples=["a.log:12:tcp-fallback"])
     code: str = Field(description="Kind of doubt; stable.", examples=["tcp-fallback"])
-    trust: Trust = Field(
+    trust: Literal[Severity.NOTE, Severity.DOUBT, Severity.REJECT] = Field(
         description="note and doubt are said only; with reject the figures are used only if it is accepted."
     )
     file: str = Field(description="The file.", examples=["a.log"])

@@ -17,8 +17,10 @@ from typing import Any, Final
 
 from app.documents.text import MAX_TEXT_BYTES, parse_json, parse_text
 from cluster_models.errors import InvalidInput
-from cluster_models.readers.reading import Reading, Refusal, Source
 from cluster_models.units import MIB
+from readers.frame.findings import refusal
+from readers.frame.reading import Reading
+from readers.frame.sources import Source
 
 MOST_UNPACKED_BYTES: Final = 64 * MIB
 MOST_MEMBERS: Final = 2_000
@@ -87,7 +89,7 @@ def plain_name(name: str) -> str:
 
 
 def _refusal(name: str, error: InvalidInput) -> Reading:
-    return Reading(name, 0, (), (Refusal(1, 1, error.problem, error.remedy),))
+    return Reading(name, 0, (), (refusal(1, 1, error.problem, error.remedy),))
 
 
 def _unused(name: str, names: set[str]) -> str:

@@ -1,4 +1,4 @@
-"""What was understood of a section, in one sentence for people."""
+"""Summary of a section in one sentence for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from app.presentation.figures import gbytes_per_s, plural, seconds
-from cluster_models.readers.facts import (
+from cluster_models.units import GBIT
+from readers.frame.facts import (
     Fact,
     HealthFact,
     HostFact,
@@ -21,7 +22,6 @@ from cluster_models.readers.facts import (
     SwitchFact,
     WiringFact,
 )
-from cluster_models.units import GBIT
 
 NOTHING: Final = "nothing that is used"
 """The sentence of a section without facts."""
@@ -45,7 +45,7 @@ def fact_words(fact: Fact) -> str:
 
 
 def measurements_shown(samples: int, failed: int) -> str:
-    """How many measurements there are, and how many failed tests among ``samples``."""
+    """Count of measurements, and of failed tests among ``samples``."""
     tests = f" and {plural(failed, 'failed test')}" if failed else ""
     return f"{plural(samples - failed, 'measurement')}{tests}"
 

@@ -1,1 +1,1 @@
-"""Routing statistics as files: opened here, understood by ``cluster_models.routing_readers``."""
+"""Routing statistics as files: opened here, understood by ``readers.routing``."""

@@ -36,7 +36,7 @@ _DTYPES: Final = {
     "U16": "<u2",
     "U8": "|u1",
 }
-"""Of safetensors, those that numpy has; counts have no other."""
+"""Types of safetensors that numpy has; counts have no other."""
 _NO_HEADER: Final = (
     ValueError,
     TypeError,
@@ -47,7 +47,7 @@ _NO_HEADER: Final = (
     MemoryError,
     tokenize.TokenError,
 )
-"""What numpy raises for headers that are none: they are literals of Python."""
+"""Errors that numpy raises for invalid headers: they are literals of Python."""
 _NO_ARCHIVE: Final = (
     zipfile.BadZipFile,
     OSError,

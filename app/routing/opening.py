@@ -22,8 +22,8 @@ from app.routing.binary import (
     safetensors_of,
 )
 from cluster_models.errors import InvalidInput
-from cluster_models.routing_readers.reading import RoutingSource
 from cluster_models.units import MIB
+from readers.routing.reading import RoutingSource
 
 _SUFFIXES: Final = frozenset(
     {"json", "jsonl", "yaml", "yml", "csv", "tsv", "txt", "npy", "npz", "gz", "zip", "tar", "tgz", "safetensors"}

@@ -11,9 +11,10 @@ from app.imports.sources import MOST_UNPACKED_BYTES, SentFile
 from app.routing.opening import open_files
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import RoutedWorkload
-from cluster_models.routing_readers.reading import Notice, RunningMap
-from cluster_models.routing_readers.registry import read
 from cluster_models.units import MIB
+from readers.frame.findings import Finding, note_in
+from readers.routing.reading import RunningMap
+from readers.routing.registry import read
 
 _Named = TypeVar("_Named", RoutedWorkload, RunningMap)
 
@@ -24,7 +25,7 @@ class RoutingRead:
 
     workloads: tuple[RoutedWorkload, ...]
     maps: tuple[RunningMap, ...]
-    notices: tuple[Notice, ...]
+    notices: tuple[Finding, ...]
 
 
 def read_all(files: Sequence[SentFile], *, experts: int | None = None) -> RoutingRead:
@@ -37,7 +38,7 @@ def read_all(files: Sequence[SentFile], *, experts: int | None = None) -> Routin
     errors = list(opened.errors)
     workloads: list[RoutedWorkload] = []
     maps: list[RunningMap] = []
-    notices: list[Notice] = []
+    notices: list[Finding] = []
     for source in opened.sources:
         try:
             found = read(source)
@@ -89,9 +90,9 @@ def files_at(*paths: Path) -> tuple[SentFile, ...]:
     return tuple(found)
 
 
-def _left_out(error: InvalidInput) -> Notice:
+def _left_out(error: InvalidInput) -> Finding:
     name, _, place = error.field.partition(": ")
-    return Notice("file-left-out", name, place, error.problem, error.remedy)
+    return note_in("file-left-out", name, place, error.problem, error.remedy)
 
 
 def _renamed(found: Sequence[_Named]) -> tuple[_Named, ...]:

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from app.db.tables import NodeAliasRow
 from app.documents.reading import FieldProblem, InvalidDocument, close_name
 from app.services import clusters
-from cluster_models.readers.aliases import AliasTable, is_host, spellings
 from cluster_models.topology import Cluster
+from readers.proposal.aliases import AliasTable, is_host, spellings
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from app.services.clusters import StoredCluster
 from app.services.errors import ImportChanged, NameTaken, NotFound
 from cluster_models.errors import InvalidInput
 from cluster_models.measurements import Sample
-from cluster_models.readers.facts import NameKind
-from cluster_models.readers.proposal import Answers, Proposal
 from cluster_models.topology import Cluster
+from readers.frame.facts import NameKind
+from readers.proposal.values import Answers, Proposal
 
 State = tuple[str, int, tuple[StoredAlias, ...]]
 """Id and version of a cluster, and its aliases."""

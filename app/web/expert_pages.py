@@ -34,8 +34,8 @@ from app.web.rendering import page
 from app.web.views.expert_placement import PlacementPage, placement_page
 from app.web.views.experts import notice_lines, routing_line, statistics_page
 from cluster_models.errors import InvalidInput
-from cluster_models.routing_readers.reading import Notice
 from cluster_models.units import MIB
+from readers.frame.findings import Finding
 
 PAGE: Final = 50
 REFUSE, ADD, REPLACE = "refuse", "add", "replace"
@@ -212,7 +212,7 @@ def _statistics(
     values: Typed | None = None,
     found: Sequence[FormProblem] = (),
     answer: PlacementPage | None = None,
-    notices: Sequence[Notice] = (),
+    notices: Sequence[Finding] = (),
 ) -> Response:
     names = [each.name for each in record.statistics.workloads]
     values = blank(names) if values is None else values

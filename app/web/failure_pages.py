@@ -39,8 +39,8 @@ from app.web.views.health import event_rows
 from app.web.views.replan import replan_line
 from cluster_models.conditions import OPERATOR
 from cluster_models.errors import InvalidInput
-from cluster_models.readers.facts import NameKind
 from cluster_models.topology import MOST_NODES
+from readers.frame.facts import NameKind
 
 _EVENTS: Final = 40
 _DECISIONS: Final = 10

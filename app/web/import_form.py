@@ -17,10 +17,10 @@ from starlette.datastructures import FormData, UploadFile
 from app.documents.reading import problems_of, read_document
 from app.imports.answers import AnswersDocument
 from app.imports.sources import SentFile
-from app.imports.unasked import Unasked
+from app.imports.unused_answers import UnusedAnswer
 from app.web.form import sentence_of
 from cluster_models.errors import InvalidInput
-from cluster_models.readers import host_lists
+from readers.frame import host_lists
 
 PASTED: Final = "pasted.txt"
 _BY_KEY: Final = frozenset({"hosts", "ranks", "nodes", "chosen"})
@@ -64,7 +64,7 @@ def sent_answers(data: FormData) -> SentAnswers:
     return SentAnswers(read_document(AnswersDocument, content, what="answers"), typed, wrong)
 
 
-def without(sent: SentAnswers, lost: Sequence[Unasked]) -> SentAnswers:
+def without(sent: SentAnswers, lost: Sequence[UnusedAnswer]) -> SentAnswers:
     """The answers but for those to what is gone, as of a file that was left out."""
     gone = {(one.part, one.key) for one in lost}
     content = sent.answers.model_dump()

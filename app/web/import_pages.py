@@ -76,7 +76,7 @@ def look_or_store(request: Request, data: Annotated[FormData, Depends(sent_uploa
     with service.read_sessions() as session:
         known = imports.known_of(session, cluster=name)
     looked = imports.look_at(known, upload)
-    if lost := [one for one in looked.report.unasked if one.of_key]:  # the page has no field for them any more
+    if lost := [one for one in looked.report.unused_answers if one.of_key]:  # the page has no field for them
         sent = without(sent, lost)
         upload = ImportRequest(upload.files, name, sent.answers.to_answers())
         looked = imports.look_at(known, upload)

@@ -13,7 +13,7 @@ from app.experts.exporting import FORMATS, archive_of
 from app.web.carried import unpack
 from app.web.form import number
 from cluster_models.errors import InvalidInput
-from cluster_models.routing_readers.reading import MOST_LAYERS
+from readers.routing.reading import MOST_LAYERS
 
 
 class _Wanted(Document):

@@ -12,7 +12,7 @@ import pytest
 from app.cli import main
 from app.cli.measuring import SHOWN_PAIRS
 from app.documents.plan import PlanDocument
-from cluster_models.readers.host_lists import expand
+from readers.frame.host_lists import expand
 from tests.app.command_files import CLUSTER
 from tests.plans import small_plan
 

@@ -22,9 +22,9 @@ from app.imports.dry_run import Report, dry_run
 from app.imports.sources import SentFile
 from cluster_models.links import effective_links
 from cluster_models.measurements import Sample, SampleStatus
-from cluster_models.readers.aliases import AliasTable
-from cluster_models.readers.proposal import Answers
 from cluster_models.snapshot import ClusterSnapshot
+from readers.proposal.aliases import AliasTable
+from readers.proposal.values import Answers
 from solver.measuring.choose import MeasuringPlan, what_to_measure
 from tests.app.test_measuring_scripts import STAND_IN
 from tests.readers.nccl_logs import measured
@@ -84,7 +84,7 @@ def test_every_sample_of_the_example_comes_back(example: ClusterSnapshot, return
     """
     assert returned.problems == ()
     assert returned.proposal.questions == ()
-    assert {doubt.code for _, doubt in returned.proposal.doubts} == {"unstable"}
+    assert {doubt.code for doubt in returned.proposal.doubts} == {"unstable"}
     found = {one.sample for one in returned.proposal.samples if one.sample.status is SampleStatus.OK}
     meant = {one for one in example.samples if one.status is SampleStatus.OK}
     assert len(found) > 2500

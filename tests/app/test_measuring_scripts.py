@@ -16,8 +16,8 @@ from app.exports.contract import Files
 from app.exports.measuring import render_kubernetes, render_mpi, render_slurm
 from app.exports.options import Options
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.readers.facts import Operation, RunEnd, RunFact
-from cluster_models.readers.nccl_tests import FORMAT
+from readers.formats.nccl.nccl_tests import FORMAT
+from readers.frame.facts import Operation, RunEnd, RunFact
 from solver.measuring.choose import MeasuringPlan, what_to_measure
 from tests.readers.nccl_logs import bus_bandwidth
 from tests.readers.real_files import source_of, understood

@@ -11,9 +11,9 @@ from app.documents.plan import plan_from_text
 from app.imports.dry_run import Report, dry_run
 from app.imports.sources import SentFile
 from cluster_models.measurements import Collective, Sample, SampleStatus
-from cluster_models.readers.aliases import AliasTable
-from cluster_models.readers.proposal import EVERY_NODE, Answers
-from cluster_models.readers.reading import Trust
+from readers.frame.findings import Severity
+from readers.proposal.aliases import AliasTable
+from readers.proposal.values import EVERY_NODE, Answers
 
 FOLDER = Path(__file__).parents[2] / "examples" / "imports"
 NODES = ("node-1", "node-2", "node-3", "node-4")
@@ -85,8 +85,8 @@ def test_figures_are_those_of_the_files(untold: Report) -> None:
 
 def test_a_fallback_to_tcp_stays_out_until_it_is_accepted(untold: Report) -> None:
     """2.2 GB/s over cards of 50 GB/s are rejected with their line; accepting the doubt lets all rows in."""
-    doubts = {f"{file}:{doubt.first_line}:{doubt.code}": doubt.trust for file, doubt in untold.proposal.doubts}
-    assert doubts == {FALLBACK: Trust.REJECT}
+    doubts = {doubt.key: doubt.severity for doubt in untold.proposal.doubts}
+    assert doubts == {FALLBACK: Severity.REJECT}
     accepted = report(Answers(accepted=frozenset({FALLBACK})))
     before, after = (len(samples_of(one, "node-3", "node-4")) for one in (untold, accepted))
     assert (before, after) == (6, 15)

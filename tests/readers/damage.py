@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from cluster_models.readers.facts import MatrixFact
-from cluster_models.readers.reading import Format, Understood
+from readers.frame.facts import MatrixFact
+from readers.frame.reading import Contents, Format
 from tests.readers.real_files import source_of, understood
 
 
@@ -37,8 +37,8 @@ def damaged(draw: st.DrawFn, whole: str) -> str:
     return text[: draw(st.integers(len(text) // 2, len(text)))] if draw(st.booleans()) else text
 
 
-def sound(form: Format, text: str) -> Understood:
-    """What a reader makes of a text; every place it names lies in the text, every matrix is whole."""
+def sound(form: Format, text: str) -> Contents:
+    """Read a text, and check the result: every place it names lies in the text, every matrix is whole."""
     found = understood(form, source_of(text))
     lines = text.replace("\r\n", "\n").count("\n") + 1
     for fact in found.facts:
@@ -48,7 +48,7 @@ def sound(form: Format, text: str) -> Understood:
             assert all(len(row) == len(fact.columns) for row in fact.values)
     for refusal in found.refusals:
         assert 1 <= refusal.first_line <= refusal.last_line <= max(lines, 1)
-        assert refusal.reason
+        assert refusal.sentence
         assert refusal.remedy
     for doubt in found.doubts:
         assert 1 <= doubt.first_line <= lines

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from cluster_models.readers.facts import HostFact
-from cluster_models.readers.kubernetes import FORMATS
-from cluster_models.readers.reading import Source, Understood
+from readers.formats.kubernetes.formats import FORMATS
+from readers.frame.facts import HostFact
+from readers.frame.reading import Contents
+from readers.frame.sources import Source
 from tests.readers.real_files import understood
 
 BY_NAME: Final = {form.name: form for form in FORMATS}
@@ -44,18 +45,18 @@ def node(name: str = "gpu-17", labels: dict[str, str] | None = None, **status: A
     }
 
 
-def read_tree(tree: Any) -> Understood:
-    """What is understood of a list of nodes as JSON."""
+def read_tree(tree: Any) -> Contents:
+    """Read a list of nodes as JSON."""
     text = json.dumps(tree, indent=2)
     return understood(NODES, Source("nodes.json", text, tree))
 
 
-def hosts(read: Understood) -> list[HostFact]:
+def hosts(read: Contents) -> list[HostFact]:
     """The facts on hosts."""
     return [fact for fact in read.facts if isinstance(fact, HostFact)]
 
 
-def codes(read: Understood) -> list[str]:
+def codes(read: Contents) -> list[str]:
     """The codes of the doubts."""
     return [doubt.code for doubt in read.doubts]
 

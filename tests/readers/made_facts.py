@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster_models.measurements import Direction
-from cluster_models.readers.facts import (
+from readers.frame.facts import (
     Fact,
     HostFact,
     Member,
@@ -15,7 +15,8 @@ from cluster_models.readers.facts import (
     Point,
     RunFact,
 )
-from cluster_models.readers.reading import Doubt, Reading, Section, Understood
+from readers.frame.findings import Finding
+from readers.frame.reading import Contents, Reading, Section
 
 HDR = 25e9
 
@@ -72,6 +73,10 @@ def run(
     )
 
 
-def reading(*facts: Fact, file: str = "", doubts: tuple[Doubt, ...] = ()) -> Reading:
+def reading(*facts: Fact, file: str = "", doubts: tuple[Finding, ...] = ()) -> Reading:
     name = file or facts[0].origin.file
-    return Reading(name, 100, ((Section("made", 1, 100), Understood(facts, (), doubts)),))
+    return Reading(
+        name,
+        100,
+        ((Section("made", 1, 100), Contents(facts, (), tuple(doubt.in_file(name) for doubt in doubts))),),
+    )

@@ -9,9 +9,10 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from cluster_models.readers.facts import MatrixFact
-from cluster_models.readers.lines import clean_lines
-from cluster_models.readers.reading import Format, Source, Understood
+from readers.frame.facts import MatrixFact
+from readers.frame.lines import clean_lines
+from readers.frame.reading import Contents, Format
+from readers.frame.sources import Source
 
 DATA: Final = Path(__file__).parents[3] / "shared" / "data"
 
@@ -44,11 +45,11 @@ def _tree(text: str, name: str) -> Any:
     return None
 
 
-def understood(form: Format, source: Source) -> Understood:
-    """What the reader of a kind makes of a whole file."""
+def understood(form: Format, source: Source) -> Contents:
+    """Read a whole file by the reader of a format."""
     return form.read(source, clean_lines(source.text))
 
 
-def matrices(found: Understood) -> list[MatrixFact]:
+def matrices(found: Contents) -> list[MatrixFact]:
     """The matrices among the facts."""
     return [fact for fact in found.facts if isinstance(fact, MatrixFact)]

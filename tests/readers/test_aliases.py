@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers.aliases import AliasTable, alias_table, names_match
-from cluster_models.readers.facts import Name, NameKind
+from readers.frame.facts import Name, NameKind
+from readers.proposal.aliases import AliasTable, alias_table
 
 KINDS = [NameKind.HOST, NameKind.FQDN, NameKind.SLURM, NameKind.INSTANCE]
 
@@ -59,19 +58,3 @@ def test_the_order_of_records_changes_nothing(names: list[list[str]]) -> None:
     assert table == alias_table([list(reversed(each)) for each in reversed(groups)], given=AliasTable())
     for each in names:
         assert len({table.node(name) for name in each} - {None}) <= 1, "one record names one node"
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "same"),
-    [
-        ("n1", "N1", True),
-        ("n1", "n1.pod", True),
-        ("n1.a", "n1.b", False),
-        ("10", "10.0.0.1", False),
-        ("", "", True),
-        ("n1", "n10.pod", False),
-    ],
-)
-def test_names_match(first: str, second: str, same: bool) -> None:
-    assert names_match(first, second) is same
-    assert names_match(second, first) is same

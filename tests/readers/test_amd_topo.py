@@ -9,10 +9,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers import registry
-from cluster_models.readers.amd_topo import FORMATS
-from cluster_models.readers.facts import JointKind, WiringFact
-from cluster_models.readers.reading import Source, Understood
+from readers import registry
+from readers.formats.amd.amd_topo import FORMATS
+from readers.frame.facts import JointKind, WiringFact
+from readers.frame.reading import Contents
+from readers.frame.sources import Source
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import source_of, understood
 
@@ -39,7 +40,7 @@ def output(count: int = 4, open_: Callable[[int, int], bool] = lambda _i, _j: Tr
     return access + table("WEIGHT", count, lambda i, j: str(15 * (i != j))) + table("LINK TYPE", count, joined)
 
 
-def wiring(found: Understood) -> WiringFact:
+def wiring(found: Contents) -> WiringFact:
     (fact,) = found.facts
     assert isinstance(fact, WiringFact)
     return fact
@@ -97,7 +98,7 @@ def test_a_cut_table_is_partial_and_its_cut_word_is_not_read() -> None:
 
 def test_without_link_types_it_is_refused() -> None:
     (refusal,) = understood(TEXT, source_of(table("WEIGHT", 2, lambda i, j: str(i + j)))).refusals
-    assert "link types" in refusal.reason
+    assert "link types" in refusal.sentence
 
 
 @given(damaged(output()))

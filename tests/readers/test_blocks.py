@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_models.readers.proposal import Answers
+from readers.proposal.values import Answers
 from tests.readers.uploads import codes_of, fields_of, report_of, slurm_nodes
 
 TOPOLOGY_YAML = """\
@@ -41,7 +41,7 @@ def test_a_block_of_gpus_whose_nvlink_ends_with_the_node_is_a_label(name: str, t
     for fields in fields_of(report.proposal).values():
         assert "nvlink_domain" not in fields
         assert fields["labels.block"] == "lb-9qq"
-    (doubt,) = [doubt for _, doubt in report.proposal.doubts if doubt.code == "block-is-label"]
+    (doubt,) = [doubt for doubt in report.proposal.doubts if doubt.code == "block-is-label"]
     assert "lb-9qq" in doubt.sentence
     assert "H100-SXM5-80GB" in doubt.sentence
 
@@ -58,7 +58,7 @@ def test_a_block_of_more_gpus_than_nvlink_joins_is_a_label() -> None:
     block = "BlockName=hall Nodes=t1[01-18],t2[01-18]\n"
     report = report_of({"topology.conf": block, "nodes.txt": slurm_nodes(*RACK, gpus="gpu:gb200:4")})
     assert not any("nvlink_domain" in fields for fields in fields_of(report.proposal).values())
-    (doubt,) = [doubt for _, doubt in report.proposal.doubts if doubt.code == "block-is-label"]
+    (doubt,) = [doubt for doubt in report.proposal.doubts if doubt.code == "block-is-label"]
     assert "144" in doubt.sentence
     assert "72" in doubt.sentence
 
@@ -69,7 +69,7 @@ def test_blocks_wait_for_the_gpu_kind_where_no_file_says_it() -> None:
     files = {"topology.conf": TRAYS, "nodes.txt": untyped}
     unknown = report_of(files)
     assert not any("nvlink_domain" in fields for fields in fields_of(unknown.proposal).values())
-    (doubt,) = [doubt for _, doubt in unknown.proposal.doubts if doubt.code == "block-is-label"]
+    (doubt,) = [doubt for doubt in unknown.proposal.doubts if doubt.code == "block-is-label"]
     assert "2 blocks" in doubt.sentence
     for answers in (
         Answers(gpu_kind="GB200"),

@@ -1,4 +1,4 @@
-"""What several files together propose."""
+"""Proposals of several files together."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.measurements import Direction, SampleStatus
-from cluster_models.readers.aliases import AliasTable
-from cluster_models.readers.combine import combine
-from cluster_models.readers.facts import (
+from cluster_models.topology import NicGroup
+from readers.frame.facts import (
     MatrixFact,
     Memory,
     Name,
@@ -26,9 +25,11 @@ from cluster_models.readers.facts import (
     SwitchFact,
     WiringFact,
 )
-from cluster_models.readers.proposal import Answers, Proposal
-from cluster_models.readers.reading import Doubt, Reading, Trust
-from cluster_models.topology import NicGroup
+from readers.frame.findings import reject
+from readers.frame.reading import Reading
+from readers.proposal.aliases import AliasTable
+from readers.proposal.combine import combine
+from readers.proposal.values import Answers, Proposal
 from tests.readers.made_facts import HDR, host, origin, reading, run
 
 
@@ -147,7 +148,7 @@ def test_a_failed_run_is_a_failed_sample_beside_what_it_printed() -> None:
 
 
 def test_a_rejecting_doubt_holds_back_its_run_until_accepted() -> None:
-    doubt = Doubt("one-rank", Trust.REJECT, 4, "one rank moves nothing")
+    doubt = reject("one-rank", 4, "one rank moves nothing")
     file = reading(run("n1", "n2"), doubts=(doubt,))
     assert proposed(file).samples == ()
     assert len(proposed(file, answers=Answers(accepted=frozenset({"a.log:4:one-rank"}))).samples) == 2
@@ -155,7 +156,7 @@ def test_a_rejecting_doubt_holds_back_its_run_until_accepted() -> None:
 
 def test_a_doubt_on_the_first_line_of_a_run_rejects_no_other_whose_lines_are_mixed_with_it() -> None:
     """Two tasks print at once: each run spans lines of the other."""
-    doubt = Doubt("one-rank", Trust.REJECT, 2, "one rank moves nothing")
+    doubt = reject("one-rank", 2, "one rank moves nothing")
     file = reading(run("n1", "n2", line=1), run("n3", "n4", line=2), doubts=(doubt,))
     assert {one.sample.source for one in proposed(file).samples} == {"n1"}
 
@@ -164,13 +165,13 @@ def test_a_fallback_to_tcp_is_found_by_the_cards_and_by_another_file() -> None:
     """Nothing in the slow file says so: only the cards, or a better file of the same pair, tell."""
     slow = reading(run("n1", "n2", rates=((1 << 30, 2e9),), operation=Operation.SEND_RECV))
     by_cards = proposed(reading(host("n1"), host("n2")), slow)
-    assert [doubt.code for _, doubt in by_cards.doubts] == ["tcp-fallback"]
+    assert [doubt.code for doubt in by_cards.doubts] == ["tcp-fallback"]
     assert by_cards.samples == ()
     good = reading(run("n1", "n2", file="b.log", rates=((1 << 30, 45e9),), operation=Operation.SEND_RECV))
     by_file = proposed(slow, good)
-    assert "tcp-fallback" in [doubt.code for _, doubt in by_file.doubts]
+    assert "tcp-fallback" in [doubt.code for doubt in by_file.doubts]
     assert [one.sample.bytes_per_s for one in by_file.samples] == [45e9]
-    place = f"a.log:{by_cards.doubts[0][1].first_line}:tcp-fallback"
+    place = f"a.log:{by_cards.doubts[0].first_line}:tcp-fallback"
     accepted = proposed(reading(host("n1"), host("n2")), slow, answers=Answers(accepted=frozenset({place})))
     assert len(accepted.samples) == 1
 
@@ -191,7 +192,7 @@ def test_the_figure_of_a_network_card_inside_a_node_is_doubted(rate: float, doub
         )
         for pair in (("n1",), ("n1", "n2"))
     ]
-    assert ("nic-figure-for-nvlink" in [doubt.code for _, doubt in proposed(*files).doubts]) is doubted
+    assert ("nic-figure-for-nvlink" in [doubt.code for doubt in proposed(*files).doubts]) is doubted
 
 
 def matrix(values: Sequence[Sequence[float | None]], **changes: object) -> MatrixFact:
@@ -284,7 +285,7 @@ def test_a_node_under_two_leaves_gets_none_but_rails_are_one_place() -> None:
         reading(*(SwitchFact(origin("t", i), name, hosts, (), 1) for i, (name, hosts) in enumerate(two, 1)))
     )
     assert [node.name for node in faulty.nodes if "labels.leaf" not in node.fields] == ["n3"]
-    assert [doubt.code for _, doubt in faulty.doubts] == ["two-leaves"]
+    assert [doubt.code for doubt in faulty.doubts] == ["two-leaves"]
     rails = proposed(
         reading(
             *(

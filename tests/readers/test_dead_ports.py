@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_models.readers.ibstat import FORMATS
-from cluster_models.readers.ibstatus import FORMAT as IBSTATUS
-from cluster_models.readers.reading import Understood
+from readers.formats.infiniband.ibstat import FORMATS
+from readers.formats.infiniband.ibstatus import FORMAT as IBSTATUS
+from readers.frame.reading import Contents
 from tests.readers.real_files import source_of, understood
 
 ETHERNET = "Ethernet"
@@ -30,7 +30,7 @@ def port(
     )
 
 
-def down(found: Understood) -> list[str]:
+def down(found: Contents) -> list[str]:
     return [doubt.sentence.split()[0] for doubt in found.doubts if doubt.code == "port-down"]
 
 

@@ -16,10 +16,10 @@ from app.documents.cluster import samples_of
 from app.imports.documents import cluster_document, measurements_document
 from app.imports.dry_run import Report, dry_run
 from app.imports.sources import MOST_MEMBERS, SentFile, open_files
-from cluster_models.readers.aliases import AliasTable
-from cluster_models.readers.combine import combine
-from cluster_models.readers.proposal import Answers
 from cluster_models.topology import Cluster
+from readers.proposal.aliases import AliasTable
+from readers.proposal.combine import combine
+from readers.proposal.values import Answers
 from tests.readers.made_facts import host, reading, run
 
 SCONTROL = "".join(
@@ -191,7 +191,7 @@ def test_archives_are_unpacked_and_names_stay_different() -> None:
 def test_hostile_files_end_in_a_refusal(data: bytes, reason: str) -> None:
     opened = open_files([SentFile("bad", data), SentFile("good", b"text")])
     assert [source.name for source in opened.sources] == ["good"]
-    assert reason in opened.refused[0].refusals[0].reason
+    assert reason in opened.refused[0].refusals[0].sentence
 
 
 def test_text_of_other_systems_is_read() -> None:
@@ -254,7 +254,7 @@ def test_a_plain_tar_is_opened(form: int) -> None:
     assert opened.refused == ()
     broken = open_files([SentFile("all.tar", packed[:700])])
     assert broken.sources == ()
-    assert "cannot be unpacked" in broken.refused[0].refusals[0].reason
+    assert "cannot be unpacked" in broken.refused[0].refusals[0].sentence
 
 
 XZ, BZIP2, ZSTD, SEVEN = b"\xfd7zXZ\x00", b"BZh91AY&SY", b"\x28\xb5\x2f\xfd\x04", b"7z\xbc\xaf\x27\x1c"
@@ -265,7 +265,7 @@ def test_other_archives_are_refused_by_their_names(head: bytes, name: str) -> No
     """With what to send instead."""
     (refused,) = open_files([SentFile(f"all.tar.{name}", head + bytes(range(256)))]).refused
     (refusal,) = refused.refusals
-    assert name in refusal.reason
+    assert name in refusal.sentence
     assert ".tar.gz" in refusal.remedy
 
 
@@ -281,4 +281,4 @@ def test_a_member_with_holes_is_measured_as_it_unpacks() -> None:
     block[148:156] = b" " * 8
     block[148:156] = b"%06o\x00 " % sum(block)
     (refused,) = open_files([SentFile("holes.tar", bytes(block) + bytes(1024))]).refused
-    assert "unpacks to more than" in refused.refusals[0].reason
+    assert "unpacks to more than" in refused.refusals[0].sentence

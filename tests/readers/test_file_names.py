@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers.aliases import AliasTable
-from cluster_models.readers.combine import combine
-from cluster_models.readers.facts import HostFact, Name, NameKind, Origin, WiringFact
-from cluster_models.readers.file_names import host_hinted, nodes_hinted
-from cluster_models.readers.proposal import Answers, Proposal
-from cluster_models.readers.reading import Reading, Section, Understood
-from cluster_models.readers.registry import read
+from readers.frame.facts import HostFact, Name, NameKind, Origin, WiringFact
+from readers.frame.reading import Contents, Reading, Section
+from readers.proposal.aliases import AliasTable
+from readers.proposal.combine import combine
+from readers.proposal.file_names import host_hinted, nodes_hinted
+from readers.proposal.values import Answers, Proposal
+from readers.registry import read
 from tests.readers.real_files import source_of
 
 NODES = {name: name for name in ("oak2-005", "oak2-016", "n7", "gpu-a-042", "deep.rack.site")}
@@ -59,7 +59,7 @@ def _proposal(file: str, *known: str, answers: Answers | None = None) -> Proposa
         for name in known
     )
     readings = [
-        Reading(name, 2, ((Section("x", 1, 2), Understood(facts)),))
+        Reading(name, 2, ((Section("x", 1, 2), Contents(facts)),))
         for name, facts in (("hosts.txt", hosts), (file, (wiring,)))
     ]
     return combine(readings, aliases=AliasTable(), known=None, answers=answers or Answers())
@@ -85,7 +85,7 @@ def test_the_two_nodes_of_a_run_are_proposed_by_its_file() -> None:
     facts = tuple(
         HostFact(Origin("hosts.txt", 1, 1), (Name(NameKind.HOST, f"n{i}"),), gpu_count=8) for i in range(1, 4)
     )
-    hosts = Reading("hosts.txt", 1, ((Section("x", 1, 1), Understood(facts)),))
+    hosts = Reading("hosts.txt", 1, ((Section("x", 1, 1), Contents(facts)),))
     proposal = combine([run, hosts], aliases=AliasTable(), known=None, answers=Answers())
     (question,) = [asked for asked in proposal.questions if asked.key.startswith("nodes:")]
     assert question.choices == ("n3", "n1", "n2")

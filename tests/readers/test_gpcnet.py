@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from cluster_models.readers.facts import Operation, RunFact
-from cluster_models.readers.gpcnet import FORMAT
-from tests.readers.damage import damaged, sound
+from readers.formats.mpi.gpcnet import FORMAT
+from readers.frame.facts import Operation, RunFact
 from tests.readers.real_files import real, source_of, understood
 
 ROWS = (
@@ -41,7 +38,7 @@ def test_real_files_hold_placeholders(file: str) -> None:
     found = understood(FORMAT, real(f"topology/network_other/{file}"))
     assert found.facts == ()
     (refusal,) = found.refusals
-    assert refusal.reason == "placeholder values (10000.0 in every column)"
+    assert refusal.sentence == "placeholder values (10000.0 in every column)"
     assert "RR Two-sided Lat" in refusal.shown
 
 
@@ -70,7 +67,7 @@ def test_tests_under_congestion_are_not_read() -> None:
 
 def test_a_run_on_too_few_nodes_is_refused_with_its_sentence() -> None:
     found = understood(FORMAT, source_of("ERROR: this application must be run on at least 10 nodes\n-----\n"))
-    assert [refusal.reason for refusal in found.refusals] == [
+    assert [refusal.sentence for refusal in found.refusals] == [
         "GPCNeT did not run: this application must be run on at least 10 nodes"
     ]
 
@@ -80,14 +77,3 @@ def test_rows_without_a_size_or_a_unit_are_refused() -> None:
         FORMAT, source_of(output((*ROWS, ("No size", 1.0, 2.0, "usec"), ("X (8 B)", 1.0, 2.0, "h"))))
     )
     assert (len(found.facts), len(found.refusals)) == (4, 2)
-
-
-@given(damaged(output()))
-def test_damaged_output_is_taken(text: str) -> None:
-    sound(FORMAT, text)
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_taken(text: str) -> None:
-    sound(FORMAT, text)
-    sound(FORMAT, "\n".join(output().splitlines()[:8]) + "\n|" + text)

@@ -1,13 +1,13 @@
-"""How many GPUs a node is taken to have where only tests tell it."""
+"""GPU counts of nodes where only tests tell them."""
 
 from __future__ import annotations
 
 import pytest
 
-from cluster_models.readers.aliases import AliasTable
-from cluster_models.readers.combine import combine
-from cluster_models.readers.proposal import Answers, Proposal
-from cluster_models.readers.registry import read
+from readers.proposal.aliases import AliasTable
+from readers.proposal.combine import combine
+from readers.proposal.values import Answers, Proposal
+from readers.registry import read
 from tests.readers.nccl_logs import log
 from tests.readers.real_files import source_of
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers.host_lists import MOST_NAMES, compress, expand
+from readers.frame.host_lists import MOST_NAMES, compress, expand
 
 NAMES = st.lists(
     st.builds(

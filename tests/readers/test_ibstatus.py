@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
 
-from cluster_models.readers import registry
-from cluster_models.readers.facts import HostFact, PortFact
-from cluster_models.readers.ibstatus import FORMAT
-from tests.readers.damage import damaged, sound
+from readers import registry
+from readers.formats.infiniband.ibstatus import FORMAT
+from readers.frame.facts import HostFact, PortFact
 from tests.readers.real_files import source_of, understood
 
 
@@ -34,8 +32,3 @@ def test_ports_in_service_are_the_cards_and_ethernet_is_not() -> None:
 
 def test_it_is_recognised() -> None:
     assert [section.format for section in registry.recognise(source_of(port(0)))] == ["ibstatus"]
-
-
-@given(damaged(port(0) + port(1)))
-def test_damage_never_stops_the_reader(text: str) -> None:
-    sound(FORMAT, text)

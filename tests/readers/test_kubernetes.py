@@ -1,4 +1,4 @@
-"""What nodes of Kubernetes say of themselves, in every form that people send."""
+"""Nodes of Kubernetes, in every form that people send."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers.facts import HealthFact, NameKind
-from cluster_models.readers.kubernetes import FORMATS
-from cluster_models.readers.kubernetes_labels import read_labels
-from cluster_models.readers.reading import Format
 from cluster_models.topology import NodeState
 from cluster_models.units import MIB
+from readers.formats.kubernetes.formats import FORMATS
+from readers.formats.kubernetes.labels import read_labels
+from readers.frame.facts import HealthFact, NameKind
+from readers.frame.reading import Format
 from tests.readers.kubernetes_samples import GPU_LABELS, KEYS, NODES, codes, hosts, node, read_tree
 from tests.readers.real_files import source_of, understood
 from tests.readers.uploads import fields_of, report_of
@@ -79,9 +79,9 @@ def test_time_slices_are_not_gpus_either() -> None:
     assert hosts(read_tree(bare))[0].gpu_count == 8
 
 
-def test_gpus_that_are_held_or_missing_are_doubted() -> None:
+def test_gpus_that_are_unhealthy_or_missing_are_doubted() -> None:
     """Allocatable below capacity, and an announced count that is not the label's."""
-    assert codes(read_tree(node(allocatable={"nvidia.com/gpu": "6"}))) == ["gpus-in-use"]
+    assert codes(read_tree(node(allocatable={"nvidia.com/gpu": "6"}))) == ["gpus-unhealthy"]
     missing = {"nvidia.com/gpu": "7"}
     assert codes(read_tree(node(capacity=missing, allocatable=missing))) == ["gpu-count-differs"]
 
@@ -91,13 +91,13 @@ def test_gpus_that_are_held_or_missing_are_doubted() -> None:
     [
         ("True", {}, NodeState.READY),
         ("False", {}, NodeState.FAILED),
-        ("Unknown", {"unschedulable": True}, NodeState.UNKNOWN),
-        ("True", {"unschedulable": True}, NodeState.DRAINING),
+        ("Unknown", {"unschedulable": True}, NodeState.FAILED),
+        ("True", {"unschedulable": True}, NodeState.UNKNOWN),
         ("True", {"taints": [{"key": "node.kubernetes.io/not-ready"}]}, NodeState.FAILED),
     ],
 )
 def test_state_follows_conditions_cordon_and_taints(ready: str, spec: dict[str, Any], state: NodeState) -> None:
-    """A cordon alone drains; a node that answers no more is unknown."""
+    """A cordon keeps new ranks away; a node that answers no more has failed."""
     given_node = node(conditions=[{"type": "Ready", "status": ready, "message": "kubelet stopped"}])
     given_node["spec"] |= spec
     (host,) = hosts(read_tree(given_node))
@@ -113,7 +113,7 @@ def test_a_broken_accelerator_is_a_health_fact() -> None:
         {"type": "MemoryPressure", "status": "False"},
     ]
     troubles = [fact for fact in read_tree(node(conditions=conditions)).facts if isinstance(fact, HealthFact)]
-    assert [(trouble.host, trouble.state) for trouble in troubles] == [("gpu-17", NodeState.DEGRADED)]
+    assert [(trouble.host, trouble.state) for trouble in troubles] == [("gpu-17", NodeState.FAILED)]
     assert "XID79" in troubles[0].text
 
 
@@ -124,8 +124,8 @@ def test_what_is_no_gpu_node_is_refused_with_its_place() -> None:
     read = read_tree({"items": [plain, {"kind": "Pod", "metadata": {"name": "p"}}, 7]})
     assert read.facts == ()
     assert [refusal.shown for refusal in read.refusals] == ["items[0]", "items[1]", "items[2]"]
-    assert "no GPU" in read.refusals[0].reason
-    assert "Pod" in read.refusals[1].reason
+    assert "no GPU" in read.refusals[0].sentence
+    assert "Pod" in read.refusals[1].sentence
 
 
 @pytest.mark.parametrize(

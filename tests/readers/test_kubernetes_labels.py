@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers.facts import NameKind
-from cluster_models.readers.registry import read as read_file
 from cluster_models.topology import NodeState
 from cluster_models.units import MIB
+from readers.frame.facts import NameKind
+from readers.registry import read as read_file
 from tests.readers.kubernetes_samples import GPU_LABELS, LABELS, codes, hosts, node
 from tests.readers.real_files import source_of, understood
 
@@ -60,7 +60,7 @@ def test_show_labels_table() -> None:
     read = understood(LABELS, source_of(text))
     assert [(host.names[0].text, host.state) for host in hosts(read)] == [
         ("gpu-17", NodeState.READY),
-        ("gpu-18", NodeState.DRAINING),
+        ("gpu-18", NodeState.UNKNOWN),
         ("gpu-19", NodeState.FAILED),
     ]
     assert hosts(read)[0].gpu_count == 8
@@ -93,9 +93,9 @@ def test_described_nodes() -> None:
     )
     read = understood(LABELS, source_of(text))
     (host,) = hosts(read)
-    assert (host.gpu_product, host.gpu_count, host.state) == ("NVIDIA-H200", 8, NodeState.DRAINING)
+    assert (host.gpu_product, host.gpu_count, host.state) == ("NVIDIA-H200", 8, NodeState.FAILED)
     assert host.names[1].kind is NameKind.ADDRESS
-    assert codes(read) == ["gpus-in-use"]
+    assert codes(read) == ["gpus-unhealthy"]
     assert [refusal.shown for refusal in read.refusals] == ["cp-1"]
 
 

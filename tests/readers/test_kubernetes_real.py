@@ -1,4 +1,4 @@
-"""What is read from lists and labels of real Kubernetes nodes."""
+"""Lists and labels of real Kubernetes nodes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from cluster_models.readers.facts import NameKind
-from cluster_models.readers.reading import Format
 from cluster_models.units import MIB
+from readers.frame.facts import NameKind
+from readers.frame.reading import Format
 from tests.readers.kubernetes_samples import LABELS, NODES, codes, hosts
 from tests.readers.real_files import real, understood
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers.lines import LONGEST_LINE, clean_lines
+from readers.frame.lines import LONGEST_LINE, clean_lines
 from tests.readers.nccl_logs import log
 from tests.readers.uploads import report_of
 

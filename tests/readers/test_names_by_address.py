@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from cluster_models.readers.aliases import AliasTable, spellings
-from cluster_models.readers.combine import combine
-from cluster_models.readers.facts import NameKind
-from cluster_models.readers.proposal import Answers, Proposal
-from cluster_models.readers.registry import read
+from readers.frame.facts import NameKind
+from readers.proposal.aliases import AliasTable, spellings
+from readers.proposal.combine import combine
+from readers.proposal.values import Answers, Proposal
+from readers.registry import read
 from tests.readers.nccl_logs import log
 from tests.readers.real_files import source_of
 from tests.readers.uploads import codes_of
@@ -52,7 +52,7 @@ def test_a_host_named_after_its_address_is_the_node_that_has_it() -> None:
     assert pairs(proposal) == {("node-1", "node-2")}
     names = {name.text: name.kind for name in proposal.nodes[0].aliases}
     assert names == {"10.1.0.11": NameKind.ADDRESS, "ip-10-1-0-11": NameKind.HOST}
-    (doubt,) = [(file, doubt) for file, doubt in proposal.doubts if doubt.code == "named-by-address"]
+    (doubt,) = [(doubt.place.file, doubt) for doubt in proposal.doubts if doubt.code == "named-by-address"]
     assert doubt[0] == "a.log"
     assert "ip-10-1-0-11 is taken for node-1" in doubt[1].sentence
     assert "1 more" in doubt[1].sentence

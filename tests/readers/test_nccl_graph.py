@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers import nccl_graph, registry, taccl
-from cluster_models.readers.reading import Source
+from readers import registry
+from readers.formats import taccl
+from readers.formats.nccl import graph as nccl_graph
+from readers.frame.sources import Source
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 
@@ -40,14 +42,14 @@ def test_a_graph_is_not_taken_for_a_topology() -> None:
     topology = '<system version="1">\n<cpu><pci busid="0" class="0x030200"/></cpu>\n</system>\n'
     reading = registry.read(source_of(topology + GRAPH))
     assert [section.format for section, _ in reading.sections] == ["nccl-topology", "nccl-graph"]
-    assert reading.sections[1][1].refusals[0].reason == nccl_graph.REASON
+    assert reading.sections[1][1].refusals[0].sentence == nccl_graph.REASON
 
 
 def test_a_cut_graph_says_so() -> None:
     """The refusal names both reasons."""
     (refusal,) = understood(nccl_graph.FORMAT, source_of(GRAPH[:200])).refusals
-    assert refusal.reason.startswith(nccl_graph.REASON)
-    assert "ends before" in refusal.reason
+    assert refusal.sentence.startswith(nccl_graph.REASON)
+    assert "ends before" in refusal.sentence
 
 
 @pytest.mark.parametrize(
@@ -63,7 +65,7 @@ def test_a_real_profile_is_refused_with_its_figures(name: str, said: str) -> Non
     reading = registry.read(real(f"topology/taccl_profiles/{name}"))
     ((section, found),) = reading.sections
     assert (section.format, found.facts) == ("taccl-profile", ())
-    assert [refusal.reason for refusal in found.refusals] == [taccl.REASON]
+    assert [refusal.sentence for refusal in found.refusals] == [taccl.REASON]
     assert said in found.doubts[0].sentence
 
 

@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers.facts import Operation, RunEnd, RunFact
-from cluster_models.readers.nccl_sweeps import FORMATS
-from cluster_models.readers.reading import Understood
+from readers.formats.nccl.sweeps import FORMATS
+from readers.frame.facts import Operation, RunEnd, RunFact
+from readers.frame.reading import Contents
 from tests.readers.real_files import real, source_of, understood
 
 TABLE, FAILURES = FORMATS
 HEADER = "file,test,N,G,nodes,minBytes,maxBytes,avg_bus_bw_GBs,peak_busbw_GBs\n"
 
 
-def _runs(found: Understood) -> list[RunFact]:
+def _runs(found: Contents) -> list[RunFact]:
     return [fact for fact in found.facts if isinstance(fact, RunFact)]
 
 
-def _read_row(row: str) -> Understood:
+def _read_row(row: str) -> Contents:
     return understood(TABLE, source_of(HEADER + row))
 
 
@@ -88,7 +88,7 @@ def test_a_row_that_says_nothing_is_refused(row: str, reason: str) -> None:
     """With its reason and its line."""
     found = _read_row(row)
     assert not found.facts
-    assert reason in found.refusals[0].reason
+    assert reason in found.refusals[0].sentence
     assert found.refusals[0].first_line == 2
 
 

@@ -9,23 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers.facts import Operation, RunEnd, RunFact
-from cluster_models.readers.lines import clean_lines
-from cluster_models.readers.nccl_tests import FORMAT
-from cluster_models.readers.reading import Trust, Understood
+from readers.formats.nccl.nccl_tests import FORMAT
+from readers.frame.facts import Operation, RunEnd, RunFact
+from readers.frame.findings import Severity
+from readers.frame.lines import clean_lines
+from readers.frame.reading import Contents
 from tests.readers.nccl_logs import LATENCY_S, OLD, RATE, bus_bandwidth, log
 from tests.readers.real_files import real, source_of, understood
 
 
-def _runs(found: Understood) -> list[RunFact]:
+def _runs(found: Contents) -> list[RunFact]:
     return [fact for fact in found.facts if isinstance(fact, RunFact)]
 
 
-def _read(text: str, name: str = "upload.txt", host: str | None = None) -> Understood:
+def _read(text: str, name: str = "upload.txt", host: str | None = None) -> Contents:
     return understood(FORMAT, source_of(text, name, host))
 
 
-def _codes(found: Understood) -> list[str]:
+def _codes(found: Contents) -> list[str]:
     return [doubt.code for doubt in found.doubts]
 
 
@@ -167,13 +168,13 @@ def test_a_list_of_other_ranks_than_the_figures_is_rejected() -> None:
     lines = text.splitlines()
     begin = next(index for index, line in enumerate(lines) if "Rank" in line)
     found = _read("\n".join([*lines[:begin], *mixed, *lines[begin + 8 :]]))
-    assert [(doubt.code, doubt.trust) for doubt in found.doubts] == [("ranks-disagree", Trust.REJECT)]
+    assert [(doubt.code, doubt.severity) for doubt in found.doubts] == [("ranks-disagree", Severity.REJECT)]
 
 
 def test_a_test_of_one_rank_is_rejected() -> None:
     """It measures a copy inside one GPU."""
     found = _read(log(["kiwi1"], 1, program="all_reduce"))
-    assert [(doubt.code, doubt.trust) for doubt in found.doubts] == [("one-rank", Trust.REJECT)]
+    assert [(doubt.code, doubt.severity) for doubt in found.doubts] == [("one-rank", Severity.REJECT)]
 
 
 def test_copies_of_a_test_built_without_mpi_are_told_apart() -> None:
@@ -232,7 +233,7 @@ def test_a_cut_row_is_refused_and_the_others_stay() -> None:
     found = _read(text[: text.index(last) + last.index(bus) + 3])
     (run,) = _runs(found)
     assert (run.end, len(run.points)) == (RunEnd.CUT, 2)
-    assert [refusal.reason for refusal in found.refusals] == ["the row is cut off"]
+    assert [refusal.sentence for refusal in found.refusals] == ["the row is cut off"]
 
 
 def test_a_damaged_figure_is_left_out() -> None:
@@ -248,7 +249,7 @@ def test_wrong_values_reject_the_run() -> None:
     """Data that were damaged on their way are no measurement of a healthy link."""
     text = log(["kiwi1", "kiwi2"], program="all_reduce").replace("values : 0 OK", "values : 3 FAILED")
     found = _read(text)
-    assert [(doubt.code, doubt.trust) for doubt in found.doubts] == [("wrong-values", Trust.REJECT)]
+    assert [(doubt.code, doubt.severity) for doubt in found.doubts] == [("wrong-values", Severity.REJECT)]
 
 
 def test_a_slow_first_row_is_left_out() -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers import registry
-from cluster_models.readers.facts import HostFact, SwitchFact
-from cluster_models.readers.netq import FORMATS
 from cluster_models.topology import NodeState
+from readers import registry
+from readers.formats.network.netq import FORMATS
+from readers.frame.facts import HostFact, SwitchFact
 from tests.readers.real_files import real, source_of, understood
 
 NODES, GRAPH = FORMATS
@@ -67,7 +67,7 @@ def test_health_becomes_a_state(health: str, state: NodeState | None) -> None:
 def test_a_nameless_node_is_refused() -> None:
     """The others are taken."""
     found = understood(NODES, source_of(json.dumps([node(""), node("b", gpus=0)]), "x.json"))
-    assert [refusal.reason for refusal in found.refusals] == ["[0] has no name"]
+    assert [refusal.sentence for refusal in found.refusals] == ["[0] has no name"]
     assert [fact.gpu_count for fact in found.facts if isinstance(fact, HostFact)] == [None]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers.numbers import bytes_of, finite, moment_of, rate_of
+from readers.frame.numbers import bytes_of, finite, moment_of, rate_of
 
 
 @given(st.text(max_size=50))

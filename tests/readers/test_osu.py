@@ -7,19 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.measurements import Direction
-from cluster_models.readers.facts import Memory, Operation, RunFact
-from cluster_models.readers.launch_words import Launch, launch_of
-from cluster_models.readers.osu import FORMAT
-from cluster_models.readers.reading import Understood
-from tests.readers.damage import damaged, sound
+from readers.formats.mpi.osu import FORMAT
+from readers.frame.facts import Memory, Operation, RunFact
+from readers.frame.launch_commands import Launch, launch_of
+from readers.frame.reading import Contents
+from tests.readers.damage import sound
 from tests.readers.real_files import real, source_of, understood
 
 
-def runs(found: Understood) -> list[RunFact]:
+def runs(found: Contents) -> list[RunFact]:
     return [fact for fact in found.facts if isinstance(fact, RunFact)]
 
 
-def codes(found: Understood) -> set[str]:
+def codes(found: Contents) -> set[str]:
     return {doubt.code for doubt in found.doubts}
 
 
@@ -157,11 +157,6 @@ def test_a_test_that_did_not_start_is_refused() -> None:
 )
 def test_launch_commands(command: str, expected: Launch) -> None:
     assert launch_of(command) == expected
-
-
-@given(damaged(bandwidth("$ mpirun -np 2 --host n1,n2 ./osu_bw D D") + bandwidth("srun -N2 ./osu_bw")))
-def test_damaged_output_is_taken(text: str) -> None:
-    sound(FORMAT, text)
 
 
 @given(st.text(max_size=200))

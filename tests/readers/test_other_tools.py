@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_models.readers import registry
+from readers import registry
 from tests.readers.real_files import source_of
 
 

@@ -7,23 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster_models.measurements import Direction
-from cluster_models.readers.facts import MatrixFact, Operation, Point, Quantity, RunEnd, RunFact
-from cluster_models.readers.own_tables import FORMAT, unit_of
-from cluster_models.readers.reading import Understood
+from readers.formats.own_tables import FORMAT, unit_of
+from readers.frame.facts import MatrixFact, Operation, Point, Quantity, RunEnd, RunFact
+from readers.frame.reading import Contents
 from tests.readers.real_files import real, source_of, understood
 
 
-def _read(text: str, name: str = "table.csv", host: str | None = None) -> Understood:
+def _read(text: str, name: str = "table.csv", host: str | None = None) -> Contents:
     return understood(FORMAT, source_of(text, name, host))
 
 
-def _matrix(found: Understood) -> MatrixFact:
+def _matrix(found: Contents) -> MatrixFact:
     (fact,) = found.facts
     assert isinstance(fact, MatrixFact)
     return fact
 
 
-def _runs(found: Understood) -> list[RunFact]:
+def _runs(found: Contents) -> list[RunFact]:
     return [fact for fact in found.facts if isinstance(fact, RunFact)]
 
 
@@ -126,7 +126,7 @@ def test_a_row_of_another_name_is_refused() -> None:
     """A matrix that is not square over the same names says nothing for that row."""
     found = _read("node_GBps,oak,elm\noak,,4\nyew,4,\n")
     assert len(_matrix(found).rows) == 1
-    assert "'yew'" in found.refusals[0].reason
+    assert "'yew'" in found.refusals[0].sentence
     assert [doubt.code for doubt in found.doubts] == ["partial"]
 
 
@@ -158,7 +158,7 @@ def test_a_collective_that_is_not_known_is_refused() -> None:
     """It must not pass for a plain transfer; those of nccl-tests all are known."""
     found = _read("node_a,node_b,collective,busbw_GBps\noak,elm,juggle,3\noak,elm,gather_perf,4\noak,elm,p2p,5\n")
     assert [run.operation for run in _runs(found)] == [Operation.GATHER, Operation.POINT_TO_POINT]
-    assert "'juggle'" in found.refusals[0].reason
+    assert "'juggle'" in found.refusals[0].sentence
 
 
 def test_latencies_of_the_long_form_are_seconds() -> None:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cluster_models.measurements import Direction
-from cluster_models.readers.facts import Memory, Quantity
-from cluster_models.readers.gpu_matrices import header_of, read_table, warm_up
-from cluster_models.readers.lines import clean_lines
-from cluster_models.readers.p2p_test import FORMAT
-from cluster_models.readers.reading import Understood
-from tests.readers.damage import damaged, sound
+from readers.formats.gpu_matrices import header_of, read_table, warm_up
+from readers.formats.nvidia.p2p_test import FORMAT
+from readers.frame.facts import Memory, Quantity
+from readers.frame.lines import clean_lines
+from readers.frame.reading import Contents
 from tests.readers.real_files import matrices, real, source_of, understood
 
 
-def codes(found: Understood) -> set[str]:
+def codes(found: Contents) -> set[str]:
     return {doubt.code for doubt in found.doubts}
 
 
@@ -137,7 +134,7 @@ def test_a_row_that_lacks_figures_is_refused_and_the_others_kept() -> None:
     found = understood(FORMAT, source_of("\n".join(["Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)", *rows])))
     assert matrices(found)[0].rows == ("0", "2", "3")
     assert found.refusals[0].first_line == 4
-    assert "columns" in found.refusals[0].reason
+    assert "columns" in found.refusals[0].sentence
 
 
 def test_a_figure_that_nothing_can_be_is_damage() -> None:
@@ -164,14 +161,3 @@ def test_output_without_tables_is_refused() -> None:
 def test_other_rows_are_no_headers(text: str) -> None:
     assert header_of(text) is None
     assert read_table(clean_lines(text + "\n0 1.00"), 0) is None
-
-
-@given(damaged(whole(4)))
-def test_damaged_output_is_taken(text: str) -> None:
-    sound(FORMAT, text)
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_taken(text: str) -> None:
-    sound(FORMAT, text)
-    sound(FORMAT, "P2P Connectivity Matrix\n" + text)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from cluster_models.readers.proposal import Answers, Proposal
+from readers.proposal.values import Answers, Proposal
 from tests.readers.nccl_logs import log
 from tests.readers.uploads import codes_of, fields_of, report_of, slurm_nodes
 

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cluster_models.measurements import Direction
-from cluster_models.readers.facts import Memory, RunFact
-from cluster_models.readers.perftest import FORMAT
-from cluster_models.readers.reading import Understood
-from tests.readers.damage import damaged, sound
+from readers.formats.infiniband.perftest import FORMAT
+from readers.frame.facts import Memory, RunFact
+from readers.frame.reading import Contents
 from tests.readers.real_files import real, source_of, understood
 
 RULE = "-" * 87
 
 
-def runs(found: Understood) -> list[RunFact]:
+def runs(found: Contents) -> list[RunFact]:
     return [fact for fact in found.facts if isinstance(fact, RunFact)]
 
 
-def codes(found: Understood) -> set[str]:
+def codes(found: Contents) -> set[str]:
     return {doubt.code for doubt in found.doubts}
 
 
@@ -150,14 +147,3 @@ def test_tests_without_figures_are_refused(text: str) -> None:
     found = understood(FORMAT, source_of(text))
     assert found.facts == ()
     assert found.refusals
-
-
-@given(damaged(output() + output(unit="MB/sec", pairs=("0x0303", "0x0404"))))
-def test_damaged_output_is_taken(text: str) -> None:
-    sound(FORMAT, text)
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_taken(text: str) -> None:
-    sound(FORMAT, text)
-    sound(FORMAT, "\n".join(output().splitlines()[:9]) + "\n" + text)

@@ -8,10 +8,10 @@ import pytest
 
 from app.imports.dry_run import Report, dry_run
 from app.imports.sources import SentFile
-from cluster_models.readers.aliases import AliasTable
-from cluster_models.readers.proposal import Answers
-from cluster_models.readers.reading import Trust
-from cluster_models.readers.registry import read
+from readers.frame.findings import Severity
+from readers.proposal.aliases import AliasTable
+from readers.proposal.values import Answers
+from readers.registry import read
 from tests.readers.real_files import DATA, source_of
 
 TOPOLOGY: Final = DATA / "topology"
@@ -89,6 +89,8 @@ def test_a_fallback_to_tcp_is_rejected_beside_the_good_run_of_the_same_pair() ->
         chosen={"*.gpu_count": "4", "*.nics": "4 x 200 slingshot"},
     )
     report = upload(f"osu/{good}", f"osu/{slow}", answers=answers)
-    rejected = {(file, doubt.code) for file, doubt in report.proposal.doubts if doubt.trust is Trust.REJECT}
+    rejected = {
+        (doubt.place.file, doubt.code) for doubt in report.proposal.doubts if doubt.severity is Severity.REJECT
+    }
     assert (slow, "tcp-fallback") in rejected
     assert {one.origin.file for one in report.proposal.samples} == {good}

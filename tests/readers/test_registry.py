@@ -1,4 +1,4 @@
-"""Which kind of file a text is."""
+"""Recognition of formats."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_models.readers.facts import WiringFact
-from cluster_models.readers.reading import Format, Line, Refusal, Source, Understood
-from cluster_models.readers.registry import FORMATS, _word_of, read, recognise
+from readers.frame.facts import WiringFact
+from readers.frame.findings import refusal
+from readers.frame.reading import Contents, Format
+from readers.frame.sources import Line, Source
+from readers.registry import FORMATS, _word_of, read, recognise
 from tests.readers.real_files import source_of
 
 seen: list[tuple[str, list[int]]] = []
 
 
 def made(name: str, begins: str, *, flags: int = 0, refused: str = "") -> Format:
-    def reader(source: Source, lines: tuple[Line, ...]) -> Understood:
+    def reader(source: Source, lines: tuple[Line, ...]) -> Contents:
         seen.append((name, [line.number for line in lines]))
-        return Understood()
+        return Contents()
 
     return Format(name, f"the tool {name}", "made", reader, (re.compile(begins, flags),), refused_because=refused)
 
@@ -59,7 +61,7 @@ def test_sections_cover_the_file_without_overlap(rows: list[str]) -> None:
 
 def test_a_tree_goes_to_the_format_that_it_fits() -> None:
     """Its lines are not looked at: "apple" inside JSON begins no section."""
-    tree = Format("tree", "a tree", "made", lambda _, __: Understood(), fits=lambda value: "kind" in value)
+    tree = Format("tree", "a tree", "made", lambda _, __: Contents(), fits=lambda value: "kind" in value)
     found = recognise(Source("a.json", 'apple\n{"kind": 1}\n', {"kind": 1}), (*KNOWN, tree))
     assert [(part.format, part.first_line, part.last_line) for part in found] == [("tree", 1, 2)]
 
@@ -76,7 +78,7 @@ def test_a_tree_goes_to_the_format_that_it_fits() -> None:
 def test_what_is_not_known_is_refused_with_the_nearest_kinds(text: str, reason: str) -> None:
     found = read(source_of(text), KNOWN)
     assert found.sections == ()
-    assert reason in found.refusals[0].reason
+    assert reason in found.refusals[0].sentence
     if "apple" in text:
         assert "the tool apple" in found.refusals[0].remedy
         assert "meshwright import-formats lists all kinds" in found.refusals[0].remedy
@@ -84,15 +86,15 @@ def test_what_is_not_known_is_refused_with_the_nearest_kinds(text: str, reason: 
 
 def test_a_kind_known_to_be_refused_says_why() -> None:
     found = read(source_of("counters\n1\n"), (made("counters", "^counters", refused="counters are no rates"),))
-    assert found.sections[0][1].refusals[0].reason == "counters are no rates"
+    assert found.sections[0][1].refusals[0].sentence == "counters are no rates"
 
 
 def test_refusals_are_not_listed_without_end() -> None:
-    many = tuple(Refusal(number, number, "odd", "") for number in range(1, 1001))
-    form = Format("odd", "odd", "made", lambda _, __: Understood(refusals=many), (re.compile("^odd"),))
+    many = tuple(refusal(number, number, "odd", "") for number in range(1, 1001))
+    form = Format("odd", "odd", "made", lambda _, __: Contents(refusals=many), (re.compile("^odd"),))
     refusals = read(source_of("odd\n" * 1000), (form,)).sections[0][1].refusals
     assert len(refusals) == 201
-    assert (refusals[-1].last_line, refusals[-1].reason[:3]) == (1000, "800")
+    assert (refusals[-1].last_line, refusals[-1].sentence[:3]) == (1000, "800")
 
 
 def test_names_of_formats_differ() -> None:

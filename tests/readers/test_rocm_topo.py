@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers import registry
-from cluster_models.readers.facts import JointKind, WiringFact
-from cluster_models.readers.reading import Understood
-from cluster_models.readers.rocm_topo import FORMAT
+from readers import registry
+from readers.formats.amd.rocm_topo import FORMAT
+from readers.frame.facts import JointKind, WiringFact
+from readers.frame.reading import Contents
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 
@@ -43,7 +43,7 @@ def output(hive: list[int], *, tabs: bool = False) -> str:
     )
 
 
-def wiring(found: Understood) -> WiringFact:
+def wiring(found: Contents) -> WiringFact:
     (fact,) = found.facts
     assert isinstance(fact, WiringFact)
     return fact
@@ -118,11 +118,11 @@ def test_other_output_of_rocm_smi_is_refused() -> None:
     """Without the table of link types there is nothing to draw."""
     head = "============ ROCm System Management Interface ============\n"
     (refusal,) = understood(FORMAT, source_of(head + "GPU  Temp  Power\n0  40c  90W\n")).refusals
-    assert "Link Type" in refusal.reason
+    assert "Link Type" in refusal.sentence
     (unknown,) = understood(
         FORMAT, source_of(head + grid("Link Type between two GPUs", words([0, 0], "FOO", "")))
     ).refusals
-    assert "FOO" in unknown.reason
+    assert "FOO" in unknown.sentence
 
 
 def test_tables_of_rocm_smi_are_not_taken_for_those_of_nvidia_smi() -> None:
@@ -146,10 +146,3 @@ def test_damage_never_stops_the_reader(text: str) -> None:
         pairs = [frozenset((joint.first, joint.second)) for joint in fact.joints]
         assert len(pairs) == len(set(pairs))
         assert all(len(pair) == 2 and pair <= set(fact.gpus) for pair in pairs)
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_taken(text: str) -> None:
-    """Whatever is sent, the reader returns."""
-    sound(FORMAT, text)
-    sound(FORMAT, "=== Link Type between two GPUs ===\n" + text)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
-from cluster_models.readers.facts import HealthFact, HostFact, WiringFact
-from cluster_models.readers.reading import Understood
-from cluster_models.readers.smi_nvlink import FORMAT, SWITCH
 from cluster_models.topology import NodeState
+from readers.formats.nvidia.smi_nvlink import FORMAT, SWITCH
+from readers.frame.facts import HealthFact, HostFact, WiringFact
+from readers.frame.reading import Contents
 from tests.readers.damage import damaged, sound
 from tests.readers.real_files import real, source_of, understood
 
@@ -24,7 +23,7 @@ def status(index: int, *rates: str, product: str = "NVIDIA H200") -> str:
     return gpu(index, product, *(f"Link {link}: {rate}" for link, rate in enumerate(rates)))
 
 
-def wiring(found: Understood) -> WiringFact:
+def wiring(found: Contents) -> WiringFact:
     (fact,) = (fact for fact in found.facts if isinstance(fact, WiringFact))
     return fact
 
@@ -138,10 +137,3 @@ def test_damage_never_stops_the_reader(text: str) -> None:
     for fact in sound(FORMAT, text).facts:
         if isinstance(fact, WiringFact):
             assert all(1 <= (joint.links or 0) <= text.count("Link") for joint in fact.joints)
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_taken(text: str) -> None:
-    """Whatever is sent, the reader returns."""
-    sound(FORMAT, text)
-    sound(FORMAT, gpu(0, "NVIDIA H200") + text)

@@ -9,25 +9,27 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.readers.facts import HostFact, SwitchFact
-from cluster_models.readers.lines import clean_lines
-from cluster_models.readers.reading import Source, Trust, Understood
-from cluster_models.readers.topograph import FORMAT
+from readers.formats.nvidia.topograph import FORMAT
+from readers.frame.facts import HostFact, SwitchFact
+from readers.frame.findings import Severity
+from readers.frame.lines import clean_lines
+from readers.frame.reading import Contents
+from readers.frame.sources import Source
 from tests.readers.real_files import real, understood
 
 
-def hosts(read: Understood) -> dict[str, HostFact]:
+def hosts(read: Contents) -> dict[str, HostFact]:
     """The facts on hosts by name."""
     return {fact.names[0].text: fact for fact in read.facts if isinstance(fact, HostFact)}
 
 
-def switches(read: Understood, *, domain: bool = False) -> dict[str, SwitchFact]:
+def switches(read: Contents, *, domain: bool = False) -> dict[str, SwitchFact]:
     """The switches, or the scale-up domains, by name."""
     return {fact.name: fact for fact in read.facts if isinstance(fact, SwitchFact) and fact.domain is domain}
 
 
-def read_model(model: Any) -> Understood:
-    """What is understood of a model."""
+def read_model(model: Any) -> Contents:
+    """Read a model."""
     text = yaml.safe_dump(model)
     return FORMAT.read(Source("model.yaml", text, model), clean_lines(text))
 
@@ -76,7 +78,7 @@ def test_real_models(
     assert place.items() <= host.labels.items()
     assert read.refusals == ()
     assert read.doubts[0].code == "model-not-measurement"
-    assert read.doubts[0].trust is Trust.NOTE
+    assert read.doubts[0].severity is Severity.NOTE
 
 
 def test_two_levels_of_domains_are_a_doubt() -> None:
@@ -138,7 +140,7 @@ def test_the_older_format_says_the_same() -> None:
 def test_broken_models_are_refused_in_part(change: dict[str, Any], reason: str) -> None:
     """The rest stays; what is broken is said."""
     read = read_model(MODEL | change)
-    assert any(reason in refusal.reason for refusal in read.refusals)
+    assert any(reason in refusal.sentence for refusal in read.refusals)
     assert read.facts
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from app.imports.dry_run import Report, dry_run
 from app.imports.sources import SentFile
 from cluster_models.measurements import Sample
-from cluster_models.readers.aliases import AliasTable
-from cluster_models.readers.proposal import Answers, Proposal
 from cluster_models.topology import Cluster
+from readers.proposal.aliases import AliasTable
+from readers.proposal.values import Answers, Proposal
 
 
 def report_of(
@@ -37,7 +37,7 @@ def fields_of(proposal: Proposal) -> dict[str, dict[str, Any]]:
 
 def codes_of(proposal: Proposal) -> list[str]:
     """The codes of all doubts."""
-    return [doubt.code for _, doubt in proposal.doubts]
+    return [doubt.code for doubt in proposal.doubts]
 
 
 def slurm_nodes(*names: str, gpus: str = "gpu:h100:8") -> str:

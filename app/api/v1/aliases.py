@@ -14,7 +14,7 @@ from app.documents.long_lists import long_list
 from app.documents.reading import Document, Text
 from app.services import aliases
 from app.services.aliases import StoredAlias
-from cluster_models.readers.facts import NameKind
+from readers.frame.facts import NameKind
 
 MOST_ALIASES = 50_000
 

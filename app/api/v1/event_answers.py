@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import BaseModel, Field
 
 from app.api.v1.answers import Links, Moment, address
-from app.events.reading import Unread
+from app.documents.reading import FieldProblem
 from app.services.event_sources import EventSource
 from app.services.health_events import EventRecord
 from app.services.reliability import Reliability
@@ -113,7 +113,7 @@ class ReceivedAnswer(BaseModel):
     links: Links
 
     @classmethod
-    def make(cls, answer: ReportAnswer, unread: tuple[Unread, ...] = ()) -> ReceivedAnswer:
+    def make(cls, answer: ReportAnswer, unread: tuple[FieldProblem, ...] = ()) -> ReceivedAnswer:
         """The answer for stored reports."""
         links = {} if answer.replan_id is None else {"replan": address("replans", answer.replan_id)}
         return cls(

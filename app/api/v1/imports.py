@@ -16,7 +16,7 @@ from app.documents.reading import InvalidDocument
 from app.imports.report import ImportAnswer, answer_of
 from app.services import imports
 from app.services.imports import ImportOutcome
-from cluster_models.readers.registry import FORMATS
+from readers.registry import FORMATS
 
 router = APIRouter(tags=["imports"])
 
@@ -69,8 +69,8 @@ def import_files(
     with service.read_sessions() as session:
         known = imports.known_of(session, cluster=upload.request.cluster)
     looked = imports.look_at(known, upload.request)
-    if looked.report.unasked:
-        raise InvalidDocument([one.problem for one in looked.report.unasked])
+    if looked.report.unused_answers:
+        raise InvalidDocument([one.problem for one in looked.report.unused_answers])
     if not upload.store:
         return _reply(answer_of(looked.report, with_documents=documents))
     with transaction(service.sessions) as session:

@@ -10,7 +10,7 @@ from app.api.v1.answers import Moment
 from app.documents.routing import RoutedWorkloadDocument
 from app.experts.statistics import WorkloadStatistics
 from app.services.routing import RoutingRecord, StoredRouting
-from cluster_models.routing_readers.reading import Notice
+from readers.frame.findings import Finding
 
 
 class NoticeAnswer(BaseModel):
@@ -23,9 +23,12 @@ class NoticeAnswer(BaseModel):
     remedy: str = Field(description="What to do, if anything.", examples=["leave the layer out"])
 
     @classmethod
-    def of(cls, notice: Notice) -> NoticeAnswer:
+    def of(cls, notice: Finding) -> NoticeAnswer:
         """The answer for a notice."""
-        return cls.model_validate(notice, from_attributes=True)
+        place = notice.place
+        return cls(
+            code=notice.code, file=place.file, place=place.path, sentence=notice.sentence, remedy=notice.remedy
+        )
 
 
 class WorkloadAnswer(BaseModel):

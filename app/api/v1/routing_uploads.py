@@ -24,7 +24,8 @@ from app.routing.reading import RoutingRead, read_all
 from app.services.routing import without_pairs
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import RoutedWorkload
-from cluster_models.routing_readers.reading import MOST_EXPERTS, Notice
+from readers.frame.findings import Finding
+from readers.routing.reading import MOST_EXPERTS
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
@@ -68,7 +69,7 @@ class RoutingUpload:
     name: str | None
     add: bool
     workloads: tuple[RoutedWorkload, ...]
-    notices: tuple[Notice, ...]
+    notices: tuple[Finding, ...]
 
 
 def routing_upload_of(found: Received) -> RoutingUpload:

@@ -10,7 +10,7 @@ from typing import Final
 from app.presentation.figures import count, spans
 from app.presentation.routing import RoutingReport, routing_report
 from app.services.routing import RoutingRecord
-from cluster_models.routing_readers.reading import Notice
+from readers.frame.findings import Finding
 
 _MOST_NAMES: Final = 4
 
@@ -75,6 +75,6 @@ def statistics_page(record: RoutingRecord) -> StatisticsPage:
     )
 
 
-def notice_lines(notices: Sequence[Notice]) -> tuple[NoticeLine, ...]:
+def notice_lines(notices: Sequence[Finding]) -> tuple[NoticeLine, ...]:
     """What was not taken, line by line."""
-    return tuple(NoticeLine(each.file, each.place, each.sentence, each.remedy) for each in notices)
+    return tuple(NoticeLine(each.place.file, each.place.path, each.sentence, each.remedy) for each in notices)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from cluster_models.readers.registry import FORMATS
+from readers.registry import FORMATS
 
 _GROUPS: Final = {
     "Bandwidth between nodes": ("bandwidth", "mpi", "network"),

@@ -13,7 +13,7 @@ from app.imports.report import ConflictAnswer, ImportAnswer, ImportProblem, Ques
 from app.presentation.figures import plural
 from app.web.import_form import SentAnswers, about
 from cluster_models.catalogue import gpu_kinds, node_kinds
-from cluster_models.readers.proposal import ALIAS, EVERY_NODE
+from readers.proposal.values import ALIAS, EVERY_NODE
 
 MOST_QUESTIONS: Final = 30
 MOST_CONFLICTS: Final = 30

@@ -19,7 +19,7 @@ from app.imports.summaries import measurements_shown
 from app.presentation.figures import capital, count, plural
 from app.web.import_form import SentAnswers, about, key_text
 from app.web.views.import_answers import Asked, asked, field_label, is_asked
-from cluster_models.readers.reading import Trust
+from readers.frame.findings import Severity
 
 T = TypeVar("T")
 
@@ -189,16 +189,16 @@ def _card(file: FileAnswer, across: Sequence[DoubtAnswer], numbers: dict[str, in
     refusals = _refusals(file)
     doubts = sorted(
         (*(doubt for section in file.sections for doubt in section.doubts), *across),
-        key=lambda doubt: (doubt.trust is not Trust.REJECT, doubt.trust is Trust.NOTE),
+        key=lambda doubt: (doubt.trust is not Severity.REJECT, doubt.trust is Severity.NOTE),
     )
     said = [section for section in file.sections if section.summary != _NOTHING]
     if not said:
         state = "not read"
-    elif any(doubt.trust is Trust.REJECT and not doubt.accepted for doubt in doubts):
+    elif any(doubt.trust is Severity.REJECT and not doubt.accepted for doubt in doubts):
         state = "not used"
     elif refusals:
         state = "read in part"
-    elif any(doubt.trust is not Trust.NOTE for doubt in doubts):
+    elif any(doubt.trust is not Severity.NOTE for doubt in doubts):
         state = "worth a look"
     else:
         state = "understood"
@@ -232,8 +232,8 @@ def _doubt(doubt: DoubtAnswer, *, with_file: bool = False) -> DoubtLine:
         where=f"{doubt.file}, {where}" if with_file else where,
         sentence=doubt.sentence,
         remedy=doubt.remedy,
-        mood={Trust.NOTE: "busy", Trust.DOUBT: "warn", Trust.REJECT: "bad"}[doubt.trust],
-        key=key_text(doubt.key) if doubt.trust is Trust.REJECT else "",
+        mood={Severity.NOTE: "busy", Severity.DOUBT: "warn", Severity.REJECT: "bad"}[doubt.trust],
+        key=key_text(doubt.key) if doubt.trust is Severity.REJECT else "",
         accepted=doubt.accepted,
     )
 
@@ -272,7 +272,7 @@ def _figures(answer: ImportAnswer, cards: Sequence[FileCard]) -> tuple[tuple[str
     read = sum(card.state != "not read" for card in cards)
     refused = sum(one.last_line - one.first_line + 1 for file in answer.files for one in _refusals(file))
     doubts = [doubt for file in answer.files for section in file.sections for doubt in section.doubts]
-    look = sum(doubt.trust is not Trust.NOTE for doubt in (*doubts, *answer.doubts))
+    look = sum(doubt.trust is not Severity.NOTE for doubt in (*doubts, *answer.doubts))
     return (
         ("files understood", f"{count(read)} of {count(len(cards))}"),
         ("lines refused", count(refused)),

@@ -13,7 +13,7 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def read(adapter: str, payload: Any, *, now: datetime = NOW) -> Reported:
-    """What an adapter reads: of text and bytes as they are, of other values as JSON."""
+    """Reports that an adapter reads: from text and bytes as they are, from other values as JSON."""
     if isinstance(payload, str):
         payload = payload.encode()
     body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()

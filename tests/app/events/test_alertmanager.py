@@ -26,7 +26,7 @@ def alert(name: str, status: str = "firing", **labels: str) -> dict[str, Any]:
 
 
 def webhook(*alerts: Any) -> dict[str, Any]:
-    """What Alertmanager sends."""
+    """A webhook as Alertmanager sends it."""
     return {"version": "4", "groupKey": "{}", "status": "firing", "truncatedAlerts": 0, "alerts": list(alerts)}
 
 
@@ -47,6 +47,9 @@ def webhook(*alerts: Any) -> dict[str, Any]:
         (alert("LeafSwitchDown", switch="leaf-3"), "switch :leaf-3 failed LeafSwitchDown"),
         (alert("SpotInterruption", node="n1"), "node n1 draining SpotInterruption"),
         (alert("Whatever", node="n1", severity="critical"), "node n1 suspected Whatever"),
+        (alert("Whatever", node="n1", gpu="5", severity="critical"), "gpu n1:5 suspected Whatever"),
+        (alert("Whatever", node="n1", uuid="4c4c4544", severity="critical"), "node n1 suspected Whatever"),
+        (alert("NodeCordoned", node="n1"), "node n1 suspected NodeCordoned"),
         (alert("Whatever", node="n1", meshwright_state="degraded"), "node n1 degraded Whatever"),
         (
             alert(

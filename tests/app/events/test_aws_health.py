@@ -28,7 +28,7 @@ def health(code: str, *instances: str, status: str = "open", service: str = "EC2
             "eventTypeCode": code,
             "eventTypeCategory": "scheduledChange",
             "statusCode": status,
-            "startTime": "Sat, 14 Mar 2026 10:00:00 GMT",
+            "startTime": "Sun, 01 Mar 2026 20:00:00 GMT",
             "eventDescription": [{"language": "en_US", "latestDescription": "It will be stopped."}],
             "affectedEntities": [{"entityValue": instance, "entityArn": "-"} for instance in instances],
             **detail,
@@ -78,6 +78,13 @@ def test_an_event_becomes_reports_on_its_instances(event: dict[str, Any], report
     assert shown(read("aws_health", event)) == reports
     wrapped = {"Type": "Notification", "Message": json.dumps(event)}
     assert read("aws_health", wrapped) == read("aws_health", event)
+
+
+def test_a_retirement_weeks_ahead_moves_no_job_yet() -> None:
+    """Nothing new is placed there, and the words say until when it may be used."""
+    (event,) = read("aws_health", health(RETIRED, ONE, startTime="Sat, 14 Mar 2026 10:00:00 GMT")).events
+    assert event.state == "suspected"
+    assert "Sat, 14 Mar 2026 10:00:00 GMT" in event.text
 
 
 def test_what_names_no_instance_is_shown() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.events.xids import state_of_xid
 from cluster_models.errors import InvalidInput
+from cluster_models.health.xids import state_of_xid
 from tests.app.events.reports import NOW, read, shown
 
 

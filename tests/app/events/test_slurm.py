@@ -1,11 +1,11 @@
-"""What Slurm prints of nodes: blocks, tables, JSON, and lines of trigger programs."""
+"""Output of Slurm about nodes: blocks, tables, JSON, and lines of trigger programs."""
 
 from __future__ import annotations
 
 import pytest
 
-from app.events.slurm_states import state_of
 from cluster_models.errors import InvalidInput
+from cluster_models.health.slurm import state_of
 from tests.app.events.reports import NOW, read, shown
 
 

@@ -1,1 +1,0 @@
-"""Readers of what other tools print: text in, facts out."""

@@ -1,0 +1,1 @@
+"""Formats of files, in folders by the tool or vendor that prints them."""

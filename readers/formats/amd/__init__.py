@@ -1,0 +1,1 @@
+"""Output of amd-smi and rocm-smi."""

@@ -1,0 +1,1 @@
+"""Output of InfiniBand tools: ports, links, fabrics, perftest."""

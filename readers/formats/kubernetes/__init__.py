@@ -1,0 +1,1 @@
+"""Nodes of Kubernetes in JSON, YAML and tables."""

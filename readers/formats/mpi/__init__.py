@@ -1,0 +1,1 @@
+"""Benchmarks that run under MPI: OSU, mpiGraph, GPCNeT."""

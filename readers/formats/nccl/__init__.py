@@ -1,0 +1,1 @@
+"""Logs, sweeps and topology files of NCCL and RCCL."""

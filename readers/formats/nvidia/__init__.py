@@ -1,0 +1,1 @@
+"""Output of NVIDIA's tools: nvidia-smi, nvbandwidth, p2pBandwidthLatencyTest, Topograph."""

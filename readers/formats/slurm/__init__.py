@@ -1,0 +1,1 @@
+"""Output and configuration of Slurm."""

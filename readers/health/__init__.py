@@ -1,0 +1,1 @@
+"""Signs of trouble in logs and health checks."""
