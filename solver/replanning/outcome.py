@@ -94,7 +94,7 @@ def given(step_s: float, explanation: str) -> Certificate:
 
 
 def plan_of(resources: JobResources, placed: Placed, explanation: str) -> Plan:
-    """The plan of ``placed``; ranks that stay on a node keep their GPUs."""
+    """The plan of ``placed``, without a timeline; ranks that stay on a node keep their GPUs."""
     plan = assemble_plan(
         placed.asked,
         SearchOptions(),
@@ -102,6 +102,7 @@ def plan_of(resources: JobResources, placed: Placed, explanation: str) -> Plan:
         placed.assignment,
         certificate=given(placed.step_s, explanation),
         doubts=resources.problem.doubts(placed.asked.workload.link_bandwidth),
+        has_timeline=False,
     )
     return replace(plan, placement=on_own_gpus(resources, plan.placement))
 
