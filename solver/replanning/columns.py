@@ -158,8 +158,12 @@ def _is_protected(problem: ReplanProblem, job: RunningJob) -> bool:
 
 
 def nearest_first(problem: ReplanProblem, job: RunningJob, nodes: Iterable[str]) -> tuple[str, ...]:
-    """Usable nodes as they are tried: on a leaf that lost nodes, on another of the job's, well ones first."""
-    known = problem.nodes
+    """Usable nodes as they are tried: on a leaf that lost nodes, on another of the job's, well ones first.
+
+    Nodes that the owner of the job avoids are none of them.
+    """
+    assert job.plan.workload is not None
+    known, avoided = problem.nodes, frozenset(job.plan.workload.avoid_nodes)
     lost = {known[node].place("leaf") for node, _ in lost_gpus(problem, job)} - {None}
     own = {known[node].place("leaf") for node in job.nodes} - {None}
     kinds = {known[node].gpu_kind for node in job.nodes}
@@ -169,7 +173,8 @@ def nearest_first(problem: ReplanProblem, job: RunningJob, nodes: Iterable[str])
         leaf = node.place("leaf")
         return leaf not in lost, leaf not in own, node.compute_slowdown, problem.position[name]
 
-    return tuple(sorted((name for name in nodes if known[name].gpu_kind in kinds and known[name].usable), key=key))
+    serving = (name for name in nodes if name not in avoided and known[name].gpu_kind in kinds)
+    return tuple(sorted((name for name in serving if known[name].usable), key=key))
 
 
 def _views(

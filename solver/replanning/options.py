@@ -248,7 +248,8 @@ def reshape(
     if isinstance(shapes, str):
         return refused(action, shapes)
     options = SearchOptions(time_limit_s=limit_s, seed=seed, gap=RESHAPE_GAP, alternatives=0)
-    found = plan_within(shapes.asked, shapes.space, options, spent_s=time.monotonic() - started)
+    spent_s, choice = time.monotonic() - started, shapes.asked.workload.choice
+    found = plan_within(shapes.asked, shapes.space, options, spent_s=spent_s, choice=choice)
     if isinstance(found, NoPlan):
         return refused(action, found.reason)
     return reshaped(site, found, migrate)

@@ -24,6 +24,8 @@ from solver.replanning import options as actions
 from solver.replanning.columns import JobColumns, View
 from solver.replanning.optimistic import SizeBounds, bounds_of, loose_prices
 from solver.replanning.reshaping import asked_on, at_most
+from solver.replanning.site import without_replicas
+from solver.replanning.words import named
 from solver.search import SearchSpace, plan_within, search_space
 
 FINE: Final = 0.25
@@ -61,7 +63,7 @@ class ShapeBook:
         if not ((self.space.priced.excess_bytes <= 0) & mask).any():
             return None
         space = replace(self.space, kept=replace(self.space.kept, mask=mask))
-        plan = plan_within(self.asked, space, options)
+        plan = plan_within(self.asked, space, options, choice=self.asked.workload.choice)
         if isinstance(plan, NoPlan):
             return None
         if all(alike_inside(fabric) for fabric in self.space.fabrics):
@@ -93,6 +95,11 @@ def books_of(
         if (priced.excess_bytes <= 0).any():
             space = SearchSpace(fabrics, priced, kept_candidates(asked, fabrics, priced))
             book = ShapeBook(asked, site.links, space, gpus, bounds_of(asked, priced, least_gpus=least))
+        elif pinned := asked.workload.pinned:
+            kept = named([f"{name} {size}" for name, size in pinned.items()])
+            refusal = actions.refused(RecoveryAction.RESHAPE, f"no shape that it may have keeps {kept}, as pinned")
+            for columns in group:
+                columns.add([refusal])
         books |= {columns.job.id: book for columns in group}
     return books
 
@@ -152,7 +159,7 @@ def _same(a: JobColumns, b: JobColumns) -> bool:
     first, second = (columns.views[0].site.asked for columns in (a, b))
     return (
         first.architecture == second.architecture
-        and replace(first.workload, pinned={}) == replace(second.workload, pinned={})
+        and without_replicas(first.workload) == without_replicas(second.workload)
         and first.fitted == second.fitted
         and a.job.wanted_batch == b.job.wanted_batch
     )

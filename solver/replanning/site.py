@@ -193,6 +193,11 @@ def workload_for(
     return replace(workload, placement=rules, pinned=pinned, avoid_nodes=avoided)
 
 
+def without_replicas(workload: TrainingWorkload) -> TrainingWorkload:
+    """``workload`` without a pinned number of replicas, which gives way to a failure; other pins hold."""
+    return replace(workload, pinned={name: size for name, size in workload.pinned.items() if name != "data"})
+
+
 def prepared(
     resources: JobResources,
     members: Sequence[Sequence[str]],
