@@ -72,7 +72,7 @@ def work_out(
         if _runs_as(site.job.plan.configuration, shape) and site.is_touched:
             yield actions.swap(site, taken, migrate=migrate)
         answer = in_shape(view, taken, shape, options())
-        if isinstance(answer, ConsideredAction):
+        if isinstance(answer, ConsideredAction) and book is not None and not book.is_settled:
             left = options()
             answer = actions.reshape(site, taken, left.time_limit_s, migrate=migrate, seed=left.seed)
         yield answer
