@@ -1,7 +1,7 @@
 """The options of one job worked out so far, and more of them at the prices that the master program asks for GPUs.
 
-A job is looked at in one or more *views*: as failures left it, and for each of its slow nodes as if that had to be
-left as well.
+A job is looked at in one or more *views*: as failures left it, and for each of its slow nodes, and for all that it
+shares with other jobs in question, as if these had to be left as well.
 """
 
 from __future__ import annotations
@@ -202,6 +202,8 @@ def _views(
     ends = sorted(_slow_ends(problem, job) - set(slow))
     ways = [slow] if slow else []
     ways += [[node] for node in (*slow, *ends) if len(slow) + len(ends) <= MOST_LEFT and [node] != slow]
+    if (shared := sorted({node for node, _ in given_up} & set(job.nodes))) and shared not in ways:
+        ways.append(shared)  # whoever else is there may make more of them
     for left in ways:
         yield view(lost | {gpu for gpu in held if gpu[0] in left}, _from(gone))
 
