@@ -30,7 +30,7 @@ CASES: Final[tuple[tuple[str, Callable[[], ReplanProblem], float], ...]] = (
 )
 """Name, problem, and the seconds aimed at for the decision; the safe answer is to come within one."""
 REPEATS: Final = 3
-"""Of the safe answer, the fastest counts: others disturb what takes so little."""
+"""Repeats of the safe answer, of which the fastest counts: others disturb what takes so little."""
 
 
 @dataclass(frozen=True, slots=True)

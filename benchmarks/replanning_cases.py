@@ -30,7 +30,7 @@ SEED: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a job trains, on how many nodes, and what may be done with it."""
+    """Model of a job, on how many nodes, and what may be done with it."""
 
     model: str
     nodes: int
@@ -127,7 +127,7 @@ def _job(number: int, kind: Kind, whole: ClusterSnapshot, hosts: Sequence[str]) 
 
 @cache
 def _configuration(model: str, nodes: int) -> Configuration:
-    """What the planner chooses for the model on so many nodes of one leaf."""
+    """The planner's choice for the model on so many nodes of one leaf."""
     asked = PlanningProblem(cluster_of(nodes), read_architecture(model), _workload(nodes))
     found = plan(asked, SearchOptions(time_limit_s=60.0))
     assert isinstance(found, Plan)

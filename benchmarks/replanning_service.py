@@ -43,7 +43,7 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What became of one batch of reports.
+    """Outcome of one batch of reports.
 
     ``reply_s`` and ``reply_cpu_s``: until the reply, which has the safe answer.  ``decision_s``: from the order to
     decide to the proposal, of which the search may take 15 s.

@@ -48,7 +48,7 @@ class View:
 
     @property
     def stored_bytes(self) -> float:
-        """What every plan must read from storage at least: each part of the state that lies nowhere else, once."""
+        """Bytes that every plan reads from storage at least: each part that lies nowhere else, once."""
         workload, own = self.site.asked.workload, self.site.job.plan.configuration.sharding
         width = {sharding: sum(bytes_per_parameter(workload, sharding)) for sharding in Sharding}
         return self._back.bytes.storage * min(width.values()) / width[own]
@@ -70,7 +70,7 @@ class View:
 
 @dataclass(slots=True, eq=False)
 class JobColumns:
-    """What was worked out for one job.  ``pool``: nodes that it may take, the nearest first.
+    """Options worked out for one job.  ``pool``: nodes that it may take, the nearest first.
 
     ``options`` grow; ``refused`` has the newest reason for each action without an option.  ``proven``: by view and
     GPUs, throughput that no placement with so many replicas beats.  A job ``is_protected`` gives nothing up for
@@ -106,7 +106,7 @@ class JobColumns:
 
     @property
     def least_flop(self) -> float:
-        """What an option must be worth: to a job that is protected as much as being left alone."""
+        """Least value of an option: to a job that is protected as much as being left alone."""
         return self.alone.value_flop if self.is_protected and self.alone is not None else -math.inf
 
     @property
@@ -235,7 +235,7 @@ def _from(gone: frozenset[Gpu], *, is_paused: bool = False) -> Migrate:
 
 
 def first_options(columns: JobColumns, spares: Sequence[str], *, in_full: bool = True) -> list[RecoveryOption]:
-    """What can be done with ``spares`` and the job's own GPUs, every kind of action that there is.
+    """Options with ``spares`` and the job's own GPUs, every kind of action that there is.
 
     Without ``in_full`` only what needs no placement: standing still, running on, or routing around the loss.
     """
@@ -266,7 +266,7 @@ def _first(columns: JobColumns, spares: Sequence[str]) -> Iterator[actions.Answe
 
 
 def swaps(columns: JobColumns, spares: Sequence[str]) -> Iterator[actions.Answer]:
-    """What the job lost, on the best of ``spares``, from each of its views.
+    """Swaps of the lost slots onto the best of ``spares``, from each of its views.
 
     Where other GPUs of its own nodes could take over it also leaves those nodes: the GPUs may be those of a job
     that needs them itself.

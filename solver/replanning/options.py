@@ -1,4 +1,4 @@
-"""What can be done with one job after a failure, a function for each action: an option, or why it cannot be.
+"""Options of one job after a failure, a function for each action: an option, or why it cannot be.
 
 Each is placed on the cluster as failures left it, priced with the planner's own cost model, and weighed by
 ``solver.replanning.values``.
@@ -332,7 +332,7 @@ def _duration(seconds: float) -> str:
 
 
 def _prices_in_steps(site: JobSite, prices: Mapping[str, float], units: Sequence[int]) -> dict[int, float]:
-    """What each unit must save, in seconds of a step: the value of a second, at the step as it would be at best."""
+    """Price of each unit, in seconds of a step: the value of a second, at the step as it would be at best."""
     if not any(prices.values()):
         return {}
     step_s = site.step_of(site.home)

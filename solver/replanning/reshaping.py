@@ -49,7 +49,7 @@ def shapes_on(site: JobSite, nodes: Collection[str]) -> Shapes | str:
 
 
 def asked_on(site: JobSite, nodes: Collection[str]) -> PlanningProblem:
-    """What the planner is asked for the job on its live nodes and ``nodes``."""
+    """The planner's problem for the job on its live nodes and ``nodes``."""
     workload, cluster = without_replicas(site.asked.workload), site.asked.snapshot.cluster
     known = {*nodes, *(host for host in site.job.nodes if site.resources.offers(host, 1))}
     avoided = {node.name for node in cluster.nodes if node.name not in known}

@@ -162,7 +162,7 @@ def site_of(
 def planning_problem(
     resources: JobResources, configuration: Configuration, *, global_batch: int = 0
 ) -> PlanningProblem:
-    """What the planner would be asked for ``configuration`` on the cluster as the job sees it.
+    """The planner's problem for ``configuration`` on the cluster as the job sees it.
 
     ``global_batch`` where it changes.
     """
