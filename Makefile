@@ -31,7 +31,8 @@ WARM_UP_EXPERTS = maps=$$(mktemp -d) && $(BIN)/meshwright experts place --ranks 
 	--loads $$maps/few.json --ranks $$ranks --nodes 2 --slots 12 --router 2; done; done=$$?; rm -r $$maps; exit $$done
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test serve fetch-tools lint format benchmark benchmark-placement benchmark-experts benchmark-replanning benchmark-spot-replay lock browser clean
+.PHONY: help demo test serve fetch-tools lint format benchmark benchmark-placement benchmark-experts benchmark-replanning benchmark-replanning-service \
+  benchmark-spot-replay lock browser clean
 
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -71,6 +72,9 @@ benchmark-experts: $(INSTALLED_DEV) ## compare expert maps with other balancers,
 
 benchmark-replanning: $(INSTALLED_DEV) ## decide about clusters full of jobs after a leaf is lost, about two minutes
 	$(BIN)/python -m benchmarks.replanning
+
+benchmark-replanning-service: $(INSTALLED_DEV) ## ask a real server about failures at 256 nodes, some minutes
+	$(BIN)/python -m benchmarks.replanning_service
 
 benchmark-spot-replay: $(INSTALLED_DEV) ## live through a trace of spot nodes with decisions and with greedy ones, some minutes
 	$(BIN)/python -m benchmarks.spot_replay

@@ -88,7 +88,11 @@ def made_up_answer() -> BatchDecision:
         events=[],
         options={},
     )
-    return work_out(request.to_problem(_cluster(NodeState.FAILED)), [])
+    # Imported late, as the solver is for any answer.
+    from solver.replanning.prepared import PreparedJob  # noqa: PLC0415
+
+    prepared = PreparedJob("job", _NODES[:2], ())
+    return work_out(request.to_problem(_cluster(NodeState.FAILED)), [jsonable(prepared)])
 
 
 def _cluster(first: NodeState) -> ClusterSnapshot:

@@ -30,7 +30,7 @@ SEED: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a job trains, on how many nodes, and what may be done with it."""
+    """Model of a job, on how many nodes, and what may be done with it."""
 
     model: str
     nodes: int
@@ -66,10 +66,19 @@ def cluster_of(nodes: int) -> ClusterSnapshot:
     return ClusterSnapshot(f"well-{nodes}", cluster, ())
 
 
-def leaf_lost(jobs: int, nodes: int, lost: int, *, spares: int, kinds: Sequence[Kind] = KINDS) -> ReplanProblem:
-    """``jobs`` jobs of ``kinds`` in turn, then ``lost`` nodes of the second leaf down; ``spares`` others may serve.
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """A cluster that is well, the jobs on it, and its free nodes in the order in which they serve as spares."""
 
-    Jobs sit where there was room when they came: their nodes are drawn from all over the cluster, so that a leaf
+    whole: ClusterSnapshot
+    jobs: tuple[RunningJob, ...]
+    free: tuple[str, ...]
+
+
+def crowd(jobs: int, nodes: int, kinds: Sequence[Kind]) -> Crowd:
+    """``jobs`` jobs of ``kinds`` in turn.
+
+    They sit where there was room when they came: their nodes are drawn from all over the cluster, so that a leaf
     serves many of them.
     """
     whole = cluster_of(nodes)
@@ -79,9 +88,15 @@ def leaf_lost(jobs: int, nodes: int, lost: int, *, spares: int, kinds: Sequence[
     for number, kind in zip(range(jobs), cycle(kinds), strict=False):
         running.append(_job(number, kind, whole, sorted(order[used : used + kind.nodes])))
         used += kind.nodes
-    down = set(names[LEAF_NODES : LEAF_NODES + lost])
-    free = [name for name in order[used:] if name not in down]
-    return _without(whole, down, running, sorted(free[:spares]))
+    return Crowd(whole, tuple(running), tuple(order[used:]))
+
+
+def leaf_lost(jobs: int, nodes: int, lost: int, *, spares: int, kinds: Sequence[Kind] = KINDS) -> ReplanProblem:
+    """A crowd, then ``lost`` nodes of the second leaf down; ``spares`` others may serve."""
+    site = crowd(jobs, nodes, kinds)
+    down = {node.name for node in site.whole.cluster.nodes[LEAF_NODES : LEAF_NODES + lost]}
+    free = [name for name in site.free if name not in down]
+    return _without(site.whole, down, site.jobs, sorted(free[:spares]))
 
 
 def one_node_lost() -> ReplanProblem:
@@ -112,7 +127,7 @@ def _job(number: int, kind: Kind, whole: ClusterSnapshot, hosts: Sequence[str]) 
 
 @cache
 def _configuration(model: str, nodes: int) -> Configuration:
-    """What the planner chooses for the model on so many nodes of one leaf."""
+    """The planner's choice for the model on so many nodes of one leaf."""
     asked = PlanningProblem(cluster_of(nodes), read_architecture(model), _workload(nodes))
     found = plan(asked, SearchOptions(time_limit_s=60.0))
     assert isinstance(found, Plan)

@@ -26,7 +26,7 @@ from solver.problem import PlanningProblem, SearchOptions
 from solver.search import plan
 
 SOLD: Final = "p4d.24xlarge"
-"""What each node of a trace is taken for; nothing is known of where it stands."""
+"""Node kind that each node of a trace is taken for; nothing is known of where it stands."""
 SEQUENCE: Final = 4096
 SEQUENCES_A_NODE: Final = 48
 """With 8 GPUs to a node many data sizes divide the batch."""

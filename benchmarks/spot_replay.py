@@ -104,7 +104,7 @@ def priced(kinds: Sequence[Kind], gpu_hours_per_tb: float) -> tuple[Kind, ...]:
 
 
 def figures(run: Run) -> dict[str, Any]:
-    """What a run comes to.
+    """Totals of a run.
 
     ``work_share`` is of what the jobs would do had nothing been taken; ``gap`` is that of all decisions together.
     """

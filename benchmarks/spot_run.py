@@ -84,7 +84,7 @@ class Decided:
 
 @dataclass(slots=True)
 class Run:
-    """What became of a trace under one way of deciding."""
+    """Outcome of a trace under one way of deciding."""
 
     states: list[JobState]
     started_s: float

@@ -31,7 +31,7 @@ class SpotEvent:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What happens within one window; it is decided on at ``ends_s``."""
+    """Events within one window; it is decided on at ``ends_s``."""
 
     ends_s: float
     events: tuple[SpotEvent, ...]

@@ -10,7 +10,7 @@ from cluster_models.units import HOUR, TBYTE
 
 
 class InvalidRunningJob(InvalidInput):
-    """What was said of a running job is wrong or contradicts itself."""
+    """A statement about a running job is wrong or contradicts itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def answer_safely(sessions: SessionFactory, *, replan_id: str, now: datetime | N
         revision = row.revision
         found = replan_problems.situation(session, cluster_id=row.cluster_id, replan_id=row.id, now=now)
         problem = problem_of(session, found)
-        prepared = prepared_for(session, found)
+        prepared = prepared_for(session, problem, found)
     try:
         decision = work_out(problem, prepared)
     except MeshwrightError as broken:
@@ -53,15 +53,18 @@ def problem_of(session: Session, found: Situation) -> ReplanProblem:
     return request.to_problem(found.snapshot)
 
 
-def prepared_for(session: Session, found: Situation) -> list[dict[str, Any]]:
-    """What was prepared for the jobs of a situation."""
-    query = select(PreparedJobRow.document).where(PreparedJobRow.running_plan_id.in_(found.base.values()))
+def prepared_for(session: Session, problem: ReplanProblem, found: Situation) -> list[dict[str, Any]]:
+    """What was prepared for the jobs that are hit; the safe answer leaves all others alone."""
+    # Imported late: only whoever answers failures pays for loading the solver.
+    from solver.replanning.touched import touched  # noqa: PLC0415
+
+    plans = [found.base[job.id] for job in touched(problem).hit]
+    query = select(PreparedJobRow.document).where(PreparedJobRow.running_plan_id.in_(plans))
     return list(session.scalars(query))
 
 
 def work_out(problem: ReplanProblem, prepared: list[dict[str, Any]]) -> BatchDecision:
     """The safe answer to a question, with what was prepared for its jobs."""
-    # Imported late: only whoever answers failures pays for loading the solver.
     from solver.replanning.prepared import PreparedJob  # noqa: PLC0415
     from solver.replanning.safe import safe_answer  # noqa: PLC0415
 

@@ -38,7 +38,7 @@ def answer_losses(
         if not found.base:
             raise Conflict(f"No job runs on the cluster {cluster.name!r}: there is nothing to decide.")
         problem = safe_answers.problem_of(session, found)
-        prepared = safe_answers.prepared_for(session, found)
+        prepared = safe_answers.prepared_for(session, problem, found)
     decision = safe_answers.work_out(problem, prepared)
     with sessions() as session:
         return view_of(session, decision, found.base)

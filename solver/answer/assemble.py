@@ -58,10 +58,12 @@ def assemble_plan(
     *,
     certificate: Certificate,
     doubts: Sequence[str] | None = None,
+    has_timeline: bool = True,
 ) -> Plan:
     """The plan of ``candidate`` with slot ``k`` on node ``assignment[k]`` of its fabric, without alternatives.
 
-    ``doubts``: the suspicions about the snapshot, where they are known already.
+    ``doubts``: the suspicions about the snapshot, where they are known already.  The timeline takes most of the
+    time and most of a plan's bytes: without ``has_timeline`` it is left out.
     """
     configuration = configuration_of(candidate)
     fabric, architecture, workload = candidate.fabric, problem.architecture, problem.workload
@@ -95,7 +97,7 @@ def assemble_plan(
             *expert_warnings(slots, balance, times.step_s),
         ),
         alternatives=(),
-        timeline=timeline(candidate, times),
+        timeline=timeline(candidate, times) if has_timeline else (),
         unused_nodes=tuple(
             node.name for node in problem.snapshot.cluster.nodes if node.usable and node.name not in used
         ),

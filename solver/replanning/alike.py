@@ -58,7 +58,7 @@ def alike_hosts(
 
 
 def _hardware(host: str, job: RunningJob, problem: ReplanProblem) -> tuple[object, ...]:
-    """What of a host counts: its GPUs, and how many of them others hold, which send as well."""
+    """Hardware of a host: its GPUs, and how many of them others hold, which send as well."""
     node = problem.nodes[host]
     others = sum(holder != job.id for holder in problem.holders.get(host, {}).values())
     return node.gpu_kind, node.gpu_count, node.nics, node.compute_slowdown, node.gpus_in_use, others

@@ -1,4 +1,4 @@
-"""What must hold of every decision, worked out again from the problem and the answer alone."""
+"""Rules of every decision, worked out again from the problem and the answer alone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The options of one job worked out so far, and more of them at the prices that the master program asks for GPUs.
 
-A job is looked at in one or more *views*: as failures left it, and for each of its slow nodes as if that had to be
-left as well.
+A job is looked at in one or more *views*: as failures left it, and for each of its slow nodes, and for all that it
+shares with other jobs in question, as if these had to be left as well.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class View:
 
     @property
     def stored_bytes(self) -> float:
-        """What every plan must read from storage at least: each part of the state that lies nowhere else, once."""
+        """Bytes that every plan reads from storage at least: each part that lies nowhere else, once."""
         workload, own = self.site.asked.workload, self.site.job.plan.configuration.sharding
         width = {sharding: sum(bytes_per_parameter(workload, sharding)) for sharding in Sharding}
         return self._back.bytes.storage * min(width.values()) / width[own]
@@ -70,7 +70,7 @@ class View:
 
 @dataclass(slots=True, eq=False)
 class JobColumns:
-    """What was worked out for one job.  ``pool``: nodes that it may take, the nearest first.
+    """Options worked out for one job.  ``pool``: nodes that it may take, the nearest first.
 
     ``options`` grow; ``refused`` has the newest reason for each action without an option.  ``proven``: by view and
     GPUs, throughput that no placement with so many replicas beats.  A job ``is_protected`` gives nothing up for
@@ -106,7 +106,7 @@ class JobColumns:
 
     @property
     def least_flop(self) -> float:
-        """What an option must be worth: to a job that is protected as much as being left alone."""
+        """Least value of an option: to a job that is protected as much as being left alone."""
         return self.alone.value_flop if self.is_protected and self.alone is not None else -math.inf
 
     @property
@@ -158,8 +158,12 @@ def _is_protected(problem: ReplanProblem, job: RunningJob) -> bool:
 
 
 def nearest_first(problem: ReplanProblem, job: RunningJob, nodes: Iterable[str]) -> tuple[str, ...]:
-    """Usable nodes as they are tried: on a leaf that lost nodes, on another of the job's, well ones first."""
-    known = problem.nodes
+    """Usable nodes as they are tried: on a leaf that lost nodes, on another of the job's, well ones first.
+
+    Nodes that the owner of the job avoids are none of them.
+    """
+    assert job.plan.workload is not None
+    known, avoided = problem.nodes, frozenset(job.plan.workload.avoid_nodes)
     lost = {known[node].place("leaf") for node, _ in lost_gpus(problem, job)} - {None}
     own = {known[node].place("leaf") for node in job.nodes} - {None}
     kinds = {known[node].gpu_kind for node in job.nodes}
@@ -169,7 +173,8 @@ def nearest_first(problem: ReplanProblem, job: RunningJob, nodes: Iterable[str])
         leaf = node.place("leaf")
         return leaf not in lost, leaf not in own, node.compute_slowdown, problem.position[name]
 
-    return tuple(sorted((name for name in nodes if known[name].gpu_kind in kinds and known[name].usable), key=key))
+    serving = (name for name in nodes if name not in avoided and known[name].gpu_kind in kinds)
+    return tuple(sorted((name for name in serving if known[name].usable), key=key))
 
 
 def _views(
@@ -197,6 +202,8 @@ def _views(
     ends = sorted(_slow_ends(problem, job) - set(slow))
     ways = [slow] if slow else []
     ways += [[node] for node in (*slow, *ends) if len(slow) + len(ends) <= MOST_LEFT and [node] != slow]
+    if (shared := sorted({node for node, _ in given_up} & set(job.nodes))) and shared not in ways:
+        ways.append(shared)  # whoever else is there may make more of them
     for left in ways:
         yield view(lost | {gpu for gpu in held if gpu[0] in left}, _from(gone))
 
@@ -228,7 +235,7 @@ def _from(gone: frozenset[Gpu], *, is_paused: bool = False) -> Migrate:
 
 
 def first_options(columns: JobColumns, spares: Sequence[str], *, in_full: bool = True) -> list[RecoveryOption]:
-    """What can be done with ``spares`` and the job's own GPUs, every kind of action that there is.
+    """Options with ``spares`` and the job's own GPUs, every kind of action that there is.
 
     Without ``in_full`` only what needs no placement: standing still, running on, or routing around the loss.
     """
@@ -259,7 +266,7 @@ def _first(columns: JobColumns, spares: Sequence[str]) -> Iterator[actions.Answe
 
 
 def swaps(columns: JobColumns, spares: Sequence[str]) -> Iterator[actions.Answer]:
-    """What the job lost, on the best of ``spares``, from each of its views.
+    """Swaps of the lost slots onto the best of ``spares``, from each of its views.
 
     Where other GPUs of its own nodes could take over it also leaves those nodes: the GPUs may be those of a job
     that needs them itself.

@@ -79,13 +79,13 @@ def _takers(
 
 
 def _if_waiting(columns: JobColumns) -> float:
-    """What the job is worth if nothing moves: it runs on where it can, else it waits for what it lost."""
+    """Value of the job if nothing moves: it runs on where it can, else it waits for what it lost."""
     still = {RecoveryAction.NONE, RecoveryAction.WAIT}
     return max((option.value_flop for option in columns.options if option.action in still), default=0.0)
 
 
 def _survives(problem: ReplanProblem, job: RunningJob, option: RecoveryOption) -> tuple[FailureDomainLosses, ...]:
-    """What may be lost next; nothing is said of a plan with ranks left out, and of one that stands still."""
+    """Losses that may come next; nothing is said of a plan with ranks left out, and of one that stands still."""
     if option.plan is None or option.action is RecoveryAction.REROUTE:
         return ()
     return survives(option.plan, job.recovery, problem.snapshot.cluster)

@@ -59,7 +59,7 @@ OnReplanProgress = Callable[[ReplanProgress], None]
 
 @dataclass(slots=True, eq=False)
 class _Search:
-    """What the search knows so far; ``chosen`` is the best choice of one option a job, by job id."""
+    """State of the search; ``chosen`` is the best choice of one option a job, by job id."""
 
     problem: ReplanProblem
     options: ReplanOptions
@@ -83,7 +83,7 @@ class _Search:
         return self.remaining_s <= 0
 
     def shape_options(self) -> SearchOptions:
-        """Of a search for another shape that begins now."""
+        """Options of a search for another shape that begins now."""
         options = self.options
         return SearchOptions(
             time_limit_s=min(SHAPE_LIMIT_S * options.effort, max(0.1, self.remaining_s)),
@@ -140,7 +140,7 @@ def decide(
 
 
 def limits_of(problem: ReplanProblem, columns: Sequence[JobColumns]) -> Limits:
-    """What the jobs share: GPUs that may be given out, and what frozen jobs leave of the budget."""
+    """Limits of all jobs: GPUs that may be given out, and what frozen jobs leave of the budget."""
     asked = {column.job.id for column in columns}
     frozen = sum(len(held_gpus(job)) for job in problem.jobs if job.id not in asked)
     budget = None if problem.gpu_budget is None else max(0, problem.gpu_budget - frozen)
@@ -259,7 +259,7 @@ def _next_round(search: _Search, best: Relaxed | None) -> bool:
 
 
 def _answers(search: _Search, columns: JobColumns, priced: Prices) -> Iterator[Answer]:
-    """What the job works out at these prices: asks whose promise beats them, by how much they do."""
+    """Options that the job works out at these prices: asks whose promise beats them, by how much they do."""
     options, job_price = search.options, priced.jobs[columns.job.id]
     node_prices = _by_node(priced.gpus)
     nodes = sorted(columns.pool, key=lambda name: node_prices.get(name, 0.0))

@@ -1,4 +1,4 @@
-"""What a decision says of itself: sentences, what was considered and lost, and GPU-hours without useful work."""
+"""Words of a decision: sentences, what was considered and lost, and GPU-hours without useful work."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _is_better(rival: RecoveryOption, option: RecoveryOption) -> bool:
 
 
 def _cause(problem: ReplanProblem, job: RunningJob) -> str:
-    """What the job lost: GPUs of nodes that go on otherwise, or whole nodes."""
+    """Losses of the job: GPUs of nodes that go on otherwise, or whole nodes."""
     lost: dict[str, list[int]] = {}
     for node, gpu in sorted(lost_gpus(problem, job)):
         lost.setdefault(node, []).append(gpu)
@@ -133,7 +133,7 @@ def considered_actions(
     job: RunningJob,
     takers: Mapping[Gpu, str],
 ) -> tuple[ConsideredAction, ...]:
-    """Of every other action the best option and why it lost, or why there is none; in the order of the actions."""
+    """The best option of every other action and why it lost, or why there is none; in the order of the actions."""
     best: dict[RecoveryAction, RecoveryOption] = {}
     for rival in sorted(rivals, key=_worth):
         best[rival.action] = rival
@@ -172,7 +172,7 @@ def explanation(decision: BatchDecision) -> str:
 
 
 def _verb(action: RecoveryAction, jobs: int) -> str:
-    """What one job or several do."""
+    """Verb for one job or several."""
     verb, _, rest = ACTION_WORDS[action].partition(" ")
     return f"{verb if jobs == 1 else verb.removesuffix('s')} {rest}".rstrip()
 

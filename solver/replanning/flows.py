@@ -1,4 +1,4 @@
-"""What flows between which GPUs, over which links, and how long that takes."""
+"""Flows between GPUs, over which links, and how long that takes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ KINDS: Final = tuple(StateKind)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flows:
-    """What new ranks get, added up (F,): by ``rank``, ``kind`` (of ``KINDS``), ``found``, ``giver`` and ``node``.
+    """Bytes to new ranks, added up (F,): by ``rank``, ``kind`` (of ``KINDS``), ``found``, ``giver`` and ``node``.
 
     ``node`` is the giver's, ``taker`` the rank's.  ``stored_bytes``: what must come from storage, each part once.
     """
@@ -74,7 +74,7 @@ def _missing_bytes(found: Supplies) -> float:
 
 
 def bytes_by_link(flows: Flows, distances: Distances, cluster: Cluster, *, from_memory: bool) -> MigrationBytes:
-    """What crosses which class of links; what a GPU gets from its own node's memory crosses none."""
+    """Bytes over each class of links; what a GPU gets from its own node's memory crosses none."""
     crosses = flows.of(Found.ELSEWHERE) if from_memory else flows.of(Found.SAME_NODE, Found.ELSEWHERE)
     source, target, size = flows.node[crosses], flows.taker[crosses], flows.bytes[crosses]
     domain, leaf = (_places(distances, cluster, label) for label in ("nvlink_domain", "leaf"))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from solver.replanning.problem import ReplanProblem
 
 INSIDE_SHARE: Final = 0.1
-"""What a byte inside a node counts beside one between nodes: NVLink is about ten times as fast as a card."""
+"""Weight of a byte inside a node beside one between nodes: NVLink is about ten times as fast as a card."""
 NEVER: Final = 1e30
 """Bytes that stand for what cannot be."""
 _TURNS: Final = 4
@@ -47,7 +47,7 @@ def relabel(
     links: LinkModel | None = None,
     step_s: Callable[[Sequence[str]], float] | None = None,
 ) -> tuple[str, ...]:
-    """Of the orders of ``hosts`` that make a plan as fast, the one that moves the fewest bytes.
+    """The order of ``hosts``, among those that make a plan as fast, which moves the fewest bytes.
 
     Free are exchanges of hosts that nothing tells apart and rotations of whole replicas.  ``step_s``, the step time
     of an order, allows any order of the replicas, and without placement rules any order at all, that it finds no

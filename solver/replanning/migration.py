@@ -1,4 +1,4 @@
-"""What it takes to get from a running plan to a new one: what moves, from where, over which links, how long.
+"""Migration from a running plan to a new one: what moves, from where, over which links, how long.
 
 ``docs/replanning.md`` (section "What moves") derives it.
 """
@@ -85,7 +85,7 @@ def migration(
     lost: frozenset[tuple[str, int]],
     links: LinkModel | None = None,
 ) -> Migration:
-    """What it takes to run ``new`` in place of the job's plan when the state on the GPUs of ``lost`` is gone.
+    """Migration to ``new`` in place of the job's plan when the state on the GPUs of ``lost`` is gone.
 
     ``lost`` are (node, GPU number).  Where every part of the state has a live copy and the framework hands it over,
     only what a GPU lacks moves.  A cold restart reads everything back: from a checkpoint that is saved first where

@@ -28,7 +28,7 @@ from solver.replanning.site import JobSite
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SizeBounds:
-    """What options reach at best, (n,) each: every option is no better than one of the rows with as many GPUs.
+    """Bounds on options, (n,) each: every option is no better than one of the rows with as many GPUs.
 
     ``rank_bytes``: state that each of its ranks holds at least.
     """
@@ -115,7 +115,7 @@ def loose_prices(asked: PlanningProblem, links: LinkModel) -> tuple[tuple[Fabric
 
 
 def bounds_of(asked: PlanningProblem, priced: PricedCandidates, *, least_gpus: int = 1) -> SizeBounds:
-    """What the candidates that fit into memory reach at best, by GPUs."""
+    """Bounds on the candidates that fit into memory, by GPUs."""
     batch = priced.batch
     gpus = batch.tensor * batch.context * batch.data * batch.pipeline
     wanted = (priced.excess_bytes <= 0) & (gpus >= least_gpus)

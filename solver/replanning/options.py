@@ -1,4 +1,4 @@
-"""What can be done with one job after a failure, a function for each action: an option, or why it cannot be.
+"""Options of one job after a failure, a function for each action: an option, or why it cannot be.
 
 Each is placed on the cluster as failures left it, priced with the planner's own cost model, and weighed by
 ``solver.replanning.values``.
@@ -248,7 +248,8 @@ def reshape(
     if isinstance(shapes, str):
         return refused(action, shapes)
     options = SearchOptions(time_limit_s=limit_s, seed=seed, gap=RESHAPE_GAP, alternatives=0)
-    found = plan_within(shapes.asked, shapes.space, options, spent_s=time.monotonic() - started)
+    spent_s, choice = time.monotonic() - started, shapes.asked.workload.choice
+    found = plan_within(shapes.asked, shapes.space, options, spent_s=spent_s, choice=choice)
     if isinstance(found, NoPlan):
         return refused(action, found.reason)
     return reshaped(site, found, migrate)
@@ -331,7 +332,7 @@ def _duration(seconds: float) -> str:
 
 
 def _prices_in_steps(site: JobSite, prices: Mapping[str, float], units: Sequence[int]) -> dict[int, float]:
-    """What each unit must save, in seconds of a step: the value of a second, at the step as it would be at best."""
+    """Price of each unit, in seconds of a step: the value of a second, at the step as it would be at best."""
     if not any(prices.values()):
         return {}
     step_s = site.step_of(site.home)

@@ -49,7 +49,7 @@ class Migrate(Protocol):
         lost: frozenset[tuple[str, int]],
         links: LinkModel | None = None,
     ) -> Migration:
-        """What moves from the plan of ``job`` to ``new`` when the state on ``lost`` is gone."""
+        """Migration from the plan of ``job`` to ``new`` when the state on ``lost`` is gone."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +72,7 @@ class Placed:
 
     @property
     def misfit_bytes(self) -> float:
-        """What the fullest GPU needs beyond its limit; negative where it fits."""
+        """Bytes that the fullest GPU needs beyond its limit; negative where it fits."""
         memory = self.candidate.memory
         return float((memory.total_bytes - memory.limit_bytes).max())
 
@@ -94,7 +94,7 @@ def given(step_s: float, explanation: str) -> Certificate:
 
 
 def plan_of(resources: JobResources, placed: Placed, explanation: str) -> Plan:
-    """The plan of ``placed``; ranks that stay on a node keep their GPUs."""
+    """The plan of ``placed``, without a timeline; ranks that stay on a node keep their GPUs."""
     plan = assemble_plan(
         placed.asked,
         SearchOptions(),
@@ -102,6 +102,7 @@ def plan_of(resources: JobResources, placed: Placed, explanation: str) -> Plan:
         placed.assignment,
         certificate=given(placed.step_s, explanation),
         doubts=resources.problem.doubts(placed.asked.workload.link_bandwidth),
+        has_timeline=False,
     )
     return replace(plan, placement=on_own_gpus(resources, plan.placement))
 
@@ -153,7 +154,7 @@ def option_of(
 
 
 def limit_of(placed: Placed, plan: Plan) -> str:
-    """What costs most beside the compute of healthy GPUs: a slow node, or a part of the step and its slow link."""
+    """The largest cost beside the compute of healthy GPUs: a slow node, or a part of the step and its slow link."""
     candidate, arrays = placed.candidate, placed.candidate.placement.arrays
     fabric, used = candidate.fabric, np.unique(placed.assignment)
     step_s = plan.time.step_s
@@ -168,7 +169,7 @@ def limit_of(placed: Placed, plan: Plan) -> str:
 
 
 def limit_of_time(time: TimeBreakdown) -> str:
-    """What costs most beside compute, from the parts of the step alone."""
+    """The largest cost beside compute, from the parts of the step alone."""
     return _largest_part(time)[0]
 
 

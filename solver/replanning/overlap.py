@@ -1,4 +1,4 @@
-"""What a new plan needs of the state that an old one holds: which piece of which part goes to which rank.
+"""Needs of a new plan from the state that an old one holds: which piece of which part goes to which rank.
 
 A *run* is a set of units that lie on the same pipeline ranks before and after; an *atom* a stretch of a part's axis
 that no cut of either plan divides.  Every rank holds whole atoms of whole runs, so that one table answers who has
@@ -41,7 +41,7 @@ class Runs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Needs:
-    """What new ranks need of one part of the state, and which old ranks hold it.
+    """Needs of new ranks from one part of the state, and which old ranks hold it.
 
     By need (Q,): the new ``rank``, its ``run`` and ``atom``, and the ``bytes`` of both.  ``atom_bytes`` (K, A).
     ``held`` are (member, atom) of the old plan as sorted numbers ``member * A + atom``.
@@ -94,7 +94,7 @@ def runs_of(old: PlanState, new: PlanState) -> Runs:
 
 
 def needs_of(old: PlanState, new: PlanState) -> tuple[Needs, ...]:
-    """What every rank of ``new`` needs, part by part; parts without bytes are left out."""
+    """Needs of every rank of ``new``, part by part; parts without bytes are left out."""
     runs = runs_of(old, new)
     found = []
     for before, after in zip(old.parts, new.parts, strict=True):

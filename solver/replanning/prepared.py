@@ -1,4 +1,4 @@
-"""What would be done if any one node of a job were lost, worked out before it happens.
+"""Options for the case that any one node of a job were lost, worked out before it happens.
 
 Nodes that play the same part in the plan and are alike in hardware and place stand for each other: the options of
 one serve all of its class, with the names exchanged.
@@ -34,7 +34,7 @@ class PreparedLoss:
 
 @dataclass(frozen=True, slots=True)
 class PreparedJob:
-    """What was prepared for a job while it ran on ``hosts``: for every node of it, one entry names it."""
+    """Options prepared for a job while it ran on ``hosts``: for every node of it, one entry names it."""
 
     job_id: str
     hosts: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What is asked after failures, and the options that a job has."""
+"""The question after failures, and the options that a job has."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HORIZON_S: Final = 6 * 3600.0
 """Over which decisions are weighed where nothing is said: about what a node takes to come back."""
 
 SPARE_WORTH_SHARE: Final = 0.01
-"""What a spare that is kept is worth, in work of a GPU, where nothing is said: little, but more than a trifle."""
+"""Worth of a spare that is kept, in work of a GPU, where nothing is said: little, but more than a trifle."""
 
 
 @dataclass(frozen=True)
@@ -147,13 +147,13 @@ class ReplanProblem:
         return self._links[bandwidth]
 
     def times(self, bandwidth: LinkBandwidth, flows: tuple[int, ...]) -> LinkTimes:
-        """What ``flows`` take over these links; jobs of one model ask for the same messages."""
+        """Times of ``flows`` over these links; jobs of one model ask for the same messages."""
         if (bandwidth, flows) not in self._times:
             self._times[bandwidth, flows] = LinkTimes(self.links(bandwidth), flows)
         return self._times[bandwidth, flows]
 
     def doubts(self, bandwidth: LinkBandwidth) -> tuple[str, ...]:
-        """What a reader of any plan on this cluster must know of its measurements."""
+        """Warnings for a reader of any plan on this cluster about its measurements."""
         if bandwidth not in self._doubts:
             tables = self.links(bandwidth).tables if bandwidth is LinkBandwidth.MEDIAN else None
             self._doubts[bandwidth] = suspicions(self.snapshot, tables)

@@ -57,7 +57,7 @@ _Column = RecoveryOption | Promise
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What all jobs share: GPUs in all, and pools of GPUs by name, which may overlap."""
+    """Limits of all jobs: GPUs in all, and pools of GPUs by name, which may overlap."""
 
     gpu_budget: int | None = None
     pools: Mapping[str, frozenset[Gpu]] = field(default_factory=lambda: MappingProxyType({}))
@@ -138,7 +138,7 @@ def choose(
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
-    """What no choice among options and those that promises stand for can beat, and one that would be worth it.
+    """Bound on choices among options and those that promises stand for, and one that would be worth it.
 
     ``picked`` by job id; empty where the back end found none in its time.
     """

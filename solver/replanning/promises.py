@@ -60,7 +60,7 @@ def unpriced(columns: JobColumns) -> Ask:
 
 
 def price_of(ask: Ask, gpu_prices: Mapping[Gpu, float], cheapest: Sequence[float], budget: float) -> float:
-    """What the GPUs of an option of ``ask`` cost at least; ``cheapest[n]``: the n cheapest of the pool."""
+    """Price of the GPUs of an option of ``ask`` at least; ``cheapest[n]``: the n cheapest of the pool."""
     held = sum(gpu_prices.get(gpu, 0.0) for gpu in ask.promise.holds)
     further = max(0, ask.promise.takes.get(POOL, 0) - len(ask.promise.holds))
     return held + cheapest[min(further, len(cheapest) - 1)] + budget * ask.promise.gpus

@@ -70,12 +70,11 @@ def _open_nodes(problem: ReplanProblem, column: JobColumns, free: set[Gpu]) -> I
 def _worked_out(
     column: JobColumns, ask: Ask, nodes: Sequence[str], book: ShapeBook | None, options: Callable[[], SearchOptions]
 ) -> tuple[RecoveryOption | None, int]:
-    """The option of ``ask`` on ``nodes`` and whether it is new; else the best known on as many nodes."""
-    new = 0
-    for answer in work_out(column, ask, nodes, book, options):
-        new += len(column.add([answer]))
-        if not isinstance(answer, ConsideredAction):
-            return answer, new
+    """The best option of ``ask`` on ``nodes`` and how many are new; else the best known on as many nodes."""
+    answers = list(work_out(column, ask, nodes, book, options))
+    new = len(column.add(answers))
+    if found := [answer for answer in answers if not isinstance(answer, ConsideredAction)]:
+        return max(found, key=lambda option: option.value_flop), new
     own, usable = set(column.job.nodes), {*nodes, *column.job.nodes}
     known = [
         option

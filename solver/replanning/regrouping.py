@@ -21,7 +21,7 @@ from solver.placement.geometry import coordinates
 from solver.placement.problem import PlacementProblem
 
 SAME_PART: Final = 1000.0
-"""What a rank that keeps its part counts against one that keeps its replica as well."""
+"""Weight of a rank that keeps its part against one that keeps its replica as well."""
 FORBIDDEN: Final = 1e12
 SEARCHED_EVENTS: Final = 1e7
 """Forwards and backwards simulated while units of equal parts are exchanged, about 3 ns each."""
@@ -35,7 +35,7 @@ NOBODY: Final = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
-    """What the ranks (R,) of a grid hold: ``part`` is equal where weights and experts are, ``replica`` its copy."""
+    """Contents of a grid's ranks (R,): ``part`` is equal where weights and experts are, ``replica`` its copy."""
 
     part: IntArray
     replica: IntArray
@@ -57,7 +57,7 @@ def parts_of(degrees: Degrees, order: RankOrder) -> Parts:
 def regroup(
     old: Configuration, new: Configuration, alive: BoolArray, old_unit: IntArray, usable: Sequence[int], gpus: int
 ) -> FloatArray:
-    """What each unit of ``usable`` keeps on each slot of ``new`` (K, N).
+    """State that each unit of ``usable`` keeps on each slot of ``new`` (K, N).
 
     ``alive`` (R,) and ``old_unit`` (R,): whether the ranks of ``old`` live, and on which unit they sit (``NOBODY``:
     on none).  Of ``gpus`` ranks on a slot, those that find their part there count ``SAME_PART`` each, those that

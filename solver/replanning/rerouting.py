@@ -191,7 +191,7 @@ def _owners(alive: BoolArray, micro_batches: int) -> IntArray:
 
 @dataclass(slots=True)
 class _Cell:
-    """What is ready on one cell as (micro-batch, its replica), and what it holds; times in seconds."""
+    """Work that is ready on one cell as (micro-batch, its replica), and what it holds; times in seconds."""
 
     limit: int
     forwards: list[tuple[int, int]] = field(default_factory=list)
@@ -202,7 +202,7 @@ class _Cell:
 
 
 class _Event(NamedTuple):
-    """What ends on, or arrives at, the cell of ``replica`` on ``stage``."""
+    """An event that ends on, or arrives at, the cell of ``replica`` on ``stage``."""
 
     time_s: float
     is_arrival: bool

@@ -13,7 +13,7 @@ from solver.candidates import BoolArray, IntArray
 from solver.problem import PlanningProblem
 from solver.replanning.matching import relabel
 from solver.replanning.outcome import on_own_gpus
-from solver.replanning.site import JobSite, workload_for
+from solver.replanning.site import JobSite, without_replicas, workload_for
 from solver.search import SearchSpace, search_space
 
 
@@ -29,7 +29,8 @@ class Shapes:
 def shapes_on(site: JobSite, nodes: Collection[str]) -> Shapes | str:
     """The shapes of the job on its live nodes and ``nodes``, or why there are none.
 
-    Of the workload everything holds but pinned degrees and the objective, which becomes the shortest step.
+    Everything in the workload holds but a pinned number of replicas and the objective, which becomes the shortest
+    step.
     """
     recovery, asked = site.job.recovery, at_most(asked_on(site, nodes), site.job.gpus_at_most)
     try:
@@ -48,8 +49,8 @@ def shapes_on(site: JobSite, nodes: Collection[str]) -> Shapes | str:
 
 
 def asked_on(site: JobSite, nodes: Collection[str]) -> PlanningProblem:
-    """What the planner is asked for the job on its live nodes and ``nodes``."""
-    workload, cluster = site.asked.workload, site.asked.snapshot.cluster
+    """The planner's problem for the job on its live nodes and ``nodes``."""
+    workload, cluster = without_replicas(site.asked.workload), site.asked.snapshot.cluster
     known = {*nodes, *(host for host in site.job.nodes if site.resources.offers(host, 1))}
     avoided = {node.name for node in cluster.nodes if node.name not in known}
     free = replace(
@@ -57,7 +58,6 @@ def asked_on(site: JobSite, nodes: Collection[str]) -> PlanningProblem:
         avoid_nodes=tuple(sorted({*avoided, *workload.avoid_nodes})),
         objective=Objective.STEP_TIME,
         global_batch=site.job.wanted_batch or workload.global_batch,
-        pinned={},
         max_gpus=site.job.recovery.most_gpus,
     )
     return replace(site.asked, workload=free)

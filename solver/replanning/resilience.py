@@ -1,4 +1,4 @@
-"""What failures cost a plan over time, and what it would cost to survive one more of them (docs/resilience.md)."""
+"""Costs of failures to a plan over time, and the price of surviving one more of them (docs/resilience.md)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 DAY_S: Final = 86_400.0
 FAILURES_PER_NODE_DAY: Final = 6.5e-3
-"""Of nodes of eight GPUs: Meta's RSC-1 (arXiv 2410.21680); RSC-2 had 2.3e-3, Llama 3's run 3.8e-3."""
+"""Rate of nodes of eight GPUs: Meta's RSC-1 (arXiv 2410.21680); RSC-2 had 2.3e-3, Llama 3's run 3.8e-3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def best_interval_s(rate: float, restart_s: float, write_s: float) -> float | No
 
 
 class HardeningKind(StrEnum):
-    """What can be done to survive more."""
+    """Ways to survive more."""
 
     MEMORY_CHECKPOINT = "memory_checkpoint"
     """Each node's newest checkpoint also in the next host's memory; steps since it are lost all the same."""
@@ -242,7 +242,7 @@ def _between_instances_s(plan: Plan, instances: int, slowest: float) -> float:
 
 
 def _extra_bytes(old: Plan, before: RecoveryPolicy, new: Plan, after: RecoveryPolicy) -> tuple[float, bool]:
-    """What the fullest GPU takes more, and whether every stage still fits."""
+    """Memory that the fullest GPU takes more, and whether every stage still fits."""
     (had,), (has,) = states_of((old,), before), states_of((new,), after)
     extra = has.rank_bytes - had.rank_bytes
     room = np.array([memory.limit_bytes - memory.total_bytes for memory in old.memory])

@@ -1,4 +1,4 @@
-"""What a job may use after a failure: of each node the GPUs that are left to it.
+"""Resources of a job after a failure: of each node the GPUs that are left to it.
 
 A job keeps what it holds and still works.  GPUs of other jobs are out of reach unless those give them up.
 """
@@ -100,7 +100,7 @@ def resources_of(
     lost: frozenset[tuple[str, int]],
     given_up: frozenset[tuple[str, int]] = frozenset(),
 ) -> JobResources:
-    """What ``job`` may use."""
+    """Resources of ``job``."""
     held: dict[str, dict[int, int]] = {}
     for place in job.plan.placement.ranks:
         held.setdefault(place.node, {})[place.rank % job.plan.placement.gpus_per_node] = place.gpu
@@ -117,7 +117,7 @@ def _shares_nodes(problem: ReplanProblem, job: RunningJob) -> bool:
 
 
 def unreadable(problem: ReplanProblem, lost: frozenset[tuple[str, int]]) -> frozenset[tuple[str, int]]:
-    """Of the GPUs ``lost`` those whose state is gone: what lies on nodes that drain can still be read."""
+    """GPUs of ``lost`` whose state is gone: what lies on nodes that drain can still be read."""
     nodes = problem.nodes
     return frozenset(
         (name, gpu)

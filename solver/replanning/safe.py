@@ -71,7 +71,7 @@ def safe_answer(problem: ReplanProblem, prepared: Sequence[PreparedJob] = ()) ->
 def _tries(
     problem: ReplanProblem, columns: JobColumns, spares: Sequence[str], known: PreparedJob | None
 ) -> Iterator[actions.Answer]:
-    """What can be done, in the order in which it is tried; the last always goes."""
+    """Options in the order in which it is tried; the last always goes."""
     if columns.is_aside:
         yield from columns.options
         return

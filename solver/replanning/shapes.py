@@ -7,7 +7,8 @@ placed for each of them on nodes of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,7 @@ from cluster_models.errors import InvalidInput
 from cluster_models.links import LinkModel
 from cluster_models.plan import Configuration, NoPlan, Plan
 from cluster_models.recovery import ConsideredAction, RecoveryAction
-from solver.candidates import FloatArray, IntArray
+from solver.candidates import FloatArray, IntArray, batch_of
 from solver.degrees.ruled import kept_candidates
 from solver.placement.fabric import Fabric
 from solver.problem import PlanningProblem, SearchOptions
@@ -24,15 +25,20 @@ from solver.replanning import options as actions
 from solver.replanning.columns import JobColumns, View
 from solver.replanning.optimistic import SizeBounds, bounds_of, loose_prices
 from solver.replanning.reshaping import asked_on, at_most
+from solver.replanning.site import without_replicas
+from solver.replanning.words import named
 from solver.search import SearchSpace, plan_within, search_space
 
 FINE: Final = 0.25
 """Share of the gap asked for that a search of shapes may leave open."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class ShapeBook:
-    """All shapes on some nodes.  ``found``: by GPUs at most, the best configuration, ``None`` where none is."""
+    """All shapes on some nodes.  ``found``: by GPUs at most, what the planner takes, ``None`` where none fits.
+
+    It takes a simpler shape than the fastest where predictions cannot tell them apart.
+    """
 
     asked: PlanningProblem
     links: LinkModel
@@ -41,10 +47,20 @@ class ShapeBook:
     bounds: SizeBounds
     found: dict[int, Configuration | None] = field(default_factory=dict)
     _proven: dict[int, float] = field(default_factory=dict)
+    _taken: dict[int, float] = field(default_factory=dict)
+
+    @cached_property
+    def is_settled(self) -> bool:
+        """Whether what the planner takes for a number of GPUs can be placed on any nodes that have as many."""
+        rules = self.asked.workload.placement
+        return not (rules.spread or rules.keep_together) and all(map(alike_inside, self.space.fabrics))
 
     def upper(self) -> SizeBounds:
-        """Throughput that no shape with at most so many GPUs beats, with what the searches proved."""
+        """Throughput that no shape taken with at most so many GPUs beats, with what the searches proved."""
         rates: FloatArray = self.bounds.tokens_per_s.copy()
+        for gpus, rate in self._taken.items():
+            own = self.bounds.gpus == gpus
+            rates[own] = np.minimum(rates[own], rate)
         for most, rate in self._proven.items():
             small = self.bounds.gpus <= most
             rates[small] = np.minimum(rates[small], rate)
@@ -61,13 +77,22 @@ class ShapeBook:
         if not ((self.space.priced.excess_bytes <= 0) & mask).any():
             return None
         space = replace(self.space, kept=replace(self.space.kept, mask=mask))
-        plan = plan_within(self.asked, space, options)
+        plan = plan_within(self.asked, space, options, choice=self.asked.workload.choice)
         if isinstance(plan, NoPlan):
             return None
         if all(alike_inside(fabric) for fabric in self.space.fabrics):
             # the objective is the step, so its bound is one of the step
             self._proven[most] = self.asked.workload.tokens_per_step / plan.certificate.bound
+        if self.is_settled:
+            self._taken[most] = self.asked.workload.tokens_per_step / self._least_step_s(plan.configuration)
         return plan.configuration
+
+    def _least_step_s(self, configuration: Configuration) -> float:
+        """Seconds of a step that ``configuration`` beats on no nodes, in whatever order its ranks are."""
+        batch, own = self.space.priced.batch, batch_of(configuration)
+        names = {column.name for column in fields(batch)} - {"rank_order"}
+        same = np.logical_and.reduce([getattr(batch, name) == getattr(own, name) for name in sorted(names)])
+        return float(self.space.priced.bound_s[same].min())
 
 
 def books_of(
@@ -93,6 +118,11 @@ def books_of(
         if (priced.excess_bytes <= 0).any():
             space = SearchSpace(fabrics, priced, kept_candidates(asked, fabrics, priced))
             book = ShapeBook(asked, site.links, space, gpus, bounds_of(asked, priced, least_gpus=least))
+        elif pinned := asked.workload.pinned:
+            kept = named([f"{name} {size}" for name, size in pinned.items()])
+            refusal = actions.refused(RecoveryAction.RESHAPE, f"no shape that it may have keeps {kept}, as pinned")
+            for columns in group:
+                columns.add([refusal])
         books |= {columns.job.id: book for columns in group}
     return books
 
@@ -152,7 +182,7 @@ def _same(a: JobColumns, b: JobColumns) -> bool:
     first, second = (columns.views[0].site.asked for columns in (a, b))
     return (
         first.architecture == second.architecture
-        and replace(first.workload, pinned={}) == replace(second.workload, pinned={})
+        and without_replicas(first.workload) == without_replicas(second.workload)
         and first.fitted == second.fitted
         and a.job.wanted_batch == b.job.wanted_batch
     )

@@ -14,7 +14,7 @@ from solver.check.configuration import configuration_violations
 from solver.pipeline.schedule import MOST_EVENTS
 from solver.replanning.outcome import Placed
 from solver.replanning.regrouping import NOBODY, placed_by_parts, regroup
-from solver.replanning.site import JobSite, planning_problem, prepared
+from solver.replanning.site import JobSite, planning_problem, prepared, without_replicas
 from solver.replanning.units import Unit, fits_units
 
 MOST_SIZES: Final = 2
@@ -110,7 +110,7 @@ def _is_even(degrees: Degrees, width: int) -> bool:
 
 def _is_legal(site: JobSite, configuration: Configuration, global_batch: int, unit_gpus: int) -> bool:
     asked = site.asked
-    free = replace(asked.workload, global_batch=global_batch, pinned={}, forbidden={}, max_gpus=None)
+    free = replace(without_replicas(asked.workload), global_batch=global_batch, max_gpus=None)
     if any(configuration_violations(configuration, replace(asked, workload=free))):
         return False
     degrees, micro_batches = configuration.degrees, configuration.micro_batches(global_batch)

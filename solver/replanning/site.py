@@ -162,7 +162,7 @@ def site_of(
 def planning_problem(
     resources: JobResources, configuration: Configuration, *, global_batch: int = 0
 ) -> PlanningProblem:
-    """What the planner would be asked for ``configuration`` on the cluster as the job sees it.
+    """The planner's problem for ``configuration`` on the cluster as the job sees it.
 
     ``global_batch`` where it changes.
     """
@@ -191,6 +191,11 @@ def workload_for(
     }
     avoided = tuple(name for name in workload.avoid_nodes if name in known)
     return replace(workload, placement=rules, pinned=pinned, avoid_nodes=avoided)
+
+
+def without_replicas(workload: TrainingWorkload) -> TrainingWorkload:
+    """``workload`` without a pinned number of replicas, which gives way to a failure; other pins hold."""
+    return replace(workload, pinned={name: size for name, size in workload.pinned.items() if name != "data"})
 
 
 def prepared(

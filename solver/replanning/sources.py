@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from solver.candidates import BoolArray, FloatArray, IntArray
 
 MESSAGE_BYTES: Final = 64.0 * MIB
-"""What links are compared at: state travels in large buffers."""
+"""Message size at which links are compared: state travels in large buffers."""
 _EQUAL: Final = 1 + 1e-9
 
 

@@ -1,4 +1,4 @@
-"""What an option is worth: useful FLOPs over the horizon.  The formulas stand in docs/replanning.md."""
+"""Value of an option: useful FLOPs over the horizon.  The formulas stand in docs/replanning.md."""
 
 from __future__ import annotations
 

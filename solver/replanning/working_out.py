@@ -23,12 +23,17 @@ from solver.replanning.site import JobSite, planning_problem, prepared
 
 def further_nodes(columns: JobColumns, ask: Ask) -> int:
     """Nodes beyond the job's own that an option of ``ask`` needs."""
-    site = columns.views[ask.view].site
-    return max(0, -(-ask.gpus // site.gpus) - _live_nodes(site))
+    return _further(columns.views[ask.view].site, ask.gpus)
 
 
-def _live_nodes(site: JobSite) -> int:
-    return sum(site.resources.offers(host, 1) for host in dict.fromkeys(site.job.nodes))
+def _further(site: JobSite, gpus: int, node_gpus: int = 1) -> int:
+    """Nodes for ``gpus`` GPUs beyond those of the job's own that have ``node_gpus`` for it."""
+    return max(0, -(-gpus // site.gpus) - _live_nodes(site, node_gpus))
+
+
+def _live_nodes(site: JobSite, gpus: int = 1) -> int:
+    """The job's own nodes that have ``gpus`` GPUs for it."""
+    return sum(site.resources.offers(host, gpus) for host in dict.fromkeys(site.job.nodes))
 
 
 def work_out(
@@ -69,13 +74,35 @@ def work_out(
             yield actions.shrink(site, migrate=migrate, spares=taken)
         yield actions.shrink(site, migrate=migrate, replicas=replicas, spares=taken)
     elif shape is not None:
-        if _runs_as(site.job.plan.configuration, shape) and site.is_touched:
-            yield actions.swap(site, taken, migrate=migrate)
-        answer = in_shape(view, taken, shape, options())
-        if isinstance(answer, ConsideredAction):
-            left = options()
-            answer = actions.reshape(site, taken, left.time_limit_s, migrate=migrate, seed=left.seed)
-        yield answer
+        yield from _in_shape(columns, ask.view, taken, nodes, shape, book, options)
+
+
+def _in_shape(
+    columns: JobColumns,
+    number: int,
+    taken: Sequence[str],
+    nodes: Sequence[str],
+    shape: Configuration,
+    book: ShapeBook | None,
+    options: Callable[[], SearchOptions],
+) -> Iterator[actions.Answer]:
+    """The job in ``shape`` on ``taken``, from its view of that number; then with more of ``nodes``.
+
+    Nodes of its own that lost some of their GPUs, are slow or serve others too may be left for whole ones.
+    """
+    view = columns.views[number]
+    site, migrate = view.site, view.migrate
+    if _runs_as(site.job.plan.configuration, shape) and site.is_touched:
+        yield actions.swap(site, taken, migrate=migrate)
+    answer = in_shape(view, taken, shape, options())
+    if isinstance(answer, ConsideredAction) and book is not None and not book.is_settled:
+        left = options()
+        answer = actions.reshape(site, taken, left.time_limit_s, migrate=migrate, seed=left.seed)
+    yield answer
+    for other in columns.views:
+        more = nodes[: _further(other.site, shape.degrees.gpus, other.site.gpus)]
+        if other is not view or len(more) > len(taken):
+            yield in_shape(other, more, shape, options())
 
 
 def _runs_as(running: Configuration, shape: Configuration) -> bool:

@@ -18,6 +18,7 @@ from app.services import (
     health_events,
     occupancy,
     preparations,
+    replan_problems,
     replan_rows,
     replan_settings,
     replan_solves,
@@ -25,6 +26,7 @@ from app.services import (
     reports,
     running_jobs,
     running_plans,
+    safe_answers,
     waking,
     webhooks,
 )
@@ -358,6 +360,20 @@ def test_running_plans_are_prepared_once_until_something_changes(sessions: Sessi
         occupancy.replace_spares(session, reference=CLUSTER, nodes=["n6"])
         (second,) = preparations.wanted(session).values()
         assert second != first
+
+
+@on_sqlite
+def test_the_safe_answer_reads_what_was_prepared_for_jobs_that_are_hit(sessions: SessionFactory) -> None:
+    """Documents of the other jobs, most bytes of a large cluster, stay in the database."""
+    with transaction(sessions) as session:
+        replan_id, a, b = _failed(session)
+        asked = preparations.begin(session, cluster_id=a.cluster_id, now=START)
+        assert asked is not None
+        for job in (a, b):
+            preparations.store(session, asked=asked, job_id=job.id, document={"job_id": job.id})
+        found = replan_problems.situation(session, cluster_id=a.cluster_id, replan_id=replan_id, now=START)
+        problem = safe_answers.problem_of(session, found)
+        assert safe_answers.prepared_for(session, problem, found) == [{"job_id": a.id}]
 
 
 @on_sqlite

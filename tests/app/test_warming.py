@@ -18,6 +18,14 @@ def test_the_made_up_failure_takes_the_way_of_a_real_one() -> None:
     assert set(made.plan.placement.hosts) == {"b", "spare"}
 
 
+def test_the_made_up_failure_reads_what_was_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first real one has something prepared, and its reader takes a quarter of a second to build."""
+    given: list[object] = []
+    monkeypatch.setattr(warming, "work_out", lambda _problem, prepared: given.extend(prepared))
+    warming.made_up_answer()
+    assert given
+
+
 def _threads() -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name == "warm-up"]
 

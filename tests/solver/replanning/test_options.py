@@ -15,6 +15,7 @@ from cluster_models.recovery import RecoveryAction
 from cluster_models.running import RecoveryPolicy, RunningJob
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.topology import NodeState
+from solver.answer import assemble
 from solver.compiled import step_seconds
 from solver.predict import predict
 from solver.problem import PlanningProblem
@@ -377,3 +378,14 @@ def test_bytes_over_network_cards_and_from_storage_have_their_price() -> None:
     per_gpu = 3.0 * problem.jobs[0].plan.model_flops_per_s_per_gpu
     price = per_gpu * 2e-9 * (moved.total - moved.nvlink)
     assert free.value_flop - priced.value_flop == pytest.approx(price)
+
+
+def test_no_timeline_is_made_for_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options carry none, and it takes most of the time of an answer."""
+
+    def unwanted(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(assemble, "timeline", unwanted)
+    problem = one_lost()
+    assert plan_of(actions.swap(site(problem), problem.spares)).timeline == ()

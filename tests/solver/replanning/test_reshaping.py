@@ -10,17 +10,22 @@ import pytest
 
 from cluster_models.plan import Configuration, Plan
 from cluster_models.recovery import RecoveryAction
-from cluster_models.workload import Recompute
+from cluster_models.running import RunningJob
+from cluster_models.workload import Choice, Recompute, Sharding
+from solver.answer.choice import MOST_GIVEN_UP
 from solver.predict import predict
 from solver.problem import PlanningProblem
 from solver.replanning import options as actions
+from solver.replanning.decide import decide
 from solver.replanning.explain import explanation
 from solver.replanning.migration import migration
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.reshaping import what_changes
 from solver.replanning.safe import safe_answer
+from solver.replanning.shrinking import data_sizes
+from tests.solver.problems import SPARSE
 from tests.solver.replanning.option_cases import site
-from tests.solver.replanning.samples import after, cluster, four_jobs, job, names, one_lost, replan
+from tests.solver.replanning.samples import SAME_SHAPE, after, cluster, four_jobs, job, names, one_lost, replan
 
 
 def staged() -> ReplanProblem:
@@ -107,3 +112,80 @@ def test_several_jobs_have_a_verb_of_their_own() -> None:
     """One swaps, two swap."""
     assert explanation(safe_answer(one_lost())).startswith("one swaps in spares.")
     assert explanation(safe_answer(four_jobs(spares=4))).startswith("j0, j1, j2, j3 swap in spares.")
+
+
+def asks(running: RunningJob, **changes: Any) -> RunningJob:
+    """The job with another workload of its owner."""
+    assert running.plan.workload is not None
+    return replace(running, plan=replace(running.plan, workload=replace(running.plan.workload, **changes)))
+
+
+def test_an_odd_shape_is_not_taken_for_a_lead_that_predictions_cannot_tell() -> None:
+    """Pipelines of three are 1.4 % faster on six GPUs; four plain replicas are what the planner would take."""
+    whole = cluster(4)
+    running = job("a", whole, names(whole), tensor=2, batch=32)
+    both = {"recompute": tuple(Recompute), "sharding": (Sharding.NONE, Sharding.OPTIMIZER)}
+    lost = after(whole, failed=["n01"])
+    usual, odd = (
+        decide(replan(lost, [asks(running, choice=choice, **both)])).jobs[0].plan
+        for choice in (Choice.SIMPLEST, Choice.FASTEST)
+    )
+    assert usual is not None
+    assert odd is not None
+    assert odd.tokens_per_s > usual.tokens_per_s > (1 - MOST_GIVEN_UP) * odd.tokens_per_s
+    assert (str(usual.configuration.degrees), str(odd.configuration.degrees)) == ("tp1 pp1 dp4", "tp1 pp3 dp2")
+
+
+def test_what_the_owner_pinned_holds_in_another_shape() -> None:
+    """All but the number of replicas: the search would leave out experts' parallelism on what is left."""
+    whole = cluster(6, leaf_nodes=6, gpus=4)
+    running = job("a", whole, names(whole), model=SPARSE, expert=4)
+    lost = after(whole, failed=["n01"])
+    free, pinned = (
+        decide(replan(lost, [each])).jobs[0].plan
+        for each in (running, asks(running, pinned={"expert": 4, "data": 24}))
+    )
+    assert free is not None
+    assert pinned is not None
+    assert free.configuration.degrees.expert != 4
+    assert pinned.configuration.degrees.expert == 4
+    assert pinned.workload is not None
+    assert pinned.workload.pinned == {"expert": 4}
+
+
+def test_a_pinned_micro_batch_holds_when_replicas_go() -> None:
+    """Five replicas of the batch of 60 would need another one."""
+    whole = cluster(6, leaf_nodes=6)
+    running = job("a", whole, names(whole), tensor=2, batch=60)
+    big = replace(running.plan.configuration, micro_batch=5)
+    running = replace(running, plan=replace(running.plan, configuration=big))
+    problem = replan(after(whole, failed=["n01"]), [asks(running, pinned={"micro_batch": 5})])
+    sizes = {size.configuration.micro_batch for size in data_sizes(site(problem), 5)}
+    assert sizes == {5}
+
+
+def test_nodes_that_the_owner_avoids_serve_as_no_spares() -> None:
+    """Not for a swap, nor in the safe answer, which has the other spare; the pool has neither."""
+    whole = cluster(6, leaf_nodes=6)
+    running = asks(job("a", whole, names(whole, 0, 4), tensor=2, recovery=SAME_SHAPE), avoid_nodes=("n04",))
+    problem = replan(after(whole, failed=["n01"]), [running])
+    for decision in (safe_answer(problem), decide(problem)):
+        (made,) = decision.jobs
+        assert made.plan is not None
+        assert made.action is RecoveryAction.SWAP
+        assert set(made.plan.placement.hosts) == {"n00", "n02", "n03", "n05"}
+    alone = replace(problem, spares=("n04",))
+    for decision in (safe_answer(alone), decide(alone)):
+        (made,) = decision.jobs
+        assert made.plan is not None
+        assert "n04" not in made.plan.placement.hosts
+
+
+def test_pins_that_leave_no_shape_are_named() -> None:
+    """Where a job can only pause for them, its owner learns why."""
+    whole = cluster(4)
+    running = asks(job("a", whole, names(whole), tensor=2, pipeline=4), pinned={"tensor": 2, "pipeline": 4})
+    (made,) = decide(replan(after(whole, failed=["n01"]), [running])).jobs
+    assert made.plan is None
+    (reshape,) = (each for each in made.considered if each.action is RecoveryAction.RESHAPE)
+    assert reshape.reason == "No shape that it may have keeps tensor 2, pipeline 4, as pinned."
