@@ -14,14 +14,15 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
-from sqlalchemy.exc import DataError, OperationalError
+from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.db.engine import DATABASE_AWAY
 from app.documents.reading import FieldProblem, problems_of, problems_of_validation
 from app.services.errors import Conflict, IdempotencyKeyReused, NotAuthentic, NotFound, Refused, VersionMismatch
 from app.services.requests import BY_NAME, IN_FULL
-from app.web.failures import failure_page, wants_page
+from app.web.failures import AGAIN_SOON, failure_page, wants_page
 from cluster_models.errors import InvalidInput
 from cluster_models.units import MIB
 
@@ -44,8 +45,6 @@ TYPES: Final[Mapping[str, str]] = {
 }
 """Each type's URI is ``/problems/`` and its name; names stay for ever."""
 
-AGAIN_SOON: Final[Mapping[str, str]] = {"Retry-After": "5"}
-"""Seconds after which a client may try again what failed for the database alone."""
 _REFERENCE: Final = "#/components/schemas/{model}"
 _LONGEST_VALUE: Final = 200
 _SHORT: Final = reprlib.Repr()
@@ -97,7 +96,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(DataError, _unstorable)
-    app.add_exception_handler(OperationalError, _database_away)
+    for kind in DATABASE_AWAY:
+        app.add_exception_handler(kind, _database_away)
     app.add_exception_handler(Exception, _broken)
 
 
@@ -130,6 +130,7 @@ def problem_response(
         body["errors"] = [
             {"field": e.field, "value": _shown(e.value), "problem": e.problem, "remedy": e.remedy} for e in errors
         ]
+    headers = dict(headers or {}) | (AGAIN_SOON if status == 503 else {})
     # Escaped to ASCII: what was sent may hold half a surrogate pair, which UTF-8 cannot.
     return Response(json.dumps(body, allow_nan=False), status, headers, MEDIA_TYPE)
 
@@ -219,7 +220,7 @@ async def _unstorable(request: Request, error: Exception) -> Response:
 async def _database_away(request: Request, error: Exception) -> Response:
     log.warning("database_away", path=request.url.path, reason=str(error)[:300])
     detail = "The database does not answer; try again in a moment."
-    return problem_response(request, kind="not-ready", status=503, detail=detail, headers=AGAIN_SOON)
+    return problem_response(request, kind="not-ready", status=503, detail=detail)
 
 
 async def _broken(request: Request, error: Exception) -> Response:

@@ -10,6 +10,7 @@ from typing import Final
 from dbos import DBOSClient, WorkflowStatus
 
 import app.jobs.sqlite_engine  # noqa: F401 - prepares every SQLite connection of the engine
+from app.db.engine import make_engine
 from app.jobs.names import APPLICATION, JobKind
 
 OPEN_JOBS: Final = ("ENQUEUED", "PENDING", "DELAYED")
@@ -32,8 +33,12 @@ class JobClient:
     """
 
     def __init__(self, jobs_database_url: str) -> None:
+        # The engine would wait for ever for a server that is silent; its files are its own affair.
+        embedded = jobs_database_url.startswith("sqlite")
+        self._database = None if embedded else make_engine(jobs_database_url)
         self._engine = DBOSClient(
             system_database_url=jobs_database_url,
+            system_database_engine=self._database,
             application_name=APPLICATION,
             lazy=True,
             retry_connection_errors=False,
@@ -90,6 +95,8 @@ class JobClient:
     def close(self) -> None:
         """Give the connections back."""
         self._engine.destroy()
+        if self._database is not None:
+            self._database.dispose()
 
     def _enqueue(self, kind: JobKind, job_id: str, *arguments: str | int) -> None:
         self._engine.enqueue(

@@ -12,8 +12,10 @@ from typing import Final
 import structlog
 from dbos import DBOS, DBOSConfig
 from filelock import FileLock, Timeout
+from sqlalchemy import make_url
 
 from app.db.engine import OWN_FOLDER, SessionFactory, transaction
+from app.db.postgres import with_link_timeouts
 from app.jobs import workflows
 from app.jobs.client import JobClient
 from app.jobs.context import JobContext
@@ -109,9 +111,12 @@ class JobRuntime:
         workflows.bind(None)
 
     def _engine_config(self) -> DBOSConfig:
+        url = make_url(self._context.settings.resolved_jobs_database_url)
+        if url.get_backend_name() == "postgresql":
+            url = with_link_timeouts(url)
         return {
             "name": APPLICATION,
-            "system_database_url": self._context.settings.resolved_jobs_database_url,
+            "system_database_url": url.render_as_string(hide_password=False),
             "application_version": APPLICATION_VERSION,
             "executor_id": self._context.executor_id,
             "log_level": "WARNING",
