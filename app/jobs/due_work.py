@@ -53,7 +53,7 @@ def queue_deliveries(sessions: SessionFactory, client: JobClient) -> None:
     for each in found:
         state = states.get(each.job_id)
         if state is None:
-            client.enqueue_delivery(each.job_id, each.delivery_id, each.attempts)
+            client.enqueue_delivery(each)
         elif state not in OPEN_JOBS:
             outcome = Outcome(None, "The attempt broke inside the service.")
             with transaction(sessions) as session:

@@ -298,7 +298,7 @@ def test_a_solve_outlasts_a_database_that_is_away(
 def test_a_job_that_nobody_works_on_is_put_back(sessions: SessionFactory, settings: Settings) -> None:
     """Whatever the engine says of it: once it was idle for as long as a worker may be silent, and not before."""
     put_back: list[str] = []
-    running = [RunningJob(name, JobKind.SOLVE, "we") for name in ("idle", "solved")]
+    running = [RunningJob(name, JobKind.SOLVE, "we", "solve") for name in ("idle", "solved")]
     client = cast(
         "JobClient",
         SimpleNamespace(put_back=lambda jobs: put_back.extend(job.id for job in jobs)),
