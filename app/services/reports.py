@@ -296,5 +296,5 @@ def _reason(
     parts = [f"{entity_words(each.entity)} {each.state}" for each in fresh if touched([each], theirs, cluster)]
     query = select(RunningJobRow.name).where(RunningJobRow.id.in_(hit)).order_by(RunningJobRow.name)
     names = list(session.scalars(query))
-    touched = named(names, _MOST_NAMED) if names else "spares that were counted on"
-    return f"{named(parts, _MOST_NAMED)}: touches {touched}."
+    whose = named(names, _MOST_NAMED) if names else "spares that were counted on"
+    return f"{named(parts, _MOST_NAMED)}: touches {whose}."
