@@ -43,7 +43,7 @@ def make_engine(url: str) -> Engine:
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     """Readers beside one writer, enforced references, and patience instead of "database is locked"."""
     connection.isolation_level = None
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "busy_timeout=15000"):
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "busy_timeout=30000"):
         connection.execute(f"PRAGMA {pragma}")
 
 

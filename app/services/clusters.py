@@ -93,9 +93,9 @@ def replace_cluster(
     Measurements are history and stay; those of the document that are new are added.  Raises ``InvalidCluster``
     where a GPU is missing that a running job holds.
     """
-    row = lock(session, reference=reference, expected_version=expected_version)
     cluster = document.to_cluster()
     samples = document.to_samples(cluster)
+    row = lock(session, reference=reference, expected_version=expected_version)
     if cluster.name != row.name:
         raise InvalidCluster(
             "name", cluster.name, f"the cluster is called {row.name!r}", "store it under the new name with POST"
@@ -104,7 +104,8 @@ def replace_cluster(
     raise_version(row)
     row.node_count, row.gpu_count = len(cluster.nodes), cluster.gpu_count
     _store_content(session, row.id, row.version, cluster)
-    measurements.store_new(session, cluster_id=row.id, version=row.version, samples=samples)
+    fresh = measurements.unknown(session, cluster_id=row.id, samples=samples)
+    measurements.store(session, cluster_id=row.id, version=row.version, samples=fresh)
     return get_cluster(session, reference=row.id)
 
 

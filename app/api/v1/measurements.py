@@ -41,8 +41,12 @@ def add_measurements(
 
     Those that the cluster has already are not added again, so that a request can be repeated.
     """
+    with service.read_sessions() as session:
+        read = snapshots.read_measurements(session, reference=cluster, document=document)
     with transaction(service.sessions) as session:
-        added = snapshots.add_measurements(session, reference=cluster, document=document, expected_version=expected)
+        added = snapshots.add_measurements(
+            session, reference=cluster, document=document, read=read, expected_version=expected
+        )
     response.headers["Location"] = address("clusters", cluster, "measurements")
     response.headers["ETag"] = etag(added.version)
     return MeasurementsAdded.model_validate(added, from_attributes=True)
