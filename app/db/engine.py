@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from app.db.postgres import make_postgres_engine
 
 OWN_FOLDER: Final = 0o700
-_OWN_FILE: Final = 0o600
+OWN_FILE: Final = 0o600
 """Secrets of webhooks and event sources lie in the database: nobody else on the machine may read it."""
 
 DATABASE_AWAY: Final = (OperationalError, InterfaceError, PoolExhausted)
@@ -33,7 +33,7 @@ def make_engine(url: str) -> Engine:
     if parsed.database and parsed.database != ":memory:":
         path = Path(parsed.database)
         path.parent.mkdir(mode=OWN_FOLDER, parents=True, exist_ok=True)
-        path.touch(mode=_OWN_FILE)
+        path.touch(mode=OWN_FILE)
     engine = create_engine(url)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin)

@@ -15,6 +15,7 @@ from app.jobs.names import APPLICATION, JobKind
 from app.services.webhook_deliveries import Due
 
 OPEN_JOBS: Final = ("ENQUEUED", "PENDING", "DELAYED")
+DONE: Final = "SUCCESS"
 _CHUNK: Final = 500
 
 
@@ -83,13 +84,17 @@ class JobClient:
 
     def delete_finished(self, *, before: datetime) -> int:
         """Forget jobs that ended before a moment; returns how many.  Plans and replans stay."""
-        done = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
+        done = [DONE, "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
         old = [
             job.workflow_id for job in self._list(status=done, completed_before=before.isoformat(), limit=_CHUNK)
         ]
-        if old:
-            self._engine.delete_workflows(old)
+        self.forget(old)
         return len(old)
+
+    def forget(self, job_ids: Sequence[str]) -> None:
+        """Drop the engine's record of jobs that ended; they can be queued again."""
+        if job_ids:
+            self._engine.delete_workflows(list(job_ids))
 
     def close(self) -> None:
         """Give the connections back."""
