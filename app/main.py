@@ -43,6 +43,7 @@ from app.api.v1 import (
     webhooks,
 )
 from app.api.v1.answers import PREFIX
+from app.conditional_requests import ConditionalRequests
 from app.db.engine import make_read_session_factory, make_session_factory
 from app.db.migrate import prepared_engine
 from app.head_requests import HeadRequests
@@ -133,6 +134,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(problems.DeclaredSize, max_bytes=settings.max_body_bytes)
     app.add_middleware(TrustedRequests, hosts=settings.known_hosts)
     app.add_middleware(ObservedRequests, metrics=metrics)
+    app.add_middleware(ConditionalRequests)
     app.add_middleware(HeadRequests)
     return app
 

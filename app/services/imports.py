@@ -17,6 +17,7 @@ from app.services import aliases, clusters, measurements, snapshots
 from app.services.aliases import StoredAlias
 from app.services.clusters import StoredCluster
 from app.services.errors import ImportChanged, NameTaken, NotFound
+from app.services.preconditions import ExpectedVersions
 from cluster_models.errors import InvalidInput
 from cluster_models.measurements import Sample
 from cluster_models.readers.facts import NameKind
@@ -118,7 +119,7 @@ def store(
     *,
     digest: str | None,
     looked: Looked | None = None,
-    expected_version: int | None = None,
+    expected_version: ExpectedVersions = None,
 ) -> ImportOutcome:
     """Store what the files say, all of it or nothing; again, it changes nothing.
 
@@ -144,7 +145,7 @@ def store(
     return ImportOutcome(report, stored, added)
 
 
-def _locked(session: Session, cluster: str, expected_version: int | None) -> State | None:
+def _locked(session: Session, cluster: str, expected_version: ExpectedVersions) -> State | None:
     """The state of the cluster, held against other changes until the transaction ends; ``None`` of a new one."""
     try:
         row = clusters.lock(session, reference=cluster, expected_version=expected_version)

@@ -17,6 +17,7 @@ from app.services import clusters, measurements
 from app.services.clusters import ClusterRecord, StoredCluster
 from app.services.errors import NotFound
 from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
+from app.services.preconditions import ExpectedVersions
 from cluster_models.link_classes import classify
 from cluster_models.measurements import Sample
 from cluster_models.snapshot import ClusterSnapshot
@@ -118,7 +119,7 @@ def add_measurements(
     reference: str,
     document: MeasurementsDocument,
     read: NewMeasurements | None = None,
-    expected_version: int | None = None,
+    expected_version: ExpectedVersions = None,
 ) -> AddedMeasurements:
     """Add measurements to a cluster, all or none; those it has already are not added again.
 

@@ -6,12 +6,22 @@ from fastapi import APIRouter, Request, Response
 
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.parameters import ClusterPath, Cursor, IdempotencyKey, JobPath, Limit, ServiceDep
+from app.api.v1.parameters import (
+    ClusterPath,
+    Cursor,
+    ExpectedTag,
+    IdempotencyKey,
+    JobPath,
+    Limit,
+    ServiceDep,
+    content_tag,
+)
 from app.api.v1.running_job_answers import JobAnswer, RunningPlanSummaryAnswer
 from app.db.engine import transaction
 from app.documents.running_jobs import JobDocument, JobPatch, RunningPlanDocument
-from app.services import given_plans, running_jobs, running_plans
+from app.services import clusters, given_plans, running_jobs, running_plans
 from app.services.field_paths import errors_under
+from app.services.preconditions import check_tag
 
 router = APIRouter(tags=["jobs"], route_class=BodyRoute)
 
@@ -58,22 +68,36 @@ def list_jobs(
 
 
 @router.get("/clusters/{cluster}/jobs/{job}")
-def get_job(cluster: ClusterPath, job: JobPath, service: ServiceDep) -> JobAnswer:
-    """A job, and the plan it runs by."""
+def get_job(cluster: ClusterPath, job: JobPath, service: ServiceDep, response: Response) -> JobAnswer:
+    """A job, and the plan it runs by; the ETag names this content."""
     with service.read_sessions() as session:
-        return JobAnswer.from_record(running_jobs.get_job(session, reference=cluster, job=job))
+        answer = JobAnswer.from_record(running_jobs.get_job(session, reference=cluster, job=job))
+    response.headers["ETag"] = content_tag(answer)
+    return answer
 
 
 @router.patch("/clusters/{cluster}/jobs/{job}")
-def change_job(cluster: ClusterPath, job: JobPath, patch: JobPatch, service: ServiceDep) -> JobAnswer:
+def change_job(
+    cluster: ClusterPath,
+    job: JobPath,
+    patch: JobPatch,
+    service: ServiceDep,
+    response: Response,
+    expected: ExpectedTag,
+) -> JobAnswer:
     """Change a job's weight or recovery policy; decisions made already keep the old ones."""
     with errors_under("recovery"):
         recovery = None if patch.recovery is None else patch.recovery.to_recovery()
     with transaction(service.sessions) as session:
+        clusters.lock(session, reference=cluster, expected_version=None)
+        before = JobAnswer.from_record(running_jobs.get_job(session, reference=cluster, job=job))
+        check_tag("job", before.name, expected=expected, current=content_tag(before))
         record = running_jobs.change_job(
             session, reference=cluster, job=job, weight=patch.weight, recovery=recovery
         )
-    return JobAnswer.from_record(record)
+    answer = JobAnswer.from_record(record)
+    response.headers["ETag"] = content_tag(answer)
+    return answer
 
 
 @router.delete("/clusters/{cluster}/jobs/{job}", status_code=204)
