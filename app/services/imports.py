@@ -12,11 +12,12 @@ from app.documents.reading import FieldProblem, InvalidDocument, problems_of
 from app.imports.blocking import blocked_by, origins_of
 from app.imports.dry_run import Report, answered_aliases, dry_run
 from app.imports.sources import SentFile
-from app.serialization import jsonable
+from app.serialization import canonical, jsonable
 from app.services import aliases, clusters, measurements, snapshots
 from app.services.aliases import StoredAlias
 from app.services.clusters import StoredCluster
 from app.services.errors import ImportChanged, NameTaken, NotFound
+from app.services.idempotency import fingerprint
 from app.services.preconditions import ExpectedVersions
 from cluster_models.errors import InvalidInput
 from cluster_models.measurements import Sample
@@ -73,6 +74,13 @@ class ImportOutcome:
     report: Report
     cluster: StoredCluster
     added: int
+
+
+def asked_by(request: ImportRequest) -> Iterator[str]:
+    """What tells one request from another, in short."""
+    yield canonical((request.cluster, request.answers))
+    for file in request.files:
+        yield canonical((file.name, file.host, fingerprint(file.data)))
 
 
 def known_of(session: Session, *, cluster: str) -> Known:

@@ -54,7 +54,8 @@ IdempotencyKey = Annotated[
     Header(
         min_length=1,
         max_length=255,
-        description="A repeated request with the same key and body finds what the first one made.",
+        description="A repeated request with the same key and body finds what the first one made, for a week; "
+        "with another body it is refused.",
         examples=["8e03978e-40d5-43dd-bc93-6894a57f9324"],
     ),
 ]

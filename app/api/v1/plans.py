@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy.orm import Session
 
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.parameters import Cursor, ExpectedTag, Limit, PlanPath, ServiceDep, content_tag
+from app.api.v1.parameters import Cursor, ExpectedTag, IdempotencyKey, Limit, PlanPath, ServiceDep, content_tag
 from app.api.v1.plan_answers import PlanAccepted, PlanAnswer, PlanSummary, plan_event, plan_links
 from app.api.v1.plan_exports import (
     FILE_RESPONSES,
@@ -39,15 +39,7 @@ def create_plan(
     document: PlanRequest,
     service: ServiceDep,
     response: Response,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            min_length=1,
-            max_length=255,
-            description="A repeated request with the same key and body finds the same plan, for a week.",
-            examples=["8e03978e-40d5-43dd-bc93-6894a57f9324"],
-        ),
-    ] = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> PlanAccepted:
     """Ask for a plan.  Everything that can be refused at once is; then the solve waits for a free slot."""
     settings = service.settings

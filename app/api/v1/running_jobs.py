@@ -19,9 +19,11 @@ from app.api.v1.parameters import (
 from app.api.v1.running_job_answers import JobAnswer, RunningPlanSummaryAnswer
 from app.db.engine import transaction
 from app.documents.running_jobs import JobDocument, JobPatch, RunningPlanDocument
-from app.services import clusters, given_plans, running_jobs, running_plans
+from app.services import clusters, given_plans, idempotency, running_jobs, running_plans
 from app.services.field_paths import errors_under
 from app.services.preconditions import check_tag
+from app.services.running_jobs import JobRecord
+from app.services.running_plans import RunningPlanRecord
 
 router = APIRouter(tags=["jobs"], route_class=BodyRoute)
 
@@ -43,16 +45,25 @@ def create_job(
     with errors_under("plan"):
         source = given_plans.source_of(document.plan)
     with transaction(service.sessions) as session:
-        record = running_jobs.register_job(
-            session,
-            reference=cluster,
-            name=document.name,
-            source=source,
-            weight=document.weight,
-            recovery=recovery,
-            applied=document.is_running,
-            idempotency_key=idempotency_key,
-        )
+        cluster_id = clusters.find_cluster(session, reference=cluster).id
+
+        def make() -> str:
+            registered = running_jobs.register_job(
+                session,
+                reference=cluster_id,
+                name=document.name,
+                source=source,
+                weight=document.weight,
+                recovery=recovery,
+                applied=document.is_running,
+            )
+            return registered.id
+
+        def find(job_id: str) -> JobRecord:
+            return running_jobs.get_job(session, reference=cluster_id, job=job_id)
+
+        keyed = idempotency.keyed("job", idempotency_key, cluster_id, document)
+        record = find(idempotency.once(session, keyed, make=make, find=find))
     response.headers["Location"] = address("clusters", record.cluster_name, "jobs", record.name)
     return JobAnswer.from_record(record)
 
@@ -135,8 +146,15 @@ def propose_running_plan(
     with errors_under("plan"):
         source = given_plans.source_of(document.plan)
     with transaction(service.sessions) as session:
-        record = running_plans.propose_plan(
-            session, reference=cluster, job=job, source=source, idempotency_key=idempotency_key
-        )
+        job_id = running_jobs.get_job(session, reference=cluster, job=job).id
+
+        def make() -> str:
+            return running_plans.propose_plan(session, reference=cluster, job=job_id, source=source).id
+
+        def find(running_plan_id: str) -> RunningPlanRecord:
+            return running_plans.get_running_plan(session, running_plan_id=running_plan_id)
+
+        keyed = idempotency.keyed("running plan", idempotency_key, job_id, document)
+        record = find(idempotency.once(session, keyed, make=make, find=find))
     response.headers["Location"] = address("running-plans", record.id)
     return RunningPlanSummaryAnswer.from_record(record)
