@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
@@ -43,6 +43,7 @@ from app.api.v1 import (
     webhooks,
 )
 from app.api.v1.answers import PREFIX
+from app.api.v1.queries import refuse_unknown_query
 from app.conditional_requests import ConditionalRequests
 from app.db.engine import make_read_session_factory, make_session_factory
 from app.db.migrate import prepared_engine
@@ -121,12 +122,13 @@ def create_app(settings: Settings) -> FastAPI:
         generate_unique_id_function=_operation_id,
         responses={"4XX": PROBLEM_RESPONSE, "5XX": PROBLEM_RESPONSE},
         openapi_url=f"{PREFIX}/openapi.json",
+        redirect_slashes=False,  # ``problems`` does so without the host that was sent
         docs_url=None,
         redoc_url=None,
     )
     problems.install(app)
     for module in _API:
-        app.include_router(module.router, prefix=PREFIX)
+        app.include_router(module.router, prefix=PREFIX, dependencies=[Depends(refuse_unknown_query)])
     app.include_router(calibrations.script_router)
     app.include_router(health.router)
     app.include_router(pages)

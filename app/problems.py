@@ -12,10 +12,11 @@ from typing import Any, Final
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, Field
 from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.db.engine import DATABASE_AWAY
@@ -50,6 +51,7 @@ _LONGEST_VALUE: Final = 200
 _SHORT: Final = reprlib.Repr()
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 20
 _SHORT.maxstring = _SHORT.maxother = _LONGEST_VALUE
+_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _BY_STATUS: Final = {
     400: "bad-request",
     404: "not-found",
@@ -199,16 +201,36 @@ async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if isinstance(error.__cause__, InvalidInput):  # what FastAPI makes of a body that cannot be read
         return await _invalid_input(request, error.__cause__)
+    headers = error.headers
+    if error.status_code == 405:
+        headers = {"Allow": ", ".join(_methods_at(request, request.url.path))}
+    path = request.url.path
+    short = path.rstrip("/")
+    if error.status_code == 404 and short != path and not path.startswith("//") and _methods_at(request, short):
+        # Without a host: which one the sender named is for nobody else to follow.
+        return RedirectResponse(f"{short}?{request.url.query}" if request.url.query else short, 307)
     if wants_page(request):
-        return failure_page(request, error.status_code, str(error.detail))
+        return failure_page(request, error.status_code, str(error.detail), headers=headers)
     fallback = "bad-request" if error.status_code < 500 else "internal"
     return problem_response(
         request,
         kind=_BY_STATUS.get(error.status_code, fallback),
         status=error.status_code,
         detail=str(error.detail) or HTTPStatus(error.status_code).phrase,
-        headers=error.headers,
+        headers=headers,
     )
+
+
+def _methods_at(request: Request, path: str) -> list[str]:
+    """The methods that some route knows at an address."""
+    routes = request.app.router.routes
+
+    def is_known(method: str) -> bool:
+        scope = {**request.scope, "path": path, "method": method}
+        return any(route.matches(scope)[0] is Match.FULL for route in routes)
+
+    known = [method for method in _METHODS if is_known(method)]
+    return ["HEAD", *known] if "GET" in known else known
 
 
 async def _unstorable(request: Request, error: Exception) -> Response:

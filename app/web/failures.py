@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -57,14 +57,21 @@ def wants_page(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
 
 
-def failure_page(request: Request, status: int, detail: str, problems: Sequence[str] = ()) -> Response:
+def failure_page(
+    request: Request,
+    status: int,
+    detail: str,
+    problems: Sequence[str] = (),
+    *,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
     """The page for an error; the bare phrase of a status is put into a sentence."""
     if detail == HTTPStatus(status).phrase:
         detail = _SENTENCES.get(status, f"{detail}.")
     title = _TITLES.get(status, "That went wrong")
-    headers = AGAIN_SOON if status == 503 else None
+    more = dict(headers or {}) | (AGAIN_SOON if status == 503 else {})
     values = {"title": title, "detail": detail, "problems": tuple(problems)}
-    return page(request, "error.html", status=status, headers=headers, **values)
+    return page(request, "error.html", status=status, headers=more, **values)
 
 
 class PageRoute(APIRoute):
