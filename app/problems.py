@@ -51,6 +51,26 @@ _LONGEST_VALUE: Final = 200
 _SHORT: Final = reprlib.Repr()
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 20
 _SHORT.maxstring = _SHORT.maxother = _LONGEST_VALUE
+_TAGGED: Final = frozenset(
+    {
+        "get_cluster",
+        "get_topology",
+        "list_nodes",
+        "get_node",
+        "get_routing",
+        "get_job",
+        "list_spares",
+        "get_replan_settings",
+        "get_plan",
+    }
+)
+"""Operations whose answers have an ETag."""
+_HEADERS: Final = {
+    "X-Request-Id": "Id of the request in the service's log; the client's own where it sent one.",
+    "Location": "Address of what was made.",
+    "Retry-After": "Seconds after which to try again; with 503.",
+    "ETag": "Tag of this content, for If-Match and If-None-Match.",
+}
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _BY_STATUS: Final = {
     400: "bad-request",
@@ -104,10 +124,26 @@ def install(app: FastAPI) -> None:
 
 
 def describe(description: dict[str, Any]) -> None:
-    """Add what ``PROBLEM_RESPONSE`` refers to to an OpenAPI description."""
+    """Add to an OpenAPI description what ``PROBLEM_RESPONSE`` refers to, and the headers of answers."""
     schemas = description["components"]["schemas"]
     schema = ProblemView.model_json_schema(ref_template=_REFERENCE)
     schemas |= schema.pop("$defs") | {ProblemView.__name__: schema}
+    for path in description["paths"].values():
+        for operation in path.values():
+            answers = operation["responses"]
+            if (tagged := operation["operationId"] in _TAGGED) and "304" not in answers:
+                answers["304"] = {"description": "The client has this answer: If-None-Match names its ETag."}
+            for status, answer in answers.items():
+                answer["headers"] = _headers(status, tagged=tagged)
+
+
+def _headers(status: str, *, tagged: bool) -> dict[str, Any]:
+    """The headers of an answer with this status."""
+    names = ["X-Request-Id"]
+    names += ["Location"] if status == "201" else []
+    names += ["Retry-After"] if status in ("503", "5XX") else []
+    names += ["ETag"] if tagged and status in ("200", "304") else []
+    return {name: {"description": _HEADERS[name], "schema": {"type": "string"}} for name in names}
 
 
 def problem_response(

@@ -94,3 +94,16 @@ def test_lists_of_tags_are_read() -> None:
     assert tags_in('"a,b" ,, W/"c"') == ('"a,b"', 'W/"c"')
     assert tags_in(", ,") is None
     assert tags_in('"a') is None
+
+
+def test_the_description_names_the_headers_of_answers(client: TestClient) -> None:
+    """Every answer has the id of its request; those with a tag are described as such, and as 304."""
+    described = client.get(f"{API}/openapi.json").json()["paths"]
+    for path in described.values():
+        for operation in path.values():
+            assert all("X-Request-Id" in answer["headers"] for answer in operation["responses"].values())
+    for path in (f"{API}/clusters/{{cluster}}", f"{API}/clusters/{{cluster}}/spares", f"{API}/plans/{{plan}}"):
+        answers = described[path]["get"]["responses"]
+        assert "ETag" in answers["200"]["headers"]
+        assert "304" in answers
+    assert "Location" in described[f"{API}/clusters"]["post"]["responses"]["201"]["headers"]
