@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Any, Final
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
@@ -43,6 +43,8 @@ from app.api.v1 import (
     webhooks,
 )
 from app.api.v1.answers import PREFIX
+from app.api.v1.queries import refuse_unknown_query
+from app.conditional_requests import ConditionalRequests
 from app.db.engine import make_read_session_factory, make_session_factory
 from app.db.migrate import prepared_engine
 from app.head_requests import HeadRequests
@@ -55,6 +57,7 @@ from app.observed import ObservedRequests
 from app.problems import PROBLEM_RESPONSE
 from app.resources import Service
 from app.settings import Role, Settings
+from app.starting import explained, listening_socket
 from app.trusted_requests import TrustedRequests
 from app.warming import warm_up_beside
 from app.web.routes import router as pages
@@ -95,10 +98,6 @@ Every field carries its unit in its name or its description.  Errors are problem
 """
 
 
-class AddressRefused(MeshwrightError):
-    """The operating system does not let us listen where we were told to."""
-
-
 class DescribedApp(FastAPI):
     """An application whose errors are in its description, which is made when it is first asked for."""
 
@@ -120,12 +119,13 @@ def create_app(settings: Settings) -> FastAPI:
         generate_unique_id_function=_operation_id,
         responses={"4XX": PROBLEM_RESPONSE, "5XX": PROBLEM_RESPONSE},
         openapi_url=f"{PREFIX}/openapi.json",
+        redirect_slashes=False,  # ``problems`` does so without the host that was sent
         docs_url=None,
         redoc_url=None,
     )
     problems.install(app)
     for module in _API:
-        app.include_router(module.router, prefix=PREFIX)
+        app.include_router(module.router, prefix=PREFIX, dependencies=[Depends(refuse_unknown_query)])
     app.include_router(calibrations.script_router)
     app.include_router(health.router)
     app.include_router(pages)
@@ -133,49 +133,42 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(problems.DeclaredSize, max_bytes=settings.max_body_bytes)
     app.add_middleware(TrustedRequests, hosts=settings.known_hosts)
     app.add_middleware(ObservedRequests, metrics=metrics)
+    app.add_middleware(ConditionalRequests)
     app.add_middleware(HeadRequests)
     return app
 
 
-def serve(settings: Settings, *, announce: Callable[[str], None] = lambda _address: None) -> None:
+def serve(
+    settings: Settings,
+    *,
+    announce: Callable[[str], None] = lambda _address: None,
+    listening: socket.socket | None = None,
+) -> None:
     """Serve until a signal ends the process; in role ``worker`` there is no server but solves are run.
 
-    ``announce`` is told the address as soon as it is ours.  Raises ``MeshwrightError`` where the data folder or the
-    address is taken or the database is not at the newest schema.
+    ``announce`` is told the address as soon as it is ours, unless ``listening`` is so already.  Raises
+    ``MeshwrightError`` where the data folder or the address is taken, the database cannot be used, or is not at the
+    newest schema.
     """
     configure_logs(settings)
-    if settings.role is Role.ALL:
-        lock_data_folder(settings).release()
-    prepared_engine(settings).dispose()
+    with explained(settings):
+        if settings.role is Role.ALL:
+            lock_data_folder(settings).release()
+        prepared_engine(settings).dispose()
     if settings.role is Role.WORKER:
         run_worker(settings)
         return
-    with listening_socket(settings) as listening, suppress(KeyboardInterrupt):
-        announce(f"http://{settings.host}:{listening.getsockname()[1]}/")
+    with listening or listening_socket(settings) as own, suppress(KeyboardInterrupt):
+        announce(f"http://{settings.host}:{own.getsockname()[1]}/")
         server = uvicorn.Server(
             uvicorn.Config(
                 create_app(settings), log_level="warning", timeout_graceful_shutdown=STOP_STREAMS_AFTER_S
             )
         )
         warm_up_beside(lambda: server.started, lambda: server.should_exit)
-        server.run(sockets=[listening])
+        server.run(sockets=[own])
         if not server.started:
             sys.exit(1)
-
-
-def listening_socket(settings: Settings) -> socket.socket:
-    """A socket on the address of the settings, before anything is started that would have to be stopped again."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    try:
-        listening = socket.create_server((settings.host, settings.port), family=family)
-    except OSError as error:
-        raise AddressRefused(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; choose another address"
-            " with --host and --port, or MESHWRIGHT_HOST and MESHWRIGHT_PORT"
-        ) from error
-    # Connections inherit it; without, an answer's body waits until the client has acknowledged its head.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening
 
 
 def _lifespan(settings: Settings, metrics: Metrics) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:

@@ -12,16 +12,18 @@ from typing import Any, Final
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, Field
-from sqlalchemy.exc import DataError, OperationalError
+from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.db.engine import DATABASE_AWAY
 from app.documents.reading import FieldProblem, problems_of, problems_of_validation
 from app.services.errors import Conflict, IdempotencyKeyReused, NotAuthentic, NotFound, Refused, VersionMismatch
 from app.services.requests import BY_NAME, IN_FULL
-from app.web.failures import failure_page, wants_page
+from app.web.failures import AGAIN_SOON, failure_page, wants_page
 from cluster_models.errors import InvalidInput
 from cluster_models.units import MIB
 
@@ -44,13 +46,32 @@ TYPES: Final[Mapping[str, str]] = {
 }
 """Each type's URI is ``/problems/`` and its name; names stay for ever."""
 
-AGAIN_SOON: Final[Mapping[str, str]] = {"Retry-After": "5"}
-"""Seconds after which a client may try again what failed for the database alone."""
 _REFERENCE: Final = "#/components/schemas/{model}"
 _LONGEST_VALUE: Final = 200
 _SHORT: Final = reprlib.Repr()
 _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = 20
 _SHORT.maxstring = _SHORT.maxother = _LONGEST_VALUE
+_TAGGED: Final = frozenset(
+    {
+        "get_cluster",
+        "get_topology",
+        "list_nodes",
+        "get_node",
+        "get_routing",
+        "get_job",
+        "list_spares",
+        "get_replan_settings",
+        "get_plan",
+    }
+)
+"""Operations whose answers have an ETag."""
+_HEADERS: Final = {
+    "X-Request-Id": "Id of the request in the service's log; the client's own where it sent one.",
+    "Location": "Address of what was made.",
+    "Retry-After": "Seconds after which to try again; with 503.",
+    "ETag": "Tag of this content, for If-Match and If-None-Match.",
+}
+_METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _BY_STATUS: Final = {
     400: "bad-request",
     404: "not-found",
@@ -97,15 +118,32 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(DataError, _unstorable)
-    app.add_exception_handler(OperationalError, _database_away)
+    for kind in DATABASE_AWAY:
+        app.add_exception_handler(kind, _database_away)
     app.add_exception_handler(Exception, _broken)
 
 
 def describe(description: dict[str, Any]) -> None:
-    """Add what ``PROBLEM_RESPONSE`` refers to to an OpenAPI description."""
+    """Add to an OpenAPI description what ``PROBLEM_RESPONSE`` refers to, and the headers of answers."""
     schemas = description["components"]["schemas"]
     schema = ProblemView.model_json_schema(ref_template=_REFERENCE)
     schemas |= schema.pop("$defs") | {ProblemView.__name__: schema}
+    for path in description["paths"].values():
+        for operation in path.values():
+            answers = operation["responses"]
+            if (tagged := operation["operationId"] in _TAGGED) and "304" not in answers:
+                answers["304"] = {"description": "The client has this answer: If-None-Match names its ETag."}
+            for status, answer in answers.items():
+                answer["headers"] = _headers(status, tagged=tagged)
+
+
+def _headers(status: str, *, tagged: bool) -> dict[str, Any]:
+    """The headers of an answer with this status."""
+    names = ["X-Request-Id"]
+    names += ["Location"] if status == "201" else []
+    names += ["Retry-After"] if status in ("503", "5XX") else []
+    names += ["ETag"] if tagged and status in ("200", "304") else []
+    return {name: {"description": _HEADERS[name], "schema": {"type": "string"}} for name in names}
 
 
 def problem_response(
@@ -130,6 +168,7 @@ def problem_response(
         body["errors"] = [
             {"field": e.field, "value": _shown(e.value), "problem": e.problem, "remedy": e.remedy} for e in errors
         ]
+    headers = dict(headers or {}) | (AGAIN_SOON if status == 503 else {})
     # Escaped to ASCII: what was sent may hold half a surrogate pair, which UTF-8 cannot.
     return Response(json.dumps(body, allow_nan=False), status, headers, MEDIA_TYPE)
 
@@ -198,16 +237,36 @@ async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if isinstance(error.__cause__, InvalidInput):  # what FastAPI makes of a body that cannot be read
         return await _invalid_input(request, error.__cause__)
+    headers = error.headers
+    if error.status_code == 405:
+        headers = {"Allow": ", ".join(_methods_at(request, request.url.path))}
+    path = request.url.path
+    short = path.rstrip("/")
+    if error.status_code == 404 and short != path and not path.startswith("//") and _methods_at(request, short):
+        # Without a host: which one the sender named is for nobody else to follow.
+        return RedirectResponse(f"{short}?{request.url.query}" if request.url.query else short, 307)
     if wants_page(request):
-        return failure_page(request, error.status_code, str(error.detail))
+        return failure_page(request, error.status_code, str(error.detail), headers=headers)
     fallback = "bad-request" if error.status_code < 500 else "internal"
     return problem_response(
         request,
         kind=_BY_STATUS.get(error.status_code, fallback),
         status=error.status_code,
         detail=str(error.detail) or HTTPStatus(error.status_code).phrase,
-        headers=error.headers,
+        headers=headers,
     )
+
+
+def _methods_at(request: Request, path: str) -> list[str]:
+    """The methods that some route knows at an address."""
+    routes = request.app.router.routes
+
+    def is_known(method: str) -> bool:
+        scope = {**request.scope, "path": path, "method": method}
+        return any(route.matches(scope)[0] is Match.FULL for route in routes)
+
+    known = [method for method in _METHODS if is_known(method)]
+    return ["HEAD", *known] if "GET" in known else known
 
 
 async def _unstorable(request: Request, error: Exception) -> Response:
@@ -219,7 +278,7 @@ async def _unstorable(request: Request, error: Exception) -> Response:
 async def _database_away(request: Request, error: Exception) -> Response:
     log.warning("database_away", path=request.url.path, reason=str(error)[:300])
     detail = "The database does not answer; try again in a moment."
-    return problem_response(request, kind="not-ready", status=503, detail=detail, headers=AGAIN_SOON)
+    return problem_response(request, kind="not-ready", status=503, detail=detail)
 
 
 async def _broken(request: Request, error: Exception) -> Response:

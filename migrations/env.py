@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from app.db import tables
 from app.db.base import JsonText, UtcDateTime
 from app.db.engine import make_engine
+from app.db.postgres import prepare_migration
 from app.settings import Settings
 
 
@@ -21,6 +22,7 @@ def _render(kind: str, item: object, _autogen: object) -> str | Literal[False]:
 
 
 def _run(connection: Connection) -> None:
+    prepare_migration(connection)
     context.configure(
         connection=connection,
         target_metadata=tables.Base.metadata,

@@ -52,7 +52,7 @@ def postgres_server() -> Iterator[PostgresServer]:
     except Exception as broken:  # noqa: BLE001 - whatever keeps the server from starting is no failure of ours
         shutil.rmtree(folder, ignore_errors=True)
         pytest.skip(f"the embedded PostgreSQL does not start here: {broken}")
-    server = PostgresServer(process.get_uri(driver="psycopg"))
+    server = PostgresServer(process.get_uri(driver="psycopg"), process.get_pid())
     yield server
     server.close()
     process.cleanup()

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 from sqlalchemy import Engine, make_url, text
 
 from app.db import migrate
@@ -58,7 +59,9 @@ def _start_once(settings: Settings) -> None:
 class PostgresServer:
     """A server whose databases nobody needs after a crash."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, pid: int) -> None:
+        self._pid = pid
+        self._address = make_url(url)
         self._admin: Engine = make_engine(url).execution_options(isolation_level="AUTOCOMMIT")
         for setting in ("fsync", "synchronous_commit", "full_page_writes", "autovacuum"):
             self._run(f"ALTER SYSTEM SET {setting} = off")
@@ -71,6 +74,20 @@ class PostgresServer:
         self._run(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
         yield self._url(name)
         self._run(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """The server with all its processes stands still meanwhile."""
+        main = psutil.Process(self._pid)
+        main.suspend()
+        processes = [main, *main.children()]
+        for process in processes:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in processes:
+                process.resume()
 
     @functools.cached_property
     def newest(self) -> str:
@@ -86,7 +103,7 @@ class PostgresServer:
         self._admin.dispose()
 
     def _url(self, name: str) -> str:
-        return self._admin.url.set(database=name).render_as_string(hide_password=False)
+        return self._address.set(database=name).render_as_string(hide_password=False)
 
     def _run(self, statement: str) -> None:
         with self._admin.connect() as connection:

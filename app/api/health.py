@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated, Final
 
@@ -13,12 +15,14 @@ from pydantic import BaseModel, Field
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.db import migrate
-from app.problems import AGAIN_SOON, TYPES, problem_response
+from app.problems import TYPES, problem_response
 from app.resources import Service, service_of
 from app.services import plans, workers
 from app.services.errors import NotFound
 
 WORKER_SEEN_WITHIN: Final = timedelta(seconds=30)
+ANSWER_WITHIN_S: Final = 3.0
+"""Probes give up soon; a database that takes longer does not answer."""
 
 router = APIRouter(tags=["operation"])
 log = structlog.get_logger(__name__)
@@ -38,32 +42,30 @@ class ProblemType(BaseModel):
 
 
 @router.get("/healthz")
-def get_health() -> Health:
-    """The process answers; says nothing about databases."""
+async def get_health() -> Health:
+    """The process answers; says nothing about databases, and waits for no thread that may hang on one."""
     return Health(status="ok")
 
 
 @router.get("/readyz", responses={503: {"description": "Not ready: the detail says why."}})
-def get_readiness(request: Request) -> Response:
-    """The database answers at the newest schema, and a worker was seen within 30 s."""
-    missing = _missing(service_of(request))
+async def get_readiness(request: Request) -> Response:
+    """The database answers within 3 s and is at the newest schema, and a worker was seen within 30 s."""
+    missing = await _asked(_missing, service_of(request))
     if missing is None:
         return JSONResponse({"status": "ok"})
-    return problem_response(request, kind="not-ready", status=503, detail=missing, headers=AGAIN_SOON)
+    return problem_response(request, kind="not-ready", status=503, detail=missing)
 
 
 @router.get("/metrics", response_class=Response)
-def get_metrics(request: Request) -> Response:
-    """Measurements for Prometheus."""
+async def get_metrics(request: Request) -> Response:
+    """Measurements for Prometheus; plans are counted only while the database answers."""
     service = service_of(request)
-    with service.read_sessions() as session:
-        for status, count in plans.count_by_status(session).items():
-            service.metrics.plans.labels(status).set(count)
+    await _asked(_count_plans, service)
     return Response(generate_latest(service.metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 @router.get("/problems/{name}")
-def get_problem_type(
+async def get_problem_type(
     name: Annotated[str, Path(description="Last part of a problem's type.", examples=["not-found"])],
 ) -> ProblemType:
     """What a type of problem means."""
@@ -72,16 +74,31 @@ def get_problem_type(
     return ProblemType(type=f"/problems/{name}", meaning=TYPES[name])
 
 
-def _missing(service: Service) -> str | None:
-    """Why the service cannot work, in a sentence."""
+async def _asked(ask: Callable[[Service], str | None], service: Service) -> str | None:
+    """What ``ask`` returns, or a sentence where the database does not answer in time.
+
+    Asked in the loop's own threads, for those of requests may all wait for the database; one may go on waiting.
+    """
     try:
-        if not migrate.is_current(service.engine):
-            return "The database's schema is not the newest: migrate it."
-        with service.read_sessions() as session:
-            silent = workers.silence(session)
-    except SQLAlchemyError as error:
+        async with asyncio.timeout(ANSWER_WITHIN_S):
+            return await asyncio.to_thread(ask, service)
+    except (SQLAlchemyError, TimeoutError) as error:
         log.warning("database_away", reason=str(error)[:300])
         return "The database does not answer."
+
+
+def _count_plans(service: Service) -> None:
+    with service.read_sessions() as session:
+        for status, count in plans.count_by_status(session).items():
+            service.metrics.plans.labels(status).set(count)
+
+
+def _missing(service: Service) -> str | None:
+    """Why the service cannot work, in a sentence."""
+    if not migrate.is_current(service.engine):
+        return "The database's schema is not the newest: migrate it."
+    with service.read_sessions() as session:
+        silent = workers.silence(session)
     if silent is None or silent > WORKER_SEEN_WITHIN:
         return "No worker was seen within 30 s: plans wait."
     return None

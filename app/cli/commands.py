@@ -364,6 +364,27 @@ def migrate(database_url: DatabaseUrl = None) -> None:
     run_migrate(database_url=database_url)
 
 
+BackupFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the copies.")]
+
+
+@app.command()
+@reported
+def backup(folder: BackupFolder) -> None:
+    """Copy the embedded databases, while the service runs if need be; pg_dump does so for PostgreSQL."""
+    from app.cli.backups import run_backup  # noqa: PLC0415 - see above
+
+    run_backup(folder)
+
+
+@app.command()
+@reported
+def restore(folder: BackupFolder) -> None:
+    """Put copies of both embedded databases back, where none are; the service must not run."""
+    from app.cli.backups import run_restore  # noqa: PLC0415 - see above
+
+    run_restore(folder)
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"meshwright {version('meshwright')}")

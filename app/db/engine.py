@@ -9,11 +9,18 @@ from pathlib import Path
 from typing import Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.orm import Session, sessionmaker
 
+from app.db.postgres import make_postgres_engine
+
 OWN_FOLDER: Final = 0o700
-_OWN_FILE: Final = 0o600
+OWN_FILE: Final = 0o600
 """Secrets of webhooks and event sources lie in the database: nobody else on the machine may read it."""
+
+DATABASE_AWAY: Final = (OperationalError, InterfaceError, PoolExhausted)
+"""A connection that is lost, refused or silent, a lock held for too long, a full disk: all may be over soon."""
 
 SessionFactory = sessionmaker[Session]
 
@@ -22,11 +29,11 @@ def make_engine(url: str) -> Engine:
     """An engine for ``url``; an SQLite file's folder is made when it is missing."""
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True)
+        return make_postgres_engine(parsed)
     if parsed.database and parsed.database != ":memory:":
         path = Path(parsed.database)
         path.parent.mkdir(mode=OWN_FOLDER, parents=True, exist_ok=True)
-        path.touch(mode=_OWN_FILE)
+        path.touch(mode=OWN_FILE)
     engine = create_engine(url)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin)
@@ -36,7 +43,7 @@ def make_engine(url: str) -> Engine:
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     """Readers beside one writer, enforced references, and patience instead of "database is locked"."""
     connection.isolation_level = None
-    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "busy_timeout=15000"):
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "busy_timeout=30000"):
         connection.execute(f"PRAGMA {pragma}")
 
 

@@ -193,13 +193,15 @@ class PlanRow(Base):
 
 
 class IdempotencyKeyRow(Base):
-    """The plan that a request with this key made."""
+    """What a request with a key made (``app.services.idempotency``)."""
 
     __tablename__ = "idempotency_keys"
 
-    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    """Of the kind of the request and its key."""
     request_hash: Mapped[str] = mapped_column(String(64))
-    plan_id: Mapped[str] = mapped_column(ForeignKey("plans.id", ondelete="CASCADE"))
+    resource: Mapped[str] = mapped_column(String(200))
+    """Id or name; empty where the request does no harm when it is done again."""
     created_at: Mapped[datetime]
 
 

@@ -25,7 +25,7 @@ def render_csv(plan: Plan) -> str:
         table.writerow(
             [
                 place.rank,
-                place.node,
+                _text(place.node),
                 place.gpu,
                 place.tensor,
                 place.context,
@@ -36,6 +36,11 @@ def render_csv(plan: Plan) -> str:
             ]
         )
     return text.getvalue()
+
+
+def _text(cell: str) -> str:
+    """A name that no spreadsheet takes for a formula."""
+    return f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
 def render_json(plan: Plan) -> str:

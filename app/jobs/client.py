@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from dbos import DBOSClient, WorkflowStatus
+from dbos import DBOSClient, EnqueueOptions, WorkflowStatus
 
 import app.jobs.sqlite_engine  # noqa: F401 - prepares every SQLite connection of the engine
+from app.db.engine import make_engine
 from app.jobs.names import APPLICATION, JobKind
+from app.services.webhook_deliveries import Due
 
 OPEN_JOBS: Final = ("ENQUEUED", "PENDING", "DELAYED")
+DONE: Final = "SUCCESS"
 _CHUNK: Final = 500
 
 
@@ -23,6 +26,7 @@ class RunningJob:
     id: str
     kind: JobKind
     executor_id: str
+    queue: str
 
 
 class JobClient:
@@ -32,8 +36,12 @@ class JobClient:
     """
 
     def __init__(self, jobs_database_url: str) -> None:
+        # The engine would wait for ever for a server that is silent; its files are its own affair.
+        embedded = jobs_database_url.startswith("sqlite")
+        self._database = None if embedded else make_engine(jobs_database_url)
         self._engine = DBOSClient(
             system_database_url=jobs_database_url,
+            system_database_engine=self._database,
             application_name=APPLICATION,
             lazy=True,
             retry_connection_errors=False,
@@ -51,9 +59,9 @@ class JobClient:
         """Queue the preparation of a cluster's running plans, under an id that says which they are."""
         self._enqueue(JobKind.PREPARE, job_id, cluster_id)
 
-    def enqueue_delivery(self, job_id: str, delivery_id: str, attempts: int) -> None:
-        """Queue an attempt to deliver a webhook message, after so many others; the id counts them, too."""
-        self._enqueue(JobKind.DELIVER, job_id, delivery_id, attempts)
+    def enqueue_delivery(self, due: Due) -> None:
+        """Queue an attempt to deliver a webhook message; few at a time are made to one endpoint."""
+        self._enqueue(JobKind.DELIVER, due.job_id, due.delivery_id, due.attempts, partition=due.endpoint_id)
 
     def states(self, job_ids: Sequence[str]) -> dict[str, str]:
         """The engine's state of each of these jobs that exists."""
@@ -67,34 +75,38 @@ class JobClient:
 
     def running(self) -> tuple[RunningJob, ...]:
         """The jobs that are worked on."""
-        return tuple(
-            RunningJob(job.workflow_id, JobKind(job.name), job.executor_id or "")
-            for job in self._list(status="PENDING")
-        )
+        return tuple(_running(job, JobKind(job.name)) for job in self._list(status="PENDING"))
 
     def put_back(self, jobs: Iterable[RunningJob]) -> None:
         """Queue running jobs again, for another worker to start over."""
         for job in jobs:
-            self._engine.resume_workflow(job.id, queue_name=job.kind.queue)
+            self._engine.resume_workflow(job.id, queue_name=job.queue)
 
     def delete_finished(self, *, before: datetime) -> int:
         """Forget jobs that ended before a moment; returns how many.  Plans and replans stay."""
-        done = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
+        done = [DONE, "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
         old = [
             job.workflow_id for job in self._list(status=done, completed_before=before.isoformat(), limit=_CHUNK)
         ]
-        if old:
-            self._engine.delete_workflows(old)
+        self.forget(old)
         return len(old)
+
+    def forget(self, job_ids: Sequence[str]) -> None:
+        """Drop the engine's record of jobs that ended; they can be queued again."""
+        if job_ids:
+            self._engine.delete_workflows(list(job_ids))
 
     def close(self) -> None:
         """Give the connections back."""
         self._engine.destroy()
+        if self._database is not None:
+            self._database.dispose()
 
-    def _enqueue(self, kind: JobKind, job_id: str, *arguments: str | int) -> None:
-        self._engine.enqueue(
-            {"workflow_name": kind.value, "queue_name": kind.queue, "workflow_id": job_id}, *arguments
-        )
+    def _enqueue(self, kind: JobKind, job_id: str, *arguments: str | int, partition: str | None = None) -> None:
+        options: EnqueueOptions = {"workflow_name": kind.value, "queue_name": kind.queue, "workflow_id": job_id}
+        if partition is not None:
+            options["queue_partition_key"] = partition
+        self._engine.enqueue(options, *arguments)
 
     def _list(
         self,
@@ -113,3 +125,7 @@ class JobClient:
             load_input=False,
             load_output=False,
         )
+
+
+def _running(job: WorkflowStatus, kind: JobKind) -> RunningJob:
+    return RunningJob(job.workflow_id, kind, job.executor_id or "", job.queue_name or kind.queue)

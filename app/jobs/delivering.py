@@ -8,6 +8,7 @@ environment not used, for both would lead past the check (docs/decisions/0014-we
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,13 +28,17 @@ from cluster_models.errors import MeshwrightError
 DELIVERED: Final = "delivered"
 FAILED: Final = "failed"
 GONE: Final = "gone"
-TIMEOUT: Final = httpx2.Timeout(10.0, connect=5.0)
+DEADLINE_S: Final = 15.0
+"""From the first connection to the status; a receiver that sends a byte now and then gets no longer."""
+_CONNECT_S: Final = 5.0
 USER_AGENT: Final = "Meshwright-Webhooks/1"
 _LONGEST_ERROR: Final = 500
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 _NAT64: Final = IPv6Network("64:ff9b::/96")
+_NOT_PUBLIC: Final = tuple(map(IPv6Network, ("64:ff9b:1::/48", "::/96", "fec0::/10")))
+"""Local translation (RFC 8215), IPv4-compatible and site-local addresses, which ``is_global`` lets through."""
 
 log = structlog.get_logger(__name__)
 
@@ -75,7 +80,10 @@ def send(message: Outgoing, *, networks: tuple[Network, ...]) -> Outcome:
     try:
         url = httpx2.URL(message.url)
         port = url.port or (443 if url.scheme == "https" else 80)
-        status = _post(message, url, allowed_addresses(url.host, port, networks=networks))
+        addresses = allowed_addresses(url.host, port, networks=networks)
+        status = asyncio.run(_post(message, url, addresses))
+    except TimeoutError:
+        return Outcome(None, f"The endpoint did not answer within {DEADLINE_S:g} s.")
     except (AddressNotAllowed, OSError, UnicodeError, httpx2.HTTPError, httpx2.InvalidURL) as broken:
         return Outcome(None, (str(broken) or type(broken).__name__)[:_LONGEST_ERROR])
     if 200 <= status < 300:
@@ -103,25 +111,30 @@ def is_allowed(address: Address, *, networks: tuple[Network, ...]) -> bool:
     meant = _meant(address)
     if any(each in network for each in meant for network in networks):
         return True
-    return all(each.is_global and not each.is_multicast for each in meant)
+    local = any(each in network for each in meant for network in _NOT_PUBLIC)
+    return not local and all(each.is_global and not each.is_multicast for each in meant)
 
 
-def _post(message: Outgoing, url: httpx2.URL, addresses: Sequence[str]) -> int:
-    """The status that the first address with an open port answers."""
+async def _post(message: Outgoing, url: httpx2.URL, addresses: Sequence[str]) -> int:
+    """The status that the first address with an open port answers; raises ``TimeoutError``."""
     headers = message.headers | {"host": url.netloc.decode(), "user-agent": USER_AGENT}
     name = {"sni_hostname": url.raw_host.decode()}
-    with httpx2.Client(trust_env=False, follow_redirects=False, timeout=TIMEOUT) as client:
+    limits = httpx2.Timeout(DEADLINE_S, connect=_CONNECT_S)
+    async with (
+        asyncio.timeout(DEADLINE_S),
+        httpx2.AsyncClient(trust_env=False, follow_redirects=False, timeout=limits) as client,
+    ):
         for address in addresses[:-1]:
             with suppress(httpx2.ConnectError, httpx2.ConnectTimeout):
-                return _posted(client, url.copy_with(host=address), message.body, headers, name)
-        return _posted(client, url.copy_with(host=addresses[-1]), message.body, headers, name)
+                return await _posted(client, url.copy_with(host=address), message.body, headers, name)
+        return await _posted(client, url.copy_with(host=addresses[-1]), message.body, headers, name)
 
 
-def _posted(
-    client: httpx2.Client, url: httpx2.URL, body: bytes, headers: dict[str, str], name: dict[str, str]
+async def _posted(
+    client: httpx2.AsyncClient, url: httpx2.URL, body: bytes, headers: dict[str, str], name: dict[str, str]
 ) -> int:
     """The status of the answer, whose body nobody reads."""
-    with client.stream("POST", url, content=body, headers=headers, extensions=name) as response:
+    async with client.stream("POST", url, content=body, headers=headers, extensions=name) as response:
         return response.status_code
 
 

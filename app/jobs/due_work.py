@@ -5,62 +5,107 @@ Each function looks at the tables alone, so a round that comes twice, or on two 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import structlog
+from sqlalchemy.orm import Session
 
 from app.db.engine import SessionFactory, transaction
-from app.jobs.client import OPEN_JOBS, JobClient
-from app.services import preparations, replan_solves, waking, webhook_deliveries
+from app.db.status import PlanStatus
+from app.jobs.client import DONE, OPEN_JOBS, JobClient
+from app.services import preparations, replan_solves, solves, waking, webhook_deliveries
 from app.services.safe_answers import answer_safely
 from app.services.solves import failure
-from app.services.webhook_deliveries import Outcome
+from app.services.webhook_deliveries import Due, Outcome
 
+T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
 def queue_all(sessions: SessionFactory, client: JobClient) -> None:
     """Do all of it once."""
+    queue_plans(sessions, client)
     queue_decisions(sessions, client)
     queue_deliveries(sessions, client)
     queue_preparations(sessions, client)
     answer_the_unanswered(sessions)
 
 
+def queue_plans(sessions: SessionFactory, client: JobClient) -> None:
+    """Queue plans whose row was committed but whose job was not, and close those whose job broke."""
+
+    def broke(session: Session, plan_id: str) -> None:
+        error = failure("The solve broke inside the service.", "The service's log says where.")
+        solves.finish(session, plan_id=plan_id, status=PlanStatus.FAILED, error=error)
+
+    def waiting(session: Session) -> dict[str, str]:
+        return {plan_id: plan_id for plan_id in solves.open_plan_ids(session)}
+
+    _queue(sessions, client, waiting=waiting, enqueue=client.enqueue, broke=broke)
+
+
 def queue_decisions(sessions: SessionFactory, client: JobClient) -> None:
     """Queue replans whose window has ended, wake jobs whose parts are back or must go, and close what broke."""
     now = datetime.now(UTC)
+
+    def broke(session: Session, replan_id: str) -> None:
+        error = failure("The decision broke inside the service.", "The service's log says where.")
+        replan_solves.finish_without(session, replan_id=replan_id, error=error)
+
+    def waiting(session: Session) -> dict[str, str]:
+        return {replan_id: replan_id for replan_id in replan_solves.due(session, now=now)}
+
     with transaction(sessions) as session:
         waking.wake_waiting(session, now=now)
         waking.wake_deadlines(session, now=now)
-        replan_ids = replan_solves.due(session, now=now)
-    states = client.states(replan_ids)
-    for replan_id in replan_ids:
-        state = states.get(replan_id)
-        if state is None:
-            client.enqueue_decision(replan_id)
-        elif state not in OPEN_JOBS:
-            error = failure("The decision broke inside the service.", "The service's log says where.")
-            with transaction(sessions) as session:
-                replan_solves.finish_without(session, replan_id=replan_id, error=error)
+    _queue(sessions, client, waiting=waiting, enqueue=client.enqueue_decision, broke=broke)
 
 
 def queue_deliveries(sessions: SessionFactory, client: JobClient) -> None:
     """Queue messages that are due; an attempt that broke inside the service counts as one that failed."""
     now = datetime.now(UTC)
+
+    def broke(session: Session, due: Due) -> None:
+        outcome = Outcome(None, "The attempt broke inside the service.")
+        webhook_deliveries.record(
+            session, delivery_id=due.delivery_id, attempts=due.attempts, outcome=outcome, now=now
+        )
+
+    def waiting(session: Session) -> dict[str, Due]:
+        return {due.job_id: due for due in webhook_deliveries.due(session, now=now)}
+
+    _queue(sessions, client, waiting=waiting, enqueue=client.enqueue_delivery, broke=broke)
+
+
+def _queue(
+    sessions: SessionFactory,
+    client: JobClient,
+    *,
+    waiting: Callable[[Session], Mapping[str, T]],
+    enqueue: Callable[[T], None],
+    broke: Callable[[Session, T], None],
+) -> None:
+    """Queue what is ``waiting``, by job id, and has no job; tell ``broke`` of what has one that broke.
+
+    A job that ended well wrote so into our tables before.  Where those say nothing of it, they are from an older
+    backup than the engine's: its record is dropped, and the next round queues the work again.
+    """
     with transaction(sessions) as session:
-        found = webhook_deliveries.due(session, now=now)
-    states = client.states([each.job_id for each in found])
-    for each in found:
-        state = states.get(each.job_id)
+        found = waiting(session)
+    states = client.states(list(found))
+    if done := [job_id for job_id, state in states.items() if state == DONE]:
+        with transaction(sessions) as session:
+            still = waiting(session)
+        client.forget([job_id for job_id in done if job_id in still])
+    for job_id, item in found.items():
+        state = states.get(job_id)
         if state is None:
-            client.enqueue_delivery(each.job_id, each.delivery_id, each.attempts)
-        elif state not in OPEN_JOBS:
-            outcome = Outcome(None, "The attempt broke inside the service.")
+            enqueue(item)
+        elif state not in (*OPEN_JOBS, DONE):
             with transaction(sessions) as session:
-                webhook_deliveries.record(
-                    session, delivery_id=each.delivery_id, attempts=each.attempts, outcome=outcome, now=now
-                )
+                broke(session, item)
 
 
 def queue_preparations(sessions: SessionFactory, client: JobClient) -> None:

@@ -9,9 +9,9 @@ from typing import Any, Final
 import structlog
 from sqlalchemy.orm import Session
 
-from app.db.engine import transaction
+from app.db.engine import DATABASE_AWAY, transaction
 from app.jobs.context import JobContext
-from app.jobs.patience import DATABASE_AWAY, ServiceStopping
+from app.jobs.patience import ServiceStopping
 
 PROGRESS_EVERY_S: Final = 1.0
 

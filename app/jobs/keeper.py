@@ -3,8 +3,8 @@
 The engine's open-source part never notices a dead machine.  Here every worker counts up a row, and every worker
 watches the others' rows with its own clock.  A worker whose row stands still (or whose process is surely gone) is
 struck off; the one who strikes it off queues its jobs again.  A worker that was merely frozen may then solve a
-plan a second time, but only the first result is kept (``app.services.solves``).  What is due by the clock (windows
-of replans, messages) is queued in ``app.jobs.due_work``.
+plan a second time, but only the first result is kept (``app.services.solves``).  What lacks its job (plans, windows
+of replans that ended, messages) is queued in ``app.jobs.due_work``.
 """
 
 from __future__ import annotations
@@ -20,14 +20,12 @@ import structlog
 from sqlalchemy.orm import Session
 
 from app.db.engine import transaction
-from app.db.status import PlanStatus
 from app.jobs import due_work
-from app.jobs.client import OPEN_JOBS, JobClient, RunningJob
+from app.jobs.client import JobClient, RunningJob
 from app.jobs.context import JobContext
 from app.jobs.names import JobKind
 from app.jobs.process_scope import is_surely_gone
 from app.services import health_events, idempotency, replan_solves, solves, webhook_deliveries, workers
-from app.services.solves import failure
 from app.services.workers import Worker
 
 TIDY_EVERY_S: Final = 3600.0
@@ -69,7 +67,6 @@ class Keeper:
         running = self._client.running()
         self._take_over_from_the_vanished(running)
         self.put_back_the_stranded(running)
-        self._queue_the_forgotten()
         due_work.queue_all(self._context.sessions, self._client)
         if time.monotonic() >= self._next_tidy:
             self._tidy()
@@ -140,20 +137,6 @@ class Keeper:
         if stranded:
             self._client.put_back(stranded)
             log.warning("jobs_stranded", jobs_put_back=[job.id for job in stranded])
-
-    def _queue_the_forgotten(self) -> None:
-        """Queue plans whose row was committed but whose job was not, and close those whose job broke."""
-        with transaction(self._context.sessions) as session:
-            plan_ids = solves.open_plan_ids(session)
-        states = self._client.states(plan_ids)
-        for plan_id in plan_ids:
-            state = states.get(plan_id)
-            if state is None:
-                self._client.enqueue(plan_id)
-            elif state not in OPEN_JOBS:
-                error = failure("The solve broke inside the service.", "The service's log says where.")
-                with transaction(self._context.sessions) as session:
-                    solves.finish(session, plan_id=plan_id, status=PlanStatus.FAILED, error=error)
 
     def _tidy(self) -> None:
         """Delete what only the engine still remembers; it keeps every finished job for ever."""

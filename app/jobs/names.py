@@ -26,6 +26,14 @@ class JobKind(StrEnum):
     @property
     def queue(self) -> str:
         """Where jobs of this kind wait."""
-        return {JobKind.SOLVE: SOLVE_QUEUE, JobKind.DECIDE: "decide", JobKind.PREPARE: "prepare"}.get(
-            self, "deliver"
-        )
+        return _QUEUES[self]
+
+
+_QUEUES: Final = {
+    JobKind.SOLVE: SOLVE_QUEUE,
+    JobKind.DECIDE: "decide",
+    JobKind.PREPARE: "prepare",
+    JobKind.DELIVER: "webhooks",
+}
+FORMER_QUEUES: Final = ("deliver",)
+"""Queues of earlier versions, whose jobs are done to the last."""

@@ -6,14 +6,11 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 import structlog
-from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.orm import Session
 
-from app.db.engine import transaction
+from app.db.engine import DATABASE_AWAY, transaction
 from app.jobs.context import JobContext
 
-DATABASE_AWAY: Final = (OperationalError, InterfaceError)
-"""A connection that is lost or refused, a lock held for too long, a full disk: all may be over soon."""
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 10.0
 

@@ -12,13 +12,15 @@ from typing import Final
 import structlog
 from dbos import DBOS, DBOSConfig
 from filelock import FileLock, Timeout
+from sqlalchemy import make_url
 
 from app.db.engine import OWN_FOLDER, SessionFactory, transaction
+from app.db.postgres import with_link_timeouts
 from app.jobs import workflows
 from app.jobs.client import JobClient
 from app.jobs.context import JobContext
 from app.jobs.keeper import Keeper
-from app.jobs.names import APPLICATION, APPLICATION_VERSION, JobKind
+from app.jobs.names import APPLICATION, APPLICATION_VERSION, FORMER_QUEUES, JobKind
 from app.jobs.process_scope import current_pid_scope
 from app.metrics import Metrics
 from app.services import solves
@@ -28,7 +30,9 @@ from cluster_models.errors import MeshwrightError
 QUEUE_POLL_S: Final = 0.25
 IDLE_QUEUE_POLL_S: Final = 1.0
 """Of queues whose jobs can wait a second."""
-DELIVERIES_AT_ONCE: Final = 8
+DELIVERIES_AT_ONCE: Final = 48
+DELIVERIES_OF_ONE_ENDPOINT: Final = 4
+"""At once, so that eleven endpoints which let their messages hang leave room for the others."""
 STOP_WITHIN_S: Final = 5.0
 NOTIFICATION_POLL_S: Final = 0.05
 """We send no notifications, but on SQLite a stop waits until the engine's listener has slept this long."""
@@ -77,7 +81,7 @@ class JobRuntime:
         self._keeper.beat()
         workflows.bind(self._context)
         DBOS(config=self._engine_config())
-        DBOS.listen_queues([kind.queue for kind in JobKind])
+        DBOS.listen_queues([*(kind.queue for kind in JobKind), *FORMER_QUEUES])
         DBOS.launch()
         # Kept in the engine's database, one value for all workers: hence one solve per process outside role all.
         slots = settings.solver_slots if settings.role is Role.ALL else 1
@@ -86,6 +90,7 @@ class JobRuntime:
             DBOS.register_queue(
                 kind.queue,
                 worker_concurrency=at_once.get(kind, 1),
+                partition_worker_concurrency=DELIVERIES_OF_ONE_ENDPOINT if kind is JobKind.DELIVER else None,
                 polling_interval_sec=QUEUE_POLL_S if kind in (JobKind.SOLVE, JobKind.DECIDE) else IDLE_QUEUE_POLL_S,
                 on_conflict="always_update",
             )
@@ -109,9 +114,12 @@ class JobRuntime:
         workflows.bind(None)
 
     def _engine_config(self) -> DBOSConfig:
+        url = make_url(self._context.settings.resolved_jobs_database_url)
+        if url.get_backend_name() == "postgresql":
+            url = with_link_timeouts(url)
         return {
             "name": APPLICATION,
-            "system_database_url": self._context.settings.resolved_jobs_database_url,
+            "system_database_url": url.render_as_string(hide_password=False),
             "application_version": APPLICATION_VERSION,
             "executor_id": self._context.executor_id,
             "log_level": "WARNING",

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from app.db.tables import NodeAliasRow
 from app.documents.reading import FieldProblem, InvalidDocument, close_name
 from app.services import clusters
+from app.services.preconditions import ExpectedVersions
 from cluster_models.topology import Cluster
 from readers.proposal.aliases import AliasTable, is_host, spellings
 
@@ -36,7 +37,7 @@ def list_aliases(session: Session, *, reference: str) -> tuple[StoredAlias, ...]
 
 
 def replace_aliases(
-    session: Session, *, reference: str, aliases: Sequence[StoredAlias], expected_version: int | None = None
+    session: Session, *, reference: str, aliases: Sequence[StoredAlias], expected_version: ExpectedVersions = None
 ) -> tuple[StoredAlias, ...]:
     """Store these aliases in place of all; the cluster keeps its version.
 

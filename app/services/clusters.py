@@ -16,8 +16,9 @@ from app.db.tables import ClusterRow, ClusterVersionRow, MeasurementRow
 from app.documents.cluster import ClusterDocument
 from app.serialization import jsonable, load
 from app.services import measurements
-from app.services.errors import Conflict, NameTaken, NotFound, VersionMismatch
+from app.services.errors import Conflict, NameTaken, NotFound
 from app.services.pagination import Page, decode_cursor, page_of
+from app.services.preconditions import ExpectedVersions, check_version
 from cluster_models.errors import InvalidCluster
 from cluster_models.topology import Cluster, Node, NodeState
 from solver.replanning.words import named
@@ -86,16 +87,16 @@ def create_cluster(session: Session, *, document: ClusterDocument) -> StoredClus
 
 
 def replace_cluster(
-    session: Session, *, reference: str, document: ClusterDocument, expected_version: int | None = None
+    session: Session, *, reference: str, document: ClusterDocument, expected_version: ExpectedVersions = None
 ) -> StoredCluster:
     """Store new content of a cluster.
 
     Measurements are history and stay; those of the document that are new are added.  Raises ``InvalidCluster``
     where a GPU is missing that a running job holds.
     """
-    row = lock(session, reference=reference, expected_version=expected_version)
     cluster = document.to_cluster()
     samples = document.to_samples(cluster)
+    row = lock(session, reference=reference, expected_version=expected_version)
     if cluster.name != row.name:
         raise InvalidCluster(
             "name", cluster.name, f"the cluster is called {row.name!r}", "store it under the new name with POST"
@@ -104,12 +105,13 @@ def replace_cluster(
     raise_version(row)
     row.node_count, row.gpu_count = len(cluster.nodes), cluster.gpu_count
     _store_content(session, row.id, row.version, cluster)
-    measurements.store_new(session, cluster_id=row.id, version=row.version, samples=samples)
+    fresh = measurements.unknown(session, cluster_id=row.id, samples=samples)
+    measurements.store(session, cluster_id=row.id, version=row.version, samples=fresh)
     return get_cluster(session, reference=row.id)
 
 
 def change_node(
-    session: Session, *, reference: str, node: str, change: NodeChange, expected_version: int | None = None
+    session: Session, *, reference: str, node: str, change: NodeChange, expected_version: ExpectedVersions = None
 ) -> tuple[StoredCluster, Node]:
     """Store a new version of a cluster with one node changed."""
     row = lock(session, reference=reference, expected_version=expected_version)
@@ -159,7 +161,7 @@ def list_clusters(session: Session, *, limit: int, cursor: str | None = None) ->
     return page_of(rows, limit=limit, item=lambda row: _record(*row), keys=lambda row: (row[0].name,))
 
 
-def delete_cluster(session: Session, *, reference: str, expected_version: int | None = None) -> None:
+def delete_cluster(session: Session, *, reference: str, expected_version: ExpectedVersions = None) -> None:
     """Forget a cluster and its measurements; snapshots and plans made from it stay.
 
     Raises ``NotFound``, ``VersionMismatch``, and ``Conflict`` while jobs hold its GPUs.
@@ -174,12 +176,11 @@ def delete_cluster(session: Session, *, reference: str, expected_version: int | 
     session.execute(delete(ClusterRow).where(ClusterRow.id == row.id))
 
 
-def lock(session: Session, *, reference: str, expected_version: int | None) -> ClusterRow:
+def lock(session: Session, *, reference: str, expected_version: ExpectedVersions) -> ClusterRow:
     """The row, held against other changes until the transaction ends."""
     row = _row(session, reference)
     session.refresh(row, with_for_update=True)
-    if expected_version is not None and row.version != expected_version:
-        raise VersionMismatch("cluster", row.name, str(expected_version), str(row.version))
+    check_version("cluster", row.name, expected=expected_version, current=row.version)
     return row
 
 

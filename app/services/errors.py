@@ -83,10 +83,8 @@ class GpusTaken(Conflict):
 class VersionMismatch(Refused):
     """The caller changed a thing that somebody else changed meanwhile."""
 
-    def __init__(self, kind: str, name: str, expected: str, current: str) -> None:
-        super().__init__(
-            f"The {kind} {name!r} is at version {current}, not {expected}; read it again and repeat the change."
-        )
+    def __init__(self, difference: str) -> None:
+        super().__init__(f"{difference}; read it again and repeat the change.")
 
 
 class NotAuthentic(Refused):

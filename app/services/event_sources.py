@@ -66,6 +66,12 @@ def create_source(
     return NewEventSource(get_source(session, source_id=source_id), kept)
 
 
+def get_new_source(session: Session, *, source_id: str) -> NewEventSource:
+    """The source of that id with its secret, for whoever made it; raises ``NotFound``."""
+    row = _row(session, source_id)
+    return NewEventSource(_source(row), row.secret)
+
+
 def get_source(session: Session, *, source_id: str) -> EventSource:
     """The source of that id; raises ``NotFound``."""
     return _source(_row(session, source_id))

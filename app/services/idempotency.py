@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from pydantic import BaseModel
 from sqlalchemy import delete
 from sqlalchemy.orm import Session
 
 from app.db.insert import insert_if_absent
 from app.db.tables import IdempotencyKeyRow
-from app.services.errors import IdempotencyKeyReused
+from app.services.errors import IdempotencyKeyReused, NotFound
 
 KEPT_FOR: Final = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRequest:
+    """A request that may come again; ``id`` is of its kind and key, ``asked`` of all that it asks for."""
+
+    key: str
+    id: str
+    asked: str
 
 
 def fingerprint(body: bytes) -> str:
@@ -21,27 +33,67 @@ def fingerprint(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-def id_of(kind: str, key: str) -> str:
-    """The id of what a request with this key makes: the same request finds it, for as long as it is kept."""
-    return fingerprint(f"{kind} {key}".encode())[:32]
-
-
-def find_plan(session: Session, *, key: str, request_hash: str) -> str | None:
-    """The plan that the same request made before; raises when the key came with another request."""
-    row = session.get(IdempotencyKeyRow, key)
-    if row is None:
+def keyed(kind: str, key: str | None, *asked: BaseModel | str) -> KeyedRequest | None:
+    """The request of a kind with this key that asks for all of ``asked``; ``None`` without a key."""
+    if key is None:
         return None
-    if row.request_hash != request_hash:
-        raise IdempotencyKeyReused(key)
-    return row.plan_id
+    parts = [part if isinstance(part, str) else part.model_dump_json() for part in asked]
+    return KeyedRequest(key, fingerprint(f"{kind} {key}".encode())[:32], fingerprint("\n".join(parts).encode()))
 
 
-def remember(session: Session, *, key: str, request_hash: str, plan_id: str) -> bool:
-    """Tie a key to the plan it made; false when another request did so just now."""
-    values = {"request_hash": request_hash, "plan_id": plan_id, "created_at": datetime.now(UTC)}
-    return insert_if_absent(session, IdempotencyKeyRow, key=key, **values)
+def once(
+    session: Session, request: KeyedRequest | None, *, make: Callable[[], str], find: Callable[[str], object]
+) -> str:
+    """What ``make`` returns, the id of what it made; the same request again gets the same.
+
+    ``find`` raises ``NotFound`` where that is gone: it is made anew then.  Raises ``IdempotencyKeyReused``.
+    """
+    if request is None:
+        return make()
+    if (found := made_before(session, request, find=find)) is not None:
+        return found
+    with session.begin_nested() as savepoint:
+        made = make()
+        if _remember(session, request, made):
+            return made
+        savepoint.rollback()  # another request with the key was faster by a moment
+    found = made_before(session, request, find=find)
+    assert found is not None, "the key was taken a moment ago"
+    return found
+
+
+def made_before(session: Session, request: KeyedRequest | None, *, find: Callable[[str], object]) -> str | None:
+    """What the same request made before and is still there; raises ``IdempotencyKeyReused``."""
+    row = None if request is None else session.get(IdempotencyKeyRow, request.id)
+    if request is None or row is None:
+        return None
+    if row.request_hash != request.asked:
+        raise IdempotencyKeyReused(request.key)
+    try:
+        find(row.resource)
+    except NotFound:
+        session.delete(row)
+        session.flush()
+        return None
+    return row.resource
+
+
+def claim(session: Session, request: KeyedRequest | None) -> bool:
+    """Whether this is the first time of a request that does no harm when it is done again.
+
+    Raises ``IdempotencyKeyReused``.
+    """
+    if request is None or _remember(session, request, ""):
+        return True
+    made_before(session, request, find=lambda nothing: nothing)
+    return False
 
 
 def forget(session: Session, *, before: datetime) -> None:
     """Drop keys that no client will repeat any more."""
     session.execute(delete(IdempotencyKeyRow).where(IdempotencyKeyRow.created_at < before))
+
+
+def _remember(session: Session, request: KeyedRequest, resource: str) -> bool:
+    values = {"request_hash": request.asked, "resource": resource, "created_at": datetime.now(UTC)}
+    return insert_if_absent(session, IdempotencyKeyRow, id=request.id, **values)

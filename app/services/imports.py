@@ -12,11 +12,13 @@ from app.documents.reading import FieldProblem, InvalidDocument, problems_of
 from app.imports.blocking import blocked_by, origins_of
 from app.imports.dry_run import Report, answered_aliases, dry_run
 from app.imports.sources import SentFile
-from app.serialization import jsonable
+from app.serialization import canonical, jsonable
 from app.services import aliases, clusters, measurements, snapshots
 from app.services.aliases import StoredAlias
 from app.services.clusters import StoredCluster
 from app.services.errors import ImportChanged, NameTaken, NotFound
+from app.services.idempotency import fingerprint
+from app.services.preconditions import ExpectedVersions
 from cluster_models.errors import InvalidInput
 from cluster_models.measurements import Sample
 from cluster_models.topology import Cluster
@@ -74,6 +76,13 @@ class ImportOutcome:
     added: int
 
 
+def asked_by(request: ImportRequest) -> Iterator[str]:
+    """What tells one request from another, in short."""
+    yield canonical((request.cluster, request.answers))
+    for file in request.files:
+        yield canonical((file.name, file.host, fingerprint(file.data)))
+
+
 def known_of(session: Session, *, cluster: str) -> Known:
     """What is stored of the cluster of that name or id."""
     try:
@@ -118,7 +127,7 @@ def store(
     *,
     digest: str | None,
     looked: Looked | None = None,
-    expected_version: int | None = None,
+    expected_version: ExpectedVersions = None,
 ) -> ImportOutcome:
     """Store what the files say, all of it or nothing; again, it changes nothing.
 
@@ -144,7 +153,7 @@ def store(
     return ImportOutcome(report, stored, added)
 
 
-def _locked(session: Session, cluster: str, expected_version: int | None) -> State | None:
+def _locked(session: Session, cluster: str, expected_version: ExpectedVersions) -> State | None:
     """The state of the cluster, held against other changes until the transaction ends; ``None`` of a new one."""
     try:
         row = clusters.lock(session, reference=cluster, expected_version=expected_version)

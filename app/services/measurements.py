@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Final
 
 from sqlalchemy import Select, insert, or_, select
 from sqlalchemy.orm import Session
 
+from app.db.base import UtcDateTime
 from app.db.tables import MeasurementRow
 from app.services.pagination import Page, decode_cursor, page_of
 from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
@@ -34,22 +36,23 @@ class MeasurementFilter:
 def store(session: Session, *, cluster_id: str, version: int, samples: Iterable[Sample]) -> int:
     """Add samples to a cluster; returns how many."""
     key = {"cluster_id": cluster_id, "version": version}
+    if session.get_bind().dialect.name == "sqlite":
+        return _store_fast(session, key, samples)
     rows = [key | {name: getattr(sample, name) for name in _COLUMNS} for sample in samples]
     if rows:
         session.execute(insert(MeasurementRow), rows)
     return len(rows)
 
 
-def store_new(session: Session, *, cluster_id: str, version: int, samples: Iterable[Sample]) -> int:
-    """Add those samples that the cluster does not have yet; returns how many."""
+def unknown(session: Session, *, cluster_id: str, samples: Iterable[Sample]) -> tuple[Sample, ...]:
+    """Those samples, each once, that the cluster does not have yet."""
     samples = dict.fromkeys(samples)
     sources = {sample.source for sample in samples}
     query = _QUERY.where(MeasurementRow.cluster_id == cluster_id)
     if len(sources) <= _MOST_NAMED:
         query = query.where(MeasurementRow.source.in_(sources))
     known = set(_samples(session, query))
-    fresh = [sample for sample in samples if sample not in known]
-    return store(session, cluster_id=cluster_id, version=version, samples=fresh)
+    return tuple(sample for sample in samples if sample not in known)
 
 
 def read_all(session: Session, *, cluster_id: str) -> tuple[Sample, ...]:
@@ -74,6 +77,22 @@ def list_measurements(
         query = query.where(MeasurementRow.id > after)
     rows = session.scalars(query.order_by(MeasurementRow.id).limit(limit + 1)).all()
     return page_of(rows, limit=limit, item=_sample, keys=lambda row: (row.id,))
+
+
+def _store_fast(session: Session, key: Mapping[str, object], samples: Iterable[Sample]) -> int:
+    """``store`` in a third of the time, for nobody else writes to an SQLite database meanwhile."""
+    connection = session.connection()
+    moment = UtcDateTime().bind_processor(connection.dialect) or (lambda value: value)
+    columns = ", ".join((*key, *_COLUMNS))
+    marks = ", ".join("?" * (len(key) + len(_COLUMNS)))
+    *values_of, last = _COLUMNS
+    assert last == "measured_at", "the one value that SQLite does not take as it is"
+    plain = attrgetter(*values_of)
+    same = tuple(key.values())
+    rows = [(*same, *plain(sample), moment(sample.measured_at)) for sample in samples]
+    if rows:
+        connection.exec_driver_sql(f"INSERT INTO measurements ({columns}) VALUES ({marks})", rows)  # noqa: S608 - names of ours
+    return len(rows)
 
 
 def _samples(session: Session, query: Select[Any]) -> Iterator[Sample]:

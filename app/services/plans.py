@@ -92,20 +92,12 @@ def submit_plan(
 ) -> str:
     """Store the plan that a request asks for, once for each key; returns its id."""
     options = search_options(request.options, default_limit_s=default_limit_s, max_limit_s=max_limit_s)
-    request_hash = idempotency.fingerprint(request.model_dump_json().encode())
-    if idempotency_key is None:
+
+    def make() -> str:
         return create_plan(session, problem=make_problem(session, request=request), options=options)
-    found = idempotency.find_plan(session, key=idempotency_key, request_hash=request_hash)
-    if found is not None:
-        return found
-    with session.begin_nested() as savepoint:
-        plan_id = create_plan(session, problem=make_problem(session, request=request), options=options)
-        if idempotency.remember(session, key=idempotency_key, request_hash=request_hash, plan_id=plan_id):
-            return plan_id
-        savepoint.rollback()
-    other = idempotency.find_plan(session, key=idempotency_key, request_hash=request_hash)
-    assert other is not None, "the key was taken a moment ago"
-    return other
+
+    keyed = idempotency.keyed("plan", idempotency_key, request)
+    return idempotency.once(session, keyed, make=make, find=lambda plan_id: _row(session, plan_id))
 
 
 def get_plan(session: Session, *, plan_id: str) -> PlanRecord:

@@ -16,9 +16,10 @@ from app.db.tables import RoutingRow
 from app.documents.routing import check_set
 from app.experts.statistics import RoutingStatistics, statistics_of
 from app.serialization import jsonable, load
-from app.services.errors import NameTaken, NotFound, VersionMismatch
+from app.services.errors import NameTaken, NotFound
 from app.services.packed_counts import packed, unpacked
 from app.services.pagination import Page, decode_cursor, page_of
+from app.services.preconditions import ExpectedVersions, check_version
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import RoutedWorkload
 
@@ -71,7 +72,7 @@ def replace_routing(
     *,
     name: str,
     workloads: Sequence[RoutedWorkload],
-    expected_version: int | None = None,
+    expected_version: ExpectedVersions = None,
     keep_others: bool = False,
 ) -> RoutingRecord:
     """Store other workloads under a name, as its next version.
@@ -111,7 +112,7 @@ def get_routing(session: Session, *, name: str, pairs: bool = False) -> StoredRo
     return StoredRouting(_record(row), unpacked(row.counts, pairs=pairs))
 
 
-def delete_routing(session: Session, *, name: str, expected_version: int | None = None) -> None:
+def delete_routing(session: Session, *, name: str, expected_version: ExpectedVersions = None) -> None:
     """Forget stored statistics."""
     session.delete(_locked(session, name, expected_version))
 
@@ -143,12 +144,11 @@ def _content(workloads: Sequence[RoutedWorkload]) -> dict[str, Any]:
     return {"summary": jsonable(statistics_of(workloads)), "counts": packed(workloads)}
 
 
-def _locked(session: Session, name: str, expected: int | None) -> RoutingRow:
+def _locked(session: Session, name: str, expected: ExpectedVersions) -> RoutingRow:
     """The row, held against other changes until the transaction ends."""
     row = _row(session, name)
     session.refresh(row, with_for_update=True)
-    if expected is not None and expected != row.version:
-        raise VersionMismatch("set of routing statistics", row.name, str(expected), str(row.version))
+    check_version("set of routing statistics", row.name, expected=expected, current=row.version)
     return row
 
 

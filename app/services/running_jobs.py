@@ -14,9 +14,9 @@ from app.db.insert import insert_if_absent
 from app.db.running_tables import OccupiedGpuRow, RunningJobRow, RunningPlanRow
 from app.db.status import JobStanding, RunningPlanStatus
 from app.db.tables import ClusterRow
-from app.serialization import canonical, jsonable, load
-from app.services import clusters, idempotency, job_troubles, occupancy, reports, running_plans
-from app.services.errors import IdempotencyKeyReused, NameTaken, WrongStatus
+from app.serialization import jsonable, load
+from app.services import clusters, job_troubles, occupancy, reports, running_plans
+from app.services.errors import NameTaken, WrongStatus
 from app.services.job_troubles import JobTrouble
 from app.services.pagination import Page, decode_cursor, page_of
 from app.services.running_plans import PlanSource, RunningPlanRecord
@@ -70,31 +70,15 @@ def register_job(
     weight: float = 1.0,
     recovery: RecoveryPolicy | None = None,
     applied: bool = False,
-    idempotency_key: str | None = None,
 ) -> JobRecord:
     """Register a job on a stored cluster with its first plan, proposed or (``applied``) running already.
 
-    One that the same key made before is found again.  Raises ``NotFound``, ``NameTaken``, ``IdempotencyKeyReused``,
-    ``InvalidInput`` where the plan does not fit the cluster, ``GpusTaken``.
+    Raises ``NotFound``, ``NameTaken``, ``InvalidInput`` where the plan does not fit the cluster, ``GpusTaken``.
     """
     _check_name(name)
     _check_weight(weight)
     row = clusters.lock(session, reference=reference, expected_version=None)
-    job_id, now, policy, plan_key = uuid.uuid4().hex, datetime.now(UTC), recovery or RecoveryPolicy(), None
-    if idempotency_key is not None:
-        job_id = idempotency.id_of("job", idempotency_key)
-        # the plan's key tells bodies apart: the job itself may have been changed since
-        asked = idempotency.fingerprint(canonical((weight, policy, applied)).encode())
-        plan_key = f"job {idempotency_key} {asked}"
-        made = session.get(RunningJobRow, job_id)
-        if made is not None:
-            first = session.get(RunningPlanRow, idempotency.id_of("running plan", plan_key))
-            if first is None or (made.cluster_id, made.name) != (row.id, name):
-                raise IdempotencyKeyReused(idempotency_key)
-            running_plans.propose_plan(
-                session, reference=row.id, job=job_id, source=source, idempotency_key=plan_key
-            )
-            return get_job(session, reference=row.id, job=job_id)
+    job_id, now, policy = uuid.uuid4().hex, datetime.now(UTC), recovery or RecoveryPolicy()
     values = {
         "weight": weight,
         "recovery": jsonable(policy),
@@ -104,13 +88,7 @@ def register_job(
     }
     if not insert_if_absent(session, RunningJobRow, id=job_id, cluster_id=row.id, name=name, **values):
         raise NameTaken("job", name, "propose a plan for it, or use another name")
-    proposed = running_plans.propose_plan(
-        session,
-        reference=row.id,
-        job=job_id,
-        source=source,
-        idempotency_key=plan_key,
-    )
+    proposed = running_plans.propose_plan(session, reference=row.id, job=job_id, source=source)
     if applied:
         running_plans.approve_plan(session, running_plan_id=proposed.id)
         running_plans.apply_plan(session, running_plan_id=proposed.id)

@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 from app.db.running_tables import RunningJobRow, RunningPlanRow
 from app.db.status import JobStanding, RunningPlanStatus
 from app.serialization import jsonable, load
-from app.services import calibrations, clusters, idempotency, occupancy, plans
-from app.services.errors import IdempotencyKeyReused, NotFound, WrongStatus
+from app.services import calibrations, clusters, occupancy, plans
+from app.services.errors import NotFound, WrongStatus
 from app.services.occupancy import gpus_of
 from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
 from cluster_models.fitted import FittedParameters
@@ -66,21 +66,12 @@ class RunningPlanRecord:
     ended_at: datetime | None
 
 
-def propose_plan(
-    session: Session, *, reference: str, job: str, source: PlanSource, idempotency_key: str | None = None
-) -> RunningPlanRecord:
-    """Store a plan for a job; one that the same key made before is found again.
+def propose_plan(session: Session, *, reference: str, job: str, source: PlanSource) -> RunningPlanRecord:
+    """Store a plan for a job.
 
-    Raises ``NotFound``, ``NotReady``, ``IdempotencyKeyReused``, and ``InvalidInput`` where it does not fit.
+    Raises ``NotFound``, ``NotReady``, and ``InvalidInput`` where it does not fit.
     """
     row = job_row(session, reference=reference, job=job)
-    if idempotency_key is not None:
-        clusters.lock(session, reference=row.cluster_id, expected_version=None)
-        made = session.get(RunningPlanRow, idempotency.id_of("running plan", idempotency_key))
-        if made is not None:
-            if made.job_id != row.id or not _is_from(made, source):
-                raise IdempotencyKeyReused(idempotency_key)
-            return record_of(made)
     plan, fitted = _content(session, source)
     check_fits(plan, clusters.get_cluster(session, reference=row.cluster_id).cluster)
     added = add_row(
@@ -89,7 +80,6 @@ def propose_plan(
         plan=plan,
         fitted=fitted,
         plan_id=source.plan_id,
-        new_id=None if idempotency_key is None else idempotency.id_of("running plan", idempotency_key),
     )
     session.flush()
     return record_of(added)
@@ -204,13 +194,12 @@ def add_row(
     plan_id: str | None = None,
     replan_id: str | None = None,
     status: RunningPlanStatus = RunningPlanStatus.PROPOSED,
-    new_id: str | None = None,
 ) -> RunningPlanRow:
     """A new running plan's row."""
     now = datetime.now(UTC)
     degrees = plan.configuration.degrees
     row = RunningPlanRow(
-        id=new_id or uuid.uuid4().hex,
+        id=uuid.uuid4().hex,
         job_id=job_id,
         plan_id=plan_id,
         replan_id=replan_id,
@@ -298,13 +287,6 @@ def _content(session: Session, source: PlanSource) -> tuple[Plan, dict[str, Any]
         assert source.plan_id is not None, "one of the two is given"
         plan = plans.get_finished_plan(session, plan_id=source.plan_id)
     return plan, None if fitted is None else jsonable(fitted)
-
-
-def _is_from(row: RunningPlanRow, source: PlanSource) -> bool:
-    """Whether a running plan was made from this source."""
-    if source.plan is None:
-        return row.plan_id == source.plan_id
-    return row.plan_id is None and bool(row.plan == _stored(source.plan))
 
 
 def _locked(session: Session, running_plan_id: str) -> tuple[RunningPlanRow, RunningJobRow]:

@@ -17,6 +17,7 @@ from app.services import clusters, measurements
 from app.services.clusters import ClusterRecord, StoredCluster
 from app.services.errors import NotFound
 from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
+from app.services.preconditions import ExpectedVersions
 from cluster_models.link_classes import classify
 from cluster_models.measurements import Sample
 from cluster_models.snapshot import ClusterSnapshot
@@ -35,6 +36,16 @@ class SnapshotRecord:
     cluster_name: str
     cluster_version: int | None
     created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewMeasurements:
+    """Measurements that a cluster did not have at a version, and how many of the same upload it had."""
+
+    cluster_id: str
+    version: int
+    fresh: tuple[Sample, ...]
+    already_known: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +99,39 @@ def store_inline(session: Session, *, cluster: Cluster, samples: tuple[Sample, .
     return _store(session, _snapshot_of(cluster, samples), None)
 
 
-def add_measurements(
-    session: Session, *, reference: str, document: MeasurementsDocument, expected_version: int | None = None
-) -> AddedMeasurements:
-    """Add measurements to a cluster, all or none; those it has already are not added again."""
-    row = clusters.lock(session, reference=reference, expected_version=expected_version)
-    stored = clusters.get_cluster(session, reference=row.id)
+def read_measurements(session: Session, *, reference: str, document: MeasurementsDocument) -> NewMeasurements:
+    """The measurements of a document, checked against the cluster as it is; writes nothing.
+
+    A large document takes half a minute, during which nobody should have to wait.
+    """
+    stored = clusters.get_cluster(session, reference=reference)
     samples = samples_of(document, stored.cluster)
-    added = measurements.store_new(session, cluster_id=row.id, version=row.version + 1, samples=samples)
-    if added:
-        clusters.raise_version(row)
+    fresh = measurements.unknown(session, cluster_id=stored.id, samples=samples)
+    if fresh:
         # Figures that no link can have must not get in: nothing could be planned any more.
         reject_absurd(ClusterSnapshot("", stored.cluster, samples), *classify(stored.cluster))
-    return AddedMeasurements(version=row.version, added=added, already_known=len(samples) - added)
+    return NewMeasurements(stored.id, stored.version, fresh, len(samples) - len(fresh))
+
+
+def add_measurements(
+    session: Session,
+    *,
+    reference: str,
+    document: MeasurementsDocument,
+    read: NewMeasurements | None = None,
+    expected_version: ExpectedVersions = None,
+) -> AddedMeasurements:
+    """Add measurements to a cluster, all or none; those it has already are not added again.
+
+    What was ``read`` before saves doing so under the lock, if the cluster is still as it was then.
+    """
+    row = clusters.lock(session, reference=reference, expected_version=expected_version)
+    if read is None or (read.cluster_id, read.version) != (row.id, row.version):
+        read = read_measurements(session, reference=row.id, document=document)
+    if read.fresh:
+        clusters.raise_version(row)
+        measurements.store(session, cluster_id=row.id, version=row.version, samples=read.fresh)
+    return AddedMeasurements(version=row.version, added=len(read.fresh), already_known=read.already_known)
 
 
 def get_snapshot(session: Session, *, snapshot_id: str) -> ClusterSnapshot:

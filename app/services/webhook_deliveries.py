@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import CursorResult, delete, select, update
+from sqlalchemy import CursorResult, delete, func, select, update
 from sqlalchemy.orm import Session
 from standardwebhooks import Webhook
 
@@ -22,7 +22,7 @@ RETRY_AFTER_S: Final = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_4
 """Seconds from one failed attempt to the next; after the last the message is given up."""
 LEASE: Final = timedelta(minutes=2)
 """While an attempt runs, nobody else makes one."""
-_AT_ONCE: Final = 200
+_OF_EACH_AT_ONCE: Final = 20
 _GONE: Final = 410
 
 
@@ -49,18 +49,28 @@ class Due:
 
     job_id: str
     delivery_id: str
+    endpoint_id: str
     attempts: int
 
 
 def due(session: Session, *, now: datetime) -> tuple[Due, ...]:
-    """The messages to be sent now, those first that wait longest."""
-    query = (
-        select(WebhookDeliveryRow.id, WebhookDeliveryRow.attempts)
-        .where(WebhookDeliveryRow.status == DeliveryStatus.PENDING, WebhookDeliveryRow.next_attempt_at <= now)
-        .order_by(WebhookDeliveryRow.next_attempt_at)
-        .limit(_AT_ONCE)
+    """Messages to be sent now, those first that wait longest; of each endpoint some at a time."""
+    row = WebhookDeliveryRow
+    number = func.row_number().over(partition_by=row.endpoint_id, order_by=row.next_attempt_at)
+    waiting = (
+        select(row.id, row.endpoint_id, row.attempts, row.next_attempt_at, number.label("number"))
+        .where(row.status == DeliveryStatus.PENDING, row.next_attempt_at <= now)
+        .subquery()
     )
-    return tuple(Due(f"{delivery}.{attempts}", delivery, attempts) for delivery, attempts in session.execute(query))
+    query = (
+        select(waiting.c.id, waiting.c.endpoint_id, waiting.c.attempts)
+        .where(waiting.c.number <= _OF_EACH_AT_ONCE)
+        .order_by(waiting.c.next_attempt_at)
+    )
+    return tuple(
+        Due(f"{delivery}.{attempts}", delivery, endpoint, attempts)
+        for delivery, endpoint, attempts in session.execute(query)
+    )
 
 
 def begin(session: Session, *, delivery_id: str, attempts: int, now: datetime) -> Outgoing | None:

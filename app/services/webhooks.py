@@ -20,11 +20,9 @@ from urllib.parse import urlsplit
 from sqlalchemy import delete, select, tuple_
 from sqlalchemy.orm import Session
 
-from app.db.insert import insert_if_absent
 from app.db.status import DeliveryStatus
 from app.db.webhook_tables import WebhookDeliveryRow, WebhookEndpointRow
-from app.services import idempotency
-from app.services.errors import IdempotencyKeyReused, NotFound, WrongStatus
+from app.services.errors import NotFound, WrongStatus
 from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
 from cluster_models.errors import InvalidInput
 
@@ -97,30 +95,29 @@ def create_endpoint(
     url: str,
     event_types: Sequence[EventType] = (),
     secret: str | None = None,
-    idempotency_key: str | None = None,
 ) -> NewEndpoint:
-    """Store an address; without a secret one is made.  One that the same key made before is found again.
-
-    Raises ``InvalidInput``, ``IdempotencyKeyReused``.
-    """
+    """Store an address; without a secret one is made.  Raises ``InvalidInput``."""
     check_url(url)
     kept = new_secret() if secret is None else checked_secret(secret)
-    endpoint_id, now = uuid.uuid4().hex, datetime.now(UTC)
-    if idempotency_key is not None:
-        endpoint_id = idempotency.id_of("webhook", idempotency_key)
-    values = {
-        "url": url,
-        "secret": kept,
-        "event_types": {"types": sorted(set(event_types))},
-        "enabled": True,
-        "disabled_because": "",
-        "created_at": now,
-        "updated_at": now,
-    }
-    is_new = insert_if_absent(session, WebhookEndpointRow, id=endpoint_id, **values)
+    now = datetime.now(UTC)
+    row = WebhookEndpointRow(
+        id=uuid.uuid4().hex,
+        url=url,
+        secret=kept,
+        event_types={"types": sorted(set(event_types))},
+        enabled=True,
+        disabled_because="",
+        created_at=now,
+        updated_at=now,
+    )
+    session.add(row)
+    session.flush()
+    return NewEndpoint(_endpoint(row), row.secret)
+
+
+def get_new_endpoint(session: Session, *, endpoint_id: str) -> NewEndpoint:
+    """The endpoint of that id with its secret, for whoever made it; raises ``NotFound``."""
     row = _row(session, endpoint_id)
-    if not is_new and (row.url != url or secret not in (None, row.secret)):
-        raise IdempotencyKeyReused(str(idempotency_key))
     return NewEndpoint(_endpoint(row), row.secret)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -11,14 +11,16 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
-from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 
+from app.db.engine import DATABASE_AWAY
 from app.documents.reading import problems_of
 from app.services.errors import Conflict, NotFound
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput
 
+AGAIN_SOON: Final = {"Retry-After": "5"}
+"""Header of every 503: seconds after which a client may try again."""
 _TITLES: Final = {
     403: "Not allowed",
     404: "Nothing here",
@@ -33,7 +35,10 @@ _TITLES: Final = {
 _STATUSES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (NotFound, 404, ""),
     (Conflict, 409, ""),
-    (OperationalError, 503, "The database does not answer; try again in a moment. Nothing was stored."),
+    *(
+        (kind, 503, "The database does not answer; try again in a moment. Nothing was stored.")
+        for kind in DATABASE_AWAY
+    ),
     (InvalidInput, 422, "The request cannot be served as it is."),
     (RequestValidationError, 422, "The address of this page holds a value that the page does not know."),
 )
@@ -52,12 +57,21 @@ def wants_page(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
 
 
-def failure_page(request: Request, status: int, detail: str, problems: Sequence[str] = ()) -> Response:
+def failure_page(
+    request: Request,
+    status: int,
+    detail: str,
+    problems: Sequence[str] = (),
+    *,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
     """The page for an error; the bare phrase of a status is put into a sentence."""
     if detail == HTTPStatus(status).phrase:
         detail = _SENTENCES.get(status, f"{detail}.")
     title = _TITLES.get(status, "That went wrong")
-    return page(request, "error.html", status=status, title=title, detail=detail, problems=tuple(problems))
+    more = dict(headers or {}) | (AGAIN_SOON if status == 503 else {})
+    values = {"title": title, "detail": detail, "problems": tuple(problems)}
+    return page(request, "error.html", status=status, headers=more, **values)
 
 
 class PageRoute(APIRoute):

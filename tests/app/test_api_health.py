@@ -53,6 +53,7 @@ def test_a_database_that_is_away_is_said_to_be_so(tmp_path: Path) -> None:
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
         assert client.get("/readyz").headers["Retry-After"] == "5"
         page = client.get("/plans", headers={"accept": "text/html"})
+        assert page.headers["Retry-After"] == "5"
         assert (page.status_code, "The database does not answer" in page.text) == (503, True)
         assert client.get("/healthz").is_success
 

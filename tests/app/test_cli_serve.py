@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,3 +32,44 @@ def test_a_taken_port_is_a_sentence(
     assert f"cannot listen on 127.0.0.1:{port}" in err
     assert "--port" in err
     assert "serves on" not in err
+
+
+def test_the_address_is_tried_before_anything_heavy_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the application itself a taken port is still a sentence."""
+    monkeypatch.setenv("MESHWRIGHT_DATA_DIR", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "app.main", None)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["serve", "--port", str(taken.getsockname()[1])]) == 2
+    assert "cannot listen on" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("WEBHOOK_NETWORKS", "10.0.0.0/8", "MESHWRIGHT_WEBHOOK_NETWORKS: is not JSON (got '10.0.0.0/8')"),
+        ("DATABASE_URL", "postgresql://u@127.0.0.1:1/d", "the database cannot be used: (psycopg.OperationalError)"),
+        ("DATABASE_URL", "nonsense", "the database cannot be used: Could not parse"),
+        ("DATABASE_URL", "oracle+nothing://h/d", "the database cannot be used: Can't load plugin"),
+        ("DATA_DIR", "{folder}/file/below", "MESHWRIGHT_DATA_DIR"),
+        ("PORTT", "80", "MESHWRIGHT_PORTT is no setting and changes nothing; did you mean 'MESHWRIGHT_PORT'?"),
+    ],
+)
+def test_what_keeps_a_service_from_starting_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    variable: str,
+    value: str,
+    words: str,
+) -> None:
+    """Each names the variable and what to do; nothing is an internal error."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MESHWRIGHT_DATA_DIR", str(tmp_path / "file" / "below"))
+    monkeypatch.setenv("MESHWRIGHT_ROLE", "web")
+    monkeypatch.setenv(f"MESHWRIGHT_{variable}", value.format(folder=tmp_path))
+    assert main(["serve", "--port", "0"]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert "internal error" not in err

@@ -17,6 +17,7 @@ from app.documents.plan import plan_from_text
 from app.exports.expert_maps import EXPERT_MAPS
 from app.exports.megatron_layers import pipeline_layout
 from app.exports.registry import EXPORTS
+from app.exports.tables import render_csv
 from cluster_models.architecture import Experts
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.expert_slots import ExpertSlots
@@ -229,6 +230,15 @@ def test_csv_has_a_line_for_each_rank() -> None:
         "expert": "0",
         "expert_tensor": "0",
     }
+
+
+def test_csv_names_are_no_formulas() -> None:
+    """A spreadsheet would run a node called ``=cmd()``."""
+    plan = small_plan()
+    ranks = tuple(replace(place, node=f"={place.node}") for place in plan.placement.ranks)
+    hosts = tuple(f"={host}" for host in plan.placement.hosts)
+    table = render_csv(replace(plan, placement=replace(plan.placement, hosts=hosts, ranks=ranks)))
+    assert {row["node"][:2] for row in csv.DictReader(io.StringIO(table))} == {"'="}
 
 
 def test_perfetto_events_are_in_microseconds() -> None:

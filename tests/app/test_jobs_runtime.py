@@ -11,11 +11,13 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from app.db.engine import SessionFactory, transaction
 from app.db.status import PlanStatus
+from app.db.tables import PlanRow
 from app.jobs.client import JobClient, RunningJob
 from app.jobs.context import JobContext
 from app.jobs.keeper import Keeper
@@ -184,6 +186,27 @@ def test_a_plan_that_was_never_queued_is_found(sessions: SessionFactory, tmp_pat
     assert wait_for_end(sessions, plan_id).status == PlanStatus.SUCCEEDED
 
 
+def test_plans_of_an_older_backup_are_solved_again(
+    settings: Settings, sessions: SessionFactory, metrics: Metrics, submit: Callable[..., str], tmp_path: Path
+) -> None:
+    """The engine remembers that the solve ended, our restored tables do not: no plan fails for that."""
+    runtime = JobRuntime(settings, sessions, metrics)
+    runtime.start()
+    plan_id = submit()
+    wait_for_end(sessions, plan_id)
+    runtime.stop()
+    with transaction(sessions) as session:
+        values = {"status": PlanStatus.QUEUED, "result": None, "finished_at": None}
+        session.execute(update(PlanRow).values(**values))
+    runtime = JobRuntime(settings, sessions, metrics)
+    runtime.start()
+    try:
+        assert wait_for_end(sessions, plan_id).status == PlanStatus.SUCCEEDED
+    finally:
+        runtime.stop()
+    assert _starts(tmp_path) == 2
+
+
 def test_a_stopped_service_hands_its_solve_to_the_next(
     settings: Settings, sessions: SessionFactory, metrics: Metrics, client: JobClient, tmp_path: Path
 ) -> None:
@@ -298,7 +321,7 @@ def test_a_solve_outlasts_a_database_that_is_away(
 def test_a_job_that_nobody_works_on_is_put_back(sessions: SessionFactory, settings: Settings) -> None:
     """Whatever the engine says of it: once it was idle for as long as a worker may be silent, and not before."""
     put_back: list[str] = []
-    running = [RunningJob(name, JobKind.SOLVE, "we") for name in ("idle", "solved")]
+    running = [RunningJob(name, JobKind.SOLVE, "we", "solve") for name in ("idle", "solved")]
     client = cast(
         "JobClient",
         SimpleNamespace(put_back=lambda jobs: put_back.extend(job.id for job in jobs)),

@@ -179,3 +179,32 @@ def test_a_field_that_is_like_none_is_answered_with_all(client: TestClient, in_l
     (found,) = client.post(f"{CLUSTERS}/nowhere/events", json=body).json()["errors"]
     assert found["problem"] == "unknown field"
     assert all(name in found["remedy"] for name in EventDocument.model_fields)
+
+
+def test_every_method_of_an_address_is_named(client: TestClient) -> None:
+    """Also those of other functions at the same address."""
+    for path, methods in (("/api/v1/plans", "HEAD, GET, POST"), ("/api/v1/plans/x", "HEAD, GET, DELETE")):
+        answer = client.patch(path)
+        assert (answer.status_code, answer.headers["Allow"]) == (405, methods)
+
+
+def test_a_slash_at_the_end_leads_to_the_address_without_a_host(client: TestClient) -> None:
+    """Whatever host the request names, the redirect stays where the client is; nothing leads nowhere."""
+    answer = client.get("/api/v1/plans/?limit=1", headers={"host": "testserver"}, follow_redirects=False)
+    assert (answer.status_code, answer.headers["Location"]) == (307, "/api/v1/plans?limit=1")
+    assert client.get("/api/v1/nothing/", follow_redirects=False).status_code == 404
+
+
+def test_an_unknown_query_parameter_is_refused(client: TestClient) -> None:
+    """A filter that is misspelt would otherwise answer with everything."""
+    answer = client.get("/api/v1/plans?statsu=failed&limit=3")
+    assert answer.status_code == 422
+    assert answer.json()["errors"] == [
+        {
+            "field": "query.statsu",
+            "value": "failed",
+            "problem": "is no parameter of this address",
+            "remedy": "did you mean 'status'?",
+        }
+    ]
+    assert client.get("/api/v1/plans?status=failed&limit=3").is_success

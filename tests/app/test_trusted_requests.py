@@ -12,8 +12,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from app.main import create_app, listening_socket
+from app.main import create_app
 from app.settings import Settings
+from app.starting import listening_socket
 from app.trusted_requests import TrustedRequests
 
 HERE = "http://planner.example:8080"

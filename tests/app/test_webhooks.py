@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import socketserver
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address, ip_network
@@ -17,10 +18,10 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from app.db.engine import SessionFactory, transaction
 from app.db.status import DeliveryStatus
 from app.db.webhook_tables import WebhookDeliveryRow
-from app.jobs import due_work
+from app.jobs import delivering, due_work
 from app.jobs.client import JobClient
 from app.jobs.delivering import AddressNotAllowed, allowed_addresses, is_allowed, send
-from app.jobs.runtime import JobRuntime
+from app.jobs.runtime import DELIVERIES_OF_ONE_ENDPOINT, JobRuntime
 from app.metrics import make_metrics
 from app.services import event_sources, webhook_deliveries, webhooks
 from app.services.errors import NameTaken, NotAuthentic
@@ -55,6 +56,26 @@ def _receiver(*answers: int) -> Iterator[tuple[str, list[tuple[dict[str, str], b
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://localhost:{server.server_port}/hook?x=1", got
+        server.shutdown()
+
+
+@contextmanager
+def _dripping() -> Iterator[str]:
+    """A server that takes every connection and sends a byte of a head at a time, for ever; its address."""
+    done = threading.Event()
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                self.request.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+                while not done.wait(0.05):
+                    self.request.sendall(b"x")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+        done.set()
         server.shutdown()
 
 
@@ -107,6 +128,52 @@ def test_a_round_that_comes_twice_sends_once(tmp_path: Path, database_url: str, 
         due_work.queue_deliveries(sessions, client)
         assert client.states([f"{delivery_id}.0"])
     client.close()
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_endpoints_that_let_their_messages_hang_do_not_delay_another(
+    tmp_path: Path, database_url: str, sessions: SessionFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight of them, with many messages each, hold up nobody: the good one has its message while theirs hang."""
+    monkeypatch.setattr(delivering, "DEADLINE_S", 3600.0)
+    settings = Settings(data_dir=tmp_path, database_url=database_url, heartbeat_s=0.2, webhook_networks=LOCAL)
+    with _dripping() as slow, _receiver(200) as (good, got):
+        with transaction(sessions) as session:
+            for _ in range(8):
+                webhooks.create_endpoint(session, url=slow)
+            for _ in range(40):
+                webhooks.announce(session, event_type=EventType.PROPOSED, data={})
+        runtime = JobRuntime(settings, sessions, make_metrics())
+        runtime.start()
+        try:
+            wait_until(lambda: len(runtime._context.solving) == 8 * DELIVERIES_OF_ONE_ENDPOINT)
+            with transaction(sessions) as session:
+                webhooks.ping(session, endpoint_id=webhooks.create_endpoint(session, url=good).endpoint.id)
+            wait_until(lambda: len(got) == 1)
+            assert len(runtime._context.solving) == 8 * DELIVERIES_OF_ONE_ENDPOINT
+        finally:
+            runtime.stop()
+
+
+def test_an_answer_by_drops_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deadline is of the whole attempt, not of each byte."""
+    monkeypatch.setattr(delivering, "DEADLINE_S", 0.5)
+    with _dripping() as url:
+        outcome = send(Outgoing(url, b"{}", {}), networks=LOCAL)
+    assert outcome == Outcome(None, "The endpoint did not answer within 0.5 s.")
+
+
+def test_no_endpoint_fills_the_queue(sessions: SessionFactory) -> None:
+    """However many messages wait for one endpoint, those of another are among the due ones."""
+    with transaction(sessions) as session:
+        webhooks.create_endpoint(session, url="https://a.example/")
+        for _ in range(300):
+            webhooks.announce(session, event_type=EventType.FAILED, data={})
+        other = webhooks.create_endpoint(session, url="https://b.example/").endpoint.id
+        message = webhooks.ping(session, endpoint_id=other)
+        due = webhook_deliveries.due(session, now=datetime.now(UTC))
+    assert message in {each.delivery_id for each in due}
+    assert len(due) < 100
 
 
 def test_attempts_are_spaced_and_then_given_up(sessions: SessionFactory) -> None:
@@ -184,6 +251,9 @@ def test_an_endpoint_that_is_gone_or_disabled_gets_nothing_more(sessions: Sessio
         ("64:ff9b::a00:1", False),
         ("64:ff9b::5db8:d70e", True),
         ("2002:a00:1::", False),
+        ("64:ff9b:1::5db8:d70e", False),
+        ("::5db8:d70e", False),
+        ("fec0::1", False),
     ],
 )
 def test_only_public_addresses_are_sent_to_unless_named(address: str, allowed: bool) -> None:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
+from sqlalchemy.orm import Session
 
 from app.api.v1.answers import Moment, PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.parameters import CalibrationPath, Cursor, Limit, ServiceDep
+from app.api.v1.parameters import CalibrationPath, Cursor, IdempotencyKey, Limit, ServiceDep
 from app.db.engine import transaction
 from app.documents.calibration import MOST_OWNERS, CalibrationDocument
 from app.documents.framework import FrameworkDescription
 from app.documents.hardware_profile import HardwareProfileDocument
 from app.documents.reading import NAME, Document, Text
 from app.profiler.script import SCRIPT_NAME, script_text
-from app.services import calibrations
+from app.services import calibrations, idempotency
 from app.services.calibrations import CalibrationRecord, StoredCalibration
 from app.services.new_calibrations import document_of
 
@@ -83,9 +85,32 @@ class CalibrationAnswer(CalibrationSummary):
 
 
 @router.post("/calibrations", status_code=201)
-def create_calibration(document: NewCalibration, service: ServiceDep, response: Response) -> CalibrationAnswer:
+def create_calibration(
+    document: NewCalibration, service: ServiceDep, response: Response, idempotency_key: IdempotencyKey = None
+) -> CalibrationAnswer:
     """Fit a calibration, which takes seconds to minutes, or take a finished one, and store it under a free name."""
-    made = document_of(
+    keyed = idempotency.keyed("calibration", idempotency_key, document)
+    with transaction(service.sessions) as session:
+        known = idempotency.made_before(session, keyed, find=partial(_stored, session))
+    made = None if known is not None else _document_of(document)
+    with transaction(service.sessions) as session:
+
+        def make() -> str:
+            fitted = made or _document_of(document)  # the second where it was deleted just now
+            return calibrations.create_calibration(session, document=fitted).name
+
+        name = idempotency.once(session, keyed, make=make, find=partial(_stored, session))
+        stored = _stored(session, name)
+    response.headers["Location"] = address("calibrations", stored.name)
+    return CalibrationAnswer.from_stored(stored)
+
+
+def _stored(session: Session, name: str) -> StoredCalibration:
+    return calibrations.get_calibration(session, name=name)
+
+
+def _document_of(document: NewCalibration) -> CalibrationDocument:
+    return document_of(
         name=document.name,
         calibration=document.calibration,
         profile=document.profile,
@@ -93,11 +118,6 @@ def create_calibration(document: NewCalibration, service: ServiceDep, response: 
         runs_csv=document.runs,
         frameworks=document.frameworks,
     )
-    with transaction(service.sessions) as session:
-        calibrations.create_calibration(session, document=made)
-        stored = calibrations.get_calibration(session, name=made.name)
-    response.headers["Location"] = address("calibrations", stored.name)
-    return CalibrationAnswer.from_stored(stored)
 
 
 @router.get("/calibrations")

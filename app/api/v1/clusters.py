@@ -8,13 +8,22 @@ from pydantic import Field
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.cluster_answers import ClusterAnswer, ClusterSummary
-from app.api.v1.parameters import ClusterPath, Cursor, ExpectedVersion, Limit, NodePath, ServiceDep, etag
+from app.api.v1.parameters import (
+    ClusterPath,
+    Cursor,
+    ExpectedVersion,
+    IdempotencyKey,
+    Limit,
+    NodePath,
+    ServiceDep,
+    etag,
+)
 from app.api.v1.topology_answers import TopologyAnswer
 from app.db.engine import transaction
 from app.documents.cluster import ClusterDocument
 from app.documents.nodes import GpusInUse, Labels, NodeDocument, Slowdown
 from app.documents.reading import Document
-from app.services import clusters
+from app.services import clusters, idempotency
 from app.services.clusters import NodeChange
 from cluster_models.topology import NodeState
 
@@ -51,10 +60,19 @@ def list_clusters(
 
 
 @router.post("/clusters", status_code=201)
-def create_cluster(document: ClusterDocument, service: ServiceDep, response: Response) -> ClusterAnswer:
+def create_cluster(
+    document: ClusterDocument, service: ServiceDep, response: Response, idempotency_key: IdempotencyKey = None
+) -> ClusterAnswer:
     """Store a new cluster with its measurements; all of it or nothing."""
+    keyed = idempotency.keyed("cluster", idempotency_key, document)
     with transaction(service.sessions) as session:
-        record = clusters.create_cluster(session, document=document)
+        cluster_id = idempotency.once(
+            session,
+            keyed,
+            make=lambda: clusters.create_cluster(session, document=document).id,
+            find=lambda made: clusters.find_cluster(session, reference=made),
+        )
+        record = clusters.get_cluster(session, reference=cluster_id)
     response.headers["Location"] = address("clusters", record.name)
     response.headers["ETag"] = etag(record.version)
     return ClusterAnswer.make(record)

@@ -9,11 +9,12 @@ from fastapi import APIRouter, Path, Response
 from app.api.v1.answers import address
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.event_answers import EventSourceAnswer, NewEventSourceAnswer
-from app.api.v1.parameters import ClusterPath, ServiceDep
+from app.api.v1.parameters import ClusterPath, IdempotencyKey, ServiceDep
 from app.api.v1.webhook_bodies import EventSourceDocument
 from app.db.engine import transaction
 from app.events.registry import adapter_named
-from app.services import clusters, event_sources
+from app.services import clusters, event_sources, idempotency
+from app.services.event_sources import NewEventSource
 
 router = APIRouter(tags=["failures"], route_class=BodyRoute)
 
@@ -24,15 +25,29 @@ SourcePath = Annotated[
 
 @router.post("/clusters/{cluster}/event-sources", status_code=201)
 def create_event_source(
-    cluster: ClusterPath, document: EventSourceDocument, service: ServiceDep, response: Response
+    cluster: ClusterPath,
+    document: EventSourceDocument,
+    service: ServiceDep,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
 ) -> NewEventSourceAnswer:
     """Store a source of reports.  Its secret is in this answer only; from then on its format must be signed."""
     adapter = adapter_named(document.adapter).name
     with transaction(service.sessions) as session:
-        name = clusters.find_cluster(session, reference=cluster).name
-        made = event_sources.create_source(
-            session, reference=cluster, name=document.name, adapter=adapter, secret=document.secret
-        )
+        found = clusters.find_cluster(session, reference=cluster)
+        name, keyed = found.name, idempotency.keyed("event source", idempotency_key, found.id, document)
+
+        def make() -> str:
+            new, secret = document.name, document.secret
+            made = event_sources.create_source(
+                session, reference=found.id, name=new, adapter=adapter, secret=secret
+            )
+            return made.source.id
+
+        def find(source_id: str) -> NewEventSource:
+            return event_sources.get_new_source(session, source_id=source_id)
+
+        made = find(idempotency.once(session, keyed, make=make, find=find))
     response.headers["Location"] = address("clusters", name, "event-sources", made.source.name)
     told = EventSourceAnswer.make(made.source, name)
     return NewEventSourceAnswer(**dict(told), secret=made.secret)

@@ -10,11 +10,11 @@ from pydantic import BaseModel, Field
 from app.api.v1.answers import address
 from app.api.v1.cluster_answers import ClusterSummary
 from app.api.v1.import_uploads import Received, described, received, upload_of
-from app.api.v1.parameters import ExpectedVersion, ServiceDep, etag
+from app.api.v1.parameters import ExpectedVersion, IdempotencyKey, ServiceDep, etag
 from app.db.engine import transaction
 from app.documents.reading import InvalidDocument
 from app.imports.report import ImportAnswer, answer_of
-from app.services import imports
+from app.services import idempotency, imports
 from app.services.imports import ImportOutcome
 from readers.registry import FORMATS
 
@@ -55,6 +55,7 @@ def import_files(
     service: ServiceDep,
     response: Response,
     expected: ExpectedVersion,
+    idempotency_key: IdempotencyKey = None,
     documents: Annotated[
         bool, Query(description="Whether to answer with the cluster and the measurements in full, too.")
     ] = False,
@@ -73,10 +74,11 @@ def import_files(
         raise InvalidDocument([one.problem for one in looked.report.unused_answers])
     if not upload.store:
         return _reply(answer_of(looked.report, with_documents=documents))
+    keyed = idempotency.keyed("import", idempotency_key, *imports.asked_by(upload.request))
     with transaction(service.sessions) as session:
-        outcome = imports.store(
-            session, upload.request, digest=upload.digest, looked=looked, expected_version=expected
-        )
+        # Done again, it changes nothing; only the report is another then.
+        digest = upload.digest if idempotency.claim(session, keyed) else None
+        outcome = imports.store(session, upload.request, digest=digest, looked=looked, expected_version=expected)
     response.status_code = 201
     response.headers["Location"] = address("clusters", outcome.cluster.name)
     response.headers["ETag"] = etag(outcome.cluster.version)

@@ -13,6 +13,7 @@ from app.api.v1.parameters import (
     ClusterPath,
     Cursor,
     ExpectedVersion,
+    IdempotencyKey,
     Limit,
     ServiceDep,
     SnapshotPath,
@@ -21,7 +22,7 @@ from app.api.v1.parameters import (
 from app.db.engine import transaction
 from app.documents.cluster import ClusterDocument
 from app.documents.measurements import MeasurementDocument, MeasurementsDocument
-from app.services import clusters, measurements, snapshots
+from app.services import clusters, idempotency, measurements, snapshots
 from app.services.measurements import MeasurementFilter
 from cluster_models.measurements import SampleStatus
 from cluster_models.suspicions import suspicions
@@ -36,13 +37,20 @@ def add_measurements(
     service: ServiceDep,
     response: Response,
     expected: ExpectedVersion,
+    idempotency_key: IdempotencyKey = None,
 ) -> MeasurementsAdded:
     """Add measurements, one by one or as tables; all of them or none.
 
     Those that the cluster has already are not added again, so that a request can be repeated.
     """
+    with service.read_sessions() as session:
+        read = snapshots.read_measurements(session, reference=cluster, document=document)
+    keyed = idempotency.keyed("measurements", idempotency_key, read.cluster_id, document)
     with transaction(service.sessions) as session:
-        added = snapshots.add_measurements(session, reference=cluster, document=document, expected_version=expected)
+        idempotency.claim(session, keyed)
+        added = snapshots.add_measurements(
+            session, reference=cluster, document=document, read=read, expected_version=expected
+        )
     response.headers["Location"] = address("clusters", cluster, "measurements")
     response.headers["ETag"] = etag(added.version)
     return MeasurementsAdded.model_validate(added, from_attributes=True)

@@ -7,12 +7,12 @@ from pydantic import BaseModel, Field
 
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.parameters import Cursor, Limit, ModelPath, ServiceDep
+from app.api.v1.parameters import Cursor, IdempotencyKey, Limit, ModelPath, ServiceDep
 from app.db.engine import transaction
 from app.documents.architecture import ArchitectureDocument
 from app.documents.gpu_kinds import GpuKindDocument
 from app.documents.reading import Document, Text
-from app.services import models
+from app.services import idempotency, models
 from app.services.models import ModelRecord
 from app.services.requests import ModelReference
 from cluster_models.architecture import Architecture
@@ -66,12 +66,21 @@ def list_models(
 
 
 @router.post("/models", status_code=201)
-def create_model(document: NewModel, service: ServiceDep, response: Response) -> ModelAnswer:
+def create_model(
+    document: NewModel, service: ServiceDep, response: Response, idempotency_key: IdempotencyKey = None
+) -> ModelAnswer:
     """Store a model under a name that is free."""
+    keyed = idempotency.keyed("model", idempotency_key, document)
     with transaction(service.sessions) as session:
-        record = models.create_model(session, name=document.name, model=document.model)
-    response.headers["Location"] = address("models", record.name)
-    return ModelAnswer.from_record(record)
+        name = idempotency.once(
+            session,
+            keyed,
+            make=lambda: models.create_model(session, name=document.name, model=document.model).name,
+            find=lambda made: models.get_model(session, name=made),
+        )
+        architecture = models.get_model(session, name=name)
+    response.headers["Location"] = address("models", name)
+    return ModelAnswer.make(name, architecture)
 
 
 @router.get("/models/{model}")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.parameters import ClusterPath, ServiceDep
+from app.api.v1.parameters import ClusterPath, ExpectedTag, ServiceDep, content_tag
 from app.api.v1.replan_bodies import SpareNodesDocument
 from app.db.engine import transaction
 from app.services import clusters, occupancy
 from app.services.occupancy import HeldGpu, SpareNode
+from app.services.preconditions import check_tag
 
 router = APIRouter(tags=["jobs"], route_class=BodyRoute)
 
@@ -77,17 +78,30 @@ def get_occupancy(cluster: ClusterPath, service: ServiceDep) -> OccupancyAnswer:
 
 
 @router.get("/clusters/{cluster}/spares")
-def list_spares(cluster: ClusterPath, service: ServiceDep) -> SparesAnswer:
+def list_spares(cluster: ClusterPath, service: ServiceDep, response: Response) -> SparesAnswer:
     """The nodes kept as spares, and which of them are free."""
     with service.read_sessions() as session:
-        return SparesAnswer.make(occupancy.list_spares(session, reference=cluster))
+        answer = SparesAnswer.make(occupancy.list_spares(session, reference=cluster))
+    response.headers["ETag"] = content_tag(answer)
+    return answer
 
 
 @router.put("/clusters/{cluster}/spares")
-def replace_spares(cluster: ClusterPath, document: SpareNodesDocument, service: ServiceDep) -> SparesAnswer:
+def replace_spares(
+    cluster: ClusterPath,
+    document: SpareNodesDocument,
+    service: ServiceDep,
+    response: Response,
+    expected: ExpectedTag,
+) -> SparesAnswer:
     """Keep these nodes as spares in place of all; nodes that a job holds serve once they are free."""
     with transaction(service.sessions) as session:
-        return SparesAnswer.make(occupancy.replace_spares(session, reference=cluster, nodes=document.nodes))
+        clusters.lock(session, reference=cluster, expected_version=None)
+        before = SparesAnswer.make(occupancy.list_spares(session, reference=cluster))
+        check_tag("spares of", cluster, expected=expected, current=content_tag(before))
+        answer = SparesAnswer.make(occupancy.replace_spares(session, reference=cluster, nodes=document.nodes))
+    response.headers["ETag"] = content_tag(answer)
+    return answer
 
 
 def _gpu(held: HeldGpu) -> HeldGpuAnswer:

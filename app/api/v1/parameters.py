@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import Depends, Header, Path, Query
+from pydantic import BaseModel
 
+from app.conditional_requests import ANY_TAG, tags_in
 from app.resources import Service, service_of
+from app.services.idempotency import fingerprint
 from app.services.pagination import MAX_LIMIT
+from app.services.preconditions import ExpectedTags, ExpectedVersions
 from cluster_models.errors import InvalidInput
+
+_VERSION: Final = re.compile(r'"\d{1,18}"')
 
 ServiceDep = Annotated[Service, Depends(service_of)]
 
@@ -48,35 +54,50 @@ IdempotencyKey = Annotated[
     Header(
         min_length=1,
         max_length=255,
-        description="A repeated request with the same key and body finds what the first one made.",
+        description="A repeated request with the same key and body finds what the first one made, for a week; "
+        "with another body it is refused.",
         examples=["8e03978e-40d5-43dd-bc93-6894a57f9324"],
     ),
 ]
 
-_ETAG = re.compile(r'(?:W/)?"(\d{1,18})"')
+_IfMatch = Annotated[
+    str | None,
+    Header(
+        description="ETag of what was read, or several; when the thing is another by now, the answer is 412.",
+        examples=['"3"'],
+    ),
+]
 
 
-def _expected_version(
-    if_match: Annotated[
-        str | None,
-        Header(
-            description="ETag of the version that was read; when the thing has changed since, the answer is 412.",
-            examples=['"3"'],
-        ),
-    ] = None,
-) -> int | None:
-    """The version that the caller wants to change; ``None`` where any will do."""
-    if if_match is None or if_match.strip() == "*":
+def _expected_tags(if_match: _IfMatch = None) -> ExpectedTags:
+    """The tags of which the thing must have one to be changed; ``None`` where any will do.
+
+    Weak ones are equal to none here (RFC 9110, section 13.1.1).
+    """
+    tags = (ANY_TAG,) if if_match is None else tags_in(if_match)
+    if tags is None:
+        raise InvalidInput("header.If-Match", if_match, "is no list of ETags", 'send it as received: "3"')
+    return None if ANY_TAG in tags else frozenset(tag for tag in tags if not tag.startswith("W/"))
+
+
+ExpectedTag = Annotated[ExpectedTags, Depends(_expected_tags)]
+
+
+def _expected_versions(tags: ExpectedTag) -> ExpectedVersions:
+    """The same for things whose ETag is their version; what is no version of ours is that of nothing."""
+    if tags is None:
         return None
-    found = _ETAG.fullmatch(if_match.strip())
-    if found is None:
-        raise InvalidInput("header.If-Match", if_match, "is no ETag of ours", 'send it as received: "3"')
-    return int(found.group(1))
+    return frozenset(int(tag[1:-1]) for tag in tags if _VERSION.fullmatch(tag))
 
 
-ExpectedVersion = Annotated[int | None, Depends(_expected_version)]
+ExpectedVersion = Annotated[ExpectedVersions, Depends(_expected_versions)]
 
 
 def etag(version: int) -> str:
     """The ETag of a version."""
     return f'"{version}"'
+
+
+def content_tag(answer: BaseModel) -> str:
+    """The ETag of an answer that has no version: one for each content."""
+    return f'"{fingerprint(answer.model_dump_json().encode())[:32]}"'

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy.orm import Session
 
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.parameters import Cursor, Limit, PlanPath, ServiceDep
+from app.api.v1.parameters import Cursor, ExpectedTag, IdempotencyKey, Limit, PlanPath, ServiceDep, content_tag
 from app.api.v1.plan_answers import PlanAccepted, PlanAnswer, PlanSummary, plan_event, plan_links
 from app.api.v1.plan_exports import (
     FILE_RESPONSES,
@@ -28,6 +28,7 @@ from app.documents.plan import result_document
 from app.documents.plan_parts import TimelineEventDocument
 from app.services import plans
 from app.services.plans import PlanRecord
+from app.services.preconditions import check_tag
 from app.services.requests import PlanRequest
 
 router = APIRouter(tags=["plans"], route_class=BodyRoute)
@@ -38,15 +39,7 @@ def create_plan(
     document: PlanRequest,
     service: ServiceDep,
     response: Response,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            min_length=1,
-            max_length=255,
-            description="A repeated request with the same key and body finds the same plan, for a week.",
-            examples=["8e03978e-40d5-43dd-bc93-6894a57f9324"],
-        ),
-    ] = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> PlanAccepted:
     """Ask for a plan.  Everything that can be refused at once is; then the solve waits for a free slot."""
     settings = service.settings
@@ -82,18 +75,20 @@ def list_plans(
 
 
 @router.get("/plans/{plan}")
-def get_plan(plan: PlanPath, service: ServiceDep) -> PlanAnswer:
-    """A plan with its progress, and its result once it has ended."""
+def get_plan(plan: PlanPath, service: ServiceDep, response: Response) -> PlanAnswer:
+    """A plan with its progress, and its result once it has ended; the ETag changes with both."""
     with service.read_sessions() as session:
         record = plans.get_plan(session, plan_id=plan)
         result = plans.get_result(session, plan_id=plan)
+    response.headers["ETag"] = _tag(record)
     return PlanAnswer.make(record, None if result is None else result_document(result, timeline=False))
 
 
 @router.delete("/plans/{plan}", status_code=204)
-def delete_plan(plan: PlanPath, service: ServiceDep) -> None:
+def delete_plan(plan: PlanPath, service: ServiceDep, expected: ExpectedTag) -> None:
     """Forget a plan; one that waits or runs is called off."""
     with transaction(service.sessions) as session:
+        check_tag("plan", plan, expected=expected, current=_tag(plans.get_plan(session, plan_id=plan)))
         plans.delete_plan(session, plan_id=plan)
 
 
@@ -134,6 +129,11 @@ def get_export(
     with service.read_sessions() as session:
         found = plans.get_finished_plan(session, plan_id=plan)
     return export_file(found, export_format, given)
+
+
+def _tag(record: PlanRecord) -> str:
+    """The ETag of a plan: a result that is there once never changes."""
+    return content_tag(PlanAnswer.make(record, None))
 
 
 def _known_plan(plan: PlanPath, service: ServiceDep) -> str:

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.parameters import ClusterPath, ServiceDep
+from app.api.v1.parameters import ClusterPath, ExpectedTag, ServiceDep, content_tag
 from app.api.v1.replan_bodies import ReplanSettingsDocument
 from app.db.engine import transaction
-from app.services import replan_settings
+from app.services import clusters, replan_settings
+from app.services.preconditions import check_tag
 
 router = APIRouter(tags=["failures"], route_class=BodyRoute)
 
 
 @router.get("/clusters/{cluster}/replan-settings")
-def get_replan_settings(cluster: ClusterPath, service: ServiceDep) -> ReplanSettingsDocument:
+def get_replan_settings(cluster: ClusterPath, service: ServiceDep, response: Response) -> ReplanSettingsDocument:
     """The settings of a cluster; those never stored are at their defaults."""
     with service.read_sessions() as session:
         found = replan_settings.get_settings(session, reference=cluster)
-    return ReplanSettingsDocument.from_settings(found)
+    return _tagged(ReplanSettingsDocument.from_settings(found), response)
 
 
 @router.put("/clusters/{cluster}/replan-settings")
 def replace_replan_settings(
-    cluster: ClusterPath, document: ReplanSettingsDocument, service: ServiceDep
+    cluster: ClusterPath,
+    document: ReplanSettingsDocument,
+    service: ServiceDep,
+    response: Response,
+    expected: ExpectedTag,
 ) -> ReplanSettingsDocument:
     """Store these settings in place of all, absent fields at their defaults; open windows keep their end."""
     with transaction(service.sessions) as session:
+        clusters.lock(session, reference=cluster, expected_version=None)
+        before = ReplanSettingsDocument.from_settings(replan_settings.get_settings(session, reference=cluster))
+        check_tag("replan settings of", cluster, expected=expected, current=content_tag(before))
         stored = replan_settings.replace_settings(session, reference=cluster, settings=document.to_settings())
-    return ReplanSettingsDocument.from_settings(stored)
+    return _tagged(ReplanSettingsDocument.from_settings(stored), response)
+
+
+def _tagged(answer: ReplanSettingsDocument, response: Response) -> ReplanSettingsDocument:
+    response.headers["ETag"] = content_tag(answer)
+    return answer

@@ -6,12 +6,24 @@ from fastapi import APIRouter, Request, Response
 
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.parameters import ClusterPath, Cursor, IdempotencyKey, JobPath, Limit, ServiceDep
+from app.api.v1.parameters import (
+    ClusterPath,
+    Cursor,
+    ExpectedTag,
+    IdempotencyKey,
+    JobPath,
+    Limit,
+    ServiceDep,
+    content_tag,
+)
 from app.api.v1.running_job_answers import JobAnswer, RunningPlanSummaryAnswer
 from app.db.engine import transaction
 from app.documents.running_jobs import JobDocument, JobPatch, RunningPlanDocument
-from app.services import given_plans, running_jobs, running_plans
+from app.services import clusters, given_plans, idempotency, running_jobs, running_plans
 from app.services.field_paths import errors_under
+from app.services.preconditions import check_tag
+from app.services.running_jobs import JobRecord
+from app.services.running_plans import RunningPlanRecord
 
 router = APIRouter(tags=["jobs"], route_class=BodyRoute)
 
@@ -33,16 +45,25 @@ def create_job(
     with errors_under("plan"):
         source = given_plans.source_of(document.plan)
     with transaction(service.sessions) as session:
-        record = running_jobs.register_job(
-            session,
-            reference=cluster,
-            name=document.name,
-            source=source,
-            weight=document.weight,
-            recovery=recovery,
-            applied=document.is_running,
-            idempotency_key=idempotency_key,
-        )
+        cluster_id = clusters.find_cluster(session, reference=cluster).id
+
+        def make() -> str:
+            registered = running_jobs.register_job(
+                session,
+                reference=cluster_id,
+                name=document.name,
+                source=source,
+                weight=document.weight,
+                recovery=recovery,
+                applied=document.is_running,
+            )
+            return registered.id
+
+        def find(job_id: str) -> JobRecord:
+            return running_jobs.get_job(session, reference=cluster_id, job=job_id)
+
+        keyed = idempotency.keyed("job", idempotency_key, cluster_id, document)
+        record = find(idempotency.once(session, keyed, make=make, find=find))
     response.headers["Location"] = address("clusters", record.cluster_name, "jobs", record.name)
     return JobAnswer.from_record(record)
 
@@ -58,14 +79,23 @@ def list_jobs(
 
 
 @router.get("/clusters/{cluster}/jobs/{job}")
-def get_job(cluster: ClusterPath, job: JobPath, service: ServiceDep) -> JobAnswer:
-    """A job, and the plan it runs by."""
+def get_job(cluster: ClusterPath, job: JobPath, service: ServiceDep, response: Response) -> JobAnswer:
+    """A job, and the plan it runs by; the ETag names this content."""
     with service.read_sessions() as session:
-        return JobAnswer.from_record(running_jobs.get_job(session, reference=cluster, job=job))
+        answer = JobAnswer.from_record(running_jobs.get_job(session, reference=cluster, job=job))
+    response.headers["ETag"] = content_tag(answer)
+    return answer
 
 
 @router.patch("/clusters/{cluster}/jobs/{job}")
-def change_job(cluster: ClusterPath, job: JobPath, patch: JobPatch, service: ServiceDep) -> JobAnswer:
+def change_job(
+    cluster: ClusterPath,
+    job: JobPath,
+    patch: JobPatch,
+    service: ServiceDep,
+    response: Response,
+    expected: ExpectedTag,
+) -> JobAnswer:
     """Change a job's weight or recovery policy.
 
     An open decision about it that is not approved is made anew (the one before is superseded) unless only the age
@@ -74,10 +104,15 @@ def change_job(cluster: ClusterPath, job: JobPath, patch: JobPatch, service: Ser
     with errors_under("recovery"):
         recovery = None if patch.recovery is None else patch.recovery.to_recovery()
     with transaction(service.sessions) as session:
+        clusters.lock(session, reference=cluster, expected_version=None)
+        before = JobAnswer.from_record(running_jobs.get_job(session, reference=cluster, job=job))
+        check_tag("job", before.name, expected=expected, current=content_tag(before))
         record = running_jobs.change_job(
             session, reference=cluster, job=job, weight=patch.weight, recovery=recovery
         )
-    return JobAnswer.from_record(record)
+    answer = JobAnswer.from_record(record)
+    response.headers["ETag"] = content_tag(answer)
+    return answer
 
 
 @router.delete("/clusters/{cluster}/jobs/{job}", status_code=204)
@@ -115,8 +150,15 @@ def propose_running_plan(
     with errors_under("plan"):
         source = given_plans.source_of(document.plan)
     with transaction(service.sessions) as session:
-        record = running_plans.propose_plan(
-            session, reference=cluster, job=job, source=source, idempotency_key=idempotency_key
-        )
+        job_id = running_jobs.get_job(session, reference=cluster, job=job).id
+
+        def make() -> str:
+            return running_plans.propose_plan(session, reference=cluster, job=job_id, source=source).id
+
+        def find(running_plan_id: str) -> RunningPlanRecord:
+            return running_plans.get_running_plan(session, running_plan_id=running_plan_id)
+
+        keyed = idempotency.keyed("running plan", idempotency_key, job_id, document)
+        record = find(idempotency.once(session, keyed, make=make, find=find))
     response.headers["Location"] = address("running-plans", record.id)
     return RunningPlanSummaryAnswer.from_record(record)

@@ -14,7 +14,7 @@ from app.api.v1.parameters import Cursor, IdempotencyKey, Limit, ServiceDep, Web
 from app.api.v1.webhook_bodies import WebhookDocument, WebhookPatch
 from app.db.engine import transaction
 from app.db.status import DeliveryStatus
-from app.services import webhook_deliveries, webhooks
+from app.services import idempotency, webhook_deliveries, webhooks
 from app.services.webhooks import Delivery, Endpoint, EventType, NewEndpoint
 
 router = APIRouter(tags=["webhooks"], route_class=BodyRoute)
@@ -101,14 +101,18 @@ def create_webhook(
     document: WebhookDocument, service: ServiceDep, response: Response, idempotency_key: IdempotencyKey = None
 ) -> NewWebhookAnswer:
     """Store an address that is to be told of events.  Its secret is in this answer only."""
+    keyed = idempotency.keyed("webhook", idempotency_key, document)
     with transaction(service.sessions) as session:
-        made = webhooks.create_endpoint(
-            session,
-            url=document.url,
-            event_types=document.event_types,
-            secret=document.secret,
-            idempotency_key=idempotency_key,
-        )
+
+        def make() -> str:
+            types, secret = document.event_types, document.secret
+            made = webhooks.create_endpoint(session, url=document.url, event_types=types, secret=secret)
+            return made.endpoint.id
+
+        def find(endpoint_id: str) -> NewEndpoint:
+            return webhooks.get_new_endpoint(session, endpoint_id=endpoint_id)
+
+        made = find(idempotency.once(session, keyed, make=make, find=find))
     response.headers["Location"] = address("webhooks", made.endpoint.id)
     return NewWebhookAnswer.make(made)
 
@@ -159,10 +163,17 @@ def renew_webhook_secret(webhook: WebhookPath, service: ServiceDep) -> NewWebhoo
 
 
 @router.post("/webhooks/{webhook}/ping", status_code=202)
-def ping_webhook(webhook: WebhookPath, service: ServiceDep) -> PingAnswer:
+def ping_webhook(webhook: WebhookPath, service: ServiceDep, idempotency_key: IdempotencyKey = None) -> PingAnswer:
     """Send a test message; what came of it is listed under deliveries.  409 where the address is disabled."""
+    keyed = idempotency.keyed("ping", idempotency_key, webhook)
     with transaction(service.sessions) as session:
-        return PingAnswer(delivery=webhooks.ping(session, endpoint_id=webhook))
+        message_id = idempotency.once(
+            session,
+            keyed,
+            make=lambda: webhooks.ping(session, endpoint_id=webhook),
+            find=lambda message: webhooks.find_delivery(session, endpoint_id=webhook, delivery_id=message),
+        )
+    return PingAnswer(delivery=message_id)
 
 
 @router.get("/webhooks/{webhook}/deliveries")

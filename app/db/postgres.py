@@ -1,0 +1,89 @@
+"""Connections to a PostgreSQL server that may be frozen, unplugged or restarted: none waits for ever.
+
+A server that is frozen still acknowledges what it is sent, so neither its own limits nor those of TCP end the wait.
+What the operator writes into the address (``?connect_timeout=...&options=...``) goes before our values.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Generator
+from typing import Any, Final, TypeVar
+
+import psycopg
+from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event
+
+SILENCE_S: Final = 40.0
+"""Longer than any statement may take: a connection without a byte for so long is given up."""
+POOL_TIMEOUT_S: Final = 10.0
+LINK_TIMEOUTS: Final = {
+    "connect_timeout": "5",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "25000",
+}
+"""A server that does not take a connection, or whose machine is gone (libpq; the last one in milliseconds)."""
+_SERVER_TIMEOUTS: Final = {"options": "-c statement_timeout=30000"}
+_MIGRATION_LOCK: Final = 0x6D657368
+
+T = TypeVar("T")
+
+
+class Silent(psycopg.OperationalError):
+    """The server holds the connection and says nothing."""
+
+
+class Watched(psycopg.Connection[Any]):
+    """A connection that is closed once its server was silent for ``silence_s`` while it owed an answer."""
+
+    silence_s = SILENCE_S
+
+    def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
+        """What ``gen`` returns; raises ``Silent``."""
+        return super().wait(self._while_answered(gen), *args, **kwargs)
+
+    def _while_answered(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
+        """``gen``, to which the caller sends a false value whenever it waited for a moment in vain."""
+        heard = time.monotonic()
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if ready:
+                    heard = time.monotonic()
+                elif time.monotonic() - heard > self.silence_s:
+                    self.pgconn.finish()
+                    raise Silent(f"the server was silent for {self.silence_s:g} s")
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def with_link_timeouts(url: URL) -> URL:
+    """The address of a PostgreSQL server with limits on how long a dead connection is waited for."""
+    return url.set(query=LINK_TIMEOUTS | dict(url.query))
+
+
+def make_postgres_engine(url: URL) -> Engine:
+    """An engine whose connections and statements all end."""
+    limited = with_link_timeouts(url)
+    limited = limited.set(query=_SERVER_TIMEOUTS | dict(limited.query))
+    engine = create_engine(limited, pool_pre_ping=True, pool_timeout=POOL_TIMEOUT_S)
+    event.listen(engine, "do_connect", _connect)
+    return engine
+
+
+def prepare_migration(connection: Connection) -> None:
+    """Let the statements of a migration take their time, and other migrations wait for this one."""
+    watched = connection.connection.driver_connection
+    if isinstance(watched, Watched):
+        watched.silence_s = math.inf
+        connection.exec_driver_sql("SET statement_timeout = 0")
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
+
+
+def _connect(_dialect: Dialect, _record: object, cargs: tuple[Any, ...], cparams: dict[str, Any]) -> Watched:
+    return Watched.connect(*cargs, **cparams)

@@ -1,0 +1,65 @@
+"""What can keep a service from starting, each said in one line; light, so that it is said at once."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.settings import Settings
+from cluster_models.errors import MeshwrightError
+
+_PREFIX: Final = "MESHWRIGHT_"
+_OTHERS: Final = frozenset({"DEBUG", "TEST_EXPLORE", "TOOL_SOURCES"})
+"""Variables with our prefix that are no settings of the service."""
+
+
+class AddressRefused(MeshwrightError):
+    """The operating system does not let us listen where we were told to."""
+
+
+class CannotStart(MeshwrightError):
+    """What the settings name cannot be used."""
+
+
+def listening_socket(settings: Settings) -> socket.socket:
+    """A socket on the address of the settings, before anything is started that would have to be stopped again."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        listening = socket.create_server((settings.host, settings.port), family=family)
+    except OSError as error:
+        raise AddressRefused(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; choose another address"
+            " with --host and --port, or MESHWRIGHT_HOST and MESHWRIGHT_PORT"
+        ) from error
+    # Connections inherit it; without, an answer's body waits until the client has acknowledged its head.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
+
+
+@contextmanager
+def explained(settings: Settings) -> Iterator[None]:
+    """Turn what is wrong with the database or the data folder into ``CannotStart``."""
+    try:
+        yield
+    except (SQLAlchemyError, ImportError) as error:
+        reason = str(error).splitlines()[0]
+        raise CannotStart(
+            f"the database cannot be used: {reason}; check MESHWRIGHT_DATABASE_URL, and that its server answers"
+        ) from error
+    except OSError as error:
+        place = error.filename or settings.data_dir
+        raise CannotStart(
+            f"{place}: {error.strerror or error}; set MESHWRIGHT_DATA_DIR to a folder that can be written"
+        ) from error
+
+
+def unknown_settings() -> tuple[str, ...]:
+    """Variables of the environment that begin as ours do and are none: misspelt ones would change nothing."""
+    known = {name.upper() for name in Settings.model_fields} | _OTHERS
+    named = (name.upper() for name in os.environ)
+    return tuple(sorted(name for name in named if name.startswith(_PREFIX) and name[len(_PREFIX) :] not in known))
