@@ -35,8 +35,9 @@ MOST_KNOWN: Final = 256
 """Routes met before with which a master problem begins."""
 MOST_KEPT: Final = 4096
 """Routes that are kept from one branch to the next."""
+NS_PER_MASTER: Final = 3e6
 NS_PER_ROW: Final = 5e4
-"""What a route adds to the time that a master problem takes."""
+"""What a master problem takes, and what a route adds to that."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -143,6 +144,7 @@ class BranchAndPrice:
         """The branch tightened, and a fraction of routes that it leaves open: ``None`` where it is impossible."""
         tightened = branch
         for _ in range(PATH_ROUNDS):
+            self.work += NS_PER_MASTER
             latest_s = self._paths.latest_s(step_s, np.isfinite(tightened.floors(self._chains.ring_s)))
             again = tightened.tightened(self._chains, latest_s, spare=self._spare)
             if again is None:
@@ -185,7 +187,7 @@ class BranchAndPrice:
             if (round_ > 0 and not new) or out_of_time():
                 break
             prices, value = master.solve()
-            self.work += NS_PER_ROW * master.rows
+            self.work += NS_PER_MASTER + NS_PER_ROW * master.rows
             if value < PROOF:
                 break
         self._known = np.concatenate([*met[1:], self._known])[:MOST_KEPT]

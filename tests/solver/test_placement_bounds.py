@@ -17,12 +17,13 @@ from solver.compiled import Arrays, step_seconds, violations
 from solver.compiled_labels import Memory, Resources, cheapest_routes, label_routes
 from solver.pipeline.schedule import build_schedule
 from solver.placement.bounds import placement_bound_s
-from solver.placement.branch_and_price import branch_and_price_of, priced_bound_s
+from solver.placement.branch_and_price import branch_and_price_of, priced_bound_s, tail_bound_s
 from solver.placement.branching import least_ring, on_one_ring, root
 from solver.placement.chains import Chains, chains_of, node_thresholds
+from solver.placement.critical_paths import CriticalPaths
 from solver.placement.exhaustive import Enumeration
 from solver.placement.local_search import search_placement
-from solver.placement.problem import NO_SLOT, PlacementProblem, no_rules, no_uplinks
+from solver.placement.problem import NO_SLOT, PlacementProblem, no_rules, no_uplinks, placed_times
 from tests.solver.placement_cases import placement_problems
 
 MOST_NODES = 7
@@ -150,6 +151,31 @@ def test_the_bound_holds_trial_after_trial_where_nodes_are_degraded(seed: int, a
     for work in (1e8, 4e8, 4e8):
         bound_s = priced_bound_s(problem, upper_s=above * best_s, work=work, known_s=bound_s, search=search)
         assert bound_s <= best_s * (1 + 1e-9)
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 2**32 - 1), st.integers(0, 9))
+def test_a_branch_keeps_every_assignment_that_is_in_it(seed: int, decided: int) -> None:
+    """Whatever of an assignment is decided: at its own step nothing that follows rules out where its nodes are."""
+    problem = degraded_grid(seed)
+    chains = chains_of(problem)
+    assert chains is not None
+    found = search_placement(problem, moves=500, seed=0)
+    paths = CriticalPaths(problem, chains, tail_bound_s(problem))
+    paths.add_of_assignment(found.assignment)
+    members = problem.arrays.cell_slots.swapaxes(0, 1).reshape(problem.schedule.pipeline, -1)
+    branch = root(chains.ring_s)
+    for slot in np.random.default_rng(seed).permutation(problem.slots)[:decided].tolist():
+        rank = int(np.flatnonzero((members == slot).any(axis=1))[0])
+        branch = branch.serving(rank, int(found.assignment[slot]))
+    latest_s = paths.latest_s(found.step_s, branch.may)
+    tightened = branch.tightened(chains, latest_s, spare=problem.nodes > problem.slots)
+    assert tightened is not None
+    reduce_s = placed_times(problem, found.assignment).reduce_s
+    assert (tightened.low_s <= reduce_s * (1 + 1e-9)).all()
+    assert (tightened.high_s >= reduce_s * (1 - 1e-9) - 1e-9).all()
+    for s, slots in enumerate(members):
+        assert tightened.may[s, found.assignment[slots]].all()
 
 
 def test_many_nodes_of_which_some_are_degraded_are_placed_with_proof() -> None:
