@@ -16,7 +16,7 @@ import numpy as np
 
 from solver.candidates import BoolArray, IntArray
 from solver.placement.bounds import least_rings, placement_bound_s
-from solver.placement.branching import SEEN, Branch, Fraction, Split, root, split_of
+from solver.placement.branching import SEEN, Branch, FractionalSolution, Split, root, split_of
 from solver.placement.chains import Chains, chains_of
 from solver.placement.critical_paths import CriticalPaths
 from solver.placement.master import Master, Prices, combined
@@ -25,8 +25,6 @@ from solver.placement.problem import PlacementProblem
 
 MOST_PRICES: Final = 40
 """Rounds of prices of one branch at one step time."""
-PATH_ROUNDS: Final = 4
-"""Rounds in which paths are added for routes that end later than thought."""
 RESOLUTION: Final = 1e-4
 """Share of the step time below which a gap is no longer narrowed down."""
 TRIAL: Final = 0.35
@@ -140,10 +138,10 @@ class BranchAndPrice:
 
     def _bounded(
         self, branch: Branch, step_s: float, out_of_time: Callable[[], bool]
-    ) -> tuple[Branch, Fraction | None]:
+    ) -> tuple[Branch, FractionalSolution | None]:
         """The branch tightened, and a fraction of routes that it leaves open: ``None`` where it is impossible."""
         tightened = branch
-        for _ in range(PATH_ROUNDS):
+        while True:
             self.work += NS_PER_MASTER
             latest_s = self._paths.latest_s(step_s, np.isfinite(tightened.floors(self._chains.ring_s)))
             again = tightened.tightened(self._chains, latest_s, spare=self._spare)
@@ -158,8 +156,7 @@ class BranchAndPrice:
             shares = combined(routes, self._problem.nodes, self._chains.count)
             routes, shares = routes[shares > SEEN], shares[shares > SEEN]
             if out_of_time() or not self._paths.add_violated(routes, step_s, tightened.floors(self._chains.ring_s)):
-                break
-        return tightened, Fraction(routes, shares, self._paths.ends_s(routes))
+                return tightened, FractionalSolution(routes, shares, self._paths.ends_s(routes))
 
     def _priced(
         self, step_s: float, branch: Branch, out_of_time: Callable[[], bool]

@@ -15,7 +15,7 @@ from scipy.sparse.csgraph import shortest_path
 
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.compiled_rings import ring_through
-from solver.placement.chains import Chains
+from solver.placement.chains import TOLERANCE, Chains
 
 MOST_ORDERED: Final = 10
 """Nodes of a rank that its ring is asked to go through: the program over their orders doubles with each."""
@@ -28,7 +28,6 @@ SEEN: Final = 1e-4
 FEW: Final = 2
 """Times the nodes of a ring: with more possible neighbours than that a node surely has two of them on its rank."""
 RING_OF_TWO: Final = 2
-ROUNDED: Final = 1.0 + 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +45,7 @@ class Branch:
     def floors(self, ring_s: FloatArray) -> FloatArray:
         """``ring_s`` (P, N), the least reduction of a rank with a node, in this branch; infinite: not this node."""
         least_s = np.maximum(ring_s, self.low_s[:, None])
-        return np.where(self.may & (least_s <= self.high_s[:, None] * ROUNDED), least_s, np.inf)
+        return np.where(self.may & (least_s <= self.high_s[:, None] * (1.0 + TOLERANCE)), least_s, np.inf)
 
     def tightened(self, chains: Chains, latest_s: FloatArray, *, spare: bool) -> Branch | None:
         """The branch with what follows from it in steps that leave ``latest_s``; ``None`` where nothing is left.
@@ -57,7 +56,7 @@ class Branch:
         branch, ring_s = self, chains.ring_s
         while True:
             possible = np.isfinite(branch.floors(ring_s))
-            possible &= (branch.low_s <= latest_s * ROUNDED).all(axis=2)
+            possible &= (branch.low_s <= latest_s * (1.0 + TOLERANCE)).all(axis=2)
             chosen = branch.chosen | (possible & (possible.sum(axis=1, keepdims=True) == chains.count))
             if not spare:
                 chosen |= possible & (possible.sum(axis=0) == 1)
@@ -108,7 +107,7 @@ class Branch:
 
     def partners(self, rank: int, chains: Chains) -> BoolArray:
         """(N, N) which nodes may be on one ring of a rank."""
-        return on_one_ring(chains.link_s[rank] <= self.high_s[rank] * ROUNDED, chains.count)
+        return on_one_ring(chains.link_s[rank] <= self.high_s[rank] * (1.0 + TOLERANCE), chains.count)
 
     def neighbour_rows(self, chains: Chains) -> FloatArray:
         """(J, P, N) sums over the nodes of all ranks that are never above 0: who is on a ring has two neighbours.
@@ -118,7 +117,11 @@ class Branch:
         rows = []
         possible, link_s, count = np.isfinite(self.floors(chains.ring_s)), chains.link_s, chains.count
         for s in range(len(self.may) if count > RING_OF_TWO else 0):
-            allowed = (link_s[s] <= self.high_s[s] * ROUNDED) & possible[s] & ~np.eye(len(link_s[s]), dtype=bool)
+            allowed = (
+                (link_s[s] <= self.high_s[s] * (1.0 + TOLERANCE))
+                & possible[s]
+                & ~np.eye(len(link_s[s]), dtype=bool)
+            )
             for node in np.flatnonzero(possible[s]):
                 after, before = allowed[node], allowed[:, node] & possible[s]
                 for needed, beside in ((2.0, after | before), (1.0, after), (1.0, before)):
@@ -130,7 +133,7 @@ class Branch:
         return np.array(rows).reshape(-1, *self.may.shape)
 
 
-class Fraction(NamedTuple):
+class FractionalSolution(NamedTuple):
     """Routes (n, P) in ``shares`` (n,) that together take every node at most once; ``end_s`` (n, P) of each."""
 
     routes: IntArray
@@ -157,7 +160,7 @@ def root(ring_s: FloatArray) -> Branch:
     return Branch(np.zeros(len(ring_s)), np.full(len(ring_s), np.inf), np.isfinite(ring_s), none)
 
 
-def split_of(branch: Branch, fraction: Fraction, chains: Chains, step_s: float) -> Split | None:
+def split_of(branch: Branch, fraction: FractionalSolution, chains: Chains, step_s: float) -> Split | None:
     """How to part ``branch`` so that less of ``fraction`` is left; ``None``: there is no way.
 
     Slow nodes are decided first, for what their rings take decides most: those with the fewest ranks left, and of
@@ -182,7 +185,7 @@ def slow_nodes(chains: Chains) -> BoolArray:
 
 
 def _threshold(
-    branch: Branch, fraction: Fraction, whole: FloatArray, chains: Chains, step_s: float
+    branch: Branch, fraction: FractionalSolution, whole: FloatArray, chains: Chains, step_s: float
 ) -> Split | None:
     """A reduction of at most d or more, where both lose more than ``LEAST_SHARE`` of a route.
 
@@ -193,7 +196,7 @@ def _threshold(
     share, latest_s = np.where(branch.may, whole, 0.0), step_s - fraction.end_s
     both_s = np.minimum(chains.link_s, chains.link_s.swapaxes(1, 2))
     for s in range(len(share)):
-        tried = np.concatenate([chains.ring_s[s, fraction.routes[:, s]], latest_s[:, s] * ROUNDED])
+        tried = np.concatenate([chains.ring_s[s, fraction.routes[:, s]], latest_s[:, s] * (1.0 + TOLERANCE)])
         for d in np.unique(tried[(tried > branch.low_s[s]) & (tried < branch.high_s[s])]).tolist():
             too_late = fraction.shares[latest_s[:, s] < d].sum()
             if too_late <= best:

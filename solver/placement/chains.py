@@ -18,6 +18,8 @@ from solver.placement.bounds import between_slots, fastest_between
 from solver.placement.problem import PlacementProblem
 from solver.placement.ring_floors import in_and_out
 
+TOLERANCE: Final = 1e-9
+"""Share of a limit that rounding may take."""
 MOST_THRESHOLDS: Final = 256
 """Links at which rings are looked at; between two of them the faster is assumed."""
 

@@ -15,11 +15,10 @@ from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.compiled_labels import Resources, least_rest
 from solver.pipeline.simulation import critical_path, simulate
 from solver.placement.bounds import least_inputs
-from solver.placement.chains import Chains
+from solver.placement.chains import TOLERANCE, Chains
 from solver.placement.problem import PlacementProblem
 
 MOST_PATHS: Final = 96
-TOLERANCE: Final = 1e-9
 
 
 class CriticalPaths:

@@ -30,8 +30,6 @@ MOST_WIDTH: Final = 8
 """Labels of a node on a position, where their number allows it."""
 MOST_EXTENSIONS: Final = 2e8
 """Extensions of labels, times paths, of one labelling (about 1 ns each); fewer labels for more nodes."""
-MOST_ARCS: Final = 6e7
-"""Extensions that are held at a time, two bytes each."""
 DIFFERENT: Final = 4
 """Cheapest routes that are added at a time, before ..."""
 PENALTY: Final = 0.5
@@ -57,7 +55,7 @@ class Pricing:
     def __init__(self, resources: Resources, memory: Memory, count: int) -> None:
         """For ``count`` routes."""
         paths, ranks, nodes = resources.node_s.shape
-        width = int(np.clip(min(MOST_ARCS, MOST_EXTENSIONS / paths) // (nodes**2 * ranks), 1, MOST_WIDTH))
+        width = int(np.clip(MOST_EXTENSIONS / paths // (nodes**2 * ranks), 1, MOST_WIDTH))
         self._resources, self._count = resources, count
         self._labels, self._reached = label_routes(resources, memory, width)
         self._arcs = float(self._labels.sum()) * nodes

@@ -360,8 +360,8 @@ def test_the_comparison_prints_every_method(tmp_path: Path, capsys: pytest.Captu
     arguments = ["compare", "--quick", "--sizes", "8", "--no-real", "--figures", str(tmp_path)]
     assert main(arguments) == 0
     row = [cell.strip() for cell in capsys.readouterr().out.splitlines()[-1].split("|")]
-    assert row[1:3] == ["8", "2 x 4"]
-    rank_order_s, restarts_s, annealer_s, planner_s, bound_s = map(float, row[3:8])
+    assert row[1:4] == ["8", "1", "2 x 4"]
+    rank_order_s, restarts_s, annealer_s, planner_s, bound_s = map(float, row[4:9])
     assert planner_s <= min(rank_order_s, restarts_s, annealer_s)
     assert 0 < bound_s <= planner_s
     for name in ("placement_courses.svg", "placement_gaps.svg"):
