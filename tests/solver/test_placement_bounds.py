@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.placement_clusters import made_up_links, made_up_training
+from benchmarks.placement_clusters import made_up_links, made_up_training, steep_links, steep_training
 from benchmarks.placement_grid import Training, grid_problem
 from cluster_models.frameworks import DEFAULT_FRAMEWORK
 from cluster_models.interleaving import micro_batch_group
@@ -185,6 +185,14 @@ def test_many_nodes_of_which_some_are_degraded_are_placed_with_proof() -> None:
     alone_s = placement_bound_s(problem)
     bound_s = priced_bound_s(problem, upper_s=found.step_s, work=4e9, assignment=found.assignment)
     assert alone_s < 0.98 * found.step_s
+    assert bound_s > 0.9995 * found.step_s
+
+
+def test_steep_clusters_are_placed_with_proof() -> None:
+    """Deciding the ranks of the degraded nodes together closes what prices leave open."""
+    problem = grid_problem(steep_links(16, 3), steep_training(16))
+    found = search_placement(problem, moves=100_000, seed=0)
+    bound_s = priced_bound_s(problem, upper_s=found.step_s, work=3e9, assignment=found.assignment)
     assert bound_s > 0.9995 * found.step_s
 
 
