@@ -64,8 +64,11 @@ benchmark: $(INSTALLED_DEV) ## measure accuracy and speed, one benchmark after t
 	  name=$$(basename $$file .py); echo "== benchmarks.$$name"; $(BIN)/python -m benchmarks.$$name; \
 	done
 
-benchmark-placement: $(INSTALLED_DEV) ## compare placements on 8 to 256 nodes, about 15 minutes, and draw the curves
-	$(BIN)/python -m benchmarks.placement compare --page docs/placement_benchmark.md --figures docs/figures
+PLACEMENT_PAGE = --page docs/placement_benchmark.md
+benchmark-placement: $(INSTALLED_DEV) ## compare placements on 8 to 256 nodes, about two hours, and draw the curves
+	$(BIN)/python -m benchmarks.placement compare $(PLACEMENT_PAGE) --figures docs/figures
+	for clusters in steep enlarged; do $(BIN)/python -m benchmarks.placement compare --clusters $$clusters \
+	  --sizes 64 256 --seeds 11 12 13 14 15 16 17 18 19 20 --no-real $(PLACEMENT_PAGE) || exit; done
 
 benchmark-experts: $(INSTALLED_DEV) ## compare expert maps with other balancers, in and out of sample, a few minutes
 	$(BIN)/python -m benchmarks.experts compare --page docs/experts.md

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from benchmarks.measured_links import SEVENTEEN_NODES, pairwise
 from benchmarks.placement_grid import Training
 from cluster_models.units import GBYTE
 from solver.candidates import FloatArray
@@ -37,6 +38,12 @@ COMMUNICATION: Final = 0.15
 """At nominal bandwidth; degraded nodes and the slowest links of rings make it a fifth."""
 STEEP_INSIDE_LEAF: Final = 24 * GBYTE
 STEEP_BETWEEN_LEAVES: Final = 16 * GBYTE
+UNEVEN_LEAVES: Final = (4, 13)
+UPLINKS: Final = (0.6, 1.0)
+"""What the uplinks of a leaf pass of the bandwidth inside it."""
+RAILS: Final = 8
+REPEATED: Final = 0.05
+"""How far two links that resemble the same measured one lie apart."""
 LARGE: Final = 256
 LARGE_LEAF_NODES: Final = 16
 """Leaves of steep clusters of at least ``LARGE`` nodes."""
@@ -108,6 +115,38 @@ def steep_training(nodes: int) -> Training:
     )
 
 
+def enlarged_links(measured: FloatArray, nodes: int, seed: int) -> FloatArray:
+    """(N, N) bytes per second, directed: a measured cluster, (M, M), made as large as asked for.
+
+    Every node resembles a measured one.  Leaves hold 4 to 12 nodes and have uplinks of their own; one node in eight
+    lacks one to four of its eight rails.
+    """
+    random = np.random.default_rng(seed)
+    off = ~np.eye(len(measured), dtype=bool) & np.isfinite(measured)
+    like = random.integers(len(measured), size=nodes)
+    links = measured[like[:, None], like[None, :]]
+    # two that resemble the same node, and pairs that nobody measured, have some link of the measured ones
+    unknown = ~off[like[:, None], like[None, :]]
+    links[unknown] = random.choice(measured[off], int(unknown.sum()))
+    leaf = np.repeat(np.arange(nodes), random.integers(*UNEVEN_LEAVES, size=nodes))[:nodes]
+    leaf, uplink = random.permutation(leaf), random.uniform(*UPLINKS, size=nodes)
+    rails = np.full(nodes, RAILS)
+    lacking = random.choice(nodes, size=max(1, nodes // DEGRADED_ONE_IN), replace=False)
+    rails[lacking] -= random.integers(1, RAILS // 2 + 1, size=len(lacking))
+    across = np.where(leaf[:, None] == leaf[None, :], 1.0, np.minimum(uplink[leaf][:, None], uplink[leaf][None, :]))
+    repeated = random.uniform(1 - REPEATED, 1.0, (nodes, nodes))
+    return np.asarray(links * repeated * across * np.minimum(rails[:, None], rails[None, :]) / RAILS)
+
+
+def _enlarged(nodes: int, seed: int) -> FloatArray:
+    return enlarged_links(pairwise(SEVENTEEN_NODES, "sendrecv", "busbw_gbs").bytes_per_s, nodes, seed)
+
+
+def _enlarged_training(nodes: int) -> Training:
+    measured = pairwise(SEVENTEEN_NODES, "sendrecv", "busbw_gbs").bytes_per_s
+    return training_on(SHAPES[nodes], float(np.nanmedian(measured)))
+
+
 class Clusters(NamedTuple):
     """Links (N, N) by number of nodes and seed, and the training placed on them by number of nodes."""
 
@@ -118,5 +157,6 @@ class Clusters(NamedTuple):
 CLUSTERS: Final = {
     "even": Clusters(made_up_links, made_up_training),
     "steep": Clusters(steep_links, steep_training),
+    "enlarged": Clusters(_enlarged, _enlarged_training),
 }
-"""Kinds of made-up clusters: with links that differ little, and with links that differ more."""
+"""Kinds of clusters: links that differ little, links that differ more, and 17 measured nodes enlarged."""

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Final
 
+from benchmarks.measured_links import SEVENTEEN_NODES
 from benchmarks.placement_clusters import CLUSTERS, SHAPES, made_up_links, made_up_training
 from benchmarks.placement_grid import LARGEST, InvalidQuestion, QuestionParser
 from benchmarks.placement_real import gain, measured_twice
@@ -21,10 +23,11 @@ AIMED_GAP: Final = {8: 0.0, 16: 0.001, 32: 0.005, 64: 0.01, 128: 0.02, 256: 0.02
 SHARE: Final = 0.1
 """Share of that time in which the planner's search, and the rivals, are compared; the annealer has ten shares."""
 REAL_SECONDS: Final = 3.0
-MADE_UP: Final = {"even": "made-up clusters", "steep": "steep clusters"}
+MADE_UP: Final = {"even": "made-up clusters", "steep": "steep clusters", "enlarged": "enlarged clusters"}
 REAL: Final = "real clusters"
 MADE_UP_HEAD: Final = (
-    "| nodes | grid | rank order | restarts | annealer | planner | bound | gap | aim | found after | of | of CPUs |"
+    "| nodes | seed | grid | rank order | restarts | annealer | planner | bound | gap | aim "
+    "| found after | of | of CPUs |"
 )
 REAL_HEAD: Final = "| links | grid | promised | kept | noise | kept / noise | more than noise |"
 
@@ -41,13 +44,13 @@ def courses_on(nodes: int, *, seed: int, full: bool, share: float, kind: str = "
     }
 
 
-def made_up_row(nodes: int, courses: dict[str, Course]) -> str:
-    """One row of the first table."""
+def made_up_row(nodes: int, seed: int, courses: dict[str, Course]) -> str:
+    """One row of a table of made-up clusters."""
     plan = courses["planner"]
     steps = " | ".join(f"{courses[name].step_s:.4f}" for name in ("rank order", "restarts", "annealer", "planner"))
     dp, pp = SHAPES[nodes]
     return (
-        f"| {nodes} | {dp} x {pp} | {steps} | {plan.bound_s:.4f} | {1 - plan.bound_s / plan.step_s:.2%} "
+        f"| {nodes} | {seed} | {dp} x {pp} | {steps} | {plan.bound_s:.4f} | {1 - plan.bound_s / plan.step_s:.2%} "
         f"| {AIMED_GAP[nodes]:.1%} | {plan.found_s:.1f} s | {plan.seconds:.1f} s | {plan.cpu_s:.1f} s |"
     )
 
@@ -86,8 +89,10 @@ def _check(asked: argparse.Namespace) -> None:
     """Raise ``InvalidQuestion`` for what would end a long run without its results."""
     if not 0 < asked.share <= LARGEST:
         raise InvalidQuestion(f"--share must be positive, got {asked.share}")
-    if asked.seed < 0:
-        raise InvalidQuestion(f"--seed must not be negative, got {asked.seed}")
+    if min(asked.seeds) < 0:
+        raise InvalidQuestion(f"--seeds must not be negative, got {min(asked.seeds)}")
+    if asked.clusters == "enlarged" and not SEVENTEEN_NODES.exists():
+        raise InvalidQuestion("--clusters enlarged needs the measurements of 17 nodes, which are not there")
     if asked.page is not None:
         text = asked.page.read_text("utf-8") if asked.page.is_file() else ""
         if any(_marks(name)[0] not in text for name in (MADE_UP[asked.clusters], REAL)):
@@ -106,7 +111,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = QuestionParser(prog="python -m benchmarks.placement compare", description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SHAPES), choices=list(SHAPES), metavar="N")
     parser.add_argument("--clusters", choices=list(CLUSTERS), default="even", help="kind of cluster (default even)")
-    parser.add_argument("--seed", type=int, default=1, help="of the made-up clusters (default 1)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="of the made-up clusters (default 1)")
     parser.add_argument("--quick", action="store_true", help="give the planner a tenth of its time as well")
     parser.add_argument("--share", type=float, default=SHARE, help=f"time of the rivals (default {SHARE})")
     parser.add_argument("--no-real", action="store_true", help="leave the real clusters out")
@@ -118,11 +123,10 @@ def main(arguments: Sequence[str]) -> int:
     courses: dict[int, dict[str, Course]] = {}
 
     def rows() -> Iterator[str]:
-        for nodes in asked.sizes:
-            courses[nodes] = courses_on(
-                nodes, kind=asked.clusters, seed=asked.seed, full=not asked.quick, share=asked.share
-            )
-            yield made_up_row(nodes, courses[nodes])
+        for nodes, seed in product(asked.sizes, asked.seeds):
+            found = courses_on(nodes, kind=asked.clusters, seed=seed, full=not asked.quick, share=asked.share)
+            courses.setdefault(nodes, found)
+            yield made_up_row(nodes, seed, found)
 
     tables = {MADE_UP[asked.clusters]: shown(MADE_UP_HEAD, rows())}
     if not asked.no_real and any(measured_twice()):

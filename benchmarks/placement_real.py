@@ -7,27 +7,20 @@ random placements, of the change of their step times, times the square root of t
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from benchmarks.compiled_annealer import step_time
+from benchmarks.measured_links import DATA, pairwise, regions, square, turned
 from benchmarks.placement_clusters import training_on
-from benchmarks.placement_grid import Bandwidth, Training, known_links, rank_orders, read_bandwidth
+from benchmarks.placement_grid import Bandwidth, Training, known_links, rank_orders
 from benchmarks.placement_rivals import planned, step_of
-from cluster_models.units import GBIT, GBYTE
 from solver.candidates import FloatArray
 
-DATA: Final = Path(__file__).parents[2] / "shared" / "data" / "bandwidth"
-MBYTE: Final = 1e6
-MESSAGE_BYTES: Final = 1 << 30
 RANDOM_PLACEMENTS: Final = 400
-GPUS_PER_NODE: Final = "8"
-WAN_TIER: Final = "PREMIUM"
 WAN_DAYS: Final = ("2022-01-17_mini", "2022-11-28")
 
 
@@ -63,66 +56,24 @@ def measured_twice() -> Iterator[Twice]:
     shapes = ((4, 4), (2, 8))
     if sent.exists() and received.exists():
         name = "16 A100 nodes, sender's and receiver's figures"
-        yield Twice(name, _square(sent), _turned(_square(received)), shapes)
+        yield Twice(name, square(sent), turned(square(received)), shapes)
     if sent.exists() and later.exists():
-        yield Twice("16 A100 nodes, two runs", _square(sent), _square(later), shapes)
+        yield Twice("16 A100 nodes, two runs", square(sent), square(later), shapes)
     for nodes, cluster, shapes in (
         (8, "clusterA_8node_h100_2025-08", ((2, 4), (4, 2))),
         (17, "clusterB_17node_h100_2025-11", ((4, 4), (2, 8))),
     ):
         path = DATA / f"nccl_pairwise_{cluster}.csv"
         if path.exists():
-            send = _pairwise(path, "sendrecv", "busbw_gbs")
-            again = _pairwise(path, "sendrecv", "inplace_busbw_gbs")
+            send = pairwise(path, "sendrecv", "busbw_gbs")
+            again = pairwise(path, "sendrecv", "inplace_busbw_gbs")
             yield Twice(f"{nodes} H100 nodes, the same test again", send, again, shapes)
-            exchange = _pairwise(path, "alltoall", "busbw_gbs")
+            exchange = pairwise(path, "alltoall", "busbw_gbs")
             yield Twice(f"{nodes} H100 nodes, another pattern", send, exchange, shapes)
     days = [DATA / f"skyplane_iperf3_{day}.csv" for day in WAN_DAYS]
     if all(day.exists() for day in days):
-        first, second = _regions(*days)
+        first, second = regions(*days)
         yield Twice("27 cloud regions, ten months apart", first, second, ((3, 9), (9, 3)))
-
-
-def _square(path: Path) -> Bandwidth:
-    """A square matrix of MB/s."""
-    as_written = read_bandwidth(path)
-    return Bandwidth(as_written.names, as_written.bytes_per_s * (MBYTE / GBYTE))
-
-
-def _turned(matrix: Bandwidth) -> Bandwidth:
-    """Rows made senders: mpiGraph's table of receivers has them in its rows.
-
-    Turned, it agrees with the senders' table (correlation 0.96); as written, it does not (-0.59).
-    """
-    return Bandwidth(matrix.names, np.ascontiguousarray(matrix.bytes_per_s.T))
-
-
-def _pairwise(path: Path, collective: str, column: str) -> Bandwidth:
-    """Tests of node pairs with all their GPUs, one message size, both directions at once."""
-    with path.open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["status"] == "ok" and row["collective"] == collective]
-    names = sorted({row[end] for row in rows for end in ("node_a", "node_b")})
-    table = np.full((len(names), len(names)), np.nan)
-    for row in rows:
-        if int(row["size_bytes"]) == MESSAGE_BYTES and row["gpus_per_node"] == GPUS_PER_NODE and row[column]:
-            a, b = names.index(row["node_a"]), names.index(row["node_b"])
-            table[a, b] = table[b, a] = float(row[column]) * GBYTE
-    return Bandwidth(tuple(names), table)
-
-
-def _regions(*days: Path) -> tuple[Bandwidth, ...]:
-    """Links between the regions that were measured from and to all others on every day."""
-    found = []
-    for day in days:
-        with day.open(newline="") as file:
-            rows = [row for row in csv.DictReader(file) if row["src_tier"] == row["dst_tier"] == WAN_TIER]
-        found.append({(row["src_region"], row["dst_region"]): float(row["received_gbps"]) * GBIT for row in rows})
-    common = set.intersection(*(set(links) for links in found))
-    names = sorted({region for pair in common for region in pair})
-    return tuple(
-        Bandwidth(tuple(names), np.array([[links.get((a, b), np.nan) for b in names] for a in names]))
-        for links in ({pair: links[pair] for pair in common} for links in found)
-    )
 
 
 def gain(twice: Twice, shape: tuple[int, int], *, seconds: float) -> Gain:

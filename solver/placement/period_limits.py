@@ -15,7 +15,7 @@ import numpy as np
 from solver.candidates import FloatArray, IntArray
 from solver.ilp import ModelBuilder, solve_relaxation
 from solver.pipeline.simulation import critical_path, simulate
-from solver.placement.packing_lanes import Lanes
+from solver.placement.chains import Chains
 from solver.placement.problem import PlacementProblem
 
 STRESSES: Final = (1.02, 1.1, 1.5, 3.0)
@@ -50,7 +50,7 @@ class PeriodLimits:
 
 
 def period_limits(
-    problem: PlacementProblem, lanes: Lanes, after_s: FloatArray, out_of_time: Callable[[], bool]
+    problem: PlacementProblem, chains: Chains, after_s: FloatArray, out_of_time: Callable[[], bool]
 ) -> PeriodLimits | None:
     """The limits of one problem; ``None`` when time is over first.
 
@@ -59,11 +59,11 @@ def period_limits(
     arrays, schedule = problem.arrays, problem.schedule
     stages, hop_s = schedule.pipeline, arrays.hop_s[~np.eye(problem.nodes, dtype=bool)]
     slow = np.maximum(arrays.slowdown, 1.0)
-    duration_s = arrays.duration_s * slow.min() + lanes.extra_s
+    duration_s = arrays.duration_s * slow.min() + chains.extra_s
     delay_s = np.zeros((2, stages))
     delay_s[0, :-1] = delay_s[1, 1:] = hop_s.min()
     if schedule.virtual > 1:
-        delay_s[0, -1] = delay_s[1, 0] = lanes.least_hop_s
+        delay_s[0, -1] = delay_s[1, 0] = chains.least_hop_s
     unit_s = arrays.duration_s.reshape(2, -1, stages).sum(axis=(0, 1)) / schedule.virtual
     rows = []
     for a in range(stages):

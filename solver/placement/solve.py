@@ -23,7 +23,7 @@ from solver.placement.local_search import Found, search_placement
 from solver.placement.problem import PlacementProblem
 
 if TYPE_CHECKING:
-    from solver.placement.packing import Packing
+    from solver.placement.branch_and_price import BranchAndPrice
 
 FIRST_MOVES_PER_SLOT: Final = 500
 """Moves of the first local search."""
@@ -100,7 +100,7 @@ class _Solving:
     on_outcome: OnOutcome
     best: PlacementOutcome
     stopped: bool = False
-    packing: Packing | None = None
+    search: BranchAndPrice | None = None
     searches: list[Future[IntArray]] = field(default_factory=list)
     told: int = 0
     heard: tuple[float, float] = (np.inf, np.inf)
@@ -253,7 +253,7 @@ def _cheap_bound_s(problem: PlacementProblem) -> float:
 
 def _bound(solving: _Solving, round_: int) -> bool:
     """One round's work on the bound, from the best known; whether it rose or is about to."""
-    from solver.placement.packing import packing_bound_s, packing_of  # noqa: PLC0415 - slow, and often not needed
+    from solver.placement.branch_and_price import branch_and_price_of, priced_bound_s  # noqa: PLC0415 - slow, and often not needed
 
     before_s = solving.best.bound_s
     if round_ % PERIOD_ROUNDS == 1 and solving.problem.slots > MOST_ENUMERATED_SLOTS:
@@ -261,10 +261,10 @@ def _bound(solving: _Solving, round_: int) -> bool:
         if solving.finished():
             return True
     best, options = solving.best, solving.options
-    solving.packing = packing = solving.packing or packing_of(solving.problem)
+    solving.search = search = solving.search or branch_and_price_of(solving.problem)
     bound_s = _unless_over(
         solving,
-        lambda: packing_bound_s(
+        lambda: priced_bound_s(
             solving.problem,
             upper_s=best.step_s,
             target_s=min(options.target_s, best.step_s * (1 - options.gap)),
@@ -272,18 +272,18 @@ def _bound(solving: _Solving, round_: int) -> bool:
             out_of_time=solving.is_over,
             assignment=best.assignment,
             known_s=best.bound_s,
-            packing=packing,
+            search=search,
         ),
     )
     # where time ended in the middle of the work, what it proved by then holds all the same
-    solving.raise_bound(max(bound_s, packing.proven_s if packing else 0.0))
-    asking = packing is not None and packing.is_asking and solving.problem.slots > MOST_ENUMERATED_SLOTS
+    solving.raise_bound(max(bound_s, search.bound_s if search else 0.0))
+    asking = search is not None and not search.exhausted and solving.problem.slots > MOST_ENUMERATED_SLOTS
     return asking or bound_s > before_s * (1 + 1e-9)
 
 
 def _bound_by_periods(solving: _Solving) -> None:
     """The fast bound for many nodes, between the bound known and the best."""
-    from solver.placement.period_packing import period_bound_s  # noqa: PLC0415 - slow, and often not needed
+    from solver.placement.period_bound import period_bound_s  # noqa: PLC0415 - slow, and often not needed
 
     best, options = solving.best, solving.options
     bound_s = _unless_over(

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 from benchmarks.compiled_annealer import step_time
 from benchmarks.placement import document, main, solve, summary
-from benchmarks.placement_clusters import CLUSTERS, DEGRADED_TO, made_up_links, made_up_training, steep_links
+from benchmarks.placement_clusters import (
+    CLUSTERS,
+    DEGRADED_TO,
+    enlarged_links,
+    made_up_links,
+    made_up_training,
+    steep_links,
+)
 from benchmarks.placement_comparison import put_into
 from benchmarks.placement_grid import (
     InvalidQuestion,
@@ -262,7 +269,7 @@ def test_a_bad_flag_is_refused_in_one_line(
         ("--sizes", "9"),
         ("--share", "0"),
         ("--share", "nan"),
-        ("--seed", "-1"),
+        ("--seeds", "-1"),
         ("--page", "no-such-page.md"),
         ("--bogus", "1"),
     ],
@@ -353,9 +360,22 @@ def test_the_comparison_prints_every_method(tmp_path: Path, capsys: pytest.Captu
     arguments = ["compare", "--quick", "--sizes", "8", "--no-real", "--figures", str(tmp_path)]
     assert main(arguments) == 0
     row = [cell.strip() for cell in capsys.readouterr().out.splitlines()[-1].split("|")]
-    assert row[1:3] == ["8", "2 x 4"]
-    rank_order_s, restarts_s, annealer_s, planner_s, bound_s = map(float, row[3:8])
+    assert row[1:4] == ["8", "1", "2 x 4"]
+    rank_order_s, restarts_s, annealer_s, planner_s, bound_s = map(float, row[4:9])
     assert planner_s <= min(rank_order_s, restarts_s, annealer_s)
     assert 0 < bound_s <= planner_s
     for name in ("placement_courses.svg", "placement_gaps.svg"):
         assert "</svg>" in (tmp_path / name).read_text()
+
+
+def test_an_enlarged_cluster_has_links_like_the_measured_ones() -> None:
+    """No link is faster than a measured one, some are far slower, and the same seed makes the same links."""
+    measured = np.random.default_rng(0).uniform(10.0, 20.0, (10, 10))
+    measured[0, 1] = np.nan
+    links = enlarged_links(measured, 40, 3)
+    off = ~np.eye(40, dtype=bool)
+    assert np.isfinite(links[off]).all()
+    assert (links[off] > 0).all()
+    assert links[off].max() <= np.nanmax(measured)
+    assert links[off].min() < 0.8 * np.nanmin(measured)
+    assert np.array_equal(links, enlarged_links(measured, 40, 3))

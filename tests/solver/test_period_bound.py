@@ -13,11 +13,11 @@ from benchmarks.placement_clusters import made_up_links, made_up_training
 from benchmarks.placement_grid import grid_problem
 from solver.compiled import violations
 from solver.placement.bounds import placement_bound_s
+from solver.placement.branch_and_price import tail_bound_s
+from solver.placement.chains import chains_of
 from solver.placement.local_search import search_placement
-from solver.placement.packing import tail_bound_s
-from solver.placement.packing_lanes import lanes
+from solver.placement.period_bound import period_bound_s
 from solver.placement.period_limits import bucket, period_limits
-from solver.placement.period_packing import period_bound_s
 from solver.placement.problem import PlacementProblem, placed_times
 from solver.placement.ring_floors import forced_floors, in_and_out
 from tests.solver.test_placement_bounds import best_step_s, grids
@@ -38,7 +38,7 @@ def test_no_assignment_is_faster(problem: PlacementProblem) -> None:
 @settings(max_examples=20)
 @given(grids(), st.integers(0, 2**32 - 1))
 def test_every_assignment_keeps_the_limits_of_its_step(problem: PlacementProblem, seed: int) -> None:
-    found = lanes(problem)
+    found = chains_of(problem)
     assume(problem.nodes > 1)
     assert found is not None
     order = np.random.default_rng(seed).permutation(problem.nodes)[: problem.slots]
@@ -54,11 +54,11 @@ def test_every_assignment_keeps_the_limits_of_its_step(problem: PlacementProblem
     assert rows is not None
     slots = problem.arrays.cell_slots
     hop_s, slow = problem.arrays.hop_s + problem.arrays.hop_s.T, problem.arrays.slowdown
-    for walk in order[slots.swapaxes(1, 2).reshape(-1, slots.shape[1])]:
-        for a in range(len(walk)):
-            for b in range(a, len(walk)):
-                stretch = float((limits.unit_s[a : b + 1] * slow[walk[a : b + 1]]).sum())
-                stretch += float(hop_s[walk[a:b], walk[a + 1 : b + 1]].sum())
+    for route in order[slots.swapaxes(1, 2).reshape(-1, slots.shape[1])]:
+        for a in range(len(route)):
+            for b in range(a, len(route)):
+                stretch = float((limits.unit_s[a : b + 1] * slow[route[a : b + 1]]).sum())
+                stretch += float(hop_s[route[a:b], route[a + 1 : b + 1]].sum())
                 assert stretch <= limit_s[a, b] * (1 + 1e-9)
                 formed = rows.rate_s * (b - a + 1) + rows.start_s[a] + rows.end_s[b]
                 assert formed >= limit_s[a, b] - 1e-9 * abs(limit_s[a, b])

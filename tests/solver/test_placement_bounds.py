@@ -1,4 +1,4 @@
-"""The packing bound never exceeds brute force, whatever the links, the schedule and the rings are."""
+"""The bound by branch and price never exceeds brute force, whatever the links, the schedule and the rings are."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.placement_clusters import made_up_links, made_up_training
+from benchmarks.placement_clusters import made_up_links, made_up_training, steep_links, steep_training
 from benchmarks.placement_grid import Training, grid_problem
 from cluster_models.frameworks import DEFAULT_FRAMEWORK
 from cluster_models.interleaving import micro_batch_group
 from solver.compiled import Arrays, step_seconds, violations
-from solver.compiled_bounds import Walking, cheapest_walks, label_walks
+from solver.compiled_labels import Memory, Resources, cheapest_routes, label_routes
 from solver.pipeline.schedule import build_schedule
 from solver.placement.bounds import placement_bound_s
+from solver.placement.branch_and_price import branch_and_price_of, priced_bound_s, tail_bound_s
+from solver.placement.branching import least_ring, on_one_ring, root
+from solver.placement.chains import Chains, chains_of, node_thresholds
+from solver.placement.critical_paths import CriticalPaths
 from solver.placement.exhaustive import Enumeration
 from solver.placement.local_search import search_placement
-from solver.placement.packing import packing_bound_s, packing_of
-from solver.placement.packing_cases import every_case, least_ring, on_one_ring
-from solver.placement.packing_lanes import lanes, node_thresholds
-from solver.placement.problem import NO_SLOT, PlacementProblem, no_rules, no_uplinks
+from solver.placement.problem import NO_SLOT, PlacementProblem, no_rules, no_uplinks, placed_times
 from tests.solver.placement_cases import placement_problems
 
 MOST_NODES = 7
@@ -32,7 +33,7 @@ SHAPES = [(1, 1), (1, 2), (1, 4), (1, 6), (2, 1), (2, 2), (2, 3), (3, 1), (3, 2)
 
 @st.composite
 def grids(draw: st.DrawFn) -> PlacementProblem:
-    """Lanes of up to ``MOST_NODES`` slots with links of their own each way, on as many nodes or one or two more."""
+    """Chains of up to ``MOST_NODES`` slots, links of their own each way, as many nodes or one or two more."""
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     count, ranks = draw(st.sampled_from(SHAPES))
     width = draw(st.sampled_from([w for w in (1, 2, 3) if count % w == 0]))
@@ -102,15 +103,15 @@ def best_step_s(problem: PlacementProblem) -> float:
 @pytest.mark.slow
 @settings(max_examples=20)
 @given(grids(), st.booleans())
-def test_no_assignment_beats_the_packing_bound(problem: PlacementProblem, informed: bool) -> None:
+def test_no_assignment_beats_the_bound(problem: PlacementProblem, informed: bool) -> None:
     """Even where far worse assignments are all that is known, and whether or not one is shown to it."""
     best = best_step_s(problem)
     assume(np.isfinite(best))
     shown = search_placement(problem, moves=50, seed=0).assignment if informed else None
-    bound = packing_bound_s(problem, upper_s=2.0 * best, work=1e9, assignment=shown)
+    bound = priced_bound_s(problem, upper_s=2.0 * best, work=1e9, assignment=shown)
     assert bound <= best * (1 + 1e-9)
     assert bound >= min(placement_bound_s(problem), 2.0 * best)
-    assert lanes(problem) is not None
+    assert chains_of(problem) is not None
 
 
 def degraded_grid(seed: int) -> PlacementProblem:
@@ -137,28 +138,61 @@ def degraded_grid(seed: int) -> PlacementProblem:
 
 @settings(max_examples=12)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1.0, 1.02, 1.3]))
-def test_question_after_question_the_packing_bound_holds_where_nodes_are_degraded(seed: int, above: float) -> None:
-    """Cases of slow nodes and their neighbours on rings; the enumeration, written apart from it, is the oracle."""
+def test_the_bound_holds_trial_after_trial_where_nodes_are_degraded(seed: int, above: float) -> None:
+    """Branches of slow nodes and their neighbours on rings; the enumeration, written apart, is the oracle."""
     problem = degraded_grid(seed)
     found = search_placement(problem, moves=2_000, seed=0)
     enumeration = Enumeration(problem, found.assignment, found.step_s)
     while not enumeration.complete:
         enumeration.advance()
     best_s = enumeration.step_s
-    packing = packing_of(problem)
+    search = branch_and_price_of(problem)
     bound_s = 0.0
     for work in (1e8, 4e8, 4e8):
-        bound_s = packing_bound_s(problem, upper_s=above * best_s, work=work, known_s=bound_s, packing=packing)
+        bound_s = priced_bound_s(problem, upper_s=above * best_s, work=work, known_s=bound_s, search=search)
         assert bound_s <= best_s * (1 + 1e-9)
 
 
+@settings(max_examples=15)
+@given(st.integers(0, 2**32 - 1), st.integers(0, 9))
+def test_a_branch_keeps_every_assignment_that_is_in_it(seed: int, decided: int) -> None:
+    """Whatever of an assignment is decided: at its own step nothing that follows rules out where its nodes are."""
+    problem = degraded_grid(seed)
+    chains = chains_of(problem)
+    assert chains is not None
+    found = search_placement(problem, moves=500, seed=0)
+    paths = CriticalPaths(problem, chains, tail_bound_s(problem))
+    paths.add_of_assignment(found.assignment)
+    members = problem.arrays.cell_slots.swapaxes(0, 1).reshape(problem.schedule.pipeline, -1)
+    branch = root(chains.ring_s)
+    for slot in np.random.default_rng(seed).permutation(problem.slots)[:decided].tolist():
+        rank = int(np.flatnonzero((members == slot).any(axis=1))[0])
+        branch = branch.serving(rank, int(found.assignment[slot]))
+    latest_s = paths.latest_s(found.step_s, branch.may)
+    tightened = branch.tightened(chains, latest_s, spare=problem.nodes > problem.slots)
+    assert tightened is not None
+    reduce_s = placed_times(problem, found.assignment).reduce_s
+    assert (tightened.low_s <= reduce_s * (1 + 1e-9)).all()
+    assert (tightened.high_s >= reduce_s * (1 - 1e-9) - 1e-9).all()
+    for s, slots in enumerate(members):
+        assert tightened.may[s, found.assignment[slots]].all()
+
+
 def test_many_nodes_of_which_some_are_degraded_are_placed_with_proof() -> None:
-    """What prices alone leave open, a few cases about the slowest nodes close."""
+    """What prices alone leave open, a few branches about the slowest nodes close."""
     problem = grid_problem(made_up_links(16, 3), made_up_training(16))
     found = search_placement(problem, moves=50_000, seed=0)
     alone_s = placement_bound_s(problem)
-    bound_s = packing_bound_s(problem, upper_s=found.step_s, work=4e9, assignment=found.assignment)
+    bound_s = priced_bound_s(problem, upper_s=found.step_s, work=4e9, assignment=found.assignment)
     assert alone_s < 0.98 * found.step_s
+    assert bound_s > 0.9995 * found.step_s
+
+
+def test_steep_clusters_are_placed_with_proof() -> None:
+    """Deciding the ranks of the degraded nodes together closes what prices leave open."""
+    problem = grid_problem(steep_links(16, 3), steep_training(16))
+    found = search_placement(problem, moves=100_000, seed=0)
+    bound_s = priced_bound_s(problem, upper_s=found.step_s, work=3e9, assignment=found.assignment)
     assert bound_s > 0.9995 * found.step_s
 
 
@@ -171,8 +205,8 @@ def test_nodes_of_a_ring_keep_the_rows_of_their_neighbours(seed: int, count: int
     link_s = random.choice([1.0, 2.0, 3.0, 5.0], (1, nodes, nodes))
     order = random.permutation(nodes)[:count]
     slowest = link_s[0, order, np.roll(order, -1)].max()
-    case = every_case(np.ones((1, nodes))).until(np.array([slowest]))
-    rows = case.neighbour_rows(np.ones((1, nodes)), link_s, count)
+    chains = Chains(count, np.ones((1, nodes)), link_s, np.zeros((2, 1)), 0.0)
+    rows = root(chains.ring_s).until(np.array([slowest])).neighbour_rows(chains)
     assert (rows[:, 0, order].sum(axis=1) <= 0).all()
 
 
@@ -186,10 +220,10 @@ def test_the_simple_bound_holds_whatever_the_pairs_join(problem: PlacementProble
 
 @settings(max_examples=30)
 @given(placement_problems(ruled=False))
-def test_problems_without_lanes_keep_the_simple_bound(problem: PlacementProblem) -> None:
+def test_problems_without_chains_keep_the_simple_bound(problem: PlacementProblem) -> None:
     """Slots that cells share are no chains."""
-    assume(lanes(problem) is None)
-    assert packing_bound_s(problem, upper_s=np.inf, work=1e9) == placement_bound_s(problem)
+    assume(chains_of(problem) is None)
+    assert priced_bound_s(problem, upper_s=np.inf, work=1e9) == placement_bound_s(problem)
 
 
 @settings(max_examples=30)
@@ -211,35 +245,36 @@ def test_no_ring_is_faster_than_the_least_one(seed: int, count: int, others: int
     random = np.random.default_rng(seed)
     nodes = count + others
     links = random.choice([1.0, 2.0, 3.0, 5.0], (nodes, nodes))
-    everyone, worst = np.ones(nodes, dtype=bool), np.arange(nodes)
+    everyone = np.ones(nodes, dtype=bool)
+    chains = Chains(count, np.zeros((1, nodes)), links[None], np.zeros((2, 1)), 0.0)
     for _ in range(20):
         order = random.permutation(nodes)[:count]
         slowest = links[order, np.roll(order, -1)].max()
         through = random.permutation(order)[: random.integers(0, count + 1)]
-        assert least_ring(links, through, everyone, count, worst) <= slowest
+        assert least_ring(chains, 0, through, everyone) <= slowest
         assert on_one_ring(links <= slowest, count)[np.ix_(order, order)].all()
     fastest = min(links[list(ring), list(ring[1:] + ring[:1])].max() for ring in permutations(order.tolist()))
-    assert least_ring(links, order, everyone, count, worst) == fastest
+    assert least_ring(chains, 0, order, everyone) == fastest
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(3, 5), st.integers(1, 5), st.sampled_from([1, 3]))
 @settings(max_examples=40)
-def test_cheapest_walks_are_those_that_do_not_turn_back(seed: int, nodes: int, positions: int, width: int) -> None:
-    """No walk goes to a node and at once back, and none that does not is cheaper, whatever nodes are paid for."""
+def test_cheapest_routes_are_those_that_do_not_turn_back(seed: int, nodes: int, positions: int, width: int) -> None:
+    """No route goes to a node and at once back, and none that does not is cheaper, whatever nodes are paid for."""
     random = np.random.default_rng(seed)
     # no path has a limit and nothing is remembered: only turning back is ruled out
     none = np.zeros((1, positions, nodes))
     hops = np.zeros((1, positions), dtype=np.int64)
     nothing = np.empty((nodes, 0), dtype=np.int64)
     never = np.full((nodes, nodes), -1)
-    walking = Walking(np.ones((nodes, nodes)), none, hops, hops, none, np.array([1.0]), nothing, never)
+    resources = Resources(np.ones((nodes, nodes)), none, hops, hops, none, np.array([1.0]))
     price = np.round(random.uniform(-1.0, 1.0, (positions, nodes)), 1)
-    ends, walks = cheapest_walks(*label_walks(walking, width), price)
+    ends, routes = cheapest_routes(*label_routes(resources, Memory(nothing, never), width), price)
     least = np.full(nodes, np.inf)
-    for walk in product(range(nodes), repeat=positions):
-        if not any(walk[q] in walk[q + 1 : q + 3] for q in range(positions)):
-            least[walk[-1]] = min(least[walk[-1]], price[np.arange(positions), walk].sum())
+    for route in product(range(nodes), repeat=positions):
+        if not any(route[q] in route[q + 1 : q + 3] for q in range(positions)):
+            least[route[-1]] = min(least[route[-1]], price[np.arange(positions), route].sum())
     assert ends == pytest.approx(least)
-    assert price[np.arange(positions), walks].sum(axis=1) == pytest.approx(least)
-    for walk in walks.tolist():
-        assert not any(walk[q] in walk[q + 1 : q + 3] for q in range(positions))
+    assert price[np.arange(positions), routes].sum(axis=1) == pytest.approx(least)
+    for route in routes.tolist():
+        assert not any(route[q] in route[q + 1 : q + 3] for q in range(positions))

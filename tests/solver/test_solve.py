@@ -10,7 +10,7 @@ import pytest
 from benchmarks.placement_clusters import made_up_links, training_on
 from benchmarks.placement_grid import grid_problem, rank_orders
 from solver.compiled import step_seconds
-from solver.placement.packing import Packing
+from solver.placement.branch_and_price import BranchAndPrice
 from solver.placement.problem import PlacementProblem
 from solver.placement.program import _relaxation, _ruled_out, _seeded_model, branch, relax
 from solver.placement.solve import PlacementOutcome, SolveOptions, solve_placement
@@ -128,13 +128,13 @@ def test_what_is_proven_is_kept_where_time_ends_before_the_work(monkeypatch: pyt
     asked, over, told = uneven(10, (2, 5)), Event(), Event()
     proven_s = 0.999 * float(step_seconds(np.arange(10), asked.arrays)[0])
 
-    def unending(*_: object, packing: Packing, **__: object) -> float:
-        packing.proven_s = proven_s
+    def unending(*_: object, search: BranchAndPrice, **__: object) -> float:
+        search.bound_s = proven_s
         over.set()
         told.wait(10.0)
         return 0.0
 
-    monkeypatch.setattr("solver.placement.packing.packing_bound_s", unending)
+    monkeypatch.setattr("solver.placement.branch_and_price.priced_bound_s", unending)
     known = PlacementOutcome(np.arange(10), proven_s / 0.999, 0.0)
     found = solve_placement(asked, remaining_s=lambda: 0.0 if over.is_set() else 60.0, known=known)
     told.set()

@@ -1,29 +1,29 @@
-"""Compiled walks over nodes: the pricing of the packing bound (docs/placement.md).
+"""Compiled label setting: the pricing problem of the placement bound (docs/placement.md, "Cheapest routes").
 
-A walk gives each of Q positions a node.  Its cost along each of K paths of the event graph adds up from position to
-position, so walks are built layer by layer as labels; at most W labels are kept for a node on a position.  What is
-merged keeps the least cost of each path and the visits that all have in common: no walk gets lost.
+A route gives each of Q positions a node.  Its cost along each of K paths of the event graph adds up from position
+to position, so routes are built layer by layer as labels; at most W labels are kept for a node on a position.
+Labels that are merged keep the least cost of each path and the visits that all have in common: no route gets lost.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
 from solver.candidates import FloatArray, IntArray
-from solver.kernels import kernel
 
 Labels = npt.NDArray[np.int16]
 
 UNREACHED: Final = 1e300
-"""Price of a walk that does not exist."""
+"""Price of a route that does not exist."""
 
 
-@kernel
+@numba.njit(cache=True, nogil=True)
 def least_rest(hop_s: FloatArray, node_s: FloatArray, there: IntArray, back: IntArray) -> FloatArray:
-    """(K, Q, N) least cost along each path of what follows a position, wherever the walk goes on.
+    """(K, Q, N) least cost along each path of what follows a position, wherever the route goes on.
 
     ``hop_s`` (N, N); ``node_s`` (K, Q, N): cost of a node on a position; ``there`` and ``back`` (K, Q): how often
     the path takes the hop to a position from the one before, and the hop back.
@@ -42,11 +42,10 @@ def least_rest(hop_s: FloatArray, node_s: FloatArray, there: IntArray, back: Int
     return rest
 
 
-class Walking(NamedTuple):
-    """What walks cost: ``hop_s`` (N, N), and of each of K paths ``node_s``, ``there``, ``back`` and ``rest_s``.
+class Resources(NamedTuple):
+    """What routes consume: ``hop_s`` (N, N), and of each of K paths ``node_s``, ``there``, ``back`` and ``rest_s``.
 
-    As for ``least_rest``.  ``limit_s`` (K,): the most that each path may cost.  ``near`` (N, J): nodes whose visits
-    a walk remembers where it is, ``bit_of`` (N, N): the position of a node among them, -1 = none.
+    As for ``least_rest``.  ``limit_s`` (K,): the most of each path that a route may consume.
     """
 
     hop_s: FloatArray
@@ -55,13 +54,18 @@ class Walking(NamedTuple):
     back: IntArray
     rest_s: FloatArray
     limit_s: FloatArray
+
+
+class Memory(NamedTuple):
+    """``near`` (N, J): nodes whose visits a route remembers at a node; ``bit_of`` (N, N): which of them, or -1."""
+
     near: IntArray
     bit_of: IntArray
 
 
-@kernel
+@numba.njit(cache=True)
 def _remembered(memory: int, n: int, m: int, near: IntArray, bit_of: IntArray) -> int:
-    """Of the nodes near ``m``, as bits, those that a walk with ``memory`` at ``n`` has met on its way to ``m``."""
+    """Of the nodes near ``m``, as bits, those that a route with ``memory`` at ``n`` has met on its way to ``m``."""
     result = 0
     for j in range(near.shape[1]):
         x = near[m, j]
@@ -71,80 +75,87 @@ def _remembered(memory: int, n: int, m: int, near: IntArray, bit_of: IntArray) -
     return result
 
 
-@kernel
-def _excess(walking: Walking, cost: FloatArray, q: int, n: int, m: int) -> float:
-    """By how much a walk of ``cost`` (K,) at ``n`` must exceed a limit when it goes to ``m`` on position ``q``."""
-    hop_s, back_s, worst = walking.hop_s[n, m], walking.hop_s[m, n], -np.inf
+@numba.njit(cache=True, fastmath={"nnan", "nsz", "reassoc"})
+def _excess(
+    cost: FloatArray, there: FloatArray, back: FloatArray, hop_s: float, back_s: float, rest: FloatArray
+) -> float:
+    """By how much a label of ``cost`` (K,) exceeds a limit after a hop; ``rest`` (K,): what follows less limits."""
+    worst = -np.inf
     for k in range(len(cost)):
-        total = cost[k] + walking.there[k, q] * hop_s + walking.back[k, q] * back_s
-        worst = max(worst, total + walking.node_s[k, q, m] + walking.rest_s[k, q, m] - walking.limit_s[k])
-        if worst > 0.0:
-            break
+        worst = max(worst, cost[k] + there[k] * hop_s + back[k] * back_s + rest[k])
     return worst
 
 
-@kernel
+class _Layer(NamedTuple):
+    """Labels of one position: their ``number`` (N,), their ``cost`` (N, W, K) and ``memory`` (N, W) as bits."""
+
+    number: IntArray
+    cost: FloatArray
+    memory: IntArray
+
+
+@numba.njit(cache=True)
 def _arrivals(
-    walking: Walking,
-    count: IntArray,
-    cost: FloatArray,
-    memory: IntArray,
-    q: int,
-    m: int,
-    source: IntArray,
-    excess: FloatArray,
+    resources: Resources, bit_of: IntArray, layer: _Layer, q: int, m: int, source: IntArray, excess: FloatArray
 ) -> int:
     """Number of labels that may go on to ``m`` on position ``q``; fills ``source`` and ``excess`` (N W,)."""
-    arrived, width = 0, cost.shape[1]
+    arrived, (count, cost, memory) = 0, layer
+    width = cost.shape[1]
+    there, back = resources.there[:, q].astype(np.float64), resources.back[:, q].astype(np.float64)
+    rest = resources.node_s[:, q, m] + resources.rest_s[:, q, m] - resources.limit_s
+    if not np.isfinite(rest).all():
+        return 0
     for n in range(len(count)):
-        known = walking.bit_of[n, m]
+        known = bit_of[n, m]
         for i in range(count[n]):
             if n == m or (known >= 0 and (memory[n, i] >> known) & 1):
                 continue
-            worst = _excess(walking, cost[n, i], q, n, m)
+            worst = _excess(cost[n, i], there, back, resources.hop_s[n, m], resources.hop_s[m, n], rest)
             if worst <= 0.0:
                 source[arrived], excess[arrived] = n * width + i, worst
                 arrived += 1
     return arrived
 
 
-@kernel
-def label_walks(walking: Walking, width: int) -> tuple[IntArray, Labels]:
+@numba.njit(cache=True, nogil=True)
+def label_routes(resources: Resources, memory_of: Memory, width: int) -> tuple[IntArray, Labels]:
     """Labels per position and node (Q, N), and the label (Q, N, W, N) each reaches on the next position's nodes.
 
-    -1: no walk that keeps every path within its limit goes there.  Walks do not return to a node they remember.
+    -1: no route that keeps every path within its limit goes there.  Routes do not return to a node they remember.
     """
-    paths, positions, nodes = walking.node_s.shape
+    paths, positions, nodes = resources.node_s.shape
     count = np.zeros((positions, nodes), dtype=np.int64)
     reached = np.full((positions, nodes, width, nodes), -1, dtype=np.int16)
     cost, memory = np.full((nodes, width, paths), np.inf), np.zeros((nodes, width), dtype=np.int64)
     for n in range(nodes):
-        if (walking.node_s[:, 0, n] + walking.rest_s[:, 0, n] <= walking.limit_s).all():
-            cost[n, 0] = walking.node_s[:, 0, n]
+        if (resources.node_s[:, 0, n] + resources.rest_s[:, 0, n] <= resources.limit_s).all():
+            cost[n, 0] = resources.node_s[:, 0, n]
             count[0, n] = 1
     source, excess = np.empty(nodes * width, dtype=np.int64), np.empty(nodes * width)
     for q in range(1, positions):
         new_cost, new_memory = np.full((nodes, width, paths), np.inf), np.full((nodes, width), -1, dtype=np.int64)
+        there, back = resources.there[:, q].astype(np.float64), resources.back[:, q].astype(np.float64)
         for m in range(nodes):
-            arrived = _arrivals(walking, count[q - 1], cost, memory, q, m, source, excess)
+            at = resources.node_s[:, q, m].copy()
+            layer = _Layer(count[q - 1], cost, memory)
+            arrived = _arrivals(resources, memory_of.bit_of, layer, q, m, source, excess)
             count[q, m] = min(arrived, width)
             order = np.argsort(excess[:arrived]) if arrived > width else np.arange(arrived)
             for j in range(arrived):
                 group = j * count[q, m] // arrived
                 n, i = source[order[j]] // width, source[order[j]] % width
                 reached[q - 1, n, i, m] = group
-                new_memory[m, group] &= _remembered(memory[n, i], n, m, walking.near, walking.bit_of)
+                new_memory[m, group] &= _remembered(memory[n, i], n, m, memory_of.near, memory_of.bit_of)
+                hop_s, back_s, least = resources.hop_s[n, m], resources.hop_s[m, n], new_cost[m, group]
                 for k in range(paths):
-                    total = cost[n, i, k] + walking.node_s[k, q, m]
-                    total += walking.there[k, q] * walking.hop_s[n, m] + walking.back[k, q] * walking.hop_s[m, n]
-                    new_cost[m, group, k] = min(new_cost[m, group, k], total)
+                    least[k] = min(least[k], cost[n, i, k] + at[k] + there[k] * hop_s + back[k] * back_s)
         cost, memory = new_cost, new_memory
     return count, reached
 
 
-@kernel
+@numba.njit(cache=True)
 def _offer(total: float, code: int, per_node: int, cheapest: FloatArray, origin: IntArray) -> None:
-    """Take a walk to a label among its ``cheapest`` (2,) where it is; ``origin`` (2,): their codes, as below."""
+    """Take a route to a label among its ``cheapest`` (2,) where it is; ``origin`` (2,): their codes, as below."""
     same = origin[0] // per_node == code // per_node
     if total < cheapest[0]:
         if not same:
@@ -154,12 +165,12 @@ def _offer(total: float, code: int, per_node: int, cheapest: FloatArray, origin:
         cheapest[1], origin[1] = total, code
 
 
-@kernel
+@numba.njit(cache=True)
 def _values(count: IntArray, reached: Labels, price: FloatArray) -> tuple[FloatArray, IntArray]:
-    """(Q, N, W, 2) price of the cheapest walks to each label, and where they come from as (n W + i) 2 + which.
+    """(Q, N, W, 2) price of the cheapest routes to each label, and where they come from as (n W + i) 2 + which.
 
     The cheapest of all, and the cheapest of those that come from another node than it does.  Who goes back to the
-    node that the cheapest comes from takes the other one, so that no walk returns at once to where it was.
+    node that the cheapest comes from takes the other one, so that no route returns at once to where it was.
     """
     positions, nodes, width, _ = reached.shape
     value = np.full((positions, nodes, width, 2), UNREACHED)
@@ -182,15 +193,15 @@ def _values(count: IntArray, reached: Labels, price: FloatArray) -> tuple[FloatA
     return value, before
 
 
-@kernel
-def cheapest_walks(count: IntArray, reached: Labels, price: FloatArray) -> tuple[FloatArray, IntArray]:
-    """For each node the price of the cheapest walk that ends there (N,), and the walk (N, Q).
+@numba.njit(cache=True, nogil=True)
+def cheapest_routes(count: IntArray, reached: Labels, price: FloatArray) -> tuple[FloatArray, IntArray]:
+    """For each node the price of the cheapest route that ends there (N,), and the route (N, Q).
 
-    ``price`` (Q, N) is what a node costs on a position.  Where no walk ends its price is ``UNREACHED``.
+    ``price`` (Q, N) is what a node costs on a position.  Where no route ends its price is ``UNREACHED``.
     """
     positions, nodes, width, _ = reached.shape
     value, before = _values(count, reached, price)
-    walks = np.full((nodes, positions), -1, dtype=np.int64)
+    routes = np.full((nodes, positions), -1, dtype=np.int64)
     ends = np.full(nodes, UNREACHED)
     for end in range(nodes):
         label = int(value[positions - 1, end, :, 0].argmin())
@@ -199,17 +210,17 @@ def cheapest_walks(count: IntArray, reached: Labels, price: FloatArray) -> tuple
             continue
         n, which = end, 0
         for q in range(positions - 1, -1, -1):
-            walks[end, q] = n
+            routes[end, q] = n
             code = before[q, n, label, which]
             if code >= 0:
                 which, code = code % 2, code // 2
                 n, label = code // width, code % width
-    return ends, walks
+    return ends, routes
 
 
-@kernel
+@numba.njit(cache=True, nogil=True)
 def cheapest_through(count: IntArray, reached: Labels, price: FloatArray) -> FloatArray:
-    """(Q, N) price of the cheapest walk that has a node on a position, otherwise as for ``cheapest_walks``."""
+    """(Q, N) price of the cheapest route that has a node on a position, otherwise as for ``cheapest_routes``."""
     positions, nodes, width, _ = reached.shape
     value, _ = _values(count, reached, price)
     through = np.full((positions, nodes), UNREACHED)
@@ -229,58 +240,3 @@ def cheapest_through(count: IntArray, reached: Labels, price: FloatArray) -> Flo
                     through[q, n] = min(through[q, n], value[q, n, i, 0] + before[n, i])
         rest = before
     return through
-
-
-@kernel
-def _gaps(link_s: FloatArray, through: IntArray, free: IntArray) -> FloatArray:
-    """(4, S, S) slowest link, at least, from one node to another with 0, 1, 2 and any more of ``free`` between."""
-    count = len(through)
-    gap = np.full((4, count, count), np.inf)
-    for j in range(count):
-        end = through[j]
-        entering = min([link_s[w, end] for w in free] + [np.inf])
-        # from each free node, by way of another one
-        onward = np.array(
-            [min([max(link_s[w, x], link_s[x, end]) for x in free if x != w] + [np.inf]) for w in free]
-        )
-        for i in range(count):
-            start = through[i]
-            gap[0, i, j] = link_s[start, end]
-            leaving = np.inf
-            for k, w in enumerate(free):
-                leaving = min(leaving, link_s[start, w])
-                gap[1, i, j] = min(gap[1, i, j], max(link_s[start, w], link_s[w, end]))
-                gap[2, i, j] = min(gap[2, i, j], max(link_s[start, w], onward[k]))
-            gap[3, i, j] = max(leaving, entering)
-    return gap
-
-
-@kernel
-def _extend(ring_s: FloatArray, gap: FloatArray, longer_s: FloatArray) -> None:
-    """Lower ``longer_s``, the slowest link by how many others a ring took, to ``ring_s`` and then a gap (4,)."""
-    for used in range(len(ring_s)):
-        for k in range(min(4, len(ring_s) - used)):
-            longer_s[used + k] = min(longer_s[used + k], max(ring_s[used], gap[k]))
-
-
-@kernel
-def ring_through(link_s: FloatArray, through: IntArray, free: IntArray, length: int) -> float:
-    """The slowest link, at least, of any closed ring of ``length`` nodes through all of ``through`` (S,), S > 1.
-
-    The others are from ``free``; each may come in several places.  Held and Karp's dynamic program for the
-    bottleneck: which nodes were met, where the ring stands, how many others it took.
-    """
-    count, others = len(through), length - len(through)
-    gap = _gaps(link_s, through, free)
-    best = np.full((1 << count, count, others + 1), np.inf)
-    best[1, 0, 0] = 0.0
-    closed = np.full(others + 1, np.inf)
-    for met in range(1, 1 << count, 2):
-        for at in range(count):
-            if met & (1 << at):
-                for j in range(1, count):
-                    if not met & (1 << j):
-                        _extend(best[met, at], gap[:, at, j], best[met | (1 << j), j])
-    for at in range(1, count):
-        _extend(best[-1, at], gap[:, at, 0], closed)
-    return float(closed.min())

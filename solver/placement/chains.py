@@ -1,7 +1,7 @@
 """The chains of slots that a placement problem is made of, and what each node costs on each position.
 
-A lane is a chain of slots, one for each pipeline rank, between which the transfers of one replica go; cells of
-several slots give several lanes.  Where slots are shared between cells there are no lanes.
+A chain has one slot for each pipeline rank, between which the transfers of one replica go; cells of
+several slots give several chains.  Where slots are shared between cells there are no chains.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from solver.placement.bounds import between_slots, fastest_between
 from solver.placement.problem import PlacementProblem
 from solver.placement.ring_floors import in_and_out
 
+TOLERANCE: Final = 1e-9
+"""Share of a limit that rounding may take."""
 MOST_THRESHOLDS: Final = 256
 """Links at which rings are looked at; between two of them the faster is assumed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lanes:
-    """``count`` lanes; ``ring_s`` (P, N): least exposed reduction of a rank one of whose slots sits on a node.
+class Chains:
+    """``count`` chains; ``ring_s`` (P, N): least exposed reduction of a rank one of whose slots sits on a node.
 
     It is infinite where the node may take none of them.  ``link_s`` (P, N, N): least exposed reduction of a rank
     whose ring goes from a node to another.
@@ -39,8 +41,8 @@ class Lanes:
     least_hop_s: float
 
 
-def lanes(problem: PlacementProblem) -> Lanes | None:
-    """The lanes of ``problem``, or ``None`` where its slots are no disjoint chains."""
+def chains_of(problem: PlacementProblem) -> Chains | None:
+    """The chains of ``problem``, or ``None`` where its slots are no disjoint chains."""
     arrays, stages = problem.arrays, problem.schedule.pipeline
     slots = arrays.cell_slots
     off = ~np.eye(problem.nodes, dtype=bool)
@@ -59,7 +61,7 @@ def lanes(problem: PlacementProblem) -> Lanes | None:
     for s in range(stages):
         ring_s[s, ~arrays.rules.eligible[slots[:, s].ravel()].any(axis=0)] = np.inf
     link_s = np.stack([_link_floor(problem, s) for s in range(stages)])
-    return Lanes(slots.shape[0] * slots.shape[2], ring_s, link_s, exposed, least_hop_s)
+    return Chains(slots.shape[0] * slots.shape[2], ring_s, link_s, exposed, least_hop_s)
 
 
 def _chained(problem: PlacementProblem) -> bool:

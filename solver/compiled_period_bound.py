@@ -1,7 +1,7 @@
-"""Compiled walks over nodes whose periods are limited: the pricing of the period bound (docs/placement.md).
+"""Compiled routes over nodes whose periods are limited: the pricing of the period bound (docs/placement.md).
 
-A walk gives each of P positions a node.  How far its slowest stretch of ranks stays below its limit is one number,
-the *slack*, which is rounded up to whole levels: a walk that keeps the limits keeps them here too.
+A route gives each of P positions a node.  How far its slowest stretch of ranks stays below its limit is one number,
+the *slack*, which is rounded up to whole levels: a route that keeps the limits keeps them here too.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.kernels import kernel
 
 UNREACHED: Final = 1e300
-"""Price of a walk that does not exist."""
+"""Price of a route that does not exist."""
 ROOM: Final = 1e-6
 """Levels that rounding up leaves for the rounding of floating-point numbers."""
 
@@ -24,7 +23,7 @@ ROOM: Final = 1e-6
 def next_layer(  # noqa: C901 - one kernel, called once for each position
     value: FloatArray, hop_s: FloatArray, gain_s: FloatArray, most: IntArray, price: FloatArray, level_s: float
 ) -> FloatArray:
-    """(N, W) price of the cheapest walk to each node with a slack of at least each level, one position further.
+    """(N, W) price of the cheapest route to each node with a slack of at least each level, one position further.
 
     ``value`` (N, W): the same on the position before; ``hop_s`` (N, N): transfer there and back between two nodes;
     ``gain_s`` (N,): what a node adds to the slack before the transfer takes from it; ``most`` (N,): most levels of
@@ -53,19 +52,19 @@ def next_layer(  # noqa: C901 - one kernel, called once for each position
     return result
 
 
-@kernel
-def walk_to(values: FloatArray, hop_s: FloatArray, gain_s: FloatArray, level_s: float, end: int) -> IntArray:
-    """(P,) nodes of the cheapest walk to ``end``, from the layers (P, N, W) and gains (P, N) of ``next_layer``."""
+@numba.njit(cache=True, nogil=True)
+def route_to(values: FloatArray, hop_s: FloatArray, gain_s: FloatArray, level_s: float, end: int) -> IntArray:
+    """(P,) nodes of the cheapest route to ``end``, from the layers (P, N, W) and gains (P, N) of ``next_layer``."""
     positions, nodes, width = values.shape
-    walk = np.empty(positions, dtype=np.int64)
+    route = np.empty(positions, dtype=np.int64)
     m, level = end, 0
     for q in range(positions - 1, 0, -1):
-        walk[q] = m
+        route[q] = m
         best, at, slack = np.inf, 0, 0
         for n in range(nodes):
             before = max(0, level - int(np.ceil((gain_s[q, m] - hop_s[n, m]) / level_s + ROOM)))
             if n != m and before < width and values[q - 1, n, before] < best:
                 best, at, slack = values[q - 1, n, before], n, before
         m, level = at, slack
-    walk[0] = m
-    return walk
+    route[0] = m
+    return route

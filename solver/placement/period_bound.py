@@ -1,7 +1,8 @@
-"""A fast bound for hundreds of nodes: walks whose periods are limited, packed into the cluster.
+"""A fast lower bound for hundreds of nodes, by routes whose periods are limited.
 
-Asks what ``solver.placement.packing`` asks, with one number for a walk instead of many paths, and with prices that
-are made of a few properties of the nodes (docs/placement.md, "The period bound").
+Proves a step impossible as ``solver.placement.branch_and_price`` does, without branches, with one resource for a
+route instead of many paths, and with prices that are made of a few properties of the nodes (docs/placement.md, "The
+period bound").
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Final
 import numpy as np
 
 from solver.candidates import BoolArray, FloatArray, IntArray
-from solver.compiled_period_packing import ROOM, UNREACHED, next_layer, walk_to
+from solver.compiled_period_bound import ROOM, UNREACHED, next_layer, route_to
 from solver.ilp import ModelBuilder, solve_relaxation
 from solver.placement.bounds import placement_bound_s
-from solver.placement.packing import tail_bound_s
-from solver.placement.packing_lanes import Lanes, lanes
+from solver.placement.branch_and_price import tail_bound_s
+from solver.placement.chains import Chains, chains_of
 from solver.placement.period_limits import TOLERANCE, PeriodLimits, bucket, period_limits
 from solver.placement.problem import PlacementProblem
 from solver.placement.ring_floors import forced_floors
@@ -32,7 +33,7 @@ RESOLUTION: Final = 1e-3
 NS_PER_LEVEL: Final = 1.0
 """What a step between two nodes takes for each level."""
 PROOF: Final = 1e-6
-"""What the walks must cost beyond the nodes; prices lie near -1 to 1."""
+"""What the routes must cost beyond the nodes; prices lie near -1 to 1."""
 FASTEST: Final = 5
 """Links whose mean is a property of a node."""
 
@@ -40,9 +41,9 @@ FASTEST: Final = 5
 class PeriodPacking:
     """The question whether a step is possible, for one problem; prices are kept from one step time to the next."""
 
-    def __init__(self, problem: PlacementProblem, found: Lanes, limits: PeriodLimits, tail_s: float) -> None:
+    def __init__(self, problem: PlacementProblem, found: Chains, limits: PeriodLimits, tail_s: float) -> None:
         """``limits`` with the reductions of ``found`` in; ``tail_s``: least optimizer step and parameter gather."""
-        self._problem, self._lanes, self._limits, self._tail_s = problem, found, limits, tail_s
+        self._problem, self._chains, self._limits, self._tail_s = problem, found, limits, tail_s
         self._hop_s = problem.arrays.hop_s + problem.arrays.hop_s.T
         self._slow = np.maximum(problem.arrays.slowdown, 1.0)
         self._spare = problem.nodes > problem.slots
@@ -53,7 +54,7 @@ class PeriodPacking:
 
     def impossible(self, step_s: float, out_of_time: Callable[[], bool]) -> bool:
         """Whether it is proven that no assignment reaches ``step_s``."""
-        limits, floor_s = self._limits, self._lanes.ring_s
+        limits, floor_s = self._limits, self._chains.ring_s
         may_be = limits.end_s[:, None] + floor_s <= step_s * (1.0 + TOLERANCE) - self._tail_s
         rows = bucket(limits.at(step_s))
         if rows is None:
@@ -73,7 +74,7 @@ class PeriodPacking:
     def _priced_out(
         self, gain_s: FloatArray, most: IntArray, level_s: float, out_of_time: Callable[[], bool]
     ) -> bool:
-        """Whether prices were found that rule out walks with these gains (P, N) and levels (P, N)."""
+        """Whether prices were found that rule out routes with these gains (P, N) and levels (P, N)."""
         weights, best, highest = self._weights, self._weights, -np.inf
         slopes: list[FloatArray] = []
         for round_ in range(MOST_PRICES):
@@ -84,15 +85,15 @@ class PeriodPacking:
             if values is None:
                 return False
             ends = values[-1][:, 0]
-            order = np.argsort(ends, kind="stable")[: self._lanes.count]
+            order = np.argsort(ends, kind="stable")[: self._chains.count]
             beyond = float(ends[order].sum() - prices.sum())
             if ends[order[-1]] >= UNREACHED or beyond > PROOF:
                 self._weights = weights
                 return True
             if beyond > highest:
                 best, highest = weights, beyond
-            walks = np.stack([walk_to(values, self._hop_s, gain_s, level_s, int(end)) for end in order])
-            visits = np.bincount(walks.ravel(), minlength=len(prices))
+            routes = np.stack([route_to(values, self._hop_s, gain_s, level_s, int(end)) for end in order])
+            visits = np.bincount(routes.ravel(), minlength=len(prices))
             slopes.append(self._properties @ (visits - 1.0))
             exact, promised = _promising(np.array(slopes))
             if promised < PROOF:
@@ -108,7 +109,7 @@ class PeriodPacking:
         level_s: float,
         out_of_time: Callable[[], bool],
     ) -> FloatArray | None:
-        """(P, N, W) price of the cheapest walk to each node with each slack; ``None`` when time is over."""
+        """(P, N, W) price of the cheapest route to each node with each slack; ``None`` when time is over."""
         levels = np.arange(LEVELS)
         values = np.empty((len(most), len(prices), LEVELS))
         values[0] = np.where(levels <= most[0][:, None], prices[:, None], UNREACHED)
@@ -121,7 +122,7 @@ class PeriodPacking:
 
 
 def _promising(slopes: FloatArray) -> tuple[FloatArray, float]:
-    """Weights (D,) within -1 .. 1 that all walks known, ``slopes`` (n, D) of them, leave most; and how much."""
+    """Weights (D,) within -1 .. 1 that all routes known, ``slopes`` (n, D) of them, leave most; and how much."""
     builder = ModelBuilder()
     weights = builder.add_columns(slopes.shape[1], lower=-1.0, upper=1.0)
     size = float(np.abs(slopes).sum(axis=1).max()) + 1.0
@@ -179,7 +180,7 @@ def period_bound_s(
     bound reaches ``target_s``, they are close, or ``work`` (about as many nanoseconds) is spent.
     """
     bound_s = max(known_s, placement_bound_s(problem))
-    found = lanes(problem) if problem.schedule.pipeline <= MOST_STAGES and problem.nodes > 1 else None
+    found = chains_of(problem) if problem.schedule.pipeline <= MOST_STAGES and problem.nodes > 1 else None
     if found is None or bound_s >= upper_s:
         return min(bound_s, upper_s)
     forced_s = forced_floors(found.ring_s, found.count, problem.nodes - problem.slots)
