@@ -13,6 +13,7 @@ from scipy.optimize import linear_sum_assignment
 
 from solver.candidates import FloatArray, IntArray
 from solver.experts import compiled_chain_search as kernels
+from solver.experts.compiled_annealing import Schedule
 from solver.experts.compiled_chain_worth import dealt, rank_masses
 from solver.experts.layout import ExpertLayout
 from solver.experts.transitions import chain_worth, inside_worth
@@ -82,7 +83,7 @@ def annealed(chain: Chain, ranks: IntArray, steps: int, hot: float, seed: int) -
     """Anneal ``ranks``, which change, from temperature ``hot`` down to a hundredth, then as long as swaps help."""
     state = chain.state(ranks)
     if steps > 0:
-        kernels.anneal_chain(state, chain.price, (steps, hot, hot / 100, seed))
+        kernels.anneal_chain(state, chain.price, Schedule(steps, hot, hot / 100, seed))
     kernels.improve_chain(state, chain.price)
 
 

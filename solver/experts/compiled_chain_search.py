@@ -12,6 +12,7 @@ import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
+from solver.experts.compiled_annealing import Schedule, annealer, below
 from solver.experts.compiled_chain_worth import followed
 
 _LEAST_GAIN = 1e-12
@@ -133,30 +134,39 @@ def chain_state(
     return ChainState(onward, back, ranks, worth, shares, speeds, flow, load, slowest)
 
 
-@numba.njit(cache=True)
-def _below(number: int) -> int:
-    """A random number from 0 and below ``number``."""
-    return int(np.random.random() * number)  # noqa: NPY002
+@numba.njit(cache=True, nogil=True)
+def _propose(state: ChainState, _: float) -> tuple[int, int, int]:
+    """Two experts of a layer."""
+    layers, experts = state.ranks.shape
+    return below(layers), below(experts), below(experts)
 
 
 @numba.njit(cache=True, nogil=True)
-def anneal_chain(state: ChainState, price: float, schedule: tuple[int, float, float, int]) -> None:
-    """Simulated annealing of the ranks: worth less ``price`` times the sum over layers of slowest loads.
+def _judge(state: ChainState, price: float, move: tuple[int, int, int]) -> float:
+    """Worth that an exchange loses; none on one rank."""
+    layer, e, f = move
+    if state.ranks[layer, e] == state.ranks[layer, f]:
+        return np.inf
+    return float(-_gain(state, price, layer, e, f))
 
-    ``schedule``: steps, the first and the last temperature, and a seed.  A step exchanges two experts of a layer.
-    """
-    steps, temperature, last, seed = schedule
-    np.random.seed(seed)  # noqa: NPY002
-    layers, experts = state.ranks.shape
-    factor = (last / temperature) ** (1.0 / max(1, steps))
-    for _ in range(steps):
-        temperature *= factor
-        layer, e, f = _below(layers), _below(experts), _below(experts)
-        if state.ranks[layer, e] == state.ranks[layer, f]:
-            continue
-        gain = _gain(state, price, layer, e, f)
-        if gain >= 0 or np.random.random() < np.exp(gain / temperature):  # noqa: NPY002
-            _exchange(state, layer, e, f)
+
+@numba.njit(cache=True, nogil=True)
+def _accept(state: ChainState, _: float, move: tuple[int, int, int]) -> None:
+    _exchange(state, move[0], move[1], move[2])
+
+
+@numba.njit(cache=True, nogil=True)
+def _reject(_: ChainState, __: float, ___: tuple[int, int, int]) -> None:
+    return
+
+
+_anneal = annealer(_propose, _judge, _accept, _reject)
+
+
+@numba.njit(cache=True, nogil=True)
+def anneal_chain(state: ChainState, price: float, schedule: Schedule) -> None:
+    """Anneal the ranks: worth less ``price`` times the sum over layers of slowest loads."""
+    _anneal(state, price, schedule)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.experts.compiled_slots import packed, swapped_down
+from solver.experts.compiled_packing import packed, swapped_down
 from solver.experts.copy_counts import greedy_counts
 from solver.experts.layout import ExpertLayout
 
