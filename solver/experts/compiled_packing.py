@@ -10,6 +10,7 @@ import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
+from solver.experts.compiled_map import LayerCase, LayerMap, Move, allowed, opened, put
 
 
 @numba.njit(cache=True, nogil=True)
@@ -61,63 +62,38 @@ def _exchange_in(held: IntArray, filled: IntArray, load: FloatArray, expert: int
                     return
 
 
-@numba.njit(cache=True)
-def _counts(held: IntArray, experts: int) -> IntArray:
-    """(E,) copies of each expert."""
-    counts = np.zeros(experts, dtype=np.int64)
-    for g in range(len(held)):
-        for i in range(held.shape[1]):
-            counts[held[g, i]] += 1
-    return counts
-
-
-@numba.njit(cache=True)
-def _load(shares: FloatArray, counts: IntArray, held: IntArray, speed: float) -> float:
-    """The load of one rank, with the experts ``held`` (s,), over its speed."""
-    total = 0.0
-    for i in range(len(held)):
-        total += shares[held[i]] / counts[held[i]]
-    return total / speed
-
-
-@numba.njit(cache=True)
-def _best_swap(
-    pieces: FloatArray, held: IntArray, speeds: FloatArray, load: FloatArray, top: int
-) -> tuple[int, int, int]:
-    """Rank, its slot and the slot of rank ``top`` whose swap leaves the slower of both fastest; rank -1 = none."""
-    best, at, own, other = load[top] * (1 - 1e-12), -1, -1, -1
-    for g in range(len(held)):
-        for i in range(held.shape[1]):
-            if g == top:
-                continue
-            for j in range(held.shape[1]):
-                less = pieces[held[top, i]] - pieces[held[g, j]]
-                if less <= 0:
+@numba.njit(cache=True, nogil=True)
+def _best_swap(layer: LayerMap, top: int) -> Move:
+    """The swap with a slot of rank ``top`` that leaves the slower of both fastest; none: ``h`` = ``top``."""
+    held, load, speeds = layer.held, layer.loads[0], layer.speeds
+    pieces = layer.shares[0] / np.maximum(layer.counts, 1)
+    best, found = load[top] * (1 - 1e-12), Move(top, 0, top, 0, 0, 0)
+    for h in range(len(held)):
+        for j in range(held.shape[1]):
+            for i in range(held.shape[1]):
+                less = pieces[held[top, i]] - pieces[held[h, j]]
+                if less <= 0 or h == top:
                     continue
-                slower = max(load[top] - less / speeds[top], load[g] + less / speeds[g])
-                if slower < best and not (held[g] == held[top, i]).any() and not (held[top] == held[g, j]).any():
-                    best, at, own, other = slower, g, i, j
-    return at, own, other
+                slower = max(load[top] - less / speeds[top], load[h] + less / speeds[h])
+                if slower < best:
+                    move = Move(top, i, h, j, held[top, i], held[h, j])
+                    if allowed(layer, move):
+                        best, found = slower, move
+    return found
 
 
 @numba.njit(cache=True, nogil=True)
-def swapped_down(shares: FloatArray, held: IntArray, speeds: FloatArray, target: float, most: int) -> int:
-    """Swap experts of the slowest rank with others while that makes it faster; ``held`` changes; swaps done.
+def swap_down(shares: FloatArray, held: IntArray, speeds: FloatArray, target: float, most: int) -> int:
+    """Swap experts of the slowest rank with others while that makes it faster; ``held`` changes; number of swaps.
 
-    For one workload, ``shares`` (E,), and copies as they are.  None is done once the slowest rank is at ``target``.
+    For one workload, ``shares`` (E,), and copies as they are.  It ends once the slowest rank is at ``target``.
     """
-    counts, load = _counts(held, len(shares)), np.empty(len(held))
-    pieces = shares / np.maximum(counts, 1)
-    for g in range(len(held)):
-        load[g] = _load(shares, counts, held[g], speeds[g])
+    layer = opened(LayerCase(shares.reshape(1, -1), np.zeros(1, dtype=np.bool_), speeds, 1), held)
     for done in range(most):
-        top = int(np.argmax(load))
-        if load[top] <= target:
+        top = int(np.argmax(layer.loads[0]))
+        move = _best_swap(layer, top)
+        if layer.loads[0, top] <= target or move.h == top:
             return done
-        g, own, other = _best_swap(pieces, held, speeds, load, top)
-        if g < 0:
-            return done
-        held[top, own], held[g, other] = held[g, other], held[top, own]
-        load[top] = _load(shares, counts, held[top], speeds[top])
-        load[g] = _load(shares, counts, held[g], speeds[g])
+        put(layer, move)
+        layer.loads[:] = layer.tried
     return most

@@ -28,6 +28,8 @@ PAIR_STEPS: Final = 6
 """Steps of the search over counts, which are quick, for each step that is asked for."""
 SPREADS: Final = 20
 """Rounds over all pairs of ranks when they are spread over nodes."""
+SWAPS: Final = 50
+"""Most swaps that lower the slowest rank, for each rank."""
 CLOSE: Final = 1e-4
 """No search starts where the slowest rank is so near (relatively) to what is possible."""
 
@@ -43,20 +45,28 @@ EXACT_NODES: Final = 500_000
 
 
 def packed_copies(shares: FloatArray, counts: IntArray, layout: ExpertLayout) -> IntArray:
-    """(G, s) experts of each rank for given counts of copies; with two slots on ranks of one speed the best map.
-
-    Copies go, heaviest first, to the rank that stays least loaded; then swaps lower the slowest rank.
-    """
-    experts = np.repeat(np.arange(len(shares)), counts)
-    pieces = (shares / counts)[experts]
-    order = np.argsort(-pieces, kind="stable")
-    pieces, experts = pieces[order], experts[order]
-    speeds = layout.relative_speeds()
+    """(G, s) experts of each rank for given counts of copies; with two slots on ranks of one speed the best map."""
+    copies, per_copy = np.repeat(np.arange(len(shares)), counts), shares / counts
     if layout.slots_per_rank == 2 and not _unequal(layout):
-        return np.asarray(pairs.paired(pieces, experts))
-    held = kernels.packed(pieces, experts, speeds, layout.slots_per_rank)
-    kernels.swapped_down(shares, held, speeds, float(shares.sum()) / layout.ranks, 50 * layout.ranks)
+        heaviest = _heaviest_first(copies, per_copy)
+        return np.asarray(pairs.paired(per_copy[heaviest], heaviest))
+    return packed(copies, per_copy, layout.relative_speeds(), layout.slots_per_rank, SWAPS * layout.ranks)
+
+
+def packed(copies: IntArray, per_copy: FloatArray, speeds: FloatArray, size: int, swaps: int) -> IntArray:
+    """(G, size) ``copies`` (S,) of experts on ranks of ``speeds`` (G,), ``per_copy`` (E,) the load of one.
+
+    They go, heaviest first, to the rank that stays least loaded; then at most ``swaps`` lower the slowest rank.
+    """
+    heaviest = _heaviest_first(copies, per_copy)
+    held = kernels.packed(per_copy[heaviest], heaviest, speeds, size)
+    shares = per_copy * np.bincount(copies, minlength=len(per_copy))
+    kernels.swap_down(shares, held, speeds, float(shares.sum() / speeds.sum()), swaps)
     return np.asarray(held)
+
+
+def _heaviest_first(copies: IntArray, per_copy: FloatArray) -> IntArray:
+    return copies[np.argsort(-per_copy[copies], kind="stable")]
 
 
 def place_layer(
@@ -91,7 +101,7 @@ def _searched(shares: FloatArray, layout: ExpertLayout, least: float, steps: int
         held = annealed(
             case, held, np.ones(1), steps=steps, seed=seed, hots=heats(layout, min(HOT[CopyChoice.ANY], gap))
         )
-        kernels.swapped_down(shares, held, layout.relative_speeds(), least, 50 * layout.ranks)
+        kernels.swap_down(shares, held, layout.relative_speeds(), least, SWAPS * layout.ranks)
     return held
 
 
@@ -115,7 +125,7 @@ def _restarted(
             seed=seed,
             hots=(RESTART_HOT, HOT[CopyChoice.ANY]),
         )
-        kernels.swapped_down(shares, better, layout.relative_speeds(), least, 50 * layout.ranks)
+        kernels.swap_down(shares, better, layout.relative_speeds(), least, SWAPS * layout.ranks)
         starts[number] = better
     return min((held, *starts), key=lambda each: float(slowest_load(shares[None, :], each, layout)[0]))
 
