@@ -17,7 +17,7 @@ from solver.experts.compiled_chain_worth import followed
 
 _LEAST_GAIN = 1e-12
 _SLOWEST = 3
-"""Of any three ranks one takes no part in an exchange: the slowest of all others is among the three slowest."""
+"""Ranks kept by load: one of any three takes no part in an exchange of two."""
 
 
 class ChainState(NamedTuple):
@@ -61,7 +61,7 @@ def _loads_after(state: ChainState, layer: int, e: int, f: int) -> tuple[float, 
 
 @numba.njit(cache=True)
 def _saved(state: ChainState, layer: int, e: int, f: int) -> float:
-    """What an exchange of two experts of a layer saves, loads aside."""
+    """Worth gained by an exchange of two experts of a layer, loads aside."""
     here = state.flow[layer]
     a, b = state.ranks[layer, e], state.ranks[layer, f]
     return float(here[b, e] + here[a, f] - here[a, e] - here[b, f])
@@ -69,7 +69,7 @@ def _saved(state: ChainState, layer: int, e: int, f: int) -> float:
 
 @numba.njit(cache=True)
 def _gain(state: ChainState, price: float, layer: int, e: int, f: int) -> float:
-    """What an exchange of two experts of a layer is worth: what it saves less what it costs in load."""
+    """Gain of an exchange of two experts of a layer: worth gained less the price of load."""
     gain = _saved(state, layer, e, f)
     if price > 0.0:
         after = _loads_after(state, layer, e, f)
@@ -224,7 +224,7 @@ def _improve_layer(state: ChainState, price: float, layer: int) -> bool:
 
 @numba.njit(cache=True)
 def _most_gains(here: FloatArray, held: IntArray, rank: int, most: FloatArray) -> None:
-    """Of the experts that a rank holds, the most that any gains on each other rank, into ``most[rank]``."""
+    """Fill ``most[rank]``: the most that any expert of a rank gains on each other rank."""
     for g in range(len(here)):
         most[rank, g] = -np.inf
         for e in held:
@@ -233,7 +233,7 @@ def _most_gains(here: FloatArray, held: IntArray, rank: int, most: FloatArray) -
 
 @numba.njit(cache=True)
 def _relief(state: ChainState, layer: int, left: float, found: IntArray) -> tuple[float, float]:
-    """Of a layer the exchange with an expert of the slowest rank that makes it faster at the least loss.
+    """Exchange with an expert of a layer's slowest rank that makes it faster at the least loss.
 
     How much faster for each unit lost, and what is lost, with the two experts in ``found``; 0 where none loses at
     most ``left``.

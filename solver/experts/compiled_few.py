@@ -1,4 +1,4 @@
-"""Compiled search over few slots by the exact time of a layer: what is smoothed elsewhere is counted here.
+"""Compiled search over few slots by the exact time of a layer.
 
 Letters: E experts, S slots, G ranks, N nodes, K terms.
 """

@@ -37,7 +37,7 @@ BEYOND: Final = 10.0
 
 
 class NodeCase(NamedTuple):
-    """What stays: one layer, its router and its prices.
+    """One layer, its router and its prices.
 
     ``references``: seconds beside which the time counts where copies near a token's node are preferred, and where
     every copy is as likely; 0: that choice does not count.  ``shares`` (E,) of sum 1; ``weights`` (E,) of the
@@ -62,7 +62,7 @@ class NodeCase(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """What nodes serve and need under one choice of copies."""
+    """Shares that nodes serve, and needs of tokens, under one choice of copies."""
 
     served: FloatArray
     """(E, M, N), see ``served_shares`` and ``even_shares``."""

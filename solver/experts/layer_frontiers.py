@@ -25,7 +25,7 @@ LIMITS: Final = 12
 STAIRS: Final = 6
 """Loads for which the least number of moves is worked out."""
 WEIGHT: Final = 50.0
-"""What the load of a balanced rank weighs above a limit, beside loading one expert."""
+"""Price of a balanced rank's load above a limit, beside loading one expert."""
 HOT: Final = 0.3
 """First temperature of annealing, in loads of one expert."""
 COOLING: Final = 0.1
@@ -59,7 +59,7 @@ class LayerFrontier:
 def layer_frontiers(
     before: IntArray, shares: FloatArray, layout: ExpertLayout, *, far: float, steps: int, seed: int
 ) -> list[LayerFrontier]:
-    """What each layer can do, from its running map ``before`` (L, G, s) under ``shares`` (L, E).
+    """Frontiers of layers, each from its running map ``before`` (L, G, s) under ``shares`` (L, E).
 
     ``far``: price of an expert that comes from another node, beside 1 for one from the own.  ``steps``: of the
     annealing towards each limit.

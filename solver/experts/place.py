@@ -194,7 +194,7 @@ def _annealed(
 
 
 def _each(layers: int, do: Callable[[int], T]) -> list[T]:
-    """What ``do`` returns for each layer: layers are independent, and compiled loops leave the interpreter free."""
+    """Results of ``do`` for each layer: layers are independent, and compiled loops leave the interpreter free."""
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(do, range(layers)))
 
