@@ -185,6 +185,27 @@ def _for_its_price(less: float, dearer: float) -> float:
 
 
 @numba.njit(cache=True, nogil=True)
+def _less_by_copy(layer: LayerMap, limit: float, move: Move) -> float:
+    """Excess taken off by a further copy, on the ranks of both experts alone: putting each move costs much more."""
+    a, b, counts, load, speeds = move.expert, move.other, layer.counts, layer.loads[0], layer.speeds
+    share_a, share_b = layer.shares[0, a], layer.shares[0, b]
+    thinner = share_a / (counts[a] + 1) - share_a / counts[a]
+    thicker = share_b / (counts[b] - 1) - share_b / counts[b]
+    less = 0.0
+    for index in range(counts[a]):
+        g = layer.where[a, index]
+        change = thinner + thicker if holds(layer, g, b) else thinner
+        less += speeds[g] * (_over(load[g], limit) - _over(load[g] + change / speeds[g], limit))
+    for index in range(counts[b]):
+        g = layer.where[b, index]
+        if holds(layer, g, a):
+            continue
+        change = share_a / (counts[a] + 1) - share_b / counts[b] if g == move.h else thicker
+        less += speeds[g] * (_over(load[g], limit) - _over(load[g] + change / speeds[g], limit))
+    return less
+
+
+@numba.njit(cache=True, nogil=True)
 def _best_move(layer: LayerMap, search: _Moves) -> Move:
     """The move of a slot of the slowest rank, or copy of its experts, that lowers excess most for its price.
 
@@ -204,10 +225,7 @@ def _best_move(layer: LayerMap, search: _Moves) -> Move:
                 move = Move(h, -1, h, j, held[top, index] if h != top else index, held[h, j])
                 if not allowed(layer, move):
                     continue
-                put(layer, move)
-                less = search.sums[1] - _excess(layer.tried[0], layer.speeds, search.limit)
-                take_back(layer, move)
-                worth = _for_its_price(less, _dearer(search.price, move))
+                worth = _for_its_price(_less_by_copy(layer, search.limit, move), _dearer(search.price, move))
                 if worth > best:
                     best, found = worth, move
     return found
