@@ -14,7 +14,7 @@ from cluster_models.routing import RoutedWorkload
 from solver.experts.bounds import plain_bound
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import CopyChoice
-from solver.experts.serving import least_near_load
+from solver.experts.near_bounds import least_near_load
 
 _MUCH: Final = 0.9
 """Of what is possible: a workload below it was left behind by the plan."""

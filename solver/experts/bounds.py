@@ -41,12 +41,12 @@ def plain_bound(shares: FloatArray, layout: ExpertLayout) -> float:
     elif layout.slots == len(shares):
         alone = float(proofs.counting_bound(np.sort(shares)[::-1], layout.ranks, layout.slots_per_rank))
     else:
-        alone = _thinnest(shares, layout.slots)
+        alone = _least_maximum(shares, layout.slots)
     return max(1.0, alone / fastest) * (1 - ROUNDING)
 
 
 def least_slowest_load(shares: FloatArray, layout: ExpertLayout, reached: float, *, close: bool = True) -> float:
-    """As ``plain_bound``, and where copies leave something open by heavy copies and their light company.
+    """As ``plain_bound``, and where copies leave something open by pairs of heavy and light replicas.
 
     At most ``reached``, the load that some map has.  ``close``: solve linear programs too, where every rank has two
     slots.
@@ -69,8 +69,8 @@ def least_slowest_load(shares: FloatArray, layout: ExpertLayout, reached: float,
     return min(reached, max(least, low / fastest))
 
 
-def _thinnest(shares: FloatArray, slots: int) -> float:
-    """The lightest heaviest copy: the least load with which ``slots`` copies suffice."""
+def _least_maximum(shares: FloatArray, slots: int) -> float:
+    """Smallest achievable maximum replica load with ``slots`` copies."""
     low, high = float(shares.sum()) / slots, float(shares.max())
     return _largest(low, high, lambda limit: bool(proofs.fewest_copies(shares, limit) > slots), halvings=40)
 

@@ -1,4 +1,4 @@
-"""What no chain of maps exceeds, layer pair by layer pair.  Proofs: docs/experts.md.
+"""Upper bounds on the worth of a chain of maps, layer pair by layer pair.  Proofs: docs/experts.md.
 
 Letters: L layers, E experts, G parts (ranks or nodes), s experts of a part.
 """
@@ -22,7 +22,7 @@ _ROUNDING: Final = 10 * float(np.finfo(np.float64).eps)
 
 
 def worth_bound(tables: FloatArray, worth: FloatArray, layout: ExpertLayout) -> float:
-    """What no chain saves more than: the sum over pairs of layers of what none saves there.
+    """Upper bound on what a chain saves: the sum over pairs of layers of bounds on each.
 
     ``tables`` (L - 1, E, E), ``worth`` (G, G) as of ``ChangePrices``.  Staying on the rank and staying in the node
     are bounded one by one.

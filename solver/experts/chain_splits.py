@@ -48,7 +48,7 @@ class Splits:
         return np.asarray(loads.max(axis=1) * (layout.ranks / shares.sum()))
 
     def masses(self, table: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What the transitions ``table`` (E, E) between two sets are worth on one rank, and in one node."""
+        """Worth of the transitions ``table`` (E, E) between two sets on one rank, and in one node."""
         on_rank = (1 - self.inside) * (self.sets @ table @ self.sets.T)
         return on_rank, self.inside * (self.node_sets @ table @ self.node_sets.T)
 

@@ -13,6 +13,7 @@ from scipy.optimize import linear_sum_assignment
 
 from solver.candidates import FloatArray, IntArray
 from solver.experts import compiled_chain_search as kernels
+from solver.experts.compiled_annealing import Schedule
 from solver.experts.compiled_chain_worth import dealt, rank_masses
 from solver.experts.layout import ExpertLayout
 from solver.experts.transitions import chain_worth, inside_worth
@@ -24,7 +25,7 @@ SWEPT: Final = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chain:
-    """What is searched: ``worth`` of transitions less ``price`` times the sum over layers of the slowest load.
+    """Objective: ``worth`` of transitions less ``price`` times the sum over layers of the slowest load.
 
     ``tables`` (L - 1, E, E), ``shares`` (L, E) scaled so that balanced ranks carry 1, ``worth`` (G, G).
     ``back`` are the tables transposed.
@@ -41,7 +42,7 @@ class Chain:
         object.__setattr__(self, "back", np.ascontiguousarray(self.tables.transpose(0, 2, 1)))
 
     def state(self, ranks: IntArray) -> kernels.ChainState:
-        """What compiled code works on; ``ranks`` (L, E) change with it."""
+        """State of the compiled search; ``ranks`` (L, E) change with it."""
         speeds = self.layout.relative_speeds()
         return kernels.chain_state(self.tables, self.back, ranks, self.worth, self.shares, speeds)
 
@@ -60,7 +61,7 @@ class Chain:
         return np.asarray((loads / self.layout.relative_speeds()).max(axis=1))
 
     def value(self, ranks: IntArray) -> float:
-        """What the search raises."""
+        """Value of the objective."""
         saved = chain_worth(ranks, self.tables, self.worth)
         return saved - self.price * float(self.slowest(ranks).sum()) if self.price else saved
 
@@ -82,7 +83,7 @@ def annealed(chain: Chain, ranks: IntArray, steps: int, hot: float, seed: int) -
     """Anneal ``ranks``, which change, from temperature ``hot`` down to a hundredth, then as long as swaps help."""
     state = chain.state(ranks)
     if steps > 0:
-        kernels.anneal_chain(state, chain.price, (steps, hot, hot / 100, seed))
+        kernels.anneal_chain(state, chain.price, Schedule(steps, hot, hot / 100, seed))
     kernels.improve_chain(state, chain.price)
 
 
@@ -158,7 +159,7 @@ def mixed(chain: Chain, found: list[IntArray]) -> IntArray:
 
 
 def best_exchange(masses: FloatArray, chain: Chain) -> tuple[float, IntArray]:
-    """What is saved at best, and (G,) the rank that each rank of the next layer becomes, nodes kept together.
+    """Largest worth, and (G,) the rank that each rank of the next layer becomes, nodes kept together.
 
     ``masses`` (G, G): transitions from the ranks of a layer to those of the next.
     """

@@ -117,7 +117,7 @@ def chain_experts(
 
 
 def _search(chain: Chain, starts: int, steps: int, seed: int) -> tuple[Search, bool]:
-    """What finds the ranks (L, E) for a price of load, from some ranks where it needs a start; and: exactly."""
+    """Search of the ranks (L, E) for a price of load, from a start where it needs one, and whether it is exact."""
     layers, experts = chain.shares.shape
     splits = splits_of(experts, layers, chain.layout, chain.worth)
     if splits is not None:
@@ -138,7 +138,7 @@ def _search(chain: Chain, starts: int, steps: int, seed: int) -> tuple[Search, b
 
 
 def _balanced(chain: Chain, search: Search, ranks: IntArray, least: float) -> IntArray:
-    """Of the maps for several prices of load, the one with the least mean slowest load that saves ``least``.
+    """Map with the least mean slowest load that saves ``least``, among those for several prices of load.
 
     The price is doubled until maps save too little, and then halved between the last that did and the first that
     did not.  What is left of the locality then goes into single exchanges.

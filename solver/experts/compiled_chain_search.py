@@ -12,11 +12,12 @@ import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
+from solver.experts.compiled_annealing import Schedule, annealer, below
 from solver.experts.compiled_chain_worth import followed
 
 _LEAST_GAIN = 1e-12
 _SLOWEST = 3
-"""Of any three ranks one takes no part in an exchange: the slowest of all others is among the three slowest."""
+"""Ranks kept by load: one of any three takes no part in an exchange of two."""
 
 
 class ChainState(NamedTuple):
@@ -60,7 +61,7 @@ def _loads_after(state: ChainState, layer: int, e: int, f: int) -> tuple[float, 
 
 @numba.njit(cache=True)
 def _saved(state: ChainState, layer: int, e: int, f: int) -> float:
-    """What an exchange of two experts of a layer saves, loads aside."""
+    """Worth gained by an exchange of two experts of a layer, loads aside."""
     here = state.flow[layer]
     a, b = state.ranks[layer, e], state.ranks[layer, f]
     return float(here[b, e] + here[a, f] - here[a, e] - here[b, f])
@@ -68,7 +69,7 @@ def _saved(state: ChainState, layer: int, e: int, f: int) -> float:
 
 @numba.njit(cache=True)
 def _gain(state: ChainState, price: float, layer: int, e: int, f: int) -> float:
-    """What an exchange of two experts of a layer is worth: what it saves less what it costs in load."""
+    """Gain of an exchange of two experts of a layer: worth gained less the price of load."""
     gain = _saved(state, layer, e, f)
     if price > 0.0:
         after = _loads_after(state, layer, e, f)
@@ -133,30 +134,39 @@ def chain_state(
     return ChainState(onward, back, ranks, worth, shares, speeds, flow, load, slowest)
 
 
-@numba.njit(cache=True)
-def _below(number: int) -> int:
-    """A random number from 0 and below ``number``."""
-    return int(np.random.random() * number)  # noqa: NPY002
+@numba.njit(cache=True, nogil=True)
+def _propose(state: ChainState, _: float) -> tuple[int, int, int]:
+    """Two experts of a layer."""
+    layers, experts = state.ranks.shape
+    return below(layers), below(experts), below(experts)
 
 
 @numba.njit(cache=True, nogil=True)
-def anneal_chain(state: ChainState, price: float, schedule: tuple[int, float, float, int]) -> None:
-    """Simulated annealing of the ranks: worth less ``price`` times the sum over layers of slowest loads.
+def _judge(state: ChainState, price: float, move: tuple[int, int, int]) -> float:
+    """Worth that an exchange loses; none on one rank."""
+    layer, e, f = move
+    if state.ranks[layer, e] == state.ranks[layer, f]:
+        return np.inf
+    return float(-_gain(state, price, layer, e, f))
 
-    ``schedule``: steps, the first and the last temperature, and a seed.  A step exchanges two experts of a layer.
-    """
-    steps, temperature, last, seed = schedule
-    np.random.seed(seed)  # noqa: NPY002
-    layers, experts = state.ranks.shape
-    factor = (last / temperature) ** (1.0 / max(1, steps))
-    for _ in range(steps):
-        temperature *= factor
-        layer, e, f = _below(layers), _below(experts), _below(experts)
-        if state.ranks[layer, e] == state.ranks[layer, f]:
-            continue
-        gain = _gain(state, price, layer, e, f)
-        if gain >= 0 or np.random.random() < np.exp(gain / temperature):  # noqa: NPY002
-            _exchange(state, layer, e, f)
+
+@numba.njit(cache=True, nogil=True)
+def _accept(state: ChainState, _: float, move: tuple[int, int, int]) -> None:
+    _exchange(state, move[0], move[1], move[2])
+
+
+@numba.njit(cache=True, nogil=True)
+def _reject(_: ChainState, __: float, ___: tuple[int, int, int]) -> None:
+    return
+
+
+_anneal = annealer(_propose, _judge, _accept, _reject)
+
+
+@numba.njit(cache=True, nogil=True)
+def anneal_chain(state: ChainState, price: float, schedule: Schedule) -> None:
+    """Anneal the ranks: worth less ``price`` times the sum over layers of slowest loads."""
+    _anneal(state, price, schedule)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -214,7 +224,7 @@ def _improve_layer(state: ChainState, price: float, layer: int) -> bool:
 
 @numba.njit(cache=True)
 def _most_gains(here: FloatArray, held: IntArray, rank: int, most: FloatArray) -> None:
-    """Of the experts that a rank holds, the most that any gains on each other rank, into ``most[rank]``."""
+    """Fill ``most[rank]``: the most that any expert of a rank gains on each other rank."""
     for g in range(len(here)):
         most[rank, g] = -np.inf
         for e in held:
@@ -223,7 +233,7 @@ def _most_gains(here: FloatArray, held: IntArray, rank: int, most: FloatArray) -
 
 @numba.njit(cache=True)
 def _relief(state: ChainState, layer: int, left: float, found: IntArray) -> tuple[float, float]:
-    """Of a layer the exchange with an expert of the slowest rank that makes it faster at the least loss.
+    """Exchange with an expert of a layer's slowest rank that makes it faster at the least loss.
 
     How much faster for each unit lost, and what is lost, with the two experts in ``found``; 0 where none loses at
     most ``left``.

@@ -1,4 +1,4 @@
-"""Compiled: what maps of neighbouring layers save, and what limits it.
+"""Compiled: worth of maps of neighbouring layers, and an upper bound on it.
 
 Letters: L layers, E experts, G ranks, s experts of a part.
 """

@@ -1,7 +1,6 @@
 """Compiled: the best map of a small layer, by branch and bound over counts of copies and over ranks.
 
-Numba's cache notices a change only in the file of the function it compiled, so that no kernel calls one of another
-file.  Letters: E experts, S slots, G ranks, s slots of a rank.  ``shares`` (E,) are scaled so that balanced ranks
+Letters: E experts, S slots, G ranks, s slots of a rank.  ``shares`` (E,) are scaled so that balanced ranks
 all carry 1 and lie in descending order; ``speeds`` (G,) have the mean 1.
 """
 
@@ -76,7 +75,7 @@ def _fits(search: _Search, index: int, rank: int) -> bool:
 
 @numba.njit(cache=True)
 def _room(search: _Search) -> float:
-    """What ranks with free slots can take on below the limit."""
+    """Load that ranks with free slots can take on below the limit."""
     total, size = 0.0, search.held.shape[1]
     for rank in range(len(search.speeds)):
         if search.filled[rank] < size:

@@ -1,4 +1,4 @@
-"""Compiled search over few slots by the exact time of a layer: what is smoothed elsewhere is counted here.
+"""Compiled search over few slots by the exact time of a layer.
 
 Letters: E experts, S slots, G ranks, N nodes, K terms.
 """
@@ -11,13 +11,11 @@ import numba
 import numpy as np
 
 from solver.candidates import BoolArray, FloatArray, IntArray
+from solver.experts.compiled_annealing import Schedule, annealer, below
+from solver.experts.compiled_map import LayerCase, LayerMap, Move, allowed, near_parts, opened, relocate, take_back
 from solver.experts.compiled_nodewise import NodeCase, crossings, fill_needs, node_state
 from solver.experts.compiled_reach import rank_needs
-from solver.experts.compiled_serving import near_parts
 
-_FEWEST_KICKS, _MOST_KICKS = 2, 8
-"""Random changes of the best map from which the next descent starts."""
-_NO_MAP: Final = 1e300
 _LESS: Final = 1.0 - 1e-12
 
 
@@ -37,16 +35,6 @@ class FewCase(NamedTuple):
     near: BoolArray
     references: FloatArray
     speeds: FloatArray
-
-
-@numba.njit(cache=True, nogil=True)
-def _twice(row: IntArray, size: int, slot: int) -> bool:
-    """Whether the rank of a slot holds its expert in another slot too."""
-    first = slot // size * size
-    found = 0
-    for other in range(first, first + size):
-        found += row[other] == row[slot]
-    return found > 1
 
 
 @numba.njit(cache=True, nogil=True)
@@ -112,81 +100,60 @@ def most_beside(case: FewCase, row: IntArray) -> float:
     return worst
 
 
-@numba.njit(cache=True, nogil=True)
-def _after_swap(case: FewCase, row: IntArray, first: int, second: int) -> float:
-    """Swap two slots in place; what the map then takes, no map where a rank holds an expert twice."""
-    size = len(row) // len(case.speeds)
-    row[first], row[second] = row[second], row[first]
-    if first // size == second // size or row[first] == row[second]:
-        return _NO_MAP
-    if _twice(row, size, first) or _twice(row, size, second):
-        return _NO_MAP
-    return most_beside(case, row)
+class _Search(NamedTuple):
+    """``worst`` (3,): the most that a map takes beside references, now, after a move, and of ``best`` (S,)."""
+
+    case: FewCase
+    worst: FloatArray
+    best: IntArray
 
 
 @numba.njit(cache=True, nogil=True)
-def _after_copy(case: FewCase, row: IntArray, slot: int, expert: int) -> float:
-    """Give a slot to another expert in place; what the map then takes, no map where an expert is lost or twice."""
-    old = row[slot]
-    row[slot] = expert
-    if expert == old or not (row == old).any() or _twice(row, len(row) // len(case.speeds), slot):
-        return _NO_MAP
-    return most_beside(case, row)
+def _propose(layer: LayerMap, _: _Search) -> Move:
+    """Swap two slots, or give a slot another expert."""
+    held = layer.held
+    ranks, size = held.shape
+    g, i, h, j = below(ranks), below(size), below(ranks), below(size)
+    if held.size > len(layer.counts) and below(2):
+        return Move(g, -1, h, j, below(len(layer.counts)), held[h, j])
+    return Move(g, i, h, j, held[g, i], held[h, j])
 
 
 @numba.njit(cache=True, nogil=True)
-def _descend(case: FewCase, row: IntArray, now: float, left: int) -> tuple[float, int]:
-    """Take every change that helps until none does or no evaluation is left; the map's time, evaluations left."""
-    slots, experts = len(row), len(case.nodes.shares)
-    better = True
-    while better and left > 0:
-        better = False
-        for first in range(slots):
-            for second in range(first + 1, slots):
-                then = _after_swap(case, row, first, second)
-                left -= then < _NO_MAP
-                if then < now * _LESS:
-                    now, better = then, True
-                else:
-                    row[first], row[second] = row[second], row[first]
-            for expert in range(experts if slots > experts else 0):
-                old = row[first]
-                then = _after_copy(case, row, first, expert)
-                left -= then < _NO_MAP
-                if then < now * _LESS:
-                    now, better = then, True
-                else:
-                    row[first] = old
-    return now, left
+def _judge(layer: LayerMap, search: _Search, move: Move) -> float:
+    """Try a move; growth of the most that the map takes."""
+    if not allowed(layer, move):
+        return np.inf
+    relocate(layer, move)
+    search.worst[1] = most_beside(search.case, layer.held.ravel())
+    return float(search.worst[1] - search.worst[0])
 
 
 @numba.njit(cache=True, nogil=True)
-def _kick(case: FewCase, row: IntArray) -> None:
-    """Some random changes, whatever they cost."""
-    slots, experts = len(row), len(case.nodes.shares)
-    for _ in range(np.random.randint(_FEWEST_KICKS, _MOST_KICKS + 1)):  # noqa: NPY002
-        first, second = np.random.randint(slots), np.random.randint(slots)  # noqa: NPY002
-        expert, old = np.random.randint(experts), row[first]  # noqa: NPY002
-        if slots > experts and np.random.randint(2):  # noqa: NPY002
-            if _after_copy(case, row, first, expert) == _NO_MAP:
-                row[first] = old
-        elif _after_swap(case, row, first, second) == _NO_MAP:
-            row[first], row[second] = row[second], row[first]
+def _accept(layer: LayerMap, search: _Search, _: Move) -> None:
+    search.worst[0] = search.worst[1]
+    if search.worst[0] < search.worst[2] * _LESS:
+        search.worst[2] = search.worst[0]
+        search.best[:] = layer.held.ravel()
 
 
 @numba.njit(cache=True, nogil=True)
-def search_few(case: FewCase, row: IntArray, evaluations: int, seed: int) -> float:
-    """Improve (S,) ``row`` in place by about so many exact evaluations; what it takes at most beside references.
+def _reject(layer: LayerMap, _: _Search, move: Move) -> None:
+    take_back(layer, move)
 
-    Descents by swaps of two slots and by copies that change their expert, each from the best map shaken a little.
+
+_anneal = annealer(_propose, _judge, _accept, _reject)
+
+
+@numba.njit(cache=True, nogil=True)
+def anneal_few(case: FewCase, row: IntArray, schedule: Schedule) -> float:
+    """Anneal (S,) ``row``, which ends as the best map met; what it takes at most beside references.
+
+    Temperatures are in shares of the references.
     """
-    np.random.seed(seed)  # noqa: NPY002
-    best, left = _descend(case, row, most_beside(case, row), evaluations)
-    while left > 0:
-        tried = row.copy()
-        _kick(case, tried)
-        reached, left = _descend(case, tried, most_beside(case, tried), left - 1)
-        if reached < best:
-            best = reached
-            row[:] = tried
-    return best
+    ranks = len(case.speeds)
+    one = LayerCase(case.nodes.shares.reshape(1, -1), np.zeros(1, dtype=np.bool_), case.speeds, 1)
+    layer = opened(one, row.copy().reshape(ranks, len(row) // ranks))
+    now = most_beside(case, row)
+    _anneal(layer, _Search(case, np.array([now, now, now]), row), schedule)
+    return most_beside(case, row)

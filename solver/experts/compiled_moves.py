@@ -1,8 +1,7 @@
 """Compiled: maps of one layer that differ little from a running one and are balanced better.
 
-Letters: E experts, G ranks, s slots of a rank.  ``shares`` (E,) are scaled so that balanced ranks all carry 1,
-``held`` (G, s) is the expert in each slot, ``speeds`` (G,) have the mean 1, ``price`` (G, E) says what it costs to
-load an expert onto a rank: 0 where the running map has it.
+Letters: E experts, G ranks, s slots of a rank.  One workload; ``price`` (G, E) is that of loading an expert onto a
+rank: 0 where the running map has it.
 """
 
 from __future__ import annotations
@@ -13,6 +12,8 @@ import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
+from solver.experts.compiled_annealing import Schedule, annealer, below
+from solver.experts.compiled_map import LayerCase, LayerMap, Move, allowed, holds, opened, put, take_back
 
 
 class Frontier(NamedTuple):
@@ -26,38 +27,24 @@ class Frontier(NamedTuple):
     maps: IntArray
 
 
-class _State(NamedTuple):
-    """Where a search stands: ``where`` (E, G) is 1 where a rank holds an expert, ``new`` (G,) loads looked at."""
+class _Moves(NamedTuple):
+    """A search towards ``limit``, from the running map ``before`` (G, s).
 
-    shares: FloatArray
-    speeds: FloatArray
+    ``weight``: price of a balanced rank's load above the limit.  ``sums`` (4,): the price of all loads, the excess
+    over the limit, and both after a move.
+    """
+
     price: FloatArray
-    held: IntArray
-    counts: IntArray
-    where: IntArray
-    load: FloatArray
-    new: FloatArray
+    before: IntArray
+    limit: float
+    weight: float
+    sums: FloatArray
+    frontier: Frontier
 
 
-@numba.njit(cache=True)
-def _opened(shares: FloatArray, held: IntArray, speeds: FloatArray, price: FloatArray) -> _State:
-    """The search at its start; ``held`` is changed by it."""
-    ranks, size = held.shape
-    counts, where = np.zeros(len(shares), dtype=np.int64), np.zeros((len(shares), ranks), dtype=np.int64)
-    for g in range(ranks):
-        for i in range(size):
-            counts[held[g, i]] += 1
-            where[held[g, i], g] = 1
-    load = np.zeros(ranks)
-    for g in range(ranks):
-        for i in range(size):
-            load[g] += shares[held[g, i]] / counts[held[g, i]] / speeds[g]
-    return _State(shares, speeds, price, held, counts, where, load, load.copy())
-
-
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _excess(load: FloatArray, speeds: FloatArray, limit: float) -> float:
-    """What ranks carry above ``limit``."""
+    """Load of ranks above ``limit``."""
     total = 0.0
     for g in range(len(load)):
         if load[g] > limit:
@@ -65,288 +52,220 @@ def _excess(load: FloatArray, speeds: FloatArray, limit: float) -> float:
     return total
 
 
-@numba.njit(cache=True)
-def _try_swap(state: _State, g: int, i: int, h: int, j: int) -> bool:
-    """Look at two slots changing their experts, in ``state.new``; whether that is allowed."""
-    a, b = state.held[g, i], state.held[h, j]
-    if a == b or g == h or state.where[a, h] or state.where[b, g]:
-        return False
-    state.new[:] = state.load
-    less = state.shares[a] / state.counts[a] - state.shares[b] / state.counts[b]
-    state.new[g] -= less / state.speeds[g]
-    state.new[h] += less / state.speeds[h]
-    return True
+@numba.njit(cache=True, nogil=True)
+def _dearer(price: FloatArray, move: Move) -> float:
+    """Growth of the price of all loads by a move."""
+    growth = price[move.h, move.expert] - price[move.h, move.other]
+    if move.i >= 0:
+        growth += price[move.g, move.other] - price[move.g, move.expert]
+    return float(growth)
 
 
-@numba.njit(cache=True)
-def _try_copy(state: _State, a: int, h: int, j: int) -> bool:
-    """Look at slot ``j`` of ``h`` going to a further copy of ``a``, in ``state.new``; whether that is allowed."""
-    b = state.held[h, j]
-    counts = state.counts
-    if a == b or counts[b] < 2 or state.where[a, h]:
-        return False
-    thinner = state.shares[a] * (1.0 / (counts[a] + 1) - 1.0 / counts[a])
-    thicker = state.shares[b] * (1.0 / (counts[b] - 1) - 1.0 / counts[b])
-    for g in range(len(state.load)):
-        change = thinner * state.where[a, g] + thicker * state.where[b, g]
-        state.new[g] = state.load[g] + change / state.speeds[g]
-    own = state.shares[a] / (counts[a] + 1) - state.shares[b] / (counts[b] - 1)
-    state.new[h] += own / state.speeds[h]
-    return True
+@numba.njit(cache=True, nogil=True)
+def _returning(layer: LayerMap, search: _Moves) -> Move:
+    """A move that brings an expert back to where the running map has it; one of nothing if none was met."""
+    held, before = layer.held, search.before
+    ranks, size = held.shape
+    h, first = below(ranks), below(size)
+    expert = before[h, below(size)]
+    if not holds(layer, h, expert):
+        for turn in range(size):
+            j = (first + turn) % size
+            if search.price[h, held[h, j]] > 0:
+                if layer.counts[held[h, j]] > 1 and below(2):
+                    return Move(0, -1, h, j, expert, held[h, j])
+                g = _source(layer, search.price, expert)
+                return Move(g, int(np.argmax(held[g] == expert)), h, j, expert, held[h, j])
+    return Move(0, -1, h, 0, expert, expert)
 
 
-@numba.njit(cache=True)
-def _put(state: _State, g: int, i: int, expert: int) -> None:
-    """Write ``expert`` into a slot; counts are the caller's."""
-    state.where[state.held[g, i], g] = 0
-    state.held[g, i] = expert
-    state.where[expert, g] = 1
+@numba.njit(cache=True, nogil=True)
+def _source(layer: LayerMap, price: FloatArray, expert: int) -> int:
+    """A rank with ``expert``, one that loaded it if there is any."""
+    for index in range(layer.counts[expert]):
+        if price[layer.where[expert, index], expert] > 0:
+            return int(layer.where[expert, index])
+    return int(layer.where[expert, 0])
 
 
-@numba.njit(cache=True)
-def _below(number: int) -> int:
-    """A random number from 0 and below ``number``."""
-    return int(np.random.random() * number)  # noqa: NPY002
-
-
-@numba.njit(cache=True)
-def _missing(state: _State, before: IntArray) -> tuple[int, int, int]:
-    """A rank, a slot with an expert that the running map has elsewhere, and one it lacks; rank -1 = not met."""
-    g = _below(len(before))
-    expert = before[g, _below(before.shape[1])]
-    if state.where[expert, g]:
-        return -1, 0, 0
-    first = _below(before.shape[1])
-    for turn in range(before.shape[1]):
-        i = (first + turn) % before.shape[1]
-        if state.price[g, state.held[g, i]] > 0:
-            return g, i, expert
-    return -1, 0, 0
-
-
-@numba.njit(cache=True)
-def _slot_of(state: _State, expert: int) -> tuple[int, int]:
-    """A slot that holds ``expert``, one onto which it was loaded if there is any."""
-    found, at = -1, -1
-    for g in range(len(state.held)):
-        if not state.where[expert, g] or (found >= 0 and state.price[g, expert] == 0):
-            continue
-        for i in range(state.held.shape[1]):
-            if state.held[g, i] == expert:
-                found, at = g, i
-    return found, at
-
-
-@numba.njit(cache=True)
-def _proposed(state: _State, before: IntArray, top: int) -> tuple[int, int, int, int, int]:
-    """A change to look at: two slots (g, i), (h, j) that swap, or with i = -1 expert a into slot (h, j).
-
-    g = -1: none was met.  Half start from the slowest rank, a quarter lead back towards the running map.
-    """
-    ranks, size = state.held.shape
-    copies = ranks * size > len(state.shares)
-    kind = _below(4)
+@numba.njit(cache=True, nogil=True)
+def _propose(layer: LayerMap, search: _Moves) -> Move:
+    """Half of the moves start from the slowest rank, a quarter lead back towards the running map."""
+    held = layer.held
+    ranks, size = held.shape
+    kind = below(4)
     if kind == 0:
-        h, j, a = _missing(state, before)
-        if h < 0:
-            return -1, 0, 0, 0, 0
-        if state.counts[state.held[h, j]] > 1 and _below(2):
-            return 0, -1, h, j, a
-        g, i = _slot_of(state, a)
-        return g, i, h, j, a
-    g, i, h, j = _below(ranks), _below(size), _below(ranks), _below(size)
+        return _returning(layer, search)
+    g, i, h, j = below(ranks), below(size), below(ranks), below(size)
     if kind > 1:
-        g = top
-    if not copies or _below(2):
-        return g, i, h, j, state.held[g, i]
-    if not _below(4):
-        return 0, -1, g, i, _below(len(state.shares))
-    return 0, -1, h, j, state.held[g, i]
+        g = int(np.argmax(layer.loads[0]))
+    if held.size == len(layer.counts) or below(2):
+        return Move(g, i, h, j, held[g, i], held[h, j])
+    if below(4):
+        return Move(g, -1, h, j, held[g, i], held[h, j])
+    return Move(h, -1, g, i, below(len(layer.counts)), held[g, i])
 
 
-@numba.njit(cache=True)
-def _step(state: _State, change: tuple[int, int, int, int, int]) -> float:
-    """Look at a change, in ``state.new``; by how much its loads cost more, infinite where it is not allowed."""
-    g, i, h, j, a = change
-    b = state.held[h, j]
-    if i < 0:
-        if not _try_copy(state, a, h, j):
-            return np.inf
-        return float(state.price[h, a] - state.price[h, b])
-    if not _try_swap(state, g, i, h, j):
+@numba.njit(cache=True, nogil=True)
+def _judge(layer: LayerMap, search: _Moves, move: Move) -> float:
+    """Try a move; growth of prices and weighted excess."""
+    if not allowed(layer, move):
         return np.inf
-    return float(state.price[h, a] - state.price[g, a] + state.price[g, b] - state.price[h, b])
+    dearer = _dearer(search.price, move)
+    put(layer, move)
+    excess = _excess(layer.tried[0], layer.speeds, search.limit)
+    search.sums[2], search.sums[3] = search.sums[0] + dearer, excess
+    return float(dearer + search.weight * (excess - search.sums[1]))
 
 
-@numba.njit(cache=True)
-def _take(state: _State, change: tuple[int, int, int, int, int]) -> None:
-    """Do what was looked at."""
-    g, i, h, j, a = change
-    b = state.held[h, j]
-    if i < 0:
-        state.counts[a] += 1
-        state.counts[b] -= 1
-    else:
-        _put(state, g, i, b)
-        state.where[b, h] = 0
-    _put(state, h, j, a)
-    if i >= 0:
-        state.where[b, g] = 1
-        state.where[a, g] = 0
-    state.load[:] = state.new
+@numba.njit(cache=True, nogil=True)
+def _accept(layer: LayerMap, search: _Moves, _: Move) -> None:
+    layer.loads[:] = layer.tried
+    search.sums[:2] = search.sums[2:]
+    _note(layer, search)
 
 
-@numba.njit(cache=True)
-def _noted(state: _State, frontier: Frontier, cost: float) -> None:
+@numba.njit(cache=True, nogil=True)
+def _reject(layer: LayerMap, _: _Moves, move: Move) -> None:
+    take_back(layer, move)
+
+
+@numba.njit(cache=True, nogil=True)
+def _note(layer: LayerMap, search: _Moves) -> None:
     """Keep the map if it is the best for its number of loads."""
-    ranks, size = state.held.shape
+    held, frontier = layer.held, search.frontier
     loads = 0
-    for g in range(ranks):
-        for i in range(size):
-            loads += state.price[g, state.held[g, i]] > 0
-    slowest = state.load.max()
+    for g in range(len(held)):
+        for expert in held[g]:
+            loads += search.price[g, expert] > 0
+    slowest, cost = layer.loads[0].max(), search.sums[0]
     if loads < len(frontier.slowest):
         less = slowest < frontier.slowest[loads] * (1 - 1e-12)
-        if less or (slowest <= frontier.slowest[loads] and cost < frontier.cost[loads]):
+        if less or (slowest <= frontier.slowest[loads] and cost < frontier.cost[loads] - 1e-9):
             frontier.slowest[loads], frontier.cost[loads] = slowest, cost
-            frontier.maps[loads] = state.held
+            frontier.maps[loads] = held
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _over(load: float, limit: float) -> float:
-    """What a load exceeds the limit by."""
+    """Load above the limit."""
     return max(0.0, load - limit)
 
 
-@numba.njit(cache=True)
-def _best_swap(state: _State, limit: float, top: int) -> tuple[float, tuple[int, int, int, int, int]]:
-    """What the best swap with a slot of rank ``top`` takes off the excess for its cost, and the swap."""
-    best, found = 1e-9, (-1, 0, 0, 0, 0)
-    ranks, size = state.held.shape
-    load, speeds, price = state.load, state.speeds, state.price
+@numba.njit(cache=True, nogil=True)
+def _best_swap(layer: LayerMap, search: _Moves, top: int) -> tuple[float, Move]:
+    """The swap with a slot of rank ``top`` that lowers the excess most for its price, and by how much."""
+    best, found = 1e-9, Move(0, -1, 0, 0, 0, 0)
+    held, load, speeds, limit = layer.held, layer.loads[0], layer.speeds, search.limit
+    pieces = layer.shares[0] / np.maximum(layer.counts, 1)
+    ranks, size = held.shape
     for i in range(size):
-        a = state.held[top, i]
+        a = held[top, i]
         for h in range(ranks):
-            if h == top or state.where[a, h]:
+            if h == top or holds(layer, h, a):
                 continue
             for j in range(size):
-                b = state.held[h, j]
-                mass = state.shares[a] / state.counts[a] - state.shares[b] / state.counts[b]
-                if mass <= 0 or state.where[b, top]:
+                b = held[h, j]
+                mass = pieces[a] - pieces[b]
+                if mass <= 0 or holds(layer, top, b):
                     continue
                 less = speeds[top] * (_over(load[top], limit) - _over(load[top] - mass / speeds[top], limit))
                 less += speeds[h] * (_over(load[h], limit) - _over(load[h] + mass / speeds[h], limit))
-                dearer = price[h, a] - price[top, a] + price[top, b] - price[h, b]
-                worth = less / dearer if dearer > 0 else less * 1e3
+                move = Move(top, i, h, j, a, b)
+                worth = _for_its_price(less, _dearer(search.price, move))
                 if worth > best:
-                    best, found = worth, (top, i, h, j, a)
+                    best, found = worth, move
     return best, found
 
 
-@numba.njit(cache=True)
-def _worth(state: _State, change: tuple[int, int, int, int, int], limit: float, excess: float) -> float:
-    """What a change takes off the excess for its cost; minus infinity where it is not allowed."""
-    dearer = _step(state, change)
-    if dearer == np.inf:
-        return -np.inf
-    less = excess - _excess(state.new, state.speeds, limit)
+@numba.njit(cache=True, nogil=True)
+def _for_its_price(less: float, dearer: float) -> float:
+    """Excess taken off for each load's price."""
     return less / dearer if dearer > 0 else less * 1e3
 
 
-@numba.njit(cache=True)
-def _best_change(state: _State, limit: float) -> tuple[int, int, int, int, int]:
-    """The change of a slot of the slowest rank, or of a copy of its experts, that lowers excess most for its cost.
+@numba.njit(cache=True, nogil=True)
+def _less_by_copy(layer: LayerMap, limit: float, move: Move) -> float:
+    """Excess taken off by a further copy, on the ranks of both experts alone: putting each move costs much more."""
+    a, b, counts, load, speeds = move.expert, move.other, layer.counts, layer.loads[0], layer.speeds
+    share_a, share_b = layer.shares[0, a], layer.shares[0, b]
+    thinner = share_a / (counts[a] + 1) - share_a / counts[a]
+    thicker = share_b / (counts[b] - 1) - share_b / counts[b]
+    less = 0.0
+    for index in range(counts[a]):
+        g = layer.where[a, index]
+        change = thinner + thicker if holds(layer, g, b) else thinner
+        less += speeds[g] * (_over(load[g], limit) - _over(load[g] + change / speeds[g], limit))
+    for index in range(counts[b]):
+        g = layer.where[b, index]
+        if holds(layer, g, a):
+            continue
+        change = share_a / (counts[a] + 1) - share_b / counts[b] if g == move.h else thicker
+        less += speeds[g] * (_over(load[g], limit) - _over(load[g] + change / speeds[g], limit))
+    return less
 
-    Rank -1: none lowers it.
+
+@numba.njit(cache=True, nogil=True)
+def _best_move(layer: LayerMap, search: _Moves) -> Move:
+    """The move of a slot of the slowest rank, or copy of its experts, that lowers excess most for its price.
+
+    One of nothing where none lowers it.
     """
-    ranks, size = state.held.shape
-    top = int(np.argmax(state.load))
-    excess = _excess(state.load, state.speeds, limit)
-    best, found = _best_swap(state, limit, top)
-    if ranks * size == len(state.shares):
+    held = layer.held
+    ranks, size = held.shape
+    top = int(np.argmax(layer.loads[0]))
+    best, found = _best_swap(layer, search, top)
+    if held.size == len(layer.counts):
         return found
     for h in range(ranks):
         for j in range(size):
-            if state.counts[state.held[h, j]] < 2:
+            if layer.counts[held[h, j]] < 2:
                 continue
-            for index in range(size if h != top else len(state.shares)):
-                a = state.held[top, index] if h != top else index
-                change = (0, -1, h, j, a)
-                worth = _worth(state, change, limit, excess)
+            for index in range(size if h != top else len(layer.counts)):
+                move = Move(h, -1, h, j, held[top, index] if h != top else index, held[h, j])
+                if not allowed(layer, move):
+                    continue
+                worth = _for_its_price(_less_by_copy(layer, search.limit, move), _dearer(search.price, move))
                 if worth > best:
-                    best, found = worth, change
+                    best, found = worth, move
     return found
 
 
-@numba.njit(cache=True)
-def _descend(state: _State, limit: float, frontier: Frontier, most: int) -> float:
-    """The best change, one after the other, until no rank exceeds ``limit`` or none helps; what loads cost."""
-    cost = 0.0
-    for _ in range(most):
-        if state.load.max() <= limit * (1 + 1e-12):
+@numba.njit(cache=True, nogil=True)
+def _descend(layer: LayerMap, search: _Moves) -> None:
+    """The best move, one after the other, until no rank exceeds the limit or none helps."""
+    for _ in range(len(search.frontier.slowest)):
+        if layer.loads[0].max() <= search.limit * (1 + 1e-12):
             break
-        change = _best_change(state, limit)
-        if change[0] < 0:
+        move = _best_move(layer, search)
+        if move.expert == move.other:
             break
-        cost += _step(state, change)
-        _take(state, change)
-        _noted(state, frontier, cost)
-    return cost
+        _judge(layer, search, move)
+        _accept(layer, search, move)
 
 
-@numba.njit(cache=True)
-def _anneal(
-    state: _State,
-    before: IntArray,
-    limit: float,
-    cost: float,
-    schedule: tuple[int, float, float],
-    frontier: Frontier,
-) -> None:
-    """Take random changes, dearer and worse ones ever less often."""
-    steps, weight, temperature = schedule
-    excess = _excess(state.load, state.speeds, limit)
-    factor = 0.1 ** (1.0 / max(1, steps))
-    top = int(np.argmax(state.load))
-    for _ in range(steps):
-        temperature *= factor
-        change = _proposed(state, before, top)
-        if change[0] < 0:
-            continue
-        dearer = _step(state, change)
-        if dearer == np.inf:
-            continue
-        after = _excess(state.new, state.speeds, limit)
-        worse = dearer + weight * (after - excess)
-        if worse > 0 and np.random.random() >= np.exp(-worse / temperature):  # noqa: NPY002
-            continue
-        _take(state, change)
-        cost += dearer
-        excess = after
-        top = int(np.argmax(state.load))
-        if worse != 0:
-            _noted(state, frontier, cost)
+_anneal = annealer(_propose, _judge, _accept, _reject)
 
 
 @numba.njit(cache=True, nogil=True)
 def search_moves(
-    shares: FloatArray,
+    case: LayerCase,
     before: IntArray,
-    speeds: FloatArray,
     price: FloatArray,
     limits: FloatArray,
-    schedule: tuple[int, float, float, int],
+    weight: float,
+    schedule: Schedule,
     frontier: Frontier,
 ) -> None:
-    """From the running map ``before`` (G, s) towards each of ``limits``, best changes first; fills ``frontier``.
+    """From the running map ``before`` (G, s) towards each of ``limits``, best moves first; fills ``frontier``.
 
-    ``schedule``: steps of the annealing that follows for each limit, what a balanced rank's load above the limit
-    weighs beside the price of a load, the first temperature in such prices, and a seed.
+    ``weight``: of a balanced rank's load above the limit beside the price of a load; temperatures are in such
+    prices.
     """
-    steps, weight, hot, seed = schedule
-    np.random.seed(seed)  # noqa: NPY002
     for limit in limits:
-        state = _opened(shares, before.copy(), speeds, price)
-        _noted(state, frontier, 0.0)
-        cost = _descend(state, limit, frontier, len(frontier.slowest))
-        _anneal(state, before, limit, cost, (steps, weight, hot), frontier)
+        layer = opened(case, before.copy())
+        search = _Moves(price, before, limit, weight, np.zeros(4), frontier)
+        search.sums[1] = _excess(layer.loads[0], case.speeds, limit)
+        _note(layer, search)
+        _descend(layer, search)
+        _anneal(layer, search, schedule)

@@ -13,6 +13,7 @@ import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
+from solver.experts.compiled_annealing import Schedule, annealer, below, chance
 from solver.experts.compiled_reach import even_shares, measured_needs, node_needs, served_shares
 
 _EVEN: Final = 0.1
@@ -36,7 +37,7 @@ BEYOND: Final = 10.0
 
 
 class NodeCase(NamedTuple):
-    """What stays: one layer, its router and its prices.
+    """One layer, its router and its prices.
 
     ``references``: seconds beside which the time counts where copies near a token's node are preferred, and where
     every copy is as likely; 0: that choice does not count.  ``shares`` (E,) of sum 1; ``weights`` (E,) of the
@@ -61,7 +62,7 @@ class NodeCase(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """What nodes serve and need under one choice of copies."""
+    """Shares that nodes serve, and needs of tokens, under one choice of copies."""
 
     served: FloatArray
     """(E, M, N), see ``served_shares`` and ``even_shares``."""
@@ -106,14 +107,18 @@ class Proposal(NamedTuple):
     second: int
 
 
-@numba.njit(cache=True, nogil=True)
-def _chance() -> float:
-    return np.random.random()  # noqa: NPY002
+class _Search(NamedTuple):
+    """A search.
 
+    ``heavier`` (E,) cumulated shares; ``seconds`` (3,) now, after a proposal, and of the ``best`` (N, C) map;
+    ``accepted`` (1,) proposals since slopes were worked out.
+    """
 
-@numba.njit(cache=True, nogil=True)
-def _below(number: int) -> int:
-    return int(np.random.random() * number)  # noqa: NPY002
+    case: NodeCase
+    heavier: FloatArray
+    seconds: FloatArray
+    accepted: IntArray
+    best: IntArray
 
 
 @numba.njit(cache=True, nogil=True)
@@ -228,23 +233,24 @@ def renewed(case: NodeCase, state: NodeState) -> float:
 
 
 @numba.njit(cache=True, nogil=True)
-def _propose(state: NodeState, heavier: FloatArray) -> Proposal:
-    """A random proposal.  New experts are drawn by load (``heavier``: cumulated shares): copies of hot ones pay."""
+def _propose(state: NodeState, search: _Search) -> Proposal:
+    """A random proposal.  New experts are drawn by load: copies of hot ones pay."""
+    heavier = search.heavier
     nodes, size = state.held.shape
-    node, slot = _below(nodes), _below(size)
+    node, slot = below(nodes), below(size)
     first = state.held[node, slot]
-    if state.totals[first] > 1 and _chance() >= _SWAPS:
-        second = min(np.searchsorted(heavier, _chance() * heavier[-1]), len(heavier) - 1)
-        if _chance() < _BESIDE:
-            second = state.held[node, _below(size)]
+    if state.totals[first] > 1 and chance() >= _SWAPS:
+        second = min(np.searchsorted(heavier, chance() * heavier[-1]), len(heavier) - 1)
+        if chance() < _BESIDE:
+            second = state.held[node, below(size)]
         return Proposal(False, node, slot, node, slot, first, second)
-    other = (node + 1 + _below(nodes - 1)) % nodes
-    other_slot = _below(size)
+    other = (node + 1 + below(nodes - 1)) % nodes
+    other_slot = below(size)
     second = state.held[other, other_slot]
-    if _chance() < _LIKE:
+    if chance() < _LIKE:
         load = state.copy_loads[first]
         for _ in range(_LOOKED_AT - 1):
-            again = _below(size)
+            again = below(size)
             expert = state.held[other, again]
             if abs(state.copy_loads[expert] - load) < abs(state.copy_loads[second] - load):
                 other_slot, second = again, expert
@@ -313,7 +319,7 @@ def _reached(reach: Reach, state: NodeState, move: Proposal) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _judged(case: NodeCase, state: NodeState, move: Proposal) -> float:
+def _seconds_after(case: NodeCase, state: NodeState, move: Proposal) -> float:
     """Smoothed seconds after a proposal, which is left in the counts; the new loads and needs stand beside."""
     first, second = move.first, move.second
     old_first, old_second = state.copy_loads[first], state.copy_loads[second]
@@ -333,7 +339,7 @@ def _judged(case: NodeCase, state: NodeState, move: Proposal) -> float:
 
 
 @numba.njit(cache=True, nogil=True)
-def _accept(state: NodeState, move: Proposal) -> None:
+def _take(state: NodeState, move: Proposal) -> None:
     state.held[move.node, move.slot] = move.second
     if move.swap:
         state.held[move.other, move.other_slot] = move.first
@@ -348,33 +354,53 @@ def _accept(state: NodeState, move: Proposal) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
+def _judge(state: NodeState, search: _Search, move: Proposal) -> float:
+    """Try a proposal; growth of the smoothed seconds."""
+    if not _possible(search.case, state, move):
+        return np.inf
+    search.seconds[1] = _seconds_after(search.case, state, move)
+    return float(search.seconds[1] - search.seconds[0])
+
+
+@numba.njit(cache=True, nogil=True)
+def _accept(state: NodeState, search: _Search, move: Proposal) -> None:
+    _take(state, move)
+    search.seconds[0] = search.seconds[1]
+    search.accepted[0] += 1
+    if search.accepted[0] >= max(1, int(_RENEWED_AFTER * state.held.size)):
+        _renew(state, search)
+
+
+@numba.njit(cache=True, nogil=True)
+def _reject(state: NodeState, search: _Search, move: Proposal) -> None:
+    _count(search.case, state, move, -1)
+
+
+@numba.njit(cache=True, nogil=True)
+def _renew(state: NodeState, search: _Search) -> None:
+    """Work slopes and seconds out anew, and keep the map if it is the best."""
+    search.accepted[0] = 0
+    search.seconds[0] = renewed(search.case, state)
+    if search.seconds[0] < search.seconds[2]:
+        search.seconds[2] = search.seconds[0]
+        search.best[:] = state.held
+
+
+_anneal = annealer(_propose, _judge, _accept, _reject)
+
+
+@numba.njit(cache=True, nogil=True)
 def anneal_nodes(case: NodeCase, held: IntArray, proposals: int, heat: float, seed: int) -> float:
     """Improve (N, C) ``held``, the experts of each node's slots, in place; return its smoothed seconds.
 
     Simulated annealing from a temperature of ``heat`` of the time.  Needs change by their slopes, which are renewed
     now and then; the best state is kept by times worked out anew.
     """
-    np.random.seed(seed)  # noqa: NPY002
     state = node_state(held, len(case.shares))
-    now = renewed(case, state)
-    best, hottest, accepted = now, heat * now, 0
-    heavier = np.cumsum(case.shares)
-    renew_after = max(1, int(_RENEWED_AFTER * held.size))
-    for step in range(proposals):
-        move = _propose(state, heavier)
-        if _possible(case, state, move):
-            then = _judged(case, state, move)
-            temperature = hottest * _COOLED ** (step / proposals)
-            if then <= now or _chance() < math.exp((now - then) / temperature):
-                now = then
-                _accept(state, move)
-                accepted += 1
-            else:
-                _count(case, state, move, -1)
-        if accepted >= renew_after or (step == proposals - 1 and accepted):
-            accepted = 0
-            now = renewed(case, state)
-            if now < best:
-                best = now
-                held[:] = state.held
-    return best
+    seconds = np.array([0.0, 0.0, np.inf])
+    search = _Search(case, np.cumsum(case.shares), seconds, np.zeros(1, dtype=np.int64), held)
+    _renew(state, search)
+    hot = heat * seconds[0]
+    _anneal(state, search, Schedule(proposals, hot, hot * _COOLED, seed))
+    _renew(state, search)
+    return float(seconds[2])

@@ -1,37 +1,21 @@
 """Compiled: how many copies each expert gets where every rank has two slots.
 
 For given counts the best map is known: the heaviest copy goes with the lightest, the next with the next
-(docs/experts.md).  So only counts are searched.  Numba's cache notices a change only in the file of the function it
-compiled, so that no kernel calls one of another file.  Letters: E experts, S slots, G ranks.
+(docs/experts.md).  So only counts are searched.  Letters: E experts, S slots, G ranks.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
+from solver.experts.compiled_annealing import Schedule, annealer, below
 
 STEP: Final = 0.002
 """The pairs are pushed below a limit that lies so much (relatively) under the heaviest pair of the best counts."""
-
-
-@numba.njit(cache=True, nogil=True)
-def thinnest(shares: FloatArray, slots: int, most: int) -> IntArray:
-    """(E,) counts with the lightest heaviest copy: each further copy goes to the heaviest per copy.
-
-    ``shares`` (E,); no expert gets more than ``most`` copies.
-    """
-    counts = np.ones(len(shares), dtype=np.int64)
-    for _ in range(slots - len(shares)):
-        heaviest, at = -1.0, 0
-        for e in range(len(shares)):
-            if counts[e] < most and shares[e] / counts[e] > heaviest:
-                heaviest, at = shares[e] / counts[e], e
-        counts[at] += 1
-    return counts
 
 
 @numba.njit(cache=True)
@@ -96,46 +80,91 @@ def _exchanged(old: FloatArray, new: FloatArray, thin: float, r: int, thick: flo
     new[at + low_left : at + low_left + high_left] = high
 
 
+class _Counts(NamedTuple):
+    """Counts of copies while they are searched.
+
+    ``counts`` (E,) and ``best``; ``pieces`` (S,) what copies carry, ascending, and ``tried`` the same after a move;
+    ``sums`` (4,): the heaviest pair of the best counts, a limit just below it, the excess over the limit, and the
+    excess after a move.
+    """
+
+    shares: FloatArray
+    counts: IntArray
+    best: IntArray
+    pieces: FloatArray
+    tried: FloatArray
+    sums: FloatArray
+
+
+class _Aim(NamedTuple):
+    """No expert gets more than ``most`` copies; no pair need be lighter than ``target``."""
+
+    most: int
+    target: float
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _note(state: _Counts, aim: _Aim) -> None:
+    """Keep the counts if their heaviest pair is the lightest so far, and lower the limit below it."""
+    reached = _heaviest_pair(state.pieces)
+    if reached < state.sums[0]:
+        state.sums[0] = reached
+        state.best[:] = state.counts
+        state.sums[1] = max(reached * (1 - STEP), aim.target)
+        state.sums[2] = _excess(state.pieces, state.sums[1])
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _propose(state: _Counts, _: _Aim) -> tuple[int, int]:
+    """One copy from an expert with several to another."""
+    a = below(len(state.counts))
+    while state.counts[a] < 2:
+        a = below(len(state.counts))
+    return a, below(len(state.counts))
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _judge(state: _Counts, aim: _Aim, move: tuple[int, int]) -> float:
+    """Growth of the excess; no move is allowed once the target is reached."""
+    a, b = move
+    shares, counts = state.shares, state.counts
+    if a == b or counts[b] >= aim.most or state.sums[0] <= aim.target * (1 + 1e-9):
+        return np.inf
+    _exchanged(state.pieces, state.tried, shares[a], counts[a], shares[b], counts[b])
+    state.sums[3] = _excess(state.tried, state.sums[1])
+    return float(state.sums[3] - state.sums[2])
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _accept(state: _Counts, aim: _Aim, move: tuple[int, int]) -> None:
+    state.pieces[:] = state.tried
+    state.sums[2] = state.sums[3]
+    state.counts[move[0]] -= 1
+    state.counts[move[1]] += 1
+    _note(state, aim)
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _reject(_: _Counts, __: _Aim, ___: tuple[int, int]) -> None:
+    return
+
+
+_anneal = annealer(_propose, _judge, _accept, _reject)
+
+
 @numba.njit(cache=True, nogil=True)
-def annealed_counts(
-    shares: FloatArray, start: IntArray, most: int, target: float, steps: int, seed: int, hot: float, cold: float
-) -> IntArray:
+def annealed_counts(shares: FloatArray, start: IntArray, most: int, target: float, schedule: Schedule) -> IntArray:
     """(E,) the best counts that simulated annealing found from ``start``.
 
-    A step moves one copy from an expert to another; what is lowered is the excess of all pairs over a limit just
-    below the heaviest pair of the best counts so far.  Ends early at a heaviest pair of ``target``.
+    The objective is the excess of all pairs over a limit just below the heaviest pair of the best counts so far.
     """
-    np.random.seed(seed)  # noqa: NPY002
-    experts, slots = len(shares), int(start.sum())
-    counts, best = start.copy(), start.copy()
-    pieces, trial = _sorted_pieces(shares, counts, slots), np.empty(slots)
-    heaviest = _heaviest_pair(pieces)
-    limit = max(heaviest * (1 - STEP), target)
-    excess = _excess(pieces, limit)
-    temperature, factor = hot, (cold / hot) ** (1.0 / max(1, steps))
-    for _ in range(steps):
-        if heaviest <= target * (1 + 1e-9):
-            break
-        temperature *= factor
-        a = int(np.random.random() * experts)  # noqa: NPY002
-        while counts[a] < 2:
-            a = int(np.random.random() * experts)  # noqa: NPY002
-        b = int(np.random.random() * experts)  # noqa: NPY002
-        if a == b or counts[b] >= most:
-            continue
-        _exchanged(pieces, trial, shares[a], counts[a], shares[b], counts[b])
-        after = _excess(trial, limit)
-        if after > excess and np.random.random() >= np.exp((excess - after) / temperature):  # noqa: NPY002
-            continue
-        pieces, trial, excess = trial, pieces, after
-        counts[a] -= 1
-        counts[b] += 1
-        reached = _heaviest_pair(pieces)
-        if reached < heaviest:
-            heaviest, best[:] = reached, counts
-            limit = max(heaviest * (1 - STEP), target)
-            excess = _excess(pieces, limit)
-    return best
+    pieces = _sorted_pieces(shares, start, int(start.sum()))
+    sums = np.array([np.inf, 0.0, 0.0, 0.0])
+    state = _Counts(shares, start.copy(), start.copy(), pieces, pieces.copy(), sums)
+    aim = _Aim(most, target)
+    _note(state, aim)
+    _anneal(state, aim, schedule)
+    return state.best
 
 
 @numba.njit(cache=True, nogil=True)

@@ -1,7 +1,6 @@
 """Compiled: loads that no map of experts with copies can stay below (docs/experts.md has the proofs).
 
-Numba's cache notices a change only in the file of the function it compiled, so that no kernel calls one of another
-file.  Letters: E experts, S slots, s slots of a rank; ``shares`` (E,); ``limit`` the load whose impossibility is to
+Letters: E experts, S slots, s slots of a rank; ``shares`` (E,); ``limit`` the load whose impossibility is to
 be shown.  A proof gives each copy a value, so that the copies on one rank below the limit have a sum of at most 0;
 when the values of all copies add up to more than 0 however many copies each expert gets, the limit cannot be met.
 """

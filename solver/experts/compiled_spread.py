@@ -1,7 +1,6 @@
 """Compiled: ranks over nodes, so that copies of one expert serve as many nodes as they can.
 
-Numba's cache notices a change only in the file of the function it compiled, so that no kernel calls one of another
-file.  Letters: E experts, G ranks, N nodes, s slots of a rank.
+Letters: E experts, G ranks, N nodes, s slots of a rank.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from solver.candidates import FloatArray, IntArray
 
 @numba.njit(cache=True)
 def _gain(shares: FloatArray, counts: IntArray, on_node: IntArray, expert: int, leave: int, enter: int) -> float:
-    """What the share inside nodes gains when a copy of ``expert`` goes from node ``leave`` to ``enter``.
+    """Gain of the share inside nodes when a copy of ``expert`` goes from node ``leave`` to ``enter``.
 
     ``sum_e w_e sum_n min(1 / N, r_en / r_e)``; ``on_node`` (N, E) counts ``r_en``.
     """
@@ -28,7 +27,7 @@ def _gain(shares: FloatArray, counts: IntArray, on_node: IntArray, expert: int, 
 def _swap_gain(
     shares: FloatArray, counts: IntArray, on_node: IntArray, one: IntArray, other: IntArray, a: int, b: int
 ) -> float:
-    """What swapping a rank of node ``a`` with the experts ``one`` (s,) for one of ``b`` with ``other`` gains."""
+    """Gain of swapping a rank of node ``a`` with the experts ``one`` (s,) for one of ``b`` with ``other``."""
     gain = 0.0
     for i in range(len(one)):
         # an expert on both ranks stays where it is

@@ -62,7 +62,7 @@ class RouterRule:
 
 @dataclass(frozen=True, slots=True)
 class LayerRates:
-    """What a layer costs: ``tokens`` of each rank, seconds of compute, bytes on the wire and rates of links.
+    """Costs of a layer: ``tokens`` of each rank, seconds of compute, bytes on the wire and rates of links.
 
     ``selection_s``: seconds that a rank of mean speed computes on one token for one expert.  ``dispatch_bytes`` and
     ``combine_bytes`` of a token on its way to a node or rank, and back.  ``between_bytes_per_s``: what a rank's
@@ -119,7 +119,7 @@ class LayerTimes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Routing:
-    """What is known of the router in each layer: shares (L, E) of sum 1, fitted weights (L, E), measured pairs."""
+    """Model of the router in each layer: shares (L, E) of sum 1, fitted weights (L, E), measured pairs."""
 
     rule: RouterRule
     shares: FloatArray

@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.experts.compiled_few import FewCase, search_few
+from solver.experts.compiled_annealing import Schedule
+from solver.experts.compiled_few import FewCase, anneal_few
 from solver.experts.dispatch import Routing
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import CopyChoice
@@ -19,6 +20,9 @@ from solver.experts.regret import Terms
 
 FEW: Final = 32
 """So many slots are searched exactly: every change of each can be tried again and again."""
+_HOT: Final = (0.1, 0.03, 0.01)
+"""First temperatures of the annealings, in shares of what the references take."""
+_COOLING: Final = 0.03
 _FEWER_SLOTS: Final = 16
 """Maps of so many slots are judged as often as asked, others so much more often as they have fewer."""
 
@@ -43,7 +47,8 @@ def improved_few(
 
     def improved(layer: int) -> IntArray:
         row: IntArray = slots[layer].copy()
-        search_few(cases[layer], row, most, seed + layer)
+        for hot in _HOT:
+            anneal_few(cases[layer], row, Schedule(most // len(_HOT), hot, hot * _COOLING, seed + layer))
         return row
 
     return np.asarray(list(pool.map(improved, range(len(slots)))), dtype=np.int64)

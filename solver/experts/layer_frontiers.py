@@ -13,21 +13,25 @@ import numpy as np
 
 from solver.candidates import FloatArray, IntArray
 from solver.experts import compiled_moves as kernels
+from solver.experts.balance import FEW, layer_case, slowest_load
 from solver.experts.bounds import plain_bound
+from solver.experts.compiled_annealing import Schedule
 from solver.experts.layout import ExpertLayout
 from solver.experts.least_moves import least_moves
+from solver.experts.loads import CopyChoice
 
 LIMITS: Final = 12
 """Loads of the slowest rank towards which moves are searched, between that of the running map and the least."""
 STAIRS: Final = 6
 """Loads for which the least number of moves is worked out."""
 WEIGHT: Final = 50.0
-"""What the load of a balanced rank weighs above a limit, beside loading one expert."""
+"""Price of a balanced rank's load above a limit, beside loading one expert."""
 HOT: Final = 0.3
 """First temperature of annealing, in loads of one expert."""
-FEW: Final = 64
-"""Up to so many slots, where single experts weigh much, searches from ``LUMPY_HOT`` go before."""
+COOLING: Final = 0.1
+"""Its last temperature beside its first."""
 LUMPY_HOT: Final = (30.0, 10.0, 3.0)
+"""Where slots are few and single experts weigh much, searches from these go before."""
 THREADS: Final = 2
 
 
@@ -55,7 +59,7 @@ class LayerFrontier:
 def layer_frontiers(
     before: IntArray, shares: FloatArray, layout: ExpertLayout, *, far: float, steps: int, seed: int
 ) -> list[LayerFrontier]:
-    """What each layer can do, from its running map ``before`` (L, G, s) under ``shares`` (L, E).
+    """Frontiers of layers, each from its running map ``before`` (L, G, s) under ``shares`` (L, E).
 
     ``far``: price of an expert that comes from another node, beside 1 for one from the own.  ``steps``: of the
     annealing towards each limit.
@@ -79,21 +83,21 @@ def load_prices(before: IntArray, experts: int, layout: ExpertLayout, far: float
 
 
 def _frontier(
-    before: IntArray, shares: FloatArray, layout: ExpertLayout, far: float, schedule: tuple[int, int]
+    before: IntArray, shares: FloatArray, layout: ExpertLayout, far: float, effort: tuple[int, int]
 ) -> LayerFrontier:
-    speeds = layout.relative_speeds()
-    counts = np.bincount(before.ravel(), minlength=len(shares))
-    slowest = float(((shares / counts)[before].sum(axis=1) / speeds).max())
+    slowest = float(slowest_load(shares[None, :], before, layout)[0])
     least = min(plain_bound(shares, layout), slowest)
     most = before.size
     found = kernels.Frontier(
         np.full(most + 1, np.inf), np.full(most + 1, np.inf), np.zeros((most + 1, *before.shape), dtype=np.int64)
     )
     limits = least * (slowest / least) ** np.linspace(1, 0, LIMITS + 1)[1:]
-    steps, seed = schedule
+    steps, seed = effort
     price = load_prices(before, len(shares), layout, far)
+    case = layer_case(shares[None, :], [CopyChoice.ANY], layout)
     for hot in (*LUMPY_HOT, HOT) if layout.slots <= FEW else (HOT,):
-        kernels.search_moves(shares, before, speeds, price, limits, (steps, WEIGHT, hot, seed), found)
+        schedule = Schedule(steps, hot, hot * COOLING, seed)
+        kernels.search_moves(case, before, price, limits, WEIGHT, schedule, found)
     return LayerFrontier(_points(found, before, slowest), _stairs(shares, before, layout, (slowest, least)))
 
 

@@ -33,7 +33,7 @@ def least_moves(shares: FloatArray, held: IntArray, layout: ExpertLayout, limit:
 
 
 def _without_copies(pieces: FloatArray, room: FloatArray) -> int:
-    """Each overloaded rank changes its heaviest slots; as many others change as can take what is too much."""
+    """Each overloaded rank changes its heaviest slots, and as many others as can absorb the excess."""
     loads = 0
     for rank in np.flatnonzero(room < -ROUNDING).tolist():
         lightest = np.sort(np.delete(pieces, rank, axis=0), axis=None)[: pieces.shape[1]]

@@ -37,7 +37,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class MoveCosts:
-    """What it takes to move one expert of one layer.
+    """Cost of moving one expert of one layer.
 
     ``expert_bytes``: its weights, in training its gradients and optimizer state too.  Seconds per byte of what one
     rank sends and receives inside its node, and between nodes.  Raises ``InvalidInput``.

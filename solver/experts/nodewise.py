@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
+from solver.experts.balance import HOT, annealed, layer_case
 from solver.experts.compiled_nodewise import anneal_nodes
 from solver.experts.dispatch import LayerRates, LayerTimes, Routing, times_by_choice, token_bytes
 from solver.experts.few import FEW, improved_few
@@ -21,7 +22,6 @@ from solver.experts.layout import ExpertLayout
 from solver.experts.loads import CopyChoice, rank_loads
 from solver.experts.node_starts import balanced_start, grouped_start, packed_inside
 from solver.experts.regret import Terms, least_regret, regrets, times_by_term
-from solver.experts.serving import exchanged
 from solver.experts.time_bounds import least_loads, least_times
 
 PROPOSALS: Final = 50_000
@@ -204,10 +204,11 @@ class _Search:
         layer, row, seed = job
         shares = np.repeat(self.routed.shares[layer][None, :] * self.layout.ranks, len(self.terms.choices), axis=0)
         weights = np.full(len(shares), 1.0 / len(shares))
+        case = layer_case(shares, self.terms.choices, self.layout)
         held = row.reshape(self.layout.ranks, -1)
         steps = min(self.proposals, _EXCHANGES)
-        found = exchanged(
-            shares, self.terms.choices, held, self.layout, weights, steps=steps, seed=seed + layer, inside=True
+        found = annealed(
+            case, held, weights, steps=steps, seed=seed + layer, hots=(HOT[CopyChoice.NEAREST],), inside=True
         )
         return found.ravel()
 

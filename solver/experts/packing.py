@@ -11,27 +11,25 @@ import numpy as np
 
 from solver.candidates import FloatArray, IntArray
 from solver.experts import compiled_exact as exact
+from solver.experts import compiled_packing as kernels
 from solver.experts import compiled_pairs as pairs
-from solver.experts import compiled_slots as kernels
+from solver.experts.balance import FEW, HOT, annealed, heats, layer_case, slowest_load
+from solver.experts.compiled_annealing import Schedule
 from solver.experts.compiled_spread import spread_ranks
 from solver.experts.copy_counts import greedy_counts, several_counts
 from solver.experts.layout import ExpertLayout
+from solver.experts.loads import CopyChoice
 
 PAIR_HOT: Final = 0.003
 """First temperature of the search over counts, in loads of a balanced rank."""
-PAIR_STEPS: Final = 3
-"""Steps of the search over counts, which are quick, for each step that is asked for."""
 PAIR_COOLING: Final = 0.1
-"""The last temperature of the search over counts beside the first."""
-SLOT_HOT: Final = 0.003
-"""Highest temperature of the search over slots, in balancedness; lower where less can be won."""
-COOLING: Final = 0.03
 """Its last temperature beside its first."""
-FEW: Final = 64
-"""Up to so many slots, where single moves weigh much, a search from ``LUMPY_HOT`` goes before."""
-LUMPY_HOT: Final = 0.05
+PAIR_STEPS: Final = 6
+"""Steps of the search over counts, which are quick, for each step that is asked for."""
 SPREADS: Final = 20
 """Rounds over all pairs of ranks when they are spread over nodes."""
+SWAPS: Final = 50
+"""Most swaps that lower the slowest rank, for each rank."""
 CLOSE: Final = 1e-4
 """No search starts where the slowest rank is so near (relatively) to what is possible."""
 
@@ -47,20 +45,28 @@ EXACT_NODES: Final = 500_000
 
 
 def packed_copies(shares: FloatArray, counts: IntArray, layout: ExpertLayout) -> IntArray:
-    """(G, s) experts of each rank for given counts of copies; with two slots on ranks of one speed the best map.
-
-    Copies go, heaviest first, to the rank that stays least loaded; then swaps lower the slowest rank.
-    """
-    experts = np.repeat(np.arange(len(shares)), counts)
-    pieces = (shares / counts)[experts]
-    order = np.argsort(-pieces, kind="stable")
-    pieces, experts = pieces[order], experts[order]
-    speeds = layout.relative_speeds()
+    """(G, s) experts of each rank for given counts of copies; with two slots on ranks of one speed the best map."""
+    copies, per_copy = np.repeat(np.arange(len(shares)), counts), shares / counts
     if layout.slots_per_rank == 2 and not _unequal(layout):
-        return np.asarray(pairs.paired(pieces, experts))
-    held = kernels.packed(pieces, experts, speeds, layout.slots_per_rank)
-    kernels.swapped_down(shares, held, speeds, float(shares.sum()) / layout.ranks, 50 * layout.ranks)
+        heaviest = _heaviest_first(copies, per_copy)
+        return np.asarray(pairs.paired(per_copy[heaviest], heaviest))
+    return packed(copies, per_copy, layout.relative_speeds(), layout.slots_per_rank, SWAPS * layout.ranks)
+
+
+def packed(copies: IntArray, per_copy: FloatArray, speeds: FloatArray, size: int, swaps: int) -> IntArray:
+    """(G, size) ``copies`` (S,) of experts on ranks of ``speeds`` (G,), ``per_copy`` (E,) the load of one.
+
+    They go, heaviest first, to the rank that stays least loaded; then at most ``swaps`` lower the slowest rank.
+    """
+    heaviest = _heaviest_first(copies, per_copy)
+    held = kernels.packed(per_copy[heaviest], heaviest, speeds, size)
+    shares = per_copy * np.bincount(copies, minlength=len(per_copy))
+    kernels.swap_down(shares, held, speeds, float(shares.sum() / speeds.sum()), swaps)
     return np.asarray(held)
+
+
+def _heaviest_first(copies: IntArray, per_copy: FloatArray) -> IntArray:
+    return copies[np.argsort(-per_copy[copies], kind="stable")]
 
 
 def place_layer(
@@ -81,19 +87,21 @@ def place_layer(
 
 def _searched(shares: FloatArray, layout: ExpertLayout, least: float, steps: int, seed: int) -> IntArray:
     """(G, s) from the lightest heaviest copies, by the search that suits the slots of a rank."""
-    counts = pairs.thinnest(shares, layout.slots, layout.ranks)
+    counts = greedy_counts(shares, layout.slots, layout.ranks)
     size, copies = layout.slots_per_rank, layout.slots > len(shares)
     if size == 2 and copies:
-        for hot in (LUMPY_HOT, PAIR_HOT) if layout.slots <= FEW else (PAIR_HOT,):
-            cold = hot * PAIR_COOLING
-            counts = pairs.annealed_counts(shares, counts, layout.ranks, least, PAIR_STEPS * steps, seed, hot, cold)
+        for hot in heats(layout, PAIR_HOT):
+            schedule = Schedule(PAIR_STEPS * steps, hot, hot * PAIR_COOLING, seed)
+            counts = pairs.annealed_counts(shares, counts, layout.ranks, least, schedule)
     held = packed_copies(shares, counts, layout)
     gap = _gap(shares, held, layout, least)
     # the best pairs for given counts may still be two copies of one expert, which matters where slots are few
     if gap > CLOSE and (_unequal(layout) or size > 2 or layout.slots <= FEW):
-        for hot in (LUMPY_HOT, min(SLOT_HOT, gap)) if layout.slots <= FEW else (min(SLOT_HOT, gap),):
-            anneal(shares[None, :], held, layout, np.ones(1), steps, seed, hot)
-        kernels.swapped_down(shares, held, layout.relative_speeds(), least, 50 * layout.ranks)
+        case = layer_case(shares[None, :], [CopyChoice.ANY], layout)
+        held = annealed(
+            case, held, np.ones(1), steps=steps, seed=seed, hots=heats(layout, min(HOT[CopyChoice.ANY], gap))
+        )
+        kernels.swap_down(shares, held, layout.relative_speeds(), least, SWAPS * layout.ranks)
     return held
 
 
@@ -106,12 +114,20 @@ def _restarted(
         return held
     several = several_counts(shares, layout) if gap > MUCH else [greedy_counts(shares, layout.slots, layout.ranks)]
     starts = [packed_copies(shares, counts, layout) for counts in several]
-    starts.sort(key=lambda start: float(slowest(shares[None, :], start, layout)[0]))
-    for start in starts[:RESTARTS] if gap > MUCH else ():
-        for hot in (RESTART_HOT, SLOT_HOT):
-            anneal(shares[None, :], start, layout, np.ones(1), steps // RESTARTS, seed, hot)
-        kernels.swapped_down(shares, start, layout.relative_speeds(), least, 50 * layout.ranks)
-    return min((held, *starts), key=lambda each: float(slowest(shares[None, :], each, layout)[0]))
+    starts.sort(key=lambda start: float(slowest_load(shares[None, :], start, layout)[0]))
+    case = layer_case(shares[None, :], [CopyChoice.ANY], layout)
+    for number in range(min(RESTARTS, len(starts)) if gap > MUCH else 0):
+        better = annealed(
+            case,
+            starts[number],
+            np.ones(1),
+            steps=steps // RESTARTS,
+            seed=seed,
+            hots=(RESTART_HOT, HOT[CopyChoice.ANY]),
+        )
+        kernels.swap_down(shares, better, layout.relative_speeds(), least, SWAPS * layout.ranks)
+        starts[number] = better
+    return min((held, *starts), key=lambda each: float(slowest_load(shares[None, :], each, layout)[0]))
 
 
 def _best_of_all(shares: FloatArray, held: IntArray, layout: ExpertLayout, least: float) -> tuple[IntArray, bool]:
@@ -126,22 +142,7 @@ def _best_of_all(shares: FloatArray, held: IntArray, layout: ExpertLayout, least
 
 def _gap(shares: FloatArray, held: IntArray, layout: ExpertLayout, least: float) -> float:
     """How far the slowest rank is above ``least``, as a share of its load."""
-    return float(1 - least / slowest(shares[None, :], held, layout)[0])
-
-
-def anneal(
-    shares: FloatArray,
-    held: IntArray,
-    layout: ExpertLayout,
-    weights: FloatArray,
-    steps: int,
-    seed: int,
-    hot: float = SLOT_HOT,
-) -> None:
-    """Search from ``held`` (G, s), which changes, for the best weighted balancedness of workloads (W, E)."""
-    if steps > 0:
-        speeds = layout.relative_speeds()
-        kernels.anneal_slots(shares, held, speeds, weights, steps, seed, hot, hot * COOLING)
+    return float(1 - least / slowest_load(shares[None, :], held, layout)[0])
 
 
 def spread(shares: FloatArray, held: IntArray, layout: ExpertLayout) -> IntArray:
@@ -149,13 +150,6 @@ def spread(shares: FloatArray, held: IntArray, layout: ExpertLayout) -> IntArray
     if layout.nodes == 1 or layout.slots == len(shares) or _unequal(layout):
         return held
     return np.asarray(spread_ranks(shares, held, layout.nodes, SPREADS))
-
-
-def slowest(shares: FloatArray, held: IntArray, layout: ExpertLayout) -> FloatArray:
-    """(W,) the load of the slowest rank under each of the workloads ``shares`` (W, E)."""
-    counts = np.bincount(held.ravel(), minlength=shares.shape[1])
-    loads = (shares / counts)[:, held].sum(axis=2) / layout.relative_speeds()
-    return np.asarray(loads.max(axis=1))
 
 
 def _unequal(layout: ExpertLayout) -> bool:

@@ -17,15 +17,17 @@ from cluster_models.errors import InvalidInput
 from cluster_models.expert_slots import ExpertSlots
 from cluster_models.routing import RoutedWorkload
 from solver.candidates import FloatArray, IntArray
-from solver.experts import packing
+from solver.experts import balance, packing
 from solver.experts.bounds import least_slowest_load, plain_bound
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import CopyChoice, layer_balancedness
-from solver.experts.serving import exchanged, least_near_load, slowest_load
+from solver.experts.near_bounds import least_near_load
 
 T = TypeVar("T")
 
-STEPS: Final = 20_000
+STEPS: Final = 10_000
+SET_STEPS: Final = 2
+"""Steps for several workloads or the nearest copy, for each step that is asked for."""
 ROUNDS: Final = 3
 """How often the weights of a set are shifted towards its worst member, and all layers placed again."""
 SHIFT: Final = 4.0
@@ -84,14 +86,19 @@ def place_experts(
         )
         held, proven = [rows for rows, _ in placed], [best for _, best in placed]
     else:
-        held, proven = _place_set(shares, layout, factors, steps, seed), [False] * len(layers)
+        envelope = _envelope(shares, layout)
+        held = _each(
+            len(layers), lambda layer: packing.place_layer(envelope[layer], layout, 1.0, steps, seed + layer)[0]
+        )
+        held = _annealed(shares, held, layout, factors, CopyChoice.ANY, steps, seed)
+        proven = [False] * len(layers)
     held = _each(len(layers), lambda layer: packing.spread(shares[layer].mean(axis=0), held[layer], layout))
     if choice is CopyChoice.NEAREST and layout.slots > workloads[0].experts:
-        held = _exchanged(shares, held, layout, factors, steps, seed)
+        held = _annealed(shares, held, layout, factors, choice, steps, seed)
         least = [[least_near_load(row, layout) for row in rows] for rows in shares]
     else:
         close = close_bounds and len(workloads) == 1
-        reached = [packing.slowest(shares[layer], held[layer], layout) for layer in layers]
+        reached = [balance.slowest_load(shares[layer], held[layer], layout) for layer in layers]
         least = _each(
             len(layers),
             lambda layer: [
@@ -137,71 +144,47 @@ def _factors(workloads: Sequence[RoutedWorkload], weights: Mapping[str, float] |
     return np.asarray(factors / factors.sum())
 
 
-def _place_set(
-    shares: FloatArray, layout: ExpertLayout, factors: FloatArray | None, steps: int, seed: int
-) -> list[IntArray]:
-    """(G, s) of each layer, for shares (L, W, E) of several workloads.
-
-    The search starts from the map for the largest share that an expert has in any of them, and goes on with the
-    weighted sum of balancedness.  Where the worst counts, each round gives those that are behind more weight.
-    """
-    layers, count, _ = shares.shape
-    envelope = shares.max(axis=1)
-    envelope *= layout.ranks / envelope.sum(axis=1, keepdims=True)
-    held = _each(layers, lambda layer: packing.place_layer(envelope[layer], layout, 1.0, steps, seed + layer)[0])
-
-    def searched(held: list[IntArray], weights: FloatArray, turn: int) -> list[IntArray]:
-        return _annealed(shares, held, layout, weights, steps, seed + turn * layers)
-
-    def slowest(held: list[IntArray]) -> FloatArray:
-        return np.array([packing.slowest(row, ranks, layout) for row, ranks in zip(shares, held, strict=True)])
-
-    return _in_rounds(held, searched, slowest, count, factors)
+def _envelope(shares: FloatArray, layout: ExpertLayout) -> FloatArray:
+    """(L, E) the largest share that an expert has in any of the workloads of (L, W, E)."""
+    largest = shares.max(axis=1)
+    return np.asarray(largest * (layout.ranks / largest.sum(axis=1, keepdims=True)))
 
 
-def _exchanged(
+def _annealed(
     shares: FloatArray,
     held: list[IntArray],
     layout: ExpertLayout,
     factors: FloatArray | None,
+    choice: CopyChoice,
     steps: int,
     seed: int,
 ) -> list[IntArray]:
-    """(G, s) of each layer, found from ``held`` by exchanges of slots, where the nearest copy serves."""
-    layers, count, _ = shares.shape
-    choices = [CopyChoice.NEAREST] * count
+    """(G, s) of each layer, annealed from ``held`` for the weighted balancedness of shares (L, W, E).
 
-    def searched(held: list[IntArray], weights: FloatArray, turn: int) -> list[IntArray]:
-        def one(layer: int) -> IntArray:
-            first = seed + turn * layers + layer
-            return exchanged(shares[layer], choices, held[layer], layout, weights, steps=steps, seed=first)
-
-        return _each(layers, one)
-
-    def slowest(held: list[IntArray]) -> FloatArray:
-        return np.array(
-            [slowest_load(row, ranks, layout, CopyChoice.NEAREST) for row, ranks in zip(shares, held, strict=True)]
-        )
-
-    return _in_rounds(held, searched, slowest, count, factors)
-
-
-def _in_rounds(
-    held: list[IntArray],
-    searched: Callable[[list[IntArray], FloatArray, int], list[IntArray]],
-    slowest: Callable[[list[IntArray]], FloatArray],
-    count: int,
-    factors: FloatArray | None,
-) -> list[IntArray]:
-    """The best of the maps that are ``searched`` for weights of ``count`` workloads.
-
-    Where the worst counts, each round gives those that are behind more weight, by the ``slowest`` loads (L, W).
+    Where the worst counts, each round gives workloads that are behind more weight; the best round's maps.
     """
+    layers, count, _ = shares.shape
+    cases = [balance.layer_case(row, [choice] * count, layout) for row in shares]
+    hot = balance.HOT[choice]
+    # maps for even copies start from balanced ones, which a high temperature would only spoil
+    hots = (hot,) if choice is CopyChoice.ANY else balance.heats(layout, hot)
     current = np.full(count, 1.0 / count) if factors is None else factors
     best, best_worth = held, -np.inf
     for turn in range(ROUNDS if factors is None and count > 1 else 1):
-        held = searched(held, current, turn)
-        means = (1.0 / slowest(held)).mean(axis=0)
+
+        def better(
+            layer: int, turn: int = turn, held: list[IntArray] = held, weights: FloatArray = current
+        ) -> IntArray:
+            first = seed + turn * layers + layer
+            return balance.annealed(
+                cases[layer], held[layer], weights, steps=SET_STEPS * steps, seed=first, hots=hots
+            )
+
+        held = _each(layers, better)
+        slowest = [
+            balance.slowest_load(row, ranks, layout, choice) for row, ranks in zip(shares, held, strict=True)
+        ]
+        means = (1.0 / np.array(slowest)).mean(axis=0)
         worth = float(means.min() if factors is None else means @ factors)
         if worth > best_worth:
             best, best_worth = held, worth
@@ -210,26 +193,8 @@ def _in_rounds(
     return best
 
 
-def _annealed(
-    shares: FloatArray,
-    held: list[IntArray],
-    layout: ExpertLayout,
-    weights: FloatArray,
-    steps: int,
-    seed: int,
-) -> list[IntArray]:
-    """Each layer of ``held`` after a search for the best weighted sum of balancedness."""
-
-    def annealed(layer: int) -> IntArray:
-        rows = held[layer].copy()
-        packing.anneal(shares[layer], rows, layout, weights, steps, seed + layer)
-        return rows
-
-    return _each(len(held), annealed)
-
-
 def _each(layers: int, do: Callable[[int], T]) -> list[T]:
-    """What ``do`` returns for each layer: layers are independent, and compiled loops leave the interpreter free."""
+    """Results of ``do`` for each layer: layers are independent, and compiled loops leave the interpreter free."""
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(do, range(layers)))
 

@@ -1,4 +1,4 @@
-"""What maps of experts lose where choice of copies, speed of links and pace of nodes are not known.
+"""Regret of maps of experts where choice of copies, speed of links and pace of nodes are not known.
 
 Letters: L layers, S slots, K terms: router, choice of copies, pace and factor on the time between nodes.
 """
@@ -31,7 +31,7 @@ _STEP: Final = 10.0
 _SWEEPS, _SWEPT = 3, 20
 """How often layers change their maps one by one, and from how many of the best mixtures."""
 _ALLOWED: Final = 0.9995
-"""What the layers should take together at most under any term, beside the better of the references."""
+"""Time that the layers should take together at most under any term, beside the better of the references."""
 _DEAREST: Final = 30.0
 """Price of what is beyond that, beside the mean over terms: not endless, for terms may contradict each other."""
 
@@ -49,7 +49,7 @@ class Terms:
 
     @classmethod
     def of(cls, rates: LayerRates, choice: CopyChoice | None, *, speed_known: bool) -> Terms:
-        """What may be where ``choice`` is ``None`` or the speed is not known."""
+        """Terms that may hold where ``choice`` is ``None`` or the speed is not known."""
         return cls(
             rates, tuple(CopyChoice) if choice is None else (choice,), (1.0,) if speed_known else UNKNOWN_SPEEDS
         )
@@ -96,7 +96,7 @@ def regrets(seconds: FloatArray, references: int | None = None) -> FloatArray:
 
 
 def lost(beside: FloatArray) -> FloatArray:
-    """Of (.., K) times beside the references: what is beyond ``_ALLOWED`` at its price, and the mean."""
+    """Loss of (.., K) times beside the references: their mean, and at its price the excess over ``_ALLOWED``."""
     return np.asarray(_DEAREST * np.maximum(beside - _ALLOWED, 0.0).sum(axis=-1) + beside.mean(axis=-1))
 
 

@@ -12,7 +12,7 @@ from solver.experts.bounds import least_slowest_load
 from solver.experts.dispatch import LayerRates, Routing
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import CopyChoice, rank_loads
-from solver.experts.serving import least_near_load
+from solver.experts.near_bounds import least_near_load
 
 
 def least_loads(routed: Routing, layout: ExpertLayout, reached: IntArray, choice: CopyChoice) -> FloatArray:

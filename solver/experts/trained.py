@@ -24,7 +24,7 @@ from solver.experts.nodewise import place_nodewise
 from solver.experts.place import place_experts
 
 PROPOSALS: Final = 1000
-"""Of the search over domains, for each layer; fewer over more than 8 domains, where each costs more."""
+"""Proposals of the search over domains, for each layer; fewer over more than 8 domains, where each costs more."""
 MOST_DOMAINS: Final = 16
 """Over more of them maps are made by their loads alone: a search would take longer than all else."""
 GAIN: Final = 1e-3
@@ -157,5 +157,5 @@ def _fastest(
 
 
 def _picked(chosen: IntArray, each: list[Values]) -> Values:
-    """Of several arrays by layer the rows that were chosen."""
+    """Rows chosen by layer from several arrays."""
     return np.asarray(np.array(each)[chosen, np.arange(len(chosen))])

@@ -1,4 +1,4 @@
-"""What a map of experts saves where tokens go from layer to layer: whether they stay on their rank and node.
+"""Worth of a map of experts where tokens go from layer to layer: whether they stay on their rank and node.
 
 Letters: L layers, E experts, G ranks.  ``ranks`` (L, E): the rank of each expert, of maps without copies.
 """
@@ -21,7 +21,7 @@ from solver.experts.layout import ExpertLayout
 
 @dataclass(frozen=True, slots=True)
 class ChangePrices:
-    """What it costs a token to change its rank between two layers: inside its node, and between nodes.
+    """Cost to a token of a change of its rank between two layers: inside its node, and between nodes.
 
     In any unit, seconds per byte for one.  A change between nodes costs at least as much, and more than 0.
     """
@@ -38,7 +38,7 @@ class ChangePrices:
             )
 
     def worth(self, layout: ExpertLayout) -> FloatArray:
-        """(G, G) what a transition from rank to rank saves: 1 on the rank, less in the node, 0 between nodes."""
+        """(G, G) worth of a transition from rank to rank: 1 on the rank, less in the node, 0 between nodes."""
         rows = np.eye(layout.ranks)
         if layout.nodes > 1:
             node = np.arange(layout.ranks) // layout.ranks_per_node
@@ -52,7 +52,7 @@ EVERY_CHANGE: Final = ChangePrices()
 
 
 def inside_worth(worth: FloatArray, layout: ExpertLayout) -> float:
-    """What a transition saves that changes its rank but not its node, of 1 for one that stays on the rank."""
+    """Worth of a transition that changes its rank but not its node, of 1 for one that stays on the rank."""
     return float(worth[0, 1]) if layout.nodes > 1 and layout.ranks_per_node > 1 else 0.0
 
 
@@ -117,7 +117,7 @@ def _stays(slots: IntArray, transitions: Mapping[int, Counts], layout: ExpertLay
 
 
 def chain_worth(ranks: IntArray, tables: FloatArray, worth: FloatArray) -> float:
-    """What a map saves: the sum over ``tables`` of the ``worth`` of each transition."""
+    """Worth of a map: the sum over ``tables`` of the ``worth`` of each transition."""
     return float(
         sum(
             (rank_masses(table, here, there, len(worth)) * worth).sum()

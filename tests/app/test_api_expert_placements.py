@@ -144,7 +144,7 @@ def test_a_choice_of_copies_without_effect_is_said(stored: TestClient) -> None:
 
 def test_balance_is_that_of_the_choice_of_copies(stored: TestClient) -> None:
     """A map for the nearest copy runs better there, and an answer for any says what it loses."""
-    wanted = asked(workloads=["prefill"], slots=24)
+    wanted = asked(workloads=["prefill"], slots=32)
     even, near = (
         stored.post(ADDRESS, json=wanted | {"copy_choice": choice}).json() for choice in ("any", "nearest")
     )

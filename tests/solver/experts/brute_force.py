@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
+from solver.experts.balance import slowest_load
 from solver.experts.layout import ExpertLayout
-from solver.experts.packing import slowest
 
 
 def every_map(experts: int, layout: ExpertLayout) -> Iterator[IntArray]:
@@ -28,4 +28,4 @@ def every_map(experts: int, layout: ExpertLayout) -> Iterator[IntArray]:
 
 def least_slowest(shares: FloatArray, layout: ExpertLayout) -> float:
     """The load of the slowest rank under the best map of one layer."""
-    return min(float(slowest(shares[None, :], held, layout)[0]) for held in every_map(len(shares), layout))
+    return min(float(slowest_load(shares[None, :], held, layout)[0]) for held in every_map(len(shares), layout))

@@ -14,12 +14,12 @@ from cluster_models.errors import InvalidInput
 from cluster_models.expert_slots import ExpertSlots
 from cluster_models.routing import RoutedWorkload
 from solver.candidates import FloatArray, IntArray
+from solver.experts.balance import slowest_load
 from solver.experts.layer_frontiers import layer_frontiers
 from solver.experts.layout import ExpertLayout
 from solver.experts.least_moves import least_moves, least_moves_in_all
 from solver.experts.loads import balancedness
 from solver.experts.moves import MoveCosts
-from solver.experts.packing import slowest
 from solver.experts.place import place_experts
 from solver.experts.rebalance import Pace, Rebalanced, rebalance
 from tests.solver.experts.test_place import skewed, workload
@@ -54,7 +54,7 @@ def loads_between(before: IntArray, after: IntArray) -> int:
 def least_of_all(shares: FloatArray, before: IntArray, layout: ExpertLayout) -> list[tuple[int, float]]:
     """(loads, slowest load) of every map."""
     return [
-        (loads_between(before, after), float(slowest(shares[None, :], after, layout)[0]))
+        (loads_between(before, after), float(slowest_load(shares[None, :], after, layout)[0]))
         for after in labelled_maps(len(shares), layout)
     ]
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from cluster_models.routing import RoutedWorkload
 from solver.candidates import FloatArray, IntArray
+from solver.experts.balance import annealed, layer_case, slowest_load
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import CopyChoice, balancedness, layer_balancedness, rank_loads, slot_parts
+from solver.experts.near_bounds import least_busiest_parts, least_near_load
 from solver.experts.place import place_experts
-from solver.experts.serving import exchanged, least_busiest_parts, least_near_load, slowest_load
 
 NEAREST = CopyChoice.NEAREST
 LAYOUTS = [
@@ -72,7 +73,8 @@ def test_who_serves_is_what_the_rule_says_rank_by_rank(case: tuple[ExpertLayout,
     shares = skewed(seed, 2, experts)
     shares *= layout.ranks / shares.sum(axis=1, keepdims=True)
     for choices in ([NEAREST, NEAREST], [NEAREST, CopyChoice.ANY]):
-        found = exchanged(shares, choices, held, layout, np.array([0.5, 0.5]), steps=200, seed=seed)
+        case = layer_case(shares, choices, layout)
+        found = annealed(case, held, np.array([0.5, 0.5]), steps=200, seed=seed, hots=(0.05, 0.01))
         assert all(len(set(rank)) == len(rank) for rank in found.tolist())
         assert set(found.ravel().tolist()) == set(range(experts))
         before, after = (
@@ -91,7 +93,8 @@ def test_exchanges_inside_nodes_leave_nodes_as_they_were() -> None:
     shares = skewed(3, 1, 32)
     shares *= 8 / shares.sum()
     held = np.arange(40).reshape(8, 5) % 32
-    found = exchanged(shares, [NEAREST], held, layout, np.ones(1), steps=3000, seed=1, inside=True)
+    case = layer_case(shares, [NEAREST], layout)
+    found = annealed(case, held, np.ones(1), steps=3000, seed=1, hots=(0.01,), inside=True)
     for before, after in zip(held.reshape(2, -1), found.reshape(2, -1), strict=True):
         assert sorted(before) == sorted(after)
     before_s, after_s = (slowest_load(shares, each, layout, NEAREST)[0] for each in (held, found))
