@@ -55,6 +55,12 @@ def _measured_fraction(entry: Mapping[str, Any]) -> float | None:
     return None if measured is None else measured / entry["bf16_tflops"]
 
 
+def _sustained_fraction(entry: Mapping[str, Any]) -> float | None:
+    """The share of peak of a card whose power limit decides it; it says nothing of others of the vendor."""
+    sustained = entry.get("sustained_fp16_tflops")
+    return None if sustained is None else sustained / entry["fp16_tflops"]
+
+
 def _vendor_medians(entries: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Median measured share of peak per vendor; all vendors together stand under ``""``."""
     fractions: dict[str, list[float]] = {"": []}
@@ -69,6 +75,8 @@ def _vendor_medians(entries: Iterable[Mapping[str, Any]]) -> dict[str, float]:
 def _gpu_kind(name: str, entry: Mapping[str, Any], medians: Mapping[str, float]) -> GpuKind:
     fraction = _measured_fraction(entry)
     achievable_source = "measured: largest published BF16 matrix product over the dense peak"
+    if (sustained := _sustained_fraction(entry)) is not None:
+        fraction, achievable_source = sustained, f"measured: {entry['sustained_source']}"
     if fraction is None:
         vendor = entry["vendor"]
         fraction = medians.get(vendor, medians[""])
