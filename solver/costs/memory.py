@@ -123,9 +123,15 @@ def stage_memory(  # noqa: PLR0913 - each a fact of its own
     )
     if not calibration.framework.keeps_gathered_inputs:
         return settled
-    chip = processor(gpu, workload.precision, calibration)
-    share = lagging(chip, architecture, sizes, pipeline=batch.pipeline, domain=gpu.scale_up_domain_gpus)
-    return _with_waiting(settled, held(share) - activations, calibration)
+    share = lagging(
+        processor(gpu, workload.precision, calibration),
+        architecture,
+        sizes,
+        in_flight=in_flight.max(axis=1),
+        passes=(layers.sum(axis=-1).reshape(-1, *in_flight.shape[1:]) * in_flight).sum(axis=1),
+        domain=gpu.scale_up_domain_gpus,
+    )
+    return _with_waiting(settled, share * (held(1.0) - activations), calibration)
 
 
 def _with_waiting(
