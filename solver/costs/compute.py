@@ -9,7 +9,7 @@ import numpy as np
 
 from cluster_models.errors import InvalidWorkload
 from cluster_models.frameworks import AttentionKernels, Float8Scaling
-from cluster_models.gpus import GpuKind, Precision
+from cluster_models.gpus import CLOCK_POWER, UNTHROTTLED_SHARE, GpuKind, Precision
 from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.seconds import Seconds
@@ -65,14 +65,6 @@ a second and GPU, torchtitan commit 7a04053).
 """
 
 
-_UNTHROTTLED: Final = 0.95
-"""Of peak, what large products reach where power does not limit the clock: 295 of 312 TFLOP/s on an A100 with
-operands of zeros, which switch no transistors, against 257 with random ones (H. He, "Strangely, matrix
-multiplications on GPUs run faster when given predictable data", 2024)."""
-_CLOCK_POWER: Final = 2.5
-"""Dynamic power falls with this power of the clock, of which voltage is nearly a linear function."""
-
-
 def processor(gpu: GpuKind, precision: Precision, calibration: Calibration) -> Processor:
     """Rates of ``gpu``; raises ``InvalidWorkload`` where it does not know ``precision``."""
     peak = gpu.peak_flops.get(precision)
@@ -111,8 +103,8 @@ def _kept(sustained: float, kernel_share: float) -> float:
     limit that holds a busy GPU at the clock f lets theirs rise to f u^(-1/2.5), as far as it goes: they keep
     u^(3/5), and where the clock is at its end u alone.
     """
-    busy = kernel_share ** (_CLOCK_POWER / (_CLOCK_POWER - 1.0))
-    kept: float = np.minimum(sustained * kernel_share, _UNTHROTTLED * busy)
+    busy = kernel_share ** (CLOCK_POWER / (CLOCK_POWER - 1.0))
+    kept: float = np.minimum(sustained * kernel_share, UNTHROTTLED_SHARE * busy)
     return kept
 
 
