@@ -3,7 +3,8 @@
 The errors of a family are those of runs predicted without their like: without their model, sweep and source where
 framework and GPU kind are known, without all runs of the framework for one that is new, and so on
 (``python -m benchmarks.fit``).  Runs of one source err together, so they count as fewer.  An interval widens with
-every doubling by which a configuration lies outside of what its family covers.
+every doubling by which a configuration lies outside of what its family covers, and under a framework that nobody
+measured with every doubling by which its step is farther from its matrix products than usual.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from cluster_models.gpus import GpuKind
 from cluster_models.plan import Confidence, Configuration
 from cluster_models.workload import TrainingWorkload
 from solver.costs.calibration import has_framework, has_kind, kind_family
+from solver.costs.overheads import overhead_doublings
 
 LEVEL: Final = 0.8
 """Share of measured steps that the interval is meant to hold: from the 10th to the 90th percentile."""
 WIDER_WEIGHT: Final = 8
 """Independent runs that the next wider family counts as."""
+LEAST_TOLD: Final = 0.25
+"""Doublings of overhead that a plan says nothing of."""
 EVERY_RUN: Final = "every measured run"
 OWN_RUNS: Final = "own runs, drawn towards "
 """How the name of a family begins whose errors were blended with those of own runs."""
@@ -42,6 +46,11 @@ class Novelty(StrEnum):
     FRAMEWORK = "a framework generation of which no run was measured"
     KIND = "a GPU kind of which no run was measured"
     BOTH = "a framework generation and a GPU kind of which no run was measured"
+
+    @property
+    def guesses_overheads(self) -> bool:
+        """Whether hosts, collectives and schedules are priced with defaults: the framework was never measured."""
+        return self in {Novelty.FRAMEWORK, Novelty.BOTH}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +67,15 @@ class Subject:
 class Family:
     """Errors of the measured runs of a family and the ranges that they cover.
 
-    ``independent``: how many independent runs they are worth.  ``extents`` holds the smallest and largest value of
-    each number in ``EXTENTS``; ``choices`` the values met of each setting in ``CHOICES``.
+    ``independent``: how many independent runs they are worth.  ``overhead``: the median of what their steps hold
+    beside matrix products (``overhead_doublings``).  ``extents`` holds smallest and largest of each number
+    in ``EXTENTS``; ``choices`` the values met of each setting in ``CHOICES``.
     """
 
     name: str
     spread: ErrorSpread
     independent: float
+    overhead: float
     extents: Mapping[str, tuple[int, int]]
     choices: Mapping[str, tuple[str, ...]]
 
@@ -168,7 +179,11 @@ def confidence_of(subject: Subject, step_s: float, own: FittedParameters | None 
         spread = blend(own.errors, family.spread, own.errors.runs)
         name, independent = f"{OWN_RUNS}{family.name}", float(own.errors.runs)
     outside = doublings_outside(subject, family)
-    low, high = (widened(max(reach, 0.0), outside, shipped_widening()) for reach in (-spread.p10, spread.p90))
+    guessed = overhead_beyond(subject, family, step_s) if novelty_of(subject, own).guesses_overheads else 0.0
+    low, high = (
+        widened(widened(max(reach, 0.0), outside, shipped_widening()), guessed, _tables().per_overhead)
+        for reach in (-spread.p10, spread.p90)
+    )
     return Confidence(
         step_low_s=step_s * math.exp(-low),
         step_high_s=step_s * math.exp(high),
@@ -177,8 +192,30 @@ def confidence_of(subject: Subject, step_s: float, own: FittedParameters | None 
         runs=spread.runs,
         independent_runs=independent,
         doublings_outside=outside,
-        outside=outside_calibration(subject, own),
+        outside=(*outside_calibration(subject, own), *_on_overheads(guessed)),
     )
+
+
+def overhead_beyond(subject: Subject, family: Family, step_s: float) -> float:
+    """Doublings by which the step holds more beside its matrix products than the median run of ``family``."""
+    overhead = overhead_doublings(
+        subject.gpu,
+        subject.architecture,
+        subject.workload,
+        gpus=subject.configuration.degrees.gpus,
+        step_s=step_s,
+    )
+    return max(0.0, overhead - family.overhead)
+
+
+def _on_overheads(doublings: float) -> tuple[str, ...]:
+    if doublings < LEAST_TOLD:
+        return ()
+    sentence = (
+        f"The step is {2.0**doublings:.1f} times as far from its matrix products as usual, by overheads of the "
+        "framework that no run told: the interval is wider for it."
+    )
+    return (sentence,)
 
 
 def widened(reach: float, doublings: float, per_doubling: float) -> float:
@@ -277,13 +314,17 @@ def _concerns(own: FittedParameters, subject: Subject) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """``kinds_of``: the GPU kinds on which each framework was measured; ``per_doubling``: see ``widened``."""
+    """``kinds_of``: the GPU kinds on which each framework was measured.
+
+    ``per_doubling`` and ``per_overhead``: see ``widened``.
+    """
 
     families: Mapping[str, Family]
     kinds: Mapping[str, int]
     frameworks: Mapping[str, int]
     kinds_of: Mapping[str, Sequence[str]]
     per_doubling: float
+    per_overhead: float
 
 
 @cache
@@ -302,6 +343,7 @@ def _tables() -> _Tables:
         frameworks=tables["frameworks"],
         kinds_of=tables["kinds_of"],
         per_doubling=tables["widening"]["per_doubling"],
+        per_overhead=tables["widening"]["per_overhead"],
     )
 
 
@@ -310,6 +352,7 @@ def _family(name: str, entry: Mapping[str, Any]) -> Family:
         name=name,
         spread=ErrorSpread(**entry["errors"]),
         independent=entry["independent"],
+        overhead=entry["overhead"],
         extents={each: (low, high) for each, (low, high) in entry["extents"].items()},
         choices={each: tuple(values) for each, values in entry["choices"].items()},
     )
