@@ -159,7 +159,7 @@ def linear_s(gpu: Processor, m: Extent, n: Extent, k: Extent, *, groups: Extent 
 
 
 def _alignment_slowdown(gpu: Processor, *widths: Extent) -> FloatArray:
-    """What a product whose rows are ``widths`` wide takes, over the same with rows on 16-byte boundaries."""
+    """Time of a product whose rows are ``widths`` wide, over that of the same with rows on 16-byte boundaries."""
     return np.where(is_misaligned(*widths), 1.0 / gpu.calibration.misaligned_share, 1.0)
 
 

@@ -39,7 +39,7 @@ OWN_RUNS: Final = "own runs, drawn towards "
 
 
 class Novelty(StrEnum):
-    """What of a configuration was never measured; each value names the families that speak for it."""
+    """Parts of a configuration that were never measured; each value names the families that speak for it."""
 
     MODEL = "a model or cluster of which no run was measured"
     PAIR = "a framework generation on a GPU kind on which no run of it was measured"
@@ -55,7 +55,7 @@ class Novelty(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What an interval is asked for: a whole configuration on one kind of GPU."""
+    """Subject of an interval: a whole configuration on one kind of GPU."""
 
     gpu: GpuKind
     architecture: Architecture
@@ -142,7 +142,7 @@ def family_names(subject: Subject, novelty: Novelty = Novelty.MODEL) -> tuple[st
 
 
 def novelty_of(subject: Subject, own: FittedParameters | None = None) -> Novelty:
-    """What of ``subject`` was never measured; those who fitted ``own`` saw what its parameters are of."""
+    """Part of ``subject`` that was never measured; those who fitted ``own`` saw what its parameters are of."""
     tables, name = _tables(), subject.workload.framework.calibrated_as
     kind_name = kind_family(subject.gpu)
     own_kind = own is not None and has_kind(own, subject.gpu)
@@ -329,7 +329,7 @@ class _Tables:
 
 @cache
 def confidence_tables() -> dict[str, Any]:
-    """What ``python -m benchmarks.fit`` found, as it stands in the file."""
+    """Results of ``python -m benchmarks.fit``, as they stand in the file."""
     text = resources.files("solver.costs").joinpath("data", "confidence.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 

@@ -97,7 +97,7 @@ class Judged:
 
 
 def subject_of(run: TrainingRun) -> Subject:
-    """What an interval for ``run`` is asked for."""
+    """Subject of an interval for ``run``."""
     return Subject(run.gpu, run.architecture, run.workload, run.configuration)
 
 
