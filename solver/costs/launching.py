@@ -9,7 +9,7 @@ import numpy as np
 
 from cluster_models.architecture import Architecture
 from cluster_models.frameworks import CudaGraphs, ExpertBalance
-from solver.candidates import BoolArray, FloatArray
+from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.costs.calibration import Calibration
 from solver.costs.compute import Processor
 from solver.costs.local_sizes import LocalSizes
@@ -56,13 +56,15 @@ def lagging(
     *,
     in_flight: FloatArray,
     passes: FloatArray,
+    micro_batches: IntArray,
     domain: int,
 ) -> FloatArray:
     """(n, P) gathered sequences that wait for a GPU behind its host, over those of the ``passes`` (n, P) in flight.
 
     PyTorch's allocator takes back what collectives gathered on a stream of their own only when the GPU has passed
     the point where the host let go of it.  Without a pipeline nothing holds the host up before the launch queue is
-    full, ``_QUEUED`` layers on, in the backward pass if the forward pass has fewer, which gathers as much.
+    full, ``_QUEUED`` layers on, in the backward pass if the forward pass has fewer, which gathers as much.  A step
+    of a single one of ``micro_batches`` (n,) has reached its peak before that.
 
     In a pipeline each receipt of a gradient waits for the GPU.  Before the first one a rank launches as many
     micro-batches as it holds ``in_flight`` (n, P), while its GPU waits to send the second to a rank that waits for
@@ -75,7 +77,7 @@ def lagging(
     pipelined = in_flight.shape[1] > 1
     room = _QUEUED / np.maximum(passes, 1.0)
     if not pipelined:
-        return np.minimum(room, 2.0)
+        return np.minimum(room, np.where(micro_batches > 1, 2.0, 1.0)[:, None])
     launching = launching_s(chip.calibration, tensor=sizes.tensor, crossing=np.ones_like(sizes.tensor, np.bool_))
     behind = np.minimum(_RUN_AHEAD * computed / np.maximum(launching, 1e-9), 1.0)
     behind = np.where(sizes.tensor > domain, 0.0, behind)[:, None]

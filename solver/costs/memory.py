@@ -129,6 +129,7 @@ def stage_memory(  # noqa: PLR0913 - each a fact of its own
         sizes,
         in_flight=in_flight.max(axis=1),
         passes=(layers.sum(axis=-1).reshape(-1, *in_flight.shape[1:]) * in_flight).sum(axis=1),
+        micro_batches=micro_batches,
         domain=gpu.scale_up_domain_gpus,
     )
     return _with_waiting(settled, share * (held(1.0) - activations), calibration)

@@ -62,14 +62,28 @@ def test_every_rank_of_a_group_waits_for_the_stalls_of_all(ranks: int, collectiv
 
 
 def _waiting(
-    host_s: float, *, in_flight: list[int], layers: int = 4, tensor: int = 8, domain: int = 8
+    host_s: float,
+    *,
+    in_flight: list[int],
+    micro_batches: int = 8,
+    layers: int = 4,
+    tensor: int = 8,
+    domain: int = 8,
 ) -> list[float]:
     """The share of each rank, which holds so many micro-batches of its layers."""
     calibration = replace(behaviour(), layer_host_s=host_s, tensor_host_s=0.0, transfer_stall_s=0.0)
     sizes = local_sizes(candidates({"tensor": tensor}), WORKLOAD, calibration)
     chip = processor(H100, WORKLOAD.precision, calibration)
     held = np.array([in_flight], dtype=np.float64)
-    shares = lagging(chip, LLAMA_70B, sizes, in_flight=held, passes=layers * held, domain=domain)
+    shares = lagging(
+        chip,
+        LLAMA_70B,
+        sizes,
+        in_flight=held,
+        passes=layers * held,
+        micro_batches=np.array([micro_batches]),
+        domain=domain,
+    )
     return list(shares[0].tolist())
 
 
@@ -91,7 +105,11 @@ def test_a_filling_pipeline_lets_all_but_two_micro_batches_wait() -> None:
 
 @pytest.mark.parametrize(("layers", "waiting"), [(8, 16), (16, 25.6), (80, 25.6)])
 def test_the_launch_queue_bounds_how_far_a_host_runs_ahead(layers: int, waiting: float) -> None:
-    """1,024 launches are 25.6 layers, into the backward pass of a shallow model and of no more than both passes."""
+    """1,024 launches are 25.6 layers, into the backward pass of a shallow model and of no more than both passes.
+
+    A single micro-batch has its peak before that.
+    """
     alone = _waiting(1e-6, in_flight=[1], layers=layers)[0]
     assert alone * layers == pytest.approx(waiting)
+    assert _waiting(1e-6, in_flight=[1], layers=layers, micro_batches=1)[0] == min(alone, 1.0)
     assert max(_waiting(1e-6, in_flight=[4, 3, 2, 1], layers=layers)) * layers <= 25.6
