@@ -183,14 +183,10 @@ def values_at(problem: Problem, unknowns: Sequence[Unknown], free: FloatArray) -
     }
 
 
-def influence(problem: Problem, residuals: FloatArray, rows: NDArray[np.bool_] | None = None) -> FloatArray:
-    """c_i of ``w_i rho'(r_i) / 2 = c_i r_i``: the weight of each run, less for a robust loss far out, over s^2.
-
-    ``rows``: the runs whose ``residuals`` these are (default: all).
-    """
+def influence(problem: Problem, residuals: FloatArray) -> FloatArray:
+    """c_i of ``w_i rho'(r_i) / 2 = c_i r_i``: the weight of each run, less for a robust loss far out, over s^2."""
     squares = (residuals / problem.options.row_error) ** 2
-    own = problem.weights if rows is None else problem.weights[rows]
-    weights: FloatArray = own / np.sqrt(1.0 + squares) / problem.options.row_error**2
+    weights: FloatArray = problem.weights / np.sqrt(1.0 + squares) / problem.options.row_error**2
     return weights
 
 
