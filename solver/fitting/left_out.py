@@ -3,8 +3,8 @@
 Around the optimum of all runs residuals are taken as linear in the unknowns, r + J step, and what is minimised is
 minimised again without a group, by steps -(J'cJ)^-1 J'cr with the c_i of w_i rho'(r_i) / 2 = c_i r_i (iteratively
 reweighted least squares, Holland and Welsch 1977; the matrix stays that of the optimum).  A Newton step, with the
-curvature of the loss instead, overshoots where most runs are far off.  The group is then predicted with those values
-by the model itself, not by its linear form.
+curvature of the loss instead, overshoots where most runs are far off.  The group is then predicted with those
+values by the model itself, not by its linear form.
 """
 
 from __future__ import annotations
