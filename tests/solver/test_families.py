@@ -117,5 +117,5 @@ def test_the_shipped_intervals_hold_for_what_was_held_out() -> None:
     every = {line.held_out: line for line in found_coverage() if line.name == "all"}
     assert set(every) >= {"framework", "GPU kind", "model", "source"}
     for line in every.values():
-        assert 0.60 <= line.inside <= 0.93, "a sweep of hundreds of rows counts as many here"
+        assert 0.68 <= line.inside <= 0.93, "a sweep of hundreds of rows counts as many here"
         assert 0.70 <= line.by_name <= 0.93, line
