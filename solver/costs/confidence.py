@@ -4,7 +4,8 @@ The errors of a family are those of runs predicted without their like: without t
 framework and GPU kind are known, without all runs of the framework for one that is new, and so on
 (``python -m benchmarks.fit``).  Runs of one source err together, so they count as fewer.  An interval widens with
 every doubling by which a configuration lies outside of what its family covers, and under a framework that nobody
-measured with every doubling by which its step is farther from its matrix products than usual.
+measured with every doubling by which its step is farther from its matrix products than usual, upwards: overheads
+that nobody knew of make steps longer.
 """
 
 from __future__ import annotations
@@ -180,10 +181,8 @@ def confidence_of(subject: Subject, step_s: float, own: FittedParameters | None 
         name, independent = f"{OWN_RUNS}{family.name}", float(own.errors.runs)
     outside = doublings_outside(subject, family)
     guessed = overhead_beyond(subject, family, step_s) if novelty_of(subject, own).guesses_overheads else 0.0
-    low, high = (
-        widened(widened(max(reach, 0.0), outside, shipped_widening()), guessed, _tables().per_overhead)
-        for reach in (-spread.p10, spread.p90)
-    )
+    low, high = (widened(max(reach, 0.0), outside, shipped_widening()) for reach in (-spread.p10, spread.p90))
+    high = widened(high, guessed, _tables().per_overhead)
     return Confidence(
         step_low_s=step_s * math.exp(-low),
         step_high_s=step_s * math.exp(high),
@@ -213,7 +212,7 @@ def _on_overheads(doublings: float) -> tuple[str, ...]:
         return ()
     sentence = (
         f"The step is {2.0**doublings:.1f} times as far from its matrix products as usual, by overheads of the "
-        "framework that no run told: the interval is wider for it."
+        "framework that no run told: the interval reaches higher for it."
     )
     return (sentence,)
 

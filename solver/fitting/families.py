@@ -47,7 +47,7 @@ WORST: Final = 0.05
 class Families:
     """Families by name, whose intervals widen by ``per_doubling`` outside of their ranges.
 
-    Where overheads are guessed they widen by ``per_overhead`` for each doubling beyond the family's.
+    Where overheads are guessed the upper end moves by ``per_overhead`` for each doubling beyond the family's.
     ``kinds`` and ``frameworks``: how many runs were fitted of each; ``kinds_of``: the kinds that each framework ran
     on.
     """
@@ -76,19 +76,21 @@ class Judged:
 
     def is_inside(self, per_doubling: float, per_overhead: float = 0.0) -> bool:
         """Whether the interval, widened by that much per doubling of either, holds the measured step."""
-        return abs(self.held.error) <= self._end(self.reach, per_doubling, per_overhead)
+        low, high = self._ends(per_doubling, per_overhead)
+        return -low <= self.held.error <= high
 
     def width(self, per_doubling: float, per_overhead: float = 0.0) -> float:
         """Upper over lower end of the widened interval."""
-        return math.exp(sum(self._end(end, per_doubling, per_overhead) for end in (self.low, self.high)))
+        return math.exp(sum(self._ends(per_doubling, per_overhead)))
 
     def needed(self, per_doubling: float) -> float:
-        """The square of the least ``per_overhead`` with which the interval holds the measured step."""
-        inside = widened(self.reach, self.doublings, per_doubling)
-        return max(0.0, self.held.error**2 - inside**2) / self.overhead
+        """The square of the least ``per_overhead`` with which the step is not above the interval."""
+        _, high = self._ends(per_doubling, 0.0)
+        return max(0.0, max(0.0, self.held.error) ** 2 - high**2) / self.overhead
 
-    def _end(self, end: float, per_doubling: float, per_overhead: float) -> float:
-        return widened(widened(end, self.doublings, per_doubling), self.overhead, per_overhead)
+    def _ends(self, per_doubling: float, per_overhead: float) -> tuple[float, float]:
+        low, high = (widened(end, self.doublings, per_doubling) for end in (self.low, self.high))
+        return low, widened(high, self.overhead, per_overhead)
 
     @property
     def reach(self) -> float:

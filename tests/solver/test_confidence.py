@@ -150,7 +150,8 @@ def test_a_new_framework_is_less_sure_of_steps_full_of_overheads() -> None:
     new = replace(new, workload=replace(new.workload, framework=replace(new.workload.framework, name="ours")))
     assert novelty_of(new) is Novelty.FRAMEWORK
     tuned, slow = (confidence_of(new, step_s) for step_s in (1e-3, 1e3))
-    assert slow.step_high_s / slow.step_low_s > tuned.step_high_s / tuned.step_low_s
+    assert slow.step_high_s / 1e3 > tuned.step_high_s / 1e-3
+    assert slow.step_low_s / 1e3 == pytest.approx(tuned.step_low_s / 1e-3)
     assert any("matrix products" in sentence for sentence in slow.outside)
     assert not any(
         "matrix products" in sentence for sentence in (*tuned.outside, *confidence_of(known, 1e3).outside)
