@@ -118,6 +118,7 @@ def _choices(report: Report) -> list[str]:
         return []
     lines = [
         ("slower than the measured best, mean", *(percent(each.mean_regret) for each in columns)),
+        ("the same without the worst sweep", *(percent(each.mean_regret_without_worst) for each in columns)),
         ("the same, worst", *(percent(each.worst_regret) for each in columns)),
         ("measured best among our first three", *(percent(each.best_in_short_list) for each in columns)),
         ("median rank correlation (Spearman)", *(f"{each.median_spearman:.2f}" for each in columns)),

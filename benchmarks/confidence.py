@@ -46,7 +46,7 @@ def write_confidence(fitted: Held, unfitted: Sequence[Measured], path: Path) -> 
         [text(each.row, "sweep_id") for each in (*fitted.measured, *more)],
     )
     path.write_text(confidence_text(known, differences or difference_error()), encoding="utf-8")
-    return held_out_coverage(held, known.per_doubling)
+    return held_out_coverage(held, known)
 
 
 def _tests(fitted: Held, unfitted: Sequence[Measured]) -> tuple[list[Measured], list[float]]:

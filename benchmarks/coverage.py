@@ -24,7 +24,7 @@ from benchmarks.measured import Measured, measured_runs
 from benchmarks.scores import source_of
 from solver.costs.calibration import kind_family
 from solver.costs.confidence import LEVEL, Novelty, confidence_of
-from solver.fitting.families import Judged, judged, subject_of
+from solver.fitting.families import Families, Judged, judged, subject_of
 from solver.fitting.unseen import HeldOut, model_of
 from solver.runs import predict_runs
 
@@ -57,19 +57,20 @@ class Coverage:
     width: float
 
 
-def held_out_coverage(held: Sequence[HeldOut], per_doubling: float) -> list[Coverage]:
+def held_out_coverage(held: Sequence[HeldOut], known: Families) -> list[Coverage]:
     """Coverage by what was held out: a line each, ``all`` first."""
     found = []
     for title, novelty, by_source in LEVELS:
         lines = defaultdict(list)
         for each in judged(held, novelty, by_source=by_source):
-            lines[each.held.source if by_source else each.held.unit].append(_judgement(each, per_doubling))
+            lines[each.held.source if by_source else each.held.unit].append(_judgement(each, known))
         found += _coverage(title, lines)
     return found
 
 
-def _judgement(each: Judged, per_doubling: float) -> tuple[bool, float]:
-    return each.is_inside(per_doubling), each.width(per_doubling)
+def _judgement(each: Judged, known: Families) -> tuple[bool, float]:
+    wider = known.per_doubling, known.per_overhead
+    return each.is_inside(*wider), each.width(*wider)
 
 
 def table_coverage(measured: Sequence[Measured]) -> list[Coverage]:

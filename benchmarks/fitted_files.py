@@ -48,6 +48,7 @@ def confidence_text(known: Families, differences: DifferenceError) -> str:
         lines += [f'"{name}" = {count}' for name, count in counts.items()]
     lines += ["", "[kinds_of]", *(f'"{name}" = {list(kinds)!r}' for name, kinds in known.kinds_of.items())]
     lines += ["", "[widening]", f"per_doubling = {known.per_doubling:.3f}"]
+    lines += [f"per_overhead = {known.per_overhead:.3f}"]
     lines += [
         "",
         "[differences]",
@@ -67,6 +68,7 @@ def confidence_text(known: Families, differences: DifferenceError) -> str:
             f'[families."{name}"]',
             f"errors = {{ {quantiles}, runs = {spread.runs} }}",
             f"independent = {family.independent:.1f}",
+            f"overhead = {family.overhead:.2f}",
             f"extents = {{ {extents} }}",
             f"choices = {{ {choices} }}",
         ]

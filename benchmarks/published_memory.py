@@ -19,6 +19,10 @@ COUNTERS: Final = (
 STAGES: Final = ((r"first pipeline stage|on global rank 0", 0), (r"logging rank|golden values", -1))
 """Megatron-LM logs on the last rank."""
 
+_TRL_GUIDE: Final = "levers of the guide"
+"""Rows of TRL's guide to sequences of a million tokens, whose script checkpoints with ``offload``: the inputs of
+layers wait in the host's memory (examples/sft_qwen3_8b_1m_context)."""
+
 
 def read_counter(row: Row) -> MemoryCounter:
     """What counted the row's peak."""
@@ -38,7 +42,8 @@ def read_activations(row: Row) -> ActivationSettings:
     modules = frozenset(MODULES_BY_NAME[name] for name in names if name in MODULES_BY_NAME)
     notes = text(row, "notes").casefold()
     offloaded = re.search(r"activation (?:cpu )?offload(?:ing)? of (\d+) layers", notes)
-    layers = int(offloaded[1]) if offloaded else whole(row, "layers") or 0 if "cpu checkpointing" in notes else 0
+    everything = "cpu checkpointing" in notes or _TRL_GUIDE in notes
+    layers = int(offloaded[1]) if offloaded else whole(row, "layers") or 0 if everything else 0
     return ActivationSettings(modules, layers)
 
 

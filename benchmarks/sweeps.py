@@ -40,10 +40,11 @@ class SweepScore:
 
 @dataclass(frozen=True, slots=True)
 class SweepSummary:
-    """Over all sweeps."""
+    """Over all sweeps; ``mean_regret_without_worst`` over all but the worst."""
 
     sweeps: int
     mean_regret: float
+    mean_regret_without_worst: float
     worst_regret: float
     best_in_short_list: float
     median_spearman: float
@@ -105,6 +106,7 @@ def summary(scores: Sequence[SweepScore]) -> SweepSummary | None:
     return SweepSummary(
         sweeps=len(scores),
         mean_regret=float(regrets.mean()),
+        mean_regret_without_worst=float((regrets.sum() - regrets.max()) / max(len(regrets) - 1, 1)),
         worst_regret=float(regrets.max()),
         best_in_short_list=float(np.mean([score.best_rank <= SHORT_LIST for score in scores])),
         median_spearman=float(np.median([score.spearman for score in scores])),

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from cluster_models.errors import InvalidCluster
-from cluster_models.gpus import GpuKind, Precision
+from cluster_models.gpus import CLOCK_POWER, UNTHROTTLED_SHARE, GpuKind, Precision
 from cluster_models.topology import NicGroup
 from cluster_models.units import GBIT, GBYTE, MIB, TFLOP
 
@@ -66,13 +66,35 @@ def _vendor_medians(entries: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     return {vendor: median(values) for vendor, values in fractions.items()}
 
 
-def _gpu_kind(name: str, entry: Mapping[str, Any], medians: Mapping[str, float]) -> GpuKind:
-    fraction = _measured_fraction(entry)
-    achievable_source = "measured: largest published BF16 matrix product over the dense peak"
-    if fraction is None:
-        vendor = entry["vendor"]
-        fraction = medians.get(vendor, medians[""])
-        achievable_source = f"estimated: median of the measured {vendor} kinds"
+def _achievable(table: Mapping[str, Any], name: str, medians: Mapping[str, float]) -> tuple[float, str]:
+    """Share of peak that large products of a kind reach, and where that is from.
+
+    Of a kind whose power limit decides it, what it was measured to sustain, which says nothing of others of the
+    vendor.  Of one that nobody measured, made in the process of one that was, that one's share times the clock that
+    its power for each peak FLOP allows, as far as clocks go.
+    """
+    entry = table[name]
+    if (fraction := _measured_fraction(entry)) is not None:
+        return fraction, "measured: largest published BF16 matrix product over the dense peak"
+    if (sustained := entry.get("sustained_fp16_tflops")) is not None:
+        return sustained / entry["fp16_tflops"], f"measured: {entry['sustained_source']}"
+    if (like := entry.get("process_of")) is not None:
+        measured = _measured_fraction(table[like])
+        assert measured is not None
+        room = _watts_per_tflops(entry) / _watts_per_tflops(table[like])
+        fraction = min(measured * room ** (1.0 / CLOCK_POWER), UNTHROTTLED_SHARE)
+        return fraction, f"estimated: from {like} and the power for each peak FLOP"
+    vendor = entry["vendor"]
+    return medians.get(vendor, medians[""]), f"estimated: median of the measured {vendor} kinds"
+
+
+def _watts_per_tflops(entry: Mapping[str, Any]) -> float:
+    return float(entry["power_watts"] / entry["bf16_tflops"])
+
+
+def _gpu_kind(name: str, table: Mapping[str, Any], medians: Mapping[str, float]) -> GpuKind:
+    entry = table[name]
+    fraction, achievable_source = _achievable(table, name, medians)
     memory = entry["memory_mib"] * MIB if "memory_mib" in entry else entry["memory_gbytes"] * GBYTE
     return GpuKind(
         name=name,
@@ -99,7 +121,7 @@ def gpu_kinds() -> Mapping[str, GpuKind]:
     """All shipped GPU kinds by name."""
     table = _table("gpu_kinds.toml")
     medians = _vendor_medians(table.values())
-    return MappingProxyType({name: _gpu_kind(name, entry, medians) for name, entry in table.items()})
+    return MappingProxyType({name: _gpu_kind(name, table, medians) for name in table})
 
 
 @cache

@@ -1,1 +1,1 @@
-"""What a training step costs, before any placement: time and memory of every part, vectorised over candidates."""
+"""Costs of a training step, before any placement: time and memory of every part, vectorised over candidates."""

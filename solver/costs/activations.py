@@ -74,7 +74,7 @@ def layer_activations(
 
 @dataclass(frozen=True, slots=True)
 class _Policies:
-    """What each candidate's recomputation leaves of a layer."""
+    """Activations that each candidate's recomputation leaves of a layer."""
 
     architecture: Architecture
     sizes: LocalSizes

@@ -17,7 +17,7 @@ from cluster_models.gpus import GpuKind
 
 
 class Owner(StrEnum):
-    """What a parameter is a property of: it has one value for each GPU kind, or for each framework generation."""
+    """Owner of a parameter, which has one value for each GPU kind, or for each framework generation."""
 
     GPU = "gpus"
     FRAMEWORK = "frameworks"
@@ -148,7 +148,7 @@ PARAMETERS: Final[Mapping[str, Parameter]] = {
 
 @cache
 def shipped_parameters() -> FittedParameters:
-    """What was fitted on published measurements; written by ``python -m benchmarks.fit``."""
+    """Parameters fitted on published measurements; written by ``python -m benchmarks.fit``."""
     tables = _read("fitted.toml")
     owners = {
         owner: {

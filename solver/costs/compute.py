@@ -9,7 +9,7 @@ import numpy as np
 
 from cluster_models.errors import InvalidWorkload
 from cluster_models.frameworks import AttentionKernels, Float8Scaling
-from cluster_models.gpus import GpuKind, Precision
+from cluster_models.gpus import CLOCK_POWER, UNTHROTTLED_SHARE, GpuKind, Precision
 from solver.candidates import FloatArray
 from solver.costs.calibration import Calibration
 from solver.costs.seconds import Seconds
@@ -85,7 +85,7 @@ def processor(gpu: GpuKind, precision: Precision, calibration: Calibration) -> P
         share = share * _ROW_SHARE
     half = gpu.peak_flops.get(Precision.BF16) or gpu.peak_flops.get(Precision.FP16) or peak
     return Processor(
-        matmul_flops=peak * gpu.achievable_fraction * share * calibration.kernel_share,
+        matmul_flops=peak * _kept(gpu.achievable_fraction * share, calibration.kernel_share),
         peak_flops=half,
         memory_bytes_per_s=gpu.memory_bytes_per_s * calibration.memory_share,
         calibration=calibration,
@@ -94,6 +94,18 @@ def processor(gpu: GpuKind, precision: Precision, calibration: Calibration) -> P
         multiprocessors=gpu.multiprocessors,
         element_bytes=precision.activation_bytes,
     )
+
+
+def _kept(sustained: float, kernel_share: float) -> float:
+    """Share of peak of products in kernels that keep ``kernel_share`` of the ``sustained`` share.
+
+    Kernels whose multiprocessors are busy for a share u of the time draw u of the dynamic power, so that a power
+    limit that holds a busy GPU at the clock f lets theirs rise to f u^(-1/2.5), as far as it goes: they keep
+    u^(3/5), and where the clock is at its end u alone.
+    """
+    busy = kernel_share ** (CLOCK_POWER / (CLOCK_POWER - 1.0))
+    kept: float = np.minimum(sustained * kernel_share, UNTHROTTLED_SHARE * busy)
+    return kept
 
 
 def matmul_s(
@@ -147,7 +159,7 @@ def linear_s(gpu: Processor, m: Extent, n: Extent, k: Extent, *, groups: Extent 
 
 
 def _alignment_slowdown(gpu: Processor, *widths: Extent) -> FloatArray:
-    """What a product whose rows are ``widths`` wide takes, over the same with rows on 16-byte boundaries."""
+    """Time of a product whose rows are ``widths`` wide, over that of the same with rows on 16-byte boundaries."""
     return np.where(is_misaligned(*widths), 1.0 / gpu.calibration.misaligned_share, 1.0)
 
 

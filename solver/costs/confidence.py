@@ -3,7 +3,9 @@
 The errors of a family are those of runs predicted without their like: without their model, sweep and source where
 framework and GPU kind are known, without all runs of the framework for one that is new, and so on
 (``python -m benchmarks.fit``).  Runs of one source err together, so they count as fewer.  An interval widens with
-every doubling by which a configuration lies outside of what its family covers.
+every doubling by which a configuration lies outside of what its family covers, and under a framework that nobody
+measured with every doubling by which its step is farther from its matrix products than usual, upwards: overheads
+that nobody knew of make steps longer.
 """
 
 from __future__ import annotations
@@ -24,18 +26,21 @@ from cluster_models.gpus import GpuKind
 from cluster_models.plan import Confidence, Configuration
 from cluster_models.workload import TrainingWorkload
 from solver.costs.calibration import has_framework, has_kind, kind_family
+from solver.costs.overheads import overhead_doublings
 
 LEVEL: Final = 0.8
 """Share of measured steps that the interval is meant to hold: from the 10th to the 90th percentile."""
 WIDER_WEIGHT: Final = 8
 """Independent runs that the next wider family counts as."""
+LEAST_TOLD: Final = 0.25
+"""Doublings of overhead that a plan says nothing of."""
 EVERY_RUN: Final = "every measured run"
 OWN_RUNS: Final = "own runs, drawn towards "
 """How the name of a family begins whose errors were blended with those of own runs."""
 
 
 class Novelty(StrEnum):
-    """What of a configuration was never measured; each value names the families that speak for it."""
+    """Parts of a configuration that were never measured; each value names the families that speak for it."""
 
     MODEL = "a model or cluster of which no run was measured"
     PAIR = "a framework generation on a GPU kind on which no run of it was measured"
@@ -43,10 +48,15 @@ class Novelty(StrEnum):
     KIND = "a GPU kind of which no run was measured"
     BOTH = "a framework generation and a GPU kind of which no run was measured"
 
+    @property
+    def guesses_overheads(self) -> bool:
+        """Whether hosts, collectives and schedules are priced with defaults: the framework was never measured."""
+        return self in {Novelty.FRAMEWORK, Novelty.BOTH}
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What an interval is asked for: a whole configuration on one kind of GPU."""
+    """Subject of an interval: a whole configuration on one kind of GPU."""
 
     gpu: GpuKind
     architecture: Architecture
@@ -58,13 +68,15 @@ class Subject:
 class Family:
     """Errors of the measured runs of a family and the ranges that they cover.
 
-    ``independent``: how many independent runs they are worth.  ``extents`` holds the smallest and largest value of
-    each number in ``EXTENTS``; ``choices`` the values met of each setting in ``CHOICES``.
+    ``independent``: how many independent runs they are worth.  ``overhead``: the median of what their steps hold
+    beside matrix products (``overhead_doublings``).  ``extents`` holds smallest and largest of each number
+    in ``EXTENTS``; ``choices`` the values met of each setting in ``CHOICES``.
     """
 
     name: str
     spread: ErrorSpread
     independent: float
+    overhead: float
     extents: Mapping[str, tuple[int, int]]
     choices: Mapping[str, tuple[str, ...]]
 
@@ -131,7 +143,7 @@ def family_names(subject: Subject, novelty: Novelty = Novelty.MODEL) -> tuple[st
 
 
 def novelty_of(subject: Subject, own: FittedParameters | None = None) -> Novelty:
-    """What of ``subject`` was never measured; those who fitted ``own`` saw what its parameters are of."""
+    """Part of ``subject`` that was never measured; those who fitted ``own`` saw what its parameters are of."""
     tables, name = _tables(), subject.workload.framework.calibrated_as
     kind_name = kind_family(subject.gpu)
     own_kind = own is not None and has_kind(own, subject.gpu)
@@ -168,7 +180,9 @@ def confidence_of(subject: Subject, step_s: float, own: FittedParameters | None 
         spread = blend(own.errors, family.spread, own.errors.runs)
         name, independent = f"{OWN_RUNS}{family.name}", float(own.errors.runs)
     outside = doublings_outside(subject, family)
+    guessed = overhead_beyond(subject, family, step_s) if novelty_of(subject, own).guesses_overheads else 0.0
     low, high = (widened(max(reach, 0.0), outside, shipped_widening()) for reach in (-spread.p10, spread.p90))
+    high = widened(high, guessed, _tables().per_overhead)
     return Confidence(
         step_low_s=step_s * math.exp(-low),
         step_high_s=step_s * math.exp(high),
@@ -177,8 +191,30 @@ def confidence_of(subject: Subject, step_s: float, own: FittedParameters | None 
         runs=spread.runs,
         independent_runs=independent,
         doublings_outside=outside,
-        outside=outside_calibration(subject, own),
+        outside=(*outside_calibration(subject, own), *_on_overheads(guessed)),
     )
+
+
+def overhead_beyond(subject: Subject, family: Family, step_s: float) -> float:
+    """Doublings by which the step holds more beside its matrix products than the median run of ``family``."""
+    overhead = overhead_doublings(
+        subject.gpu,
+        subject.architecture,
+        subject.workload,
+        gpus=subject.configuration.degrees.gpus,
+        step_s=step_s,
+    )
+    return max(0.0, overhead - family.overhead)
+
+
+def _on_overheads(doublings: float) -> tuple[str, ...]:
+    if doublings < LEAST_TOLD:
+        return ()
+    sentence = (
+        f"The step is {2.0**doublings:.1f} times as far from its matrix products as usual, by overheads of the "
+        "framework that no run told: the interval reaches higher for it."
+    )
+    return (sentence,)
 
 
 def widened(reach: float, doublings: float, per_doubling: float) -> float:
@@ -277,18 +313,22 @@ def _concerns(own: FittedParameters, subject: Subject) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """``kinds_of``: the GPU kinds on which each framework was measured; ``per_doubling``: see ``widened``."""
+    """``kinds_of``: the GPU kinds on which each framework was measured.
+
+    ``per_doubling`` and ``per_overhead``: see ``widened``.
+    """
 
     families: Mapping[str, Family]
     kinds: Mapping[str, int]
     frameworks: Mapping[str, int]
     kinds_of: Mapping[str, Sequence[str]]
     per_doubling: float
+    per_overhead: float
 
 
 @cache
 def confidence_tables() -> dict[str, Any]:
-    """What ``python -m benchmarks.fit`` found, as it stands in the file."""
+    """Results of ``python -m benchmarks.fit``, as they stand in the file."""
     text = resources.files("solver.costs").joinpath("data", "confidence.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
@@ -302,6 +342,7 @@ def _tables() -> _Tables:
         frameworks=tables["frameworks"],
         kinds_of=tables["kinds_of"],
         per_doubling=tables["widening"]["per_doubling"],
+        per_overhead=tables["widening"]["per_overhead"],
     )
 
 
@@ -310,6 +351,7 @@ def _family(name: str, entry: Mapping[str, Any]) -> Family:
         name=name,
         spread=ErrorSpread(**entry["errors"]),
         independent=entry["independent"],
+        overhead=entry["overhead"],
         extents={each: (low, high) for each, (low, high) in entry["extents"].items()},
         choices={each: tuple(values) for each, values in entry["choices"].items()},
     )

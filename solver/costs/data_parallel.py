@@ -1,4 +1,4 @@
-"""What a step costs across the data parallel ranks, and the optimizer step."""
+"""Costs of a step across the data parallel ranks, and of the optimizer step."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _CONTENTION: Final = 0.2
 """Share of the GPU's multiprocessors that dispatch kernels occupy: 20 to 32 of 132 to 160 (defaults of DeepEP, and
 of HybridEP in Megatron-Bridge's recipes)."""
 _WINDOW_BYTES: Final = 8.0 * 2**17
-"""What NCCL keeps under way of point-to-point transfers between nodes: the 8 slots of its buffer, each with a chunk
+"""Bytes under way of NCCL's point-to-point transfers between nodes: the 8 slots of its buffer, each with a chunk
 of ``NCCL_P2P_NET_CHUNKSIZE`` (128 KiB unless set), which the GPU's proxy thread stages one after the other.
 
 On EFA this makes 30 GB/s for each GPU.  DeepEP's kernels have no window, but where GPUs cannot drive network cards

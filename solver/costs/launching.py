@@ -19,6 +19,14 @@ LAUNCHED: Final = {CudaGraphs.NONE: 1.0, CudaGraphs.PARTIAL: 0.5, CudaGraphs.FUL
 """Share of the host's time that stays: graphs of attention and pre-processing save half of it (estimated), a graph
 of the whole iteration all."""
 _RUN_AHEAD: Final = 2.5
+_QUEUED: Final = 1024 / 40
+"""Layers whose kernels the host has launched at most before it waits: the queue of a CUDA context holds 1,024
+launches (NVIDIA developer forum, thread 68937: the 1,000th blocks), a layer's pass takes about 40."""
+_STALLED: Final = 2
+"""Domains of a tensor group from more than which on transfers held up the host in every measured pipeline, so that
+nothing waited: those of nanotron with 32 tensor ranks took 2 to 10 times as long as their sizes make them."""
+_PASSED: Final = 2.0
+"""Micro-batches of a filling pipeline that its GPU has sent, or computes, when the host waits."""
 
 
 def host_bound(
@@ -42,22 +50,40 @@ def launching_s(calibration: Calibration, *, tensor: FloatArray, crossing: BoolA
 
 
 def lagging(
-    chip: Processor, architecture: Architecture, sizes: LocalSizes, *, pipeline: IntArray, domain: int
+    chip: Processor,
+    architecture: Architecture,
+    sizes: LocalSizes,
+    *,
+    in_flight: FloatArray,
+    passes: FloatArray,
+    micro_batches: IntArray,
+    domain: int,
 ) -> FloatArray:
-    """(n,) share of what collectives gathered on a stream of their own that waits for a GPU behind its host.
+    """(n, P) gathered sequences that wait for a GPU behind its host, over those of the ``passes`` (n, P) in flight.
 
-    PyTorch's allocator takes such blocks back only when the GPU has passed the point where the host let go of them.
-    Without a pipeline nothing holds the host up within a step: all of them wait.  In one, a host that launches no
-    faster than the GPU computes finds most of them free; ``_RUN_AHEAD`` times the forward products' share of the
-    host's time was held in nanotron's sweeps, no more than all.  Where collectives leave the ``domain`` as pipeline
-    transfers do, the host keeps step with the GPU, and none was.
+    PyTorch's allocator takes back what collectives gathered on a stream of their own only when the GPU has passed
+    the point where the host let go of it.  Without a pipeline nothing holds the host up before the launch queue is
+    full, ``_QUEUED`` layers on, in the backward pass if the forward pass has fewer, which gathers as much.  A step
+    of a single one of ``micro_batches`` (n,) has reached its peak before that.
+
+    In a pipeline each receipt of a gradient waits for the GPU.  Before the first one a rank launches as many
+    micro-batches as it holds ``in_flight`` (n, P), while its GPU waits to send the second to a rank that waits for
+    its own at each receipt: the others wait.  Also where a host that launches as fast as the GPU computes would
+    find them free: ``_RUN_AHEAD`` times the forward products' share of the host's time was held in nanotron's
+    sweeps, no more than all, and none where collectives leave the ``domain`` and keep the host in step.
     """
-    crossing = np.asarray(pipeline > 1)
     parameters = architecture.attention_parameters() + architecture.dense_mlp_parameters()
     computed = 2.0 * parameters * sizes.shard_tokens / chip.matmul_flops
-    launching = launching_s(chip.calibration, tensor=sizes.tensor, crossing=crossing)
-    share = np.minimum(_RUN_AHEAD * computed / np.maximum(launching, 1e-9), 1.0)
-    return np.where(crossing, np.where(sizes.tensor > domain, 0.0, share), 1.0)
+    pipelined = in_flight.shape[1] > 1
+    room = _QUEUED / np.maximum(passes, 1.0)
+    if not pipelined:
+        return np.minimum(room, np.where(micro_batches > 1, 2.0, 1.0)[:, None])
+    launching = launching_s(chip.calibration, tensor=sizes.tensor, crossing=np.ones_like(sizes.tensor, np.bool_))
+    behind = np.minimum(_RUN_AHEAD * computed / np.maximum(launching, 1e-9), 1.0)
+    behind = np.where(sizes.tensor > domain, 0.0, behind)[:, None]
+    filling = 1.0 - _PASSED / np.maximum(in_flight, _PASSED)
+    filling = np.where((sizes.tensor > _STALLED * domain)[:, None], 0.0, filling)
+    return np.minimum(np.maximum(behind, filling), room)
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ def attention_core(gpu: Processor, architecture: Architecture, sizes: LocalSizes
 
 
 def _merged_blocks(gpu: Processor, architecture: Architecture, sizes: LocalSizes) -> Seconds:
-    """What context ranks spend on joining the results of the blocks that come round; zero on a single rank.
+    """Seconds that context ranks take to join the results of the blocks that come round; zero on a single rank.
 
     Each of ``context`` steps reads a block's output in 16 bits and corrects the sum in FP32 (10 bytes an element);
     backward it adds gradients of queries, keys and values likewise (6 bytes; Transformer Engine's context

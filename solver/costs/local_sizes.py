@@ -1,4 +1,4 @@
-"""What is left of a micro-batch and of the model on one GPU."""
+"""Sizes of a micro-batch and of the model on one GPU."""
 
 from __future__ import annotations
 

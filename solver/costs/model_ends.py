@@ -22,7 +22,7 @@ _LOSS_BYTES: Final = 4.0
 
 
 def end_precision(precision: Precision) -> Precision:
-    """What embedding and head are computed in: 16 bits where the layers between run in 8 or 4.
+    """Precision of embedding and head: 16 bits where the layers between run in 8 or 4.
 
     Megatron-Core's output layer is no Transformer Engine module, so that no FP8 recipe reaches it.
     """

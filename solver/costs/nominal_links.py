@@ -29,7 +29,7 @@ NETWORK_SHARE: Final = {
     "tcp": 0.5,
     "ethernet": 0.5,
 }
-"""Of the nominal bandwidth, what collectives reach between nodes (sources in docs/links.md).
+"""Share of the nominal bandwidth that collectives reach between nodes (sources in docs/links.md).
 
 InfiniBand HDR 0.65 to 0.79 and NDR up to 0.98 by pairs, 0.86 in an all-gather of ten nodes; EFA 0.64 in a two-node
 all-reduce; Slingshot 0.96 by pairs; Omni-Path 23 to 57 of 100 Gb/s in all-reduces of 16 nodes (BigScience) and as
@@ -58,8 +58,8 @@ class NominalLinks:
     flow_bytes_per_s: float
     latency_s: float
     domain_share: float = 1.0
-    """Of the speed that the curves of collectives inside a domain promise (``Calibration.domain_share``); a single
-    transfer shares the host's memory with no other."""
+    """Share of the speed that curves of collectives inside a domain promise (``Calibration.domain_share``); a
+    single transfer shares the host's memory with no other."""
 
     @classmethod
     def of(cls, run: TrainingRun, gpu: GpuKind, domain_share: float = 1.0) -> NominalLinks:

@@ -15,7 +15,7 @@ from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray
 from solver.costs.local_sizes import is_sharded
 
 PREDICTION_NORMS: Final = 3.0
-"""Of a prediction layer besides its decoder layer's: of hidden state, of next embedding, and before the head."""
+"""Norms of a prediction layer beside its decoder layer's: hidden state, next embedding, before the head."""
 
 
 @dataclass(frozen=True, slots=True)

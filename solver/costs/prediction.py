@@ -13,7 +13,7 @@ from solver.costs.seconds import Seconds
 def prediction_ends(
     gpu: Processor, architecture: Architecture, sizes: LocalSizes, *, deferred: FloatArray | float = 0.0
 ) -> Seconds:
-    """What the prediction layers take besides their decoder layers, which ``layers`` of the chunk count.
+    """Seconds that the prediction layers take besides their decoder layers, which ``layers`` of the chunk count.
 
     Each embeds the next tokens, normalises hidden state and embedding and lays them side by side (4 passes over the
     h-wide stream in 16 bits), projects both to the width of one, and runs the shared head and a loss of its own

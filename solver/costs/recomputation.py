@@ -15,14 +15,14 @@ from solver.costs.local_sizes import LocalSizes
 from solver.costs.seconds import Seconds
 
 _ALTERNATE_SHARE: Final = 0.6
-"""Of a layer without attention core and last product, what runs again where every second matrix product is kept:
-of the products of queries, keys, values, output, gate and up the second, fourth and sixth (half of their work in a
+"""Share of a layer without attention core and last product that runs again where every second product is kept: of
+the products of queries, keys, values, output, gate and up the second, fourth and sixth (half of their work in a
 Llama layer), and all memory-bound kernels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recomputation:
-    """What each policy runs again, collectives left out.
+    """Seconds of what each policy runs again, collectives left out.
 
     ``core`` (n,) is the forward time of the attention core.  ``unneeded`` (n,) is that of the last product of a
     dense layer where the framework stops before it: nothing in backward needs its output.  ``selective_share`` of

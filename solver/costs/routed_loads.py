@@ -1,4 +1,4 @@
-"""What counted routing and the plan's maps of experts make of each candidate's expert ranks."""
+"""Loads of each candidate's expert ranks by counted routing and the plan's maps of experts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from solver.experts.trained import TrainedMap, trained_map
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoutedLoads:
-    """Of ``n`` candidates, means over the counted layers, all (n,); ``share``: these among the layers with experts.
+    """Loads of ``n`` candidates, means over the counted layers, all (n,); ``share``: these among sparse layers.
 
     ``imbalance``: load of the slowest rank over the mean; ``largest``: that of the worst layer.  ``rank_copies``
     and ``domain_copies`` as in ``TrainedMap``.

@@ -1,4 +1,4 @@
-"""What state every rank of a plan holds: weights, optimizer states and experts, by coordinate.
+"""State that every rank of a plan holds: weights, optimizer states and experts, by coordinate.
 
 A model's state is cut along two lines.  *Units* (decoder layers, embedding, head) lie on the pipeline ranks that
 their layers are on.  Within a unit, every *part* of the state (weights or optimizer states, of matrices that tensor
@@ -278,7 +278,7 @@ class _Cuts:
     slices: int
 
     def common(self, *, is_cut: bool, is_shared: bool) -> Shares:
-        """Of what lies outside experts: a slice for each tensor rank if cut, of that a shard each if shared.
+        """Shares of what lies outside experts: a slice for each tensor rank if cut, of that a shard each if shared.
 
         Shards follow the context and data rank (Megatron-Core's group of both, context fastest); with several
         instances consecutive ranks make up one.
@@ -292,7 +292,7 @@ class _Cuts:
         return Shares(slices * shards, member, low, low + 1)
 
     def routed(self, *, is_shared: bool) -> Shares:
-        """Of routed experts: the axis runs over slices of experts, in a slice over slots, in a slot over shards."""
+        """Shares of routed experts: the axis runs over slices of experts, then over slots, then over shards."""
         degrees = self.degrees
         block = degrees.expert_block
         member = np.arange(degrees.tensor * degrees.context * degrees.data)

@@ -1,4 +1,4 @@
-"""What is known of parameters before own runs are fitted: where each lies and how far from there it may be.
+"""Knowledge of parameters before own runs are fitted: where each lies and how far from there it may be.
 
 A framework generation that nobody measured is one more of those that were: its parameters lie where a plan without
 own runs would take them, and stray from there as those of measured generations do.  A parameter that was fitted
@@ -30,7 +30,7 @@ USUAL_SPREAD: Final = 1.0
 USUAL_COUNT: Final = 3.0
 """The prior spread of a parameter counts as so many measured owners that stray by ``USUAL_SPREAD``."""
 SWITCHED_SPREAD: Final = 2.5
-"""Of an overhead that is zero for most frameworks: six units are one standard deviation."""
+"""Spread of an overhead that is zero for most frameworks: six units are one standard deviation."""
 SWITCHED_UNIT: Final = 0.02
 """The unit of such an overhead, as a share of its range: 0.1 ms of host time for a layer."""
 
@@ -116,7 +116,7 @@ def _belief(unknown: Unknown, value: float, known: FittedParameters, aliases: Se
 def _fitted(
     unknown: Unknown, tables: Mapping[str, Mapping[str, FittedValue]], aliases: Sequence[str]
 ) -> FittedValue | None:
-    """What was fitted of ``unknown`` for its owner, the nearest entry first."""
+    """Fitted values of ``unknown`` for its owner, the nearest entry first."""
     if unknown.owner is Owner.GPU:
         kind = longest_prefix(tables, unknown.name)
         return None if kind is None else tables[kind].get(unknown.parameter)

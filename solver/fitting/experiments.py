@@ -36,7 +36,7 @@ from solver.runs import predict_runs
 MOST_PRICED: Final = 400
 """Configurations that are priced, drawn from all legal ones."""
 MOST_WEIGHED: Final = 120
-"""Of these, how many may be chosen: half of them the fastest."""
+"""Number of these that may be chosen: half of them the fastest."""
 COMPETITIVE: Final = 1.5
 """Times as long a token as the fastest may take for a plan to consider the configuration."""
 SEED: Final = 0
@@ -136,7 +136,7 @@ def _known(problem: PlanningProblem, runs: Sequence[TrainingRun]) -> tuple[Float
 
 
 def _with_own(known: FittedParameters, own: FittedParameters | None) -> FittedParameters:
-    """What was fitted on others' runs, and upon it on own ones."""
+    """Parameters fitted on others' runs, and upon them on own ones."""
     if own is None:
         return known
     gpus, frameworks = dict(known.gpus), dict(known.frameworks)

@@ -33,6 +33,7 @@ from solver.costs.confidence import (
     family_names,
     widened,
 )
+from solver.costs.overheads import overhead_doublings
 from solver.fitting.left_out import Rows
 from solver.fitting.unseen import HeldOut
 
@@ -46,12 +47,14 @@ WORST: Final = 0.05
 class Families:
     """Families by name, whose intervals widen by ``per_doubling`` outside of their ranges.
 
+    Where overheads are guessed the upper end moves by ``per_overhead`` for each doubling beyond the family's.
     ``kinds`` and ``frameworks``: how many runs were fitted of each; ``kinds_of``: the kinds that each framework ran
     on.
     """
 
     families: Mapping[str, Family]
     per_doubling: float
+    per_overhead: float
     kinds: Mapping[str, int]
     frameworks: Mapping[str, int]
     kinds_of: Mapping[str, tuple[str, ...]]
@@ -62,21 +65,32 @@ class Judged:
     """The interval that families which never saw the likes of a run give it.
 
     Its ends are exp(-``low``) and exp(``high``) of the predicted step inside their ranges, from which the run is so
-    many ``doublings`` away.
+    many ``doublings`` away; its step holds ``overhead`` doublings beyond the family's, guessed ones.
     """
 
     held: HeldOut
     low: float
     high: float
     doublings: float
+    overhead: float = 0.0
 
-    def is_inside(self, per_doubling: float) -> bool:
-        """Whether the interval, widened by that much per doubling, holds the measured step."""
-        return abs(self.held.error) <= widened(self.reach, self.doublings, per_doubling)
+    def is_inside(self, per_doubling: float, per_overhead: float = 0.0) -> bool:
+        """Whether the interval, widened by that much per doubling of either, holds the measured step."""
+        low, high = self._ends(per_doubling, per_overhead)
+        return -low <= self.held.error <= high
 
-    def width(self, per_doubling: float) -> float:
+    def width(self, per_doubling: float, per_overhead: float = 0.0) -> float:
         """Upper over lower end of the widened interval."""
-        return math.exp(sum(widened(end, self.doublings, per_doubling) for end in (self.low, self.high)))
+        return math.exp(sum(self._ends(per_doubling, per_overhead)))
+
+    def needed(self, per_doubling: float) -> float:
+        """The square of the least ``per_overhead`` with which the step is not above the interval."""
+        _, high = self._ends(per_doubling, 0.0)
+        return max(0.0, max(0.0, self.held.error) ** 2 - high**2) / self.overhead
+
+    def _ends(self, per_doubling: float, per_overhead: float) -> tuple[float, float]:
+        low, high = (widened(end, self.doublings, per_doubling) for end in (self.low, self.high))
+        return low, widened(high, self.overhead, per_overhead)
 
     @property
     def reach(self) -> float:
@@ -85,7 +99,7 @@ class Judged:
 
 
 def subject_of(run: TrainingRun) -> Subject:
-    """What an interval for ``run`` is asked for."""
+    """Subject of an interval for ``run``."""
     return Subject(run.gpu, run.architecture, run.workload, run.configuration)
 
 
@@ -126,9 +140,12 @@ def families_of(runs: Sequence[TrainingRun], held: Sequence[HeldOut]) -> Familie
     kinds_of: dict[str, set[str]] = defaultdict(set)
     for run in runs:
         kinds_of[run.workload.framework.name].add(kind_family(run.gpu))
+    wider = per_doubling(judged(held, Novelty.MODEL))
+    guessed = [each for novelty in Novelty if novelty.guesses_overheads for each in judged(held, novelty)]
     return Families(
         families=dict(sorted(families.items())),
-        per_doubling=per_doubling(judged(held, Novelty.MODEL)),
+        per_doubling=wider,
+        per_overhead=per_overhead(guessed, wider),
         kinds=dict(sorted(Counter(kind_family(run.gpu) for run in runs).items())),
         frameworks=dict(sorted(Counter(run.workload.framework.name for run in runs).items())),
         kinds_of={name: tuple(sorted(kinds)) for name, kinds in sorted(kinds_of.items())},
@@ -156,6 +173,15 @@ def per_doubling(predictions: Sequence[Judged]) -> float:
     return float(np.sqrt(np.array(needed)[order][np.searchsorted(below, LEVEL)]))
 
 
+def per_overhead(predictions: Sequence[Judged], per_doubling: float) -> float:
+    """The widening with which intervals hold what they say where overheads are guessed and above the usual.
+
+    By runs, not by units: a framework of much overhead has many configurations that hold more of it than others.
+    """
+    needed = [each.needed(per_doubling) for each in predictions if each.overhead > 0]
+    return float(np.sqrt(np.quantile(needed, LEVEL))) if needed else 0.0
+
+
 def independence(errors: FloatArray, units: Sequence[str], correlation: float | None = None) -> FloatArray:
     """(r,) how many independent errors each is worth."""
     rho = intraclass_correlation(errors, units) if correlation is None else correlation
@@ -171,6 +197,7 @@ class Judge:
     names: tuple[tuple[str, ...], ...]
     numbers: FloatArray
     settings: tuple[tuple[str, ...], ...]
+    overheads: FloatArray
     correlation: float
 
     @classmethod
@@ -185,6 +212,7 @@ class Judge:
             names=tuple(family_names(subject, novelty) for subject in subjects),
             numbers=np.array([[*extents_of(subject).values()] for subject in subjects]),
             settings=tuple(tuple(choices_of(subject).values()) for subject in subjects),
+            overheads=np.array([_overhead(each) for each in held]),
             correlation=intraclass_correlation(
                 np.array([each.error for each in held]), [each.unit for each in held]
             ),
@@ -217,7 +245,9 @@ class Judge:
             if family is not None:
                 low, high = max(0.0, -family.spread.p10), max(0.0, family.spread.p90)
                 doublings = doublings_outside(subject_of(self.held[row].run), family)
-                yield Judged(self.held[row], low, high, doublings)
+                guessed = self.held[row].novelty.guesses_overheads
+                beyond = max(0.0, float(self.overheads[row]) - family.overhead) if guessed else 0.0
+                yield Judged(self.held[row], low, high, doublings, beyond)
 
     def _family(self, name: str, rows: list[int]) -> Family:
         errors = np.array([self.held[row].error for row in rows])
@@ -227,6 +257,15 @@ class Judge:
             name=name,
             spread=error_spread(errors, weights),
             independent=float(weights.sum()),
+            overhead=float(np.median(self.overheads[rows])),
             extents={key: (int(low[i]), int(high[i])) for i, key in enumerate(EXTENTS)},
             choices={key: tuple(sorted({self.settings[row][i] for row in rows})) for i, key in enumerate(CHOICES)},
         )
+
+
+def _overhead(held: HeldOut) -> float:
+    """Doublings of overhead in the step as it was predicted."""
+    run = held.run
+    predicted_s = (run.step_s or 1.0) * math.exp(-held.error)
+    gpus = run.configuration.degrees.gpus
+    return overhead_doublings(run.gpu, run.architecture, run.workload, gpus=gpus, step_s=predicted_s)

@@ -92,7 +92,7 @@ def affected_runs(problem: Problem, unknowns: Sequence[Unknown]) -> dict[Unknown
 
 
 def _shifts(problem: Problem, row: int, unknowns: Sequence[Unknown], here: FloatArray, step: float) -> FloatArray:
-    """What a ``step`` of each unknown alone, from ``here``, adds to the residual of a run; all priced together.
+    """Changes that a ``step`` of each unknown alone, from ``here``, makes to a residual; all priced together.
 
     The other unknowns stay at their priors: those that the run does not depend on.
     """

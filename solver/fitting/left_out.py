@@ -1,9 +1,10 @@
 """Errors of runs that were not fitted, without fitting again for each group.
 
-From the optimum of all runs one Newton step leads close to the optimum without a group g.  Run i adds
-d_i J_i J_i' to the second derivative H of what is minimised and c_i r_i J_i to the first, so the step is
-(H - sum_g d_i J_i J_i')^-1 sum_g c_i r_i J_i.  The group is then predicted with those values by the model itself,
-not by its linear form.
+Around the optimum of all runs residuals are taken as linear in the unknowns, r + J step, and what is minimised is
+minimised again without a group, by steps -(J'cJ)^-1 J'cr with the c_i of w_i rho'(r_i) / 2 = c_i r_i (iteratively
+reweighted least squares, Holland and Welsch 1977; the matrix stays that of the optimum).  A Newton step, with the
+curvature of the loss instead, overshoots where most runs are far off.  The group is then predicted with those
+values by the model itself, not by its linear form.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
 
 from solver.candidates import FloatArray
 from solver.costs.calibration import PARAMETERS, Owner, default_values
@@ -21,6 +23,9 @@ from solver.fitting.least_squares import Problem, Solution, curvature, influence
 from solver.fitting.unknowns import Unknown
 
 TINY: Final = 1e-30
+MOST_STEPS: Final = 30
+SETTLED: Final = 3e-3
+"""On the logit scale."""
 DECIDES: Final = 0.5
 """Where one group has more than this share of what is known of a parameter, the jackknife says nothing of it."""
 
@@ -95,28 +100,50 @@ def wider_spreads(problem: Problem, solution: Solution, labels: Sequence[str]) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _State:
-    """At the optimum ``columns`` J (r, u), ``pulls`` c r (r,), ``bends`` d (r,) and ``normal`` H (u, u)."""
+    """The optimum of a problem whose residuals are taken as linear around it.
 
+    ``columns`` J (r, u), ``residuals`` (r,), ``weights`` c (r,), ``normal`` J'cJ and the priors' part (u, u),
+    ``from_prior`` (u,) the unknowns less their priors on the logit scale (not taken from the runs' pull, since the
+    search stops near the optimum), ``known`` (r, u) second derivatives.
+    """
+
+    problem: Problem
     columns: FloatArray
-    pulls: FloatArray
-    bends: FloatArray
+    residuals: FloatArray
+    weights: FloatArray
     normal: FloatArray
+    from_prior: FloatArray
+    known: FloatArray
 
     @classmethod
     def of(cls, problem: Problem, solution: Solution) -> _State:
         columns, residuals = solution.columns, solution.residuals
-        bends = curvature(problem, residuals)
-        normal = (columns.T * bends) @ columns + np.eye(columns.shape[1]) / problem.options.prior_spread**2
-        return cls(columns, influence(problem, residuals) * residuals, bends, normal)
+        weights = influence(problem, residuals)
+        prior = np.eye(columns.shape[1]) / problem.options.prior_spread**2
+        from_prior = np.array([free - each.to_free(problem.priors[each]) for each, free in solution.free.items()])
+        known = columns**2 * curvature(problem, residuals)[:, None]
+        return cls(problem, columns, residuals, weights, (columns.T * weights) @ columns + prior, from_prior, known)
 
     def step(self, removed: Rows) -> FloatArray:
         """(u,) from the optimum to that without the runs ``removed``."""
         own = self.columns[removed]
-        normal = self.normal - (own.T * self.bends[removed]) @ own
-        return np.asarray(np.linalg.solve(normal, own.T @ self.pulls[removed]), dtype=np.float64)
+        normal = cho_factor(self.normal - (own.T * self.weights[removed]) @ own)
+        step, last = np.zeros(len(self.from_prior)), np.inf
+        for _ in range(MOST_STEPS):
+            moved = self.residuals + self.columns @ step
+            pulls = influence(self.problem, moved) * moved
+            pulls[removed] = 0.0
+            priors = (self.from_prior + step) / self.problem.options.prior_spread**2
+            further = cho_solve(normal, self.columns.T @ pulls + priors)
+            size = float(np.abs(further).max())
+            if not size < last:
+                break
+            step, last = step - further, size
+            if size < SETTLED:
+                break
+        return step
 
     def share(self, rows: Rows) -> FloatArray:
         """(u,) of what is known of each unknown, what ``rows`` tell."""
-        known = np.maximum((self.columns.T**2 * self.bends).sum(axis=1), TINY)
-        told: FloatArray = (self.columns[rows].T ** 2 * self.bends[rows]).sum(axis=1) / known
+        told: FloatArray = self.known[rows].sum(axis=0) / np.maximum(self.known.sum(axis=0), TINY)
         return told

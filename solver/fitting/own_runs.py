@@ -117,7 +117,7 @@ def _report(
 
 
 def _told(trials: Sequence[Trial]) -> dict[Unknown, FittedUnknown]:
-    """What the explanation that is taken says; that nothing differs is known as well as the common factor is."""
+    """Unknowns of the explanation that is taken; that nothing differs is known as well as the common factor is."""
     taken = trials[-1]
     shown = taken
     if taken.explanation is Explanation.NOTHING:
@@ -135,7 +135,7 @@ def _told(trials: Sequence[Trial]) -> dict[Unknown, FittedUnknown]:
 
 
 def _untold(belief: Belief) -> FittedUnknown:
-    """What keeps its value, with all that is known of it."""
+    """Unknown that keeps its value, with all that is known of it."""
     return FittedUnknown(
         belief.unknown, belief.to_fitted(belief.middle, belief.spread, 0), belief.value, told=False
     )

@@ -16,9 +16,9 @@ from solver.costs.differences import DifferenceError, sizes_of
 COMPETITIVE: Final = 1.5
 """Only configurations predicted within this factor of the best of their sweep are compared, as when choosing."""
 FEWEST_RUNS: Final = 3
-"""Of a sweep that says anything."""
+"""Rows of a sweep that says anything."""
 RATIOS: Final = np.concatenate([[0.0], np.geomspace(0.1, 10.0, 81)])
-"""Of the error of a doubling to that of settings, tried in turn."""
+"""Ratios of the error of a doubling to that of settings, tried in turn."""
 
 
 def difference_error_of(
@@ -70,5 +70,5 @@ def _settings(strays: FloatArray, weights: FloatArray) -> float:
 
 
 def _loss(beyond: FloatArray, weights: FloatArray) -> float:
-    """What the quantile makes least."""
+    """Loss that the quantile makes least."""
     return float((weights * np.maximum(LEVEL * beyond, (LEVEL - 1) * beyond)).sum())

@@ -30,7 +30,7 @@ MATTERS: Final = math.log(1.1)
 SAME: Final = 1e-6
 """Cuts that separate equally well: the one is taken on whose upper side steps are slower."""
 MOST_CUTS: Final = 12
-"""Of one setting, evenly spread over its values."""
+"""Cuts of one setting, evenly spread over its values."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ class Posterior:
     columns: FloatArray
 
     def improbability(self, prior: Prior) -> float:
-        """What is minimised, at this point."""
+        """Objective at this point."""
         return _improbability(self.residuals, self.free, prior, self.scale)
 
     def without(self, removed: Rows, prior: Prior) -> FloatArray:

@@ -1,4 +1,4 @@
-"""What a fit is given and returns."""
+"""Options and report of a fit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUANTILE_90: Final = 1.645
 
 
 def shipped_prior(run: TrainingRun) -> Calibration:
-    """What the product would take for the run: the prior of a user's own fit."""
+    """Parameters that plans take for the run: the prior of a user's own fit."""
     return calibration_of(run.gpu, run.workload.framework)
 
 
@@ -73,14 +73,14 @@ class FittedUnknown:
 
     @classmethod
     def of(cls, unknown: Unknown, prior: float, free: float, spread: float, steps: int) -> FittedUnknown:
-        """What was told by ``steps`` runs: ``free`` and ``spread`` on the logit scale."""
+        """Unknown told by ``steps`` runs: ``free`` and ``spread`` on the logit scale."""
         reach = QUANTILE_90 * spread
         low, value, high = (unknown.to_value(free + step) for step in (-reach, 0.0, reach))
         return cls(unknown, FittedValue(value, low, high, steps), prior, told=True)
 
     @classmethod
     def untold(cls, unknown: Unknown, prior: float, prior_spread: float) -> FittedUnknown:
-        """What keeps its ``prior``, whose spread on the logit scale is all that is known."""
+        """Unknown that keeps its ``prior``, whose spread on the logit scale is all that is known."""
         middle, reach = unknown.to_free(prior), QUANTILE_90 * prior_spread
         low, high = unknown.to_value(middle - reach), unknown.to_value(middle + reach)
         return cls(unknown, FittedValue(prior, low, high, 0), prior, told=False)

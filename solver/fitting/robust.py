@@ -26,7 +26,7 @@ STEP: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """What is explained: ``residuals`` (r,) of the unknowns (j,), their granted ``error`` and ``weight`` (r,)."""
+    """Data to explain: ``residuals`` (r,) of the unknowns (j,), their granted ``error`` and ``weight`` (r,)."""
 
     residuals: Callable[[FloatArray], FloatArray]
     error: FloatArray
@@ -45,7 +45,7 @@ class Optimum:
     def of(
         cls, unknowns: Sequence[Unknown], point: FloatArray, spreads: FloatArray, columns: FloatArray
     ) -> Optimum:
-        """What ``minimise`` found, without what stands behind the ``unknowns`` in the point."""
+        """Optimum that ``minimise`` found, without what stands behind the ``unknowns`` in the point."""
         count = len(unknowns)
         return cls(
             dict(zip(unknowns, map(float, point[:count]), strict=True)),

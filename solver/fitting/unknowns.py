@@ -1,4 +1,4 @@
-"""What can be fitted: one parameter of one GPU kind or of one framework generation, on an unbounded scale."""
+"""Unknowns of a fit: one parameter of one GPU kind or of one framework generation, on an unbounded scale."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def prior_value(
     prior_of: Callable[[TrainingRun], Calibration],
     kind_name: KindName,
 ) -> float:
-    """What ``prior_of`` says of ``unknown``, by the first run that it concerns."""
+    """Value that ``prior_of`` gives ``unknown``, by the first run that it concerns."""
     first = next(run for run in runs if unknown.concerns(run, kind_name))
     return float(getattr(prior_of(first), unknown.parameter))
 

@@ -57,7 +57,7 @@ def model_of(architecture: Architecture) -> str:
 def omissions_of(
     runs: Sequence[TrainingRun], alike: Sequence[Sequence[str]]
 ) -> Mapping[Novelty, tuple[Omission, ...]]:
-    """What to leave out for each novelty; ``alike`` are labels of runs that err together: sweeps, sources.
+    """Omissions for each novelty; ``alike`` are labels of runs that err together: sweeps, sources.
 
     A run is predicted without its model, sweep and source where others know its framework and GPU kind; what is
     known by none other is no test of that novelty.

@@ -309,3 +309,10 @@ def test_a_loss_in_chunks_is_read_from_the_notes() -> None:
     """TRL's chunks have 256 tokens."""
     assert read(notes="FSDP2, chunked loss").workload.framework.loss_chunk_tokens == 256
     assert read().workload.framework.loss_chunk_tokens == 0
+
+
+def test_the_script_of_a_guide_keeps_the_inputs_of_layers_in_the_host() -> None:
+    """TRL's guide to a million tokens checkpoints with ``offload``: all layers; other rows say how many."""
+    assert read(notes="chunked loss; levers of the guide not all printed").activations.offloaded_layers == 32
+    assert read(notes="activation offload of 4 layers").activations.offloaded_layers == 4
+    assert read().activations.offloaded_layers == 0

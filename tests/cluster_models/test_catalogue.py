@@ -9,7 +9,7 @@ import pytest
 
 from cluster_models.catalogue import gpu_kind, gpu_kinds, node_kind, node_kinds
 from cluster_models.errors import InvalidCluster
-from cluster_models.gpus import Precision
+from cluster_models.gpus import UNTHROTTLED_SHARE, Precision
 from cluster_models.units import GIB
 
 SPECS = Path(__file__).parents[3] / "shared" / "data" / "gpu_specs.csv"
@@ -99,3 +99,12 @@ def test_the_catalogue_holds_every_gathered_kind() -> None:
             else:
                 assert Precision.BF16 not in kind.peak_flops
             assert kind.verified is (row["confidence"] == "v")
+
+
+def test_a_kind_of_a_measured_process_is_judged_by_its_power() -> None:
+    """An H20 has the power of 3.8 H100 for each FLOP and no clock to lose; a PCIe card has two thirds of it."""
+    measured = gpu_kind("H100-SXM5-80GB").achievable_fraction
+    assert gpu_kind("H20-96GB").achievable_fraction == UNTHROTTLED_SHARE
+    assert gpu_kind("H800-SXM-80GB").achievable_fraction == pytest.approx(measured)
+    scarce = gpu_kind("H100-PCIe-80GB").achievable_fraction
+    assert scarce == pytest.approx(measured * (350 / 756 / (700 / 989)) ** 0.4)

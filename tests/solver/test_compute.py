@@ -45,6 +45,24 @@ def test_a_thin_product_runs_at_the_rate_of_memory() -> None:
     assert seconds >= weights
 
 
+def test_kernels_that_idle_cost_a_card_of_little_power_less_of_its_rate() -> None:
+    """A V100 at its full clock loses what the kernels idle; a T4 of 70 W clocks higher meanwhile."""
+    kept = {}
+    for name in ("V100-SXM2-16GB", "T4"):
+        kind = gpu_kind(name)
+        shares = (replace(behaviour(kind), kernel_share=share) for share in (1.0, 0.4))
+        full, idling = (processor(kind, Precision.FP16, share).matmul_flops for share in shares)
+        kept[name] = idling / full
+    assert kept["T4"] == pytest.approx(0.4)
+    assert kept["V100-SXM2-16GB"] < 0.85 * kept["T4"]
+
+
+def test_a_card_of_little_power_has_the_rate_that_it_was_measured_to_sustain() -> None:
+    """24 of 65 TFLOP/s, whatever others of its vendor reach."""
+    assert gpu_kind("T4").achievable_fraction == pytest.approx(24 / 65)
+    assert gpu_kind("V100-SXM2-16GB").achievable_fraction > 0.7
+
+
 def test_fp32_training_moves_twice_the_bytes() -> None:
     """TF32 products read FP32 operands: what memory bounds takes twice as long, also between the products."""
     a100 = gpu_kind("A100-SXM4-80GB")

@@ -144,6 +144,20 @@ def test_an_interval_widens_with_every_doubling_outside_of_what_was_measured() -
     assert widened(0.3, 4.0, 0.2) == pytest.approx(0.5)
 
 
+def test_a_new_framework_is_less_sure_of_steps_full_of_overheads() -> None:
+    """Twice the step of one configuration is twice as far from its products: wider, and the plan says why."""
+    new, known = (subject(name=name) for name in ("megatron-core-0.8", "nemo-25.02"))
+    new = replace(new, workload=replace(new.workload, framework=replace(new.workload.framework, name="ours")))
+    assert novelty_of(new) is Novelty.FRAMEWORK
+    tuned, slow = (confidence_of(new, step_s) for step_s in (1e-3, 1e3))
+    assert slow.step_high_s / 1e3 > tuned.step_high_s / 1e-3
+    assert slow.step_low_s / 1e3 == pytest.approx(tuned.step_low_s / 1e-3)
+    assert any("matrix products" in sentence for sentence in slow.outside)
+    assert not any(
+        "matrix products" in sentence for sentence in (*tuned.outside, *confidence_of(known, 1e3).outside)
+    )
+
+
 def test_percentiles_of_few_errors_hold_the_next_one_as_often_as_they_say() -> None:
     """Between p10 and p90 of 19 errors the twentieth lies in 80 % of trials."""
     trials = np.random.default_rng(0).normal(size=(4000, 20))

@@ -24,6 +24,8 @@ from solver.costs.confidence import Novelty
 from solver.costs.differences import DifferenceError
 from solver.fitting.families import families_of
 from solver.fitting.fit import fit
+from solver.fitting.least_squares import Problem, solve
+from solver.fitting.left_out import free_without
 from solver.fitting.report import FitOptions, FitReport, estimated_prior
 from solver.fitting.unknowns import Unknown, kind_itself, unknowns_of
 from solver.fitting.unseen import HeldOut, held_out, never_fitted, omissions_of
@@ -141,6 +143,16 @@ def test_held_out_errors_are_those_of_a_fit_without_the_group() -> None:
     again = fit([made[i] for i in rest], ["sustained_share"], groups=[groups[i] for i in rest], options=OPTIONS)
     steps = [predict_run(made[i], again.parameters).step_s / (made[i].step_s or 1.0) for i in left]
     assert [report.errors_held_out[i] for i in left] == pytest.approx(list(np.log(steps)), abs=0.005)
+
+
+def test_without_all_runs_the_priors_are_left_however_far_the_search_had_come() -> None:
+    """A search stops near its optimum; what it stopped short of must not be taken for the pull of the runs."""
+    made = measured(SWEEP[:4], truth(sustained_share=0.7))
+    unknown = Unknown(Owner.GPU, KIND, "sustained_share")
+    problem = Problem(made, np.ones(len(made)), {unknown: 0.9}, OPTIONS)
+    short = replace(solve(problem, {unknown: np.arange(len(made))}), free={unknown: unknown.to_free(0.6)})
+    left = free_without(problem, short, np.arange(len(made)))
+    assert unknown.to_value(left[unknown]) == pytest.approx(0.9)
 
 
 def test_intervals_hold_the_true_value_as_often_as_they_say() -> None:

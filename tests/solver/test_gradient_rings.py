@@ -92,13 +92,13 @@ def test_gradients_of_a_micro_batch_lie_beside_the_sum() -> None:
 
 
 def test_kept_gathers_are_whole_sequences() -> None:
-    """Two of a dense layer, whatever the tensor degree; one rank gathers nothing."""
+    """Two of a dense layer in either pass, whatever the tensor degree; one rank gathers nothing."""
     rows = candidates({"tensor": 1}, {"tensor": 2}, {"tensor": 8})
     calibration = replace(behaviour(keeps_gathered_inputs=True), layer_host_s=0.0, tensor_host_s=0.0)
     model = replace(LLAMA_70B, layers=2)
     kept = memory(rows, model, calibration=calibration).activations_bytes
     dropped = memory(rows, model, calibration=behaviour()).activations_bytes
-    sequences = 2 * 2 * 2 * LLAMA_70B.hidden * 8192
+    sequences = 2 * 2 * 2 * 2 * LLAMA_70B.hidden * 8192
     assert (kept - dropped)[:, 0] == pytest.approx([0.0, sequences, sequences])
 
 

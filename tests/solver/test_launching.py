@@ -61,16 +61,55 @@ def test_every_rank_of_a_group_waits_for_the_stalls_of_all(ranks: int, collectiv
     assert launching_s(calibration, tensor=ALONE, crossing=~CROSSING).item() == pytest.approx(1e-3)
 
 
-def _waiting(host_s: float, *, pipeline: int, domain: int = 8) -> float:
+def _waiting(
+    host_s: float,
+    *,
+    in_flight: list[int],
+    micro_batches: int = 8,
+    layers: int = 4,
+    tensor: int = 8,
+    domain: int = 8,
+) -> list[float]:
+    """The share of each rank, which holds so many micro-batches of its layers."""
     calibration = replace(behaviour(), layer_host_s=host_s, tensor_host_s=0.0, transfer_stall_s=0.0)
-    sizes = local_sizes(candidates({"tensor": 8}), WORKLOAD, calibration)
+    sizes = local_sizes(candidates({"tensor": tensor}), WORKLOAD, calibration)
     chip = processor(H100, WORKLOAD.precision, calibration)
-    return lagging(chip, LLAMA_70B, sizes, pipeline=np.array([pipeline]), domain=domain).item()
+    held = np.array([in_flight], dtype=np.float64)
+    shares = lagging(
+        chip,
+        LLAMA_70B,
+        sizes,
+        in_flight=held,
+        passes=layers * held,
+        micro_batches=np.array([micro_batches]),
+        domain=domain,
+    )
+    return list(shares[0].tolist())
 
 
 @given(st.floats(1e-5, 1e-1))
 def test_a_slow_host_finds_blocks_of_memory_free(host_s: float) -> None:
-    """In a pipeline the slower the host the less waits for the GPU; alone all does, between nodes nothing."""
-    assert 0.0 < _waiting(2.0 * host_s, pipeline=2) <= _waiting(host_s, pipeline=2) <= 1.0
-    assert _waiting(host_s, pipeline=1) == 1.0
-    assert _waiting(host_s, pipeline=2, domain=4) == 0.0
+    """In a pipeline the slower the host the less waits for the GPU, between nodes nothing."""
+    slower, faster = (_waiting(each, in_flight=[2, 1])[0] for each in (2.0 * host_s, host_s))
+    assert 0.0 < slower <= faster <= 1.0
+    assert _waiting(host_s, in_flight=[2, 1], domain=4) == [0.0, 0.0]
+
+
+def test_a_filling_pipeline_lets_all_but_two_micro_batches_wait() -> None:
+    """Rank r of eight holds 8 - r of them; where tensor ranks span four nodes transfers stop the host."""
+    held = [8, 7, 6, 5, 4, 3, 2, 1]
+    shares = _waiting(1e3, in_flight=held, layers=1, domain=4)
+    assert shares == pytest.approx([max(0, count - 2) / count for count in held])
+    assert _waiting(1e3, in_flight=held, layers=1, domain=2) == [0.0] * 8
+
+
+@pytest.mark.parametrize(("layers", "waiting"), [(8, 16), (16, 25.6), (80, 25.6)])
+def test_the_launch_queue_bounds_how_far_a_host_runs_ahead(layers: int, waiting: float) -> None:
+    """1,024 launches are 25.6 layers, into the backward pass of a shallow model and of no more than both passes.
+
+    A single micro-batch has its peak before that.
+    """
+    alone = _waiting(1e-6, in_flight=[1], layers=layers)[0]
+    assert alone * layers == pytest.approx(waiting)
+    assert _waiting(1e-6, in_flight=[1], layers=layers, micro_batches=1)[0] == min(alone, 1.0)
+    assert max(_waiting(1e-6, in_flight=[4, 3, 2, 1], layers=layers)) * layers <= 25.6
