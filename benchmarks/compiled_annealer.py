@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
+from solver.kernels import kernel
 
 COOLING: Final = 0.999
 FIRST_TEMPERATURE: Final = 1.0
@@ -35,7 +35,7 @@ class Step(NamedTuple):
     seconds_per_byte: FloatArray
 
 
-@numba.njit(cache=True)
+@kernel
 def pipeline_ends(forward_hop: FloatArray, backward_hop: FloatArray, step: Step) -> FloatArray:
     """(pp,) end of each stage's last backward under 1F1B; hops (pp - 1,) between a stage and the next."""
     pp, micro = step.pp, step.micro_batches
@@ -71,7 +71,7 @@ def pipeline_ends(forward_hop: FloatArray, backward_hop: FloatArray, step: Step)
     return free
 
 
-@numba.njit(cache=True)
+@kernel
 def step_time(order: IntArray, step: Step) -> float:
     """Seconds of a step with the nodes ``order``, replica after replica."""
     dp, pp = step.dp, step.pp
@@ -95,7 +95,7 @@ def step_time(order: IntArray, step: Step) -> float:
     return total
 
 
-@numba.njit(cache=True)
+@kernel
 def _move(order: IntArray, changed: IntArray, kinds: int) -> None:
     """Write a neighbour of ``order`` to ``changed``: two nodes swapped, one migrated, or a stretch reversed."""
     nodes = len(order)
@@ -115,14 +115,14 @@ def _move(order: IntArray, changed: IntArray, kinds: int) -> None:
         changed[low : high + 1] = order[low : high + 1][::-1]
 
 
-@numba.njit(cache=True)
+@kernel
 def seeded_order(nodes: int, seed: int) -> IntArray:
     """A random order, and the random numbers after it fixed."""
     np.random.seed(seed)  # noqa: NPY002
     return np.random.permutation(nodes)  # noqa: NPY002
 
 
-@numba.njit(cache=True)
+@kernel
 def anneal_slice(order: IntArray, best: IntArray, temperature: float, step: Step, moves: int) -> float:
     """Anneal ``order`` on for ``moves`` moves, keeping the best met in ``best``; the temperature afterwards."""
     changed = order.copy()
@@ -144,7 +144,7 @@ def anneal_slice(order: IntArray, best: IntArray, temperature: float, step: Step
     return temperature
 
 
-@numba.njit(cache=True)
+@kernel
 def descend_slice(order: IntArray, best: IntArray, since: int, patience: int, step: Step, moves: int) -> int:
     """``moves`` random swaps, kept where they do not lose; from a random order again after ``patience`` idle ones.
 

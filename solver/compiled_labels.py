@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from solver.candidates import FloatArray, IntArray
+from solver.kernels import kernel, relaxed
 
 Labels = npt.NDArray[np.int16]
 
@@ -21,7 +21,7 @@ UNREACHED: Final = 1e300
 """Price of a route that does not exist."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def least_rest(hop_s: FloatArray, node_s: FloatArray, there: IntArray, back: IntArray) -> FloatArray:
     """(K, Q, N) least cost along each path of what follows a position, wherever the route goes on.
 
@@ -63,7 +63,7 @@ class Memory(NamedTuple):
     bit_of: IntArray
 
 
-@numba.njit(cache=True)
+@kernel
 def _remembered(memory: int, n: int, m: int, near: IntArray, bit_of: IntArray) -> int:
     """Of the nodes near ``m``, as bits, those that a route with ``memory`` at ``n`` has met on its way to ``m``."""
     result = 0
@@ -75,7 +75,7 @@ def _remembered(memory: int, n: int, m: int, near: IntArray, bit_of: IntArray) -
     return result
 
 
-@numba.njit(cache=True, fastmath={"nnan", "nsz", "reassoc"})
+@relaxed("nnan", "nsz", "reassoc")
 def _excess(
     cost: FloatArray, there: FloatArray, back: FloatArray, hop_s: float, back_s: float, rest: FloatArray
 ) -> float:
@@ -94,7 +94,7 @@ class _Layer(NamedTuple):
     memory: IntArray
 
 
-@numba.njit(cache=True)
+@kernel
 def _arrivals(
     resources: Resources, bit_of: IntArray, layer: _Layer, q: int, m: int, source: IntArray, excess: FloatArray
 ) -> int:
@@ -117,7 +117,7 @@ def _arrivals(
     return arrived
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def label_routes(resources: Resources, memory_of: Memory, width: int) -> tuple[IntArray, Labels]:
     """Labels per position and node (Q, N), and the label (Q, N, W, N) each reaches on the next position's nodes.
 
@@ -153,7 +153,7 @@ def label_routes(resources: Resources, memory_of: Memory, width: int) -> tuple[I
     return count, reached
 
 
-@numba.njit(cache=True)
+@kernel
 def _offer(total: float, code: int, per_node: int, cheapest: FloatArray, origin: IntArray) -> None:
     """Take a route to a label among its ``cheapest`` (2,) where it is; ``origin`` (2,): their codes, as below."""
     same = origin[0] // per_node == code // per_node
@@ -165,7 +165,7 @@ def _offer(total: float, code: int, per_node: int, cheapest: FloatArray, origin:
         cheapest[1], origin[1] = total, code
 
 
-@numba.njit(cache=True)
+@kernel
 def _values(count: IntArray, reached: Labels, price: FloatArray) -> tuple[FloatArray, IntArray]:
     """(Q, N, W, 2) price of the cheapest routes to each label, and where they come from as (n W + i) 2 + which.
 
@@ -193,7 +193,7 @@ def _values(count: IntArray, reached: Labels, price: FloatArray) -> tuple[FloatA
     return value, before
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def cheapest_routes(count: IntArray, reached: Labels, price: FloatArray) -> tuple[FloatArray, IntArray]:
     """For each node the price of the cheapest route that ends there (N,), and the route (N, Q).
 
@@ -218,7 +218,7 @@ def cheapest_routes(count: IntArray, reached: Labels, price: FloatArray) -> tupl
     return ends, routes
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def cheapest_through(count: IntArray, reached: Labels, price: FloatArray) -> FloatArray:
     """(Q, N) price of the cheapest route that has a node on a position, otherwise as for ``cheapest_routes``."""
     positions, nodes, width, _ = reached.shape

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import numba
 import numpy as np
 
 from solver.candidates import IntArray
+from solver.kernels import kernel
 from solver.search_types import Draft, Layout, State, Tables, Terms
 
 SHORT: Final = 4
@@ -23,13 +23,13 @@ ALL_MOVES: Final = AIMED_MOVES + 2 * LINE_MOVES + STRETCH_MOVES + 4
 """Shares of moves: aimed at what sets the pace, along a replica or a rank, of stretches, of columns, of any two."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _below(number: int) -> int:
     """A random number from 0 and below ``number``."""
     return int(np.random.random() * number)  # noqa: NPY002
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _give(target: IntArray, source: IntArray, order: IntArray, draft: Draft, count: int) -> int:
     """Give the nodes of the slots ``source`` (q,) to those of ``target``; how many slots move by now."""
     for k in range(len(target)):
@@ -38,7 +38,7 @@ def _give(target: IntArray, source: IntArray, order: IntArray, draft: Draft, cou
     return count + len(target)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _change_line(kind: int, line: IntArray, order: IntArray, draft: Draft) -> int:
     """Exchange two cells of a line (n, q), reverse a stretch or put one cell elsewhere; how many slots move."""
     if len(line) < 2:
@@ -60,7 +60,7 @@ def _change_line(kind: int, line: IntArray, order: IntArray, draft: Draft) -> in
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _exchange_stretches(grid: IntArray, order: IntArray, draft: Draft) -> int:
     """Exchange two rows of the grid from the start, to the end, or over a few columns; how many slots move."""
     rows, columns = grid.shape[0], grid.shape[1]
@@ -79,7 +79,7 @@ def _exchange_stretches(grid: IntArray, order: IntArray, draft: Draft) -> int:
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _change_columns(grid: IntArray, order: IntArray, draft: Draft) -> int:
     """Exchange two columns of the grid, or reverse the order of some rows; how many slots move."""
     rows, columns = grid.shape[0], grid.shape[1]
@@ -97,7 +97,7 @@ def _change_columns(grid: IntArray, order: IntArray, draft: Draft) -> int:
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _slow_term(layout: Layout, terms: Terms, state: State) -> int:
     """Of what sets the pace, the slowest replica or the ring after it, a term with a pair of slots; or -1."""
     r = int(state.cost.argmax())
@@ -115,7 +115,7 @@ def _slow_term(layout: Layout, terms: Terms, state: State) -> int:
     return chosen
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _aim(tables: Tables, state: State, draft: Draft) -> int:
     """Exchange a node of the slowest pair of what sets the pace, mostly for one near its other node."""
     t, terms, order = _slow_term(tables.layout, tables.terms, state), tables.terms, state.order
@@ -138,7 +138,7 @@ def _aim(tables: Tables, state: State, draft: Draft) -> int:
     return 2
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def propose(tables: Tables, state: State, draft: Draft) -> int:
     """Write which slots a move gives which nodes; how many, 0 where the move drawn does not exist."""
     order, grid = state.order, tables.grid
@@ -163,7 +163,7 @@ def propose(tables: Tables, state: State, draft: Draft) -> int:
     return 0 if i == j else 2
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def exchange(order: IntArray, position: IntArray, moved: IntArray, nodes: IntArray, count: int) -> None:
     """Make a move, or take it back: what stands in ``order`` and in ``nodes`` change places."""
     for k in range(count):

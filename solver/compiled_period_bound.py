@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
+from solver.kernels import kernel, relaxed
 
 UNREACHED: Final = 1e300
 """Price of a route that does not exist."""
@@ -19,7 +19,7 @@ ROOM: Final = 1e-6
 """Levels that rounding up leaves for the rounding of floating-point numbers."""
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
+@relaxed("nnan", "nsz")
 def next_layer(  # noqa: C901 - one kernel, called once for each position
     value: FloatArray, hop_s: FloatArray, gain_s: FloatArray, most: IntArray, price: FloatArray, level_s: float
 ) -> FloatArray:
@@ -52,7 +52,7 @@ def next_layer(  # noqa: C901 - one kernel, called once for each position
     return result
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def route_to(values: FloatArray, hop_s: FloatArray, gain_s: FloatArray, level_s: float, end: int) -> IntArray:
     """(P,) nodes of the cheapest route to ``end``, from the layers (P, N, W) and gains (P, N) of ``next_layer``."""
     positions, nodes, width = values.shape

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
+from solver.kernels import kernel
 
 
-@numba.njit(cache=True)
+@kernel
 def _gaps(link_s: FloatArray, through: IntArray, free: IntArray) -> FloatArray:
     """(4, S, S) slowest link, at least, from one node to another with 0, 1, 2 and any more of ``free`` between."""
     count = len(through)
@@ -32,7 +32,7 @@ def _gaps(link_s: FloatArray, through: IntArray, free: IntArray) -> FloatArray:
     return gap
 
 
-@numba.njit(cache=True)
+@kernel
 def _extend(ring_s: FloatArray, gap: FloatArray, longer_s: FloatArray) -> None:
     """Lower ``longer_s``, the slowest link by how many others a ring took, to ``ring_s`` and then a gap (4,)."""
     for used in range(len(ring_s)):
@@ -40,7 +40,7 @@ def _extend(ring_s: FloatArray, gap: FloatArray, longer_s: FloatArray) -> None:
             longer_s[used + k] = min(longer_s[used + k], max(ring_s[used], gap[k]))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def ring_through(link_s: FloatArray, through: IntArray, free: IntArray, length: int) -> float:
     """The slowest link, at least, of any closed ring of ``length`` nodes through all of ``through`` (S,), S > 1.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
@@ -25,6 +24,7 @@ from solver.compiled_terms import (
     term_seconds,
     walk_back,
 )
+from solver.kernels import kernel
 from solver.search_types import (
     Draft,
     Layout,
@@ -42,7 +42,7 @@ BREAKING: Final = 0.3
 """Share of the moves that break rules that are looked at, at the first temperature; fewer as it falls."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _note_path(
     r: int, pipeline: Pipeline, ends: FloatArray, delay: FloatArray, paths: Paths, rank: np.int64
 ) -> None:
@@ -51,7 +51,7 @@ def _note_path(
     walk_back(np.int64(pipeline.last[rank]), pipeline.rows, ends, delay, paths.work[r], paths.hops[r])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _change_terms(count: int, move: int, order: IntArray, value: FloatArray, terms: Terms, draft: Draft) -> int:
     """Renew the terms of all slots moved where no switch is shared; how many are different now."""
     changed, alone, shared = 0, np.empty((0, 0), dtype=np.int64), np.empty((2, 0))
@@ -69,7 +69,7 @@ def _change_terms(count: int, move: int, order: IntArray, value: FloatArray, ter
     return changed
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _change_all(order: IntArray, value: FloatArray, terms: Terms, sharing: Sharing, draft: Draft) -> int:
     """Renew all terms, as a move may load any switch; how many are different now."""
     changed, phase = 0, sharing.phase
@@ -83,7 +83,7 @@ def _change_all(order: IntArray, value: FloatArray, terms: Terms, sharing: Shari
     return changed
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _bound_replicas(changed: int, move: int, tables: Tables, state: State, draft: Draft) -> tuple[int, int]:
     """Fill the least cost of each replica, of those with new times by their paths; how many cells and replicas.
 
@@ -126,7 +126,7 @@ def _bound_replicas(changed: int, move: int, tables: Tables, state: State, draft
     return cells, replicas
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _simulate_replicas(
     replicas: int, limit: float, tables: Tables, state: State, draft: Draft
 ) -> tuple[float, float]:
@@ -148,7 +148,7 @@ def _simulate_replicas(
     return score, step
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _accept(cells: int, replicas: int, tables: Tables, state: State, draft: Draft) -> None:
     """Make the draft the state."""
     layout, pipeline = tables.layout, tables.pipeline
@@ -167,7 +167,7 @@ def _accept(cells: int, replicas: int, tables: Tables, state: State, draft: Draf
         _note_path(r, pipeline, ends, delay, state.paths, (state.ends[r] + state.rings[0]).argmax())
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _take_back(changed: int, cells: int, count: int, layout: Layout, state: State, draft: Draft) -> None:
     """Make the state what it was before the move."""
     exchange(state.order, state.position, draft.moved, draft.nodes, count)
@@ -178,7 +178,7 @@ def _take_back(changed: int, cells: int, count: int, layout: Layout, state: Stat
         draft.work[r, s :: layout.ranks] = state.work[r, s :: layout.ranks]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _new_draft(tables: Tables, state: State) -> Draft:
     """Room for moves, nothing changed yet."""
     size, layout, terms = len(state.order), tables.layout, len(state.value)
@@ -203,7 +203,7 @@ def _new_draft(tables: Tables, state: State) -> Draft:
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def refresh(tables: Tables, state: State) -> None:
     """Work out everything in ``state`` from its order, which is the best known then."""
     draft = _new_draft(tables, state)
@@ -218,7 +218,7 @@ def refresh(tables: Tables, state: State) -> None:
     state.scores[:] = np.array([score, broken, 0.0, broken, step, score])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def anneal_round(tables: Tables, state: State, moves: int, seed: int, hot: float, cold: float) -> None:
     """Try ``moves`` moves, the temperature falling from ``hot`` to ``cold`` seconds in equal ratios.
 

@@ -19,6 +19,20 @@ def kernel(function: _Function) -> _Function:
     return cast("_Function", numba.njit(function, cache=True, nogil=True))
 
 
+def inlined(function: _Function) -> _Function:
+    """Compile ``function`` into each kernel that calls it, where a call would cost more than what it does."""
+    return cast("_Function", numba.njit(function, cache=True, nogil=True, inline="always"))
+
+
+def relaxed(*freedoms: str) -> Callable[[_Function], _Function]:
+    """A kernel whose sums the compiler may rearrange: ``freedoms`` are LLVM's names of fast-math flags."""
+
+    def compiled(function: _Function) -> _Function:
+        return cast("_Function", numba.njit(function, cache=True, nogil=True, fastmath=set(freedoms)))
+
+    return compiled
+
+
 @cache
 def source_digest() -> bytes:
     """SHA-256 of all files of compiled loops: as long as it is the same, compiled code is up to date."""

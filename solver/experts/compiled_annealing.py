@@ -13,6 +13,8 @@ from typing import NamedTuple, TypeVar
 import numba
 import numpy as np
 
+from solver.kernels import inlined
+
 S = TypeVar("S")
 P = TypeVar("P")
 M = TypeVar("M")
@@ -60,13 +62,13 @@ def annealer(
     return anneal
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def chance() -> float:
     """A random number from 0 and below 1."""
     return np.random.random()  # noqa: NPY002
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def below(number: int) -> int:
     """A random whole number from 0 and below ``number``."""
     return int(np.random.random() * number)  # noqa: NPY002

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
 from solver.experts.compiled_annealing import Schedule, annealer, below
 from solver.experts.compiled_chain_worth import followed
+from solver.kernels import kernel
 
 _LEAST_GAIN = 1e-12
 _SLOWEST = 3
@@ -40,7 +40,7 @@ class ChainState(NamedTuple):
     slowest: IntArray
 
 
-@numba.njit(cache=True)
+@kernel
 def _slower(state: ChainState, layer: int, a: int, b: int, after: tuple[float, float]) -> float:
     """By how much the slowest rank of a layer gets slower when ranks ``a`` and ``b`` have the loads ``after``."""
     rest = 0.0
@@ -51,7 +51,7 @@ def _slower(state: ChainState, layer: int, a: int, b: int, after: tuple[float, f
     return float(max(after[0], after[1], rest) - state.load[layer, state.slowest[layer, 0]])
 
 
-@numba.njit(cache=True)
+@kernel
 def _loads_after(state: ChainState, layer: int, e: int, f: int) -> tuple[float, float]:
     """Loads of the ranks of two experts of a layer, once these have exchanged ranks."""
     a, b = state.ranks[layer, e], state.ranks[layer, f]
@@ -59,7 +59,7 @@ def _loads_after(state: ChainState, layer: int, e: int, f: int) -> tuple[float, 
     return state.load[layer, a] - less / state.speeds[a], state.load[layer, b] + less / state.speeds[b]
 
 
-@numba.njit(cache=True)
+@kernel
 def _saved(state: ChainState, layer: int, e: int, f: int) -> float:
     """Worth gained by an exchange of two experts of a layer, loads aside."""
     here = state.flow[layer]
@@ -67,7 +67,7 @@ def _saved(state: ChainState, layer: int, e: int, f: int) -> float:
     return float(here[b, e] + here[a, f] - here[a, e] - here[b, f])
 
 
-@numba.njit(cache=True)
+@kernel
 def _gain(state: ChainState, price: float, layer: int, e: int, f: int) -> float:
     """Gain of an exchange of two experts of a layer: worth gained less the price of load."""
     gain = _saved(state, layer, e, f)
@@ -77,7 +77,7 @@ def _gain(state: ChainState, price: float, layer: int, e: int, f: int) -> float:
     return gain
 
 
-@numba.njit(cache=True)
+@kernel
 def _exchange(state: ChainState, layer: int, e: int, f: int) -> None:
     """Let two experts of a layer exchange their ranks."""
     a, b = state.ranks[layer, e], state.ranks[layer, f]
@@ -90,7 +90,7 @@ def _exchange(state: ChainState, layer: int, e: int, f: int) -> None:
         _follow(state.flow[layer + 1], state.onward[layer, e], state.onward[layer, f], state.worth, a, b)
 
 
-@numba.njit(cache=True)
+@kernel
 def _follow(flow: FloatArray, first: FloatArray, second: FloatArray, worth: FloatArray, a: int, b: int) -> None:
     """The transitions of an expert that goes from rank ``a`` to ``b`` and of one that comes back, in ``flow``."""
     for g in range(len(worth)):
@@ -100,7 +100,7 @@ def _follow(flow: FloatArray, first: FloatArray, second: FloatArray, worth: Floa
                 flow[g, f] += change * (first[f] - second[f])
 
 
-@numba.njit(cache=True)
+@kernel
 def _sort_slowest(load: FloatArray, slowest: IntArray) -> None:
     """Put the ranks with the greatest ``load`` (G,) into ``slowest``, the slowest first."""
     slowest[:] = -1
@@ -113,7 +113,7 @@ def _sort_slowest(load: FloatArray, slowest: IntArray) -> None:
             slowest[at] = g
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def chain_state(
     onward: FloatArray,
     back: FloatArray,
@@ -134,14 +134,14 @@ def chain_state(
     return ChainState(onward, back, ranks, worth, shares, speeds, flow, load, slowest)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _propose(state: ChainState, _: float) -> tuple[int, int, int]:
     """Two experts of a layer."""
     layers, experts = state.ranks.shape
     return below(layers), below(experts), below(experts)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _judge(state: ChainState, price: float, move: tuple[int, int, int]) -> float:
     """Worth that an exchange loses; none on one rank."""
     layer, e, f = move
@@ -150,12 +150,12 @@ def _judge(state: ChainState, price: float, move: tuple[int, int, int]) -> float
     return float(-_gain(state, price, layer, e, f))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _accept(state: ChainState, _: float, move: tuple[int, int, int]) -> None:
     _exchange(state, move[0], move[1], move[2])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _reject(_: ChainState, __: float, ___: tuple[int, int, int]) -> None:
     return
 
@@ -163,13 +163,13 @@ def _reject(_: ChainState, __: float, ___: tuple[int, int, int]) -> None:
 _anneal = annealer(_propose, _judge, _accept, _reject)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def anneal_chain(state: ChainState, price: float, schedule: Schedule) -> None:
     """Anneal the ranks: worth less ``price`` times the sum over layers of slowest loads."""
     _anneal(state, price, schedule)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def improve_chain(state: ChainState, price: float) -> None:
     """Exchange experts as long as any exchange of two of a layer helps.
 
@@ -185,7 +185,7 @@ def improve_chain(state: ChainState, price: float) -> None:
                     changed[layer : layer + 3] = True
 
 
-@numba.njit(cache=True)
+@kernel
 def _improve_layer(state: ChainState, price: float, layer: int) -> bool:
     """One round of exchanges in a layer; whether any helped.
 
@@ -222,7 +222,7 @@ def _improve_layer(state: ChainState, price: float, layer: int) -> bool:
     return helped
 
 
-@numba.njit(cache=True)
+@kernel
 def _most_gains(here: FloatArray, held: IntArray, rank: int, most: FloatArray) -> None:
     """Fill ``most[rank]``: the most that any expert of a rank gains on each other rank."""
     for g in range(len(here)):
@@ -231,7 +231,7 @@ def _most_gains(here: FloatArray, held: IntArray, rank: int, most: FloatArray) -
             most[rank, g] = max(most[rank, g], here[g, e] - here[rank, e])
 
 
-@numba.njit(cache=True)
+@kernel
 def _relief(state: ChainState, layer: int, left: float, found: IntArray) -> tuple[float, float]:
     """Exchange with an expert of a layer's slowest rank that makes it faster at the least loss.
 
@@ -258,7 +258,7 @@ def _relief(state: ChainState, layer: int, left: float, found: IntArray) -> tupl
     return best, loss
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def spend(state: ChainState, left: float) -> None:
     """Exchange experts for faster slowest ranks, always where that loses least, losing ``left`` in all at most."""
     layers, experts = state.ranks.shape

@@ -6,13 +6,13 @@ like ranks turns into one another.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
+from solver.kernels import kernel
 
 
-@numba.njit(cache=True)
+@kernel
 def _most(masses: FloatArray) -> FloatArray:
     """(K,) the greatest entry of each column."""
     most = np.zeros(masses.shape[1])
@@ -21,7 +21,7 @@ def _most(masses: FloatArray) -> FloatArray:
     return most
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def extended(
     before: FloatArray,
     masses: tuple[FloatArray, FloatArray],

@@ -5,16 +5,16 @@ Letters: L layers, E experts, G ranks, s experts of a part.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
+from solver.kernels import kernel
 
 _PATIENCE, _PROGRESS = 8, 1e-4
 """Rounds of prices without so much progress, as a share, end the search for better ones."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def followed(onward: FloatArray, back: FloatArray, ranks: IntArray, worth: FloatArray) -> FloatArray:
     """(L, G, E) what each expert would save on each rank with the maps ``ranks`` (L, E) of both neighbours.
 
@@ -37,7 +37,7 @@ def followed(onward: FloatArray, back: FloatArray, ranks: IntArray, worth: Float
     return flow
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def rank_masses(table: FloatArray, here: IntArray, there: IntArray, ranks: int) -> FloatArray:
     """(G, G) the transitions ``table`` (E, E) from rank to rank, for the ranks (E,) of both layers."""
     masses = np.zeros((ranks, ranks))
@@ -48,7 +48,7 @@ def rank_masses(table: FloatArray, here: IntArray, there: IntArray, ranks: int) 
     return masses
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def dealt(order: IntArray, experts: int, ranks: int) -> IntArray:
     """(E,) the rank of each expert, as many on each: pairs, ``expert * G + rank``, are taken in ``order``."""
     size = experts // ranks
@@ -61,7 +61,7 @@ def dealt(order: IntArray, experts: int, ranks: int) -> IntArray:
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def partners(table: FloatArray, size: int, rounds: int) -> float:
     """The least over some prices of what rows keep that choose ``size`` partners each: see ``chain_bounds``."""
     experts = len(table)
@@ -88,7 +88,7 @@ def partners(table: FloatArray, size: int, rounds: int) -> float:
     return best
 
 
-@numba.njit(cache=True)
+@kernel
 def _greatest(values: FloatArray, chosen: IntArray) -> float:
     """The sum of the greatest of ``values``, as many as ``chosen`` has; it starts with some and ends with these."""
     taken = np.zeros(len(values), dtype=np.bool_)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
-import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
 from solver.experts.compiled_annealing import Schedule, annealer, below, chance
 from solver.experts.compiled_reach import even_shares, measured_needs, node_needs, served_shares
+from solver.kernels import kernel
 
 _EVEN: Final = 0.1
 """Weight of the mean load of nodes beside the maximum: it leads over plateaus."""
@@ -121,7 +121,7 @@ class _Search(NamedTuple):
     best: IntArray
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def crossings(needs: FloatArray) -> tuple[float, float]:
     """From (M, N) needs what the busiest node sends or receives, in tokens beside those that start on a node.
 
@@ -140,13 +140,13 @@ def crossings(needs: FloatArray) -> tuple[float, float]:
     return busiest, mean / nodes
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _crossing(case: NodeCase, needs: FloatArray) -> float:
     busiest, mean = crossings(needs)
     return (1.0 - case.crossing_mean) * busiest + case.crossing_mean * mean
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _time(case: NodeCase, node_loads: FloatArray, hottest: float, near: FloatArray, even: FloatArray) -> float:
     """Smoothed seconds of the layer beside its references, if each node packs its copies well.
 
@@ -170,7 +170,7 @@ def _time(case: NodeCase, node_loads: FloatArray, hottest: float, near: FloatArr
     return float((1.0 - _BETTER_CHOICE) * worst + _BETTER_CHOICE * total)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _reach(experts: int, sources: int, nodes: int) -> Reach:
     return Reach(
         np.zeros((experts, sources, nodes)),
@@ -181,7 +181,7 @@ def _reach(experts: int, sources: int, nodes: int) -> Reach:
     )
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _serve(counts: IntArray, served: FloatArray) -> None:
     """Fill (M, N) what copies in each node serve of one expert."""
     if len(served) > 1:
@@ -190,7 +190,7 @@ def _serve(counts: IntArray, served: FloatArray) -> None:
         even_shares(counts, served)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def node_state(held: IntArray, experts: int) -> NodeState:
     """The state of (N, C) ``held``, of at least 2 nodes; renew it before use."""
     nodes = len(held)
@@ -207,7 +207,7 @@ def node_state(held: IntArray, experts: int) -> NodeState:
     return NodeState(held.copy(), counts, totals, np.zeros(experts), np.zeros(1), loads, loads.copy(), near, even)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def fill_needs(case: NodeCase, reach: Reach, with_slopes: bool) -> None:
     """Work out anew what tokens need, from what copies serve; slopes if wanted (with measured pairs always)."""
     if len(case.pairs):
@@ -216,7 +216,7 @@ def fill_needs(case: NodeCase, reach: Reach, with_slopes: bool) -> None:
         node_needs(case.weights, reach.served, case.router, reach.needs, reach.slopes, with_slopes)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def renewed(case: NodeCase, state: NodeState) -> float:
     """Loads, needs and slopes of ``state`` worked out anew; its smoothed seconds beside the references."""
     state.node_loads[:] = 0.0
@@ -232,7 +232,7 @@ def renewed(case: NodeCase, state: NodeState) -> float:
     return _time(case, state.node_loads, state.hottest[0], state.near.needs, state.even.needs)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _propose(state: NodeState, search: _Search) -> Proposal:
     """A random proposal.  New experts are drawn by load: copies of hot ones pay."""
     heavier = search.heavier
@@ -257,7 +257,7 @@ def _propose(state: NodeState, search: _Search) -> Proposal:
     return Proposal(True, node, slot, other, other_slot, first, second)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _possible(case: NodeCase, state: NodeState, move: Proposal) -> bool:
     """Whether every node keeps at most one copy of an expert for each of its ranks, and something changes."""
     if move.first == move.second or state.counts[move.second, move.node] >= case.ranks:
@@ -265,7 +265,7 @@ def _possible(case: NodeCase, state: NodeState, move: Proposal) -> bool:
     return not move.swap or bool(state.counts[move.first, move.other] < case.ranks)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _count(case: NodeCase, state: NodeState, move: Proposal, sign: int) -> None:
     """Do (1) or undo (-1) a proposal in the counts of copies and their loads."""
     first, second = move.first, move.second
@@ -281,7 +281,7 @@ def _count(case: NodeCase, state: NodeState, move: Proposal, sign: int) -> None:
     state.copy_loads[second] = case.shares[second] / state.totals[second]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _carry(reach: Reach, expert: int, old: int, new: int) -> None:
     """Change the new needs by moving the only copy of ``expert`` from one node to another."""
     sources = len(reach.needs)
@@ -292,7 +292,7 @@ def _carry(reach: Reach, expert: int, old: int, new: int) -> None:
             reach.new_needs[source, new] += reach.slopes[expert, source, new]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _reshare(reach: Reach, counts: IntArray, expert: int) -> None:
     """Change the new needs by the copies of ``expert`` that are counted now."""
     _serve(counts[expert], reach.new_served)
@@ -304,7 +304,7 @@ def _reshare(reach: Reach, counts: IntArray, expert: int) -> None:
                 reach.new_needs[source, node] += reach.slopes[expert, source, node] * change
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _reached(reach: Reach, state: NodeState, move: Proposal) -> None:
     """The new needs after a proposal that stands in the counts."""
     reach.new_needs[:] = reach.needs
@@ -318,7 +318,7 @@ def _reached(reach: Reach, state: NodeState, move: Proposal) -> None:
         _reshare(reach, state.counts, move.second)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _seconds_after(case: NodeCase, state: NodeState, move: Proposal) -> float:
     """Smoothed seconds after a proposal, which is left in the counts; the new loads and needs stand beside."""
     first, second = move.first, move.second
@@ -338,7 +338,7 @@ def _seconds_after(case: NodeCase, state: NodeState, move: Proposal) -> float:
     return _time(case, state.new_loads, hottest, state.near.new_needs, state.even.new_needs)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _take(state: NodeState, move: Proposal) -> None:
     state.held[move.node, move.slot] = move.second
     if move.swap:
@@ -353,7 +353,7 @@ def _take(state: NodeState, move: Proposal) -> None:
         _serve(state.counts[expert], state.even.served[expert])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _judge(state: NodeState, search: _Search, move: Proposal) -> float:
     """Try a proposal; growth of the smoothed seconds."""
     if not _possible(search.case, state, move):
@@ -362,7 +362,7 @@ def _judge(state: NodeState, search: _Search, move: Proposal) -> float:
     return float(search.seconds[1] - search.seconds[0])
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _accept(state: NodeState, search: _Search, move: Proposal) -> None:
     _take(state, move)
     search.seconds[0] = search.seconds[1]
@@ -371,12 +371,12 @@ def _accept(state: NodeState, search: _Search, move: Proposal) -> None:
         _renew(state, search)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _reject(state: NodeState, search: _Search, move: Proposal) -> None:
     _count(search.case, state, move, -1)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _renew(state: NodeState, search: _Search) -> None:
     """Work slopes and seconds out anew, and keep the map if it is the best."""
     search.accepted[0] = 0
@@ -389,7 +389,7 @@ def _renew(state: NodeState, search: _Search) -> None:
 _anneal = annealer(_propose, _judge, _accept, _reject)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def anneal_nodes(case: NodeCase, held: IntArray, proposals: int, heat: float, seed: int) -> float:
     """Improve (N, C) ``held``, the experts of each node's slots, in place; return its smoothed seconds.
 

@@ -6,14 +6,14 @@ Letters: E experts, G ranks, s slots of a rank.  ``shares`` (E,) are scaled so t
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
 from solver.experts.compiled_map import LayerCase, LayerMap, Move, allowed, opened, put
+from solver.kernels import kernel
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def packed(pieces: FloatArray, experts: IntArray, speeds: FloatArray, size: int) -> IntArray:
     """(G, size) ``pieces``, heaviest first, each to the rank that stays least loaded and lacks its expert.
 
@@ -43,7 +43,7 @@ def packed(pieces: FloatArray, experts: IntArray, speeds: FloatArray, size: int)
     return held
 
 
-@numba.njit(cache=True)
+@kernel
 def _exchange_in(held: IntArray, filled: IntArray, load: FloatArray, expert: int, piece: float) -> None:
     """Put ``expert`` on a rank without it and move what lay there to a rank with room: there always is one."""
     ranks, size = held.shape
@@ -62,7 +62,7 @@ def _exchange_in(held: IntArray, filled: IntArray, load: FloatArray, expert: int
                     return
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _best_swap(layer: LayerMap, top: int) -> Move:
     """The swap with a slot of rank ``top`` that leaves the slower of both fastest; none: ``h`` = ``top``."""
     held, load, speeds = layer.held, layer.loads[0], layer.speeds
@@ -82,7 +82,7 @@ def _best_swap(layer: LayerMap, top: int) -> Move:
     return found
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def swap_down(shares: FloatArray, held: IntArray, speeds: FloatArray, target: float, most: int) -> int:
     """Swap experts of the slowest rank with others while that makes it faster; ``held`` changes; number of swaps.
 

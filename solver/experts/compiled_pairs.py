@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
 from solver.experts.compiled_annealing import Schedule, annealer, below
+from solver.kernels import inlined, kernel
 
 STEP: Final = 0.002
 """The pairs are pushed below a limit that lies so much (relatively) under the heaviest pair of the best counts."""
 
 
-@numba.njit(cache=True)
+@kernel
 def _sorted_pieces(shares: FloatArray, counts: IntArray, slots: int) -> FloatArray:
     """(S,) what each copy carries, ascending."""
     pieces, filled = np.empty(slots), 0
@@ -30,7 +30,7 @@ def _sorted_pieces(shares: FloatArray, counts: IntArray, slots: int) -> FloatArr
     return pieces
 
 
-@numba.njit(cache=True)
+@kernel
 def _excess(pieces: FloatArray, limit: float) -> float:
     """By how much the pairs exceed ``limit``, all together."""
     total, last = 0.0, len(pieces) - 1
@@ -39,7 +39,7 @@ def _excess(pieces: FloatArray, limit: float) -> float:
     return total
 
 
-@numba.njit(cache=True)
+@kernel
 def _heaviest_pair(pieces: FloatArray) -> float:
     """The heaviest pair."""
     heaviest, last = 0.0, len(pieces) - 1
@@ -48,7 +48,7 @@ def _heaviest_pair(pieces: FloatArray) -> float:
     return heaviest
 
 
-@numba.njit(cache=True)
+@kernel
 def _exchanged(old: FloatArray, new: FloatArray, thin: float, r: int, thick: float, c: int) -> None:
     """Fill ``new`` from ``old``, both ascending: a copy moved from the expert ``thin``, ``r`` to ``thick``, ``c``.
 
@@ -103,7 +103,7 @@ class _Aim(NamedTuple):
     target: float
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _note(state: _Counts, aim: _Aim) -> None:
     """Keep the counts if their heaviest pair is the lightest so far, and lower the limit below it."""
     reached = _heaviest_pair(state.pieces)
@@ -114,7 +114,7 @@ def _note(state: _Counts, aim: _Aim) -> None:
         state.sums[2] = _excess(state.pieces, state.sums[1])
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _propose(state: _Counts, _: _Aim) -> tuple[int, int]:
     """One copy from an expert with several to another."""
     a = below(len(state.counts))
@@ -123,7 +123,7 @@ def _propose(state: _Counts, _: _Aim) -> tuple[int, int]:
     return a, below(len(state.counts))
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _judge(state: _Counts, aim: _Aim, move: tuple[int, int]) -> float:
     """Growth of the excess; no move is allowed once the target is reached."""
     a, b = move
@@ -135,7 +135,7 @@ def _judge(state: _Counts, aim: _Aim, move: tuple[int, int]) -> float:
     return float(state.sums[3] - state.sums[2])
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _accept(state: _Counts, aim: _Aim, move: tuple[int, int]) -> None:
     state.pieces[:] = state.tried
     state.sums[2] = state.sums[3]
@@ -144,7 +144,7 @@ def _accept(state: _Counts, aim: _Aim, move: tuple[int, int]) -> None:
     _note(state, aim)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@inlined
 def _reject(_: _Counts, __: _Aim, ___: tuple[int, int]) -> None:
     return
 
@@ -152,7 +152,7 @@ def _reject(_: _Counts, __: _Aim, ___: tuple[int, int]) -> None:
 _anneal = annealer(_propose, _judge, _accept, _reject)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def annealed_counts(shares: FloatArray, start: IntArray, most: int, target: float, schedule: Schedule) -> IntArray:
     """(E,) the best counts that simulated annealing found from ``start``.
 
@@ -167,7 +167,7 @@ def annealed_counts(shares: FloatArray, start: IntArray, most: int, target: floa
     return state.best
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def paired(pieces: FloatArray, experts: IntArray) -> IntArray:
     """(G, 2) the heaviest of ``pieces``, descending, with the lightest and so on, never two of one expert.
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import Final
 
-import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
+from solver.kernels import kernel
 
 LIGHT: Final = 5
 """Counts of light copies that are told apart for each expert."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def fewest_copies(shares: FloatArray, limit: float) -> int:
     """Copies that are needed for none to carry more than ``limit``."""
     total = 0
@@ -27,7 +27,7 @@ def fewest_copies(shares: FloatArray, limit: float) -> int:
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def shown_by_slopes(shares: FloatArray, limit: float, slots: int, size: int, floors: FloatArray) -> bool:
     """Whether heavy copies, each alone among the lightest, show that ``limit`` cannot be met.
 
@@ -49,7 +49,7 @@ def shown_by_slopes(shares: FloatArray, limit: float, slots: int, size: int, flo
     return False
 
 
-@numba.njit(cache=True)
+@kernel
 def _slope_value(shares: FloatArray, limit: float, slots: int, size: int, floor: float, price: float) -> float:
     """Least sum over experts of ``r (value(w / r) + price)``, minus ``price`` times the slots; ``price >= floor``.
 
@@ -73,7 +73,7 @@ def _slope_value(shares: FloatArray, limit: float, slots: int, size: int, floor:
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def partner_options(
     shares: FloatArray, limit: float, most: int, gaps: FloatArray
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
@@ -109,7 +109,7 @@ def partner_options(
     return expert, copies, need, helps_from
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def heavy_gaps(shares: FloatArray, limit: float, most: int, rows: int) -> FloatArray:
     """Up to ``rows`` gaps ``limit - v`` of copies ``v`` above half the limit that some count makes, ascending."""
     found = []
@@ -124,7 +124,7 @@ def heavy_gaps(shares: FloatArray, limit: float, most: int, rows: int) -> FloatA
     return gaps[(np.arange(rows) * (len(gaps) - 1)) // (rows - 1)]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def counting_bound(shares: FloatArray, ranks: int, size: int) -> float:
     """The least load of the slowest rank without copies that counting the hottest experts allows.
 

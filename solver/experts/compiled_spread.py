@@ -5,13 +5,13 @@ Letters: E experts, G ranks, N nodes, s slots of a rank.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
+from solver.kernels import kernel
 
 
-@numba.njit(cache=True)
+@kernel
 def _gain(shares: FloatArray, counts: IntArray, on_node: IntArray, expert: int, leave: int, enter: int) -> float:
     """Gain of the share inside nodes when a copy of ``expert`` goes from node ``leave`` to ``enter``.
 
@@ -23,7 +23,7 @@ def _gain(shares: FloatArray, counts: IntArray, on_node: IntArray, expert: int, 
     return float(shares[expert] * (after - before))
 
 
-@numba.njit(cache=True)
+@kernel
 def _swap_gain(
     shares: FloatArray, counts: IntArray, on_node: IntArray, one: IntArray, other: IntArray, a: int, b: int
 ) -> float:
@@ -38,7 +38,7 @@ def _swap_gain(
     return gain
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def spread_ranks(shares: FloatArray, held: IntArray, nodes: int, passes: int) -> IntArray:
     """(G, s) the ranks of ``held`` in an order in which no swap of two between nodes keeps more inside nodes.
 
