@@ -13,8 +13,6 @@ import pytest
 ROOT = Path(__file__).parents[1]
 TOOLS = Path(sys.executable).parent
 MOST_LINES = 400
-MOST_LINES_OF_ONE_KERNEL = {"solver/compiled_search.py": 560}
-"""A kernel may call none of another file (docs/decisions/0003-compiled-search.md)."""
 FORBIDDEN = (
     (r"(?i)\b(pypi|files\.pythonhosted|registry\.npmjs|registry-1\.docker)\.(org|io)\b", "a package registry"),
     (r"(?i)\bindex[-]url\b", "a package index"),
@@ -91,7 +89,7 @@ def test_files_stay_small() -> None:
         for path in _tracked_files()
         if path.suffix == ".py"
     }
-    assert {name: n for name, n in lines.items() if n > MOST_LINES_OF_ONE_KERNEL.get(name, MOST_LINES)} == {}
+    assert {name: n for name, n in lines.items() if n > MOST_LINES} == {}
 
 
 @pytest.mark.parametrize(("pattern", "what"), FORBIDDEN)

@@ -45,3 +45,8 @@ def test_a_caller_is_compiled_anew_after_a_change_in_the_file_of_its_callee(tmp_
 def test_all_compiled_loops_are_in_files_that_the_digest_covers() -> None:
     compiled = {file.name for file in SOLVER.rglob("*.py") if "import numba" in file.read_text()}
     assert {name for name in compiled if not name.startswith("compiled")} == {"kernels.py"}
+
+
+def test_only_kernels_keep_compiled_code() -> None:
+    """A function that is compiled past ``solver.kernels`` would be kept under a stamp of its own file alone."""
+    assert [file.name for file in SOLVER.rglob("*.py") if "cache=True" in file.read_text()] == ["kernels.py"]
