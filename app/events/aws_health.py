@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
@@ -28,8 +28,6 @@ _RULES: Final = (
     (re.compile(r"DEGRADED|IMPAIR"), HealthState.DEGRADED),
 )
 """Meaning of type codes of events about EC2, by the first that fits; others leave the instance suspected."""
-_LEAD: Final = timedelta(days=1)
-"""Before a scheduled change: jobs need not leave earlier, and nothing new is placed there until then."""
 _STATES: Final[Mapping[str, HealthState]] = {
     "running": HealthState.RECOVERED,
     "stopping": HealthState.FAILED,
@@ -112,8 +110,6 @@ def _take_health(event: _Event, taken: ReportCollector) -> None:
         raise InvalidInput("detail.affectedEntities", detail.eventTypeCode, problem, "look at it in AWS Health")
     state = next((state for rule, state in _RULES if rule.search(detail.eventTypeCode)), HealthState.SUSPECTED)
     at, begins = moment(event.time), _date(detail.startTime)
-    if state is HealthState.DRAINING and begins is not None and begins - taken.now > _LEAD:
-        state = HealthState.SUSPECTED
     said = next((words.latestDescription for words in detail.eventDescription), "")
     until = " from ".join(filter(None, (detail.eventTypeCode, detail.startTime)))
     for instance, status in instances.items():
@@ -125,6 +121,7 @@ def _take_health(event: _Event, taken: ReportCollector) -> None:
             source_id=digest(detail.eventArn or event.id, instance, detail.statusCode, status),
             text=f"{until}: {said}" if said else until,
             code=detail.eventTypeCode,
+            leave_by=begins if state is HealthState.DRAINING and not over else None,
         )
 
 

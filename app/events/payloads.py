@@ -146,6 +146,7 @@ class ReportCollector:
         code: str = "",
         compute_slowdown: float = UNSTATED,
         bandwidth_share: float = UNSTATED,
+        leave_by: datetime | None = None,
         is_sighting: bool = False,
     ) -> None:
         """Take a report; without a time, or with one to come, it happened when it came.
@@ -172,6 +173,7 @@ class ReportCollector:
             code=clean(code, _LONGEST_CODE),
             compute_slowdown=compute_slowdown,
             bandwidth_share=bandwidth_share,
+            leave_by=leave_by,
             is_sighting=is_sighting,
         )
         known = self._events.setdefault((event.source_id, state), event)

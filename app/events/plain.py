@@ -20,7 +20,10 @@ PartName = Annotated[Line, BeforeValidator(lambda value: str(value) if type(valu
 
 
 class PlainReport(Document):
-    """One report; ``id`` tells it from others of its sender, ``occurred_at`` is when it came where left out."""
+    """One report; ``id`` tells it from others of its sender, ``occurred_at`` is when it came where left out.
+
+    ``leave_by``: until when what drains still works.
+    """
 
     kind: EntityKind = EntityKind.NODE
     node: Line = ""
@@ -32,6 +35,7 @@ class PlainReport(Document):
     code: Annotated[Line, Field(max_length=200)] = ""
     compute_slowdown: Annotated[Number, Field(ge=1)] | None = None
     bandwidth_share: Annotated[Number, Field(gt=0, le=1)] | None = None
+    leave_by: Moment | None = None
 
     @model_validator(mode="after")
     def _names_a_part(self) -> PlainReport:
@@ -39,6 +43,8 @@ class PlainReport(Document):
             raise ValueError("a switch has no node: name it by part alone, like leaf:leaf-3")
         if self.kind is EntityKind.NODE and self.part:
             raise ValueError("a node has no part: leave it out, or say which kind of part it is")
+        if self.leave_by is not None and self.state is not HealthState.DRAINING:
+            raise ValueError(f"leave_by stands beside the state {self.state}: only what drains is to be left")
         return self
 
 
@@ -81,6 +87,7 @@ def take_plain(report: PlainReport, taken: ReportCollector) -> None:
         code=report.code,
         compute_slowdown=report.compute_slowdown or UNSTATED,
         bandwidth_share=report.bandwidth_share or UNSTATED,
+        leave_by=report.leave_by,
     )
 
 

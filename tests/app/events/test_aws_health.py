@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -80,11 +81,13 @@ def test_an_event_becomes_reports_on_its_instances(event: dict[str, Any], report
     assert read("aws_health", wrapped) == read("aws_health", event)
 
 
-def test_a_retirement_weeks_ahead_moves_no_job_yet() -> None:
-    """Nothing new is placed there, and the words say until when it may be used."""
-    (event,) = read("aws_health", health(RETIRED, ONE, startTime="Sat, 14 Mar 2026 10:00:00 GMT")).events
-    assert event.state == "suspected"
-    assert "Sat, 14 Mar 2026 10:00:00 GMT" in event.text
+def test_a_retirement_says_until_when_the_instance_works() -> None:
+    """Jobs need not leave before; one that is over has no such time."""
+    begins = {"startTime": "Sat, 14 Mar 2026 10:00:00 GMT"}
+    (event,) = read("aws_health", health(RETIRED, ONE, **begins)).events
+    assert (event.state, event.leave_by) == ("draining", datetime(2026, 3, 14, 10, tzinfo=UTC))
+    (over,) = read("aws_health", health(RETIRED, ONE, status="closed", **begins)).events
+    assert (over.state, over.leave_by) == ("recovered", None)
 
 
 def test_what_names_no_instance_is_shown() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from cluster_models.errors import InvalidInput
@@ -19,6 +21,15 @@ def test_one_a_list_or_a_mapping_of_events() -> None:
     assert shown(read("plain", {"kind": "switch", "part": "leaf:a", "state": "draining"})) == [
         "switch :leaf:a draining"
     ]
+
+
+def test_what_drains_may_say_until_when_it_works() -> None:
+    """Beside any other state that says nothing."""
+    entry = {"node": "n1", "state": "draining", "leave_by": "2026-03-14T10:00:00Z"}
+    (event,) = read("plain", entry).events
+    assert event.leave_by == datetime(2026, 3, 14, 10, tzinfo=UTC)
+    with pytest.raises(InvalidInput, match="only what drains is to be left"):
+        read("plain", entry | {"state": "failed"})
 
 
 def test_a_moment_to_come_is_now() -> None:
