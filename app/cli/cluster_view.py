@@ -20,6 +20,7 @@ from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.suspicions import suspicions
 from cluster_models.topology import Node
 from cluster_models.units import GBIT, GBYTE
+from cluster_models.wording import named
 
 NAMED_PAIRS: Final = 12
 MATRIX_NODES: Final = 48
@@ -116,10 +117,8 @@ def _unmeasured(links: LinkModel, estimated: BoolArray) -> RenderableType:
     pairs = [f"{links.nodes[a]} - {links.nodes[b]}" for a, b in np.argwhere(estimated & estimated.T) if a < b]
     if not pairs:
         return Text("Every pair of nodes was measured.")
-    shown = ", ".join(pairs[:NAMED_PAIRS])
-    more = f" and {count(len(pairs) - NAMED_PAIRS)} more" if len(pairs) > NAMED_PAIRS else ""
     are = "pair is estimated from its" if len(pairs) == 1 else "pairs are estimated from their"
-    return Text(f"{count(len(pairs))} {are} class: {shown}{more}")
+    return Text(f"{count(len(pairs))} {are} class: {named(pairs, NAMED_PAIRS)}")
 
 
 def heat_matrix(

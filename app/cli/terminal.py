@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.presentation.figures import count
+from cluster_models.wording import named
 
 PIPE_WIDTH: Final = 100
 """Columns where the output is no terminal and has no width of its own."""
@@ -87,5 +88,4 @@ def more_line(number: int, noun: str = "", nouns: str = "") -> Text:
 
 def shown_places(places: Sequence[str], *, most: int = 2) -> str:
     """The first places, and how many more there are."""
-    first = ", ".join(places[:most])
-    return f"{first} and {count(len(places) - most)} more" if len(places) > most else first
+    return named(places, most)

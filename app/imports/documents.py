@@ -15,6 +15,7 @@ from app.documents.switches import SwitchDocument
 from cluster_models.errors import InvalidInput
 from cluster_models.topology import Cluster, NicGroup, Node
 from cluster_models.units import GBIT
+from cluster_models.wording import named
 from readers.proposal.values import EVERY_NODE, Proposal, ProposedNode
 
 _LABEL: Final = "labels."
@@ -98,10 +99,9 @@ def _passed_over(field: str, names: Sequence[str], stored: Mapping[str, Node]) -
     """Sentence about stored nodes that keep their value although an answer gives new nodes another."""
     kept = dict.fromkeys(shown(getattr(stored[name], field, None)) for name in names if name in stored)
     value = f" {next(iter(kept))}" if len(kept) == 1 and not field.startswith(_LABEL) else " what is stored"
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     answer = f"{EVERY_NODE}.{field}"
     return (
-        f"{answer} is for nodes of which nothing is stored: {', '.join(names[:3])}{more} "
+        f"{answer} is for nodes of which nothing is stored: {named(names, 3)} "
         f"{'keeps' if len(names) == 1 else 'keep'}{value}; to change that, answer {names[0]}.{field}."
     )
 

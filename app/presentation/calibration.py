@@ -8,6 +8,7 @@ from typing import Final
 
 from app.documents.calibration import CalibrationDocument, FitDocument, ParameterDocument, PatternDocument, ToldBy
 from app.presentation.figures import percent, plural
+from cluster_models.wording import named
 from solver.fitting.report import Explanation
 
 LARGE: Final = 0.15
@@ -78,10 +79,9 @@ def finding_lines(fit: FitDocument) -> tuple[str, ...]:
     """What the runs say beside their parameters: how they differ, and which of them nothing explains."""
     found = [] if fit.explanation is None else [_EXPLAINED[fit.explanation]]
     if fit.outliers:
-        named = [f"{each.run} ({each.measured_over_predicted:.2g} times as predicted)" for each in fit.outliers]
-        more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
+        runs = [f"{each.run} ({each.measured_over_predicted:.2g} times as predicted)" for each in fit.outliers]
         found.append(
-            f"The fit does not explain {plural(len(named), 'step')}: {', '.join(named[:NAMED])}{more}; check the "
+            f"The fit does not explain {plural(len(runs), 'step')}: {named(runs, NAMED)}; check the "
             "unit and the configuration, and whether something disturbed them. They hardly count."
         )
     return (*found, *map(_pattern, fit.patterns), *_unexplained(fit), *fit.warnings)

@@ -6,6 +6,7 @@ from typing import Final
 
 from app.presentation.figures import gbytes_per_s
 from cluster_models.topology import Cluster
+from cluster_models.wording import named
 
 _NAMED: Final = 8
 
@@ -19,8 +20,5 @@ def _of_label(label: str, cluster: Cluster) -> str:
     alike: dict[str, list[str]] = {}
     for place, uplink in cluster.uplinks()[label].items():
         alike.setdefault(f"{gbytes_per_s(uplink.bytes_per_s)} ({uplink.figure})", []).append(place)
-    parts = []
-    for rate, places in alike.items():
-        more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
-        parts.append(f"{', '.join(places[:_NAMED])}{more}: {rate}")
+    parts = [f"{named(places, _NAMED)}: {rate}" for rate, places in alike.items()]
     return f"{label} {', '.join(parts)}"

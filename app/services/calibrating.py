@@ -30,6 +30,7 @@ from cluster_models.gpus import GpuKind
 from cluster_models.hardware_profile import HardwareProfile
 from cluster_models.training_run import TrainingRun
 from cluster_models.units import TFLOP
+from cluster_models.wording import named
 from solver.costs.calibration import PARAMETERS, Owner
 from solver.fitting.families import error_spread
 from solver.fitting.own_runs import fit_own_memory, fit_own_steps
@@ -247,9 +248,8 @@ def _far_off(report: FitReport) -> list[str]:
     ]
     if not found:
         return []
-    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
     sentence = (
-        f"The fit does not explain {plural(len(found), 'kernel')}: {', '.join(found[:NAMED])}{more}; check whether "
+        f"The fit does not explain {plural(len(found), 'kernel')}: {named(found, NAMED)}; check whether "
         "the GPU was idle, and the GPU kind."
     )
     return [sentence]
@@ -260,9 +260,8 @@ def _too_large(runs: Sequence[TrainingRun]) -> list[str]:
     found = [run.name for run in runs if predict_peak_memory(run) > TOO_LARGE * run.gpu.memory_bytes]
     if not found:
         return []
-    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
     sentence = (
-        f"By the memory model these cannot have fitted their GPU: {', '.join(found[:NAMED])}{more}; check degrees, "
+        f"By the memory model these cannot have fitted their GPU: {named(found, NAMED)}; check degrees, "
         "zero and recompute."
     )
     return [sentence]

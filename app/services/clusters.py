@@ -21,7 +21,7 @@ from app.services.pagination import Page, decode_cursor, page_of
 from app.services.preconditions import ExpectedVersions, check_version
 from cluster_models.errors import InvalidCluster
 from cluster_models.topology import Cluster, Node, NodeState
-from solver.replanning.words import named
+from cluster_models.wording import named
 
 _MEASUREMENTS: Final = (
     select(func.count()).where(MeasurementRow.cluster_id == ClusterRow.id).correlate(ClusterRow).scalar_subquery()

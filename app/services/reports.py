@@ -38,7 +38,7 @@ from app.services.touching import fresh_trouble, standing_trouble, touched
 from cluster_models.conditions import Condition
 from cluster_models.health_events import HealthEvent
 from cluster_models.topology import Cluster
-from solver.replanning.words import named
+from cluster_models.wording import named
 
 MOST_NAMED: Final = 5
 _SPARES: Final = ""

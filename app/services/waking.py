@@ -16,7 +16,7 @@ from app.services import clusters, health_events, occupancy, replan_rows, replan
 from app.services.job_plans import JobPlan, job_plans
 from app.services.touching import standing_trouble
 from cluster_models.health_events import Entity, EntityKind, HealthState
-from solver.replanning.words import named
+from cluster_models.wording import named
 
 _LATE: Final = timedelta(hours=1)
 """After a part had to be left by then, nobody is woken for it any more."""

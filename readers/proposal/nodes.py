@@ -8,6 +8,7 @@ from typing import Any, Final
 from cluster_models.catalogue import gpu_kind
 from cluster_models.errors import InvalidCluster
 from cluster_models.topology import Cluster, NicGroup, Node
+from cluster_models.wording import named
 from readers.frame.facts import (
     Fact,
     HostFact,
@@ -214,9 +215,9 @@ def _ask_for_missing(nodes: Sequence[ProposedNode], notes: Notes) -> None:
     """One question a field for all nodes that lack it; a node kind of the catalogue answers for all three."""
     for field, what in (("gpu_kind", "GPU kind"), ("gpu_count", "number of GPUs"), ("nics", "network cards")):
         lacking = [node.name for node in nodes if field not in node.fields and "node_kind" not in node.fields]
-        shown = ", ".join(lacking[:5]) + (f" and {len(lacking) - 5} more" if len(lacking) > 5 else "")
         for _ in lacking:
             said = 'give it as "8 x 400 infiniband"' if field == "nics" else "give it"
             notes.ask(
-                f"{EVERY_NODE}.{field}", f"no file says the {what} of {shown}: {said}, or send a file that says it"
+                f"{EVERY_NODE}.{field}",
+                f"no file says the {what} of {named(lacking, 5)}: {said}, or send a file that says it",
             )

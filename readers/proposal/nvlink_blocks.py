@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cluster_models.catalogue import node_kinds
+from cluster_models.wording import named
 from readers.frame.findings import Finding, note
 from readers.proposal.claims import BLOCK, Claim, answered, believed
 from readers.proposal.values import Answers, Notes
@@ -83,9 +84,8 @@ def _gpus(node: str, fields: Mapping[str, list[Claim]], answers: Answers) -> tup
 
 
 def _doubt(firsts: Sequence[Claim], why: str) -> Finding:
-    names = ", ".join(claim.value for claim in firsts[:_MOST_NAMES])
-    more = f" and {len(firsts) - _MOST_NAMES} more" if len(firsts) > _MOST_NAMES else ""
-    what = f"{len(firsts)} blocks ({names}{more}) are labels, not NVLink domains"
+    names = named([claim.value for claim in firsts], _MOST_NAMES)
+    what = f"{len(firsts)} blocks ({names}) are labels, not NVLink domains"
     if len(firsts) == 1:
         what = f"block {names} is a label, not an NVLink domain"
     first = min((claim.origin for claim in firsts), key=lambda origin: origin.first_line)

@@ -11,6 +11,7 @@ from cluster_models.placement_rules import PlacementRules, RankGroup, Spread
 from cluster_models.plan import Degrees, RankOrder
 from cluster_models.switches import Figure
 from cluster_models.topology import Cluster
+from cluster_models.wording import named
 from cluster_models.workload import Sharding
 from solver.candidates import ORDER_CODES, SHARDING_CODES, IntArray
 from solver.compiled import step_seconds, violations
@@ -106,8 +107,7 @@ def _switches(problem: PlanningProblem, candidate: Candidate, assignment: IntArr
         if uplink.figure is Figure.NOMINAL and place in {_place(candidate, cluster, label, n) for n in used}
     )
     if nominal:
-        names = ", ".join(nominal[:4]) + (f" and {len(nominal) - 4} more" if len(nominal) > 4 else "")
-        yield f"The uplinks of {names} are nominal figures: measured ones are usually lower."
+        yield f"The uplinks of {named(nominal)} are nominal figures: measured ones are usually lower."
 
 
 def _place(candidate: Candidate, cluster: Cluster, label: str, unit: int) -> str | None:

@@ -13,6 +13,7 @@ from cluster_models.link_tables import LinkTables
 from cluster_models.measurements import Collective
 from cluster_models.plan import Confidence
 from cluster_models.suspicions import suspicions
+from cluster_models.wording import named
 from cluster_models.workload import LinkBandwidth
 from solver.answer.site_warnings import site_warnings
 from solver.candidates import IntArray
@@ -77,11 +78,10 @@ def _estimated_links(problem: PlanningProblem, candidate: Candidate, assignment:
     estimated = links[first[:, :, None], second[:, None, :]].any(axis=(1, 2))
     if not estimated.any():
         return []
-    names = [f"{fabric.names[a]} to {fabric.names[b]}" for a, b in used[estimated][:4]]
-    more = f" and {int(estimated.sum()) - 4} more" if estimated.sum() > 4 else ""
+    names = [f"{fabric.names[a]} to {fabric.names[b]}" for a, b in used[estimated]]
     sentence = (
-        f"{int(estimated.sum())} of the {len(used)} directed links that the plan uses were not measured with "
-        f"{fabric.gpus_per_node} flows at once and are estimated: {', '.join(names)}{more}."
+        f"{len(names)} of the {len(used)} directed links that the plan uses were not measured with "
+        f"{fabric.gpus_per_node} flows at once and are estimated: {named(names)}."
     )
     return [sentence]
 

@@ -9,10 +9,10 @@ from cluster_models.plan import StopReason
 from cluster_models.recovery import BatchDecision, ConsideredAction, JobDecision, RecoveryAction
 from cluster_models.running import RunningJob
 from cluster_models.units import GBYTE, HOUR
+from cluster_models.wording import named
 from solver.replanning.problem import LEAVING, RecoveryOption, ReplanProblem
 from solver.replanning.program import Gpu
 from solver.replanning.touched import live_gpus, lost_gpus
-from solver.replanning.words import named
 
 SAME_WORTH: Final = 1e-3
 """Share of its worth by which the same done on other nodes is not worth a word."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from cluster_models.plan import NoPlan, Plan
 from cluster_models.recovery import ConsideredAction, Migration, RecoveryAction
+from cluster_models.wording import named
 from solver.candidates import IntArray
 from solver.problem import SearchOptions
 from solver.replanning.filling import exchanged, fill_slots
@@ -44,7 +45,6 @@ from solver.replanning.shrinking import (
 from solver.replanning.site import JobSite
 from solver.replanning.units import Unit
 from solver.replanning.values import least_gain_flop, option_value, work_flop
-from solver.replanning.words import named
 from solver.search import plan_within
 
 Answer = RecoveryOption | ConsideredAction

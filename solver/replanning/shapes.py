@@ -17,6 +17,7 @@ from cluster_models.errors import InvalidInput
 from cluster_models.links import LinkModel
 from cluster_models.plan import Configuration, NoPlan, Plan
 from cluster_models.recovery import ConsideredAction, RecoveryAction
+from cluster_models.wording import named
 from solver.candidates import FloatArray, IntArray, batch_of
 from solver.degrees.ruled import kept_candidates
 from solver.placement.fabric import Fabric
@@ -26,7 +27,6 @@ from solver.replanning.columns import JobColumns, View
 from solver.replanning.optimistic import SizeBounds, bounds_of, loose_prices
 from solver.replanning.reshaping import asked_on, at_most
 from solver.replanning.site import without_replicas
-from solver.replanning.words import named
 from solver.search import SearchSpace, plan_within, search_space
 
 FINE: Final = 0.25

@@ -16,6 +16,7 @@ from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.suspicions import suspicions
 from cluster_models.topology import Cluster, Node, NodeState
 from cluster_models.units import GBIT
+from cluster_models.wording import named
 
 _MOST_NAMES: Final = 6
 _MOODS = {NodeState.READY: "good", NodeState.FAILED: "bad"}
@@ -87,8 +88,7 @@ def _row(node: Node, names: Sequence[str]) -> NodeRow:
     taken = f", {len(node.gpus_in_use)} in use" if node.gpus_in_use else ""
     return NodeRow(
         name=node.name,
-        aliases=", ".join(names[:_MOST_NAMES])
-        + (f" and {more} more" if (more := len(names) - _MOST_NAMES) > 0 else ""),
+        aliases=named(names, _MOST_NAMES),
         state=f"{node.state}{slower}",
         mood=_MOODS.get(node.state, "warn"),
         gpus=f"{node.gpu_count} x {node.gpu_kind}{taken}",

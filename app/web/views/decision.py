@@ -24,6 +24,7 @@ from app.presentation.survival import losses_sentence
 from app.web.views.health import quarantine_sentences
 from cluster_models.plan import Plan, StopReason
 from cluster_models.recovery import BatchDecision, JobDecision, Migration, MovedRank, RecoveryAction
+from cluster_models.wording import named
 
 MOST_CARDS: Final = 20
 """Jobs that are shown in full at once."""
@@ -231,8 +232,7 @@ def _files(plan: Plan) -> tuple[LaunchFile, ...]:
 
 
 def _nodes(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    return f"{len(names)}: {shown}" if names else "none"
+    return f"{len(names)}: {named(names, 8)}" if names else "none"
 
 
 def _proof(decision: BatchDecision) -> tuple[str, ...]:

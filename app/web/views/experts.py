@@ -10,6 +10,7 @@ from typing import Final
 from app.presentation.figures import count, spans
 from app.presentation.routing import RoutingReport, routing_report
 from app.services.routing import RoutingRecord
+from cluster_models.wording import named
 from readers.frame.findings import Finding
 
 _MOST_NAMES: Final = 4
@@ -49,10 +50,9 @@ def routing_line(record: RoutingRecord) -> RoutingLine:
     """Statistics by their name and how skewed they are."""
     told = record.statistics.workloads
     names = [each.name for each in told]
-    rest = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return RoutingLine(
         name=record.name,
-        workloads=", ".join(names[:_MOST_NAMES]) + rest,
+        workloads=named(names, _MOST_NAMES),
         experts=count(record.statistics.experts),
         layers=count(len({layer for each in told for layer in each.layers})),
         hottest=f"{max(median(each.hottest) for each in told):.1f}",

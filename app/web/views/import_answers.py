@@ -13,6 +13,7 @@ from app.imports.report import ConflictAnswer, ImportAnswer, ImportProblem, Ques
 from app.presentation.figures import plural
 from app.web.import_form import SentAnswers, about
 from cluster_models.catalogue import gpu_kinds, node_kinds
+from cluster_models.wording import named
 from readers.proposal.values import ALIAS, EVERY_NODE
 
 MOST_QUESTIONS: Final = 30
@@ -133,8 +134,7 @@ def field_label(name: str) -> str:
 
 def names_shown(names: Sequence[str]) -> str:
     """The first names and how many more there are."""
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+    return named(names, _MOST_NAMES)
 
 
 def is_asked(problem: ImportProblem) -> bool:

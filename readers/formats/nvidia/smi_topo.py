@@ -13,6 +13,7 @@ from functools import cache
 from typing import Final
 
 from cluster_models.measurements import Direction
+from cluster_models.wording import named
 from readers.formats.nvidia.smi_joints import GPU, Drawn, cell_of, drawing_of
 from readers.frame.facts import MatrixFact, Origin, Quantity, WiringFact
 from readers.frame.findings import Finding, doubt, note, refused
@@ -158,8 +159,7 @@ def _unreached(table: _Table) -> list[Finding]:
     ]
     if not pairs:
         return []
-    more = f" and {len(pairs) - 4} more" if len(pairs) > 4 else ""
-    sentence = f"GPUs cannot reach each other's memory: {', '.join(pairs[:4])}{more}"
+    sentence = f"GPUs cannot reach each other's memory: {named(pairs)}"
     remedy = "measure with p2pBandwidthLatencyTest what the way through the host gives"
     return [doubt("no-peer-access", table.header.number, sentence, remedy)]
 
