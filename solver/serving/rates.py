@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -206,9 +206,38 @@ def rates_of(cases: Sequence[Properties], effects: Effects | None = None) -> Rat
     return Rates(**found)
 
 
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Errors on measured rows whose whole ``group`` the fit did not see, of one ``figure``.
+
+    Relative errors predicted / measured - 1, but ``log_spread``: four rows in five lie within this of their
+    prediction, as |log(predicted / measured)|.
+    """
+
+    group: str
+    figure: str
+    rows: int
+    median_error: float
+    mean_error: float
+    p90_error: float
+    bias: float
+    log_spread: float
+
+
 @cache
 def shipped_effects() -> Effects:
     """The effects of ``data/rates.toml``."""
-    text = resources.files("solver.serving").joinpath("data", "rates.toml").read_text(encoding="utf-8")
-    effects: Effects = tomllib.loads(text).get("effects", {})
-    return MappingProxyType(dict(effects))
+    return MappingProxyType(_shipped().get("effects", {}))
+
+
+@cache
+def held_out_spreads() -> tuple[HeldOut, ...]:
+    """What predictions were worth on groups of rows that a fit did not see, from ``data/rates.toml``."""
+    return tuple(HeldOut(**entry) for entry in _shipped()["held_out"])
+
+
+@cache
+def _shipped() -> dict[str, Any]:
+    return tomllib.loads(
+        resources.files("solver.serving").joinpath("data", "rates.toml").read_text(encoding="utf-8")
+    )
