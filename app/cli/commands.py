@@ -130,7 +130,21 @@ def predict(  # noqa: PLR0913 - one argument for each option
     verbose: Verbose = False,
     output: PlanFile = None,
 ) -> None:
-    """Predict time and memory of a configuration given in full, without a search."""
+    """Predict time and memory of a configuration given in full, of training or of serving, without a search."""
+    from app.cli import serving_predicting  # noqa: PLC0415 - see above
+
+    if serving_predicting.is_serving(workload):
+        training = {"--framework-file": framework_file, "--calibration": calibration, "--routing": routing}
+        serving_predicting.refuse_training_options(training)
+        serving_predicting.run_serving_prediction(
+            cluster=cluster,
+            model=model,
+            workload=workload,
+            configuration=configuration,
+            as_json=as_json,
+            output=output,
+        )
+        return
     from app.cli.planning import ProblemFiles  # noqa: PLC0415 - see above
     from app.cli.predicting import run_predict  # noqa: PLC0415 - see above
     from app.cli.routed import Routed  # noqa: PLC0415 - see above
