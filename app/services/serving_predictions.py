@@ -27,7 +27,7 @@ def predict_serving_configuration(
     load, pools = workload.to_workload(), configuration.to_configuration()
     check_serving(architecture, load, pools)
     nodes = chosen_nodes(snapshot, pools)
-    links, transfer = worker_links(snapshot, nodes)
+    links, transfer = worker_links(snapshot, nodes, pools)
     case = ServingCase(
         architecture=architecture,
         gpu=gpu_kind(nodes[0].gpu_kind),

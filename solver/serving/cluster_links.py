@@ -6,6 +6,7 @@ inside counts by what it reaches of the same kind's usual links; between domains
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Final
 
@@ -13,11 +14,11 @@ import numpy as np
 
 from cluster_models.catalogue import gpu_kind
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.links import LinkModel, effective_links
+from cluster_models.links import BoolArray, LinkModel, effective_links
 from cluster_models.serving import ServingConfiguration
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.topology import Node
-from solver.serving.loads import WorkerLinks
+from solver.serving.loads import FloatArray, WorkerLinks
 
 MESSAGE_BYTES: Final = 64.0 * 2**20
 """Messages at which links are compared: prefill moves as much in a collective."""
@@ -51,8 +52,14 @@ def chosen_nodes(snapshot: ClusterSnapshot, configuration: ServingConfiguration)
     return tuple(chosen)
 
 
-def worker_links(snapshot: ClusterSnapshot, nodes: tuple[Node, ...]) -> tuple[WorkerLinks, float]:
-    """Links of workers on ``nodes``, and bytes/s of one cache between two of them; the slowest link paces all."""
+def worker_links(
+    snapshot: ClusterSnapshot, nodes: tuple[Node, ...], configuration: ServingConfiguration
+) -> tuple[WorkerLinks, float]:
+    """Links of workers that fill ``nodes`` in order, and bytes/s of one cache between nodes.
+
+    The slowest link paces all: inside a domain, between domains of one worker, and for caches between any two
+    domains.
+    """
     gpu = gpu_kind(nodes[0].gpu_kind)
     gpus = min(node.gpu_count for node in nodes)
     domains: dict[str, int] = {}
@@ -62,26 +69,28 @@ def worker_links(snapshot: ClusterSnapshot, nodes: tuple[Node, ...]) -> tuple[Wo
     rows = np.array([measured.nodes.index(node.name) for node in nodes])
     usual = effective_links(replace(snapshot, samples=(), link_shares=()))
     inside = float(np.max(_inside_s(measured)[rows] / _inside_s(usual)[rows]))
-    far = ~np.equal.outer([node.nvlink_domain for node in nodes], [node.nvlink_domain for node in nodes])
-    if far.any():
-        crossing = measured.transfer_s(MESSAGE_BYTES, gpus)[np.ix_(rows, rows)][far].max()
-        single = measured.transfer_s(MESSAGE_BYTES, 1)[np.ix_(rows, rows)][far].max()
-        latency = float(measured.latency_s[np.ix_(rows, rows)][far].max())
-    else:
-        crossing, single, latency = (
-            MESSAGE_BYTES / gpu.scale_up_bytes_per_s,
-            MESSAGE_BYTES / gpu.scale_up_bytes_per_s,
-            0.0,
-        )
+    names = [node.nvlink_domain for node in nodes]
+    far = ~np.equal.outer(names, names)
+    span = max(math.ceil(pool.worker.stage_gpus / gpus) for pool in configuration.pools)
+    place = np.arange(len(nodes)) // span
+    joined = far & np.equal.outer(place, place)
+    pairs = np.ix_(rows, rows)
+
+    def slowest(seconds: FloatArray, where: BoolArray) -> float:
+        chosen = seconds[pairs][where]
+        return float(chosen.max()) if chosen.size else MESSAGE_BYTES / gpu.scale_up_bytes_per_s
+
+    crossing = slowest(measured.transfer_s(MESSAGE_BYTES, gpus), joined)
+    single = slowest(measured.transfer_s(MESSAGE_BYTES, 1), far)
     links = WorkerLinks(
         domain_gpus=min(domains.values()),
         domain_bytes_per_s=gpu.scale_up_bytes_per_s / max(inside, 1e-9),
-        cross_bytes_per_s=MESSAGE_BYTES / float(crossing),
-        cross_latency_s=latency,
+        cross_bytes_per_s=MESSAGE_BYTES / crossing,
+        cross_latency_s=float(measured.latency_s[pairs][joined].max()) if joined.any() else 0.0,
     )
-    return links, MESSAGE_BYTES / float(single)
+    return links, MESSAGE_BYTES / single
 
 
-def _inside_s(links: LinkModel) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _inside_s(links: LinkModel) -> FloatArray:
     """Seconds (N,) of a large message inside each node."""
     return np.diagonal(links.transfer_s(MESSAGE_BYTES, 1)).copy()

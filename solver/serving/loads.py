@@ -42,7 +42,9 @@ class Loads:
 
     ``dense_*``: attention projections, dense MLPs, shared experts and the output layer; ``expert_*``: the routed
     experts held by a GPU (all of its layers together), of which a token meets ``active``/``experts`` on average;
-    ``cache_*_bytes``: keys and values of one token in layers with full and with windowed attention.
+    ``cache_*_bytes``: keys and values of one token in layers with full and with windowed attention.  ``reduced``
+    and ``exchanged`` count the all-reduces among tensor ranks and the exchanges of tokens among all ``members`` of
+    a stage, of which ``domain`` sit in one scale-up domain.
     """
 
     layers: FloatArray
@@ -72,7 +74,7 @@ class Loads:
     reduced: FloatArray
     exchanged: FloatArray
     members: FloatArray
-    crosses: FloatArray
+    domain: FloatArray
     domain_bytes_per_s: FloatArray
     cross_bytes_per_s: FloatArray
     cross_latency_s: FloatArray
@@ -115,7 +117,6 @@ def loads_of(
     full = sum(not windowed for windowed in a.windowed_pattern)
     cache, decode_flops, prefill_flops = _attention_work(a, tensor)
     gathers = worker.attention_data > 1 or worker.expert > 1
-    crosses = worker.stage_gpus > links.domain_gpus
     values = {
         "layers": a.layers,
         "sparse_layers": sparse,
@@ -145,7 +146,7 @@ def loads_of(
         + (a.layers - sparse) * (gathers and tensor > 1),
         "exchanged": 2.0 * sparse * (gathers and worker.stage_gpus > 1),
         "members": worker.stage_gpus,
-        "crosses": float(crosses),
+        "domain": links.domain_gpus,
         "domain_bytes_per_s": links.domain_bytes_per_s,
         "cross_bytes_per_s": links.cross_bytes_per_s,
         "cross_latency_s": links.cross_latency_s,

@@ -96,17 +96,32 @@ def _step(
 def _collectives(loads: Loads, rates: Rates, rank: FloatArray) -> FloatArray:
     """Seconds of the collectives of a step of ``rank`` tokens on each attention rank.
 
-    All-reduce of n members: 2(n-1)/n of the message over each link (Patarasuk & Yuan 2009); dispatch and combine of
-    experts: a token goes to at most ``active`` other ranks and back.  Latency grows with the logarithm of members.
+    All-reduce: reduced among the g members of a domain, then each of these 1/g of the message among the N domains,
+    and gathered again: 2(g-1)/g of the message inside and 2(N-1)/N of 1/g of it between domains (Patarasuk & Yuan
+    2009 for each level).  Dispatch and combine of experts: a token goes to at most ``active`` other ranks, and
+    crosses to each other domain at most once (DeepSeek-V3, arXiv 2412.19437, section 3.2.2).  Latency grows with
+    log2 of the members.
     """
-    bandwidth = np.where(loads.crosses > 0, loads.cross_bytes_per_s, loads.domain_bytes_per_s * rates.link_share)
-    far = loads.crosses * loads.cross_latency_s
+    inside = loads.domain_bytes_per_s * rates.link_share
     message = rank * loads.hidden_bytes
-    n, m = np.maximum(loads.tensor, 1.0), np.maximum(loads.members, 1.0)
-    reduce = (1.0 + np.log2(n)) * 0.5 * rates.collective_s + far + 2.0 * (n - 1.0) / n * message / bandwidth
-    copies = np.minimum(loads.active, m) * (m - 1.0) / m
-    exchange = (1.0 + np.log2(m)) * 0.5 * rates.collective_s + far + copies * message / loads.tensor / bandwidth
-    passes = (loads.pipeline - 1.0) * (rates.collective_s + message / bandwidth)
+    tensor, members = np.maximum(loads.tensor, 1.0), np.maximum(loads.members, 1.0)
+    near, domains = np.minimum(tensor, loads.domain), np.ceil(tensor / loads.domain)
+    reduce = (
+        (1.0 + np.log2(tensor)) * 0.5 * rates.collective_s
+        + 2.0 * (near - 1.0) / near * message / inside
+        + (domains > 1) * loads.cross_latency_s
+        + 2.0 * (domains - 1.0) / domains * message / near / loads.cross_bytes_per_s
+    )
+    near, domains = np.minimum(members, loads.domain), np.ceil(members / loads.domain)
+    sent = message / loads.tensor
+    copies = np.minimum(loads.active, members)
+    exchange = (
+        (1.0 + np.log2(members)) * 0.5 * rates.collective_s
+        + copies * (near - 1.0) / members * sent / inside
+        + (domains > 1) * loads.cross_latency_s
+        + np.minimum(copies * (members - near) / members, domains - 1.0) * sent / loads.cross_bytes_per_s
+    )
+    passes = (loads.pipeline - 1.0) * (rates.collective_s + message / inside)
     return np.asarray(loads.reduced * reduce + loads.exchanged * exchange + passes)
 
 
