@@ -36,17 +36,26 @@ def is_serving(workload: str) -> bool:
     return isinstance(data, Mapping) and data.get("kind") == "serving"
 
 
-def refuse_training_options(given: Mapping[str, object]) -> None:
-    """Raise ``InvalidInput`` for an option that only training has."""
-    for name, value in given.items():
+def predicted_as_serving(
+    cluster: str,
+    model: str,
+    workload: str,
+    configuration: str,
+    *,
+    training: Mapping[str, object],
+    as_json: bool,
+    output: Path | None,
+) -> bool:
+    """Whether the workload is of serving, having predicted and handed out if so.
+
+    Ends with code 3 where a worker does not hold its weights and a request; raises ``InvalidInput`` for an option
+    given that only ``training`` has.
+    """
+    if not is_serving(workload):
+        return False
+    for name, value in training.items():
         if value:
             raise InvalidInput(name, value, "belongs to training, the workload is of serving", "leave it out")
-
-
-def run_serving_prediction(
-    *, cluster: str, model: str, workload: str, configuration: str, as_json: bool, output: Path | None
-) -> None:
-    """Predict, and hand out; ends with code 3 where a worker does not hold its weights and a request."""
     check_writable(output)
     snapshot, architecture = read_snapshot(cluster), read_architecture(model)
     load, pools = read_serving_workload(workload), read_serving_configuration(configuration)
@@ -62,3 +71,4 @@ def run_serving_prediction(
     if not found.fits:
         complain("meshwright: the configuration does not fit: a worker's weights leave no room for one request")
         raise typer.Exit(Ending.NO_PLAN)
+    return True

@@ -107,7 +107,7 @@ def _collectives(loads: Loads, rates: Rates, rank: FloatArray) -> FloatArray:
     tensor, members = np.maximum(loads.tensor, 1.0), np.maximum(loads.members, 1.0)
     near, domains = np.minimum(tensor, loads.domain), np.ceil(tensor / loads.domain)
     reduce = (
-        (1.0 + np.log2(tensor)) * 0.5 * rates.collective_s
+        np.log2(np.maximum(tensor, 2.0)) * rates.collective_s
         + 2.0 * (near - 1.0) / near * message / inside
         + (domains > 1) * loads.cross_latency_s
         + 2.0 * (domains - 1.0) / domains * message / near / loads.cross_bytes_per_s
@@ -116,7 +116,7 @@ def _collectives(loads: Loads, rates: Rates, rank: FloatArray) -> FloatArray:
     sent = message / loads.tensor
     copies = np.minimum(loads.active, members)
     exchange = (
-        (1.0 + np.log2(members)) * 0.5 * rates.collective_s
+        np.log2(np.maximum(members, 2.0)) * rates.collective_s
         + copies * (near - 1.0) / members * sent / inside
         + (domains > 1) * loads.cross_latency_s
         + np.minimum(copies * (members - near) / members, domains - 1.0) * sent / loads.cross_bytes_per_s
