@@ -82,7 +82,7 @@ class Report:
 
     scores: dict[str, list[Score]]
     choices: Choices | None
-    choices_measured_as_throughput: Choices | None
+    choices_of_equal_gpus: Choices | None
     coverage: list[Coverage]
     rejected: list[str]
     skipped: dict[str, int]
@@ -133,8 +133,8 @@ def report(tables: Sequence[Path], *, rows: bool = False) -> Report:
     errors = found.figures / truth - 1.0
     return Report(
         scores={name: _scores(runs, errors[:, column]) for column, name in enumerate(FIGURES)},
-        choices=_choices(runs, found.figures, truth, by_latency=True),
-        choices_measured_as_throughput=_choices(runs, found.figures, truth, by_latency=False),
+        choices=_choices(runs, found.figures, truth, equal_gpus=False),
+        choices_of_equal_gpus=_choices(runs, found.figures, truth, equal_gpus=True),
         coverage=_coverage(runs, errors),
         rejected=[run.name for run, fits in zip(runs, found.fits, strict=True) if not fits and not run.doubt],
         skipped=dict(skipped),
@@ -156,32 +156,33 @@ def _scores(runs: Sequence[MeasuredServing], errors: FloatArray) -> list[Score]:
 
 
 def _choices(
-    runs: Sequence[MeasuredServing], found: FloatArray, truth: FloatArray, *, by_latency: bool
+    runs: Sequence[MeasuredServing], found: FloatArray, truth: FloatArray, *, equal_gpus: bool
 ) -> Choices | None:
     """Regret of choosing the configuration of the highest predicted throughput of a GPU in each group.
 
-    Groups: rows of one model, GPU kind, engine generation, format, lengths and concurrency on each GPU.
-    ``by_latency`` takes the tokens/s that times state, requests in flight over time per answer, which nearly all
-    rows have.
+    Groups: rows of one model, GPU kind, engine generation, format, lengths and requests in flight, with
+    ``equal_gpus`` also of one number of GPUs (else fewer GPUs win easily).  Measured throughput is that which times
+    state, requests in flight over the time of an answer; nearly all rows have it.
     """
     groups: dict[tuple[object, ...], list[tuple[float, float]]] = defaultdict(list)
     for run, prediction, figure in zip(runs, found, truth, strict=True):
         load, case = run.case.workload, run.case
         if run.doubt or run.mode in ("offline", "static batch"):
             continue
-        best = figure[2]
-        if by_latency:
-            answer = figure[1] + (load.output_tokens - 1) * figure[0]
-            best = case.concurrency * load.output_tokens / answer / case.configuration.gpus
-        if math.isfinite(best):
+        answer = figure[1] + (load.output_tokens - 1) * figure[0]
+        tokens = case.concurrency * load.output_tokens / answer / case.configuration.gpus
+        if math.isfinite(tokens):
             key = (case.architecture.name, case.gpu.name, load.engine.name, load.weights, load.input_tokens)
-            groups[(*key, load.output_tokens, case.concurrency)].append((float(prediction[2]), float(best)))
+            gpus = case.configuration.gpus if equal_gpus else 0
+            groups[(*key, load.output_tokens, case.concurrency, gpus)].append((float(prediction[2]), tokens))
     regrets = []
     for rows in groups.values():
-        by_prediction = {round(guess, 9): value for guess, value in rows}
-        if len(by_prediction) >= LEAST_CHOICES:
-            best = max(value for _, value in rows)
-            regrets.append(1.0 - max(rows)[1] / best)
+        repeats: dict[float, list[float]] = defaultdict(list)
+        for guess, value in rows:
+            repeats[round(guess, 9)].append(value)
+        if len(repeats) >= LEAST_CHOICES:
+            middle = {guess: float(np.median(values)) for guess, values in repeats.items()}
+            regrets.append(1.0 - middle[max(middle)] / max(middle.values()))
     if not regrets:
         return None
     values = np.array(regrets)
@@ -238,8 +239,8 @@ def _print(result: Report) -> None:
                 f"{line.p90_absolute:6.1%} {line.bias:+7.1%}"
             )
     for words, choices in (
-        ("choice by times", result.choices),
-        ("choice by stated throughput", result.choices_measured_as_throughput),
+        ("choice", result.choices),
+        ("choice among equal numbers of GPUs", result.choices_of_equal_gpus),
     ):
         if choices is not None:
             print(

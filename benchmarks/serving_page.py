@@ -88,14 +88,13 @@ def _choices(report: Report) -> str:
             f"{percent(choices.p90_regret)} at the 90th percentile; in {percent(choices.near)} it is within 5 %."
         )
 
-    return "\n".join(
-        [
-            "Rows of one model, GPU kind, generation, format, lengths and concurrency form a group.",
-            "",
-            words("Throughput as times state it", report.choices),
-            words("Throughput as rows state it", report.choices_measured_as_throughput),
-        ]
+    head = (
+        "Rows of one model, GPU kind, generation, format, lengths and concurrency form a group; their throughput is "
+        "that which their times state. Fewer GPUs win easily, so the second line compares equal numbers only.\n"
     )
+    every, equal = report.choices, report.choices_of_equal_gpus
+    lines = words("Any number of GPUs", every), words("Equal numbers of GPUs", equal)
+    return "\n".join([head, *lines])
 
 
 def _coverage(report: Report) -> str:
