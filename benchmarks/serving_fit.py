@@ -3,7 +3,7 @@
     python -m benchmarks.serving_fit --table FILE [--table FILE] [--out FILE] [--folds N]
 
 Writes ``solver/serving/data/rates.toml`` (or ``--out``): the effects, and under ``held_out`` the errors on rows
-whose whole group the fit did not see: sweeps (one worker shape of one model, GPU kind and engine generation), pairs
+whose whole group the fit did not see: loads, sweeps (one worker shape of one model, GPU kind and generation), pairs
 of engine generation and GPU kind, models, and sources.  Rows that leave open what decides their time are not fitted
 to.
 """
@@ -60,7 +60,14 @@ def publication_of(run: MeasuredServing) -> str:
     return name.rpartition("source_file=")[2] if "source_file=" in name else source_of(run.row)
 
 
+def load_of(run: MeasuredServing) -> str:
+    """One sweep under one load."""
+    load = run.case.workload
+    return f"{sweep_of(run)} {load.input_tokens} {load.output_tokens} {run.case.concurrency} {load.speculation}"
+
+
 GROUPS: Final[Mapping[str, Callable[[MeasuredServing], str]]] = {
+    "load": load_of,
     "sweep": sweep_of,
     "engine and GPU": pair_of,
     "model": model_of,
@@ -73,15 +80,7 @@ def fitted_to(runs: Sequence[MeasuredServing]) -> list[MeasuredServing]:
     repeats: dict[tuple[object, ...], list[MeasuredServing]] = defaultdict(list)
     for run in runs:
         if not run.doubt:
-            load = run.case.workload
-            key = (
-                sweep_of(run),
-                load.input_tokens,
-                load.output_tokens,
-                run.case.concurrency,
-                load.speculation,
-                run.case.client,
-            )
+            key = (load_of(run), run.case.client)
             repeats[key].append(run)
     return [
         replace(

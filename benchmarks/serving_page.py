@@ -27,8 +27,9 @@ HELD_OUT: Final = """\
 ## Groups held out
 
 What a prediction is worth for something that was not measured: the rates are fitted to two thirds of the groups and
-scored on the rest, three times. A sweep is one worker shape of one model on one kind of GPU under one generation.
-These are the figures that intervals are made of.
+scored on the rest, three times. A sweep is one worker shape of one model on one kind of GPU under one generation, a
+load one pair of lengths and one concurrency of a sweep. Intervals are made of the lines of sweeps and of pairs of
+engine and GPU.
 """
 FITTED: Final = """\
 ## All rows
@@ -89,12 +90,11 @@ def _choices(report: Report) -> str:
         )
 
     head = (
-        "Rows of one model, GPU kind, generation, format, lengths and concurrency form a group; their throughput is "
-        "that which their times state. Fewer GPUs win easily, so the second line compares equal numbers only.\n"
+        "Rows of one model, GPU kind, generation, format, lengths and concurrency form a group; their throughput "
+        "is that which times state. Fewer GPUs win easily, so the second line compares equal numbers only.\n"
     )
     every, equal = report.choices, report.choices_of_equal_gpus
-    lines = words("Any number of GPUs", every), words("Equal numbers of GPUs", equal)
-    return "\n".join([head, *lines])
+    return "\n".join([head, words("Any number of GPUs", every), words("Equal numbers of GPUs", equal)])
 
 
 def _coverage(report: Report) -> str:

@@ -28,7 +28,7 @@ GRANTED: Final = (0.06, 0.20, 0.06)
 settings of engines leave."""
 DERIVATIVE_STEP: Final = 1e-4
 MOST_ROUNDS: Final = 40
-TOLERANCE: Final = 1e-4
+TOLERANCE: Final = 3e-4
 """A round that lowers the objective by less than this share is the last."""
 
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+import numpy as np
+
 from cluster_models.errors import InvalidWorkload
 from cluster_models.serving import Pool, check_serving
-from solver.serving.cases import ServingCase, arrays_of, steady_of
+from solver.serving.cases import Arrays, ServingCase, arrays_of, steady_of
 from solver.serving.memory import WorkerMemory
-from solver.serving.rates import Effects, held_out_spreads, rates_of, shipped_effects
-from solver.serving.steady_state import Steady
+from solver.serving.rates import Effects, Rates, held_out_spreads, rates_of, shipped_effects
+from solver.serving.steady_state import Steady, open_state
 from solver.serving.steps import StepTime
 
-RATE_STEPS: Final = 60
-"""Halvings of the search for the requests in flight that a rate keeps."""
-NEARLY_SATURATED: Final = 0.995
-"""Rates above this share of what a deployment serves at most have no steady state worth the name."""
+RATE_STEPS: Final = 20
+"""Halvings of the search for the largest rate that is kept up with, a millionth of the one asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,12 @@ def predict_serving(case: ServingCase, effects: Effects | None = None) -> Servin
     ``InvalidWorkload`` for a rate of arrivals beyond what the configuration serves.
     """
     check_serving(case.architecture, case.workload, case.configuration)
-    if case.workload.requests_per_s is not None:
-        case = _with_concurrency(case, case.workload.requests_per_s, effects)
-    arrays = arrays_of([case])
-    steady = steady_of(arrays, rates_of([case.properties], effects))
+    arrays, rates = arrays_of([case]), rates_of([case.properties], effects)
+    arrivals = case.workload.requests_per_s
+    steady = steady_of(arrays, rates) if arrivals is None else _under_arrivals(arrivals, arrays, rates)
     rate = float(steady.requests_per_s[0])
     output = rate * case.workload.output_tokens
+    stay = float(steady.first_token_s[0] + (case.workload.output_tokens - 1) * steady.token_s[0])
     known = _is_measured(case, shipped_effects() if effects is None else effects)
     first = _interval(float(steady.first_token_s[0]), "first_token", known=known)
     token = _interval(float(steady.token_s[0]), "token", known=known)
@@ -117,7 +117,7 @@ def predict_serving(case: ServingCase, effects: Effects | None = None) -> Servin
         output_tokens_per_s=_interval(output, "throughput", known=known),
         output_tokens_per_s_per_gpu=output / case.configuration.gpus,
         requests_per_s=rate,
-        concurrency=float(arrays.traffic.concurrency[0]),
+        concurrency=float(arrays.traffic.concurrency[0]) if arrivals is None else rate * stay,
         decoding=float(steady.decoding[0]),
         queue_s=float(steady.queue_s[0]),
         most_requests=math.floor(float(arrays.traffic.most_sequences[0]) * case.configuration.decode.replicas),
@@ -131,29 +131,25 @@ def predict_serving(case: ServingCase, effects: Effects | None = None) -> Servin
     )
 
 
-def _with_concurrency(case: ServingCase, rate: float, effects: Effects | None) -> ServingCase:
-    """``case`` with the requests in flight at which it answers ``rate`` a second, as a closed loop does."""
+def _under_arrivals(rate: float, arrays: Arrays, rates: Rates) -> Steady:
+    """The state under ``rate`` requests a second; raises ``InvalidWorkload`` where it is not kept up with."""
 
-    def served(concurrency: float) -> tuple[ServingCase, float]:
-        loaded = replace(case, workload=replace(case.workload, requests_per_s=None, concurrency=concurrency))
-        steady: Steady = steady_of(arrays_of([loaded]), rates_of([case.properties], effects))
-        return loaded, float(steady.requests_per_s[0])
+    def state(requests_per_s: float) -> Steady:
+        return open_state(arrays.decode, arrays.prefill, rates, arrays.traffic, np.array([requests_per_s]))
 
-    arrays = arrays_of([replace(case, workload=replace(case.workload, requests_per_s=None, concurrency=1.0))])
-    high = float(arrays.traffic.most_sequences[0]) * case.configuration.decode.replicas
-    _, most = served(high)
-    if rate > NEARLY_SATURATED * most:
-        raise InvalidWorkload(
-            "workload.requests_per_s",
-            rate,
-            f"the configuration answers at most {most:.3g} requests/s, and its queue would grow without end",
-            "lower the rate or add replicas",
-        )
-    low = 0.0
+    found = state(rate)
+    if math.isfinite(found.queue_s[0]):
+        return found
+    low, high = 0.0, rate
     for _ in range(RATE_STEPS):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if served(middle)[1] < rate else (low, middle)
-    return served(high)[0]
+        low, high = (middle, high) if math.isfinite(state(middle).queue_s[0]) else (low, middle)
+    raise InvalidWorkload(
+        "workload.requests_per_s",
+        rate,
+        f"the configuration answers at most {low:.3g} requests/s, and its queue would grow without end",
+        "lower the rate or add replicas",
+    )
 
 
 def _is_measured(case: ServingCase, effects: Effects) -> bool:

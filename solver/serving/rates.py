@@ -104,10 +104,9 @@ QUANTITIES: Final[Mapping[str, Quantity]] = MappingProxyType(
         ),
         "request_s": Quantity(
             15e-3,
-            ("engine", "gpu", "split", "engine@gpu"),
+            ("engine", "gpu", "split"),
             "tokenisation, queues and the first step of a request",
-            spread=1.0,
-            level_spread=0.5,
+            level_spread=0.3,
         ),
         "wait_factor": Quantity(
             0.3,
@@ -136,10 +135,10 @@ QUANTITIES: Final[Mapping[str, Quantity]] = MappingProxyType(
         ),
         "hand_over_s": Quantity(
             50e-3,
-            ("engine", "gpu", "format"),
+            ("engine", "gpu"),
             "steps of routers and caches between prefill and decode workers",
-            spread=1.5,
-            level_spread=0.7,
+            spread=1.0,
+            level_spread=0.3,
         ),
     }
 )

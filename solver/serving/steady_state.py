@@ -24,6 +24,10 @@ from solver.serving.steps import StepTime, decode_step, prefill_step
 
 ROUNDS: Final = 10
 """Rounds of the fixed point, which halves its error in each."""
+OPEN_ROUNDS: Final = 60
+"""The same with random arrivals, where a loaded worker is slow to settle."""
+BUSIEST: Final = 0.98
+"""Share of the time that a worker may be busy with prompts; above it queues have no length worth the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,46 @@ def steady_state(decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffi
         requests_per_s=rate,
         decoding=decoding,
         queue_s=queued,
+        prefill=prefill,
+        decode=decode,
+    )
+
+
+def open_state(
+    decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffic: Traffic, requests_per_s: FloatArray
+) -> Steady:
+    """Latencies under random arrivals at ``requests_per_s`` (n,) instead of a number of requests in flight.
+
+    Prompts wait as in M/D/1, u s / (2 (1 - u)) at a share u of the time that prefill is busy (Pollaczek-Khinchine;
+    so DistServe, arXiv 2401.09670, section 3.1), and b = rate x D sequences decode (Little's law).  ``queue_s`` is
+    infinite where prefill or decoding cannot keep up.
+    """
+    split = traffic.split > 0
+    outputs = np.maximum(traffic.output_tokens - 1.0, 0.0)
+    context = traffic.input_tokens + traffic.output_tokens / 2.0
+    chunks = np.maximum(1.0, np.ceil(traffic.input_tokens / traffic.chunk_tokens))
+    prompts, answers = requests_per_s / traffic.prefill_workers, requests_per_s / traffic.decode_workers
+    busy, decoding = np.zeros_like(requests_per_s), np.ones_like(requests_per_s)
+    for _ in range(OPEN_ROUNDS):
+        ranks = 1.0 + (prefill_loads.attention_data - 1.0) * busy
+        prefill = prefill_step(prefill_loads, rates, traffic.input_tokens, ranks, chunks)
+        service = prefill.total_s / (ranks * prefill_loads.pipeline)
+        busy = 0.5 * (busy + np.minimum(prompts * service, 1.0))
+        decode = decode_step(decode_loads, rates, decoding, context, traffic.drafts)
+        left = 1.0 - np.where(split, 0.0, rates.interference * service * answers)
+        duration = outputs * decode.total_s / traffic.yields / np.maximum(left, 1.0 - BUSIEST)
+        wanted = answers * duration
+        decoding = 0.5 * (decoding + np.clip(wanted, 1.0, traffic.most_sequences))
+    keeps_up = (busy < BUSIEST) & (left > 1.0 - BUSIEST) & (wanted < traffic.most_sequences)
+    waiting = 0.5 * busy * service / np.maximum(1.0 - busy, 1.0 - BUSIEST)
+    first = prefill.total_s + waiting + rates.request_s
+    first = first + np.where(split, traffic.transfer_s + rates.hand_over_s, 0.5 * decode.total_s)
+    return Steady(
+        first_token_s=first,
+        token_s=duration / np.maximum(outputs, 1.0),
+        requests_per_s=requests_per_s,
+        decoding=decoding,
+        queue_s=np.where(keeps_up, 0.0, np.inf),
         prefill=prefill,
         decode=decode,
     )

@@ -138,12 +138,36 @@ def test_equal_replicas_share_the_load() -> None:
 
 
 def test_a_rate_of_arrivals_is_answered_at_that_rate() -> None:
-    """The requests in flight follow; a rate beyond what is served is refused with the most there is."""
+    """Requests in flight follow by Little's law; a rate beyond what is served is refused with the most there is."""
     load = ServingWorkload(1024, 256, requests_per_s=2.0, weights=WeightFormat.FP8)
     prediction = predict_serving(case(workload=load))
-    assert prediction.requests_per_s == pytest.approx(2.0, rel=1e-3)
+    assert prediction.requests_per_s == 2.0
+    stay = prediction.first_token_s.value + 255 * prediction.token_s.value
+    assert prediction.concurrency == pytest.approx(2.0 * stay)
+    assert prediction.decoding == pytest.approx(2.0 * 255 * prediction.token_s.value, rel=1e-3)
     with pytest.raises(InvalidWorkload, match="answers at most"):
         predict_serving(case(workload=replace(load, requests_per_s=1e4)))
+
+
+def test_prompts_that_arrive_at_random_wait_as_in_a_queue() -> None:
+    """The wait before a split prefill worker that is busy a share u of the time is u s / (2 (1 - u)) (M/D/1)."""
+    pool = Pool(Worker(tensor=4))
+    found = {}
+    for rate in (1e-3, 2.0, 8.0):
+        load = ServingWorkload(2048, 64, requests_per_s=rate, weights=WeightFormat.FP8)
+        found[rate] = predict_serving(case(gpu="H200", workload=load, prefill=pool))
+    service = found[2.0].prefill.total_s
+    for rate in (2.0, 8.0):
+        busy = rate * service
+        waited = found[rate].first_token_s.value - found[1e-3].first_token_s.value
+        assert waited == pytest.approx(0.5 * busy * service / (1.0 - busy), rel=1e-2)
+
+
+def test_arrivals_and_requests_in_flight_agree_where_nobody_waits() -> None:
+    """At a small load the rate that a closed loop answers gives the same time per token back."""
+    closed = predict_serving(case(workload=ServingWorkload(256, 1024, concurrency=8, weights=WeightFormat.FP8)))
+    load = ServingWorkload(256, 1024, requests_per_s=closed.requests_per_s, weights=WeightFormat.FP8)
+    assert predict_serving(case(workload=load)).token_s.value == pytest.approx(closed.token_s.value, rel=0.03)
 
 
 def test_full_caches_make_requests_wait() -> None:
