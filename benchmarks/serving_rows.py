@@ -212,7 +212,9 @@ def _lengths(row: Row, assumed: Assumed, client: str) -> tuple[int, int]:
     inputs, outputs = whole(row, "isl"), whole(row, "osl")
     if inputs is None or outputs is None:
         if "MLPerf dataset" in text(row, "notes"):
-            tokens = _MLPERF_TOKENS[text(row, "model")]
+            tokens = _MLPERF_TOKENS.get(text(row, "model"))
+            if tokens is None:
+                raise Skipped("lengths not stated")
             return assumed.take("mean input and output tokens", tokens, "of the data set")
         raise Skipped("lengths not stated")
     if outputs < 2:
@@ -232,8 +234,10 @@ def _weights(row: Row, gpu: GpuKind, model: str, assumed: Assumed) -> WeightForm
         return WeightFormat.INT4
     if stated in ("fp16", "bf16"):
         return WeightFormat.BF16
-    if stated:
+    if stated in tuple(WeightFormat):
         return WeightFormat(stated)
+    if stated:
+        raise Skipped("weights unknown")
     return assumed.take("weights", WeightFormat.BF16)
 
 

@@ -144,7 +144,7 @@ def _degrees(shape: str) -> dict[str, int]:
 def _pool(count: str, shape: str, gpus: str, sparse: bool) -> Pool:
     """A pool written as ``2x(tp8,ep8,dpattn=true)=16 GPUs`` or ``4x(tp8,pp1,dp1,moe_tp1,ep8,bs1)=32 GPUs``."""
     values = _degrees(shape)
-    replicas = int(count)
+    replicas = max(int(count), 1)
     tensor, pipeline = values.get("tp", 1), values.get("pp", 1)
     stage = max(tensor * values.get("dp", 1), int(gpus) // replicas)
     expert = values.get("ep", 1)

@@ -60,6 +60,8 @@ def test_a_row_is_a_case_with_its_figures() -> None:
         ({"tp": "three"}, "tp is not a number"),
         ({"concurrency_or_rate": "some", "batch": ""}, "load not stated"),
         ({"osl": "1"}, "prefill only"),
+        ({"precision": "fp7"}, "weights unknown"),
+        ({"isl": "", "notes": "MLPerf dataset lengths", "model": "Llama-3.1-8B"}, "lengths not stated"),
         ({"disagg": "decode only"}, "split pools not stated"),
     ],
 )
