@@ -40,6 +40,7 @@ from app.api.v1 import (
     routing,
     running_jobs,
     running_plans,
+    serving_predictions,
     webhooks,
 )
 from app.api.v1.answers import PREFIX
@@ -86,6 +87,7 @@ _API: Final = (
     routing,
     running_jobs,
     running_plans,
+    serving_predictions,
     webhooks,
 )
 STOP_STREAMS_AFTER_S: Final = 3

@@ -130,14 +130,20 @@ def predict(  # noqa: PLR0913 - one argument for each option
     verbose: Verbose = False,
     output: PlanFile = None,
 ) -> None:
-    """Predict time and memory of a configuration given in full, without a search."""
+    """Predict time and memory of a configuration given in full, of training or of serving, without a search."""
+    from app.cli.serving_predicting import predicted_as_serving  # noqa: PLC0415 - see above
+
+    training = {"--framework-file": framework_file, "--calibration": calibration, "--routing": routing}
+    files = (cluster, model, workload, configuration)
+    if predicted_as_serving(*files, training=training, as_json=as_json, output=output):
+        return
     from app.cli.planning import ProblemFiles  # noqa: PLC0415 - see above
     from app.cli.predicting import run_predict  # noqa: PLC0415 - see above
     from app.cli.routed import Routed  # noqa: PLC0415 - see above
 
     routed = Routed(tuple(routing or ()), tuple(routing_weight or ()), keep_expert_order)
-    files = ProblemFiles(cluster, model, workload, framework_file, calibration, routed)
-    run_predict(files, configuration=configuration, as_json=as_json, output=output, everything=verbose)
+    problem = ProblemFiles(cluster, model, workload, framework_file, calibration, routed)
+    run_predict(problem, configuration=configuration, as_json=as_json, output=output, everything=verbose)
 
 
 @app.command()

@@ -26,6 +26,7 @@ from app.documents.reading import (
     problems_of,
     read_document,
 )
+from app.documents.serving import ServingConfigurationDocument, ServingWorkloadDocument
 from app.documents.text import MAX_TEXT_BYTES
 from app.documents.workload import WorkloadDocument
 from app.serialization import make_snapshot
@@ -97,6 +98,16 @@ def read_described(paths: Sequence[str]) -> dict[str, Framework]:
 def read_configuration(path: str) -> ConfigurationDocument:
     """The configuration file at ``path``."""
     return _read(ConfigurationDocument, path, "configuration")
+
+
+def read_serving_workload(path: str) -> ServingWorkloadDocument:
+    """The workload of serving in the file at ``path``."""
+    return _read(ServingWorkloadDocument, path, "workload")
+
+
+def read_serving_configuration(path: str) -> ServingConfigurationDocument:
+    """The workers of serving in the file at ``path``."""
+    return _read(ServingConfigurationDocument, path, "configuration")
 
 
 def read_hardware_profile(path: str) -> HardwareProfileDocument:

@@ -1,4 +1,4 @@
-"""Workloads of serving, recognised by their words: one answer to all of them until serving is planned."""
+"""Workloads of serving, recognised by their words: one answer to all of them where training is planned."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ SERVING: Final = "serving_workload"
 """The code of the refusal among pydantic's."""
 PROBLEM: Final = "describes serving, and plans are made for training only"
 REMEDY: Final = (
-    "for serving there are maps of experts over the GPUs of an engine (meshwright experts place, "
-    "POST /api/v1/expert-placements); a training workload gives sequence_length and global_batch_sequences"
+    "for serving, meshwright predict prices a configuration given in full, and meshwright experts place (POST "
+    "/api/v1/expert-placements) maps experts over GPUs; a training workload gives sequence_length and "
+    "global_batch_sequences"
 )
 _KINDS: Final = frozenset({"kind", "type", "task", "mode", "workload", "purpose"})
 _VALUES: Final = re.compile(r"serv(e|ing)|(online|offline)?_?(inference|generation)|decod(e|ing)|prefill", re.ASCII)

@@ -10,7 +10,7 @@ from app.documents.reading import FieldProblem, InvalidDocument, close_name
 from app.documents.routing import planned_loads
 from app.services import calibrations, clusters, live_clusters, models, routing, snapshots
 from app.services.field_paths import errors_under
-from app.services.requests import OptionsDocument, ProblemRequest
+from app.services.requests import ClusterRequest, OptionsDocument, ProblemRequest
 from cluster_models.architecture import Architecture
 from cluster_models.errors import InvalidInput
 from cluster_models.fitted import FittedParameters
@@ -30,7 +30,7 @@ def make_problem(session: Session, *, request: ProblemRequest) -> PlanningProble
     with errors_under("workload"):
         workload = request.workload.to_workload(None if fitted is None else fitted.described)
     counted = _routing(session, request, architecture)
-    snapshot = _snapshot(session, request)
+    snapshot = requested_snapshot(session, request)
     problem = PlanningProblem(snapshot, architecture, workload, fitted, counted, request.keep_expert_order)
     check_problem(problem)
     return problem
@@ -92,7 +92,8 @@ def _fitted(session: Session, request: ProblemRequest) -> FittedParameters | Non
         return given.to_fitted()
 
 
-def _snapshot(session: Session, request: ProblemRequest) -> ClusterSnapshot:
+def requested_snapshot(session: Session, request: ClusterRequest) -> ClusterSnapshot:
+    """The cluster of a request, a snapshot of it stored; raises ``InvalidInput``."""
     if not isinstance(request.cluster, str):
         if request.snapshot is not None:
             raise InvalidInput("snapshot", request.snapshot, "goes with a stored cluster only", "leave it out")

@@ -11,6 +11,7 @@ from app.documents.cluster import ClusterDocument
 from app.documents.configuration import ConfigurationDocument
 from app.documents.reading import Count, Document, Flag, NotNegative, Positive, Text, WholeNumber
 from app.documents.routing import MOST_WORKLOADS, RoutingDocument
+from app.documents.serving import ServingConfigurationDocument, ServingWorkloadDocument
 from app.documents.workload import WorkloadDocument
 from solver.fitting.report import MOST_EXPERIMENTS
 from solver.problem import Backend, SearchOptions
@@ -88,8 +89,8 @@ class OptionsDocument(Document):
     )
 
 
-class ProblemRequest(Document):
-    """A cluster, a model and a workload."""
+class ClusterRequest(Document):
+    """A cluster at one moment."""
 
     cluster: ClusterReference
     snapshot: Text | None = Field(
@@ -103,6 +104,11 @@ class ProblemRequest(Document):
         "failed included; absent = on what is free and works. Goes with no snapshot, which is as it was frozen.",
         examples=[False],
     )
+
+
+class ProblemRequest(ClusterRequest):
+    """A cluster, a model and a workload."""
+
     model: ModelReference
     workload: WorkloadDocument = Field(description="What is to be trained.")
     calibration: CalibrationReference | None = Field(
@@ -146,3 +152,11 @@ class PredictionRequest(ProblemRequest):
 
     configuration: ConfigurationDocument = Field(description="What the framework is told.")
     timeline: Flag = Field(False, description="Whether to return the predicted schedule, too.", examples=[False])
+
+
+class ServingPredictionRequest(ClusterRequest):
+    """A serving configuration given in full, to be priced."""
+
+    model: ModelReference
+    workload: ServingWorkloadDocument = Field(description="Requests, and the engine that answers them.")
+    configuration: ServingConfigurationDocument = Field(description="Workers that answer them.")

@@ -189,10 +189,13 @@ def test_wrong_settings_are_named_by_their_variable(
 
 @pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "examples" / "workloads").iterdir()))
 def test_shipped_workloads_are_read(path: Path) -> None:
-    """What a newcomer runs first must be right."""
-    from app.cli.files import read_workload  # noqa: PLC0415 - only this test reads files itself
+    """What a newcomer runs first must be right, of training and of serving."""
+    from app.cli.files import read_serving_workload, read_workload  # noqa: PLC0415 - only this test reads files
 
-    assert read_workload(str(path)).global_batch > 0
+    if path.name.startswith("serving-"):
+        assert read_serving_workload(str(path)).to_workload().output_tokens > 0
+    else:
+        assert read_workload(str(path)).global_batch > 0
 
 
 def test_an_interrupt_while_modules_load_is_no_traceback() -> None:

@@ -29,6 +29,8 @@ CHECKPOINT_PARAMETERS = {
     "gpt-oss-20b": 20_914_757_184,
     "gpt-oss-120b": 116_829_156_672,
     "gpt2-xl": 1_557_611_200,
+    "llama-3.1-8b": 8_030_261_248,
+    "llama-3.1-70b": 70_553_706_496,
 }
 
 # Rounded totals, in 10^9: arXiv 2104.04473 table 1, arXiv 2204.06745, and model cards.
@@ -48,6 +50,11 @@ ROUNDED_PARAMETERS = {
     "mixtral-8x22b": 140.6,
     "qwen2.5-32b": 32.8,
     "deepseek-v2": 235.7,
+    "llama-4-scout": 107.8,
+    "bloom-176b": 176.2,
+    "llama-4-maverick": 400.7,
+    "kimi-k2": 1026.4,
+    "minimax-m2": 228.7,
 }
 
 # Active parameters in 10^9 as published, embedding included.
@@ -56,6 +63,8 @@ ACTIVE_PARAMETERS = {
     "mixtral-8x22b": 39.2,
     "qwen3-235b-a22b": 22.2,
     "olmoe-1b-7b": 1.3,
+    "kimi-k2": 32.9,
+    "llama-4-maverick": 17.2,
 }
 
 

@@ -1,0 +1,84 @@
+"""A prediction of serving on the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from app.cli.terminal import bullets, section
+from app.documents.serving_prediction import IntervalDocument, ServingPredictionDocument, StepDocument
+from app.presentation.figures import count
+
+PARTS = (
+    ("matrix products", "dense_products_ms"),
+    ("experts", "experts_ms"),
+    ("attention", "attention_ms"),
+    ("collectives", "collectives_ms"),
+    ("launches and host", "overhead_ms"),
+)
+
+
+def serving_view(found: ServingPredictionDocument) -> RenderableType:
+    """Latencies, throughput, memory and where the time goes."""
+    parts = [
+        section("Prediction", _figures(found)),
+        section("Where a step's time goes", _steps(found)),
+        section("Memory of a GPU", _memory(found)),
+    ]
+    if remarks := _remarks(found):
+        parts.append(section("Remarks", bullets(remarks)))
+    return Group(*parts)
+
+
+def _figures(found: ServingPredictionDocument) -> Table:
+    tokens = found.output_tokens_per_s
+    each = found.output_tokens_per_s_per_gpu
+    rows = (
+        ("time to first token", f"{_range(found.time_to_first_token_ms)} ms"),
+        ("time per output token", f"{_range(found.time_per_output_token_ms)} ms"),
+        ("output", f"{_range(tokens)} tokens/s"),
+        ("output of a GPU", f"{each:,.0f} tokens/s, {found.gpus} GPUs on {count(len(found.nodes))} nodes"),
+        ("requests", f"{found.requests_per_s:,.3g} a second, {found.concurrency:,.4g} in flight"),
+        ("largest batch", f"{found.most_requests:,} requests at once in all"),
+    )
+    table = Table.grid(padding=(0, 2))
+    for name, words in rows:
+        table.add_row(name, words)
+    return table
+
+
+def _steps(found: ServingPredictionDocument) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for title in ("", "prefill, ms", "decode, ms"):
+        table.add_column(title, justify="right" if title else "left")
+    steps: tuple[StepDocument, StepDocument] = (found.prefill_step, found.decode_step)
+    for name, field in (*PARTS, ("in all", "total_ms")):
+        table.add_row(name, *(f"{getattr(step, field):,.2f}" for step in steps))
+    return table
+
+
+def _memory(found: ServingPredictionDocument) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for title in ("pool", "weights, GiB", "steps, GiB", "caches, GiB", "requests of a worker"):
+        table.add_column(title, justify="left" if title == "pool" else "right")
+    for each in found.memory:
+        figures = (f"{value:,.1f}" for value in (each.weights_gib, each.steps_gib, each.cache_gib))
+        table.add_row(f"{each.role}: {each.pool}", *figures, f"{each.most_requests_of_a_worker:,}")
+    return table
+
+
+def _remarks(found: ServingPredictionDocument) -> list[str]:
+    remarks = []
+    if found.queue_ms > 0:
+        remarks.append(f"requests wait {found.queue_ms:,.0f} ms for a place, which the time to first token holds")
+    remarks += [f"the limit {name} is missed" for name in found.missed_limits]
+    if not found.measured_engine:
+        remarks.append("no run of this engine generation on this kind of GPU was measured; the intervals are wider")
+    return remarks
+
+
+def _range(interval: IntervalDocument) -> str:
+    def shown(value: float) -> str:
+        return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+    return f"{shown(interval.value)} ({shown(interval.low)} to {shown(interval.high)})"

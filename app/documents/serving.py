@@ -1,0 +1,151 @@
+"""A serving load and the workers that answer it, as users write them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from app.documents.reading import Count, Document, Positive, Text, WholeNumber
+from cluster_models.errors import InvalidConfiguration
+from cluster_models.serving import (
+    MOST_DEGREE,
+    MOST_DRAFTS,
+    MOST_REPLICAS,
+    MOST_REQUESTS,
+    CacheFormat,
+    Pool,
+    ServingConfiguration,
+    ServingWorkload,
+    Speculation,
+    WeightFormat,
+    Worker,
+)
+from cluster_models.serving_engines import DEFAULT_ENGINE, serving_engine
+
+MOST_TOKENS = 10**8
+Degree = Annotated[Count, Field(le=MOST_DEGREE)]
+
+
+class SpeculationDocument(Document):
+    """Multi-token prediction, or drafts of a small model."""
+
+    draft_tokens: Annotated[Count, Field(le=MOST_DRAFTS)] = Field(
+        description="Tokens drafted a step.", examples=[2]
+    )
+    accepted_tokens: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = Field(
+        description="Of them, those that stay on average, as measured.", examples=[1.2]
+    )
+
+
+class ServingWorkloadDocument(Document):
+    """Requests of one kind and the engine that answers them."""
+
+    kind: Literal["serving"] = Field(description="Marks a workload of serving.", examples=["serving"])
+    input_tokens: Annotated[Count, Field(le=MOST_TOKENS)] = Field(
+        description="Mean tokens of a prompt.", examples=[1024]
+    )
+    output_tokens: Annotated[Count, Field(le=MOST_TOKENS)] = Field(
+        description="Mean tokens of an answer.", examples=[1024]
+    )
+    concurrency: Annotated[Positive, Field(le=MOST_REQUESTS)] | None = Field(
+        None, description="Requests always in flight, all replicas together.", examples=[64.0]
+    )
+    requests_per_s: Annotated[Positive, Field(le=MOST_REQUESTS)] | None = Field(
+        None, description="Requests that arrive a second instead.", examples=[None]
+    )
+    weights: WeightFormat = Field(WeightFormat.BF16, description="Format of the weights.", examples=["fp8"])
+    attention_weights: WeightFormat | None = Field(
+        None,
+        description="Format of attention where it differs; absent: as the weights, 16 bits under 4-bit experts.",
+        examples=[None],
+    )
+    kv_cache: CacheFormat | None = Field(
+        None, description="Format of keys and values; absent: the engine's default.", examples=["fp8"]
+    )
+    engine: Text = Field(
+        DEFAULT_ENGINE.name, description="Generation of the serving engine.", examples=["vllm-0.16"]
+    )
+    speculation: SpeculationDocument | None = Field(
+        None, description="Speculative decoding; absent: none.", examples=[None]
+    )
+    time_to_first_token_ms: Positive | None = Field(
+        None, description="Limit on the mean time to the first token.", examples=[2000.0]
+    )
+    time_per_output_token_ms: Positive | None = Field(
+        None, description="Limit on the mean time per output token after the first.", examples=[30.0]
+    )
+    memory_fraction: Annotated[Positive, Field(le=1)] | None = Field(
+        None,
+        description="Share of memory that the engine takes (gpu_memory_utilization, mem_fraction_static, "
+        "free_gpu_memory_fraction); absent: its default.",
+        examples=[0.9],
+    )
+
+    def to_workload(self) -> ServingWorkload:
+        """The domain value; raises ``InvalidWorkload``."""
+        given = self.speculation
+        return ServingWorkload(
+            input_tokens=self.input_tokens,
+            output_tokens=self.output_tokens,
+            concurrency=self.concurrency,
+            requests_per_s=self.requests_per_s,
+            weights=self.weights,
+            attention_weights=self.attention_weights,
+            cache=self.kv_cache,
+            engine=serving_engine(self.engine),
+            speculation=None if given is None else Speculation(given.draft_tokens, given.accepted_tokens),
+            time_to_first_token_s=_seconds(self.time_to_first_token_ms),
+            time_per_output_token_s=_seconds(self.time_per_output_token_ms),
+            memory_fraction=self.memory_fraction,
+        )
+
+
+class PoolDocument(Document):
+    """Equal workers."""
+
+    tensor: Degree = Field(1, description="Tensor parallel GPUs.", examples=[4])
+    pipeline: Degree = Field(1, description="Pipeline stages.", examples=[1])
+    attention_data: Degree = Field(
+        1, description="Attention data parallel ranks, over which only experts are spread.", examples=[1]
+    )
+    expert: Degree = Field(
+        1, description="Groups of GPUs among which experts are divided, each sliced over the rest.", examples=[1]
+    )
+    replicas: Annotated[WholeNumber, Field(ge=1, le=MOST_REPLICAS)] = Field(
+        1, description="Workers of the pool.", examples=[2]
+    )
+
+
+class ServingConfigurationDocument(Document):
+    """Workers that do both phases (``worker``), or a pool for each (``prefill`` and ``decode``)."""
+
+    worker: PoolDocument | None = Field(None, description="Workers that prefill and decode.", examples=[None])
+    prefill: PoolDocument | None = Field(None, description="Workers that prefill only.", examples=[None])
+    decode: PoolDocument | None = Field(None, description="Workers that decode only.", examples=[None])
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> ServingConfigurationDocument:
+        given = (self.worker is not None, self.prefill is not None, self.decode is not None)
+        if given not in ((True, False, False), (False, True, True)):
+            raise ValueError("needs either worker, or prefill and decode")
+        return self
+
+    def to_configuration(self) -> ServingConfiguration:
+        """The domain value; raises ``InvalidConfiguration`` with fields as they are called here."""
+        if self.worker is not None:
+            return ServingConfiguration(_pool(self.worker, "worker"))
+        assert self.prefill is not None and self.decode is not None  # noqa: PT018 - checked above
+        return ServingConfiguration(_pool(self.decode, "decode"), _pool(self.prefill, "prefill"))
+
+
+def _pool(document: PoolDocument, field: str) -> Pool:
+    try:
+        worker = Worker(document.tensor, document.pipeline, document.attention_data, document.expert)
+    except InvalidConfiguration as error:
+        raise InvalidConfiguration(f"{field}.{error.field}", error.value, error.problem, error.remedy) from error
+    return Pool(worker, document.replicas)
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000.0

@@ -1,0 +1,286 @@
+"""Scores the serving model on tables of measured runs.
+
+    python -m benchmarks.serving_accuracy --table FILE [--table FILE] [--out FILE] [--page PAGE] [--json] [--rows]
+
+Without ``--out`` it reports errors by engine, GPU, model and mode, how well configurations are chosen, and how many
+rows lie within their interval.  ``--out`` writes what is predicted for each row, measured columns unread: ``id,
+predicted_ttft_ms, predicted_tpot_ms, predicted_output_tok_s_per_gpu, fits``.  ``--page`` writes the report as a
+page of the manual.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from benchmarks.rows import rows_of, text
+from benchmarks.scores import Score, score
+from benchmarks.serving_rows import MeasuredServing, serving_runs
+from solver.serving.cases import arrays_of
+from solver.serving.fitting import predicted_figures
+from solver.serving.loads import FloatArray
+from solver.serving.predict import interval_spread
+from solver.serving.rates import rates_of
+
+OUT_COLUMNS: Final = ("id", "predicted_ttft_ms", "predicted_tpot_ms", "predicted_output_tok_s_per_gpu", "fits")
+FIGURES: Final = ("time per output token", "time to first token", "output throughput")
+SPREAD_NAMES: Final = ("token", "first_token", "throughput")
+LEAST_CHOICES: Final = 2
+"""Configurations of a group of which one is chosen."""
+NEAR_BEST: Final = 0.05
+LEAST_GROUP: Final = 10
+"""Rows of a group that has a line of its own in the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Configurations of one model on one GPU kind under one load: the regret of ours in output tokens/s of a GPU.
+
+    ``near`` is the share of groups whose pick is within 5 % of the measured best.
+    """
+
+    groups: int
+    median_regret: float
+    p90_regret: float
+    near: float
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Share of the rows within the interval that is to hold four in five."""
+
+    figure: str
+    rows: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class RowError:
+    """One row: errors predicted / measured - 1 (``None``: not measured), its doubt, and what was assumed of it."""
+
+    id: str
+    token: float | None
+    first_token: float | None
+    throughput: float | None
+    doubt: str
+    assumed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Scores by figure and group; ``Score.group`` is the group, "all" the first."""
+
+    scores: dict[str, list[Score]]
+    choices: Choices | None
+    choices_of_equal_gpus: Choices | None
+    coverage: list[Coverage]
+    rejected: list[str]
+    skipped: dict[str, int]
+    rows: list[RowError] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predicted:
+    """Predictions (n, 3) of runs: seconds per output token, to the first token, output tokens/s of a GPU."""
+
+    figures: FloatArray
+    fits: FloatArray
+
+
+def predicted(runs: Sequence[MeasuredServing]) -> Predicted:
+    """What is predicted for ``runs``, with the shipped rates."""
+    arrays = arrays_of([run.case for run in runs])
+    figures = predicted_figures(arrays, rates_of([run.case.properties for run in runs]))
+    figures[:, 2] *= [run.case.workload.output_tokens / run.case.configuration.gpus for run in runs]
+    return Predicted(figures, arrays.fits)
+
+
+def measured(runs: Sequence[MeasuredServing]) -> FloatArray:
+    """(n, 3) measured figures in the order of ``Predicted``; NaN where not stated."""
+    values = [(run.tpot_s, run.ttft_s, run.output_tok_s_per_gpu) for run in runs]
+    return np.array([[math.nan if value is None else value for value in row] for row in values]).reshape(-1, 3)
+
+
+def families(run: MeasuredServing) -> Iterable[str]:
+    """The groups of a row beside all."""
+    case = run.case
+    engine = case.workload.engine
+    kind = "experts" if case.architecture.experts else "dense"
+    yield f"mode {run.mode}{', open' if run.doubt else ''}"
+    if not run.doubt:
+        yield f"engine {engine.family}"
+        yield f"generation {engine.name}"
+        yield f"GPU {case.gpu.name}"
+        yield f"model {case.architecture.name}"
+        yield f"{kind} models"
+        yield f"weights {case.workload.weights}"
+
+
+def report(tables: Sequence[Path], *, rows: bool = False) -> Report:
+    """The report on ``tables``; ``rows``: with a line for each row."""
+    runs, skipped = serving_runs(rows_of(tables))
+    found, truth = predicted(runs), measured(runs)
+    errors = found.figures / truth - 1.0
+    return Report(
+        scores={name: _scores(runs, errors[:, column]) for column, name in enumerate(FIGURES)},
+        choices=_choices(runs, found.figures, truth, equal_gpus=False),
+        choices_of_equal_gpus=_choices(runs, found.figures, truth, equal_gpus=True),
+        coverage=_coverage(runs, errors),
+        rejected=[run.name for run, fits in zip(runs, found.fits, strict=True) if not fits and not run.doubt],
+        skipped=dict(skipped),
+        rows=_rows(runs, errors) if rows else None,
+    )
+
+
+def _scores(runs: Sequence[MeasuredServing], errors: FloatArray) -> list[Score]:
+    groups: dict[str, list[float]] = defaultdict(list)
+    for run, error in zip(runs, errors, strict=True):
+        if math.isfinite(error):
+            groups["all"].append(float(error))
+            if not run.doubt:
+                groups["all that state their configuration"].append(float(error))
+            for name in families(run):
+                groups[name].append(float(error))
+    first = ("all", "all that state their configuration")
+    return [score(name, groups[name]) for name in (*first, *sorted(set(groups) - set(first))) if name in groups]
+
+
+def _choices(
+    runs: Sequence[MeasuredServing], found: FloatArray, truth: FloatArray, *, equal_gpus: bool
+) -> Choices | None:
+    """Regret of choosing the configuration of the highest predicted throughput of a GPU in each group.
+
+    Groups: rows of one model, GPU kind, engine generation, format, lengths and requests in flight, with
+    ``equal_gpus`` also of one number of GPUs (else fewer GPUs win easily).  Measured throughput is that which times
+    state, requests in flight over the time of an answer; nearly all rows have it.
+    """
+    groups: dict[tuple[object, ...], list[tuple[float, float]]] = defaultdict(list)
+    for run, prediction, figure in zip(runs, found, truth, strict=True):
+        load, case = run.case.workload, run.case
+        if run.doubt or run.mode in ("offline", "static batch"):
+            continue
+        answer = figure[1] + (load.output_tokens - 1) * figure[0]
+        tokens = case.concurrency * load.output_tokens / answer / case.configuration.gpus
+        if math.isfinite(tokens):
+            key = (case.architecture.name, case.gpu.name, load.engine.name, load.weights, load.input_tokens)
+            gpus = case.configuration.gpus if equal_gpus else 0
+            groups[(*key, load.output_tokens, case.concurrency, gpus)].append((float(prediction[2]), tokens))
+    regrets = []
+    for rows in groups.values():
+        repeats: dict[float, list[float]] = defaultdict(list)
+        for guess, value in rows:
+            repeats[round(guess, 9)].append(value)
+        if len(repeats) >= LEAST_CHOICES:
+            middle = {guess: float(np.median(values)) for guess, values in repeats.items()}
+            regrets.append(1.0 - middle[max(middle)] / max(middle.values()))
+    if not regrets:
+        return None
+    values = np.array(regrets)
+    return Choices(
+        len(values), float(np.median(values)), float(np.quantile(values, 0.9)), float((values <= NEAR_BEST).mean())
+    )
+
+
+def _coverage(runs: Sequence[MeasuredServing], errors: FloatArray) -> list[Coverage]:
+    stated = np.array([not run.doubt for run in runs])
+    lines = []
+    for column, name in enumerate(SPREAD_NAMES):
+        reach = np.array([interval_spread(run.case, name) for run in runs])
+        here = stated & np.isfinite(errors[:, column])
+        within = np.abs(np.log1p(errors[here, column])) <= reach[here]
+        if here.any():
+            lines.append(Coverage(FIGURES[column], int(here.sum()), float(within.mean())))
+    return lines
+
+
+def _rows(runs: Sequence[MeasuredServing], errors: FloatArray) -> list[RowError]:
+    def stated(value: float) -> float | None:
+        return round(float(value), 4) if math.isfinite(value) else None
+
+    return [
+        RowError(run.name, *(stated(value) for value in row), run.doubt, run.assumed)
+        for run, row in zip(runs, errors, strict=True)
+    ]
+
+
+def write_predictions(tables: Sequence[Path], out: Path) -> int:
+    """Write a line for each row of ``tables``, empty where it cannot be priced; returns how many could."""
+    rows = rows_of(tables)
+    runs, _ = serving_runs(rows)
+    found = predicted(runs) if runs else None
+    lines: dict[str, tuple[str, ...]] = {}
+    if found is not None:
+        for run, (token, first, tokens), fits in zip(runs, found.figures, found.fits, strict=True):
+            lines[run.name] = (f"{1e3 * first:.6g}", f"{1e3 * token:.6g}", f"{tokens:.6g}", str(int(fits)))
+    with out.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(OUT_COLUMNS)
+        for row in rows:
+            writer.writerow([text(row, "id"), *lines.get(text(row, "id"), ("", "", "", ""))])
+    return len(lines)
+
+
+def _print(result: Report) -> None:
+    for figure, scores in result.scores.items():
+        print(f"{figure:<44} rows   mean  median    p90    bias")
+        for line in scores:
+            print(
+                f"  {line.group:<40} {line.rows:6d} {line.mean_absolute:6.1%} {line.median_absolute:7.1%} "
+                f"{line.p90_absolute:6.1%} {line.bias:+7.1%}"
+            )
+    for words, choices in (
+        ("choice", result.choices),
+        ("choice among equal numbers of GPUs", result.choices_of_equal_gpus),
+    ):
+        if choices is not None:
+            print(
+                f"{words}: {choices.groups} groups, regret median {choices.median_regret:.1%} 90th percentile "
+                f"{choices.p90_regret:.1%}, within 5 % of the best in {choices.near:.0%}"
+            )
+    for covered in result.coverage:
+        print(
+            f"interval of {covered.figure}: {covered.share:.0%} of {covered.rows} rows within (four in five meant)"
+        )
+    print(f"ran but predicted not to fit: {len(result.rejected)} {result.rejected[:10]}")
+    print(f"skipped: {dict(Counter(result.skipped).most_common())}")
+    for row in result.rows or ():
+        print(f"row {row.id} {row.token} {row.first_token} {row.throughput} {row.doubt}; {'; '.join(row.assumed)}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.serving_accuracy", description="scores serving")
+    parser.add_argument("--table", type=Path, action="append", required=True, help="measured rows; repeatable")
+    parser.add_argument("--out", type=Path, help="write predictions for every row here, and no report")
+    parser.add_argument("--page", type=Path, help="write the report as a page of the manual")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--rows", action="store_true", help="list the errors of every row and what it assumes")
+    options = parser.parse_args(arguments)
+    if options.out is not None:
+        print(f"{write_predictions(options.table, options.out)} rows predicted")
+        return 0
+    result = report(options.table, rows=options.rows)
+    if options.page is not None:
+        from benchmarks.serving_page import write_page  # noqa: PLC0415 - it imports Report
+
+        write_page(result, options.page)
+        return 0
+    if options.json:
+        print(json.dumps(asdict(result), allow_nan=False))
+    else:
+        _print(result)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

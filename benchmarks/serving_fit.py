@@ -1,0 +1,231 @@
+"""Fits the rates of serving to measured rows, with whole groups held out to say what a prediction is worth.
+
+    python -m benchmarks.serving_fit --table FILE [--table FILE] [--out FILE] [--folds N]
+
+Writes ``solver/serving/data/rates.toml`` (or ``--out``): the effects, and under ``held_out`` the errors on rows
+whose whole group the fit did not see: loads, sweeps (one worker shape of one model, GPU kind and generation), pairs
+of engine generation and GPU kind, models, and sources.  Rows that leave open what decides their time are not fitted
+to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.rows import rows_of
+from benchmarks.scores import Score, score, source_of
+from benchmarks.serving_rows import MeasuredServing, serving_runs
+from solver.serving.cases import arrays_of
+from solver.serving.fitting import Measured, fit_rates, predicted_figures
+from solver.serving.loads import FloatArray
+from solver.serving.rates import QUANTITIES, Effects, rates_of
+
+OUT: Final = Path(__file__).parents[1] / "solver" / "serving" / "data" / "rates.toml"
+FIGURES: Final = ("token", "first_token", "throughput")
+LEAST_EFFECT: Final = 0.005
+"""Smaller effects are not written."""
+INTERVAL: Final = 0.8
+"""Share of the rows held out whose error lies within the spread that intervals are made of."""
+
+
+def sweep_of(run: MeasuredServing) -> str:
+    """One worker shape of one model on one kind of GPU under one generation."""
+    case = run.case
+    return f"{case.architecture.name} {pair_of(run)} {case.workload.weights} {case.configuration}"
+
+
+def pair_of(run: MeasuredServing) -> str:
+    """Engine generation and GPU kind."""
+    return f"{run.case.workload.engine.name} {run.case.gpu.name}"
+
+
+def model_of(run: MeasuredServing) -> str:
+    """The model."""
+    return run.case.architecture.name
+
+
+def publication_of(run: MeasuredServing) -> str:
+    """Who published it: exports of one project count as one source for each of its files."""
+    name = run.row["source"]
+    return name.rpartition("source_file=")[2] if "source_file=" in name else source_of(run.row)
+
+
+def load_of(run: MeasuredServing) -> str:
+    """One sweep under one load."""
+    load = run.case.workload
+    return f"{sweep_of(run)} {load.input_tokens} {load.output_tokens} {run.case.concurrency} {load.speculation}"
+
+
+GROUPS: Final[Mapping[str, Callable[[MeasuredServing], str]]] = {
+    "load": load_of,
+    "sweep": sweep_of,
+    "engine and GPU": pair_of,
+    "model": model_of,
+    "source": publication_of,
+}
+
+
+def fitted_to(runs: Sequence[MeasuredServing]) -> list[MeasuredServing]:
+    """The runs to fit to: without open ones, repeats of one configuration as their median."""
+    repeats: dict[tuple[object, ...], list[MeasuredServing]] = defaultdict(list)
+    for run in runs:
+        if not run.doubt:
+            key = (load_of(run), run.case.client)
+            repeats[key].append(run)
+    return [
+        replace(
+            same[0],
+            ttft_s=_median([run.ttft_s for run in same]),
+            tpot_s=_median([run.tpot_s for run in same]),
+            output_tok_s_per_gpu=_median([run.output_tok_s_per_gpu for run in same]),
+        )
+        for same in repeats.values()
+    ]
+
+
+def measured_figures(runs: Sequence[MeasuredServing]) -> FloatArray:
+    """(n, 3) measured figures in the order of ``FIGURES``; throughput in requests/s; NaN where not stated."""
+    return np.array(
+        [
+            [
+                np.nan if run.tpot_s is None else run.tpot_s,
+                np.nan if run.ttft_s is None else run.ttft_s,
+                np.nan
+                if run.output_tok_s_per_gpu is None
+                else run.output_tok_s_per_gpu * run.case.configuration.gpus / run.case.workload.output_tokens,
+            ]
+            for run in runs
+        ]
+    ).reshape(len(runs), len(FIGURES))
+
+
+def problem_of(runs: Sequence[MeasuredServing]) -> Measured:
+    """The runs as a fit takes them."""
+    return Measured(
+        arrays_of([run.case for run in runs]),
+        [run.case.properties for run in runs],
+        measured_figures(runs),
+        np.ones(len(runs)),
+    )
+
+
+def held_out_errors(
+    runs: Sequence[MeasuredServing], whole: Measured, group: Callable[[MeasuredServing], str], folds: int
+) -> FloatArray:
+    """(n, 3) relative errors of rows that the fit did not see, nor any of their group."""
+    fold = np.array([zlib.crc32(group(run).encode()) % folds for run in runs])
+    errors = np.full(whole.figures.shape, np.nan)
+    for number in range(folds):
+        out = np.flatnonzero(fold == number)
+        if not len(out) or len(out) == len(runs):
+            continue
+        effects = fit_rates(_rows(whole, np.flatnonzero(fold != number)))
+        left = _rows(whole, out)
+        errors[out] = predicted_figures(left.arrays, rates_of(left.properties, effects)) / left.figures - 1.0
+    return errors
+
+
+def _rows(whole: Measured, chosen: npt.NDArray[np.intp]) -> Measured:
+    parts = {}
+    for part in fields(whole.arrays):
+        value = getattr(whole.arrays, part.name)
+        parts[part.name] = type(value)(
+            **{field.name: getattr(value, field.name)[chosen] for field in fields(value)}
+        )
+    return Measured(
+        type(whole.arrays)(**parts),
+        [whole.properties[row] for row in chosen],
+        whole.figures[chosen],
+        whole.weights[chosen],
+    )
+
+
+def scores_of(errors: FloatArray) -> dict[str, Score]:
+    """Scores by figure."""
+    return {
+        name: score(name, [float(error) for error in column[np.isfinite(column)]])
+        for name, column in zip(FIGURES, errors.T, strict=True)
+        if np.isfinite(column).any()
+    }
+
+
+def write_rates(effects: Effects, held_out: Mapping[str, FloatArray], out: Path) -> None:
+    """The data file: effects by quantity and level, and what held-out rows show."""
+    lines = [
+        "# Fitted rates of serving: effects on the quantities of solver/serving/rates.py (log or logit scale).",
+        "# Written by benchmarks.serving_fit; do not edit.",
+    ]
+    for name, errors in held_out.items():
+        for figure, line in scores_of(errors).items():
+            column = np.abs(np.log1p(errors[:, FIGURES.index(figure)]))
+            spread = float(np.quantile(column[np.isfinite(column)], INTERVAL))
+            lines += [
+                "",
+                "[[held_out]]",
+                f'group = "{name}"',
+                f'figure = "{figure}"',
+                f"rows = {line.rows}",
+                f"median_error = {line.median_absolute:.4f}",
+                f"mean_error = {line.mean_absolute:.4f}",
+                f"p90_error = {line.p90_absolute:.4f}",
+                f"bias = {line.bias:.4f}",
+                f"log_spread = {spread:.4f}",
+            ]
+    for name in QUANTITIES:
+        lines += ["", f"[effects.{name}]"]
+        lines += [
+            f'"{level}" = {effect:.4g}'
+            for level, effect in sorted(effects.get(name, {}).items())
+            if abs(effect) >= LEAST_EFFECT
+        ]
+    out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    stated = [value for value in values if value is not None]
+    return float(np.median(stated)) if stated else None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.serving_fit", description="fits the rates of serving"
+    )
+    parser.add_argument("--table", type=Path, action="append", required=True, help="measured rows; repeatable")
+    parser.add_argument("--out", type=Path, default=OUT, help="data file to write")
+    parser.add_argument("--folds", type=int, default=3, help="parts into which groups are held out; 0: none")
+    options = parser.parse_args(arguments)
+    runs = fitted_to(serving_runs(rows_of(options.table))[0])
+    whole = problem_of(runs)
+    held_out = {}
+    for name, group in GROUPS.items() if options.folds > 1 else ():
+        held_out[name] = held_out_errors(runs, whole, group, options.folds)
+        for figure, line in scores_of(held_out[name]).items():
+            print(
+                f"held out by {name:<15} {figure:<12} {line.rows:5d} rows  median {line.median_absolute:6.1%}  "
+                f"mean {line.mean_absolute:6.1%}  p90 {line.p90_absolute:6.1%}  bias {line.bias:+6.1%}",
+                flush=True,
+            )
+    effects = fit_rates(whole)
+    write_rates(effects, held_out, options.out)
+    errors = predicted_figures(whole.arrays, rates_of(whole.properties, effects)) / whole.figures - 1.0
+    for figure, line in scores_of(errors).items():
+        print(
+            f"fitted rows {figure:<12} {line.rows:5d} rows  median {line.median_absolute:6.1%}  "
+            f"mean {line.mean_absolute:6.1%}"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""The report on serving as a page of the manual."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from benchmarks.accuracy_page import percent, table
+from solver.serving.rates import held_out_spreads
+
+if TYPE_CHECKING:
+    from benchmarks.scores import Score
+    from benchmarks.serving_accuracy import Choices, Report
+
+LEAST_GROUP: Final = 10
+"""Rows of a group that gets a line."""
+HEAD: Final = """\
+# How accurate serving predictions are
+
+`python -m benchmarks.serving_accuracy --table FILE --page docs/serving_accuracy.md` writes this page from measured
+runs; `python -m benchmarks.serving_fit --table FILE` fits the rates and measures errors on groups held out.
+Errors are predicted / measured - 1. "Open" rows leave out what decides their time (the number of split workers,
+whether tokens were predicted, a load limited by a benchmark's latency rules): the rates are not fitted to them, and
+they are priced with what the fully stated rows of the same deployments have.
+"""
+HELD_OUT: Final = """\
+## Groups held out
+
+What a prediction is worth for something that was not measured: the rates are fitted to two thirds of the groups and
+scored on the rest, three times. A sweep is one worker shape of one model on one kind of GPU under one generation, a
+load one pair of lengths and one concurrency of a sweep. Intervals are made of the lines of sweeps and of pairs of
+engine and GPU.
+"""
+FITTED: Final = """\
+## All rows
+
+The rates were fitted to the rows that state their configuration, repeats of one configuration counting as one.
+"""
+
+
+def write_page(report: Report, page: Path) -> None:
+    """Write ``report`` to ``page``."""
+    parts = [HEAD, HELD_OUT, _held_out(), FITTED]
+    for figure, scores in report.scores.items():
+        parts += [f"### {figure.capitalize()}\n", _scores(scores)]
+    parts += ["## Choice\n", _choices(report), "## Intervals\n", _coverage(report), _left(report)]
+    page.write_text("\n".join(part.rstrip("\n") + "\n" for part in parts), encoding="utf-8")
+
+
+def _held_out() -> str:
+    names = {"token": "time per output token", "first_token": "time to first token", "throughput": "throughput"}
+    lines = [
+        [
+            f"{each.group}, {names[each.figure]}",
+            str(each.rows),
+            percent(each.median_error),
+            percent(each.mean_error),
+            percent(each.p90_error),
+            percent(each.bias),
+        ]
+        for each in held_out_spreads()
+    ]
+    return table(["held out, figure", "rows", "median", "mean", "90th percentile", "bias"], lines)
+
+
+def _scores(scores: list[Score]) -> str:
+    lines = [
+        [
+            line.group,
+            str(line.rows),
+            percent(line.median_absolute),
+            percent(line.mean_absolute),
+            percent(line.p90_absolute),
+            percent(line.bias),
+        ]
+        for line in scores
+        if line.rows >= LEAST_GROUP
+    ]
+    return table(["rows", "number", "median", "mean", "90th percentile", "bias"], lines)
+
+
+def _choices(report: Report) -> str:
+    def words(name: str, choices: Choices | None) -> str:
+        if choices is None:
+            return ""
+        return (
+            f"- {name}: in {choices.groups} groups the configuration of the highest predicted throughput of a GPU "
+            f"loses {percent(choices.median_regret)} of the measured best in the median and "
+            f"{percent(choices.p90_regret)} at the 90th percentile; in {percent(choices.near)} it is within 5 %."
+        )
+
+    head = (
+        "Rows of one model, GPU kind, generation, format, lengths and concurrency form a group; their throughput "
+        "is that which times state. Fewer GPUs win easily, so the second line compares equal numbers only.\n"
+    )
+    every, equal = report.choices, report.choices_of_equal_gpus
+    return "\n".join([head, words("Any number of GPUs", every), words("Equal numbers of GPUs", equal)])
+
+
+def _coverage(report: Report) -> str:
+    lines = [[each.figure, str(each.rows), percent(each.share)] for each in report.coverage]
+    words = "Four rows in five should lie within their interval; rows fitted to are among them, so more do."
+    return f"{words}\n\n{table(['figure', 'rows', 'within'], lines)}"
+
+
+def _left(report: Report) -> str:
+    lines = [[reason, str(number)] for reason, number in sorted(report.skipped.items())]
+    return (
+        f"## Left out\n\n{len(report.rejected)} rows that ran are predicted not to fit. "
+        "Rows that cannot be priced:\n\n"
+        f"{table(['reason', 'rows'], lines)}"
+    )

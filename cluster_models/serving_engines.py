@@ -1,0 +1,95 @@
+"""Generations of serving engines: facts of each that decide memory and batching.
+
+Facts from documentation and code stand in ``data/serving_engines.toml`` with their sources; what is fitted on
+measured runs (kernel efficiencies, overheads) stands in ``solver/serving/data``.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import Final
+
+from cluster_models.errors import InvalidWorkload
+
+
+class MemoryShare(StrEnum):
+    """What an engine's memory fraction is a share of."""
+
+    TOTAL = "total"
+    """The GPU's memory, for weights, activations and cache together (vLLM's ``gpu_memory_utilization``)."""
+    STATIC = "static"
+    """The GPU's memory, for weights and cache; activations take from the rest (SGLang's
+    ``mem_fraction_static``)."""
+    FREE = "free"
+    """What weights and activations leave, for the cache (TensorRT-LLM's ``free_gpu_memory_fraction``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServingEngine:
+    """One generation.
+
+    ``family`` is the engine, ``released`` the month from which the generation was current.  ``memory_fraction`` is
+    the share of memory that it takes by default, ``fraction_of`` says of what; ``reserved_bytes`` is what it holds
+    besides weights, cache and activations (CUDA context, graphs, communication buffers).  ``chunk_tokens`` is the
+    most tokens of one step, which cuts long prompts into chunks, ``most_sequences`` the default limit of sequences
+    in a step (of an attention rank). ``narrow_cache``: with weights of 8 bits or fewer, keys and values are kept in
+    8 bits by default.
+    """
+
+    name: str
+    title: str
+    family: str
+    released: str
+    memory_fraction: float
+    fraction_of: MemoryShare
+    reserved_bytes: float
+    chunk_tokens: int
+    most_sequences: int
+    narrow_cache: bool
+    splits: bool
+    speculates: bool
+    has_expert: bool
+    has_attention_data: bool
+    weight_formats: tuple[str, ...]
+    source: str
+
+
+@cache
+def serving_engines() -> MappingProxyType[str, ServingEngine]:
+    """Every shipped generation by name, oldest first."""
+    text = resources.files("cluster_models").joinpath("data", "serving_engines.toml").read_text(encoding="utf-8")
+    tables = tomllib.loads(text)
+    engines = (
+        ServingEngine(
+            name=name,
+            **merged
+            | {
+                "weight_formats": tuple(merged["weight_formats"]),
+                "fraction_of": MemoryShare(merged["fraction_of"]),
+            },
+        )
+        for name, entry in tables["engines"].items()
+        for merged in (tables["defaults"] | entry,)
+    )
+    return MappingProxyType(
+        {each.name: each for each in sorted(engines, key=lambda each: (each.released, each.name))}
+    )
+
+
+def serving_engine(name: str) -> ServingEngine:
+    """The generation called ``name``; raises ``InvalidWorkload`` naming those there are."""
+    engine = serving_engines().get(name)
+    if engine is None:
+        raise InvalidWorkload(
+            "workload.engine", name, "no such serving engine", f"use one of {', '.join(serving_engines())}"
+        )
+    return engine
+
+
+DEFAULT_ENGINE: Final = serving_engine("vllm-0.16")
+"""What a workload gets that names none."""

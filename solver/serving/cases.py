@@ -1,0 +1,154 @@
+"""Serving cases as the arrays that the closed form takes: one entry, or thousands stacked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from cluster_models.architecture import Architecture
+from cluster_models.gpus import GpuKind
+from cluster_models.serving import Pool, ServingConfiguration, ServingWorkload
+from solver.serving.loads import FloatArray, Loads, WorkerLinks, loads_of, stack
+from solver.serving.memory import WorkerMemory, worker_memory
+from solver.serving.rates import Properties, Rates
+from solver.serving.steady_state import Steady, Traffic, steady_state
+
+MANY_REQUESTS: Final = 1e9
+"""Requests in flight of an offline run: as many as the engine takes at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServingCase:
+    """A configuration under a load on GPUs of one kind.
+
+    ``links`` join the GPUs of a worker; ``transfer_bytes_per_s`` is what one request's cache gets on its way
+    between split workers.  ``client`` names how a measured load was made, empty for a user's own.
+    """
+
+    architecture: Architecture
+    gpu: GpuKind
+    links: WorkerLinks
+    workload: ServingWorkload
+    configuration: ServingConfiguration
+    transfer_bytes_per_s: float = 25e9
+    client: str = ""
+
+    @property
+    def concurrency(self) -> float:
+        """Requests in flight; those of a rate are found by ``solver.serving.predict``."""
+        return MANY_REQUESTS if self.workload.concurrency is None else self.workload.concurrency
+
+    @property
+    def properties(self) -> Properties:
+        """What its rates depend on."""
+        workload, engine = self.workload, self.workload.engine
+        attention = "latent" if self.architecture.latent_attention else "grouped"
+        if self.architecture.sliding_window:
+            attention += "-windowed"
+        return {
+            "gpu": self.gpu.name,
+            "engine": engine.name,
+            "family": engine.family,
+            "format": workload.weights.value,
+            "attention": attention,
+            "split": "split" if self.configuration.is_split else "",
+            "client": self.client,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """Everything of n cases but their rates."""
+
+    decode: Loads
+    prefill: Loads
+    traffic: Traffic
+    decode_memory: WorkerMemory
+    prefill_memory: WorkerMemory
+
+    @property
+    def fits(self) -> FloatArray:
+        """1 where every pool holds at least one request, else 0."""
+        return np.asarray(
+            (self.decode_memory.most_sequences >= 1.0) & (self.prefill_memory.most_sequences >= 1.0), dtype=float
+        )
+
+
+def arrays_of(cases: Sequence[ServingCase]) -> Arrays:
+    """The arrays of ``cases``."""
+    decode = stack([_loads(case, case.configuration.decode) for case in cases])
+    prefill = stack([_loads(case, case.configuration.prefill or case.configuration.decode) for case in cases])
+    decode_memory, prefill_memory = _memory(cases, decode), _memory(cases, prefill)
+    limits = np.array(
+        [
+            float(case.workload.engine.most_sequences)
+            * case.configuration.decode.worker.attention_data
+            * case.configuration.decode.worker.pipeline
+            for case in cases
+        ]
+    )
+    return Arrays(decode, prefill, _traffic(cases, decode, decode_memory, limits), decode_memory, prefill_memory)
+
+
+def steady_of(arrays: Arrays, rates: Rates) -> Steady:
+    """The steady state of every case."""
+    return steady_state(arrays.decode, arrays.prefill, rates, arrays.traffic)
+
+
+def _loads(case: ServingCase, pool: Pool) -> Loads:
+    return loads_of(
+        case.architecture,
+        case.gpu,
+        pool.worker,
+        case.links,
+        weights=case.workload.weights,
+        attention_weights=case.workload.attention_format(case.architecture),
+        cache_bytes=case.workload.cache_format.element_bytes,
+    )
+
+
+def _memory(cases: Sequence[ServingCase], loads: Loads) -> WorkerMemory:
+    engines = [case.workload.engine for case in cases]
+    inputs = np.array([float(case.workload.input_tokens) for case in cases])
+    outputs = np.array([float(case.workload.output_tokens) for case in cases])
+    return worker_memory(
+        loads,
+        tokens=inputs + outputs / 2.0,
+        step_tokens=np.minimum(inputs, np.array([float(engine.chunk_tokens) for engine in engines])),
+        reserved_bytes=np.array([engine.reserved_bytes for engine in engines]),
+        memory_bytes=np.array([case.gpu.memory_bytes for case in cases]),
+        fraction=np.array(
+            [
+                case.workload.memory_fraction or engine.memory_fraction
+                for case, engine in zip(cases, engines, strict=True)
+            ]
+        ),
+        fraction_of=[engine.fraction_of for engine in engines],
+    )
+
+
+def _traffic(cases: Sequence[ServingCase], decode: Loads, memory: WorkerMemory, limits: FloatArray) -> Traffic:
+    def column(values: Sequence[float]) -> FloatArray:
+        return np.array([float(value) for value in values])
+
+    inputs = column([case.workload.input_tokens for case in cases])
+    speculations = [case.workload.speculation for case in cases]
+    cache = inputs * decode.cache_full_bytes + np.minimum(inputs, decode.window) * decode.cache_window_bytes
+    return Traffic(
+        input_tokens=inputs,
+        output_tokens=column([case.workload.output_tokens for case in cases]),
+        concurrency=column([case.concurrency for case in cases]),
+        chunk_tokens=column([case.workload.engine.chunk_tokens for case in cases]),
+        most_sequences=np.maximum(np.minimum(memory.most_sequences, limits), 1.0),
+        drafts=column([each.draft_tokens if each else 0 for each in speculations]),
+        yields=column([1.0 + each.accepted_tokens if each else 1.0 for each in speculations]),
+        decode_workers=column([case.configuration.decode.replicas for case in cases]),
+        prefill_workers=column(
+            [(case.configuration.prefill or case.configuration.decode).replicas for case in cases]
+        ),
+        split=column([case.configuration.is_split for case in cases]),
+        transfer_s=cache * decode.tensor / column([case.transfer_bytes_per_s for case in cases]),
+    )

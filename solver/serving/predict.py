@@ -1,0 +1,193 @@
+"""Prediction of one serving case: latencies, throughput, memory and where the time goes, with intervals."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import numpy as np
+
+from cluster_models.errors import InvalidWorkload
+from cluster_models.serving import Pool, check_serving
+from solver.serving.cases import Arrays, ServingCase, arrays_of, steady_of
+from solver.serving.memory import WorkerMemory
+from solver.serving.rates import Effects, Rates, held_out_spreads, rates_of, shipped_effects
+from solver.serving.steady_state import Steady, open_state
+from solver.serving.steps import StepTime
+
+RATE_STEPS: Final = 20
+"""Halvings of the search for the largest rate that is kept up with, a millionth of the one asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A figure and the range that four measurements in five fall into (docs/serving.md, section 6)."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class PoolMemory:
+    """Memory of one GPU of a pool; ``most_sequences`` of a worker, below 1 where it does not hold a request."""
+
+    role: str
+    pool: Pool
+    weight_bytes: float
+    step_bytes: float
+    cache_bytes: float
+    sequence_bytes: float
+    most_sequences: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepShares:
+    """Seconds of one step by part."""
+
+    dense_s: float
+    expert_s: float
+    attention_s: float
+    collective_s: float
+    overhead_s: float
+
+    @property
+    def total_s(self) -> float:
+        """The whole step."""
+        return self.dense_s + self.expert_s + self.attention_s + self.collective_s + self.overhead_s
+
+
+@dataclass(frozen=True, slots=True)
+class ServingPrediction:
+    """A case under its load.
+
+    ``concurrency`` requests are in flight, of which ``decoding`` decode in each worker; ``queue_s`` is the part of
+    the time to the first token that a request waits because caches or the engine's limit are full.
+    ``most_requests`` are those that the deployment holds at once.  ``missed_limits`` names limits of the workload
+    that are not met.
+    """
+
+    fits: bool
+    first_token_s: Interval
+    token_s: Interval
+    output_tokens_per_s: Interval
+    output_tokens_per_s_per_gpu: float
+    requests_per_s: float
+    concurrency: float
+    decoding: float
+    queue_s: float
+    most_requests: int
+    memory: tuple[PoolMemory, ...]
+    prefill: StepShares
+    decode: StepShares
+    measured_engine: bool
+    missed_limits: tuple[str, ...]
+
+
+def predict_serving(case: ServingCase, effects: Effects | None = None) -> ServingPrediction:
+    """The prediction of ``case``.
+
+    Raises ``InvalidWorkload`` or ``InvalidConfiguration`` where model, engine and degrees do not go together, and
+    ``InvalidWorkload`` for a rate of arrivals beyond what the configuration serves.
+    """
+    check_serving(case.architecture, case.workload, case.configuration)
+    arrays, rates = arrays_of([case]), rates_of([case.properties], effects)
+    arrivals = case.workload.requests_per_s
+    steady = steady_of(arrays, rates) if arrivals is None else _under_arrivals(arrivals, arrays, rates)
+    rate = float(steady.requests_per_s[0])
+    output = rate * case.workload.output_tokens
+    stay = float(steady.first_token_s[0] + (case.workload.output_tokens - 1) * steady.token_s[0])
+    known = _is_measured(case, shipped_effects() if effects is None else effects)
+    first = _interval(float(steady.first_token_s[0]), "first_token", known=known)
+    token = _interval(float(steady.token_s[0]), "token", known=known)
+    pools = case.configuration.pools
+    memories = (arrays.decode_memory,) if len(pools) == 1 else (arrays.prefill_memory, arrays.decode_memory)
+    roles = ("prefill and decode",) if len(pools) == 1 else ("prefill", "decode")
+    workload = case.workload
+    limits = (
+        ("time_to_first_token_s", workload.time_to_first_token_s, first.value),
+        ("time_per_output_token_s", workload.time_per_output_token_s, token.value),
+    )
+    return ServingPrediction(
+        fits=bool(arrays.fits[0]),
+        first_token_s=first,
+        token_s=token,
+        output_tokens_per_s=_interval(output, "throughput", known=known),
+        output_tokens_per_s_per_gpu=output / case.configuration.gpus,
+        requests_per_s=rate,
+        concurrency=float(arrays.traffic.concurrency[0]) if arrivals is None else rate * stay,
+        decoding=float(steady.decoding[0]),
+        queue_s=float(steady.queue_s[0]),
+        most_requests=math.floor(float(arrays.traffic.most_sequences[0]) * case.configuration.decode.replicas),
+        memory=tuple(
+            _pool_memory(role, pool, memory) for role, pool, memory in zip(roles, pools, memories, strict=True)
+        ),
+        prefill=_shares(steady.prefill),
+        decode=_shares(steady.decode),
+        measured_engine=known,
+        missed_limits=tuple(name for name, limit, value in limits if limit is not None and value > limit),
+    )
+
+
+def _under_arrivals(rate: float, arrays: Arrays, rates: Rates) -> Steady:
+    """The state under ``rate`` requests a second; raises ``InvalidWorkload`` where it is not kept up with."""
+
+    def state(requests_per_s: float) -> Steady:
+        return open_state(arrays.decode, arrays.prefill, rates, arrays.traffic, np.array([requests_per_s]))
+
+    found = state(rate)
+    if math.isfinite(found.queue_s[0]):
+        return found
+    low, high = 0.0, rate
+    for _ in range(RATE_STEPS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if math.isfinite(state(middle).queue_s[0]) else (low, middle)
+    raise InvalidWorkload(
+        "workload.requests_per_s",
+        rate,
+        f"the configuration answers at most {low:.3g} requests/s, and its queue would grow without end",
+        "lower the rate or add replicas",
+    )
+
+
+def _is_measured(case: ServingCase, effects: Effects) -> bool:
+    """Whether runs of this engine generation on this kind of GPU are among those that the rates were fitted to."""
+    level = f"engine@gpu:{case.properties['engine']}@{case.properties['gpu']}"
+    return any(level in own for own in effects.values())
+
+
+def interval_spread(case: ServingCase, figure: str) -> float:
+    """|log(predicted / measured)| within which four rows in five like ``case`` lie, of ``figure``."""
+    return _spread(figure, known=_is_measured(case, shipped_effects()))
+
+
+def _spread(figure: str, *, known: bool) -> float:
+    return _spreads()[("sweep" if known else "engine and GPU", figure)]
+
+
+def _interval(value: float, figure: str, *, known: bool) -> Interval:
+    spread = _spread(figure, known=known)
+    return Interval(value, value * math.exp(-spread), value * math.exp(spread))
+
+
+@cache
+def _spreads() -> dict[tuple[str, str], float]:
+    return {(each.group, each.figure): each.log_spread for each in held_out_spreads()}
+
+
+def _pool_memory(role: str, pool: Pool, memory: WorkerMemory) -> PoolMemory:
+    return PoolMemory(
+        role,
+        pool,
+        float(memory.weight_bytes[0]),
+        float(memory.step_bytes[0]),
+        float(memory.cache_bytes[0]),
+        float(memory.sequence_bytes[0]),
+        float(memory.most_sequences[0]),
+    )
+
+
+def _shares(step: StepTime) -> StepShares:
+    return StepShares(*(float(getattr(step, name)[0]) for name in StepShares.__slots__))

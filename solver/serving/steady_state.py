@@ -1,0 +1,162 @@
+"""The steady state of iteration-level batching under a closed loop, in closed form (docs/serving.md, section 4).
+
+C requests are always in flight in a worker.  Each waits W seconds for its first token, then decodes for D seconds
+while prompts of the others are prefilled in the same worker:
+
+    D = (O - 1) t_decode(b) / y  +  i s (C - 1) D / (W + D)
+    W = t_prefill + a (sqrt(C) - 1) s + w (R - s) + r,    R = s (1 + (C - 1) R / (R + D))
+
+with O output tokens, y tokens a step (1 without speculation), s = t_prefill over the ranks that prefill side by
+side, and b = C D / (W + D) sequences that decode at once.  R is the mean stay at a server shared by C customers
+(mean value analysis); i, a, w and r are rates (``solver.serving.rates``).  Shapes (n,), an entry a case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from solver.serving.loads import FloatArray, Loads
+from solver.serving.rates import Rates
+from solver.serving.steps import StepTime, decode_step, prefill_step
+
+ROUNDS: Final = 10
+"""Rounds of the fixed point, which halves its error in each."""
+OPEN_ROUNDS: Final = 60
+"""The same with random arrivals, where a loaded worker is slow to settle."""
+BUSIEST: Final = 0.98
+"""Share of the time that a worker may be busy with prompts; above it queues have no length worth the name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Requests of each case, shape (n,): ``concurrency`` in flight in the whole deployment.
+
+    ``most_sequences``: the most that decode at once in one worker, by memory and by the engine's limit;
+    ``drafts`` and ``yields``: drafted tokens and mean tokens of a step (1 without speculation).
+    """
+
+    input_tokens: FloatArray
+    output_tokens: FloatArray
+    concurrency: FloatArray
+    chunk_tokens: FloatArray
+    most_sequences: FloatArray
+    drafts: FloatArray
+    yields: FloatArray
+    decode_workers: FloatArray
+    prefill_workers: FloatArray
+    split: FloatArray
+    transfer_s: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """The steady state, each of shape (n,); ``requests_per_s`` of the whole deployment."""
+
+    first_token_s: FloatArray
+    token_s: FloatArray
+    requests_per_s: FloatArray
+    decoding: FloatArray
+    queue_s: FloatArray
+    prefill: StepTime
+    decode: StepTime
+
+
+def steady_state(decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffic: Traffic) -> Steady:
+    """Latencies and throughput; for aggregated cases both pools are the same."""
+    split = traffic.split > 0
+    outputs = np.maximum(traffic.output_tokens - 1.0, 0.0)
+    context = traffic.input_tokens + traffic.output_tokens / 2.0
+    chunks = np.maximum(1.0, np.ceil(traffic.input_tokens / traffic.chunk_tokens))
+    most = traffic.most_sequences * traffic.decode_workers
+    running = np.minimum(traffic.concurrency, most)
+    per_worker = running / traffic.decode_workers
+    others = np.maximum(per_worker - 1.0, 0.0)
+    prefill_share = running / traffic.prefill_workers
+    busy = np.zeros_like(running)
+    decoding = per_worker
+    wait = duration = np.ones_like(running)
+    for _ in range(ROUNDS):
+        ranks = 1.0 + (prefill_loads.attention_data - 1.0) * busy
+        prefill = prefill_step(prefill_loads, rates, traffic.input_tokens, ranks, chunks)
+        prompt = prefill.total_s
+        service = prompt / (ranks * prefill_loads.pipeline)
+        decode = decode_step(decode_loads, rates, decoding, context, traffic.drafts)
+        plain = outputs * decode.total_s / traffic.yields
+        period = wait + duration
+        delayed = np.where(split, 0.0, rates.interference * service * others * duration / period)
+        duration = 0.5 * duration + 0.5 * (plain + delayed)
+        queue = _closed_queue(service, prefill_share, duration)
+        together = rates.bunching * (np.sqrt(np.maximum(prefill_share, 1.0)) - 1.0) * service
+        first = prompt + together + rates.wait_factor * (queue - service) + rates.request_s
+        first = first + 0.5 * np.where(split, 0.0, decode.total_s) * (others > 0)
+        first = first + np.where(split, traffic.transfer_s + rates.hand_over_s, 0.0)
+        wait = 0.5 * wait + 0.5 * first
+        # neither pool serves more than it can: a queue takes up what is left of the period
+        period = np.maximum(wait + duration, prefill_share * service)
+        busy = np.minimum(prefill_share * service / period, 1.0)
+        decoding = np.maximum(per_worker * duration / period, 1.0)
+    rate = running / np.maximum(wait + duration, prefill_share * service)
+    queued = (traffic.concurrency - running) / rate
+    return Steady(
+        first_token_s=wait + queued,
+        token_s=duration / np.maximum(outputs, 1.0),
+        requests_per_s=rate,
+        decoding=decoding,
+        queue_s=queued,
+        prefill=prefill,
+        decode=decode,
+    )
+
+
+def open_state(
+    decode_loads: Loads, prefill_loads: Loads, rates: Rates, traffic: Traffic, requests_per_s: FloatArray
+) -> Steady:
+    """Latencies under random arrivals at ``requests_per_s`` (n,) instead of a number of requests in flight.
+
+    Prompts wait as in M/D/1, u s / (2 (1 - u)) at a share u of the time that prefill is busy (Pollaczek-Khinchine;
+    so DistServe, arXiv 2401.09670, section 3.1), and b = rate x D sequences decode (Little's law).  ``queue_s`` is
+    infinite where prefill or decoding cannot keep up.
+    """
+    split = traffic.split > 0
+    outputs = np.maximum(traffic.output_tokens - 1.0, 0.0)
+    context = traffic.input_tokens + traffic.output_tokens / 2.0
+    chunks = np.maximum(1.0, np.ceil(traffic.input_tokens / traffic.chunk_tokens))
+    prompts, answers = requests_per_s / traffic.prefill_workers, requests_per_s / traffic.decode_workers
+    busy, decoding = np.zeros_like(requests_per_s), np.ones_like(requests_per_s)
+    for _ in range(OPEN_ROUNDS):
+        ranks = 1.0 + (prefill_loads.attention_data - 1.0) * busy
+        prefill = prefill_step(prefill_loads, rates, traffic.input_tokens, ranks, chunks)
+        service = prefill.total_s / (ranks * prefill_loads.pipeline)
+        busy = 0.5 * (busy + np.minimum(prompts * service, 1.0))
+        decode = decode_step(decode_loads, rates, decoding, context, traffic.drafts)
+        left = 1.0 - np.where(split, 0.0, rates.interference * service * answers)
+        duration = outputs * decode.total_s / traffic.yields / np.maximum(left, 1.0 - BUSIEST)
+        wanted = answers * duration
+        decoding = 0.5 * (decoding + np.clip(wanted, 1.0, traffic.most_sequences))
+    keeps_up = (busy < BUSIEST) & (left > 1.0 - BUSIEST) & (wanted < traffic.most_sequences)
+    waiting = 0.5 * busy * service / np.maximum(1.0 - busy, 1.0 - BUSIEST)
+    first = prefill.total_s + waiting + rates.request_s
+    first = first + np.where(split, traffic.transfer_s + rates.hand_over_s, 0.5 * decode.total_s)
+    return Steady(
+        first_token_s=first,
+        token_s=duration / np.maximum(outputs, 1.0),
+        requests_per_s=requests_per_s,
+        decoding=decoding,
+        queue_s=np.where(keeps_up, 0.0, np.inf),
+        prefill=prefill,
+        decode=decode,
+    )
+
+
+def _closed_queue(service: FloatArray, customers: FloatArray, elsewhere: FloatArray) -> FloatArray:
+    """Mean stay R at a single server in a closed loop: R = s (1 + (N - 1) R / (R + Z)), Schweitzer's approximation.
+
+    ``customers`` N take turns at a server of mean ``service`` s and spend Z ``elsewhere``: the positive root of
+    R^2 + (Z - N s) R - s Z = 0 (Bard 1979, Schweitzer 1979).
+    """
+    number = np.maximum(customers, 1.0)
+    half = 0.5 * (elsewhere - number * service)
+    return np.asarray(-half + np.sqrt(half * half + service * elsewhere))

@@ -1,0 +1,133 @@
+"""Seconds of one decode step and of one prefill, by part.  Shapes (n,), an entry a case; see docs/serving.md.
+
+Letters: t tokens of an attention rank, T tokens of the whole worker, c context of a sequence in tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from solver.serving.loads import FloatArray, Loads
+from solver.serving.rates import Rates
+
+ROOFLINE: Final = 3.0
+"""Exponent of the norm that joins memory and compute time: between their maximum and their sum, as overlap is never
+perfect (measured products near the ridge take up to a quarter more than the larger of the two)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Where the seconds of a step go; ``overhead_s``: launches, scheduling and host work."""
+
+    dense_s: FloatArray
+    expert_s: FloatArray
+    attention_s: FloatArray
+    collective_s: FloatArray
+    overhead_s: FloatArray
+
+    @property
+    def total_s(self) -> FloatArray:
+        """The whole step."""
+        return self.dense_s + self.expert_s + self.attention_s + self.collective_s + self.overhead_s
+
+
+def decode_step(
+    loads: Loads, rates: Rates, sequences: FloatArray, context: FloatArray, drafts: FloatArray
+) -> StepTime:
+    """One decode step of ``sequences`` of a worker at mean ``context``; each advances ``1 + drafts`` positions.
+
+    In a pipeline each micro-batch of ``sequences`` / pipeline passes the stages one after the other.
+    """
+    batch = np.maximum(sequences / loads.pipeline, 1.0)
+    rank = np.maximum(batch / loads.attention_data, 1.0)
+    positions = 1.0 + drafts
+    windowed = np.minimum(context, loads.window)
+    cache = rank * (context * loads.cache_full_bytes + windowed * loads.cache_window_bytes)
+    flops = rank * positions * (context * loads.decode_attention_flops + windowed * loads.decode_window_flops)
+    attention = _roofline(
+        cache / (loads.memory_bytes_per_s * rates.cache_share),
+        flops / (loads.attention_peak * rates.cache_share),
+    )
+    return _step(loads, rates, rank * positions, batch * positions, attention, sequences / loads.attention_data)
+
+
+def prefill_step(loads: Loads, rates: Rates, tokens: FloatArray, ranks: FloatArray, chunks: FloatArray) -> StepTime:
+    """Prefill of one prompt of ``tokens`` on each of ``ranks`` attention ranks, in ``chunks`` steps."""
+    windowed = np.minimum(tokens, loads.window)
+    pairs = tokens * tokens / 2.0
+    pairs_windowed = windowed * tokens - windowed * windowed / 2.0
+    flops = pairs * loads.prefill_attention_flops + pairs_windowed * loads.prefill_window_flops
+    attention = flops / (loads.attention_peak * rates.attention_share)
+    one = _step(loads, rates, tokens / chunks, tokens / chunks * ranks, attention / chunks, ranks / ranks)
+    return StepTime(*(getattr(one, name) * chunks for name in StepTime.__slots__))
+
+
+def _step(
+    loads: Loads, rates: Rates, rank: FloatArray, worker: FloatArray, attention_s: FloatArray, sequences: FloatArray
+) -> StepTime:
+    dense = _roofline(
+        loads.dense_bytes / (loads.memory_bytes_per_s * rates.memory_share),
+        rank * loads.dense_flops_per_token / (loads.dense_peak * rates.compute_share),
+    )
+    # A token meets `active` of `experts`: of the experts, none of T tokens meets a share (1 - active/experts)^T.
+    untouched = (1.0 - np.minimum(loads.active / loads.experts, 1.0 - 1e-9)) ** worker
+    excess = 1.0 + rates.imbalance * (1.0 - 1.0 / loads.expert_groups)
+    experts = np.where(
+        loads.sparse_layers > 0,
+        excess
+        * _roofline(
+            loads.expert_bytes * (1.0 - untouched) / (loads.memory_bytes_per_s * rates.expert_memory_share),
+            worker * loads.active * loads.expert_flops_per_token / (loads.expert_peak * rates.expert_compute_share),
+        ),
+        0.0,
+    )
+    overhead = (
+        loads.layers * rates.layer_s
+        + loads.sparse_layers * rates.sparse_layer_s
+        + rates.step_s
+        + rates.sequence_s * sequences
+    )
+    return StepTime(dense, experts, attention_s, _collectives(loads, rates, rank), overhead)
+
+
+def _collectives(loads: Loads, rates: Rates, rank: FloatArray) -> FloatArray:
+    """Seconds of the collectives of a step of ``rank`` tokens on each attention rank.
+
+    All-reduce: reduced among the g members of a domain, then each of these 1/g of the message among the N domains,
+    and gathered again: 2(g-1)/g of the message inside and 2(N-1)/N of 1/g of it between domains (Patarasuk & Yuan
+    2009 for each level).  Dispatch and combine of experts: a token goes to at most ``active`` other ranks, and
+    crosses to each other domain at most once (DeepSeek-V3, arXiv 2412.19437, section 3.2.2).  Latency grows with
+    log2 of the members.
+    """
+    inside = loads.domain_bytes_per_s * rates.link_share
+    message = rank * loads.hidden_bytes
+    tensor, members = np.maximum(loads.tensor, 1.0), np.maximum(loads.members, 1.0)
+    near, domains = np.minimum(tensor, loads.domain), np.ceil(tensor / loads.domain)
+    reduce = (
+        np.log2(np.maximum(tensor, 2.0)) * rates.collective_s
+        + 2.0 * (near - 1.0) / near * message / inside
+        + (domains > 1) * loads.cross_latency_s
+        + 2.0 * (domains - 1.0) / domains * message / near / loads.cross_bytes_per_s
+    )
+    near, domains = np.minimum(members, loads.domain), np.ceil(members / loads.domain)
+    sent = message / loads.tensor
+    copies = np.minimum(loads.active, members)
+    exchange = (
+        np.log2(np.maximum(members, 2.0)) * rates.collective_s
+        + copies * (near - 1.0) / members * sent / inside
+        + (domains > 1) * loads.cross_latency_s
+        + np.minimum(copies * (members - near) / members, domains - 1.0) * sent / loads.cross_bytes_per_s
+    )
+    passes = (loads.pipeline - 1.0) * (rates.collective_s + message / inside)
+    return np.asarray(loads.reduced * reduce + loads.exchanged * exchange + passes)
+
+
+def _roofline(memory_s: FloatArray, compute_s: FloatArray) -> FloatArray:
+    """Seconds of work bound by memory or by compute, joined smoothly."""
+    largest = np.maximum(np.maximum(memory_s, compute_s), 1e-30)
+    return np.asarray(
+        largest * ((memory_s / largest) ** ROOFLINE + (compute_s / largest) ** ROOFLINE) ** (1.0 / ROOFLINE)
+    )

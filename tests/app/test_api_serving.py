@@ -1,0 +1,66 @@
+"""Predictions of serving over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.settings import Role
+from tests.app.api_client import API, cluster_body, running
+
+PREDICTIONS = f"{API}/serving-predictions"
+WORKLOAD = {"kind": "serving", "input_tokens": 1024, "output_tokens": 512, "concurrency": 16.0, "weights": "fp8"}
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    """A client of an application that only answers, on SQLite."""
+    with running(tmp_path, f"sqlite:///{tmp_path}/a.sqlite", role=Role.WEB) as client:
+        yield client
+
+
+def _body(**changes: Any) -> dict[str, Any]:
+    return {
+        "cluster": cluster_body(),
+        "model": "llama-3.1-8b",
+        "workload": WORKLOAD,
+        "configuration": {"worker": {"tensor": 2, "replicas": 2}},
+    } | changes
+
+
+def test_a_configuration_is_priced_at_once(client: TestClient) -> None:
+    """Times, throughput and memory, on the cluster of the body or on a stored one alike."""
+    answer = client.post(PREDICTIONS, json=_body())
+    assert answer.status_code == 200, answer.text
+    body = answer.json()
+    assert body["fits"] is True
+    assert body["gpus"] == 4
+    assert body["time_to_first_token_ms"]["low"] < body["time_to_first_token_ms"]["high"]
+    assert client.post(f"{API}/clusters", json=cluster_body()).status_code == 201
+    stored = client.post(PREDICTIONS, json=_body(cluster=cluster_body()["name"]))
+    assert stored.status_code == 200, stored.text
+    assert stored.json() == body
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"configuration": {"worker": {"tensor": 3}}}, "configuration.worker.tensor"),
+        ({"configuration": {"worker": {"tensor": 2, "replicas": 999}}}, "configuration"),
+        ({"workload": WORKLOAD | {"concurrency": 0}}, "workload.concurrency"),
+        ({"workload": WORKLOAD | {"input_tokens": 200_000}}, "workload.input_tokens"),
+        ({"workload": WORKLOAD | {"engine": "none"}}, "workload.engine"),
+        ({"workload": WORKLOAD | {"kind": "training"}}, "workload.kind"),
+        ({"model": "no-such-model"}, "model"),
+    ],
+)
+def test_bad_input_is_a_problem_with_its_field(client: TestClient, changes: dict[str, Any], field: str) -> None:
+    """Problem details with the path in the request."""
+    answer = client.post(PREDICTIONS, json=_body(**changes))
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["errors"][0]["field"] == field

@@ -1,0 +1,144 @@
+"""Predictions of serving on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.cli import main
+from app.documents.reading import InvalidDocument, read_document
+from app.documents.serving import ServingConfigurationDocument, ServingWorkloadDocument
+from tests.app.command_files import CLUSTER
+
+WORKLOAD = "kind: serving\ninput_tokens: 1024\noutput_tokens: 512\nconcurrency: 16\nweights: fp8\n"
+WORKER = "worker: {tensor: 4}\n"
+
+
+def _predict(
+    folder: Path, *, workload: str = WORKLOAD, workers: str = WORKER, model: str = "llama-3.1-8b"
+) -> list[str]:
+    texts = {"cluster.yaml": CLUSTER, "workload.yaml": workload, "workers.yaml": workers}
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    words = ["--cluster", "cluster.yaml", "--workload", "workload.yaml", "--configuration", "workers.yaml"]
+    files = [str(folder / word) if word.endswith(".yaml") else word for word in words]
+    return ["predict", "--model", model, *files]
+
+
+def test_times_throughput_memory_and_where_the_time_goes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As text, as JSON and in a file."""
+    out = tmp_path / "out.json"
+    assert main([*_predict(tmp_path), "--output", str(out)]) == 0
+    screen = capsys.readouterr().out
+    for words in (
+        "time to first token",
+        "time per output token",
+        "tokens/s",
+        "largest batch",
+        "collectives",
+        "GiB",
+    ):
+        assert words in screen, words
+    assert main([*_predict(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == json.loads(out.read_text())
+    assert found["fits"] is True
+    assert (found["gpus"], found["nodes"]) == (4, ["n1"])
+    token = found["time_per_output_token_ms"]
+    assert token["low"] < token["value"] < token["high"]
+    parts = [value for name, value in found["decode_step"].items() if name != "total_ms"]
+    assert sum(parts) == pytest.approx(found["decode_step"]["total_ms"])
+    assert found["requests_per_s"] * 512 == pytest.approx(found["output_tokens_per_s"]["value"])
+
+
+def test_split_pools_take_nodes_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each pool has its memory."""
+    workers = "prefill: {tensor: 4}\ndecode: {tensor: 2, replicas: 2}\n"
+    assert main([*_predict(tmp_path, workers=workers), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["role"] for each in found["memory"]] == ["prefill", "decode"]
+    assert found["nodes"] == ["n1", "n2"]
+
+
+def test_slower_measured_links_slow_what_crosses_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A worker over two nodes of a network that measures a tenth."""
+    times = []
+    for rate in ("40", "4"):
+        command = _predict(tmp_path, workers="worker: {tensor: 8}\n")
+        (tmp_path / "cluster.yaml").write_text(CLUSTER.replace("[n1, n2, 40]", f"[n1, n2, {rate}]"))
+        assert main([*command, "--json"]) == 0
+        times.append(json.loads(capsys.readouterr().out)["time_per_output_token_ms"]["value"])
+    assert times[1] > times[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"workload": WORKLOAD.replace("concurrency: 16", "requests_per_s: 0")}, "requests_per_s: must be greater"),
+        (
+            {"workload": WORKLOAD.replace("concurrency: 16", "requests_per_s: .inf")},
+            "requests_per_s: must be a finite",
+        ),
+        ({"workload": WORKLOAD.replace("concurrency: 16", "requests_per_s: 1.0e+5")}, "answers at most"),
+        ({"workload": WORKLOAD.replace("concurrency: 16", "")}, "concurrency: a load is either"),
+        ({"workload": WORKLOAD.replace("1024", "131072")}, "takes 131072"),
+        ({"workload": WORKLOAD + "engine: vllm-9\n"}, "engine: no such serving engine"),
+        ({"workload": WORKLOAD.replace("fp8", "fp7")}, "weights: must be one of"),
+        ({"workload": WORKLOAD + "ttft: 3\n"}, "ttft: unknown field"),
+        ({"workload": WORKLOAD.replace("fp8", "nvfp4") + "engine: vllm-0.6\n"}, "does not serve this format"),
+        ({"workers": "worker: {tensor: 3}\n"}, "worker.tensor: must divide"),
+        ({"workers": "worker: {tensor: 4, expert: 4}\n"}, "has no experts"),
+        ({"workers": "worker: {tensor: 4, replicas: 3}\n"}, "8 free GPUs"),
+        ({"workers": "prefill: {tensor: 4}\n"}, "either worker, or prefill and decode"),
+    ],
+)
+def test_bad_input_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: dict[str, str], said: str
+) -> None:
+    """Field, value and remedy; exit code 2, nothing printed."""
+    assert main(_predict(tmp_path, **given)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert said in captured.err
+    assert len(captured.err.strip().splitlines()) == 1
+
+
+def test_what_does_not_fit_is_code_three(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is priced all the same."""
+    assert main(_predict(tmp_path, workers="worker: {tensor: 1}\n", model="llama-3.1-405b")) == 3
+    captured = capsys.readouterr()
+    assert "does not fit" in captured.err
+    assert "Memory of a GPU" in captured.out
+
+
+def test_options_of_training_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A calibration of training steps says nothing of serving."""
+    assert main([*_predict(tmp_path), "--calibration", "own.json"]) == 2
+    assert "--calibration: belongs to training" in capsys.readouterr().err
+
+
+def test_plan_answers_serving_in_its_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It names what there is."""
+    command = _predict(tmp_path)[:-2]
+    assert main(["plan", *command[1:]]) == 2
+    assert "meshwright predict prices a configuration" in capsys.readouterr().err
+
+
+def test_a_configuration_has_one_shape() -> None:
+    """A worker beside pools is refused."""
+    both = {"worker": {"tensor": 1}, "decode": {"tensor": 1}}
+    with pytest.raises(InvalidDocument, match="either worker"):
+        read_document(ServingConfigurationDocument, both, what="configuration")
+
+
+@pytest.mark.parametrize("kind", [ServingWorkloadDocument, ServingConfigurationDocument])
+def test_every_field_is_described(kind: type[ServingWorkloadDocument]) -> None:
+    """The HTTP reference is made of these texts."""
+    definitions = kind.model_json_schema()
+    for schema in (definitions, *definitions.get("$defs", {}).values()):
+        for name, field in schema.get("properties", {}).items():
+            assert field.get("description"), f"{schema['title']}.{name} has no description"
