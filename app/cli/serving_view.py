@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
-from app.cli.terminal import bullets, section
+from app.cli.terminal import bullets, pairs, section
 from app.documents.serving_prediction import IntervalDocument, ServingPredictionDocument, StepDocument
-from app.presentation.figures import count
+from app.presentation.figures import count, plural
 
 PARTS = (
     ("matrix products", "dense_products_ms"),
@@ -20,8 +21,12 @@ PARTS = (
 
 def serving_view(found: ServingPredictionDocument) -> RenderableType:
     """Latencies, throughput, memory and where the time goes."""
-    parts = [
-        section("Prediction", _figures(found)),
+    parts: list[RenderableType] = []
+    if not found.measured_engine:
+        caution = "no run of this engine generation on this kind of GPU; the intervals are wider."
+        parts.append(Text(f"Outside of what was measured: {caution}", style="bold yellow"))
+    parts += [
+        section("Prediction, with 80 % intervals", pairs(_figures(found))),
         section("Where a step's time goes", _steps(found)),
         section("Memory of a GPU", _memory(found)),
     ]
@@ -30,21 +35,16 @@ def serving_view(found: ServingPredictionDocument) -> RenderableType:
     return Group(*parts)
 
 
-def _figures(found: ServingPredictionDocument) -> Table:
-    tokens = found.output_tokens_per_s
-    each = found.output_tokens_per_s_per_gpu
-    rows = (
+def _figures(found: ServingPredictionDocument) -> tuple[tuple[str, str], ...]:
+    each = f"{count(found.output_tokens_per_s_per_gpu)} tokens/s"
+    return (
         ("time to first token", f"{_range(found.time_to_first_token_ms)} ms"),
         ("time per output token", f"{_range(found.time_per_output_token_ms)} ms"),
-        ("output", f"{_range(tokens)} tokens/s"),
-        ("output of a GPU", f"{each:,.0f} tokens/s, {found.gpus} GPUs on {count(len(found.nodes))} nodes"),
+        ("output", f"{_range(found.output_tokens_per_s)} tokens/s"),
+        ("output of a GPU", f"{each}, {plural(found.gpus, 'GPU')} on {plural(len(found.nodes), 'node')}"),
         ("requests", f"{found.requests_per_s:,.3g} a second, {found.concurrency:,.4g} in flight"),
-        ("largest batch", f"{found.most_requests:,} requests at once in all"),
+        ("largest batch", f"{count(found.most_requests)} requests at once in all"),
     )
-    table = Table.grid(padding=(0, 2))
-    for name, words in rows:
-        table.add_row(name, words)
-    return table
 
 
 def _steps(found: ServingPredictionDocument) -> Table:
@@ -53,7 +53,9 @@ def _steps(found: ServingPredictionDocument) -> Table:
         table.add_column(title, justify="right" if title else "left")
     steps: tuple[StepDocument, StepDocument] = (found.prefill_step, found.decode_step)
     for name, field in (*PARTS, ("in all", "total_ms")):
-        table.add_row(name, *(f"{getattr(step, field):,.2f}" for step in steps))
+        times = [getattr(step, field) for step in steps]
+        if any(times):
+            table.add_row(name, *(f"{each:,.2f}" for each in times))
     return table
 
 
@@ -71,10 +73,7 @@ def _remarks(found: ServingPredictionDocument) -> list[str]:
     remarks = []
     if found.queue_ms > 0:
         remarks.append(f"requests wait {found.queue_ms:,.0f} ms for a place, which the time to first token holds")
-    remarks += [f"the limit {name} is missed" for name in found.missed_limits]
-    if not found.measured_engine:
-        remarks.append("no run of this engine generation on this kind of GPU was measured; the intervals are wider")
-    return remarks
+    return [*remarks, *(f"the limit {name} is missed" for name in found.missed_limits)]
 
 
 def _range(interval: IntervalDocument) -> str:
