@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import comparison_commands
+from app.cli import comparison_commands, failure_commands, service_commands
 from app.cli.calibration_commands import experiments
 from app.cli.cluster_commands import app as cluster_app
 from app.cli.common_options import (
@@ -23,7 +23,6 @@ from app.cli.common_options import (
 )
 from app.cli.endings import reported
 from app.cli.expert_commands import app as experts_app
-from app.cli.failure_commands import add_commands
 from app.cli.framework_commands import app as frameworks_app
 
 app = typer.Typer(
@@ -282,8 +281,8 @@ def measure(  # noqa: PLR0913 - one argument for each option
     )
 
 
-comparison_commands.add_commands(app)
-add_commands(app)
+for commands in (comparison_commands, failure_commands, service_commands):
+    commands.add_commands(app)
 
 
 @app.command()
@@ -338,57 +337,6 @@ def profiler() -> None:
     from app.cli.calibrating import run_profiler  # noqa: PLC0415 - see above
 
     run_profiler()
-
-
-@app.command()
-@reported
-def serve(
-    host: Annotated[str | None, typer.Option("--host", help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="Port to listen on.")] = None,
-) -> None:
-    """Run the service: web pages, HTTP API and solver.  Settings: environment, prefix MESHWRIGHT_."""
-    from app.cli.serving import run_server  # noqa: PLC0415 - see above
-
-    run_server(host=host, port=port)
-
-
-@app.command()
-@reported
-def worker() -> None:
-    """Run solves only, for a server elsewhere on the same databases (PostgreSQL)."""
-    from app.cli.serving import run_worker  # noqa: PLC0415 - see above
-
-    run_worker()
-
-
-@app.command()
-@reported
-def migrate(database_url: DatabaseUrl = None) -> None:
-    """Bring the database to the newest schema; the embedded one does so by itself."""
-    from app.cli.stored import run_migrate  # noqa: PLC0415 - see above
-
-    run_migrate(database_url=database_url)
-
-
-BackupFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the copies.")]
-
-
-@app.command()
-@reported
-def backup(folder: BackupFolder) -> None:
-    """Copy the embedded databases, while the service runs if need be; pg_dump does so for PostgreSQL."""
-    from app.cli.backups import run_backup  # noqa: PLC0415 - see above
-
-    run_backup(folder)
-
-
-@app.command()
-@reported
-def restore(folder: BackupFolder) -> None:
-    """Put copies of both embedded databases back, where none are; the service must not run."""
-    from app.cli.backups import run_restore  # noqa: PLC0415 - see above
-
-    run_restore(folder)
 
 
 def _print_version(wanted: bool) -> None:

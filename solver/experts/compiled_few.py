@@ -12,7 +12,7 @@ import numpy as np
 from solver.candidates import BoolArray, FloatArray, IntArray
 from solver.experts.compiled_annealing import Schedule, annealer, below
 from solver.experts.compiled_map import LayerCase, LayerMap, Move, allowed, near_parts, opened, relocate, take_back
-from solver.experts.compiled_nodewise import NodeCase, crossings, fill_needs, node_state
+from solver.experts.compiled_node_time import NodeCase, crossings, fill_needs, node_state
 from solver.experts.compiled_reach import rank_needs
 from solver.kernels import kernel
 

@@ -19,7 +19,7 @@ from cluster_models.architecture import Experts
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import check_selectable
 from solver.candidates import FloatArray, IntArray
-from solver.experts.compiled_nodewise import NodeCase, crossings, fill_needs, node_state
+from solver.experts.compiled_node_time import NodeCase, crossings, fill_needs, node_state
 from solver.experts.compiled_reach import rank_needs, router_weights
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import CopyChoice, rank_loads, slot_parts

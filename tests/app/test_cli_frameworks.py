@@ -77,7 +77,7 @@ def test_a_plan_of_a_described_framework_says_so(ours: list[str], capsys: pytest
     command = ["predict", *ours, "--configuration", "configuration.yaml", "--framework-file", "ours.yaml"]
     assert main([*command, "--output", "plan.json"]) == 0
     words = " ".join(capsys.readouterr().out.split())
-    assert f"ours (described by its user, like {FRAMEWORK}), BF16" in words
+    assert f"framework ours (described by its user, like {FRAMEWORK}) precision BF16" in words
     assert f"No measured run of ours was at hand: its parameters are those of {FRAMEWORK}" in words
     workload = json.loads(Path("plan.json").read_text())["workload"]
     assert FrameworkDescription.model_validate(workload["framework"]).to_framework() == described()

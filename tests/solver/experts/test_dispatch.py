@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cluster_models.errors import InvalidInput
 from cluster_models.model_catalogue import catalogue_model
 from solver.candidates import FloatArray, IntArray
-from solver.experts.compiled_nodewise import Reach, node_state, renewed
+from solver.experts.compiled_node_time import Reach, node_state, renewed
 from solver.experts.compiled_reach import router_weights, served_shares
 from solver.experts.dispatch import LayerRates, RouterRule, Routing, layer_times, routing, token_bytes
 from solver.experts.layout import ExpertLayout
