@@ -13,7 +13,7 @@ MOST_LAYERS: Final = 2_000
 MOST_WIDTH: Final = 10**7
 MOST_EXPERTS: Final = 100_000
 MOST_TOKENS: Final = 10**9
-"""Of a vocabulary, a position table or a window."""
+"""Bound for a vocabulary, a position table or a window."""
 
 _RANGES: Final = (
     ("layers", 1, MOST_LAYERS),

@@ -34,8 +34,8 @@ class Precision(StrEnum):
 
 
 UNTHROTTLED_SHARE: Final = 0.95
-"""Of peak, what large products reach where power does not limit the clock: 295 of 312 TFLOP/s on an A100 with
-operands of zeros, which switch no transistors, against 257 with random ones (H. He, "Strangely, matrix
+"""Share of the peak that large products reach where power does not limit the clock: 295 of 312 TFLOP/s on an A100
+with operands of zeros, which switch no transistors, against 257 with random ones (H. He, "Strangely, matrix
 multiplications on GPUs run faster when given predictable data", 2024)."""
 CLOCK_POWER: Final = 2.5
 """Dynamic power falls with this power of the clock, of which voltage is nearly a linear function."""

@@ -79,7 +79,7 @@ class Spread:
 
     @property
     def standard_deviation(self) -> float:
-        """Of the logarithm of the bandwidth."""
+        """Spread of the logarithm of the bandwidth."""
         return self.decile / NORMAL_DECILE
 
 

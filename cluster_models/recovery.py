@@ -136,7 +136,7 @@ class Migration:
     state_without_copy_bytes: float = 0.0
     """State that has no live copy anywhere: what forces the fall back to the checkpoint."""
     recut_bytes: float = 0.0
-    """Of ``bytes``: what ranks get that do not move, because optimizer states are shared out anew."""
+    """Part of ``bytes`` for ranks that do not move, because optimizer states are shared out anew."""
 
     @property
     def saves_first(self) -> bool:

@@ -12,7 +12,7 @@ from cluster_models.gpus import Precision
 from cluster_models.placement_rules import NOTHING_ASKED, PlacementRules
 
 MOST_SEQUENCES: Final = 131_072
-"""Of one global batch: ten times the largest in print; schedules and their simulation grow with it."""
+"""Bound for one global batch: ten times the largest in print; schedules and their simulation grow with it."""
 LONGEST_SEQUENCE: Final = 100_000_000
 
 

@@ -215,7 +215,7 @@ def walk_back(
 
 @kernel
 def _slowdown(assignment: IntArray, slots: IntArray, slowdown: FloatArray) -> float:
-    """Of the nodes behind ``slots`` (q,), the slowest one's."""
+    """Slowdown of the slowest node behind ``slots`` (q,)."""
     worst = 1.0
     for slot in slots:
         if slot >= 0:

@@ -65,7 +65,7 @@ class Memory(NamedTuple):
 
 @kernel
 def _remembered(memory: int, n: int, m: int, near: IntArray, bit_of: IntArray) -> int:
-    """Of the nodes near ``m``, as bits, those that a route with ``memory`` at ``n`` has met on its way to ``m``."""
+    """Nodes near ``m``, as bits, that a route with ``memory`` at ``n`` has met on its way to ``m``."""
     result = 0
     for j in range(near.shape[1]):
         x = near[m, j]

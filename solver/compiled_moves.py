@@ -99,7 +99,7 @@ def _change_columns(grid: IntArray, order: IntArray, draft: Draft) -> int:
 
 @kernel
 def _slow_term(layout: Layout, terms: Terms, state: State) -> int:
-    """Of what sets the pace, the slowest replica or the ring after it, a term with a pair of slots; or -1."""
+    """A term with a pair of slots of what sets the pace, the slowest replica or the ring after it; or -1."""
     r = int(state.cost.argmax())
     if _below(3) == 0:
         kinds = (layout.gathers - layout.reduces) // layout.ranks

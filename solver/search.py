@@ -38,7 +38,7 @@ from solver.refine import LEVELS, place, refine
 from solver.search_state import SearchState, first_state
 
 PRICING_SHARE: Final = 0.7
-"""Of the time limit, for prices; what is left places the best of them."""
+"""Share of the time limit for prices; the rest places the best of them."""
 FIRST_PLANS: Final = 3
 """Candidates with the lowest bounds that are placed for a first limit."""
 

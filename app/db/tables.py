@@ -198,7 +198,7 @@ class IdempotencyKeyRow(Base):
     __tablename__ = "idempotency_keys"
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
-    """Of the kind of the request and its key."""
+    """Digest of the kind of the request and its key."""
     request_hash: Mapped[str] = mapped_column(String(64))
     resource: Mapped[str] = mapped_column(String(200))
     """Id or name; empty where the request does no harm when it is done again."""

@@ -34,9 +34,9 @@ from solver.fitting.report import Explanation
 
 MOST_OWNERS: Final = 200
 MOST_PARAMETERS: Final = 100
-"""Of one owner; more than there are, so that a new parameter changes no description of the API."""
+"""Bound for one owner; more than there are, so that a new parameter changes no description of the API."""
 MOST_ERROR: Final = 10.0
-"""Of log(measured / predicted); a prediction off by e^10 is none."""
+"""Bound for log(measured / predicted); a prediction off by e^10 is none."""
 HASH_LENGTH: Final = 16
 
 

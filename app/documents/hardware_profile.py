@@ -23,7 +23,7 @@ from cluster_models.hardware_profile import (
 from cluster_models.measurements import Collective
 
 MOST_KERNELS: Final = 10_000
-"""Of one list: ten times what the script measures."""
+"""Bound for one list: ten times what the script measures."""
 
 Extent = Annotated[Count, Field(le=10**9)]
 

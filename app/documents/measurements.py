@@ -16,7 +16,7 @@ from cluster_models.units import GBYTE, MICROSECOND
 
 FAILED: Final = "failed"
 MOST_SAMPLES: Final = 1_000_000
-"""Of one document; more come in several."""
+"""Bound for one document; more come in several."""
 MOST_TABLES: Final = 10_000
 Numbered = tuple[str, Sample]
 """A sample and the path of the entry it was read from."""

@@ -15,7 +15,7 @@ from cluster_models.routing import Counts, ExpertLoads, RoutedWorkload, loads_of
 from readers.routing.reading import MOST_EXPERTS, MOST_LAYERS
 
 MOST_WORKLOADS: Final = 64
-"""Of one set."""
+"""Bound for one set."""
 MOST_COUNT: Final = 1e18
 _LEAST_COUNT: Final = 1e-9
 UNNAMED: Final = "inline"

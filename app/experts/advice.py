@@ -17,7 +17,7 @@ from solver.experts.loads import CopyChoice
 from solver.experts.near_bounds import least_near_load
 
 _MUCH: Final = 0.9
-"""Of what is possible: a workload below it was left behind by the plan."""
+"""Share of what is possible: a workload below it was left behind by the plan."""
 _BOUND_HINT: Final = 0.97
 _GAIN: Final = 0.01
 _HALF: Final = 0.5

@@ -15,18 +15,18 @@ from solver.experts.nodewise import PROPOSALS
 from solver.experts.place import STEPS
 
 MOST_SECONDS: Final = 20.0
-"""Of one core, for each of the two searches at effort 1."""
+"""Seconds of one core for each of the two searches at effort 1."""
 MOST_SLOTS: Final = 16_384
 MOST_RANKS: Final = 4_096
 MOST_FIXED_SECONDS: Final = 40.0
-"""Of one core, for what does not depend on effort: packing, times of maps, bounds."""
+"""Seconds of one core for what does not depend on effort: packing, times of maps, bounds."""
 _FEWEST_STEPS, _FEWEST_PROPOSALS = 500, 300
 _STEP_S, _STEP_SLOT_S = 8e-7, 6e-8
 _EXCHANGE_S, _EXCHANGE_RANK_S = 1e-6, 6e-8
 _PROPOSAL_S, _PROPOSAL_NODES_S = 1e-6, 9e-8
 _SLOT_PAIR_S, _JUDGED_S, _JUDGED_NODES_S = 1.2e-8, 1e-3, 1e-4
 _PAIR_S: Final = 3e-6
-"""Of two experts of neighbouring layers; 58 layers of 256 experts take 5 to 12 seconds."""
+"""Seconds for two experts of neighbouring layers; 58 layers of 256 experts take 5 to 12 seconds."""
 _ROUNDS: Final = 7
 """Searches of a set beside one of a single workload."""
 

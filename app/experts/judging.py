@@ -24,7 +24,7 @@ from solver.experts.transitions import node_stay_share, stay_share
 Maps = tuple[IntArray, IntArray, IntArray]
 """(L, S) each: this map, experts in their order, and the map by loads alone."""
 _SELDOM: Final = 1e-9
-"""Of the mean share: an expert that nothing selected is taken to be selected so seldom."""
+"""Share of the mean: an expert that nothing selected is taken to be selected so seldom."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +43,7 @@ class TimesOver:
 
     @property
     def own(self) -> LayerTimes:
-        """Of this map, under the choice counted."""
+        """Figures of this map, under the choice counted."""
         return self.by_choice[self.counted]
 
 

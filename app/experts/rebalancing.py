@@ -32,7 +32,7 @@ from solver.experts.moves import MoveCosts
 from solver.experts.rebalance import Pace, Rebalanced, rebalance
 
 MOST_SECONDS: Final = 60.0
-"""Of one core."""
+"""Seconds of one core."""
 _SLOT_PAIR_S: Final = 3.5e-6
 """Measured on layers of 288 to 1024 slots: 0.2 to 3.4 s each."""
 _MATRICES: Final = 3

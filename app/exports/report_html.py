@@ -19,7 +19,7 @@ from cluster_models.units import GIB, MILLISECOND
 HTML: Final = "text/html"
 
 _WIDTH: Final = 640
-"""Of a bar, in SVG units."""
+"""Size of a bar, in SVG units."""
 _COLOURS: Final = ("#2f6f9f", "#7fb2d6", "#d99a3a", "#8a5a9e", "#b9b9b9", "#6f8f4e", "#c2573f", "#444444")
 _STYLE: Final = """
 body { font: 11pt/1.35 system-ui, sans-serif; margin: 1.5cm auto; max-width: 18cm; color: #111; }

@@ -29,7 +29,7 @@ from cluster_models.errors import MeshwrightError
 
 QUEUE_POLL_S: Final = 0.25
 IDLE_QUEUE_POLL_S: Final = 1.0
-"""Of queues whose jobs can wait a second."""
+"""Seconds between looks at queues whose jobs can wait a second."""
 DELIVERIES_AT_ONCE: Final = 48
 DELIVERIES_OF_ONE_ENDPOINT: Final = 4
 """At once, so that eleven endpoints which let their messages hang leave room for the others."""

@@ -24,7 +24,7 @@ from cluster_models.errors import InvalidInput
 from cluster_models.routing import RoutedWorkload
 
 MOST_COUNTS: Final = 2**25
-"""Of all workloads of a set, pairs included: 256 MiB while they are unpacked."""
+"""Bound for all workloads of a set, pairs included: 256 MiB while they are unpacked."""
 
 _NAMES_OF_PAGES: Final = frozenset({"rebalance"})
 """What stands where the name of statistics stands in an address, and is a page of its own."""

@@ -159,7 +159,7 @@ def misfits(problem: PlanningProblem, state: SearchState, best: TimeBreakdown) -
 
 
 def _nearest_misfit(state: SearchState, step_s: float) -> int | None:
-    """Of the candidates that memory rules out but that could be faster, the one that misses by least."""
+    """Candidate that misses its memory by least, among those that could be faster."""
     faster = (state.candidates.excess_bytes > 0) & (state.candidates.bound_s < step_s)
     if not faster.any():
         return None

@@ -156,7 +156,7 @@ def stage_memories(memory: StageMemoryParts) -> tuple[StageMemory, ...]:
 
 
 def _stage_times(candidate: Candidate, times: PlacedTimes) -> tuple[StageTime, ...]:
-    """Of each pipeline rank the slowest replica's times."""
+    """Times of the slowest replica on each pipeline rank."""
     rings_s = times.reduce_s + times.gather_s
     per_rank = times.duration_s.reshape(*times.duration_s.shape[:2], -1, len(rings_s)).sum(axis=2).max(axis=0)
     return tuple(

@@ -24,7 +24,7 @@ from solver.search_state import SearchState
 WRONG: Final = 0.4
 """A lead that is wrong so often in truth is given up for a simpler plan."""
 MOST_GIVEN_UP: Final = 0.02
-"""Of the predicted objective, however little predictions can tell."""
+"""Share of the predicted objective, however little predictions can tell."""
 MOST_PLACED: Final = 8
 """Candidates placed in looking for a simpler plan."""
 ERRORS_PER_DRAW: Final = 10

@@ -33,7 +33,7 @@ WEIGHT_BYTES: Final = {
 """Bytes of one weight, least and most.  8-bit training keeps one byte, or two, or two and an 8-bit copy with its
 transpose; 4-bit training likewise."""
 FP32_BYTES: Final = 4
-"""Of a weight's shard where the FP32 shard is the weight itself (PyTorch FSDP)."""
+"""Bytes of a weight's shard where the FP32 shard is the weight itself (PyTorch FSDP)."""
 Interval = tuple[float, float]
 
 

@@ -14,7 +14,7 @@ from cluster_models.topology import Node, NodeState
 from solver.problem import PlanningProblem
 
 ACTIVATION_BYTES = 2.0
-"""Of each number that stages send: 16 bits at least."""
+"""Bytes of each number that stages send: 16 bits at least."""
 TOLERANCE = 1e-6
 
 

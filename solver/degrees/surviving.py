@@ -23,7 +23,7 @@ COPIES: Final = (RankGroup.DATA, RankGroup.STAGE, RankGroup.JOB)
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Of the losses asked for: those that replicas must cover, and whether memory covers one node."""
+    """Losses asked for that replicas must cover, and whether memory covers one node."""
 
     by_replicas: dict[str, int]
     by_memory: bool

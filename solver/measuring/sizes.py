@@ -21,7 +21,7 @@ MOST_BYTES: Final = 4 * GIB
 _LATENCY_STEP: Final = 32
 _BANDWIDTH_STEP: Final = 4
 _RUNS: Final = 2 * (5 + 20)
-"""Of each size: 5 to warm up and 20 timed, out of place and in place, as nccl-tests does unless told otherwise."""
+"""Runs of each size: 5 to warm up and 20 timed, out of place and in place, as nccl-tests does by default."""
 LAUNCH_S: Final = 20.0
 """Seconds to start a test on two nodes and to set up its connections; assumed, only the budget hangs on it."""
 

@@ -136,7 +136,7 @@ def _expert_pairs(degrees: Degrees, slots: list[int], replica: int, gpus_per_nod
 
 
 def _members(degrees: Degrees, order: RankOrder, gpus_per_node: int, stride: int) -> tuple[IntArray, IntArray]:
-    """Of the groups of every ``stride``-th rank of each stage (P,): fewest that share a node, most nodes."""
+    """Fewest ranks on one node and most nodes, over groups of every ``stride``-th rank of each stage (P,)."""
     inside = np.arange(degrees.tensor * degrees.context)
     fewest, most = [], []
     for stage in range(degrees.pipeline):

@@ -22,7 +22,7 @@ CHAINS: Final = 8
 PROBES: Final = 64
 """Random moves that set the first temperature: what they change on average."""
 LEAST_SHARE: Final = 1e-6
-"""Of the step, what the first temperature is where they change nothing."""
+"""Share of the step that the first temperature is where they change nothing."""
 COLD: Final = 1e-3
 """The last temperature, as a share of the first of its annealing."""
 HEATS: Final = (1.0, 0.3, 0.3, 3.0, 0.3)

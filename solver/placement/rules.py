@@ -162,7 +162,7 @@ def terrain_of(cluster: Cluster, workload: TrainingWorkload, fabric: Fabric) -> 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Of ``members`` (positions of units) at least ``fewest`` and at most ``most`` may be in use."""
+    """At least ``fewest`` and at most ``most`` of ``members`` (positions of units) may be in use."""
 
     members: tuple[int, ...]
     fewest: int

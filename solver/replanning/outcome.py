@@ -30,7 +30,7 @@ from solver.replanning.resources import JobResources
 from solver.replanning.values import least_gain_flop, option_value, spares_flop
 
 SLOW_SHARE: Final = 0.01
-"""Of the step, what slow compute must cost to be named as the limit."""
+"""Share of the step that slow compute must cost to be named as the limit."""
 
 _BETWEEN_NODES: Final = frozenset(
     TIME_PARTS[part] for part in ("context_s", "expert_s", "pipeline_transfer_s", "data_exposed_s")

@@ -170,7 +170,7 @@ def _attention_matrices(a: Architecture) -> tuple[float, float]:
 
 
 def _attention_work(a: Architecture, tensor: int) -> tuple[float, float, float]:
-    """Of one layer and a token: elements of cache, FLOPs of a decode step per token of context, and of prefill.
+    """Elements of cache of one layer and a token, FLOPs of a decode step per token of context, and of prefill.
 
     Latent attention decodes in the compressed space (DeepSeek-V2, arXiv 2405.04434, section 2.1.2: the
     up-projections are absorbed), every tensor rank reading the whole cache; prefill expands keys and values.

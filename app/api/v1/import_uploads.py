@@ -22,7 +22,7 @@ from cluster_models.errors import InvalidInput
 from cluster_models.units import MIB
 
 MOST_FILES: Final = 1_000
-"""Of one upload; archives may hold more."""
+"""Bound for one upload; archives may hold more."""
 _MOST_FIELDS: Final = 20
 _MOST_FIELD_BYTES: Final = 8 * MIB
 _TOO_LARGE: Final = 413
