@@ -26,7 +26,7 @@ _OF_A_KIND: Final = 3
 
 
 def questions_view(answer: ImportAnswer) -> list[RenderableType]:
-    """Questions that must be answered first, then those about some facts only; three of each kind."""
+    """Questions to answer first, then those that only some facts wait for; three of each kind."""
     kinds: dict[str, list[QuestionAnswer]] = {}
     for question in sorted(answer.questions, key=lambda each: not each.needed):
         kinds.setdefault(question.key.partition(":")[0], []).append(question)

@@ -62,7 +62,7 @@ class AskedView:
     written: Mapping[str, JobFiles] = field(default_factory=dict)
     free: Sequence[str] = ()
     writes_with: str = "--output DIR"
-    """Option that makes the files of jobs that start anew."""
+    """Option or command for files of jobs that start anew."""
     is_stored: bool = False
     """Whether it is a decision of the service, which searches for better ones by itself."""
     is_over: bool = False
