@@ -1,4 +1,4 @@
-"""What ``meshwright backup`` and ``meshwright restore`` do."""
+"""``meshwright backup`` and ``meshwright restore``."""
 
 from __future__ import annotations
 

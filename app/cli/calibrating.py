@@ -1,4 +1,4 @@
-"""What ``meshwright calibrate`` and ``meshwright profiler`` do: fit own measurements, and hand out the script."""
+"""``meshwright calibrate`` and ``meshwright profiler``: fit own measurements, and hand out the script."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class MeasuredFiles:
     gpu: str | None
 
     def read(self) -> Measured:
-        """What is in them; raises ``InvalidInput``."""
+        """Contents of the files; raises ``InvalidInput``."""
         if self.runs is None and self.profile is None:
             remedy = "give --runs, --profile or both"
             raise InvalidInput("--runs", None, "neither runs nor a profile are given", remedy)

@@ -32,7 +32,7 @@ _COLOURS: Final = ("red", "yellow", "green", "bright_green")
 
 
 def cluster_view(snapshot: ClusterSnapshot) -> RenderableType:
-    """Everything an engineer asks of a cluster, from its nodes to its slowest links."""
+    """A cluster as an engineer looks at it, from its nodes to its slowest links."""
     links = effective_links(snapshot)
     flows = shown_flows(links, max(node.gpu_count for node in snapshot.cluster.nodes))
     bandwidth = links.bytes_per_s(SHOWN_MESSAGE_BYTES, flows)

@@ -1,4 +1,4 @@
-"""What ``meshwright cluster show`` does."""
+"""``meshwright cluster show``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``meshwright compare`` does: read what is compared, price it, and show it beside the plan."""
+"""``meshwright compare``: read the plan and its contenders, price them, and show them side by side."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class _Given:
 
     @classmethod
     def read(cls, argument: str) -> _Given:
-        """What an argument names; raises ``InvalidInput`` where it is none of what can be compared."""
+        """Read the contender that an argument names; raises ``InvalidInput`` where it names none."""
         if not is_path(argument):
             if is_shorthand(argument) or has_launch_arguments(argument):
                 return cls(argument, argument)
@@ -145,7 +145,7 @@ def _plan_and_problem(
 
 
 def _problem_of(plan: Plan, files: ComparedFiles, cluster: str) -> PlanningProblem:
-    """What the plan was made for, on the cluster in a file, with the model and workload that are named."""
+    """The plan's problem, on the cluster in a file, with the model and workload that are named."""
     architecture = plan.architecture if files.model is None else read_architecture(files.model)
     fitted = None if files.calibration is None else read_calibration(files.calibration)
     workload = plan.workload

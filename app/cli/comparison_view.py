@@ -12,7 +12,7 @@ from app.presentation.comparison import ComparisonReport, ComparisonTable
 
 
 def comparison_view(report: ComparisonReport) -> RenderableType:
-    """What an engineer decides by, most important first."""
+    """The figures that an engineer decides by, most important first."""
     return Group(
         *(section(f"{name}, beside the plan", bullets(sentences)) for name, sentences in report.verdicts),
         *(section(table.title, _table(table, report.columns)) for table in report.tables),

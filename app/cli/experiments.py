@@ -1,4 +1,4 @@
-"""What ``meshwright experiments`` does: choose the runs to measure next."""
+"""``meshwright experiments``: choose the runs to measure next."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ Output = Annotated[Path | None, typer.Option("--output", metavar="DIR", help="Fo
 
 
 def _links(link_speed: float | None, gpu: str | None, tokens: float | None) -> dict[str, Any]:
-    """What both commands may be told of links, GPUs and tokens, as fields of a request."""
+    """Options of both commands about links, GPUs and tokens, as fields of a request."""
     return {"between_nodes_gbit_per_s_per_gpu": link_speed, "gpu_kind": gpu, "tokens_per_gpu": tokens}
 
 

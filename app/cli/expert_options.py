@@ -36,7 +36,7 @@ _OPTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class KnownLinks:
-    """What was said of model, router and cluster."""
+    """Model, router and cluster as the options name them."""
 
     model: str | None = None
     router: str | None = None
@@ -54,7 +54,7 @@ class KnownLinks:
         return model, model.experts.count
 
     def given(self, fields: LinkFields, model: Architecture | None) -> Given:
-        """All that decides what crossing nodes costs."""
+        """The facts that decide what crossing nodes costs."""
         return Given(
             model=model,
             rule=self.rule(),

@@ -28,7 +28,7 @@ _BAR: Final = 30
 
 
 def placement_view(answer: PlacementAnswer, given: Place) -> RenderableType:
-    """What a map is worth before and after, where it is weak, and what to do with it."""
+    """Balance and times before and after a map, its weakest layers, and the next commands."""
     report = expert_map_report(answer)
     parts: list[tuple[str, list[RenderableType]]] = [
         ("Balance: load of the mean rank over that of the slowest", _balance(report)),

@@ -1,4 +1,4 @@
-"""What ``meshwright experts`` does: routing statistics read, looked at, and made into maps; no database."""
+"""``meshwright experts``: routing statistics read, looked at, and made into maps; no database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``meshwright export`` does: a plan in the words of another program."""
+"""``meshwright export``: a plan in the words of another program."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _SPEEDS: Final = frozenset({EntityKind.NODE, EntityKind.GPU})
 
 @dataclass(frozen=True, slots=True)
 class ToldFailures:
-    """What was typed: parts by option (of ``--degraded`` with ``=SHARE``), and a file that an adapter reads."""
+    """Failures as typed: parts by option (of ``--degraded`` with ``=SHARE``), and a file that an adapter reads."""
 
     lost: Sequence[str] = ()
     degraded: Sequence[str] = ()

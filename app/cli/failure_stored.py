@@ -1,4 +1,4 @@
-"""What ``meshwright events`` and ``conditions`` do with the service's database."""
+"""``meshwright events`` and ``conditions`` on the service's database."""
 
 from __future__ import annotations
 

@@ -208,6 +208,6 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _model_name(path: Path) -> str:
-    """What to call the model of a bare ``config.json``: its file, or its folder where the file says nothing."""
+    """Name for the model of a bare ``config.json``: its file, or its folder where the file says nothing."""
     folder = path.resolve().parent.name
     return folder if path.stem in {"config", "", "-"} and folder else path.stem

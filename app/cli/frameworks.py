@@ -1,4 +1,4 @@
-"""What ``meshwright frameworks`` does: list the shipped generations, and print one to start from."""
+"""``meshwright frameworks``: list the shipped generations, and print one to start from."""
 
 from __future__ import annotations
 

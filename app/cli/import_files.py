@@ -20,7 +20,7 @@ from cluster_models.units import MIB
 from readers.frame.findings import Finding, refusal
 
 STANDARD_INPUT: Final = "stdin"
-"""What standard input is called in a report."""
+"""Name of standard input in a report."""
 MOST_FILES: Final = 20_000
 MOST_BYTES: Final = 1024 * MIB
 

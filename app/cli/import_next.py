@@ -1,4 +1,4 @@
-"""What to type after an import: the same with what it lacks, or what to do with its cluster."""
+"""Commands to type after an import: the same with what it lacks, or those that use its cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MODEL: Final = "llama-3-8b"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was typed.  ``answers``: options that answer questions, word by word."""
+    """The command as typed.  ``answers``: options that answer questions, word by word."""
 
     files: tuple[str, ...]
     cluster: str | None = None
@@ -33,7 +33,7 @@ class Asked:
 
 
 def next_view(answer: ImportAnswer, asked: Asked, stored: str = "") -> RenderableType:
-    """What was written and stored, and the commands to type next."""
+    """Files written, clusters stored, and the commands to type next."""
     if not answer.can_be_stored:
         again = _again(answer, asked)
         if not again:

@@ -1,4 +1,4 @@
-"""What an import asks, each question with the option that answers it, and what keeps it from being stored."""
+"""Questions of an import, each with the option that answers it, and problems that keep it from being stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from readers.proposal.values import EVERY_NODE
 
 MOST_LINES: Final = 10
 _SOLD: Final = frozenset({"gpu_kind", "gpu_count", "nics"})
-"""What a node kind of the catalogue says."""
+"""Fields that a node kind of the catalogue answers."""
 _UNKNOWN: Final = {"gpu_kind": "GPU_KIND", "gpu_count": "GPUS", "nics": "CARDS x GBITS FABRIC"}
 """Words that stand for what only the user knows."""
 _NODE: Final = re.compile(r"nodes\[(\d+)\]\.?")
@@ -26,7 +26,7 @@ _OF_A_KIND: Final = 3
 
 
 def questions_view(answer: ImportAnswer) -> list[RenderableType]:
-    """What must be answered first, then what only some facts wait for; three of each kind."""
+    """Questions to answer first, then those that only some facts wait for; three of each kind."""
     kinds: dict[str, list[QuestionAnswer]] = {}
     for question in sorted(answer.questions, key=lambda each: not each.needed):
         kinds.setdefault(question.key.partition(":")[0], []).append(question)
@@ -100,7 +100,7 @@ def _set(text: str) -> str:
 
 
 def problems_view(answer: ImportAnswer) -> list[RenderableType]:
-    """What is wrong beside open questions, each kind once; the questions are counted."""
+    """Problems beside open questions, each kind once; the questions are counted."""
     if not answer.nodes and not answer.questions and all(each.field == "files" for each in answer.problems):
         return []  # nothing was understood, and each refusal says why
     lines = list(problem_lines(answer))

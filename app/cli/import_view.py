@@ -33,7 +33,7 @@ _BETWEEN_NAMES: Final = re.compile(r",(?![^\[]*\])")
 
 
 def import_view(answer: ImportAnswer, asked: Asked) -> RenderableType:
-    """Everything that the files say, what is wrong with it, and what it would change."""
+    """Report of an import: what the files say, what is wrong with it, and what it would change."""
     wrong, known = _doubts(answer)
     parts: list[tuple[str, list[RenderableType]]] = [
         ("What was understood", _understood(answer.files)),
@@ -123,7 +123,7 @@ def _alike(found: Iterable[tuple[str, str]]) -> list[RenderableType]:
 
 
 def _doubts(answer: ImportAnswer) -> tuple[list[RenderableType], list[RenderableType]]:
-    """What looks wrong by kind of doubt, what holds figures back first; and what is only said."""
+    """Doubts by kind, those that hold figures back first; and notes."""
     found = [doubt for file in answer.files for part in file.sections for doubt in part.doubts] + answer.doubts
     notes = _alike((_place(one), _with(one.sentence, one.remedy)) for one in found if one.trust is Severity.NOTE)
     kinds: dict[str, list[DoubtAnswer]] = {}

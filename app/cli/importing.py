@@ -1,4 +1,4 @@
-"""What ``meshwright import`` does: files of other tools read, reported, and made into a cluster."""
+"""``meshwright import``: files of other tools read, reported, and made into a cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _UNNAMED = "imported"
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """What the files are added to: nothing, a file's cluster, or a stored one."""
+    """Base that the files are added to: nothing, a file's cluster, or a stored one."""
 
     name: str
     known: Cluster | None = None

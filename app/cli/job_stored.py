@@ -1,4 +1,4 @@
-"""What ``meshwright jobs`` does with the service's database."""
+"""``meshwright jobs`` on the service's database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``meshwright measure`` does: the pairs to measure next, and scripts that measure them."""
+"""``meshwright measure``: the pairs to measure next, and scripts that measure them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan's terminal page shows at length when asked to: hosts, memory by part, and drift of links."""
+"""Details that a plan's terminal page shows on request: hosts, memory by part, and drift of links."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ _LAUNCHERS: Final = {"slurm": ("run.sh", " && sbatch run.sh"), "torchtitan": ("t
 def plan_view(
     plan: Plan, *, everything: bool = False, budget: Budget = NO_BUDGET, written: Path | None = None
 ) -> RenderableType:
-    """What an engineer decides by, most important first; with ``everything`` memory, hosts and drift at length.
+    """A plan as an engineer judges it, most important first; with ``everything`` memory, hosts and drift at length.
 
     ``written``: the file that the plan is in.
     """

@@ -1,4 +1,4 @@
-"""What ``meshwright plan`` does: search in this process, check, and hand out."""
+"""``meshwright plan``: search in this process, check, and hand out."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def run_plan(
 
 
 def searched(problem: PlanningProblem, options: SearchOptions) -> tuple[Plan | NoPlan, bool]:
-    """What a search finds, checked, and whether Ctrl-C ended it; raises ``Failed`` on a fault of our own."""
+    """Result of a search, checked, and whether Ctrl-C ended it; raises ``Failed`` on a fault of our own."""
     try:
         with (
             cancelled_by_interrupt() as is_cancelled,
@@ -125,7 +125,7 @@ def read_problem(files: ProblemFiles) -> PlanningProblem:
 
 
 def choice_of(*, robust: bool, fastest: bool) -> Choice | None:
-    """What the options of the command line ask for; ``None`` leaves it to the workload."""
+    """Choice that the options of the command line make; ``None`` leaves it to the workload."""
     if robust and fastest:
         raise InvalidInput("--robust", robust, "contradicts --fastest", "give one of the two")
     return Choice.ROBUST if robust else Choice.FASTEST if fastest else None

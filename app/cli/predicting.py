@@ -1,4 +1,4 @@
-"""What ``meshwright predict`` does: price a configuration given in full."""
+"""``meshwright predict``: price a configuration given in full."""
 
 from __future__ import annotations
 

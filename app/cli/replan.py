@@ -1,4 +1,4 @@
-"""What ``meshwright replan`` does: decide in this process what becomes of running jobs after failures."""
+"""``meshwright replan``: decide in this process what becomes of running jobs after failures."""
 
 from __future__ import annotations
 

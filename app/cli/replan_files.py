@@ -25,7 +25,7 @@ PLAN_FILE: Final = "plan.json"
 
 @dataclass(frozen=True, slots=True)
 class JobFiles:
-    """What was written for one job: its plan, and the files that start it."""
+    """Files written for one job: its plan, and those that start it."""
 
     plan: Path
     launch: tuple[Path, ...]

@@ -28,7 +28,7 @@ _JOB_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class TypedJobs:
-    """What was typed of jobs, each ``NAME=...``; a policy without a name is that of every job without its own."""
+    """Jobs as typed, each ``NAME=...``; a policy without a name is that of every job without its own."""
 
     plans: Sequence[str]
     weights: Sequence[str] = ()

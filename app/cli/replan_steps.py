@@ -1,4 +1,4 @@
-"""What somebody has to do to carry a decision out, step by step."""
+"""Steps that carry a decision out, one by one."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _times(migration: Migration) -> str:
 
 
 def _command(files: JobFiles | None) -> str:
-    """What to type, or the files to use where that depends on the site."""
+    """Command to type, or the files to use where that depends on the site."""
     if files is None:
         return ""
     if len(files.launch) == 1 and files.launch[0].name == "slurm.sh":

@@ -1,4 +1,4 @@
-"""What ``meshwright replans`` does with the service's database."""
+"""``meshwright replans`` on the service's database."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def _opened(record: ReplanRecord) -> str:
 
 
 def _next_line(record: ReplanRecord, shown: AnswerView) -> str:
-    """What to type next."""
+    """Command to type next."""
     if record.status not in OPEN_REPLANS:
         return ""
     if shown.decision.fallback and record.status in (

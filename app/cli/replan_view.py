@@ -54,7 +54,7 @@ _STOPPED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AskedView:
-    """What a decision does not say: names and plans before by job id, what is not well, files, free nodes."""
+    """Facts beside a decision: names and plans before by job id, conditions, files, free nodes."""
 
     names: Mapping[str, str]
     before: Mapping[str, Plan]
@@ -62,7 +62,7 @@ class AskedView:
     written: Mapping[str, JobFiles] = field(default_factory=dict)
     free: Sequence[str] = ()
     writes_with: str = "--output DIR"
-    """What makes the files of jobs that start anew."""
+    """Option or command for files of jobs that start anew."""
     is_stored: bool = False
     """Whether it is a decision of the service, which searches for better ones by itself."""
     is_over: bool = False
@@ -70,7 +70,7 @@ class AskedView:
 
 
 def decision_view(decision: BatchDecision, asked: AskedView) -> RenderableType:
-    """Everything about a decision, what is to be done first."""
+    """A decision in full, its steps first."""
     decided, to_do = decision.jobs, "What was to be done" if asked.is_over else "Do this"
     parts = [
         section(to_do, _numbered(steps(decision, asked.before, asked.written))),

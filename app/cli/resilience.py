@@ -1,4 +1,4 @@
-"""What ``meshwright resilience`` does: judge a plan by what failures do to it; no database."""
+"""``meshwright resilience``: judge a plan by what failures do to it; no database."""
 
 from __future__ import annotations
 

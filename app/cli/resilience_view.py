@@ -34,7 +34,7 @@ _SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class JudgedPlan:
-    """What was judged; ``label``: the failure domains of which one more is to be survived."""
+    """A judged plan; ``label``: the failure domains of which one more is to be survived."""
 
     plan: Plan
     recovery: RecoveryPolicy

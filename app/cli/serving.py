@@ -1,4 +1,4 @@
-"""What ``meshwright serve`` and ``meshwright worker`` do: run until a signal ends them."""
+"""``meshwright serve`` and ``meshwright worker``: run until a signal ends them."""
 
 from __future__ import annotations
 

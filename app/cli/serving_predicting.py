@@ -1,4 +1,4 @@
-"""What ``meshwright predict`` does with a workload of serving."""
+"""``meshwright predict`` with a workload of serving."""
 
 from __future__ import annotations
 

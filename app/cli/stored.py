@@ -125,7 +125,7 @@ def database(url: str | None) -> Iterator[Session]:
 
 @contextmanager
 def databases(url: str | None) -> Iterator[SessionFactory]:
-    """What opens transactions on that database, for work that takes several."""
+    """Factory of transactions on that database, for work that takes several."""
     with _engine(url) as (engine, settings):
         prepare(engine, settings)
         yield make_session_factory(engine)

@@ -76,7 +76,7 @@ def error_lines(fit: FitDocument) -> tuple[str, ...]:
 
 
 def finding_lines(fit: FitDocument) -> tuple[str, ...]:
-    """What the runs say beside their parameters: how they differ, and which of them nothing explains."""
+    """Findings of the runs beside their parameters: how they differ, and which of them nothing explains."""
     found = [] if fit.explanation is None else [_EXPLAINED[fit.explanation]]
     if fit.outliers:
         runs = [f"{each.run} ({each.measured_over_predicted:.2g} times as predicted)" for each in fit.outliers]
@@ -98,7 +98,7 @@ def _pattern(each: PatternDocument) -> str:
 
 
 def _unexplained(fit: FitDocument) -> tuple[str, ...]:
-    """That errors are large without a pattern."""
+    """Sentence where errors are large without a pattern."""
     error = fit.error_after_fraction
     if error is None or error < LARGE or fit.patterns or fit.outliers:
         return ()
@@ -110,7 +110,7 @@ def _unexplained(fit: FitDocument) -> tuple[str, ...]:
 
 
 def not_told_lines(fit: FitDocument) -> tuple[str, ...]:
-    """What the measurements do not tell, a line for each GPU kind and framework."""
+    """Parameters that the measurements do not tell, a line for each GPU kind and framework."""
     owners: dict[str, list[str]] = defaultdict(list)
     for each in fit.not_told:
         owner, _, parameter = each.rpartition(" ")

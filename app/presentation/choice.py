@@ -26,7 +26,7 @@ def caution_of(plan: Plan) -> str:
 
 
 def choice_sentences(plan: Plan) -> tuple[str, ...]:
-    """What was chosen and what it costs, what predictions cannot tell from it, and how to find out."""
+    """The choice and its price, plans that predictions cannot tell from it, and how to find out."""
     found = plan.selection
     if found is None:
         return ()

@@ -23,7 +23,7 @@ from cluster_models.comparison import step_difference
 from cluster_models.plan import TIME_PARTS, Plan, TimeBreakdown
 
 PLAN: Final = "plan"
-"""What the plan is called at the head of its column."""
+"""Name of the plan at the head of its column."""
 _EQUAL: Final = 5e-5
 """Differences below this share of a step are not worth a word."""
 
@@ -46,7 +46,7 @@ class ComparisonTable:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonReport:
-    """What a reader decides by: a verdict for each contender, then the figures."""
+    """Report that a reader decides by: a verdict for each contender, then the figures."""
 
     verdicts: tuple[tuple[str, tuple[str, ...]], ...]
     """Name of a contender and sentences about it."""
@@ -107,7 +107,7 @@ def _apart(ratio: float) -> str:
 
 
 def _saved(plan: Plan, its: Plan, budget: Budget) -> str:
-    """What the plan saves, or costs more, over the whole run."""
+    """Saving of the plan, or its extra cost, over the whole run."""
     own_days, its_days = run_days(plan, budget), run_days(its, budget)
     if own_days is None or its_days is None or abs(its_days / own_days - 1) < _EQUAL:
         return ""

@@ -1,4 +1,4 @@
-"""What a plan is decided by beside its step: room in memory, tokens and dollars a day, days of the run."""
+"""Figures that decide on a plan beside its step: room in memory, tokens and dollars a day, days of the run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def fullest_stage(plan: Plan) -> StageMemory:
 
 
 def spare_bytes(plan: Plan) -> float:
-    """What the fullest GPU has left below its limit; negative where it has not enough."""
+    """Bytes that the fullest GPU has left below its limit; negative where it has not enough."""
     return min(memory.limit_bytes - memory.total_bytes for memory in plan.memory)
 
 

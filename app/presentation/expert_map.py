@@ -62,7 +62,7 @@ class StaysLine:
 
 @dataclass(frozen=True, slots=True)
 class ExpertMapReport:
-    """Everything that is said of a placement in words and rows.
+    """Report on a placement in words and rows.
 
     ``copies_choice``: which copy of an expert the figures count; empty where no expert has copies.
     ``served``: the balance of the workloads that were planned for under either choice of copies.
@@ -145,7 +145,7 @@ def _balance(answer: PlacementAnswer) -> tuple[tuple[str, str], ...]:
 
 
 def _gain(each: JudgedWorkload) -> str:
-    """What the map saves on the workload that stays furthest behind."""
+    """Saving by the map on the workload that stays furthest behind."""
     times = each.times
     if times is not None:
         share = times.layers_ms / times.in_order_ms
@@ -222,7 +222,7 @@ def _stays_line(each: JudgedWorkload) -> StaysLine | None:
 
 
 def _followed(found: FollowedAnswer | None) -> str:
-    """What a map by transitions keeps beside what could be kept."""
+    """Transitions that a map by them keeps, beside the most possible."""
     if found is None:
         return ""
     most = "no map keeps more" if found.exact else f"no map keeps more than {percent(found.bound)}"

@@ -15,7 +15,7 @@ _LOSS: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class MovesReport:
-    """Everything that is said of a rebalancing; ``workloads``: name, balance before and after.
+    """Report on a rebalancing; ``workloads``: name, balance before and after.
 
     ``losers``: a warning of the workloads that lose balance, empty where none does; ``figures`` are empty where
     nothing moves; ``nearest``: balance before and after where experts have copies and the nearest serves.

@@ -1,4 +1,4 @@
-"""What a plan's map of experts is worth, in words and rows."""
+"""Worth of a plan's map of experts, in words and rows."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def expert_summary(plan: Plan) -> str:
 
 
 def expert_page(plan: Plan) -> ExpertPage | None:
-    """Everything that the page of a plan tells of its experts; ``None`` for dense models."""
+    """Experts as the page of a plan shows them; ``None`` for dense models."""
     slots, balance = plan.expert_slots, plan.expert_balance
     if slots is None:
         return None

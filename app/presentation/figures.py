@@ -9,7 +9,7 @@ from cluster_models.plan import Confidence
 from cluster_models.units import GBYTE, GIB, MICROSECOND, MILLISECOND, TFLOP
 
 NOT_KNOWN = "\N{EN DASH}"
-"""What stands where a figure is not known yet."""
+"""Mark in place of a figure that is not known yet."""
 
 
 def seconds(value: float | None) -> str:
@@ -23,7 +23,7 @@ def seconds(value: float | None) -> str:
 
 
 def interval_name(confidence: Confidence) -> str:
-    """What the range in which a step is expected is called: "80 % interval"."""
+    """Name of the range in which a step is expected: "80 % interval"."""
     return f"{percent(confidence.level, places=0)} interval"
 
 

@@ -34,7 +34,7 @@ class OtherPlan:
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """Everything that is said of a plan in words; tables and drawings of places are made where they are shown."""
+    """Report on a plan in words; tables and drawings of places are made where they are shown."""
 
     caution: str
     """In what the plan is unlike anything measured; empty where it is not."""
@@ -120,7 +120,7 @@ def _limit_bytes(plan: Plan) -> float:
 
 
 def provenance(made_from: Provenance) -> Pairs:
-    """What the answer was made from; the same values give the same answer."""
+    """Values that the answer was made from; the same ones give the same answer."""
     return (
         ("cluster", made_from.cluster_name),
         ("snapshot", made_from.snapshot_id),

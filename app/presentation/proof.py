@@ -70,7 +70,7 @@ def proof(certificate: Certificate, objective: Objective, given_up: float = 0.0)
 
 
 def _candidates(certificate: Certificate) -> str:
-    """What became of the candidates; of those that there was no time to look at only the bound is known."""
+    """Outcome for the candidates; of those that there was no time to look at only the bound is known."""
     ends = (
         f"{count(certificate.candidates_infeasible)} do not fit the memory",
         f"{count(certificate.candidates_pruned)} are ruled out by their bound",

@@ -21,7 +21,7 @@ ACTIONS: Final[Mapping[RecoveryAction, str]] = {
     RecoveryAction.WAIT: "waits for its nodes to come back",
     RecoveryAction.PAUSE: "pauses and gives up its GPUs",
 }
-"""What becomes of a job; the job's name stands before it."""
+"""Outcome for a job; the job's name stands before it."""
 OTHER_ACTIONS: Final[Mapping[RecoveryAction, str]] = {
     RecoveryAction.NONE: "Leave it as it is",
     RecoveryAction.RESTART_IN_PLACE: "Start it again on the same GPUs",
@@ -95,7 +95,7 @@ def data_size(size: float) -> str:
 
 
 def fallback_words(migration: Migration) -> str:
-    """Which checkpoint a job goes on from, and why; empty where ranks hand over what lies on their GPUs."""
+    """Checkpoint that a job goes on from, and why; empty where ranks hand over what lies on their GPUs."""
     if migration.saves_first:
         saving = duration_range(migration.save)
         return f"Save a checkpoint before you stop it (about {saving}): it starts from that and repeats nothing."
@@ -111,7 +111,7 @@ def tokens_per_s(rate: float) -> str:
 
 
 def change(before: float, after: float) -> str:
-    """What became of a throughput: "12 % less", "unchanged"."""
+    """Change of a throughput: "12 % less", "unchanged"."""
     if before <= 0:
         return NOT_KNOWN
     share = after / before - 1

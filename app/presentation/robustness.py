@@ -1,4 +1,4 @@
-"""What drift of links does to a plan and its alternatives, as rows of a table."""
+"""Effect of link drift on a plan and its alternatives, as rows of a table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def drift_rows(plan: Plan) -> tuple[DriftRow, ...]:
 
 
 def drift_basis(plan: Plan) -> str:
-    """What the rows rest on, in one sentence."""
+    """Basis of the rows, in one sentence."""
     found = plan.robustness
     if found is None:
         return ""

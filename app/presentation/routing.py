@@ -29,7 +29,7 @@ class WorkloadLine:
 
 @dataclass(frozen=True, slots=True)
 class RoutingReport:
-    """Everything that is said of statistics.
+    """Report on statistics.
 
     ``likeness`` in words; ``pairs``: correlation and names, the least alike first; ``more_pairs`` are not listed.
     """

@@ -21,7 +21,7 @@ _WORDS: Final[Mapping[ReplanStep, str]] = {
 
 
 def step_words(step: StepRecord) -> str:
-    """What was done, by whom and when: "approved by j.doe (not verified), 01 Mar 2026 12:00:07 UTC"."""
+    """A step with its author and time: "approved by j.doe (not verified), 01 Mar 2026 12:00:07 UTC"."""
     what = _WORDS[step.step] if step.job is None else f"{step.job} {_WORDS[step.step]}"
     doubt = "" if step.actor.verified else " (not verified)"
     by = f" by {step.actor.name}{doubt}" if step.actor.name else ", nobody said by whom"

@@ -1,4 +1,4 @@
-"""Which losses a plan survives, in sentences."""
+"""Losses that a plan survives, in sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of switches that nodes share, in words."""
+"""Facts about switches that nodes share, in words."""
 
 from __future__ import annotations
 

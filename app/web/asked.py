@@ -46,7 +46,7 @@ def plan_request(values: Typed) -> PlanRequest:
 
 
 def calibration_parts(values: Typed) -> dict[str, Any]:
-    """What the form of a new calibration holds, read; raises ``InvalidInput``."""
+    """Read the form of a new calibration; raises ``InvalidInput``."""
     profile, finished = values["profile_text"].strip(), values["calibration_text"].strip()
     return {
         "name": _calibration_name(values["name"].strip()),

@@ -21,7 +21,7 @@ def pack(files: Sequence[SentFile]) -> str:
 
 
 def unpack(text: str) -> tuple[SentFile, ...]:
-    """What ``pack`` took; raises ``InvalidInput`` for anything else, and stops at the limit of one upload."""
+    """Files that ``pack`` took; raises ``InvalidInput`` for anything else, and stops at the limit of one upload."""
     try:
         unpacker = zlib.decompressobj()
         content = unpacker.decompress(base64.b64decode(text, validate=True), MOST_UNPACKED_BYTES + MIB)

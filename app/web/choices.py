@@ -1,4 +1,4 @@
-"""What the lists of the new-plan form offer, in words."""
+"""Choices of the lists in the new-plan form, in words."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WORDS: Final[Mapping[str, str]] = {
     Float8Scaling.ROW: "a scale a row",
     Float8Scaling.BLOCK: "a scale a block",
 }
-"""What choices of settings are called that are not called as in documents."""
+"""Words for choices of settings that are not called as in documents."""
 
 
 @dataclass(frozen=True, slots=True)

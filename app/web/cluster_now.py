@@ -21,7 +21,7 @@ from cluster_models.topology import Cluster
 
 @dataclass(frozen=True, slots=True)
 class ClusterNow:
-    """What the pages of a cluster show of this moment; ``replan`` is the decision that is open."""
+    """A cluster at this moment, as its pages show it; ``replan`` is the decision that is open."""
 
     cluster: Cluster
     """With the states that its nodes have now."""

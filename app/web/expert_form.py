@@ -34,14 +34,14 @@ _LABELS: Final = expert_links.LABELS | {
 
 
 def blank(workloads: Sequence[str]) -> Typed:
-    """What stands in the form before anybody typed."""
+    """Texts of the form before anybody typed."""
     boxes = dict.fromkeys(_BOXES, "") | {"nodes": "1", "effort": "1", "counts": WORST}
     boxes |= {"objective": BALANCE, "copy_choice": BOTH}
     return boxes | {"planned": tuple(workloads), "weights": dict.fromkeys(workloads, "1")}
 
 
 def typed(data: FormData, values: Typed) -> Typed:
-    """What was sent over what stood there."""
+    """Texts sent, over those that stood there."""
     found = dict(values)
     for box in _BOXES:
         if isinstance(sent := data.get(box), str):

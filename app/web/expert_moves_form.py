@@ -72,7 +72,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What the form sent: texts, the file of the map, and files of counts with what carries these on."""
+    """The form as sent: texts, the file of the map, and files of counts with what carries these on."""
 
     values: Typed
     map_files: tuple[SentFile, ...] = ()
@@ -91,12 +91,12 @@ class Sent:
 
 
 def blank() -> Typed:
-    """What stands in the form before anybody typed."""
+    """Texts of the form before anybody typed."""
     return dict.fromkeys(_BOXES, "") | _DEFAULTS
 
 
 def sent_form(data: FormData, most_bytes: int) -> Sent:
-    """What was sent, with files of counts from before where no others were chosen; raises ``InvalidInput``."""
+    """The form as sent, with files of counts from before where no others were chosen; raises ``InvalidInput``."""
     values = typed(data)
     counts, carried = uploads(data, "counts"), data.get("carried_counts")
     if not counts and isinstance(carried, str) and not values["routing"]:

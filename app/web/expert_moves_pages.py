@@ -96,7 +96,7 @@ def map_file(data: Annotated[FormData, Depends(sent_fields)]) -> Response:
 def _asked(
     session: Session, sent: Sent, found: list[FormProblem]
 ) -> tuple[Rebalancing, Architecture | None] | None:
-    """What is asked for, with the model where it is known; ``None`` where problems were added to ``found``.
+    """The rebalancing, with the model where it is known; ``None`` where problems were added to ``found``.
 
     A map that was read takes the place of what stood in its box.
     """
@@ -121,7 +121,7 @@ def _asked(
 
 
 def _tried(found: list[FormProblem], anchor: str, read: Callable[[], T]) -> T | None:
-    """What ``read`` gives; where it refuses, ``None`` and the problem at its field."""
+    """Result of ``read``; where it refuses, ``None`` and the problem at its field."""
     try:
         return read()
     except InvalidInput as error:

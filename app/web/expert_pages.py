@@ -104,7 +104,7 @@ def take_in(request: Request, data: _Upload) -> Response:
 
 @router.get("/experts/{name}")
 def statistics(request: Request, name: str) -> Response:
-    """What stored statistics say, and the form that places their experts."""
+    """Page of stored statistics, with the form that places their experts."""
     with service_of(request).read_sessions() as session:
         return _statistics(request, session, routing.find_routing(session, name=name))
 

@@ -86,7 +86,7 @@ SWITCHES: Final = (
     ("signed_only", "reports count only where a stored source signed them"),
 )
 AUTO_ACTIONS: Final[Options] = tuple((action.value, words) for action, words in OTHER_ACTIONS.items())
-"""What may be approved without anybody."""
+"""Actions that may be approved without anybody."""
 _OPTIONAL: Final = frozenset({"gpu_budget", "auto_most_jobs", "auto_most_nodes", "auto_most_gap", *BACK_AFTER})
 _WHOLE: Final = frozenset({"quarantine_after", "gpu_budget", "auto_most_jobs", "auto_most_nodes", "effort"})
 
@@ -106,7 +106,7 @@ def blank_report(node: str = "") -> Typed:
 
 
 def typed(data: FormData, values: Typed) -> Typed:
-    """What was sent over what stood there; groups of boxes come as tuples."""
+    """Texts sent, over those that stood there; groups of boxes come as tuples."""
     sent = dict(values)
     for name, value in values.items():
         if isinstance(value, tuple):

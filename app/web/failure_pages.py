@@ -52,7 +52,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @dataclass(slots=True)
 class _Shown:
-    """What stands in the forms of the page, and what is wrong with one of them."""
+    """Texts in the forms of the page, and problems with one of them."""
 
     report: Typed = field(default_factory=forms.blank_report)
     settings: Typed | None = None
@@ -63,7 +63,7 @@ class _Shown:
 
 
 async def sent_names(request: Request) -> FormData:
-    """What a form of ours sent, with as many fields as a cluster has nodes."""
+    """Data of a form of ours, with as many fields as a cluster has nodes."""
     most = service_of(request).settings.max_body_bytes
     return await request.form(max_fields=MOST_NODES + 100, max_part_size=most)
 

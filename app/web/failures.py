@@ -1,4 +1,4 @@
-"""What a person sees when a page cannot be made."""
+"""Error pages for a person, where a page cannot be made."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class FormProblem:
 
 
 def blank(*, time_limit_s: float) -> Typed:
-    """What stands in the form before anybody typed."""
+    """Texts of the form before anybody typed."""
     default = TrainingWorkload(sequence_length=1, global_batch=1)
     degrees = {f"{kind}_{name}": "" for kind in ("pinned", "forbidden") for name in DEGREE_NAMES}
     return degrees | {
@@ -123,7 +123,7 @@ def filled(values: Typed, workload: Mapping[str, Any]) -> Typed:
 
 
 def typed(data: FormData, values: Typed) -> tuple[Typed, tuple[FormProblem, ...]]:
-    """What was sent over what stood there; an uploaded file takes the place of its box."""
+    """Texts sent, over those that stood there; an uploaded file takes the place of its box."""
     sent = dict(values)
     problems: list[FormProblem] = []
     for name in values:
@@ -237,7 +237,7 @@ def _at_field(problem: FieldProblem, counts: str) -> FormProblem:
 
 
 def sentence_of(problem: FieldProblem) -> str:
-    """What is wrong and what helps, without the field."""
+    """The problem and what helps, without the field."""
     return "; ".join(filter(None, (problem.problem, problem.remedy)))
 
 
@@ -255,7 +255,7 @@ def _yes_no(text: str) -> bool | str:
 
 
 def label(name: str) -> str:
-    """What the page calls a field."""
+    """Name of a field on the page."""
     special = {
         "cluster_text": "Cluster",
         "cluster_file": "Cluster file",

@@ -31,7 +31,7 @@ _MINUTE: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class SentAnswers:
-    """What was answered; ``typed`` and ``wrong`` are by what the field is about."""
+    """Answers sent; ``typed`` and ``wrong`` are by what the field is about."""
 
     answers: AnswersDocument = field(default_factory=AnswersDocument)
     typed: Mapping[str, str] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class SentAnswers:
 
 
 def about(part: str, *keys: str) -> str:
-    """What a field answers: a field of the answers' document and the keys in it that get its value."""
+    """Subject of a field: a field of the answers' document and the keys in it that get its value."""
     return json.dumps([part, list(keys)])
 
 

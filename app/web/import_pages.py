@@ -42,7 +42,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 async def sent_upload(request: Request) -> FormData:
-    """What the form sent, with as many files as an upload may hold."""
+    """Data of the form, with as many files as an upload may hold."""
     most = service_of(request).settings.max_body_bytes
     return await request.form(max_files=MOST_MEMBERS, max_fields=_MOST_FIELDS, max_part_size=most)
 

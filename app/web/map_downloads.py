@@ -17,7 +17,7 @@ from readers.routing.reading import MOST_LAYERS
 
 
 class _Wanted(Document):
-    """Which files are wanted."""
+    """Size of the model in layers."""
 
     model_layers: Count = Field(le=2 * MOST_LAYERS)
 

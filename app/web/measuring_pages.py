@@ -97,7 +97,7 @@ def _values(query: Mapping[str, str]) -> dict[str, str]:
 
 
 def _asked(values: Mapping[str, str]) -> tuple[_Asked | None, tuple[FormProblem, ...]]:
-    """What the address asks for, or what is wrong with it."""
+    """Request in the address, or the problems with it."""
     found: list[FormProblem] = []
     numbers = {}
     for name, most in _MOST.items():

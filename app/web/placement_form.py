@@ -79,7 +79,7 @@ def _with_box(rules: dict[str, list[Any]], text: str) -> dict[str, Any]:
 
 
 def placement_filled(placement: Mapping[str, Any]) -> dict[str, str]:
-    """What stands in the fields for a placement document: the first rule of each kind, others in the box."""
+    """Texts of the fields for a placement document: the first rule of each kind, others in the box."""
     left = {name: list(placement.get(name, ())) for name in _LISTS}
     values = dict.fromkeys(FIELDS, "")
     for rule in [rule for rule in left["spread"] if rule["group"] == "data"][:1]:
@@ -119,7 +119,7 @@ def survival_data(values: Mapping[str, Any], number: Any) -> dict[str, Any]:
 
 
 def survival_filled(workload: Mapping[str, Any]) -> dict[str, str]:
-    """What stands in those fields for a workload document."""
+    """Texts of those fields for a workload document."""
     return {
         "survive": ", ".join(f"{label}: {count}" for label, count in workload.get("survive", {}).items()),
         "memory_checkpoint": "true" if workload.get("memory_checkpoint") else "",

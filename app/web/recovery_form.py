@@ -79,7 +79,7 @@ def filled(*, name: str = "", weight: float = 1.0, policy: RecoveryPolicy | None
 
 
 def typed(data: FormData, values: Typed) -> Typed:
-    """What was sent over what stood there."""
+    """Texts sent, over those that stood there."""
     sent = dict(values)
     for name in values:
         if name != "may" and isinstance(text := data.get(name), str):

@@ -113,7 +113,7 @@ def launch_file(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a form of the page asks for."""
+    """Request of a form of the page."""
 
     replan_id: str
     problem: str

@@ -42,7 +42,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @dataclass(slots=True)
 class _Shown:
-    """What stands in the forms, what is wrong with one of them, and a secret that is shown this once."""
+    """Texts in the forms, problems with one of them, and a secret that is shown this once."""
 
     values: Typed = field(
         default_factory=lambda: {"url": "", "types": (), "source_name": "", "source_cluster": "", "adapter": ""}

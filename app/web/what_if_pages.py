@@ -42,7 +42,7 @@ def ask(request: Request, name: str) -> Response:
 
 @router.post("/clusters/{name:path}/what-if")
 def answer(request: Request, name: str, data: Annotated[FormData, Depends(sent_names)]) -> Response:
-    """What would be done at once, or what is wrong with the question."""
+    """Decision that would be made at once, or the problems with the question."""
     text = data.get("nodes_text")
     named = _SEPARATORS.split(text.strip()) if isinstance(text, str) else []
     nodes = tuple(dict.fromkeys(each for each in (*map(str, data.getlist("node")), *named) if each))

@@ -47,7 +47,7 @@ _TODO: Final = {
     RecoveryAction.WAIT: "Leave it stopped; it keeps its GPUs. A new decision follows when the nodes are back.",
     RecoveryAction.PAUSE: "Stop it. Others may use its GPUs; it comes back when there is room.",
 }
-"""What a person does about a job once the answer is approved."""
+"""Instructions for a job once the answer is approved."""
 _RESHAPED: Final = (RecoveryAction.RESHAPE, RecoveryAction.SHRINK_DATA_PARALLEL)
 _LIMITS: Final = {
     StopReason.PROVEN: "The search is done.",
@@ -183,7 +183,7 @@ def _figures(made: JobDecision) -> tuple[tuple[str, str], ...]:
 
 
 def _bytes(migration: Migration) -> tuple[tuple[str, str], ...]:
-    """What crosses which links, where something does."""
+    """Bytes by the links that they cross, where any do."""
     parts = (
         ("inside nodes", migration.bytes.nvlink),
         ("under one leaf switch", migration.bytes.leaf),

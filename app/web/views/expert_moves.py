@@ -14,7 +14,7 @@ from app.web.views.map_files import MapFiles, map_files
 from cluster_models.architecture import Architecture
 
 _MOST_MOVES: Final = 1_000
-"""That are listed one by one."""
+"""Moves that are listed one by one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class RoutingLine:
 
 @dataclass(frozen=True, slots=True)
 class NoticeLine:
-    """What was not taken of a file."""
+    """Part of a file that was not taken."""
 
     file: str
     place: str
@@ -61,7 +61,7 @@ def routing_line(record: RoutingRecord) -> RoutingLine:
 
 
 def statistics_page(record: RoutingRecord) -> StatisticsPage:
-    """All that statistics say before anything is placed."""
+    """Stored statistics, before anything is placed."""
     found = record.statistics
     layers = {layer for each in found.workloads for layer in each.layers}
     return StatisticsPage(
@@ -76,5 +76,5 @@ def statistics_page(record: RoutingRecord) -> StatisticsPage:
 
 
 def notice_lines(notices: Sequence[Finding]) -> tuple[NoticeLine, ...]:
-    """What was not taken, line by line."""
+    """Parts that were not taken, line by line."""
     return tuple(NoticeLine(each.place.file, each.place.path, each.sentence, each.remedy) for each in notices)

@@ -59,7 +59,7 @@ TAKEN: Final[Mapping[str, tuple[str, ...]]] = {
     "sglang": ("model_path", "port"),
     "trtllm": ("model_path",),
 }
-"""Which options a format takes; formats that are not here take none."""
+"""Options that a format takes; formats that are not here take none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def option_fields(typed: Mapping[str, str]) -> tuple[OptionField, ...]:
 
 
 def option_label(name: str) -> str:
-    """What the page calls an option."""
+    """Name of an option on the page."""
     return _OPTIONS.get(name, (name, ""))[0]
 
 

@@ -1,4 +1,4 @@
-"""What is not well on a cluster, and what was reported."""
+"""Conditions and reports of a cluster."""
 
 from __future__ import annotations
 

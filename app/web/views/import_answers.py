@@ -1,4 +1,4 @@
-"""What an import's report asks, as fields of a form: what is missing, where files differ, what was answered."""
+"""Questions of an import's report as fields of a form: missing facts, conflicts of files, answers given."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def asked(answer: ImportAnswer, sent: SentAnswers) -> Asked:
 
 
 def field_label(name: str) -> str:
-    """What the page calls a field of a node."""
+    """Name of a node's field on the page."""
     return _FIELDS.get(name, f"Label {name.removeprefix('labels.')}" if name.startswith("labels.") else name)
 
 
@@ -153,7 +153,7 @@ class _Missing:
 
 
 def _missing(answer: ImportAnswer) -> dict[str, _Missing]:
-    """What no file says of nodes, by field; of some node kinds the GPU kind is asked besides."""
+    """Facts of nodes that no file gives, by field; some node kinds leave the GPU kind open besides."""
     open_questions = {question.key for question in answer.questions}
     found: dict[str, _Missing] = {}
     for name in _ASKED_OF_NODES:

@@ -38,7 +38,7 @@ _MOODS: Final = {
     "worth a look": "warn",
     "understood": "good",
 }
-"""What became of a file, the worst first: ``not used`` are figures that would mislead, unless they are accepted."""
+"""States of a file, the worst first: ``not used`` are figures that would mislead, unless they are accepted."""
 _COLUMNS: Final = ("gpu_kind", "gpu_count", "nics", "nvlink_domain", "state")
 _NEW: Final = "Node "
 
@@ -111,7 +111,7 @@ class NodeLine:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What can be done with the upload, in a sentence or two."""
+    """Verdict on the upload, in a sentence or two."""
 
     mood: str
     title: str
@@ -260,7 +260,7 @@ def _node(node: ProposedNodeAnswer) -> NodeLine:
 
 
 def _changes(answer: ImportAnswer) -> Few[str]:
-    """What storing changes; new nodes are in the table and only counted here."""
+    """Changes that storing makes; new nodes are in the table and only counted here."""
     new = [node.name for node in answer.nodes if node.is_new]
     sentences = [one for one in answer.changes if not (one.startswith(_NEW) and one.endswith(" is new."))]
     if new:
@@ -304,7 +304,7 @@ def _verdict(answer: ImportAnswer, questions: Asked, cluster: str) -> Verdict:
 
 
 def _told(answer: ImportAnswer) -> tuple[str, ...]:
-    """What is wrong and no field of the form asks for; what is the same of many nodes is said once."""
+    """Problems that no field of the form asks about; one that many nodes share stands once."""
     first: dict[tuple[str, str], ImportProblem] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for problem in answer.problems:

@@ -1,4 +1,4 @@
-"""What to measure next, for people: which pairs and why, how long it takes, and the scripts that do it."""
+"""Pairs to measure next, for people: which and why, how long it takes, and the scripts that do it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class PairRow:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What one launcher runs; where it cannot be written, ``refusal`` says why."""
+    """Script that one launcher runs; where it cannot be written, ``refusal`` says why."""
 
     title: str
     words: str
@@ -95,7 +95,7 @@ def measuring_page(
 
 
 def file_name(launcher: Launcher) -> str:
-    """What the download of a launcher's scripts is called."""
+    """Name of the download of a launcher's scripts."""
     return "measure.zip" if launcher is Launcher.KUBERNETES else "measure.sh"
 
 

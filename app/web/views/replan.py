@@ -37,7 +37,7 @@ class Button:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What to do now, on top of the page: ways on, and ways back."""
+    """Next step, on top of the page: ways on, and ways back."""
 
     title: str
     sentences: tuple[str, ...]
@@ -125,7 +125,7 @@ def replan_line(replan: ReplanRecord) -> ReplanLine:
 
 
 def next_step(replan: ReplanRecord, answer: Answer | None) -> Next:
-    """What somebody who opens the page now has to do; ``answer`` is the one shown, if there is one."""
+    """Next step for somebody who opens the page now; ``answer`` is the one shown, if there is one."""
     status = replan.status
     if status in (ReplanStatus.COLLECTING, ReplanStatus.SOLVING):
         return _undecided(replan)
@@ -218,7 +218,7 @@ def _proposed(replan: ReplanRecord, answer: Answer | None) -> Next:
 
 
 def _look_first(replan: ReplanRecord) -> tuple[str, ...]:
-    """What speaks against approving an answer unseen."""
+    """Reasons against approving an answer unseen."""
     return tuple(f"Look first: {reason.rstrip('.')}." for reason in replan.objections)
 
 

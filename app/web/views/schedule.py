@@ -30,7 +30,7 @@ _COMPUTE: Final = ("forward", "backward", "optimizer")
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What part of the step is looked at: ``part`` (from 0) of ``zoom`` equal parts, of one replica.
+    """Part of the step that is shown: ``part`` (from 0) of ``zoom`` equal parts, of one replica.
 
     Zoom 0 becomes the least at which micro-batches can be told apart.
     """

@@ -80,7 +80,7 @@ class SourceRow:
 
 
 def event_types() -> tuple[tuple[str, str], ...]:
-    """What can be told, in words."""
+    """Types of events, in words."""
     return tuple(_TYPES.items())
 
 
