@@ -53,7 +53,7 @@ IsTimeUp = Callable[[], bool]
 
 @dataclass(slots=True)
 class _Pricing:
-    """What has been priced so far.
+    """State of the pricing so far.
 
     ``limit`` is the objective from which on candidates are left out, ``inf`` until one is known; it is asked for
     when ``asks_at`` candidates are ``looked_at``.
