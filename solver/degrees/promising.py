@@ -55,7 +55,7 @@ IsTimeUp = Callable[[], bool]
 class _Pricing:
     """State of the pricing so far.
 
-    ``limit`` is the objective from which on candidates are left out, ``inf`` until one is known; it is asked for
+    ``limit`` is the objective from which on candidates are left out, ``inf`` until one is known; it is worked out
     when ``asks_at`` candidates are ``looked_at``.
     """
 
