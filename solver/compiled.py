@@ -32,7 +32,7 @@ class Events(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """Which assignments are allowed.
+    """Conditions of an allowed assignment.
 
     ``eligible`` (K, N): whether a node may take a slot.
     ``group_slots`` (G, g): groups of slots, padded with ``NO_SLOT``; ``places`` (G, N) numbers the place (leaf,
@@ -73,7 +73,7 @@ class Uplinks(NamedTuple):
 
 
 class Arrays(NamedTuple):
-    """Everything the compiled code reads.  Slot pairs are (sender, receiver), padded with ``NO_SLOT``.
+    """Inputs of the compiled code.  Slot pairs are (sender, receiver), padded with ``NO_SLOT``.
 
     ``events`` and ``last``: the schedule (see ``solver.pipeline.schedule``).
     ``duration_s`` (2, C), ``local_hop_s`` (), ``slowdown`` (N,): compute on a healthy node, a hop inside a node,

@@ -35,7 +35,7 @@ class LeastTimes(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """What the enumeration may rely on, and where it stands.
+    """Facts for the enumeration, and where it stands.
 
     ``order`` (K,): slots in the order in which they are filled.  ``replicas`` (K, R) and ``stages`` (K, P): whether
     filling a slot changes a replica's pipeline or a rank's rings.  ``twin`` (N,): the class of interchangeable

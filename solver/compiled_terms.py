@@ -1,4 +1,4 @@
-"""What an assignment costs, term by term, compiled for the local search (docs/placement.md, "The search").
+"""Cost of an assignment, term by term, compiled for the local search (docs/placement.md, "The search").
 
 A term is one transfer, collective or ring: the slowest of its pairs of slots sets its seconds.  Letters and
 data as in ``solver.search_types``.
@@ -113,7 +113,7 @@ def latest_end(ends: FloatArray, reduce: FloatArray) -> float:
 def score_of(
     cost: FloatArray, rings: FloatArray, optimizer_s: FloatArray, mean_weight: float
 ) -> tuple[float, float]:
-    """What the search minimises, the step time and a share of the means beside it, and the step time."""
+    """Score that the search minimises, the step time and a share of the means beside it, and the step time."""
     worst, mean, tail, ringing = 0.0, 0.0, 0.0, 0.0
     for r in range(len(cost)):
         worst = max(worst, cost[r])

@@ -37,7 +37,7 @@ _LOWER_BOUND: Final = re.compile(r"^(?:Lower bound:|Continuous objective value i
 
 
 class IlpStatus(StrEnum):
-    """What an integer program ended with."""
+    """Outcome of an integer program."""
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"

@@ -264,7 +264,7 @@ def _obstacle(configuration: Configuration, fabric: Fabric, size: int, hosts: Se
 
 
 def _certificate(problem: PlanningProblem, candidate: Candidate, assignment: IntArray) -> Certificate:
-    """What can be said without a search: a bound over all placements of this one configuration."""
+    """Certificate without a search: a bound over all placements of this one configuration."""
     batch, kinds = candidate.batch, kind_rows(candidate.batch, candidate.stage_kinds)
     weight = float(objective_weight(problem.workload.objective, candidate.fabric.kinds, batch, kinds)[0])
     step_s = step_seconds(assignment, candidate.placement.arrays)[0]

@@ -1,4 +1,4 @@
-"""What the solver is asked, and what it says while it works."""
+"""Inputs of the solver, and its reports while it works."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ LEVELS: Final = 3
 EVENTS: Final = 1e7
 """Simulated events of the short local search, about 3 ns each."""
 EVENTS_PER_MOVE: Final = 500
-"""What a move costs beside two simulations, in events."""
+"""Cost of a move beside two simulations, in events."""
 ROUNDS: Final = 5
 """Rounds of search and bound of the long one; every doubling of the effort adds one."""
 

@@ -43,7 +43,7 @@ class RunPrediction:
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """What a GPU kind makes of candidates: (n, C) per chunk and micro-batch, (n, P) per rank and step."""
+    """Times of candidates on a GPU kind: (n, C) per chunk and micro-batch, (n, P) per rank and step."""
 
     forward_s: FloatArray
     backward_s: FloatArray
@@ -78,7 +78,7 @@ def predict_runs(runs: Sequence[TrainingRun], fitted: FittedParameters | None = 
 
 
 def shared_terms(run: TrainingRun) -> object:
-    """What runs that are priced together have in common: all but their candidates."""
+    """Terms that runs priced together have in common: all but their candidates."""
     degrees = run.configuration.degrees
     return (
         run.architecture,

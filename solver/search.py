@@ -64,9 +64,9 @@ def search_space(problem: PlanningProblem, links: LinkModel) -> SearchSpace:
 def promising_space(
     problem: PlanningProblem, links: LinkModel, options: SearchOptions, *, is_time_up: IsTimeUp = lambda: False
 ) -> SearchSpace:
-    """What ``plan`` searches: of large spaces only what may hold the best plan (``solver.degrees.promising``).
+    """Space that ``plan`` searches: of large ones only what may hold the best plan (``solver.degrees.promising``).
 
-    What is not priced when ``is_time_up`` is counted.  Raises ``InvalidInput`` as above.
+    Candidates not priced when ``is_time_up`` are counted.  Raises ``InvalidInput`` as above.
     """
     usable = _usable_fabrics(problem, links)
 

@@ -1,4 +1,4 @@
-"""What the search over candidates knows at any moment."""
+"""State of the search over candidates at any moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the compiled local search reads and writes.
+"""Data that the compiled local search reads and writes.
 
 The step time of an assignment is made of *terms*: a transfer, a crossing collective, the slowdown of a cell, a
 ring.  Each is the slowest of some pairs of slots.  Letters as in ``solver.compiled``; T terms, E events of a
@@ -70,7 +70,7 @@ class Compute(NamedTuple):
 
 
 class Exposure(NamedTuple):
-    """What hides rings, and the optimizer step, by rank (see ``solver.compiled.Arrays``)."""
+    """Seconds that hide rings, and the optimizer step, by rank (see ``solver.compiled.Arrays``)."""
 
     reduce_hidden_s: FloatArray
     gather_hidden_s: FloatArray
@@ -90,11 +90,11 @@ class Sharing(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """What a search reads; ``ruled``: whether there are any rules.
+    """Inputs of a search; ``ruled``: whether there are any rules.
 
     ``grid`` (rows, columns, q): slots that moves shift along rows and columns, each at most once: those of the
     cells (r, s), or all in a single row where cells share slots.  ``near`` (N, n): nodes with the fastest links to
-    each.  ``mean_weight``: what the means over replicas and rings count for beside the slowest.
+    each.  ``mean_weight``: weight of the means over replicas and rings beside the slowest.
     """
 
     slots: int

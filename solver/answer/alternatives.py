@@ -1,4 +1,4 @@
-"""What a search would have taken next, in what it differs from the plan, and whether predictions can tell."""
+"""Alternatives to the plan that came next in a search, how they differ, and whether predictions can tell."""
 
 from __future__ import annotations
 

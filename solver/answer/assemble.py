@@ -38,7 +38,7 @@ COST_MODEL_VERSION: Final = "1"
 
 
 def configuration_of(candidate: Candidate) -> Configuration:
-    """What the framework is told."""
+    """Configuration for the framework."""
     batch = candidate.batch
     return Configuration(
         degrees=degrees_of(batch),
@@ -112,7 +112,7 @@ def assemble_plan(
 
 
 def provenance(problem: PlanningProblem, options: SearchOptions) -> Provenance:
-    """What a plan (or the lack of one) was made from."""
+    """Origin of a plan (or of the lack of one)."""
     return Provenance(
         product_version=version("meshwright"),
         cost_model_version=COST_MODEL_VERSION,

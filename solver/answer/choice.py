@@ -1,4 +1,4 @@
-"""Which plan is taken among those that predictions cannot tell from the best found (docs/choice.md)."""
+"""Choice among the plans that predictions cannot tell from the best found (docs/choice.md)."""
 
 from __future__ import annotations
 
@@ -126,6 +126,6 @@ def _robust(problem: PlanningProblem, options: SearchOptions, state: SearchState
 
 
 def _subject(problem: PlanningProblem, candidate: Candidate) -> Subject:
-    """What an interval for ``candidate`` would be asked for, on the first of its GPU kinds."""
+    """Subject of an interval for ``candidate``, on the first of its GPU kinds."""
     gpu = candidate.gpu_kinds[0]
     return Subject(gpu, problem.architecture, problem.workload, configuration_of(candidate))

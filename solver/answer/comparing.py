@@ -24,6 +24,6 @@ def compare(plan: Plan, other: Plan) -> Comparison:
 
 
 def objective_of(plan: Plan) -> float:
-    """What the workload makes small, of the plan itself: its certificate is about the best found."""
+    """Objective of the workload for the plan itself: its certificate is about the best found."""
     given_up = plan.selection.given_up if plan.selection else 0.0
     return plan.certificate.objective * (1 + given_up)

@@ -1,4 +1,4 @@
-"""What a finished search says: the plan, its certificate, and why the next best lost."""
+"""Answer of a finished search: the plan, its certificate, and why the next best lost."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _certificate(
 
 
 def _late(left: LeftOut) -> str:
-    """What there was no time for, in a sentence."""
+    """Work that there was no time for, in a sentence."""
     parts = []
     if left.unpriced:
         parts.append(f"to price {left.unpriced:,} candidates")

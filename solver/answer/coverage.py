@@ -1,4 +1,4 @@
-"""What a certificate covers, and every limit of the space that was searched, in words."""
+"""Coverage of a certificate, and every limit of the space that was searched, in words."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def expert_slots(problem: PlanningProblem, candidate: Candidate) -> ExpertSlots 
 
 
 def expert_balance(problem: PlanningProblem, candidate: Candidate, assignment: IntArray) -> ExpertBalance | None:
-    """What the map is worth on the counts; ``None`` without counts, or where a rank holds all experts."""
+    """Balance of the map on the counts; ``None`` without counts, or where a rank holds all experts."""
     found = _map(problem, candidate)
     if found is None:
         return None

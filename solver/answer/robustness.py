@@ -1,4 +1,4 @@
-"""What is left of a plan's lead when links change by the spread seen.
+"""Remaining lead of a plan when links change by the spread seen.
 
 Every link is drawn around its median, for the plan and its alternatives alike, and their fixed placements are
 priced again (docs/robustness.md).  Letters: D draws, N nodes of the cluster, u ordered pairs of nodes.

@@ -1,4 +1,4 @@
-"""Which of several configurations is the simpler and more usual one (docs/choice.md)."""
+"""Comparison of configurations by how simple and usual they are (docs/choice.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader must know of a plan's failure domains and of the switches that it shares."""
+"""Warnings about a plan's failure domains and the switches that it shares."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _states_without_copy(problem: PlanningProblem, candidate: Candidate) -> Iter
 
 
 def _switches(problem: PlanningProblem, candidate: Candidate, assignment: IntArray) -> Iterator[str]:
-    """What sharing switches costs, and which of their figures nobody measured."""
+    """Cost of sharing switches, and those of their figures that nobody measured."""
     arrays, cluster = candidate.placement.arrays, problem.snapshot.cluster
     if not len(arrays.uplinks.bytes_per_s):
         return

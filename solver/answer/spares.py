@@ -1,4 +1,4 @@
-"""Which of the nodes that a plan leaves free are its spares."""
+"""Spares of a plan among the nodes that it leaves free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which losses a plan survives: live copies of every part of its state, and the failure domains that hold them.
+"""Losses that a plan survives: live copies of every part of its state, and the failure domains that hold them.
 
 ``docs/resilience.md`` says why the counts are exact.
 """

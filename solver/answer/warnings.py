@@ -1,4 +1,4 @@
-"""What a reader of the plan must know before believing it."""
+"""Warnings to a reader before believing the plan."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def plan_warnings(
 
 
 def _medians(problem: PlanningProblem, candidate: Candidate) -> LinkTables | None:
-    """What the links were measured at, where the plan is made on it."""
+    """Medians measured on the links, where the plan is made on them."""
     usual = problem.workload.link_bandwidth is LinkBandwidth.MEDIAN
     return candidate.fabric.links.tables if usual else None
 
@@ -110,7 +110,7 @@ def _outside(confidence: Confidence) -> list[str]:
 
 
 def _calibration(problem: PlanningProblem, candidate: Candidate) -> list[str]:
-    """What an own calibration does not know, of the GPU kinds and the framework that the plan uses."""
+    """Gaps of an own calibration in the GPU kinds and the framework that the plan uses."""
     own, framework = problem.fitted, problem.workload.framework
     if own is None:
         return []
@@ -126,7 +126,7 @@ def _calibration(problem: PlanningProblem, candidate: Candidate) -> list[str]:
 
 
 def _other_facts(own: FittedParameters, framework: Framework) -> list[str]:
-    """That the runs of a calibration were made with other facts of a described framework than the plan is."""
+    """Facts of a described framework that differ between the runs of a calibration and the plan."""
     fitted = own.described.get(framework.name)
     if fitted is None:
         return []

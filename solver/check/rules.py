@@ -63,7 +63,7 @@ def _groups(plan: Plan, group: RankGroup, *, several: bool) -> Mapping[Hashable,
 
 
 def _broken(rule: object, places: list[str | None]) -> str:
-    """What is wrong with the places of one group; empty where nothing is."""
+    """Fault in the places of one group; empty where there is none."""
     if None in places:
         return "a node has no such label"
     different = len(set(places))

@@ -12,7 +12,7 @@ from solver.problem import PlanningProblem
 
 TOLERANCE = 1e-6
 MOST_GIVEN_UP = 0.02
-"""What a simpler plan may cost."""
+"""Share of the objective that a simpler plan may give up."""
 
 
 def selection_violations(plan: Plan, problem: PlanningProblem) -> Iterator[str]:

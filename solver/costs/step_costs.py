@@ -50,7 +50,7 @@ __all__ = ["CrossTraffic", "StepCosts", "step_costs"]
 
 @dataclass(frozen=True, slots=True)
 class StepCosts:
-    """Everything the placement and the pipeline need to know about ``n`` candidates.
+    """Costs of ``n`` candidates that the placement and the pipeline need to know.
 
     ``forward_s`` and ``backward_s`` (n, C): one micro-batch through one chunk on a healthy node, collectives
     inside a node included, traffic that crosses nodes left out.  ``compute_s``, ``tensor_s``, ``context_s`` and

@@ -1,1 +1,1 @@
-"""Which combinations of degrees are legal, how layers split over stages, and an optimistic price for each."""
+"""Legal combinations of degrees, splits of layers over stages, and an optimistic price for each."""

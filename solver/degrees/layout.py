@@ -1,4 +1,4 @@
-"""Which layers each pipeline stage holds: even where stages are alike, uneven where the ends weigh more."""
+"""Layers of each pipeline stage: even where stages are alike, uneven where the ends weigh more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pipeline ranks run on which GPU kind where a plan mixes kinds.
+"""GPU kinds of pipeline ranks where a plan mixes kinds.
 
 Consecutive pipeline ranks run on one kind, the same in every replica, and a node serves ranks of its own kind
 only.  Of the faster kinds a plan takes as many ranks as their nodes can hold, the rest goes to the slowest; kinds

@@ -83,7 +83,7 @@ class PricedCandidates:
         return int((self.excess_bytes > 0).sum()) + self.left.infeasible
 
     def staging_of(self, index: int) -> Staging:
-        """What the stages of one candidate hold and run on."""
+        """Layers and GPU kinds of the stages of one candidate."""
         return self.stagings[int(self.staging[index])]
 
 

@@ -53,9 +53,9 @@ IsTimeUp = Callable[[], bool]
 
 @dataclass(slots=True)
 class _Pricing:
-    """What has been priced so far.
+    """State of the pricing so far.
 
-    ``limit`` is the objective from which on candidates are left out, ``inf`` until one is known; it is asked for
+    ``limit`` is the objective from which on candidates are left out, ``inf`` until one is known; it is worked out
     when ``asks_at`` candidates are ``looked_at``.
     """
 

@@ -1,4 +1,4 @@
-"""What the rules of a workload's placement leave of fabrics and candidates, and contradictions told by field."""
+"""Fabrics and candidates that the rules of a workload's placement leave, and contradictions by field."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ruled_fabrics(problem: PlanningProblem, fabrics: Sequence[Fabric]) -> tuple[
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kept:
-    """Which candidates (n,) may keep all rules, and how many each rule rules out."""
+    """Candidates (n,) that may keep all rules, and how many each rule rules out."""
 
     mask: BoolArray
     ruled_out: dict[Unkept, int]

@@ -25,7 +25,7 @@ StageKinds = tuple[int, ...]
 
 
 class Staging(NamedTuple):
-    """What each stage holds and runs on; no ``kinds`` where there is a single one."""
+    """Layers and GPU kind of each stage; no ``kinds`` where there is a single one."""
 
     layout: Layout
     kinds: StageKinds = ()

@@ -62,7 +62,7 @@ class Reach(NamedTuple):
 
 
 class NodeState(NamedTuple):
-    """Which experts nodes hold, and what follows from that."""
+    """Experts of each node, and what follows from them."""
 
     held: IntArray
     """(N, C) the expert of each slot of each node."""

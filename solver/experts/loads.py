@@ -15,7 +15,7 @@ from solver.experts.layout import ExpertLayout
 
 
 class CopyChoice(StrEnum):
-    """Which of an expert's copies serves a token.
+    """Choice among an expert's copies for a token.
 
     ``NEAREST``: the one on the token's own rank, else the first of its node, else any; as SGLang's static dispatch.
     ``ANY``: all as likely, wherever the token is; as vLLM, TensorRT-LLM and SGLang's dynamic dispatch.

@@ -1,4 +1,4 @@
-"""Which expert lies in which slot of ranks in several nodes, for the least predicted time of the layers.
+"""Experts in the slots of ranks in several nodes, for the least predicted time of the layers.
 
 Balance of the ranks alone scatters experts that tokens select together; whole groups of experts per node leave hot
 nodes.  Between them: first the node of each copy, by annealing on the time of the layer (``compiled_nodewise``),

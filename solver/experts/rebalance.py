@@ -182,7 +182,7 @@ def _profitable(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Work:
-    """All that an answer is made from."""
+    """Inputs of an answer."""
 
     running: ExpertSlots
     workload: RoutedWorkload

@@ -1,4 +1,4 @@
-"""Which runs to measure next: those that would make predictions of good configurations surest.
+"""Runs to measure next: those that would make predictions of good configurations surest.
 
 With parameters u ~ N(m, S), S from what is known of others (``beliefs``), and errors of steps of s, a run with
 derivatives J of its log step leaves (S^-1 + J J' / s^2)^-1.  The variance of the log step of a configuration with

@@ -1,4 +1,4 @@
-"""Which mechanism is missing: settings by which the errors of runs differ, though they were fitted.
+"""Missing mechanisms: settings by which the errors of runs differ, though they were fitted.
 
 For every setting the runs are cut in two where their errors differ most; the cut that separates best is a pattern
 if chance would hardly make it (Mann and Whitney's test, with Bonferroni's correction for all cuts that were tried)

@@ -1,4 +1,4 @@
-"""Which runs to leave out to see how far off something new is predicted."""
+"""Runs to leave out to see how far off something new is predicted."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ OLD_AFTER_DAYS: Final = 14.0
 """As many days as samples of one link count together (``Recency``)."""
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _TYPICAL_BYTES: Final = 64.0 * MIB
-"""What links are compared at where no plan says what it sends."""
+"""Message size at which links are compared where no plan says what it sends."""
 
 
 class Worth(IntEnum):
@@ -87,7 +87,7 @@ class MeasuringPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the samples of a pair say, whatever its direction."""
+    """Facts from the samples of each pair, whatever its direction."""
 
     newest: Mapping[Pair, datetime]
     measured: frozenset[Pair]
@@ -300,7 +300,7 @@ def _why(survey: _Survey, k: int, worth: Worth, at: datetime) -> str:
 
 
 def _state(survey: _Survey, k: int, at: datetime) -> str:
-    """What makes the pair unsure, in words."""
+    """Reason why the pair is unsure, in words."""
     key = survey.key(k)
     newest = survey.known.newest.get(key)
     if key in survey.known.failed:

@@ -1,4 +1,4 @@
-"""Which pairs can be measured at once: rounds in which no node takes part twice."""
+"""Pairs that can be measured at once: rounds in which no node takes part twice."""
 
 from __future__ import annotations
 

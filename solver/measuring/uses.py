@@ -1,4 +1,4 @@
-"""Which links between nodes a plan uses, for what, and what of its step time hangs on them."""
+"""Links between nodes that a plan uses, for what, and how much of its step time hangs on them."""
 
 from __future__ import annotations
 

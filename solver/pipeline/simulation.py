@@ -21,7 +21,7 @@ def simulate(schedule: Schedule, duration_s: FloatArray, delay_s: FloatArray) ->
 def critical_path(
     schedule: Schedule, ends: FloatArray, delay_s: FloatArray, event: int
 ) -> tuple[IntArray, IntArray]:
-    """What the end of ``event`` is made of: how often each chunk and each hop lies on the longest path to it.
+    """Longest path to the end of ``event``: how often each chunk and each hop lies on it.
 
     Returns counts (2, chunks) and (2, pipeline).  The end is the sum of those durations and delays.  The path
     stays in the graph whatever the durations and delays are, so that same sum bounds the end from below for any

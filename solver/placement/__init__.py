@@ -1,1 +1,1 @@
-"""Which node plays which part: the problem, a compiled local search, bounds, and the integer program."""
+"""Nodes for the parts of a plan: the problem, a compiled local search, bounds, and the integer program."""

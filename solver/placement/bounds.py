@@ -59,7 +59,7 @@ def least_inputs(problem: PlacementProblem) -> tuple[FloatArray, FloatArray]:
 
 
 def between_slots(pairs: IntArray) -> BoolArray:
-    """Which slot pairs (..., 2) leave a node: one that joins a slot to itself takes no link."""
+    """Mask of slot pairs (..., 2) that leave a node: one that joins a slot to itself takes no link."""
     return np.asarray((pairs[..., 0] >= 0) & (pairs[..., 0] != pairs[..., 1]))
 
 

@@ -35,7 +35,7 @@ MOST_KEPT: Final = 4096
 """Routes that are kept from one branch to the next."""
 NS_PER_MASTER: Final = 3e6
 NS_PER_ROW: Final = 5e4
-"""What a master problem takes, and what a route adds to that."""
+"""Nanoseconds that a master problem takes, and that a route adds."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -196,7 +196,7 @@ class BranchAndPrice:
 
 
 def branch_and_price_of(problem: PlacementProblem) -> BranchAndPrice | None:
-    """What ``priced_bound_s`` goes on with from call to call; ``None`` where slots are no chains."""
+    """Search that ``priced_bound_s`` continues from call to call; ``None`` where slots are no chains."""
     chains = chains_of(problem)
     return None if chains is None else BranchAndPrice(problem, chains, tail_bound_s(problem))
 

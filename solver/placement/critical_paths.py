@@ -71,7 +71,7 @@ class CriticalPaths:
         return new
 
     def resources(self, step_s: float, floor_s: FloatArray) -> Resources:
-        """What routes consume of each path, and how much of it a step of ``step_s`` allows.
+        """Resources that routes consume of each path, and how much of them a step of ``step_s`` allows.
 
         ``floor_s`` (P, N): least reduction of a rank with a node, infinite where the rank may not have it.
         """

@@ -1,4 +1,4 @@
-"""Which hosts a configuration's groups span, before any host is chosen.
+"""Hosts that a configuration's groups span, before any host is chosen.
 
 Rank ``r`` sits on slot ``r // gpus_per_node``.  With ``tensor`` fastest and ``context`` next, the GPUs of one cell
 (one data rank on one pipeline rank) are consecutive ranks; the rank order says which cell follows.

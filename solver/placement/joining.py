@@ -1,4 +1,4 @@
-"""What it takes to join many nodes: links that every ring over so many of them must use.
+"""Links to join many nodes: those that every ring over so many of them must use.
 
 Nodes merge along ever slower links (single linkage).  Just before the merge that first makes a part of ``size``
 nodes, no part holds that many, so whatever joins ``size`` nodes goes from part to part at least once.  This holds

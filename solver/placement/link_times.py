@@ -17,7 +17,7 @@ MOST_KEPT_BYTES: Final = 2**28
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkTimes:
-    """What flows take over ``links``; ``flows`` are numbers of them that leave a node at once, increasing.
+    """Times of flows over ``links``; ``flows`` are numbers of them that leave a node at once, increasing.
 
     ``sizes``: message sizes of curves, increasing: a grid, and the measured sizes, where times may bend.
     """

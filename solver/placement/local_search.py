@@ -34,7 +34,7 @@ DESCENT_PER_SLOT: Final = 10
 """Moves of the descent before the first annealing: from a start that is good already it finds most of all."""
 DESCENT_HEAT: Final = 1e-5
 MEAN_WEIGHT: Final = 0.03
-"""What the means over replicas and rings count for beside the slowest at the start of an annealing.
+"""Weight of the means over replicas and rings beside the slowest at the start of an annealing.
 
 The slowest alone says nothing of what a move does to all others, and slow nodes go to good places only together. By
 the end it falls to what leads over plateaus.
@@ -54,7 +54,7 @@ class Found(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What every search of a problem needs: tables, the best chain, and the better of it and the order as given."""
+    """Inputs of every search of a problem: tables, the best chain, and the better of it and the order as given."""
 
     tables: Tables
     order: IntArray

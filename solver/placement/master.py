@@ -18,7 +18,7 @@ class Prices(NamedTuple):
 
     @property
     def budget(self) -> float:
-        """What routes that keep all rows together cost at most."""
+        """Upper bound on the cost of routes that keep all rows together."""
         return float(self.node.sum())
 
     def without_rows(self) -> Prices:

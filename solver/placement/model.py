@@ -210,7 +210,7 @@ def _durations(problem: PlacementProblem, pairs: _Pairs, r: int) -> list[list[Ex
 
 
 def _exposed(problem: PlacementProblem, pairs: _Pairs, r: int, s: int, way: int) -> list[Expression]:
-    """What of each kind of crossing traffic is not hidden."""
+    """Exposed seconds of each kind of crossing traffic."""
     arrays = problem.arrays
     result: list[Expression] = []
     for x in range(len(arrays.cross_pairs)):

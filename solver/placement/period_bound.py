@@ -31,9 +31,9 @@ MOST_PRICES: Final = 24
 RESOLUTION: Final = 1e-3
 """Share of the step time at which the bisection ends."""
 NS_PER_LEVEL: Final = 1.0
-"""What a step between two nodes takes for each level."""
+"""Nanoseconds that a step between two nodes takes for each level."""
 PROOF: Final = 1e-6
-"""What the routes must cost beyond the nodes; prices lie near -1 to 1."""
+"""Cost of the routes beyond the nodes that makes a proof; prices lie near -1 to 1."""
 FASTEST: Final = 5
 """Links whose mean is a property of a node."""
 

@@ -19,7 +19,7 @@ from solver.placement.chains import Chains
 from solver.placement.problem import PlacementProblem
 
 STRESSES: Final = (1.02, 1.1, 1.5, 3.0)
-"""What the transfers of a stretch are multiplied by, so that critical paths go round it."""
+"""Factors on the transfers of a stretch, so that critical paths go round it."""
 TOLERANCE: Final = 1e-9
 SPARE: Final = 1e-3
 """Beyond what a stretch may ever take, where no path limits it."""

@@ -1,6 +1,6 @@
-"""Which candidates can never keep a rule, by counting alone (docs/placement_rules.md has the proofs).
+"""Candidates that can never keep a rule, by counting alone (docs/placement_rules.md has the proofs).
 
-What counting lets pass may still have no placement that keeps all rules at once: that is found, or proven, later.
+Others may still have no placement that keeps all rules at once: that is found, or proven, later.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OVER_STAGES: Final = (RankGroup.PIPELINE, RankGroup.JOB)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ground:
-    """What rules leave of a terrain: how many units may be used in all, and in each place of each label.
+    """Room that rules leave in a terrain: how many units may be used in all, and in each place of each label.
 
     ``reach``: by label, the most places in use in which one kind of GPU has units.
     """

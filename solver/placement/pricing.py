@@ -36,7 +36,7 @@ PENALTY: Final = 0.5
 """... is added to the price of their nodes, so that the next ones differ."""
 NS_PER_EXTENSION: Final = 8.0
 PROOF: Final = 1e-6
-"""What routes must cost beyond the nodes; prices lie between -1 and 1."""
+"""Cost of routes beyond the nodes that makes a proof; prices lie between -1 and 1."""
 
 
 def memory_of(hop_s: FloatArray) -> Memory:
@@ -73,7 +73,7 @@ class Pricing:
         return np.asarray((cost_s <= used.limit_s[:, None]).all(axis=0))
 
     def cheapest(self, prices: Prices) -> tuple[float, IntArray]:
-        """What routes cost beyond the budget at least, and cheap ones (n, P) that keep to different nodes."""
+        """Least cost of routes beyond the budget, and cheap ones (n, P) that keep to different nodes."""
         ends, routes = cheapest_routes(self._labels, self._reached, prices.price)
         first = np.sort(ends)[: self._count]
         self.work += NS_PER_EXTENSION * self._arcs

@@ -1,7 +1,7 @@
-"""What the integer program says of a placement: its relaxation as a bound, then branch and bound for the rest.
+"""Integer program of a placement: its relaxation as a bound, then branch and bound for the rest.
 
 The relaxation also rules out columns.  Where its optimum is ``v`` and a column at 0 has reduced cost ``d``, every
-assignment that uses the column takes at least ``v + d``; if that is no better than what is asked for, the column
+assignment that uses the column takes at least ``v + d``; if that is no better than the cutoff, the column
 may go, and the program to branch on is smaller (docs/placement.md).
 """
 

@@ -1,4 +1,4 @@
-"""What reductions cost at least, wherever the nodes with slow links go (docs/placement.md, "Rings")."""
+"""Least cost of reductions, wherever the nodes with slow links go (docs/placement.md, "Rings")."""
 
 from __future__ import annotations
 

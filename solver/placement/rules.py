@@ -1,4 +1,4 @@
-"""What a workload asks of the nodes under a plan, as rules on slots that the search can count.
+"""Demands of a workload on the nodes under a plan, as rules on slots that the search can count.
 
 A rule on a group of ranks is one on the slots that hold them (docs/placement_rules.md).  Letters: K slots, N
 nodes of a placement problem, which are units of one or several nodes of the cluster (``solver.placement.fabric``).
@@ -116,7 +116,7 @@ def numbered_places(nodes: Sequence[Node], label: str) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class Terrain:
-    """What rules see of a fabric.
+    """Nodes of a fabric as rules see them.
 
     ``units``: the nodes behind each node of a placement problem, equally many.  ``pool``: all nodes that offer what
     the fabric takes of a node, in units or not.
@@ -170,7 +170,7 @@ class Quota:
 
 
 def quotas(terrain: Terrain) -> tuple[tuple[Quota, ...], ...]:
-    """What spares and required nodes allow in use, a level for each of them; members of a level are disjoint."""
+    """Quotas that spares and required nodes set, a level for each of them; members of a level are disjoint."""
     levels = [tuple(_spare_quotas(terrain, spares)) for spares in terrain.asked.spares]
     if required := terrain.asked.require_nodes:
         holding = tuple(n for n, unit in enumerate(terrain.units) if any(node.name in required for node in unit))

@@ -1,4 +1,4 @@
-"""What the compiled search reads, from a placement problem (``solver.compiled_search``)."""
+"""Inputs of the compiled search, from a placement problem (``solver.compiled_search``)."""
 
 from __future__ import annotations
 

@@ -301,9 +301,9 @@ def _bound_by_periods(solving: _Solving) -> None:
 
 
 def _unless_over(solving: _Solving, work: Callable[[], float]) -> float:
-    """What ``work`` returns, or 0 once the time is over: on hundreds of nodes it looks at the clock too seldom.
+    """Result of ``work``, or 0 once the time is over: on hundreds of nodes it looks at the clock too seldom.
 
-    What is left of it goes on in its thread up to its next look; the process ends after it, for a library that is
+    The rest of it goes on in its thread up to its next look; the process ends after it, for a library that is
     cut off in the middle of a program ends the process with an error.
     """
     future: Future[float] = Future()

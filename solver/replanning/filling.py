@@ -1,4 +1,4 @@
-"""Which spares take the slots that a job lost: all others stay where they are.
+"""Spares for the slots that a job lost: all others stay where they are.
 
 Spares that no matrix of times and no rule tells apart are tried once, so most problems are enumerated in full; wide
 ones start from a matching and are improved by exchanges (docs/replanning.md).  Letters: k slots to fill, S spares,

@@ -1,4 +1,4 @@
-"""Which host order of a new plan moves least: old and new ranks are matched before any byte is counted.
+"""Host order of a new plan that moves least: old and new ranks are matched before any byte is counted.
 
 Only renumberings that leave the step time as it is come into question (``docs/replanning.md`` says which, and why).
 Letters: K slots of the new plan, one host each.

@@ -279,7 +279,7 @@ def reshaped(site: JobSite, found: Plan, migrate: Migrate) -> RecoveryOption:
 
 
 def _moved(old: Sequence[str], new: Sequence[str]) -> str:
-    """Which nodes are taken and which are left, in words."""
+    """Nodes that are taken and nodes that are left, in words."""
     taken, left = ([host for host in ours if host not in theirs] for ours, theirs in ((new, old), (old, new)))
     if not taken:
         return "its ranks change places on its own nodes"

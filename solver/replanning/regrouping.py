@@ -1,4 +1,4 @@
-"""Which units carry a smaller or larger grid of replicas so that few ranks change what they hold.
+"""Units that carry a smaller or larger grid of replicas so that few ranks change what they hold.
 
 Data ranks hold copies of the same weights, so of two broken replicas the live parts make one whole.  The slots of
 the new grid are matched to units by what their ranks hold already (docs/replanning.md).  Letters: K slots of the

@@ -144,7 +144,7 @@ def _elsewhere(
 
 
 def _places_in_groups(group: IntArray, taker: IntArray) -> tuple[IntArray, IntArray]:
-    """Which of those of its group each is, in the order of takers, and how many the group has; both (n,)."""
+    """Place of each in its group, in the order of takers, and the size of that group; both (n,)."""
     order = np.lexsort((taker, group))
     _, first, member, count = np.unique(group[order], return_index=True, return_inverse=True, return_counts=True)
     place = np.empty_like(order)

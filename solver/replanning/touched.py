@@ -1,4 +1,4 @@
-"""Which jobs a batch of failures touches, what they still hold, and the GPUs that may be given out."""
+"""Jobs that a batch of failures touches, what they still hold, and the GPUs that may be given out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Touched:
 
     @property
     def in_question(self) -> tuple[RunningJob, ...]:
-        """All that the decision may change."""
+        """Jobs that the decision may change."""
         return tuple(sorted((*self.hit, *self.slowed, *self.short, *self.movable), key=lambda job: job.id))
 
     def without(self, ids: Collection[str]) -> Touched:

@@ -43,7 +43,7 @@ class ServingCase:
 
     @property
     def properties(self) -> Properties:
-        """What its rates depend on."""
+        """Properties that set its rates."""
         workload, engine = self.workload, self.workload.engine
         attention = "latent" if self.architecture.latent_attention else "grouped"
         if self.architecture.sliding_window:
@@ -61,7 +61,7 @@ class ServingCase:
 
 @dataclass(frozen=True, slots=True)
 class Arrays:
-    """Everything of n cases but their rates."""
+    """Arrays of n cases: all but their rates."""
 
     decode: Loads
     prefill: Loads

@@ -1,4 +1,4 @@
-"""What joins the GPUs of workers on a cluster, from its measured links.
+"""Links between the GPUs of workers on a cluster, from its measured links.
 
 Rates were fitted with nominal bandwidth inside a scale-up domain (``link_share`` is a share of it), so a measured
 inside counts by what it reaches of the same kind's usual links; between domains, measured bandwidth counts itself.

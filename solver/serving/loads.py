@@ -25,7 +25,7 @@ STREAM_BYTES: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerLinks:
-    """What joins the GPUs of a worker: inside a scale-up domain of ``domain_gpus``, and between domains.
+    """Links between the GPUs of a worker: inside a scale-up domain of ``domain_gpus``, and between domains.
 
     Bandwidths are one-directional, per GPU.
     """

@@ -231,7 +231,7 @@ def shipped_effects() -> Effects:
 
 @cache
 def held_out_spreads() -> tuple[HeldOut, ...]:
-    """What predictions were worth on groups of rows that a fit did not see, from ``data/rates.toml``."""
+    """Errors of predictions on groups of rows that a fit did not see, from ``data/rates.toml``."""
     return tuple(HeldOut(**entry) for entry in _shipped()["held_out"])
 
 
