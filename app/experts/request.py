@@ -181,7 +181,7 @@ def prepared(
 ) -> Prepared:
     """Placement ``fields`` ask for; raises ``InvalidInput`` with the field of the request.
 
-    ``form``: the format of files that are wanted, whose engine decides which copies serve where nothing was said.
+    ``form``: format of the wanted files, whose engine decides which copies serve where ``fields`` do not.
     """
     planned, weights = planned_of(fields.workloads, [workload.name for workload in workloads])
     layout = fields.to_layout(workloads[0].experts)

@@ -17,7 +17,7 @@ from solver.problem import PlanningProblem
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Predicted plan of a configuration; ``missing_bytes`` is what its fullest GPU lacks, 0 where it fits."""
+    """Predicted plan of a configuration; ``missing_bytes``: those its fullest GPU lacks, 0 where it fits."""
 
     plan: Plan
     missing_bytes: float

@@ -56,7 +56,7 @@ class Reliability:
 def measure_reliability(session: Session, *, reference: str, now: datetime | None = None) -> Reliability:
     """Failures in a cluster's reports, since it was stored here or for as long as reports are kept.
 
-    Raises ``NotFound``.  Only what was reported counts: a cluster that nobody watches looks well.
+    Raises ``NotFound``.  Only reported failures count: a cluster that nobody watches looks well.
     """
     now = now or datetime.now(UTC)
     stored = clusters.get_cluster(session, reference=reference)

@@ -1,6 +1,6 @@
 """Effects of reports about a cluster's health: a replan is opened, joined, overtaken or called off.
 
-A replan is opened by *fresh* trouble of a job: what was decided on already does not count again.
+A replan is opened by *fresh* trouble of a job: trouble that was decided on does not count again.
 """
 
 from __future__ import annotations
