@@ -75,7 +75,7 @@ async def get_problem_type(
 
 
 async def _asked(ask: Callable[[Service], str | None], service: Service) -> str | None:
-    """What ``ask`` returns, or a sentence where the database does not answer in time.
+    """Result of ``ask``, or a sentence where the database does not answer in time.
 
     Asked in the loop's own threads, for those of requests may all wait for the database; one may go on waiting.
     """

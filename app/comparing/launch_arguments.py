@@ -42,7 +42,7 @@ _OTHER_NAMES: Final = {
     FIRST: "num_layers_in_first_pipeline_stage",
     LAST: "num_layers_in_last_pipeline_stage",
 }
-"""What NeMo calls a setting where that is not the flag with underscores."""
+"""Names of settings in NeMo that are not the flag with underscores."""
 _NOTHING: Final = frozenset({"None", "null", "~", ""})
 _UNPRICED: Final = ("--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split")
 _NODES: Final = ("--nnodes", "--num-nodes")
@@ -61,7 +61,7 @@ _DEEPEST: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class OwnLaunch:
-    """What launch arguments say of the run: sizes that must be those of the workload; ``None`` unsaid.
+    """Run that launch arguments describe: sizes that must be those of the workload; ``None`` unsaid.
 
     ``micro_batch_group``: micro-batches that pass a virtual stage together, as many as pipeline ranks if unsaid.
     """
@@ -263,7 +263,7 @@ def _uneven_ends(given: _Flags, layers: int, pipeline: int) -> tuple[int, ...]:
 
 
 def _sharding(given: _Flags) -> Sharding:
-    """What data ranks share out; recipes of NeMo shard the optimizer unless they say otherwise."""
+    """Sharding among data ranks; recipes of NeMo shard the optimizer unless they say otherwise."""
     parameters = given.has("--use-megatron-fsdp")
     told = given.is_told("--use-distributed-optimizer")
     optimizer = given.has("--use-distributed-optimizer") or (given.is_nemo and not told)

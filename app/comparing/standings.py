@@ -24,7 +24,7 @@ MOST_CONTENDERS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """What is compared with a plan, under the name that its owner calls it by."""
+    """Plan to compare with another, under the name that its owner calls it by."""
 
     name: str
     plan: Plan

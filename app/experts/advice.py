@@ -1,4 +1,4 @@
-"""What to say of a placement: where it was planned for the wrong thing, and what would help."""
+"""Advice on a placement: where it was planned for the wrong thing, and what would help."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HALF: Final = 0.5
 
 
 def warnings_of(proposal: Proposal) -> tuple[str, ...]:
-    """What will go wrong with the map where another workload runs."""
+    """Trouble with the map where another workload runs."""
     planned = joined([each.name for each in proposal.verdicts if each.planned])
     found = [] if proposal.chained is None else _less_local(proposal, planned)
     for each in proposal.verdicts:
@@ -46,7 +46,7 @@ def warnings_of(proposal: Proposal) -> tuple[str, ...]:
 
 
 def next_steps(proposal: Proposal, workloads: Sequence[RoutedWorkload]) -> tuple[str, ...]:
-    """What would make the map better, or that nothing would."""
+    """Steps that would make the map better, or sentences that nothing would."""
     planned = [each for each in proposal.verdicts if each.planned]
     if proposal.chained is not None:
         return _after_following(proposal)
@@ -77,7 +77,7 @@ def next_steps(proposal: Proposal, workloads: Sequence[RoutedWorkload]) -> tuple
 
 
 def _under_the_other_choice(proposal: Proposal, planned: Sequence[Verdict]) -> list[str]:
-    """What engines make of a map for which nobody said which copies serve."""
+    """Hint where the nearest copy may serve tokens, and the map suits that worse."""
     if proposal.ask.choice is not None:
         return []
     reached = {choice: min(float(each.by_choice[choice].mean()) for each in planned) for choice in CopyChoice}
@@ -91,7 +91,7 @@ def _under_the_other_choice(proposal: Proposal, planned: Sequence[Verdict]) -> l
 
 
 def _after_following(proposal: Proposal) -> tuple[str, ...]:
-    """What to do after a map by transitions."""
+    """Steps after a map by transitions."""
     if proposal.worth >= _MUCH or proposal.worth >= _MUCH * proposal.bound:
         return ()
     sentence = (

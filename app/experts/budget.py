@@ -50,7 +50,7 @@ def budget_of(
     nearest: bool = False,
     effort: float = 1.0,
 ) -> Budget:
-    """What a placement over ``layers`` may cost, for ``planned`` workloads of the ``judged`` ones.
+    """Budget of a placement over ``layers``, for ``planned`` workloads of the ``judged`` ones.
 
     ``nearest``: slots are exchanged under the rule that the nearest copy serves.
 

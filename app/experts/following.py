@@ -44,7 +44,7 @@ def check_transitions(chosen: Sequence[RoutedWorkload], layout: ExpertLayout, re
 
 
 def limits_of(planned: int, choice: CopyChoice | None) -> tuple[str, ...]:
-    """What a map along layers does not do, in sentences."""
+    """Limits of a map along layers, in sentences."""
     spared = "a token that stays is spared its way only in engines that leave tokens on the GPU of their expert"
     found = [
         "transitions are followed without copies, each expert in one slot",

@@ -1,4 +1,4 @@
-"""What a map of experts is worth for one workload, beside the order that experts come in and beside bounds.
+"""Worth of a map of experts for one workload, beside the order that experts come in and beside bounds.
 
 Letters: L layers, E experts, S slots.
 """
@@ -57,7 +57,7 @@ class Stays:
 
 @dataclass(frozen=True, slots=True)
 class Locality:
-    """What stays from layer to layer with this map, in order, and with the map by loads alone."""
+    """Shares that stay from layer to layer with this map, in order, and with the map by loads alone."""
 
     own: Stays
     in_order: Stays
@@ -66,7 +66,7 @@ class Locality:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
-    """What a map is worth for one workload, by the layers that both have (L).
+    """Worth of a map for one workload, by the layers that both have (L).
 
     ``balancedness``, ``in_order`` and ``bound`` are those under the choice of copies that counts; ``by_choice``:
     the balancedness under each.
@@ -90,7 +90,7 @@ class Verdict:
 def verdict_of(
     workload: RoutedWorkload, rows: IntArray, placed: Placed, ask: Ask, known: Routing | None = None
 ) -> Verdict:
-    """What the map ``rows`` (L, S) is worth on a workload, at the layers that both have.
+    """Worth of the map ``rows`` (L, S) for a workload, at the layers that both have.
 
     ``placed``: the map by loads alone of the same layers, with its bounds; ``known``: the router under the workload
     at all of them, where that was fitted before.
@@ -136,7 +136,7 @@ def in_order(layers: int, experts: int, slots: int) -> IntArray:
 
 
 def routed(workload: RoutedWorkload, terms: NodeTerms) -> Routing:
-    """What is known of the router under a workload; raises ``InvalidInput`` where it cannot select as counted."""
+    """Facts on the router under a workload; raises ``InvalidInput`` where it cannot select as counted."""
     shares = drawable(workload.shares(), terms.rule)
     terms.rule.check_shares(shares, workload.layers, f"routing.{workload.name}.loads")
     return routing(shares, terms.rule, workload.coactivation)
@@ -154,7 +154,7 @@ def drawable(shares: FloatArray, rule: RouterRule) -> FloatArray:
 
 
 def _locality(workload: RoutedWorkload, maps: Maps, layout: ExpertLayout) -> Locality | None:
-    """What stays; ``None`` without transitions, and with copies, of which each may serve the next layer."""
+    """Shares that stay; ``None`` without transitions, and with copies, of which each may serve the next layer."""
     if not any(table.any() for table in workload.transitions.values()) or layout.slots != workload.experts:
         return None
 

@@ -24,14 +24,14 @@ from solver.experts.transitions import EVERY_CHANGE, ChangePrices
 PRODUCTS, NVLINK = 0.5, 0.8
 """Shares of the data sheet that products of experts and dispatch reach, as in ``usual_rates``."""
 _DISPATCHED_BYTES: Final = 8 * MIB
-"""What a GPU sends to a node in one dispatch: hundreds of tokens of several KiB."""
+"""Bytes that a GPU sends to a node in one dispatch: hundreds of tokens of several KiB."""
 USUAL_KIND: Final = "H100-SXM5-80GB"
 _USUAL_ACTIVE, _FEW_EXPERTS, _FEW_ACTIVE = 8, 8, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a request says of router and links; ``None`` of what it does not."""
+    """Router and links as a request gives them; ``None`` where it does not."""
 
     model: Architecture | None = None
     rule: RouterRule | None = None
@@ -51,7 +51,7 @@ class Given:
 def terms_of(
     given: Given, layout: ExpertLayout, experts: int, choice: CopyChoice | None = None
 ) -> tuple[NodeTerms | None, tuple[str, ...]]:
-    """What crossing nodes costs, and a sentence for each thing that was assumed; ``None`` where nothing is known.
+    """Cost of crossing nodes, and a sentence for each assumption; ``None`` where nothing is known.
 
     ``choice``: which copy of an expert serves a token; ``None`` where either may.
 
@@ -74,7 +74,7 @@ def terms_of(
 
 
 def prices_of(given: Given, layout: ExpertLayout, experts: int) -> tuple[ChangePrices, tuple[str, ...]]:
-    """What a change of rank between layers costs inside a node and between nodes, and what was assumed for it.
+    """Prices of a change of rank between layers, inside a node and between nodes, and the assumptions made.
 
     Raises ``InvalidInput`` where the model has other experts.
     """

@@ -1,4 +1,4 @@
-"""What stays on GPUs and in nodes from layer to layer, as the API and ``--json`` answer it."""
+"""Shares that stay on GPUs and in nodes from layer to layer, as the API and ``--json`` answer them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step of one layer takes, where it was not measured: tokens that are computed, weights that are read."""
+"""Time of a step of one layer, where it was not measured: tokens that are computed, weights that are read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DECODING: Final = "decod"
 
 
 def with_tokens(given: Given, names: Sequence[str]) -> tuple[Given, tuple[str, ...]]:
-    """What was given with the tokens of a GPU in a step, and a sentence where workloads ``names`` decided them."""
+    """Given facts with the tokens of a GPU in a step, and a sentence where workloads ``names`` decided them."""
     if given.tokens is not None:
         return given, ()
     if all(_DECODING in name.lower() for name in names):

@@ -110,7 +110,7 @@ def _chosen(workloads: Sequence[RoutedWorkload], ask: Ask) -> list[RoutedWorkloa
 
 
 def _each(do: Callable[[RoutedWorkload], T], workloads: Sequence[RoutedWorkload]) -> list[T]:
-    """What ``do`` returns for each workload: compiled loops leave the interpreter free."""
+    """Results of ``do`` by workload: compiled loops leave the interpreter free."""
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(do, workloads))
 

@@ -1,4 +1,4 @@
-"""What a user asks of a rebalancing, and what is answered: moves, their bytes, and whether they pay."""
+"""Requests for rebalancings, and answers: moves, their bytes, and whether they pay."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class Rebalancing:
 
 
 def prepared_rebalancing(fields: RebalanceFields, workloads: Sequence[RoutedWorkload], given: Given) -> Rebalancing:
-    """What ``fields`` ask for; raises ``InvalidInput`` with the field of the request."""
+    """Rebalancing ``fields`` ask for; raises ``InvalidInput`` with the field of the request."""
     names, weights = planned_of(fields.workloads, [workload.name for workload in workloads])
     chosen = [workload for workload in workloads if workload.name in names]
     experts = workloads[0].experts
@@ -261,7 +261,7 @@ def _layers(asked: Rebalancing, found: Rebalanced) -> list[RebalancedLayer]:
 
 
 def verdict_of(found: Rebalanced, pace: Pace) -> str:
-    """What to do, in a sentence."""
+    """Advice in a sentence."""
     if not found.moves:
         reason = "the target is reached already" if found.target is not None else "no moves pay for themselves"
         return f"leave it alone: {reason}"

@@ -1,4 +1,4 @@
-"""What a user asks of a placement of experts, as it is written in a request."""
+"""Requests for placements of experts, as users write them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from solver.experts.loads import CopyChoice
 MOST_EFFORT: Final = 3
 BALANCE: Final = "balance"
 LOCALITY: Final = "locality"
-"""What a placement raises first."""
+"""Goal that a placement raises first."""
 LEAST_LOCALITY: Final = 0.98
 BOTH: Final = "both"
 """Either choice of copies may come."""
@@ -95,7 +95,7 @@ class LayoutFields(Document):
 
 
 class LinkFields(Document):
-    """What is known of model, router, GPUs and links; it decides whether and how nodes are weighed."""
+    """Facts on model, router, GPUs and links; they decide whether and how nodes are weighed."""
 
     model: ModelReference | None = Field(None, description="The model that was recorded, by name or in full.")
     router: RouterDocument | None = Field(None, description="Its router, where no model is named.")
@@ -179,9 +179,9 @@ class Prepared:
 def prepared(
     fields: PlacementFields, workloads: Sequence[RoutedWorkload], given: Given, *, form: str | None = None
 ) -> Prepared:
-    """What ``fields`` ask for; raises ``InvalidInput`` with the field of the request.
+    """Placement ``fields`` ask for; raises ``InvalidInput`` with the field of the request.
 
-    ``form``: the format of files that are wanted, whose engine decides which copies serve where nothing was said.
+    ``form``: format of the wanted files, whose engine decides which copies serve where ``fields`` do not.
     """
     planned, weights = planned_of(fields.workloads, [workload.name for workload in workloads])
     layout = fields.to_layout(workloads[0].experts)
@@ -196,7 +196,7 @@ def prepared(
 
 
 def _choice(fields: PlacementFields, form: str | None) -> tuple[CopyChoice | None, tuple[str, ...]]:
-    """Which copies serve tokens, as asked or in the engine whose files are wanted, and a sentence where assumed."""
+    """Choice of serving copies, as asked or in the engine whose files are wanted, and a sentence where assumed."""
     if "copy_choice" in fields.model_fields_set or form not in SERVED_BY:
         return (None if fields.copy_choice == BOTH else CopyChoice(fields.copy_choice)), ()
     choice = SERVED_BY[form]

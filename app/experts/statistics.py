@@ -1,4 +1,4 @@
-"""What routing statistics say before anything is placed: skew of each layer, and how alike workloads are."""
+"""Statistics of routing before anything is placed: skew of each layer, and how alike workloads are."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RoutingStatistics:
 
 
 def statistics_of(workloads: Sequence[RoutedWorkload]) -> RoutingStatistics:
-    """What a set of workloads says."""
+    """Statistics of a set of workloads."""
     correlations = [[_correlation(one, other) for other in workloads] for one in workloads]
     return RoutingStatistics(
         experts=workloads[0].experts,

@@ -14,7 +14,7 @@ from solver.experts.transitions import ChangePrices
 
 @dataclass(frozen=True, slots=True)
 class NodeTerms:
-    """What crossing nodes costs: the router's rule, rates, and how engines choose among copies of an expert.
+    """Cost of crossing nodes: the router's rule, rates, and how engines choose among copies of an expert.
 
     ``speed_given``: the rates of the links are known.  ``choice``: ``None`` where either choice may come.
     """

@@ -29,7 +29,7 @@ class RoutingRead:
 
 
 def read_all(files: Sequence[SentFile], *, experts: int | None = None) -> RoutingRead:
-    """Everything that files say; a file that cannot be used gets a notice.
+    """Content of all files; a file that cannot be used gets a notice.
 
     ``experts``: how many a layer of the model has; files of other models are refused then.  Raises ``InvalidInput``
     where no file can be used: that of the first.

@@ -1,4 +1,4 @@
-"""What other programs are told of failures and decisions, in the words and units of the API."""
+"""Announcements of failures and decisions to other programs, in the words and units of the API."""
 
 from __future__ import annotations
 

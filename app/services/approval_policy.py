@@ -1,4 +1,4 @@
-"""What speaks against approving an answer unseen: a storm of reports, causes that are back, limits passed."""
+"""Objections to approving an answer unseen: a storm of reports, causes that are back, limits passed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEAST_STORM_NODES: Final = 3
 
 
 def warnings(session: Session, *, row: ReplanRow, settings: ReplanSettings) -> tuple[str, ...]:
-    """What is odd about the reports that a replan decides on, whatever the answer."""
+    """Oddities of the reports that a replan decides on, whatever the answer."""
     own = health_events.read_of_replan(session, replan_id=row.id)
     if not own:
         return ()

@@ -53,7 +53,7 @@ NAMED: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What is known: a profile with the GPU kind it is of (``None``: as the driver names it), and runs."""
+    """Measurements: a profile with the GPU kind it is of (``None``: as the driver names it), and runs."""
 
     profile: HardwareProfileDocument | None = None
     gpu: str | None = None
@@ -146,7 +146,7 @@ def _check_rates(profile: HardwareProfile, kind: GpuKind) -> None:
 
 
 def _fit_steps(measured: MeasuredRuns, kernels: FitReport | None) -> FitReport:
-    """What the profile tells of the GPU of these runs is not asked of the runs again."""
+    """Fit to the runs the parameters that the profile does not tell of their GPU."""
     start = None if kernels is None else kernels.parameters
     profiled = {} if start is None else start.gpus
     known = {name for run in measured.runs for name in profiled.get(run.gpu.name, ())}

@@ -30,7 +30,7 @@ _MEASUREMENTS: Final = (
 
 _MOST_NAMED: Final = 5
 _NAMES_OF_PAGES: Final = frozenset({"import", "new"})
-"""What stands where the name of a cluster stands in an address, and is a page of its own."""
+"""Names of pages in the place that the name of a cluster has in an address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class StoredCluster(ClusterRecord):
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """What to change about a node; ``None`` leaves a value alone.  Labels replace all labels."""
+    """Change of a node; ``None`` leaves a value alone.  Labels replace all labels."""
 
     state: NodeState | None = None
     compute_slowdown: float | None = None
@@ -146,7 +146,7 @@ def get_cluster(session: Session, *, reference: str) -> StoredCluster:
 
 
 def find_cluster(session: Session, *, reference: str) -> ClusterRecord:
-    """What is known of the cluster of that name or id besides its content; raises ``NotFound``."""
+    """Record of the cluster of that name or id, without its content; raises ``NotFound``."""
     row = _row(session, reference)
     return _record(row, session.scalars(select(_MEASUREMENTS).where(ClusterRow.id == row.id)).one())
 

@@ -33,7 +33,7 @@ def compare_stored(sessions: SessionFactory, *, request: ComparisonRequest) -> t
 
 
 def _priced(other: OtherRequest, plan: Plan, problem: PlanningProblem, gpus: int | None) -> Plan:
-    """What is given in full or as arguments, on the snapshot of the plan."""
+    """The other plan, in full or as arguments, priced on the snapshot of ``plan``."""
     if other.configuration is not None:
         with errors_under("configuration"):
             return priced(problem, other.configuration, plan)

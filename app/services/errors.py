@@ -1,4 +1,4 @@
-"""What a use case may refuse, apart from bad input (``cluster_models.errors.InvalidInput``).
+"""Refusals of use cases, apart from bad input (``cluster_models.errors.InvalidInput``).
 
 MeshwrightError
 └── Refused
@@ -53,7 +53,7 @@ class IdempotencyKeyReused(Conflict):
 
 
 class ImportChanged(Conflict):
-    """What would be stored is not what the report said that the sender saw."""
+    """An import that would not store what the sender saw in the report."""
 
     def __init__(self) -> None:
         super().__init__(

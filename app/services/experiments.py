@@ -1,4 +1,4 @@
-"""Which runs to measure next."""
+"""Runs to measure next."""
 
 from __future__ import annotations
 

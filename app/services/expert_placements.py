@@ -96,7 +96,7 @@ def workloads_of(session: Session, *, reference: RoutingReference) -> tuple[Rout
 
 
 def given_of(session: Session, *, fields: LinkFields) -> Given:
-    """What a request says of model, router and links, looked up."""
+    """Model, router and links of a request, looked up."""
     if fields.router is not None and fields.model is not None:
         raise InvalidInput("router", "", "stands beside a model, which has one", "give one of them")
     return Given(

@@ -39,7 +39,7 @@ _COLUMNS: Final = (
     HealthEventRow.bandwidth_share,
     HealthEventRow.leave_by,
 )
-"""What ``HealthEvent`` is made of: plain rows of it are read four times as fast as objects."""
+"""Columns of ``HealthEvent``: plain rows of them are read four times as fast as objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class EventRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoredEvents:
-    """What became of a batch of reports."""
+    """Outcome of a batch of reports."""
 
     new: tuple[EventRecord, ...]
     repeated: int
@@ -175,7 +175,7 @@ def forget_old(session: Session, *, now: datetime) -> None:
 
 
 def _said(session: Session, cluster_id: str, told: Sequence[ToldEvent]) -> Iterable[HealthEvent]:
-    """What the sources of sightings said before of the nodes that they speak of."""
+    """Earlier reports by the sources of sightings on the nodes that they speak of."""
     seen = [each.event for each in told if each.is_sighting]
     if not seen:
         return ()

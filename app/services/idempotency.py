@@ -29,7 +29,7 @@ class KeyedRequest:
 
 
 def fingerprint(body: bytes) -> str:
-    """What tells one request body from another."""
+    """Hash that tells one request body from another."""
     return hashlib.sha256(body).hexdigest()
 
 
@@ -44,7 +44,7 @@ def keyed(kind: str, key: str | None, *asked: BaseModel | str) -> KeyedRequest |
 def once(
     session: Session, request: KeyedRequest | None, *, make: Callable[[], str], find: Callable[[str], object]
 ) -> str:
-    """What ``make`` returns, the id of what it made; the same request again gets the same.
+    """Id of the resource that ``make`` makes; the same request again gets the same.
 
     ``find`` raises ``NotFound`` where that is gone: it is made anew then.  Raises ``IdempotencyKeyReused``.
     """
@@ -63,7 +63,7 @@ def once(
 
 
 def made_before(session: Session, request: KeyedRequest | None, *, find: Callable[[str], object]) -> str | None:
-    """What the same request made before and is still there; raises ``IdempotencyKeyReused``."""
+    """Resource made before by the same request and still there; raises ``IdempotencyKeyReused``."""
     row = None if request is None else session.get(IdempotencyKeyRow, request.id)
     if request is None or row is None:
         return None

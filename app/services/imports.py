@@ -47,7 +47,7 @@ class ImportRequest:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is stored of a cluster; all empty of a new one."""
+    """Stored facts about a cluster; all empty for a new one."""
 
     stored: StoredCluster | None = None
     samples: tuple[Sample, ...] = ()
@@ -55,7 +55,7 @@ class Known:
 
     @property
     def state(self) -> State | None:
-        """What tells whether it is still so: nodes and samples do not change without the version."""
+        """Mark by which a change shows: nodes and samples do not change without the version."""
         return None if self.stored is None else (self.stored.id, self.stored.version, self.aliases)
 
 
@@ -69,7 +69,7 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class ImportOutcome:
-    """What storing did: ``added`` measurements are new."""
+    """Outcome of storing: ``added`` measurements are new."""
 
     report: Report
     cluster: StoredCluster
@@ -77,14 +77,14 @@ class ImportOutcome:
 
 
 def asked_by(request: ImportRequest) -> Iterator[str]:
-    """What tells one request from another, in short."""
+    """Short texts that tell one request from another."""
     yield canonical((request.cluster, request.answers))
     for file in request.files:
         yield canonical((file.name, file.host, fingerprint(file.data)))
 
 
 def known_of(session: Session, *, cluster: str) -> Known:
-    """What is stored of the cluster of that name or id."""
+    """Stored facts about the cluster of that name or id."""
     try:
         stored = clusters.get_cluster(session, reference=cluster)
     except NotFound:

@@ -1,4 +1,4 @@
-"""What is reported of the parts that each job holds, and whether it can run with that."""
+"""Trouble reported of the parts that each job holds, and whether the job can run with it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cluster_models.running import RecoveryPolicy
 
 @dataclass(frozen=True, slots=True)
 class JobTrouble:
-    """What is not well of a job's own parts; ``stops`` where it cannot run with it."""
+    """Trouble of a job's own parts; ``stops`` where it cannot run with it."""
 
     conditions: tuple[Condition, ...] = ()
     stops: bool = False

@@ -25,7 +25,7 @@ class Held:
 
 
 def snapshot_for_new_job(session: Session, *, reference: str, now: datetime) -> ClusterSnapshot:
-    """What a new job may be planned on: no GPU that another holds, no part that failed; raises ``NotFound``.
+    """Snapshot to plan a new job on: no GPU that another holds, no part that failed; raises ``NotFound``.
 
     A cluster without jobs and trouble gives the same snapshot as ``snapshots.take_snapshot``.
     """

@@ -26,7 +26,7 @@ _MOST_NAMED: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class MeasurementFilter:
-    """Which samples of a cluster; ``None`` means any.  ``node`` is either end."""
+    """Filter for samples of a cluster; ``None`` means any.  ``node`` is either end."""
 
     node: str | None = None
     status: SampleStatus | None = None

@@ -1,4 +1,4 @@
-"""Which pairs of a stored cluster to measure next."""
+"""Pairs of a stored cluster to measure next."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def measuring_plan(
 
 
 def scripts(plan: MeasuringPlan, launcher: Launcher, options: Options = DEFAULTS) -> Files:
-    """What to run; none where there is nothing to measure.
+    """Scripts to run; none where there is nothing to measure.
 
     Raises ``InvalidConfiguration`` where a script cannot hold a node's name.
     """

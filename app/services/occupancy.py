@@ -1,4 +1,4 @@
-"""Which job holds which GPU of a cluster, and the nodes that are kept as spares.
+"""GPUs of a cluster with the jobs that hold them, and the nodes that are kept as spares.
 
 The key of the table makes sure that no GPU is given twice.  GPUs change hands in two steps: a *claim* (of a replan
 or a plan that was approved) takes them for the new owner and remembers the old one; it is *settled* once the plan

@@ -135,7 +135,7 @@ def list_plans_with_experts(session: Session, *, newest: int) -> list[PlanRecord
 
 
 def get_problem(session: Session, *, plan_id: str) -> PlanningProblem:
-    """What was asked: the snapshot, the model and the workload."""
+    """Problem of a plan: the snapshot, the model and the workload."""
     row = _row(session, plan_id)
     return PlanningProblem(
         snapshot=snapshots.get_snapshot(session, snapshot_id=row.snapshot_id),
@@ -148,7 +148,7 @@ def get_problem(session: Session, *, plan_id: str) -> PlanningProblem:
 
 
 def get_result(session: Session, *, plan_id: str) -> Plan | NoPlan | None:
-    """What came out, or ``None`` while (or because) nothing did."""
+    """Result of a plan, or ``None`` while (or because) there is none."""
     row = _row(session, plan_id)
     if row.status == PlanStatus.SUCCEEDED:
         return load(Plan, row.result)

@@ -17,7 +17,7 @@ from solver.problem import PlanningProblem
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a configuration would do; ``missing_bytes`` is what its fullest GPU lacks, 0 where it fits."""
+    """Predicted plan of a configuration; ``missing_bytes``: those its fullest GPU lacks, 0 where it fits."""
 
     plan: Plan
     missing_bytes: float
@@ -67,7 +67,7 @@ def _hosts_in_order(document: ConfigurationDocument, given: Configuration) -> tu
 
 
 def _violations(plan: Plan, problem: PlanningProblem) -> tuple[str, ...]:
-    """What the checker finds, apart from the limits a prediction may exceed: memory, and the search's leave."""
+    """Findings of the checker, apart from the limits a prediction may exceed: memory, and the search's leave."""
     workload = replace(
         problem.workload,
         pinned={},

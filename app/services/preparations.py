@@ -1,4 +1,4 @@
-"""What to do with a job when any one of its nodes is lost: worked out in advance, kept with the plan it runs by."""
+"""Decisions for the loss of any one of a job's nodes: worked out in advance, kept with the plan it runs by."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _APPLIED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """What is to be prepared: jobs by id, each with its running plan and the generation that is wanted of it."""
+    """Jobs to prepare, by id, each with its running plan and the generation that is wanted of it."""
 
     request: ReplanRequest
     snapshot_id: str
@@ -50,7 +50,7 @@ def wanted(session: Session) -> dict[str, str]:
 
 
 def begin(session: Session, *, cluster_id: str, now: datetime) -> Preparation | None:
-    """What is to be prepared for a cluster; ``None`` when nothing is."""
+    """Preparation that a cluster lacks; ``None`` when it lacks none."""
     made = _made(session)
     generations = {
         job: (plan, generation)

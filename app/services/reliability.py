@@ -36,7 +36,7 @@ class KindReliability:
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """What failed on a cluster from ``since`` until now.
+    """Failures on a cluster from ``since`` until now.
 
     ``failures_per_node_day`` counts outages of nodes and of their GPUs and cards; low and high are the exact
     interval of a Poisson rate in which the true one lies with ``CONFIDENCE`` (Garwood 1936).  ``worst``: the nodes
@@ -54,9 +54,9 @@ class Reliability:
 
 
 def measure_reliability(session: Session, *, reference: str, now: datetime | None = None) -> Reliability:
-    """What a cluster's reports say, since it was stored here or for as long as reports are kept.
+    """Failures in a cluster's reports, since it was stored here or for as long as reports are kept.
 
-    Raises ``NotFound``.  Only what was reported counts: a cluster that nobody watches looks well.
+    Raises ``NotFound``.  Only reported failures count: a cluster that nobody watches looks well.
     """
     now = now or datetime.now(UTC)
     stored = clusters.get_cluster(session, reference=reference)

@@ -150,7 +150,7 @@ def approve_if_possible(session: Session, *, row: ReplanRow) -> str:
 def _running(
     session: Session, row: ReplanRow, base: Mapping[str, str], decision: BatchDecision
 ) -> dict[str, RunningPlanRow]:
-    """What the decided jobs run by; raises ``WrongStatus`` where that is not what the decision starts from."""
+    """Running plans of the decided jobs; raises ``WrongStatus`` where the decision starts from others."""
     found = job_plans(session, cluster_id=row.cluster_id)
     now = {job_id: each.running_plan_id for job_id, each in found.items()}
     changed = sorted(made.job_name for made in decision.jobs if now.get(made.job_id) != base.get(made.job_id))

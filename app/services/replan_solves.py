@@ -70,7 +70,7 @@ def begin_attempt(session: Session, *, replan_id: str, now: datetime) -> ReplanR
 
 
 def get_request(session: Session, *, replan_id: str) -> ReplanRequest | None:
-    """What a replan is (or was) solved for, ``None`` before its window has ended; raises ``NotFound``."""
+    """Request that a replan is (or was) solved for, ``None`` before its window has ended; raises ``NotFound``."""
     row = replan_rows.row_of(session, replan_id)
     if row.request is None or row.snapshot_id is None:
         return None

@@ -33,9 +33,9 @@ class Answer(StrEnum):
     """Which of a replan's two answers is meant."""
 
     DECISION = "decision"
-    """What the solver found; the safe answer where it found none."""
+    """Answer that the solver found; the safe answer where it found none."""
     SAFE = "safe"
-    """What was prepared in advance; there within a second."""
+    """Answer prepared in advance; there within a second."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""What reports about a cluster's health set off: a replan is opened, joined, overtaken or called off.
+"""Effects of reports about a cluster's health: a replan is opened, joined, overtaken or called off.
 
-A replan is opened by *fresh* trouble of a job: what was decided on already does not count again.
+A replan is opened by *fresh* trouble of a job: trouble that was decided on does not count again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SPARES: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class ReportAnswer:
-    """What became of reports.  ``replan_id``: the replan that decides on them, where they touch a job.
+    """Outcome of reports.  ``replan_id``: the replan that decides on them, where they touch a job.
 
     ``wants_safe_answer``: ``app.services.safe_answers.answer_safely`` is to be called for it once the transaction
     is committed.

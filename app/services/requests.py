@@ -1,4 +1,4 @@
-"""What a user asks to be planned, as it is written in a request."""
+"""Planning requests, as users write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What failures cost a plan over time, and what it would cost to survive one more of them."""
+"""Cost of failures to a plan over time, and of surviving one more of them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ResilienceQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Resilience:
-    """What a plan survives, the time in which it makes progress, and ways to survive more, cheapest first."""
+    """Losses a plan survives, the time in which it makes progress, and ways to survive more, cheapest first."""
 
     survives: tuple[FailureDomainLosses, ...]
     training: EffectiveTraining

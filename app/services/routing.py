@@ -27,7 +27,7 @@ MOST_COUNTS: Final = 2**25
 """Bound for all workloads of a set, pairs included: 256 MiB while they are unpacked."""
 
 _NAMES_OF_PAGES: Final = frozenset({"rebalance"})
-"""What stands where the name of statistics stands in an address, and is a page of its own."""
+"""Names of pages in the place that the name of statistics has in an address."""
 
 
 @dataclass(frozen=True, slots=True)

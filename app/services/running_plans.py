@@ -39,7 +39,7 @@ class PlanSource:
 
 @dataclass(frozen=True, slots=True)
 class RunningPlanSummary:
-    """What lists show of a running plan; ``degrees`` as text (``tp8 pp2 dp4``)."""
+    """A running plan as lists show it; ``degrees`` as text (``tp8 pp2 dp4``)."""
 
     model: str
     degrees: str
@@ -256,7 +256,7 @@ def set_standing(session: Session, *, job_id: str, standing: JobStanding) -> Non
 
 
 def record_of(row: RunningPlanRow) -> RunningPlanRecord:
-    """What a row says, without the plan."""
+    """Record of a row, without the plan."""
     return RunningPlanRecord(
         id=row.id,
         job_id=row.job_id,

@@ -54,7 +54,7 @@ def problem_of(session: Session, found: Situation) -> ReplanProblem:
 
 
 def prepared_for(session: Session, problem: ReplanProblem, found: Situation) -> list[dict[str, Any]]:
-    """What was prepared for the jobs that are hit; the safe answer leaves all others alone."""
+    """Answers prepared for the jobs that are hit; the safe answer leaves all others alone."""
     # Imported late: only whoever answers failures pays for loading the solver.
     from solver.replanning.touched import touched  # noqa: PLC0415
 

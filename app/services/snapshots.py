@@ -50,7 +50,7 @@ class NewMeasurements:
 
 @dataclass(frozen=True, slots=True)
 class AddedMeasurements:
-    """What became of new measurements."""
+    """Outcome of storing new measurements."""
 
     version: int
     added: int
@@ -143,7 +143,7 @@ def get_snapshot(session: Session, *, snapshot_id: str) -> ClusterSnapshot:
 
 
 def find_snapshot(session: Session, *, snapshot_id: str) -> SnapshotRecord:
-    """What is known of a snapshot besides its content."""
+    """Record of a snapshot, without its content."""
     row = session.get(SnapshotRow, snapshot_id)
     if row is None:
         raise NotFound("snapshot", snapshot_id)

@@ -23,7 +23,7 @@ MAX_RESCUES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class SolveRequest:
-    """What a solving child is told, as JSON values of the domain."""
+    """Input of a solving child, as JSON values of the domain."""
 
     snapshot: dict[str, Any]
     problem: dict[str, Any]

@@ -28,7 +28,7 @@ _TURN: Final = threading.Lock()
 def in_subprocess(
     function: Callable[..., Result], *arguments: object, limit_s: float, what: str, command: str
 ) -> Result:
-    """What ``function``, of a module, returns for ``arguments``; both cross the border of a process.
+    """Result of ``function``, of a module, for ``arguments``; both cross the border of a process.
 
     Call it from a thread of the web server.  ``what``: the request's part that takes so long, ``command``: does the
     same without a limit.  Raises ``NotReady`` where others take all turns, ``InvalidInput`` after ``limit_s``

@@ -1,4 +1,4 @@
-"""What failures have to do with the GPUs that somebody holds, seen without any plan."""
+"""Bearing of failures on the GPUs that somebody holds, seen without any plan."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of an attempt: the HTTP status, if there was an answer, and what was wrong, if something was."""
+    """Outcome of an attempt: the HTTP status, if there was an answer, and the error, if there was one."""
 
     status: int | None
     error: str | None

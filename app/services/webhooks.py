@@ -28,7 +28,7 @@ from cluster_models.errors import InvalidInput
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what secrets begin with
 PING: Final = "webhook.ping"
-"""What a message is called that only tests an endpoint."""
+"""Name of a message that only tests an endpoint."""
 _LEAST_SECRET_BYTES: Final = 24
 _MOST_SECRET_BYTES: Final = 64
 _LONGEST_URL: Final = 2000

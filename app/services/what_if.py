@@ -1,4 +1,4 @@
-"""What would be done if parts of a cluster failed: nothing of it is stored."""
+"""Answer to the supposed failure of parts of a cluster: nothing of it is stored."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _looked_up(
 
 
 def _unknown(index: int, told: ToldEvent, cluster: Cluster) -> FieldProblem:
-    """What is wrong with a loss of no part of the cluster."""
+    """Problem with a loss of no part of the cluster."""
     entity, problem = told.event.entity, "is no part of the cluster"
     if entity.kind is EntityKind.SWITCH:
         return FieldProblem(f"losses[{index}].part", told.told_name, problem)

@@ -1,4 +1,4 @@
-"""What all answers share: pages, moments and addresses."""
+"""Parts that all answers share: pages, moments and addresses."""
 
 from __future__ import annotations
 

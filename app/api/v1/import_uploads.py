@@ -40,7 +40,7 @@ _WORDS: Final = {
 
 
 class ImportFields(Document):
-    """What an upload says besides its files."""
+    """Fields of an upload besides its files."""
 
     cluster: Text = Field(
         description="Name or id of a stored cluster, or the name of a new one.", examples=["h100-17-nodes"]
@@ -93,7 +93,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What a request asks for."""
+    """Import that a request asks for."""
 
     request: ImportRequest
     store: bool
@@ -145,7 +145,7 @@ def _too_many(count: int | None) -> HTTPException:
 
 
 def upload_of(found: Received) -> Upload:
-    """What was sent; raises ``InvalidInput``.  May take a second: not to be called on the event loop."""
+    """Upload as sent; raises ``InvalidInput``.  May take a second: not to be called on the event loop."""
     if found.form is None:
         body = read_document(ImportBody, json_of(found.body), what="document")
         return _upload(body, files_of(body.files))
@@ -197,7 +197,7 @@ def parts_of(form: FormData) -> tuple[dict[str, str], tuple[SentFile, ...]]:
 
 
 def flag_of(word: str) -> bool | str:
-    """What a word of a form says, or the word itself, which is refused where it is read."""
+    """Value of a word of a form, or the word itself, which is refused where it is read."""
     return _WORDS.get(word.strip().casefold(), word)
 
 

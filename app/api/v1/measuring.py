@@ -1,4 +1,4 @@
-"""What to measure next, with the scripts that do it."""
+"""Pairs to measure next, with the scripts that do it."""
 
 from __future__ import annotations
 

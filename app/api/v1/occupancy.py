@@ -1,4 +1,4 @@
-"""Which job holds which GPU of a cluster, and the nodes kept for jobs that lose one."""
+"""GPUs of a cluster with the jobs that hold them, and the nodes kept for jobs that lose one."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def plan_links(plan_id: str) -> dict[str, str]:
 
 
 def plan_event(record: PlanRecord) -> PlanEvent:
-    """What the stream says of a plan."""
+    """Event that the stream sends of a plan."""
     return PlanEvent(
         status=record.status,
         progress=record.progress and ProgressAnswer.from_progress(record.progress),

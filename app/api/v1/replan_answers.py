@@ -243,7 +243,7 @@ def replan_links(replan_id: str) -> dict[str, str]:
 
 
 def replan_event(record: ReplanRecord) -> ReplanEvent:
-    """What the stream says of a replan."""
+    """Event that the stream sends of a replan."""
     return ReplanEvent(
         status=record.status,
         has_safe_answer=record.has_safe_answer,

@@ -1,4 +1,4 @@
-"""What is asked of decisions on failures: settings, losses that are supposed, which answer is approved."""
+"""Requests about decisions on failures: settings, supposed losses, the answer that is approved."""
 
 from __future__ import annotations
 

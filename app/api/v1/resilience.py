@@ -1,4 +1,4 @@
-"""What failures cost a plan, and what it would cost to survive more of them."""
+"""Cost of failures to a plan, and of surviving more of them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
 class RoutingFields(Document):
-    """What an upload says besides its files."""
+    """Fields of an upload besides its files."""
 
     name: Text | None = Field(
         None, pattern=NAME, description="Name to place with; PUT has it in its address.", examples=["deepseek-r1"]
@@ -64,7 +64,7 @@ class RoutingBody(RoutingFields):
 
 @dataclass(frozen=True, slots=True)
 class RoutingUpload:
-    """What was sent, read."""
+    """Content of an upload, read."""
 
     name: str | None
     add: bool
@@ -73,7 +73,7 @@ class RoutingUpload:
 
 
 def routing_upload_of(found: Received) -> RoutingUpload:
-    """What was sent; raises ``InvalidInput``.  May take seconds: not to be called on the event loop."""
+    """Upload as sent; raises ``InvalidInput``.  May take seconds: not to be called on the event loop."""
     if found.form is None:
         body = read_document(RoutingBody, json_of(found.body), what="document")
         return _of_body(body)
