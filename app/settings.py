@@ -1,4 +1,4 @@
-"""Settings of an operator, each with a default that works on one machine.
+"""Settings for operators, each with a default that works on one machine.
 
 Values come from the environment (prefix ``MESHWRIGHT_``) or from a ``.env`` file beside the process.
 """

@@ -315,8 +315,8 @@ class Robustness:
     """Remaining lead of the plan when links change by the spread seen (docs/robustness.md).
 
     Over ``draws`` draws of all links around their medians.  ``slow_link`` is the share of its median bandwidth that
-    a link of the plan loses at its slow decile, ``spread_from`` the origin of that spread.  ``rivals`` start with the
-    runner-up; the losses are shares of the objective of the best of them in each draw.  ``safer`` counts in
+    a link of the plan loses at its slow decile, ``spread_from`` the origin of the spread.  ``rivals`` start with
+    the runner-up; the losses are shares of the objective of the best of them in each draw.  ``safer`` counts in
     ``Plan.alternatives``: the one that is best at p90 where the plan is not.
     """
 
