@@ -1,4 +1,4 @@
-"""What operators watch; one registry per process, read at ``/metrics``."""
+"""Metrics that operators watch; one registry per process, read at ``/metrics``."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from solver.replanning.problem import SPARE_WORTH_SHARE, ReplanOptions, ReplanPr
 
 @dataclass(frozen=True, slots=True)
 class ReplanRequest:
-    """Everything that a decision is made from, as ``app.serialization.jsonable`` writes it.
+    """Input of a decision, as ``app.serialization.jsonable`` writes it.
 
     ``jobs`` have the fields of ``RunningJob``, and fitted (the user's own parameters, or ``None``).
     """

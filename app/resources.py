@@ -1,4 +1,4 @@
-"""What requests share in one process; the pages and the API reach it through ``service_of``."""
+"""Resources that requests share in one process; the pages and the API reach them through ``service_of``."""
 
 from __future__ import annotations
 

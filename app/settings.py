@@ -1,4 +1,4 @@
-"""Everything an operator can set, each with a default that works on one machine.
+"""Settings for operators, each with a default that works on one machine.
 
 Values come from the environment (prefix ``MESHWRIGHT_``) or from a ``.env`` file beside the process.
 """
@@ -23,7 +23,7 @@ SOLVE_COMMAND: Final = (sys.executable, "-m", "app.jobs.solve_child")
 
 
 class Role(StrEnum):
-    """What one process does."""
+    """Part of the service that one process does."""
 
     ALL = "all"
     """Web pages, API and solves in one process, alone on its data folder."""

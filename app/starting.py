@@ -1,4 +1,4 @@
-"""What can keep a service from starting, each said in one line; light, so that it is said at once."""
+"""Obstacles to the start of a service, each said in one line; light, so that it is said at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AddressRefused(MeshwrightError):
 
 
 class CannotStart(MeshwrightError):
-    """What the settings name cannot be used."""
+    """The settings name something that cannot be used."""
 
 
 def listening_socket(settings: Settings) -> socket.socket:

@@ -33,7 +33,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class StepDifference:
-    """What a step gains and loses against another, rounded so that what is printed adds up.
+    """Gains and losses of a step against another, rounded so that the printed figures add up.
 
     ``total`` and ``parts``, largest first, are in ``unit`` with ``places`` digits behind the point.
     """

@@ -99,7 +99,7 @@ def _by_finding(reports: Sequence[HealthEvent]) -> list[list[HealthEvent]]:
 
 
 def _view(reports: Sequence[HealthEvent], now: datetime, hysteresis: timedelta, lead: timedelta) -> Condition:
-    """What one source says of one part, or of one finding there."""
+    """Condition of one part, or of one finding there, as one source reports it."""
     ordered = sorted(reports, key=lambda event: (event.occurred_at, SEVERITY[event.state], event.source_id))
     last = standing = ordered[-1]
     quiet_until = None

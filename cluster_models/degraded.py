@@ -80,7 +80,7 @@ def _node(node: Node, conditions: Iterable[Condition]) -> Node:
 
 
 def _state(condition: Condition, node: Node) -> NodeState:
-    """What a condition that concerns the node makes of it."""
+    """State of the node under a condition that concerns it."""
     entity, failed = condition.entity, condition.state is HealthState.FAILED
     if entity.kind is EntityKind.GPU and failed and _is_numbered(entity, node):
         return NodeState.READY
@@ -104,7 +104,7 @@ def _cards_left(node: Node, conditions: Iterable[Condition]) -> int:
 
 
 def _share_of_cards(node: Node, conditions: Sequence[Condition]) -> float:
-    """What is left to a GPU of the card that slows it most: collectives wait for it.
+    """Share left to a GPU of the card that slows it most: collectives wait for it.
 
     GPUs share out evenly over the cards that work; a slow one passes its share.
     """
@@ -125,14 +125,14 @@ def _pace(gpus: int, cards: int) -> float:
 
 
 def _left_of_link(condition: Condition) -> LinkShare:
-    """What is left of a link that failed or is slow."""
+    """Remaining share of a link that failed or is slow."""
     failed = condition.state is HealthState.FAILED
     entity = condition.entity
     return LinkShare(entity.node, entity.part, LEAST_SHARE if failed else condition.bandwidth_share)
 
 
 def _shares(node: Node, conditions: Sequence[Condition]) -> Iterator[LinkShare]:
-    """What its conditions leave of all links of a node."""
+    """Remaining share of all links of a node, for each cause that lowers it."""
     for each in conditions:
         is_whole = each.entity.kind in (EntityKind.NODE, EntityKind.SWITCH)
         if is_whole and each.state in _LOSES and each.bandwidth_share < 1:

@@ -1,4 +1,4 @@
-"""Which expert lies in which slot of which rank, layer by layer, copies included."""
+"""Slots of experts on every rank, layer by layer, copies included."""
 
 from __future__ import annotations
 

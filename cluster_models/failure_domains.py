@@ -1,4 +1,4 @@
-"""Which losses a plan survives: failure domains are the places of a label (``leaf``, ``rack``, ``node``, ...)."""
+"""Losses that a plan survives: failure domains are the places of a label (``leaf``, ``rack``, ``node``, ...)."""
 
 from __future__ import annotations
 

@@ -393,4 +393,4 @@ def _framework(name: str, entry: dict[str, Any]) -> Framework:
 
 
 DEFAULT_FRAMEWORK: Final = framework("megatron-core-0.12")
-"""What a workload gets that names none."""
+"""Framework of a workload that names none."""

@@ -1,4 +1,4 @@
-"""What the profiler script measured on one GPU node (``app/profiler/gpu_profile.py``)."""
+"""Measurements of the profiler script on one GPU node (``app/profiler/gpu_profile.py``)."""
 
 from __future__ import annotations
 

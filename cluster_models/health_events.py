@@ -1,4 +1,4 @@
-"""What became of a part of a cluster, as one kind of event whatever told it.
+"""Events about a part of a cluster, of one kind whatever system reported them.
 
 Monitoring systems name the same failure in their own words; ``app.events`` turns each of them into these values.
 """

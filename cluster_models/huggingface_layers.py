@@ -1,4 +1,4 @@
-"""Which layers of a Hugging Face ``config.json`` are windowed and which have experts."""
+"""Layers of a Hugging Face ``config.json`` that are windowed or have experts."""
 
 from __future__ import annotations
 

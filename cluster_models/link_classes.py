@@ -63,7 +63,7 @@ class Proximity(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What of a node decides the speed of its links."""
+    """Hardware of a node that decides the speed of its links."""
 
     gpu_kind: str
     gpu_count: int
@@ -73,7 +73,7 @@ class Hardware:
 
     @property
     def aggregate_bytes_per_s(self) -> float:
-        """What all cards carry together in one direction."""
+        """Rate of all cards together in one direction."""
         return self.cards * self.card_bytes_per_s
 
     def nominal_flow_bytes_per_s(self, flows: float) -> float:
@@ -101,7 +101,7 @@ class LinkClass:
 
     @property
     def key(self) -> tuple[Proximity, tuple[Hardware, Hardware]]:
-        """What tells two classes apart."""
+        """Key that tells two classes apart."""
         return self.proximity, self.ends
 
     @property
@@ -119,7 +119,7 @@ class LinkClass:
         return min(end.nominal_flow_bytes_per_s(flows) for end in self.ends)
 
     def limit_bytes_per_s(self, flows: float) -> float:
-        """What no flow of ``flows`` can pass: its share of all the cards (or links) of the smaller end."""
+        """Limit of each of ``flows`` flows: its share of all the cards (or links) of the smaller end."""
         if self.scale_up:
             return self.nominal_bytes_per_s(flows)
         return min(end.aggregate_bytes_per_s for end in self.ends) / flows

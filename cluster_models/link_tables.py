@@ -32,7 +32,7 @@ ENOUGH_FOR_DECILE: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Recency:
-    """Which samples of one key count: those ``days`` around its newest, at most ``samples`` of them."""
+    """Choice of the samples of one key that count: ``days`` around its newest, at most ``samples`` of them."""
 
     days: float = 14.0
     samples: int = 5

@@ -220,7 +220,7 @@ def effective_links(
 
 
 def _shares(snapshot: ClusterSnapshot, position: dict[str, int], proximity: IntArray) -> FloatArray:
-    """What is left (N, N) of the bandwidth between nodes; what NVLink joins is not touched."""
+    """Remaining shares (N, N) of the bandwidth between nodes; 1 where NVLink joins them."""
     left = np.ones((len(position), len(position)))
     for each in snapshot.link_shares:
         if each.node not in position or (each.other and each.other not in position):

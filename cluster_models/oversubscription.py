@@ -23,7 +23,7 @@ Rates = Mapping[tuple[float, float], Mapping[tuple[str, str], float]]
 
 @dataclass(frozen=True, slots=True)
 class SharedUplink:
-    """What measurements say of the switches of ``label``; rates are those of one flow.
+    """Figures of the switches of ``label`` by measurements; rates are those of one flow.
 
     ``few`` and ``many`` flows per node were measured both inside and across switches; the rates are for many.
     """

@@ -1,4 +1,4 @@
-"""What a user asks of the nodes under a plan: who must sit apart or together, and which nodes stay free.
+"""Rules of a user for the nodes under a plan: who must sit apart or together, and which nodes stay free.
 
 Groups are the process groups that the framework makes.  Places are the values of a label (``leaf``, ``rack``,
 ``zone``, ...); ``node`` and ``nvlink_domain`` are labels that every node has.
@@ -98,7 +98,7 @@ class Spares:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRules:
-    """All that is asked; a plan keeps every rule.  ``require_nodes`` must be among the hosts."""
+    """All rules; a plan keeps every one.  ``require_nodes`` must be among the hosts."""
 
     spread: tuple[Spread, ...] = ()
     keep_together: tuple[KeepTogether, ...] = ()

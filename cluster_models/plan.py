@@ -1,4 +1,4 @@
-"""What the planner returns: a configuration, where every rank sits, what it costs, and the proof."""
+"""Result of the planner: a configuration, where every rank sits, what it costs, and the proof."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Degrees:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Everything a framework is told, except which host plays which part.
+    """Settings of a framework, except which host plays which part.
 
     ``stage_layers[v][s]`` is the number of decoder layers of virtual stage ``v`` on pipeline rank ``s``;
     the model runs through ``v`` first, ``s`` fastest.  ``micro_batch`` counts sequences.
@@ -252,7 +252,7 @@ class TimelineEvent:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What the plan was made from; the same values give the same plan.
+    """Inputs of the plan; the same values give the same plan.
 
     ``calibration`` names the user's own calibration and its content; empty where the shipped parameters served.
     ``link_bandwidth`` is what links were taken at.
@@ -312,11 +312,11 @@ class Rival:
 
 @dataclass(frozen=True, slots=True)
 class Robustness:
-    """What is left of the plan's lead when links change by the spread seen (docs/robustness.md).
+    """Remaining lead of the plan when links change by the spread seen (docs/robustness.md).
 
-    Of ``draws`` draws of all links around their medians.  ``slow_link`` is the share of its median bandwidth that a
-    link of the plan loses at its slow decile, ``spread_from`` where that is known from.  ``rivals`` start with the
-    runner-up; the losses are shares of the objective of the best of them in each draw.  ``safer`` counts in
+    Over ``draws`` draws of all links around their medians.  ``slow_link`` is the share of its median bandwidth that
+    a link of the plan loses at its slow decile, ``spread_from`` the origin of the spread.  ``rivals`` start with
+    the runner-up; the losses are shares of the objective of the best of them in each draw.  ``safer`` counts in
     ``Plan.alternatives``: the one that is best at p90 where the plan is not.
     """
 
@@ -356,7 +356,7 @@ class Plan:
     provenance: Provenance
     architecture: Architecture | None = None
     workload: TrainingWorkload | None = None
-    """What was planned: with these two a plan can be exported on its own.  ``None`` in plans made by hand."""
+    """Workload planned for: with these two a plan can be exported on its own.  ``None`` in plans made by hand."""
     confidence: Confidence | None = None
     """``None`` in plans made by hand."""
     robustness: Robustness | None = None
@@ -377,7 +377,7 @@ class Plan:
     selection: Selection | None = None
     """``None`` where nothing was searched."""
     survives: tuple[FailureDomainLosses, ...] = ()
-    """Which losses leave every part of the state alive (docs/resilience.md); empty in plans made by hand."""
+    """Losses that leave every part of the state alive (docs/resilience.md); empty in plans made by hand."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ MODULES_BY_NAME: Final = {module.value: module for module in RecomputeModule}
 
 @dataclass(frozen=True, slots=True)
 class ActivationSettings:
-    """What a run does about activations beside its recomputation policy.
+    """Settings of a run for activations beside its recomputation policy.
 
     ``modules`` are computed again as well; ``offloaded_layers`` of every pipeline rank wait for their backward pass
     in the host's memory.

@@ -82,7 +82,7 @@ class MovedRank:
 
 @dataclass(frozen=True, slots=True)
 class MigrationBytes:
-    """What crosses which class of links; what a GPU keeps counts nowhere."""
+    """Bytes that cross each class of links; those that stay on their GPU count nowhere."""
 
     nvlink: float = 0.0
     """Inside a node or an NVLink domain."""
@@ -112,7 +112,7 @@ class TimeRange:
 
     @property
     def middle_s(self) -> float:
-        """What decisions reckon with."""
+        """Mean of both, with which decisions reckon."""
         return (self.low_s + self.high_s) / 2
 
 
@@ -155,7 +155,7 @@ class ConsideredAction:
 
 @dataclass(frozen=True, slots=True)
 class JobDecision:
-    """What becomes of one job.
+    """Decision about one job.
 
     ``plan`` is the plan it runs by afterwards, ``None`` where it stands still.  Throughput in tokens per second
     before the failure and after the decision.  ``value_flop``: useful FLOPs over the horizon times the job's

@@ -32,7 +32,7 @@ class Agreement:
         return layer, value
 
     def sentence(self) -> str:
-        """What a warning says."""
+        """Text of a warning."""
         layer, value = self.lowest
         least = f"in layer {layer} {value:.2f}"
         return f"planned for {self.first}, {self.second} differs: correlation {self.mean:.2f}, {least}"

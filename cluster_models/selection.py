@@ -58,7 +58,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which plan was taken among those that predictions cannot tell from the best found, and what else is as good.
+    """Choice of the plan among those that predictions cannot tell from the best found, and what else is as good.
 
     ``given_up``: by what share the plan's objective lies above that of the best found, which is ``fastest`` in
     ``Plan.alternatives`` (``None``: the plan is it).  ``simpler``: in what the plan is simpler than that.

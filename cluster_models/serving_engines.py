@@ -18,7 +18,7 @@ from cluster_models.errors import InvalidWorkload
 
 
 class MemoryShare(StrEnum):
-    """What an engine's memory fraction is a share of."""
+    """Memory of which an engine's memory fraction is a share."""
 
     TOTAL = "total"
     """The GPU's memory, for weights, activations and cache together (vLLM's ``gpu_memory_utilization``)."""
@@ -26,7 +26,7 @@ class MemoryShare(StrEnum):
     """The GPU's memory, for weights and cache; activations take from the rest (SGLang's
     ``mem_fraction_static``)."""
     FREE = "free"
-    """What weights and activations leave, for the cache (TensorRT-LLM's ``free_gpu_memory_fraction``)."""
+    """Memory beside weights and activations, for the cache (TensorRT-LLM's ``free_gpu_memory_fraction``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,4 +92,4 @@ def serving_engine(name: str) -> ServingEngine:
 
 
 DEFAULT_ENGINE: Final = serving_engine("vllm-0.16")
-"""What a workload gets that names none."""
+"""Engine of a workload that names none."""

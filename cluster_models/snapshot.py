@@ -11,7 +11,7 @@ from cluster_models.topology import Cluster
 
 @dataclass(frozen=True, slots=True, order=True)
 class LinkShare:
-    """What is left of the bandwidth that the links between two nodes had when they were measured.
+    """Remaining share of the bandwidth that the links between two nodes had when they were measured.
 
     Both directions; ``other`` empty stands for all links that leave ``node``.  Of several shares of one pair the
     least holds.

@@ -1,4 +1,4 @@
-"""What looks wrong about a snapshot's measurements, one sentence each; a plan shows them as warnings."""
+"""Doubts about a snapshot's measurements, one sentence each; a plan shows them as warnings."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Uplink:
-    """What one switch passes up and down, each direction."""
+    """Rate of one switch up and down, each direction."""
 
     bytes_per_s: float
     figure: Figure

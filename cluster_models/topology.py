@@ -27,7 +27,7 @@ class NodeState(StrEnum):
 
 
 _ABOVE: Final = {"leaf": ("zone", "fabric"), "zone": ("fabric",)}
-"""What the way up of a switch leads to in the graph."""
+"""Labels to which the way up of a switch leads in the graph."""
 USABLE_STATES = frozenset({NodeState.READY, NodeState.DEGRADED})
 
 

@@ -14,14 +14,14 @@ from cluster_models.workload import TrainingWorkload
 
 
 class MemoryCounter(StrEnum):
-    """What a measured peak counts."""
+    """Memory that a measured peak counts."""
 
     DRIVER = "driver"
-    """All that is taken of the GPU (nvidia-smi)."""
+    """Memory of the GPU that is taken, all of it (nvidia-smi)."""
     RESERVED = "reserved"
-    """What PyTorch's allocator took: without context, libraries and communicators."""
+    """Memory that PyTorch's allocator took: without context, libraries and communicators."""
     ALLOCATED = "allocated"
-    """What tensors occupied (``torch.cuda.max_memory_allocated``)."""
+    """Memory that tensors occupied (``torch.cuda.max_memory_allocated``)."""
     FORMULA = "formula"
     """A paper's own sum of model states and kept activations; nothing was measured."""
 

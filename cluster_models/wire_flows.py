@@ -1,4 +1,4 @@
-"""What a measurement says about the wire: one GPU-to-GPU flow between two nodes.
+"""The flow on the wire that a measurement stands for: from one GPU to another between two nodes.
 
 nccl-tests prints *bus bandwidth*, a figure of the algorithm; a plan needs the rate of one flow while a known
 number of flows leave the node.  Derivations: ``docs/links.md``.  Letters: g ranks per node, n = 2g ranks, S bytes

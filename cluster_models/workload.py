@@ -1,4 +1,4 @@
-"""What is to be trained, and what the planner is allowed to do about it."""
+"""The workload to train, and what the planner may do about it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class LinkBandwidth(StrEnum):
     """Which of a link's bandwidths over time a plan is made on."""
 
     MEDIAN = "median"
-    """What the link usually has."""
+    """Bandwidth that the link usually has."""
     PESSIMISTIC = "pessimistic"
     """The p10: what the link falls below in one measurement of ten."""
 

@@ -158,7 +158,7 @@ def _scoped(pattern: re.Pattern[str]) -> str:
 
 
 def read(source: Source, formats: Sequence[Format] = FORMATS) -> Reading:
-    """Everything that the known formats make of a file; where none fits, a refusal that names the nearest."""
+    """Read a file in the known formats; where none fits, the result is a refusal that names the nearest."""
     lines = clean_lines(source.text)
     unreadable = _not_readable(source)
     sections = () if unreadable else _recognise(source, lines, formats)

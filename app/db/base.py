@@ -1,4 +1,4 @@
-"""What every table shares: names of constraints, moments in UTC, and JSON as text."""
+"""Foundations of every table: names of constraints, moments in UTC, and JSON as text."""
 
 from __future__ import annotations
 

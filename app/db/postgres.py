@@ -41,7 +41,7 @@ class Watched(psycopg.Connection[Any]):
     silence_s = SILENCE_S
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
-        """What ``gen`` returns; raises ``Silent``."""
+        """Return the result of ``gen``; raises ``Silent``."""
         return super().wait(self._while_answered(gen), *args, **kwargs)
 
     def _while_answered(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:

@@ -101,9 +101,9 @@ class ReplanRow(Base):
     snapshot_id: Mapped[str | None] = mapped_column(String(80))
     """The cluster after the failures, as it was solved for; empty until then."""
     request: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
-    """What was solved, besides the snapshot and the plans: jobs by their running plans, spares, options."""
+    """Problem that was solved, without the snapshot and the plans: jobs by their running plans, spares, options."""
     summary: Mapped[dict[str, Any] | None]
-    """What lists show of the decision."""
+    """The decision as lists show it."""
     progress: Mapped[dict[str, Any] | None]
     safe: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     """The answer prepared in advance, with the running plans that it starts from."""
@@ -111,7 +111,7 @@ class ReplanRow(Base):
     decision: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     error: Mapped[dict[str, Any] | None]
     chosen: Mapped[str | None] = mapped_column(String(20))
-    """Which answer was approved."""
+    """Name of the approved answer."""
     superseded_by: Mapped[str | None] = mapped_column(String(32))
     reason: Mapped[str] = mapped_column(Text)
     """Why it was opened, in a sentence."""

@@ -58,7 +58,7 @@ class RunningPlanRow(Base):
     fitted: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     """The user's own parameters that it was priced with."""
     summary: Mapped[dict[str, Any]]
-    """What lists show: degrees, GPUs, throughput, model, hosts."""
+    """The plan as lists show it: degrees, GPUs, throughput, model, hosts."""
     preparations: Mapped[int] = mapped_column(default=0)
     """Counts up whenever what was prepared for it is out of date."""
     created_at: Mapped[datetime]
@@ -80,7 +80,7 @@ class OccupiedGpuRow(Base):
     claim_id: Mapped[str | None] = mapped_column(String(32))
     """The replan or running plan, approved and not applied yet, that the GPU changes hands for; else empty."""
     previous_job_id: Mapped[str | None] = mapped_column(String(32))
-    """Whose it is again when the claim is given back; empty where nobody's."""
+    """Job that gets it back when the claim is given back; empty where none does."""
     releasing: Mapped[bool] = mapped_column(default=False)
     """The claim's end frees it."""
 
@@ -95,7 +95,7 @@ class SpareNodeRow(Base):
 
 
 class PreparedJobRow(Base):
-    """What to do with a job when any one node of it is lost, worked out in advance."""
+    """Answers to the loss of any one node of a job, worked out in advance."""
 
     __tablename__ = "prepared_jobs"
 

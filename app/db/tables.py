@@ -44,7 +44,7 @@ class ClusterRow(Base):
 
 
 class ClusterVersionRow(Base):
-    """What the nodes of a cluster were at one version; versions that only add measurements have none."""
+    """Nodes of a cluster at one version; versions that only add measurements have none."""
 
     __tablename__ = "cluster_versions"
     __table_args__ = (UniqueConstraint("cluster_id", "version"),)
@@ -154,7 +154,7 @@ class RoutingRow(Base):
     version: Mapped[int]
     """Counts up whenever the content is replaced."""
     summary: Mapped[dict[str, Any]]
-    """What lists show: workloads without their counts."""
+    """The set as lists show it: workloads without their counts."""
     counts: Mapped[bytes] = mapped_column(LargeBinary, deferred=True)
     """All counts, packed (``app.services.packed_counts``)."""
     created_at: Mapped[datetime]
@@ -193,7 +193,7 @@ class PlanRow(Base):
 
 
 class IdempotencyKeyRow(Base):
-    """What a request with a key made (``app.services.idempotency``)."""
+    """Resource that a request with a key made (``app.services.idempotency``)."""
 
     __tablename__ = "idempotency_keys"
 

@@ -66,20 +66,20 @@ class WireFact:
 
     @property
     def annotation(self) -> Any:
-        """What a document takes."""
+        """Type of the field in a document."""
         if self.kind is float and math.isfinite(self.fact.most):
             return Annotated[NotNegative, Field(le=self.fact.most)]
         return {bool: Flag, int: WholeNumber, float: NotNegative, str: Line}.get(self.kind, self.kind)
 
     def stated(self, framework: Framework) -> Any:
-        """What ``framework`` does, as documents write it."""
+        """Value of the fact in ``framework``, as documents write it."""
         value = getattr(framework, self.field)
         if not self.fact.precision:
             return value
         return next(each for each, width in _GRADIENT_BYTES.items() if width == value)
 
     def read(self, value: Any) -> Any:
-        """What a document states, as ``Framework`` holds it."""
+        """Value that a document states, as ``Framework`` holds it."""
         return _GRADIENT_BYTES[value] if self.fact.precision else value
 
 
@@ -88,9 +88,9 @@ FACTS: Final = tuple(
     for name, (kind, fact) in facts().items()
     if name not in ABOUT
 )
-"""What a description may state."""
+"""Facts that a description may state."""
 SETTINGS: Final = tuple(each for each in FACTS if each.fact.setting)
-"""What a single run may do otherwise than its framework."""
+"""Facts in which a single run may differ from its framework."""
 
 
 def _having(fields: Mapping[str, Any]) -> Callable[[type[M]], type[M]]:

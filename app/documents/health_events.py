@@ -152,4 +152,4 @@ EventsBody = Annotated[
     Discriminator(_spelling),
     Field(description="One report, or a list of them."),
 ]
-"""What is posted: one report or a list of them."""
+"""Body of a post: one report or a list of them."""

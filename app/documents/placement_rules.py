@@ -1,4 +1,4 @@
-"""What a workload asks of the nodes under its plan, as its owner writes it."""
+"""Rules of a workload for the nodes under its plan, as its owner writes them."""
 
 from __future__ import annotations
 

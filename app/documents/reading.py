@@ -251,7 +251,7 @@ def _fields_at(kind: Any, location: Sequence[str | int]) -> list[str]:
 
 
 def _inside(place: Any, part: str | int) -> list[Any]:
-    """What ``place`` has under ``part``: a field of a model, a value of a mapping, an entry of a list."""
+    """Choices for the part ``part`` of ``place``: a field of a model, a value of a mapping, an entry of a list."""
     place = _plain_type(place)
     if (model := _model(place)) is not None:
         return _choices(model.model_fields[part].annotation) if part in model.model_fields else []
@@ -282,7 +282,7 @@ def _plain_type(annotation: Any) -> Any:
 
 
 def _name_of(choice: Any) -> str:
-    """What pydantic calls a member of a union in the path of a problem: its tag, or the name of the model."""
+    """Pydantic's name for a member of a union in the path of a problem: its tag, or the name of the model."""
     for extra in getattr(choice, "__metadata__", ()):
         if isinstance(extra, Tag):
             return extra.tag

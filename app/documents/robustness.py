@@ -1,4 +1,4 @@
-"""What is left of a plan's lead when links change, as users receive it."""
+"""Remaining lead of a plan when links change, as users receive it."""
 
 from __future__ import annotations
 

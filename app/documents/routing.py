@@ -19,7 +19,7 @@ MOST_WORKLOADS: Final = 64
 MOST_COUNT: Final = 1e18
 _LEAST_COUNT: Final = 1e-9
 UNNAMED: Final = "inline"
-"""What counts are called that come without a name."""
+"""Name of counts that come without one."""
 
 Rows = Annotated[list[Annotated[list[NotNegative], Field(max_length=MOST_EXPERTS)]], Field(max_length=MOST_LAYERS)]
 Layer = Annotated[int, Field(strict=True, ge=0, le=MOST_LAYERS)]
@@ -140,7 +140,7 @@ def check_set(workloads: Sequence[RoutedWorkload]) -> None:
 def planned_loads(
     workloads: Sequence[RoutedWorkload], weights: Mapping[str, float] | None, model: Architecture
 ) -> tuple[ExpertLoads, ...]:
-    """What a planning problem carries of them: loads under the model's layers, with weights (all alike if absent).
+    """Loads of workloads in a planning problem: under the model's layers, with weights (all alike if absent).
 
     Raises ``InvalidInput`` for names that are not among them and for counts of another model.
     """

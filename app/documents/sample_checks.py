@@ -1,4 +1,4 @@
-"""What can be wrong with measurements only in view of the cluster and of one another."""
+"""Problems of measurements that show only in view of the cluster and of one another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which plan was taken among those as good, and what else may be better, as users receive it."""
+"""Choice of a plan among those as good, and what else may be better, as users receive it."""
 
 from __future__ import annotations
 

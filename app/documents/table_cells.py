@@ -78,7 +78,7 @@ class Line:
         return int(found)
 
     def choice(self, column: str, choices: Mapping[str, T], *, required: str = "") -> T | None:
-        """What the cell stands for, upper or lower case."""
+        """The choice that the cell names, in upper or lower case."""
         cell = self.text(column, required=required).lower()
         if not cell:
             return None
@@ -89,7 +89,7 @@ class Line:
 
 
 def problems_of_lines(lines: Iterable[Line]) -> list[FieldProblem]:
-    """What is wrong with all lines, in their order; problems of several lines that differ in figures are one."""
+    """Problems of all lines, in their order; problems of several lines that differ in figures are one."""
     alike: dict[tuple[str, str, str], list[tuple[int, FieldProblem]]] = {}
     for line in lines:
         for each in line.problems:

@@ -22,7 +22,7 @@ MAX_YAML_BYTES: Final = 8 * MIB
 """YAML is read at about 1 MB/s, JSON a hundred times faster: what is larger has to be JSON."""
 MAX_DEPTH: Final = 64
 _MAY_BE_INFINITE: Final = re.compile(r"NaN|Infinity|[eE]\+?\d{3}|\d{100}")
-"""What every JSON number that is not finite contains, so that other texts are not looked through."""
+"""Pattern in every JSON number that is not finite, so that other texts are not looked through."""
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 

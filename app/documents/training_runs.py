@@ -245,7 +245,7 @@ def _framework(line: Line, described: Mapping[str, Framework]) -> Framework | No
 
 
 def _setting(line: Line, fact: WireFact) -> object:
-    """What a cell says of a fact: a word, a number or a switch."""
+    """Value of a fact in its cell: a word, a number or a switch."""
     if fact.kind in (int, float):
         return line.number_in(fact.name, zero=True)
     return line.choice(fact.name, {each: fact.kind(each) for each in fact.choices} or _SWITCH)

@@ -200,7 +200,7 @@ class ReportCollector:
             self.skip(field, wrong.value, wrong.problem, wrong.remedy)
 
     def done(self) -> Reported:
-        """All that the payload said."""
+        """Events of the payload, and its entries that were not read."""
         unread = tuple(self._unread)
         if self._uncounted:
             unread = (

@@ -1,4 +1,4 @@
-"""What other programs read of a plan: launch scripts, host lists, flags, traces, tables.
+"""Files of a plan for other programs: launch scripts, host lists, flags, traces, tables.
 
 Every export is a pure function of the plan and checks the plan's arithmetic before a line leaves.
 """

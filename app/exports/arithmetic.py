@@ -103,7 +103,7 @@ def expert_rank(place: RankPlace, degrees: Degrees) -> int:
 
 
 def expert_tensor_rank(place: RankPlace, degrees: Degrees) -> int:
-    """Which share of the width of its experts a rank holds."""
+    """Number of the share of its experts' width that a rank holds."""
     return _inside_stage(place, degrees) % degrees.expert_tensor
 
 

@@ -17,7 +17,7 @@ ExpertOrder = tuple[tuple[int, tuple[int, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What files say of a launch; ``None`` where they do not say it.
+    """Claims of files about a launch; ``None`` where they make none.
 
     ``gpus[slot]`` are the GPU numbers of a host in rank order, ``layers`` decoder layers in all, ``experts`` those
     of one sparse layer, ``expert_order`` the layers whose experts leave their natural order and what lies in each
@@ -73,7 +73,7 @@ class Claims:
 
 
 def claims_of(launch: Launch) -> Claims:
-    """Everything that files could say of the launch, and what they must say if they do."""
+    """All claims that files could make of the launch, with the values that are true of it."""
     plan, degrees = launch.plan, launch.degrees
     placement, model = plan.placement, plan.architecture
     return Claims(

@@ -1,4 +1,4 @@
-"""What an export is: files made from a launch, and a second reader that finds the launch's figures in them again.
+"""An export: files made from a launch, and a second reader that finds the launch's figures in them again.
 
 A renderer and its read-back are written apart: a mistake in one is found by the other before a file leaves.
 """

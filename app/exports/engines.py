@@ -1,4 +1,4 @@
-"""What inference engines share: the degrees of a plan that an engine can take, and a script for every host.
+"""Common parts of inference engines: the degrees of a plan that they can take, and a script for every host.
 
 The plan is one for training.  Its degrees say how weights fit on GPUs and links; batches, sequence lengths and the
 cache of a server were not planned, and every file says so.
@@ -22,7 +22,7 @@ _START_REPLICAS: Final = "start a server for each replica behind a router, or pl
 
 @dataclass(frozen=True, slots=True)
 class EngineLaunch:
-    """What an engine is told.  ``stages``: decoder layers of each pipeline rank, empty where all are equal."""
+    """A launch as an engine takes it.  ``stages``: decoder layers of each pipeline rank, empty where all equal."""
 
     engine: str
     model: str

@@ -14,7 +14,7 @@ from cluster_models.workload import TrainingWorkload
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What a launcher is told.  Making one raises ``InvalidConfiguration`` where a sum of the plan is broken.
+    """A plan to launch.  Making one raises ``InvalidConfiguration`` where a sum of the plan is broken.
 
     World size, hosts, ranks and GPUs agree; the layers of all stages are the model's; batch, heads and experts
     divide by the degrees that share them (``app.exports.arithmetic``).
@@ -60,7 +60,7 @@ class Launch:
 
     @property
     def configuration(self) -> Configuration:
-        """What the framework is told, besides the hosts."""
+        """Settings of the framework, without the hosts."""
         return self.plan.configuration
 
     @property
@@ -82,7 +82,7 @@ class Launch:
 
     @property
     def workload(self) -> TrainingWorkload:
-        """What is trained; raises ``InvalidConfiguration`` on a plan made by hand that does not say it."""
+        """The workload; raises ``InvalidConfiguration`` on a plan made by hand that does not have one."""
         if self.plan.workload is None:
             raise _unsaid()
         return self.plan.workload

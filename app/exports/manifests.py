@@ -1,4 +1,4 @@
-"""What all Kubernetes manifests of a launch share: pods, their commands, and YAML that every reader takes alike.
+"""Common parts of all Kubernetes manifests: pods, their commands, and YAML that every reader takes alike.
 
 Ranks must sit where the plan puts them.  Where a kind of job has a template a pod, each host slot gets its own pod,
 pinned to its host; where all pods share one template, a pod finds its node rank by the name of the node it runs on.
@@ -23,7 +23,7 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 JOB_LABEL: Final = "meshwright/job"
 _LONGEST_LABEL: Final = 63
 _SUFFIX: Final = len("-n9999-0-0-xxxxx")
-"""What controllers add to the name of the job in the names of pods."""
+"""Characters that controllers add to the name of the job in the names of pods."""
 
 
 class _Writer(yaml.SafeDumper):

@@ -93,13 +93,13 @@ def megatron_arguments(launch: Launch) -> Arguments:
 
 
 def rows_unsaid(workload: TrainingWorkload) -> tuple[str, ...]:
-    """What Transformer Engine lacks: scales of rows, which torchao has."""
+    """Features that Transformer Engine lacks: scales of rows, which torchao has."""
     by_row = workload.precision is Precision.FP8 and workload.framework.float8_scaling is Float8Scaling.ROW
     return ("one scale for each row of an FP8 operand",) if by_row else ()
 
 
 def remarks(launch: Launch, arguments: Arguments) -> list[str]:
-    """What a file must say beside the arguments: the release, what it cannot be told, what the owner adds."""
+    """Remarks beside the arguments: the release, priced settings that it lacks, what the owner adds."""
     framework = launch.workload.framework
     release = release_name(release_of(framework))
     added = ", ".join(("data", "tokenizer", "learning rate", *beside_the_model(launch.architecture)))
@@ -131,7 +131,7 @@ def array_lines(arguments: Arguments) -> list[str]:
 
 
 def environment_lines(launch: Launch) -> list[str]:
-    """What a shell sets before the framework starts."""
+    """Shell lines that set the environment before the framework starts."""
     match connections(launch):
         case Connections(None):
             return ["unset CUDA_DEVICE_MAX_CONNECTIONS  # Megatron's FSDP refuses a single one"]
@@ -142,7 +142,7 @@ def environment_lines(launch: Launch) -> list[str]:
 
 
 def _overlaps(launch: Launch, release: int) -> list[Flag]:
-    """What the cost model took for granted of the framework and Megatron does only when asked."""
+    """Flags of features that the cost model takes for granted and Megatron has only on request."""
     workload, configuration, degrees = launch.workload, launch.configuration, launch.degrees
     framework = workload.framework
     sequence = degrees.tensor > 1 and framework.sequence_parallel
@@ -168,7 +168,7 @@ def _overlaps(launch: Launch, release: int) -> list[Flag]:
 
 
 def _graphs(launch: Launch, release: int) -> list[Flag]:
-    """What is captured in CUDA graphs, in the words of each release."""
+    """Flags of CUDA graphs, in the words of each release."""
     graphs, sparse = launch.workload.framework.cuda_graphs, launch.architecture.experts is not None
     if graphs is CudaGraphs.NONE or release < _GRAPHS_SINCE[graphs]:
         return []

@@ -47,7 +47,7 @@ def _dispatch(dispatch: ExpertDispatch, release: int) -> list[Flag]:
 
 
 def dispatch_unsaid(launch: Launch, release: int) -> tuple[str, ...]:
-    """What no argument of the release says of the exchange that was priced, in words."""
+    """Parts of the priced exchange for which the release has no argument, in words."""
     framework = launch.workload.framework
     if launch.architecture.experts is None:
         return ()

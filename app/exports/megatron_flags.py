@@ -35,7 +35,7 @@ class Arguments(NamedTuple):
 
 
 def arguments(flags: Iterable[Flag], release: int) -> Arguments:
-    """What a release can be told; raises ``InvalidConfiguration`` where it lacks what training depends on."""
+    """Arguments that a release has; raises ``InvalidConfiguration`` where it lacks what training depends on."""
     said: list[str] = []
     unsaid: dict[str, str] = {}
     for flag in flags:

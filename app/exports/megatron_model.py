@@ -39,7 +39,7 @@ def model_flags(model: Architecture, workload: TrainingWorkload, release: int) -
 
 
 def expert_flags(experts: Experts, model: Architecture, release: int) -> list[Flag]:
-    """What the experts of a layer are, and which layers have them."""
+    """Flags of the experts of a layer, and of the layers that have them."""
     flags = [Flag("--num-experts", experts.count), Flag("--moe-router-topk", experts.active)]
     if has(release, "--moe-ffn-hidden-size") or experts.hidden != _dense_width(model, release):
         flags.append(Flag("--moe-ffn-hidden-size", experts.hidden))
@@ -58,7 +58,7 @@ def expert_flags(experts: Experts, model: Architecture, release: int) -> list[Fl
 
 
 def beside_the_model(model: Architecture) -> tuple[str, ...]:
-    """What of a model no argument says, or only its owner knows."""
+    """Features of a model that no argument states, or only its owner knows."""
     found = [] if model.learned_positions else [_ROTATION]
     if model.chunked_window:
         found.append(f"attention in blocks of {model.sliding_window} tokens")

@@ -1,4 +1,4 @@
-"""Which release of Megatron-Core each argument came with, and what a release is started with beside its arguments.
+"""Release of Megatron-Core with which each argument came, and what a release needs beside its arguments.
 
 Read in ``megatron/training/arguments.py`` and the configurations that its parser is made of, at the tags
 ``core_v0.8.0`` to ``core_v0.19.0``.  A release is its minor number: 12 is 0.12.
@@ -130,7 +130,7 @@ class Connections:
 
 
 def connections(launch: Launch) -> Connections | None:
-    """What the framework demands or its recipes set; ``None``: nothing, as for other frameworks than Megatron's.
+    """Connections that the framework demands or its recipes set; ``None``: neither, or not a Megatron framework.
 
     ``validate_args`` stops before Blackwell with tensor or context parallelism unless it is 1, up to 0.11 whatever
     the GPU and the degrees, in 0.12 with tensor parallelism on any GPU; Megatron's FSDP and overlapped expert

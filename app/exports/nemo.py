@@ -126,7 +126,7 @@ def _release(launch: Launch) -> int:
 
 
 def _overlaps(launch: Launch) -> dict[str, str]:
-    """What runs beside what, and which loss, as priced."""
+    """Overrides for overlaps and the loss, as priced."""
     workload, degrees = launch.workload, launch.degrees
     framework = workload.framework
     found: dict[str, str] = {}
@@ -165,7 +165,7 @@ def _graphs(launch: Launch) -> dict[str, str]:
 
 
 def _unsaid(launch: Launch, release: int) -> list[str]:
-    """What was priced and Bridge of this release has no field for, in words."""
+    """Priced settings for which Bridge of this release has no field, in words."""
     framework = launch.workload.framework
     found = []
     if framework.cuda_graphs is not CudaGraphs.NONE and not has(release, _IMPLEMENTATION):

@@ -1,4 +1,4 @@
-"""What a launcher asks for beside the plan, with a default for everything."""
+"""Options of a launcher beside the plan, with a default for everything."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAY_BE_EMPTY: Final = ("checkpoint", "topology_label", "rdma_resource")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a plan cannot know and a launcher asks for; everything has a default that is easy to find and replace.
+    """Settings that a plan does not hold and a launcher needs; each has a default, easy to find and replace.
 
     ``job`` names the job (a DNS label), ``image`` is the container image, ``command`` the Python script that every
     rank runs and its arguments, word by word, ``checkpoint`` where it loads and saves checkpoints (empty: files ask

@@ -13,7 +13,7 @@ _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def packed(export: Export | View, files: Files) -> bytes:
-    """What HTTP answers: the one file as it is, or all of them as an archive."""
+    """Body of the HTTP answer: the one file as it is, or all of them as an archive."""
     if not export.is_folder:
         return files[0].text.encode()
     return archive(files)

@@ -1,4 +1,4 @@
-"""What every launch script does before it starts ranks: the environment, the command, what only its owner knows."""
+"""Beginning of every launch script, before it starts ranks: remarks, the environment, the command."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def environment(launch: Launch) -> dict[str, str]:
 
 
 def start_remarks(launch: Launch) -> list[str]:
-    """What the owner must know before a start, a sentence each."""
+    """Remarks that the owner must read before a start, a sentence each."""
     plan = launch.plan
     if starts_megatron(plan):
         return remarks(launch, training_arguments(launch))
@@ -92,7 +92,7 @@ def start_remarks(launch: Launch) -> list[str]:
 
 
 def started(launch: Launch) -> Claims:
-    """What launch scripts must say: all that the plan does where they hold its arguments, else where ranks are."""
+    """Claims that launch scripts must make: all of the plan where they hold its arguments, else where ranks are."""
     claims = claims_of(launch)
     if starts_megatron(launch.plan):
         return claims

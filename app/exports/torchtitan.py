@@ -139,7 +139,7 @@ def _pipeline(launch: Launch) -> dict[str, Setting]:
 
 
 def _layers_per_stage(launch: Launch, extra: int) -> int:
-    """What makes torchtitan cut as many stages as the plan has: stages = ceil((layers + extra) / this)."""
+    """Divisor with which torchtitan cuts the plan's number of stages: ceil((layers + extra) / this)."""
     stages = launch.degrees.pipeline * launch.degrees.virtual_pipeline
     return -(-(launch.layers + extra) // stages)
 

@@ -146,7 +146,7 @@ class ImportProblem(BaseModel):
 
 
 class ImportAnswer(BaseModel):
-    """What an upload says and what storing it would do."""
+    """Contents of an upload, and what storing it would do."""
 
     files: list[FileAnswer] = Field(description="What became of each file.")
     nodes: list[ProposedNodeAnswer] = Field(description="All nodes of the cluster as it would be.")

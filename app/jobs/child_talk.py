@@ -1,4 +1,4 @@
-"""What our child processes share: their side of the protocol of ``app.jobs.child``."""
+"""Common part of our child processes: their side of the protocol of ``app.jobs.child``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What running jobs need of their process."""
+"""Parts of the process that running jobs need."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def give_up(context: JobContext, *, replan_id: str, attempts: int) -> str:
 
 
 def child_message(context: JobContext, request: ReplanRequest, **more: object) -> bytes:
-    """What the child reads on its standard input."""
+    """Message that the child reads on its standard input."""
     memory = context.settings.solve_memory_gib
     limit = None if memory is None else int(memory * GIB)
     return json.dumps({**asdict(request), **more, "memory_limit_bytes": limit}).encode()

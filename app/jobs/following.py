@@ -22,7 +22,7 @@ SaveProgress = Callable[[Session, dict[str, Any] | None], bool]
 
 
 class Following:
-    """What ``run_child`` is to be given: ``keep`` for its progress, ``should_stop`` to be asked."""
+    """Callbacks for ``run_child``: ``keep`` for its progress, ``should_stop`` to end it early."""
 
     def __init__(self, context: JobContext, save: SaveProgress) -> None:
         self._context = context

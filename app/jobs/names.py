@@ -14,7 +14,7 @@ SOLVE_WORKFLOW: Final = "solve_plan"
 
 
 class JobKind(StrEnum):
-    """What a job does; its value names the workflow."""
+    """Kind of work of a job; its value names the workflow."""
 
     SOLVE = SOLVE_WORKFLOW
     DECIDE = "decide_replan"

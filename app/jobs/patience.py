@@ -23,7 +23,7 @@ class ServiceStopping(BaseException):
 
 
 def patiently(context: JobContext, do: Callable[[Session], T]) -> T:
-    """What ``do`` returns, in one transaction that is tried again for as long as the database is away.
+    """Return the result of ``do``, in one transaction that is tried again for as long as the database is away.
 
     An answer that took an hour of processor time waits in memory meanwhile.  Raises ``ServiceStopping`` when the
     process is to end.

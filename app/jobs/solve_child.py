@@ -20,7 +20,7 @@ from solver.search import plan
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be solved."""
+    """Problem to solve, and the options of the search."""
 
     problem: PlanningProblem
     options: SearchOptions

@@ -1,4 +1,4 @@
-"""What the job engine needs of SQLite and does not arrange itself.
+"""Functions and settings of SQLite that the job engine needs and does not arrange itself.
 
 Its schema calls ``unixepoch('subsec')``, which SQLite knows since 3.42 (May 2023) and stable distributions
 still lack; and without a write-ahead log a thousand enqueues take twenty seconds instead of two.

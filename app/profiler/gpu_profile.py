@@ -31,7 +31,7 @@ FORMAT, VERSION, MIB = "meshwright-gpu-profile", 1, 2**20
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn", "fp32": "float32"}
 WIDTHS = {"bf16": 2, "fp16": 2, "fp8": 1, "fp32": 4}
 Step = Tuple[str, int, Callable[[], None]]  # noqa: UP006 - Python 3.8
-"""What is measured, the bytes it needs, and the action."""
+"""Name of the measurement, the bytes it needs, and the action."""
 CLOCK_FIELDS = "driver_version,power.limit,clocks.max.sm,clocks.sm,clocks.mem,temperature.gpu"
 
 
@@ -99,7 +99,7 @@ def summary(times: list[float]) -> Timing:
 
 
 class Profiler:
-    """What is measured on one device; ``found`` is the profile as it grows."""
+    """Measurements on one device; ``found`` is the profile as it grows."""
 
     def __init__(self, torch: Any, device: str, *, quick: bool) -> None:
         self.torch, self.device, self.quick = torch, device, quick
@@ -331,7 +331,7 @@ class Ranks(Profiler):
 
 
 def clocks(device_index: int) -> dict[str, str]:
-    """What nvidia-smi says of driver, power limit and clocks; empty where there is none."""
+    """Driver, power limit and clocks by nvidia-smi; empty where there is none."""
     command = ["nvidia-smi", f"--id={device_index}", f"--query-gpu={CLOCK_FIELDS}", "--format=csv,noheader"]
     if shutil.which(command[0]) is None:
         return {}

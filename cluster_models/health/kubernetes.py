@@ -169,7 +169,7 @@ def gpus_in(quantities: Mapping[str, object]) -> int | None:
 
 
 def verdicts(node: NodeStatus) -> Iterator[Verdict]:
-    """All that is wrong with a node; nothing for a node that is well."""
+    """Problems of a node; none for a node that is well."""
     for condition in node.conditions:
         if (state := _of_condition(condition)) is not None:
             yield Verdict(state, str(condition), condition.since)

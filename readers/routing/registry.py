@@ -26,7 +26,7 @@ FORMATS: Final[tuple[RoutingFormat, ...]] = (
 
 
 def read(source: RoutingSource) -> RoutingContents:
-    """Everything a file says, a map beside its counts too.
+    """Read all of a file, a map beside its counts too.
 
     Raises ``InvalidInput`` where no kind fits or nothing of it can be used.
     """

@@ -1,4 +1,4 @@
-"""What DeepSpeed's launcher and configuration would make of the files."""
+"""Read the files as DeepSpeed's launcher and configuration would."""
 
 from __future__ import annotations
 

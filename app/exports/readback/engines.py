@@ -1,4 +1,4 @@
-"""What launch scripts of inference engines say, by the engines' own rules for their flags."""
+"""Read launch scripts of inference engines, by the engines' own rules for their flags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Megatron-LM would make of a list of arguments, by the rules of its own argument parser."""
+"""Read a list of arguments as Megatron-LM would, by the rules of its own argument parser."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PLAN_SAYS: Final = frozenset(
         "expert_order",
     }
 )
-"""What a plan decides, or is made for."""
+"""Claims that a plan decides, or is made for."""
 MEGATRON_SAYS: Final = PLAN_SAYS | {
     "hidden",
     "heads",
@@ -44,7 +44,7 @@ MEGATRON_SAYS: Final = PLAN_SAYS | {
     "connections",
     "micro_batch_group",
 }
-"""That, the widths of the model, and what it is started with."""
+"""Claims of a plan, the widths of the model, and what it is started with."""
 GROUP: Final = "--microbatch-group-size-per-virtual-pipeline-stage"
 """The micro-batches that pass a virtual stage together; as many as pipeline ranks unless it is given."""
 _ENDS: Final = ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
@@ -57,13 +57,13 @@ Given = Mapping[str, tuple[str, ...]]
 
 
 def read_megatron(files: Files) -> Claims:
-    """What ``megatron_args.sh`` says."""
+    """Claims of ``megatron_args.sh``."""
     text = file_named(files, "megatron_args.sh")
     return replace(claims_of_arguments(text), connections=connections_said(text))
 
 
 def claims_of_arguments(text: str) -> Claims:
-    """What the array ``MEGATRON_ARGS`` of a script says, and its ``EXPERT_ORDER`` where it has one."""
+    """Claims of the array ``MEGATRON_ARGS`` of a script, and of its ``EXPERT_ORDER`` where it has one."""
     given = flags(array(text, "MEGATRON_ARGS"))
     tensor = flag_number(given, "--tensor-model-parallel-size")
     pipeline = flag_number(given, "--pipeline-model-parallel-size")
@@ -161,14 +161,14 @@ def _number(given: Given, flag: str, other: int | None = None) -> Any:
 
 
 def sharding_of(*, parameters: bool, optimizer: bool) -> Sharding:
-    """What Megatron shares out; sharded parameters need its sharded optimizer."""
+    """Sharding by Megatron's switches; sharded parameters need its sharded optimizer."""
     if parameters and not optimizer:
         raise unreadable("exports.sharding", parameters, "shards parameters and not the optimizer")
     return Sharding.PARAMETERS if parameters else Sharding.OPTIMIZER if optimizer else Sharding.NONE
 
 
 def recompute_of(granularity: str, method: str, layers: str) -> Recompute:
-    """What is computed again; whole layers one at a time."""
+    """Recomputation by Megatron's settings; whole layers one at a time."""
     if granularity == "full" and (method, layers) != ("uniform", "1"):
         raise unreadable("exports.recompute", (method, layers), "is not each layer by itself")
     return Recompute(granularity or "none")

@@ -1,4 +1,4 @@
-"""What Megatron-Bridge would make of a list of dotted overrides."""
+"""Read a list of dotted overrides as Megatron-Bridge would."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEMO_SAYS: Final = MEGATRON_SAYS - {"positions"}
 
 
 def read_nemo(files: Files) -> Claims:
-    """What ``nemo_overrides.sh`` says."""
+    """Claims of ``nemo_overrides.sh``."""
     text = file_named(files, "nemo_overrides.sh")
     given: dict[str, str] = {}
     for word in array(text, "NEMO_OVERRIDES"):

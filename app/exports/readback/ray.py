@@ -1,4 +1,4 @@
-"""What a Python module of constants says, without running it."""
+"""Read a Python module of constants without running it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read_ray(files: Files) -> Claims:
 
 
 def _constants(text: str) -> dict[str, Any]:
-    """What the module assigns; refuses one without its two functions."""
+    """Constants that the module assigns; refuses one without its two functions."""
     try:
         body = ast.parse(text).body
         found = {

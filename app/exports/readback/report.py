@@ -1,4 +1,4 @@
-"""What a printed page says: the text of its marked cells, as a browser would show it."""
+"""Read a printed page: the text of its marked cells, as a browser would show it."""
 
 from __future__ import annotations
 

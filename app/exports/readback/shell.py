@@ -1,4 +1,4 @@
-"""What host lists and launch scripts say, read from their text alone."""
+"""Read host lists and launch scripts from their text alone."""
 
 from __future__ import annotations
 

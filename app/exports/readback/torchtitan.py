@@ -1,4 +1,4 @@
-"""What torchtitan would make of its arguments, and that its TOML says the same."""
+"""Read arguments as torchtitan would, and check that its TOML says the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MODULES: Final = "parallelism.module_fqns_per_model_part"
 
 
 def read_torchtitan(files: Files) -> Claims:
-    """What ``torchtitan_args.sh`` says; refuses a TOML beside it that says anything else."""
+    """Claims of ``torchtitan_args.sh``; refuses a TOML beside it that says anything else."""
     text = file_named(files, "torchtitan_args.sh")
     given = flags(array(text, "TORCHTITAN_ARGS"))
     settings = {flag.removeprefix("--"): " ".join(given[flag]) for flag in given}

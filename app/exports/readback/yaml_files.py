@@ -1,4 +1,4 @@
-"""What Kubernetes manifests ask for, counted from the objects alone: pods x GPUs, hosts and ranks."""
+"""Count from the objects alone what Kubernetes manifests ask for: pods x GPUs, hosts and ranks."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def telling(labels: Mapping[str, str]) -> bool:
 
 
 def read_labels(labels: Mapping[str, str]) -> LabelsSay:
-    """All that the labels of one node say."""
+    """Facts in the labels of one node."""
     product = _first(labels, _PRODUCTS)
     sliced = _sliced(labels, product)
     place, unknown = _place(labels)

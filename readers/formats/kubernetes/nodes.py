@@ -201,7 +201,7 @@ def _nics(capacity: Mapping[str, Any]) -> tuple[Nics, ...]:
 
 
 def _verdicts(node: Mapping[str, Any]) -> list[Verdict]:
-    """All that is wrong with the node."""
+    """Problems of the node."""
     spec, status = mapping(node.get("spec")), mapping(node.get("status"))
     conditions = [
         Condition(

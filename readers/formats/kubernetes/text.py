@@ -51,7 +51,7 @@ class _Draft:
 
 
 def read_text(source: Source, lines: tuple[Line, ...]) -> Contents:
-    """Everything that the text holds: a table or a description begins where its heading stands."""
+    """Contents of the text: a table or a description begins where its heading stands."""
     starts = [index for index, line in enumerate(lines) if TABLE.match(line.text) or _begins(lines, index)]
     bounds = [0, *starts, len(lines)]
     parts = [lines[first:last] for first, last in itertools.pairwise(bounds) if first < last]

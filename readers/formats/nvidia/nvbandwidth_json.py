@@ -122,7 +122,7 @@ class _Reader:
         self.refusals.append(refusal(self.line, self.line, reason, remedy, path))
 
     def understood(self) -> Contents:
-        """All that was found."""
+        """Facts, refusals and doubts found."""
         return Contents(tuple(self.facts), tuple(self.refusals), (*self.doubts, *both_directions(self.facts)))
 
 
