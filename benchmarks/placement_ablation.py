@@ -1,4 +1,4 @@
-"""What each part of the placement bound is worth: the bound after the same processor time without it.
+"""Worth of each part of the placement bound: the bound after the same processor time without it.
 
     python -m benchmarks.placement_ablation [--clusters steep] [--nodes 64] [--seed 11] [--seconds 20]
 

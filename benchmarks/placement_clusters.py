@@ -40,7 +40,7 @@ STEEP_INSIDE_LEAF: Final = 24 * GBYTE
 STEEP_BETWEEN_LEAVES: Final = 16 * GBYTE
 UNEVEN_LEAVES: Final = (4, 13)
 UPLINKS: Final = (0.6, 1.0)
-"""What the uplinks of a leaf pass of the bandwidth inside it."""
+"""Share of the bandwidth inside a leaf that its uplinks pass."""
 RAILS: Final = 8
 REPEATED: Final = 0.05
 """How far two links that resemble the same measured one lie apart."""

@@ -1,4 +1,4 @@
-"""What one service process answers on kept connections, and how long an upload keeps other writers waiting.
+"""Answers of one service process on kept connections, and how long an upload keeps other writers waiting.
 
 python -m benchmarks.service_load                 answers a second, SQLite, role web
 python -m benchmarks.service_load --upload 135    all pairs of 135 nodes at 100 sizes: 904,500 samples

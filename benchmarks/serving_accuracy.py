@@ -98,7 +98,7 @@ class Predicted:
 
 
 def predicted(runs: Sequence[MeasuredServing]) -> Predicted:
-    """What is predicted for ``runs``, with the shipped rates."""
+    """Predictions for ``runs``, with the shipped rates."""
     arrays = arrays_of([run.case for run in runs])
     figures = predicted_figures(arrays, rates_of([run.case.properties for run in runs]))
     figures[:, 2] *= [run.case.workload.output_tokens / run.case.configuration.gpus for run in runs]

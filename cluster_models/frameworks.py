@@ -8,16 +8,15 @@ what is fitted on measured steps stands in ``solver/costs/data``.
 from __future__ import annotations
 
 import math
-import tomllib
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
-from importlib import resources
 from types import MappingProxyType
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 from cluster_models.errors import InvalidWorkload
 from cluster_models.interleaving import Interleaving
+from cluster_models.shipped import generations
 
 
 class ExpertDispatch(StrEnum):
@@ -363,12 +362,7 @@ def facts() -> MappingProxyType[str, tuple[Any, Fact]]:
 @cache
 def frameworks() -> MappingProxyType[str, Framework]:
     """Every shipped generation by name, oldest first."""
-    text = resources.files("cluster_models").joinpath("data", "frameworks.toml").read_text(encoding="utf-8")
-    tables = tomllib.loads(text)
-    found = (_framework(name, tables["defaults"] | entry) for name, entry in tables["frameworks"].items())
-    return MappingProxyType(
-        {each.name: each for each in sorted(found, key=lambda each: (each.released, each.name))}
-    )
+    return generations("frameworks.toml", "frameworks", _framework)
 
 
 def framework(name: str) -> Framework:

@@ -6,15 +6,14 @@ measured runs (kernel efficiencies, overheads) stands in ``solver/serving/data``
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from importlib import resources
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from cluster_models.errors import InvalidWorkload
+from cluster_models.shipped import generations
 
 
 class MemoryShare(StrEnum):
@@ -62,23 +61,12 @@ class ServingEngine:
 @cache
 def serving_engines() -> MappingProxyType[str, ServingEngine]:
     """Every shipped generation by name, oldest first."""
-    text = resources.files("cluster_models").joinpath("data", "serving_engines.toml").read_text(encoding="utf-8")
-    tables = tomllib.loads(text)
-    engines = (
-        ServingEngine(
-            name=name,
-            **merged
-            | {
-                "weight_formats": tuple(merged["weight_formats"]),
-                "fraction_of": MemoryShare(merged["fraction_of"]),
-            },
-        )
-        for name, entry in tables["engines"].items()
-        for merged in (tables["defaults"] | entry,)
-    )
-    return MappingProxyType(
-        {each.name: each for each in sorted(engines, key=lambda each: (each.released, each.name))}
-    )
+    return generations("serving_engines.toml", "engines", _engine)
+
+
+def _engine(name: str, entry: dict[str, Any]) -> ServingEngine:
+    listed = {"weight_formats": tuple(entry["weight_formats"]), "fraction_of": MemoryShare(entry["fraction_of"])}
+    return ServingEngine(name=name, **entry | listed)
 
 
 def serving_engine(name: str) -> ServingEngine:

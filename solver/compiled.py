@@ -157,23 +157,18 @@ def topological_rows(orders: IntArray, chunks: int, micro_batches: int) -> IntAr
 
 
 @kernel
-def event_levels(previous: IntArray, feed: IntArray) -> IntArray:
-    """The longest chain of waits before each event; events of one level do not wait for each other."""
-    levels = np.zeros(len(previous), dtype=np.int64)
-    for event in range(len(previous)):
-        if previous[event] >= 0:
-            levels[event] = levels[previous[event]] + 1
-        if feed[event] >= 0:
-            levels[event] = max(levels[event], levels[feed[event]] + 1)
-    return levels
+def event_ends(events: Events, duration_s: FloatArray, delay_s: FloatArray) -> FloatArray:
+    """End of each event.  ``duration_s`` (2, chunks) and ``delay_s`` (2, pipeline): row 0 forward, 1 backward."""
+    ends = np.empty(len(events.chunk))
+    fill_ends(events, duration_s, delay_s, ends)
+    return ends
 
 
 @kernel
-def event_ends(events: Events, duration_s: FloatArray, delay_s: FloatArray) -> FloatArray:
-    """End of each event.  ``duration_s`` (2, chunks) and ``delay_s`` (2, pipeline): row 0 forward, 1 backward."""
+def fill_ends(events: Events, duration_s: FloatArray, delay_s: FloatArray, ends: FloatArray) -> None:
+    """Put the end of each event into ``ends``, as ``event_ends`` returns it."""
     # local names: a tuple passed on for every event costs thirty times the loop
     chunk, backward, previous, feed, hop, send = events
-    ends = np.empty(len(chunk))
     for event in range(len(ends)):
         start = 0.0
         if previous[event] >= 0:
@@ -186,7 +181,6 @@ def event_ends(events: Events, duration_s: FloatArray, delay_s: FloatArray) -> F
         if send[event] >= 0:
             start += delay_s[backward[event], send[event]]
         ends[event] = start + duration_s[backward[event], chunk[event]]
-    return ends
 
 
 @kernel

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from solver.candidates import BoolArray, FloatArray, IntArray
-from solver.compiled import Arrays, Events, Rules
+from solver.compiled import Arrays, Events, Rules, fill_ends, walk_back
 from solver.kernels import kernel
 
 PATHS: Final = 48
@@ -134,27 +134,8 @@ def _rings(
 
 
 @kernel
-def _simulate(events: Events, duration_s: FloatArray, delay_s: FloatArray, ends: FloatArray) -> None:
-    """Fill the end of each event (see ``solver.compiled.event_ends``)."""
-    chunk, backward, previous, feed, hop, send = events
-    for event in range(len(ends)):
-        start = 0.0
-        if previous[event] >= 0:
-            start = ends[previous[event]]
-        if feed[event] >= 0:
-            arrival = ends[feed[event]]
-            if hop[event] >= 0:
-                arrival += delay_s[backward[event], hop[event]]
-            start = max(start, arrival)
-        if send[event] >= 0:
-            start += delay_s[backward[event], send[event]]
-        ends[event] = start + duration_s[backward[event], chunk[event]]
-
-
-@kernel
 def _remember(tree: Tree, s: int, event: int, events: Events, ends: FloatArray, delay_s: FloatArray) -> None:
     """Keep what lies on the longest path to the end of ``event``, the last one of rank ``s``."""
-    chunk, backward, previous, feed, hop, send = events
     p = tree.paths[1]
     tree.paths[1] = (p + 1) % len(tree.rank)
     tree.paths[0] = max(tree.paths[0], p + 1)
@@ -162,22 +143,7 @@ def _remember(tree: Tree, s: int, event: int, events: Events, ends: FloatArray, 
     work[:] = 0
     hops[:] = 0
     tree.rank[p] = s
-    while event >= 0:
-        work[backward[event], chunk[event]] += 1
-        if send[event] >= 0:
-            hops[backward[event], send[event]] += 1
-        by_rank = ends[previous[event]] if previous[event] >= 0 else 0.0
-        by_feed = -1.0
-        if feed[event] >= 0:
-            by_feed = ends[feed[event]]
-            if hop[event] >= 0:
-                by_feed += delay_s[backward[event], hop[event]]
-        if by_feed >= by_rank:
-            if hop[event] >= 0:
-                hops[backward[event], hop[event]] += 1
-            event = feed[event]
-        else:
-            event = previous[event]
+    walk_back(event, events, ends, delay_s, work, hops)
 
 
 @kernel
@@ -241,7 +207,7 @@ def _bound(
         _inputs(tree.node_of, arrays, least, r, duration_s, delay_s)
         if _path_too_long(tree, duration_s, delay_s, reduce_s, cutoff_s - tail):
             return cutoff_s, simulated
-        _simulate(arrays.events, duration_s, delay_s, event_s)
+        fill_ends(arrays.events, duration_s, delay_s, event_s)
         simulated += 1
         for s in range(ranks):
             ends[r, s] = event_s[arrays.last[s]]
@@ -262,7 +228,7 @@ def root_bounds(tree: Tree, arrays: Arrays, least: LeastTimes) -> None:
         _rings(tree.node_of, arrays, least, s, tree.reduce[0], tree.gather[0])
     for r in range(tree.ends.shape[1]):
         _inputs(tree.node_of, arrays, least, r, duration_s, delay_s)
-        _simulate(arrays.events, duration_s, delay_s, event_s)
+        fill_ends(arrays.events, duration_s, delay_s, event_s)
         for s in range(ranks):
             tree.ends[0, r, s] = event_s[arrays.last[s]]
 

@@ -14,6 +14,18 @@ from solver.search_types import Compute, Exposure, IndexArray, Layout, Sharing, 
 
 
 @kernel
+def event_levels(previous: IntArray, feed: IntArray) -> IntArray:
+    """The longest chain of waits before each event; events of one level do not wait for each other."""
+    levels = np.zeros(len(previous), dtype=np.int64)
+    for event in range(len(previous)):
+        if previous[event] >= 0:
+            levels[event] = levels[previous[event]] + 1
+        if feed[event] >= 0:
+            levels[event] = max(levels[event], levels[feed[event]] + 1)
+    return levels
+
+
+@kernel
 def simulate_replica(rows: IndexArray, work: FloatArray, delay: FloatArray, ends: FloatArray) -> None:
     """Fill ``ends`` (E + 1,) of the events, counted from 1."""
     ends[0] = 0.0

@@ -9,10 +9,11 @@ from typing import Final
 
 from rich.console import RenderableType
 
-from app.cli.terminal import bullets, command_line, more_line, shown_places
+from app.cli.terminal import bullets, command_line, more_line
 from app.imports.fitting_kinds import fitting_kinds, shows_gpus
 from app.imports.report import ImportAnswer, ImportProblem, QuestionAnswer
 from app.presentation.figures import plural
+from cluster_models.wording import named
 from readers.proposal.values import EVERY_NODE
 
 MOST_LINES: Final = 10
@@ -39,7 +40,7 @@ def questions_view(answer: ImportAnswer) -> list[RenderableType]:
             parts.append(more_line(len(members) - _OF_A_KIND, "question of this kind", "questions of this kind"))
     if sold := asked_of_a_kind(answer.questions, answer):
         fitting = [kind.name for kind in fitting_kinds(answer)] if shows_gpus(answer) else []
-        fit = f" that fits ({shown_places(fitting, most=_MOST_KINDS)})" if fitting else ""
+        fit = f" that fits ({named(fitting, _MOST_KINDS)})" if fitting else ""
         what = "all of these" if len(sold) > 1 else "it, too"
         parts.append(bullets([f"A node kind of the catalogue{fit} answers {what}, where all nodes are alike:"]))
         parts.append(command_line(" ".join(kind_options()), indent=6))
@@ -48,7 +49,7 @@ def questions_view(answer: ImportAnswer) -> list[RenderableType]:
 
 def _sentence(question: QuestionAnswer) -> str:
     choices = [choice for choice in question.choices if choice != EVERY_NODE]
-    shown = f" ({shown_places(choices, most=_MOST_KINDS)})" if len(choices) > 1 else ""
+    shown = f" ({named(choices, _MOST_KINDS)})" if len(choices) > 1 else ""
     waiting = f"; {question.blocks} facts wait for it" if question.blocks > 1 and not question.needed else ""
     return question.sentence[:1].upper() + question.sentence[1:] + shown + waiting
 
@@ -122,10 +123,10 @@ def problem_lines(answer: ImportAnswer, *, of_options: bool = False) -> Iterator
     for (field, sentence, remedy), members in groups.items():
         first = members[0]
         owners = list(dict.fromkeys(_owner(problem, answer) for problem in members))
-        where = [shown_places([owner for owner in owners if owner])] if any(owners) else []
+        where = [named([owner for owner in owners if owner], 2)] if any(owners) else []
         name = "" if field == "files" else ": ".join([*where, field]) + ": "
         value = "" if field == "files" or not first.value else f" (got {first.value})"
-        places = f", said in {shown_places(first.origins)}" if first.origins and not any(owners) else ""
+        places = f", said in {named(first.origins, 2)}" if first.origins and not any(owners) else ""
         yield f"{name}{sentence}{value}{places}{'; ' if remedy else ''}{remedy}"
 
 

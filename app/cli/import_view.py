@@ -15,10 +15,11 @@ from rich.text import Text
 
 from app.cli.import_next import Asked
 from app.cli.import_questions import MOST_LINES, problems_view, questions_view
-from app.cli.terminal import bullets, command_line, more_line, report_section, shown_places
+from app.cli.terminal import bullets, command_line, more_line, report_section
 from app.imports.report import DoubtAnswer, FileAnswer, ImportAnswer, ProposedNodeAnswer, SectionAnswer
 from app.imports.summaries import NOTHING, measurements_shown
 from app.presentation.figures import count, plural
+from cluster_models.wording import named
 from readers.frame.findings import Severity
 from readers.frame.host_lists import compress
 from readers.frame.reading import Format
@@ -26,6 +27,7 @@ from readers.frame.reading import Format
 MOST_FILES: Final = 12
 """More files than this are told by their kinds."""
 _OF_A_KIND: Final = 3
+_MOST_PLACES: Final = 2
 _LONGEST_NAMES: Final = 200
 _PARTICULAR: Final = re.compile(r"\S*\d\S*(?:,? \S*\d\S*)*")
 """Words with digits: names, numbers, addresses."""
@@ -116,7 +118,7 @@ def _alike(found: Iterable[tuple[str, str]]) -> list[RenderableType]:
     lines = []
     for members in groups.values():
         same = all(sentence == members[0][1] for _, sentence in members)
-        places = shown_places([place for place, _ in members]) if same else members[0][0]
+        places = named([place for place, _ in members], _MOST_PLACES) if same else members[0][0]
         more = "" if same else f" (and {count(len(members) - 1)} more like this)"
         lines.append(f"{places}: {members[0][1]}{more}")
     return _some(lines)
@@ -135,7 +137,7 @@ def _doubts(answer: ImportAnswer) -> tuple[list[RenderableType], list[Renderable
         told = dict.fromkeys(_with(one.sentence, one.remedy) for one in members)
         for sentence in list(told)[:_OF_A_KIND]:
             places = [_place(one) for one in members if _with(one.sentence, one.remedy) == sentence]
-            parts.append(bullets([f"{shown_places(places)}: {sentence}"]))
+            parts.append(bullets([f"{named(places, _MOST_PLACES)}: {sentence}"]))
         if len(told) > _OF_A_KIND:
             parts.append(more_line(len(told) - _OF_A_KIND, f"of this kind ({code})", f"of this kind ({code})"))
         if (held := [one for one in members if one.trust is Severity.REJECT]) and all(one.accepted for one in held):
@@ -181,8 +183,8 @@ def _conflicts(answer: ImportAnswer) -> list[RenderableType]:
     for conflict in answer.conflicts[:MOST_LINES]:
         taken = conflict.taken
         others = [said for said in conflict.said if said.value != taken.value]
-        said = " or ".join(f"{one.value} ({shown_places(one.origins)})" for one in others)
-        where = f" ({shown_places(taken.origins)})" if taken.origins else ""
+        said = " or ".join(f"{one.value} ({named(one.origins, _MOST_PLACES)})" for one in others)
+        where = f" ({named(taken.origins, _MOST_PLACES)})" if taken.origins else ""
         parts.append(bullets([f"{conflict.where}: {taken.value}{where} is taken, not {said}; to choose:"]))
         parts.extend(_option(f"--set {shlex.quote(f'{conflict.where}={one.value}')}") for one in others[:1])
     more = len(answer.conflicts) - MOST_LINES

@@ -17,7 +17,6 @@ from app.api.v1.running_job_answers import JobAnswer
 from app.cli.failure_options import as_option
 from app.cli.files import is_path
 from app.cli.replan_options import check_plan_fits, read_recovery, read_running_plan
-from app.cli.replan_steps import listed
 from app.cli.stored import database
 from app.cli.terminal import console, print_text, section
 from app.db.status import JobStanding
@@ -32,6 +31,7 @@ from app.services.running_plans import PlanSource, RunningPlanRecord
 from cluster_models.errors import InvalidInput
 from cluster_models.plan import Plan
 from cluster_models.running import RecoveryPolicy
+from cluster_models.wording import joined
 
 _MOST_PLANS = 10
 
@@ -129,9 +129,9 @@ def run_spares(cluster: str, nodes: Sequence[str], *, as_json: bool, database_ur
     free, held = ([each.node for each in found if each.free is is_free] for is_free in (True, False))
     told = f"{plural(len(found), 'spare')} on {stored.name}"
     if free:
-        told += f"; free: {listed(free)}"
+        told += f"; free: {joined(free)}"
     if held:
-        told += f"; not free (held by jobs, failed, or to be kept out): {listed(held)}"
+        told += f"; not free (held by jobs, failed, or to be kept out): {joined(held)}"
     console().print(told)
 
 

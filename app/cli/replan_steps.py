@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
 
 from app.cli.replan_files import JobFiles, starts_anew
 from app.presentation.recovery import duration, duration_range
 from cluster_models.plan import Plan
 from cluster_models.recovery import BatchDecision, JobDecision, Migration, RecoveryAction, TimeRange
-
-_MOST_NAMED: Final = 6
+from cluster_models.wording import joined
 
 
 def steps(
@@ -25,10 +23,10 @@ def steps(
     saved = [made.job_name for made in decision.jobs if made.migration.saves_first]
     found = []
     if saved:
-        found.append((f"Save a checkpoint of {listed(saved)} while it still can be: a cold restart reads it.", ""))
+        found.append((f"Save a checkpoint of {joined(saved)} while it still can be: a cold restart reads it.", ""))
     if stopped:
         they = "it still runs" if len(stopped) == 1 else "they still run"
-        found.append((f"Stop {listed(stopped)}, as far as {they}.", ""))
+        found.append((f"Stop {joined(stopped)}, as far as {they}.", ""))
     found += [(_paused(made, before.get(made.job_id)), "") for made in _with(decision, RecoveryAction.PAUSE)]
     for made in decision.jobs:
         if starts_anew(made) and made.plan is not None:
@@ -38,17 +36,9 @@ def steps(
     if not found:
         found.append(("Nothing: every job here runs on as it is.", ""))
     elif decision.quarantine:
-        names = listed([each.node for each in decision.quarantine])
+        names = joined([each.node for each in decision.quarantine])
         found.append((f"Keep {names} out until repaired, even if it comes back.", ""))
     return found
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names in a sentence, not too many of them."""
-    shown, left = list(names[:_MOST_NAMED]), len(names) - _MOST_NAMED
-    if left > 0:
-        return f"{', '.join(shown)} and {left} more"
-    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
 
 
 def _with(decision: BatchDecision, action: RecoveryAction) -> Iterator[JobDecision]:
@@ -56,7 +46,7 @@ def _with(decision: BatchDecision, action: RecoveryAction) -> Iterator[JobDecisi
 
 
 def _paused(made: JobDecision, before: Plan | None) -> str:
-    nodes = "its nodes" if before is None else listed(before.placement.hosts)
+    nodes = "its nodes" if before is None else joined(before.placement.hosts)
     return f"Stop {made.job_name}: it frees {nodes} and goes on from its checkpoint when there is room."
 
 
@@ -64,14 +54,14 @@ def _started(made: JobDecision, after: Plan, before: Plan | None) -> str:
     old = () if before is None else before.placement.hosts
     new = after.placement.hosts
     left = [name for name in old if name not in new]
-    joined = [name for name in new if name not in old]
+    newcomers = [name for name in new if name not in old]
     where = "on the same nodes"
-    if joined and left:
-        where = f"with {listed(joined)} in place of {listed(left)}"
-    elif joined:
-        where = f"with {listed(joined)} more"
+    if newcomers and left:
+        where = f"with {joined(newcomers)} in place of {joined(left)}"
+    elif newcomers:
+        where = f"with {joined(newcomers)} more"
     elif left:
-        where = f"without {listed(left)}"
+        where = f"without {joined(left)}"
     shape = ""
     if before is not None and before.configuration.degrees != after.configuration.degrees:
         shape = f" as {after.configuration.degrees} (was {before.configuration.degrees})"

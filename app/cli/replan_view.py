@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.replan_files import JobFiles, starts_anew
-from app.cli.replan_steps import listed, steps
+from app.cli.replan_steps import steps
 from app.cli.terminal import bullets, section
 from app.presentation.figures import count, percent, plural, spans
 from app.presentation.recovery import (
@@ -27,6 +27,7 @@ from app.presentation.recovery import (
 from cluster_models.conditions import Condition
 from cluster_models.plan import Plan, StopReason
 from cluster_models.recovery import BatchDecision, JobDecision, Migration, RecoveryAction
+from cluster_models.wording import joined
 
 _MOST_EXPLAINED: Final = 4
 """Jobs up to which the actions that lost are shown, too: those that would have been worth something."""
@@ -99,9 +100,9 @@ def _headline(decision: BatchDecision, asked: AskedView) -> Iterator[RenderableT
         yield Text(f"{len(touched)} of {plural(total, 'job')} {verb} touched.", style="bold")
     for state, words in STATES.items():
         if parts := [entity_words(each.entity) for each in asked.conditions if each.state is state]:
-            yield Text(f"{words[:1].upper()}{words[1:]}: {listed(parts)}.")
+            yield Text(f"{words[:1].upper()}{words[1:]}: {joined(parts)}.")
     if decision.untouched and touched:
-        yield Text(f"As before: {listed([asked.names.get(job, job) for job in decision.untouched])}.")
+        yield Text(f"As before: {joined([asked.names.get(job, job) for job in decision.untouched])}.")
 
 
 def _every(total: int) -> str:
@@ -208,13 +209,13 @@ def _nodes(decision: BatchDecision, asked: AskedView) -> Iterator[str]:
     """Spares, repeat offenders, and what the next failure would meet."""
     used, left = decision.spares_used, decision.spares_left
     if decision.spares_before:
-        free = listed(left) if left else "none"
-        yield f"Spares used: {listed(used) if used else 'none'}. Left: {free}."
+        free = joined(left) if left else "none"
+        yield f"Spares used: {joined(used) if used else 'none'}. Left: {free}."
     else:
         yield "No spares."
     if asked.free and any(made.action is not RecoveryAction.NONE for made in decision.jobs):
         yield (
-            f"{plural(len(asked.free), 'node')} free and no spare: {listed(asked.free)}. "
+            f"{plural(len(asked.free), 'node')} free and no spare: {joined(asked.free)}. "
             f"Jobs may take {'it' if len(asked.free) == 1 else 'them'} with --spare all."
         )
     for each in decision.quarantine:
@@ -226,7 +227,7 @@ def _nodes(decision: BatchDecision, asked: AskedView) -> Iterator[str]:
         if losses.label == "node" and not losses.count
     ]
     if fragile:
-        yield f"The next lost node takes {listed(fragile)} back to the last checkpoint."
+        yield f"The next lost node takes {joined(fragile)} back to the last checkpoint."
 
 
 def _proof(decision: BatchDecision, asked: AskedView) -> Iterator[str]:

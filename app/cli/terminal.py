@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -14,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from app.presentation.figures import count
-from cluster_models.wording import named
 
 PIPE_WIDTH: Final = 100
 """Columns where the output is no terminal and has no width of its own."""
@@ -84,8 +83,3 @@ def more_line(number: int, noun: str = "", nouns: str = "") -> Text:
     """How many of a list are not shown."""
     what = f"{count(number)} more" + (f" {noun if number == 1 else nouns or f'{noun}s'}" if noun else "")
     return Text(f"and {what}; --json for all", style="dim")
-
-
-def shown_places(places: Sequence[str], *, most: int = 2) -> str:
-    """The first places, and how many more there are."""
-    return named(places, most)

@@ -72,7 +72,7 @@ class PoolMemoryDocument(BaseModel):
 
 
 class ServingPredictionDocument(BaseModel):
-    """What a serving configuration would do under its load."""
+    """Predicted latencies, throughput and memory of a serving configuration under its load."""
 
     fits: bool = Field(description="Whether every worker holds its weights and at least one request.")
     nodes: list[str] = Field(description="Nodes it was priced on.")

@@ -11,6 +11,7 @@ import numpy as np
 from app.experts.judging import Verdict
 from app.experts.placing import Proposal
 from cluster_models.routing import RoutedWorkload
+from cluster_models.wording import joined
 from solver.experts.bounds import plain_bound
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import CopyChoice
@@ -122,11 +123,3 @@ def _less_local(proposal: Proposal, planned: str) -> list[str]:
 def _with_one_more(layout: ExpertLayout) -> ExpertLayout:
     """The layout with one slot more on each rank."""
     return replace(layout, slots=layout.slots + layout.ranks)
-
-
-def joined(words: Sequence[str], most: int = 6) -> str:
-    """Words in a row, the first of many."""
-    shown = list(words[:most])
-    if len(words) > most:
-        return f"{', '.join(shown)} and {len(words) - most} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)

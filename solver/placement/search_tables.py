@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from solver.candidates import FloatArray, IntArray
-from solver.compiled import event_levels
 from solver.compiled_chains import nearest_nodes
 from solver.compiled_search import refresh
+from solver.compiled_terms import event_levels
 from solver.pipeline.schedule import Schedule
 from solver.placement.problem import NO_SLOT, PlacementProblem
 from solver.search_types import Compute, Exposure, Layout, Paths, Pipeline, Sharing, State, Tables, Terms

@@ -158,3 +158,20 @@ def occupied(session: Session) -> set[tuple[str, int, str, bool, bool]]:
         (row.node, row.gpu, row.job_id, row.claim_id is not None, row.releasing)
         for row in session.scalars(select(OccupiedGpuRow))
     }
+
+
+def failed_job(session: Session) -> tuple[str, JobRecord, JobRecord]:
+    """Jobs ``a`` on n0, n1 and ``b`` on n2, n3; a spare n7; n0 has failed: its replan, and both jobs."""
+    add_cluster(session)
+    jobs = add_job(session, "a", "n0", "n1"), add_job(session, "b", "n2", "n3")
+    occupancy.replace_spares(session, reference=CLUSTER, nodes=["n7"])
+    replan_id = report(session, told("n0")).replan_id
+    assert replan_id is not None
+    return replan_id, *jobs
+
+
+def swapped_job(session: Session) -> tuple[str, JobRecord, JobRecord]:
+    """The same once the solver has answered that ``a`` takes the spare."""
+    replan_id, a, b = failed_job(session)
+    solved(session, replan_id, decided({a: (RecoveryAction.SWAP, plan_on("n7", "n1"))}, untouched=[b]))
+    return replan_id, a, b

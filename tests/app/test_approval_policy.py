@@ -1,4 +1,4 @@
-"""What a cluster's settings approve by themselves, and what they leave to a person."""
+"""Approval by a cluster's settings, and by a person where they stop."""
 
 from __future__ import annotations
 

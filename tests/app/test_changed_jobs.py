@@ -5,43 +5,31 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sqlalchemy.orm import Session
 
 from app.db.engine import SessionFactory, transaction
 from app.db.status import ReplanStatus
 from app.serialization import jsonable
-from app.services import occupancy, replan_solves, replans, running_jobs
+from app.services import replan_solves, replans, running_jobs
 from app.services.errors import WrongStatus
 from app.services.replans import Answer
-from app.services.running_jobs import JobRecord
 from app.services.safe_answers import answer_safely
 from cluster_models.recovery import RecoveryAction
-from tests.app.running_rows import CLUSTER, START, add_cluster, add_job, decided, plan_on, report, solved, told
+from tests.app.running_rows import (
+    CLUSTER,
+    START,
+    decided,
+    failed_job,
+    plan_on,
+    swapped_job,
+)
 
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 
-def _collecting(session: Session) -> tuple[str, JobRecord, JobRecord]:
-    """Jobs ``a`` on n0, n1 and ``b`` on n2, n3; a spare n7; n0 has failed."""
-    add_cluster(session)
-    jobs = add_job(session, "a", "n0", "n1"), add_job(session, "b", "n2", "n3")
-    occupancy.replace_spares(session, reference=CLUSTER, nodes=["n7"])
-    replan_id = report(session, told("n0")).replan_id
-    assert replan_id is not None
-    return replan_id, *jobs
-
-
-def _proposed(session: Session) -> tuple[str, JobRecord, JobRecord]:
-    """The solver has answered that ``a`` takes the spare."""
-    replan_id, a, b = _collecting(session)
-    solved(session, replan_id, decided({a: (RecoveryAction.SWAP, plan_on("n7", "n1"))}, untouched=[b]))
-    return replan_id, a, b
-
-
 def test_another_weight_has_an_open_decision_made_anew(sessions: SessionFactory) -> None:
-    """Of what is proposed, not of what is approved; the age of a checkpoint changes nothing."""
+    """A proposed one, not an approved one; the age of a checkpoint changes nothing."""
     with transaction(sessions) as session:
-        replan_id, a, _b = _proposed(session)
+        replan_id, a, _b = swapped_job(session)
         aged = replace(a.recovery, steps_since_checkpoint=7)
         running_jobs.change_job(session, reference=CLUSTER, job="a", weight=1.0, recovery=aged)
         assert replans.get_replan(session, replan_id=replan_id).status is ReplanStatus.PROPOSED
@@ -68,7 +56,7 @@ def test_another_weight_has_an_open_decision_made_anew(sessions: SessionFactory)
 def test_a_weight_changed_within_the_window_is_in_the_next_safe_answer(sessions: SessionFactory) -> None:
     """The one that was there cannot be approved any more until it knows."""
     with transaction(sessions) as session:
-        replan_id, _a, _b = _collecting(session)
+        replan_id, _a, _b = failed_job(session)
     assert answer_safely(sessions, replan_id=replan_id, now=START)
     with transaction(sessions) as session:
         running_jobs.change_job(session, reference=CLUSTER, job="b", weight=5.0)

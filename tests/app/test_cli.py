@@ -189,7 +189,7 @@ def test_wrong_settings_are_named_by_their_variable(
 
 @pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "examples" / "workloads").iterdir()))
 def test_shipped_workloads_are_read(path: Path) -> None:
-    """What a newcomer runs first must be right, of training and of serving."""
+    """The first commands of a newcomer must be right, for training and for serving."""
     from app.cli.files import read_serving_workload, read_workload  # noqa: PLC0415 - only this test reads files
 
     if path.name.startswith("serving-"):

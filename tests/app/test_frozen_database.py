@@ -66,7 +66,7 @@ def test_a_silent_server_is_given_up(
 
 
 def test_the_operators_own_limits_go_first(url: str) -> None:
-    """What stands in the address is not replaced."""
+    """Settings in the address are not replaced."""
     engine = make_engine(f"{url}{'&' if '?' in url else '?'}options=-c%20statement_timeout%3D7000")
     with engine.connect() as connection:
         assert connection.execute(text("SHOW statement_timeout")).scalar_one() == "7s"

@@ -58,7 +58,7 @@ def test_others_write_while_measurements_are_read_and_compared(
 
 
 def test_measurements_of_a_cluster_that_changed_meanwhile_are_read_again(sessions: SessionFactory) -> None:
-    """What was read of another version is not stored as it is; moments and figures come back as they were."""
+    """Samples read under another version are checked again; moments and figures come back as they were."""
     document = read_document(MeasurementsDocument, {"samples": SAMPLES}, what="measurements")
     with transaction(sessions) as session:
         cluster_id = add_cluster(session)

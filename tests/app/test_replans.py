@@ -8,7 +8,6 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import select
-from sqlalchemy.orm import Session
 
 from app.db.engine import SessionFactory, transaction
 from app.db.status import JobStanding, ReplanStatus, RunningPlanStatus
@@ -33,7 +32,6 @@ from app.services import (
 from app.services.errors import GpusTaken, NotFound, WrongStatus
 from app.services.replan_settings import ReplanSettings
 from app.services.replans import Answer
-from app.services.running_jobs import JobRecord
 from app.services.running_plans import PlanSource
 from app.services.safe_answers import answer_safely
 from app.services.webhooks import EventType
@@ -42,14 +40,15 @@ from cluster_models.recovery import RecoveryAction
 from tests.app.running_rows import (
     CLUSTER,
     START,
-    add_cluster,
     add_job,
     decided,
+    failed_job,
     nodes_held,
     occupied,
     plan_on,
     report,
     solved,
+    swapped_job,
     told,
 )
 from tests.plans import GLOBAL_BATCH
@@ -58,27 +57,10 @@ on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 SOLVED = START + timedelta(seconds=61)
 
 
-def _failed(session: Session) -> tuple[str, JobRecord, JobRecord]:
-    """Jobs ``a`` on n0, n1 and ``b`` on n2, n3; a spare n7; n0 has failed."""
-    add_cluster(session)
-    jobs = add_job(session, "a", "n0", "n1"), add_job(session, "b", "n2", "n3")
-    occupancy.replace_spares(session, reference=CLUSTER, nodes=["n7"])
-    replan_id = report(session, told("n0")).replan_id
-    assert replan_id is not None
-    return replan_id, *jobs
-
-
-def _swapped(session: Session) -> tuple[str, JobRecord, JobRecord]:
-    """The solver has answered that ``a`` takes the spare."""
-    replan_id, a, b = _failed(session)
-    solved(session, replan_id, decided({a: (RecoveryAction.SWAP, plan_on("n7", "n1"))}, untouched=[b]))
-    return replan_id, a, b
-
-
 def test_an_approved_answer_holds_its_gpus_and_an_applied_one_frees_the_rest(sessions: SessionFactory) -> None:
     """Each step may be repeated; the failed node serves as a spare once it is well again."""
     with transaction(sessions) as session:
-        replan_id, a, _b = _swapped(session)
+        replan_id, a, _b = swapped_job(session)
         replan = replans.get_replan(session, replan_id=replan_id)
         assert (replan.status, replan.has_decision) == (ReplanStatus.PROPOSED, True)
         assert replan.summary is not None
@@ -107,7 +89,7 @@ def test_an_approved_answer_holds_its_gpus_and_an_applied_one_frees_the_rest(ses
 def test_what_was_claimed_is_given_back(sessions: SessionFactory, ending: object) -> None:
     """Called off or failed after approval: every GPU is whose it was, and the plans it made are called off."""
     with transaction(sessions) as session:
-        replan_id, a, _b = _failed(session)
+        replan_id, a, _b = failed_job(session)
         before = occupied(session)
         solved(session, replan_id, decided({a: (RecoveryAction.SWAP, plan_on("n7", "n1"))}))
         replans.approve_replan(session, replan_id=replan_id)
@@ -123,7 +105,7 @@ def test_what_was_claimed_is_given_back(sessions: SessionFactory, ending: object
 def test_gpus_of_one_job_may_go_to_another(sessions: SessionFactory) -> None:
     """The light job is paused for the heavy one: its GPUs change hands, and come back if that is called off."""
     with transaction(sessions) as session:
-        replan_id, a, b = _failed(session)
+        replan_id, a, b = failed_job(session)
         before = occupied(session)
         answer = decided({a: (RecoveryAction.SWAP, plan_on("n2", "n1")), b: (RecoveryAction.PAUSE, None)})
         solved(session, replan_id, answer)
@@ -158,7 +140,7 @@ def test_gpus_of_one_job_may_go_to_another(sessions: SessionFactory) -> None:
 def test_a_job_that_waits_keeps_the_lost_gpus_and_is_woken_once(sessions: SessionFactory) -> None:
     """When the node has been well for long enough a replan is opened; called off, it is not opened again."""
     with transaction(sessions) as session:
-        replan_id, a, b = _failed(session)
+        replan_id, a, b = failed_job(session)
         solved(session, replan_id, decided({a: (RecoveryAction.WAIT, None)}, untouched=[b]))
         replans.approve_replan(session, replan_id=replan_id)
         replans.finish_applied(session, replan_id=replan_id)
@@ -182,13 +164,13 @@ def test_a_job_that_waits_keeps_the_lost_gpus_and_is_woken_once(sessions: Sessio
 def test_an_answer_that_meets_other_jobs_is_refused(sessions: SessionFactory) -> None:
     """A job took the spare, or the job itself changed, after the question was frozen."""
     with transaction(sessions) as session:
-        replan_id, _a, _b = _swapped(session)
+        replan_id, _a, _b = swapped_job(session)
         add_job(session, "c", "n7", "n6")
         with pytest.raises(GpusTaken, match="n7:0"):
             replans.approve_replan(session, replan_id=replan_id)
         session.rollback()
     with transaction(sessions) as session:
-        replan_id, _a, _b = _swapped(session)
+        replan_id, _a, _b = swapped_job(session)
         moved = PlanSource(plan=plan_on("n4", "n5"))
         proposed = running_plans.propose_plan(session, reference=CLUSTER, job="a", source=moved)
         running_plans.approve_plan(session, running_plan_id=proposed.id)
@@ -204,7 +186,7 @@ def test_an_answer_that_meets_other_jobs_is_refused(sessions: SessionFactory) ->
 def test_answers_may_approve_themselves(sessions: SessionFactory, is_free: bool) -> None:
     """Where the settings say so; where GPUs are taken meanwhile the answer stays a proposal."""
     with transaction(sessions) as session:
-        replan_id, a, b = _failed(session)
+        replan_id, a, b = failed_job(session)
         settings = ReplanSettings(auto_approve=True)
         replan_settings.replace_settings(session, reference=CLUSTER, settings=settings)
         if not is_free:
@@ -218,7 +200,7 @@ def test_answers_may_approve_themselves(sessions: SessionFactory, is_free: bool)
 def test_the_safe_answer_is_there_at_once_and_can_be_approved(sessions: SessionFactory) -> None:
     """The real one: worked out outside the transaction of the report, before the window ends."""
     with transaction(sessions) as session:
-        replan_id, a, _b = _failed(session)
+        replan_id, a, _b = failed_job(session)
         with pytest.raises(WrongStatus, match="wait"):
             replans.approve_replan(session, replan_id=replan_id, answer=Answer.SAFE)
     assert answer_safely(sessions, replan_id=replan_id, now=START)
@@ -244,7 +226,7 @@ def test_a_solver_without_an_answer_leaves_the_safe_one(sessions: SessionFactory
     """With a safe answer that is proposed; without, the replan failed and says why."""
     error = {"problem": "It crashed.", "remedy": ""}
     with transaction(sessions) as session:
-        replan_id, _a, _b = _failed(session)
+        replan_id, _a, _b = failed_job(session)
     answer_safely(sessions, replan_id=replan_id, now=START)
     with transaction(sessions) as session:
         replan_solves.begin_attempt(session, replan_id=replan_id, now=SOLVED)
@@ -264,7 +246,7 @@ def test_a_solver_without_an_answer_leaves_the_safe_one(sessions: SessionFactory
 def test_a_replan_with_unsolvable_workers_is_given_up(sessions: SessionFactory) -> None:
     """After a few workers lost under it."""
     with transaction(sessions) as session:
-        replan_id, _a, _b = _failed(session)
+        replan_id, _a, _b = failed_job(session)
         replan_solves.begin_attempt(session, replan_id=replan_id, now=SOLVED)
         verdicts = [replan_solves.count_rescue(session, replan_id=replan_id) for _ in range(4)]
         assert verdicts == [True, True, True, False]
@@ -275,7 +257,7 @@ def test_a_replan_with_unsolvable_workers_is_given_up(sessions: SessionFactory) 
 def test_a_second_attempt_solves_what_the_first_froze(sessions: SessionFactory) -> None:
     """After a crash the same question is asked again, whatever was reported of other parts meanwhile."""
     with transaction(sessions) as session:
-        replan_id, _a, _b = _failed(session)
+        replan_id, _a, _b = failed_job(session)
         first = replan_solves.begin_attempt(session, replan_id=replan_id, now=SOLVED)
         report(session, told("n4", at_s=70), at_s=70)
         second = replan_solves.begin_attempt(session, replan_id=replan_id, now=SOLVED)
@@ -287,7 +269,7 @@ def test_a_second_attempt_solves_what_the_first_froze(sessions: SessionFactory) 
 def test_repeat_offenders_are_advised_against_and_serve_as_no_spare(sessions: SessionFactory) -> None:
     """Whatever the solver knew of, the advice comes from the whole history."""
     with transaction(sessions) as session:
-        replan_id, a, _b = _failed(session)
+        replan_id, a, _b = failed_job(session)
         for number in range(3):
             at_s = -86_400.0 * (number + 1)
             report(session, told("n7", at_s=at_s), told("n7", HealthState.RECOVERED, at_s=at_s + 60), at_s=1)
@@ -308,7 +290,7 @@ def test_everybody_who_wants_to_is_told(sessions: SessionFactory) -> None:
     with transaction(sessions) as session:
         webhooks.create_endpoint(session, url="https://a.example/all")
         webhooks.create_endpoint(session, url="https://a.example/some", event_types=[EventType.APPLIED])
-        replan_id, a, _b = _failed(session)
+        replan_id, a, _b = failed_job(session)
         report(session, told("what-is-this", known=False))
     answer_safely(sessions, replan_id=replan_id, now=START)
     with transaction(sessions) as session:
@@ -330,7 +312,7 @@ def test_everybody_who_wants_to_is_told(sessions: SessionFactory) -> None:
 def test_lists_show_newest_first_in_pages(sessions: SessionFactory) -> None:
     """By cluster and status; an unknown id is not found."""
     with transaction(sessions) as session:
-        first, _a, _b = _failed(session)
+        first, _a, _b = failed_job(session)
         replans.cancel_replan(session, replan_id=first)
         second = reports.request_replan(session, reference=CLUSTER)
         page = replans.list_replans(session, reference=CLUSTER, limit=1)
@@ -346,7 +328,7 @@ def test_lists_show_newest_first_in_pages(sessions: SessionFactory) -> None:
 def test_running_plans_are_prepared_once_until_something_changes(sessions: SessionFactory) -> None:
     """The id of the job that prepares follows from the plans; other spares make another."""
     with transaction(sessions) as session:
-        _replan, a, b = _failed(session)
+        _replan, a, b = failed_job(session)
         (first,) = preparations.wanted(session).values()
         assert list(preparations.wanted(session).values()) == [first]
         asked = preparations.begin(session, cluster_id=a.cluster_id, now=START)
@@ -366,7 +348,7 @@ def test_running_plans_are_prepared_once_until_something_changes(sessions: Sessi
 def test_the_safe_answer_reads_what_was_prepared_for_jobs_that_are_hit(sessions: SessionFactory) -> None:
     """Documents of the other jobs, most bytes of a large cluster, stay in the database."""
     with transaction(sessions) as session:
-        replan_id, a, b = _failed(session)
+        replan_id, a, b = failed_job(session)
         asked = preparations.begin(session, cluster_id=a.cluster_id, now=START)
         assert asked is not None
         for job in (a, b):
@@ -381,7 +363,7 @@ def test_the_safe_answer_reads_what_was_prepared_for_jobs_that_are_hit(sessions:
 def test_no_proposal_is_worth_less_than_the_safe_answer(sessions: SessionFactory, worth: float) -> None:
     """A search may be cut short; its bound says what either lacks."""
     with transaction(sessions) as session:
-        replan_id, a, _b = _failed(session)
+        replan_id, a, _b = failed_job(session)
         safe = replace(decided({a: (RecoveryAction.SWAP, plan_on("n7", "n1"))}), objective=1.0, fallback=True)
         revision = replan_rows.row_of(session, replan_id).revision
         assert a.plan is not None

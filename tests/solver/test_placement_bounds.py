@@ -179,7 +179,7 @@ def test_a_branch_keeps_every_assignment_that_is_in_it(seed: int, decided: int) 
 
 
 def test_many_nodes_of_which_some_are_degraded_are_placed_with_proof() -> None:
-    """What prices alone leave open, a few branches about the slowest nodes close."""
+    """Gaps that prices alone leave open are closed by a few branches about the slowest nodes."""
     problem = grid_problem(made_up_links(16, 3), made_up_training(16))
     found = search_placement(problem, moves=50_000, seed=0)
     alone_s = placement_bound_s(problem)

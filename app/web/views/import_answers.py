@@ -132,11 +132,6 @@ def field_label(name: str) -> str:
     return _FIELDS.get(name, f"Label {name.removeprefix('labels.')}" if name.startswith("labels.") else name)
 
 
-def names_shown(names: Sequence[str]) -> str:
-    """The first names and how many more there are."""
-    return named(names, _MOST_NAMES)
-
-
 def is_asked(problem: ImportProblem) -> bool:
     """Whether a problem is nothing but an answer that is missing: a field of the form asks for it."""
     return (problem.field.startswith("answers.") and problem.value is None) or (
@@ -184,7 +179,7 @@ def _of_nodes(
         hint = "Answers the rest at once; what files say still counts."
         fields = [form.field(about("node_kind"), "Node kind", hint, choices=kinds, value=given.node_kind or "")]
     for name, lack in missing.items():
-        said = lack.hint or f"No file says it of {names_shown(lack.nodes)}."
+        said = lack.hint or f"No file says it of {named(lack.nodes, _MOST_NAMES)}."
         every = len(lack.nodes) == len(answer.nodes)
         keys = [f"{EVERY_NODE}.{name}"] if every else [f"{node}.{name}" for node in lack.nodes]
         if name == "gpu_kind":
@@ -226,7 +221,7 @@ def _question(question: QuestionAnswer, form: _Filled) -> AnswerField:
         return form.field(subject, f"Which GPU kind is {rest}?", "", choices=kinds, note=note)
     if kind == "ranks":
         return form.field(subject, label, hint, kind="number", note=note)
-    known = f" Known: {names_shown(question.choices)}." if question.choices else ""
+    known = f" Known: {named(question.choices, _MOST_NAMES)}." if question.choices else ""
     return form.field(subject, label, f"Write n1,n2 or n[1-4].{known}", note=note)
 
 
@@ -241,7 +236,7 @@ def _grouped(conflicts: Iterable[ConflictAnswer]) -> list[list[ConflictAnswer]]:
 
 def _conflict(group: Sequence[ConflictAnswer], form: _Filled) -> AnswerField:
     name = _split(group[0].where)[1]
-    nodes = names_shown([_split(conflict.where)[0] for conflict in group])
+    nodes = named([_split(conflict.where)[0] for conflict in group], _MOST_NAMES)
     first = group[0]
     choices = [Choice("", f"{first.taken.value} ({_places(first.taken.origins)}; used unless you choose)")]
     choices += [
@@ -301,7 +296,7 @@ def _chosen(chosen: Mapping[str, str]) -> list[tuple[str, str, str]]:
         else:
             groups.setdefault((_split(where)[1], value), []).append(where)
     for (name, value), keys in groups.items():
-        nodes = names_shown([_split(key)[0] for key in keys])
+        nodes = named([_split(key)[0] for key in keys], _MOST_NAMES)
         whose = "all nodes" if keys == [f"{EVERY_NODE}.{name}"] else nodes
         made.append((about("chosen", *keys), f"{field_label(name)} of {whose}", value))
     return made
