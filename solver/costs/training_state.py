@@ -122,23 +122,48 @@ class PlanState:
     """The state of a plan.  ``parts`` of two states made together (``states_of``) stand for the same things.
 
     ``homes`` (U, P).  By rank (R,): its pipeline rank ``stage``, its ``member`` number there, and where it sits:
-    ``host`` counts in ``hosts``, ``gpu`` is the number on it.
+    ``host`` counts in ``hosts``, ``gpu`` is the number on it.  ``replica_members``: tensor times context ranks.
     """
 
     parts: tuple[StatePart, ...]
     homes: BoolArray
     hosts: tuple[str, ...]
     members: int
+    replica_members: int
     stage: IntArray
     member: IntArray
     host: IntArray
     gpu: IntArray
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every member has a rank of its own; a re-routed job runs without some."""
+        return len(self.stage) == len(self.homes[0]) * self.members
+
     @cached_property
     def rank_of(self) -> IntArray:
-        """(P, m) the rank of each member of a stage."""
+        """(P, m) the rank that holds the shares of each member of a stage.
+
+        Live replicas took over those of a member that a re-routed job runs without, in turn.
+        """
         found = np.full((self.homes.shape[1], self.members), NOBODY, dtype=np.int64)
         found[self.stage, self.member] = np.arange(len(self.stage))
+        for stage in () if self.is_whole else found.reshape(len(found), -1, self.replica_members):
+            for replicas in stage.T:  # a view: one tensor and context rank of all replicas
+                (lost,) = np.nonzero(replicas == NOBODY)
+                replicas[lost] = np.resize(replicas[replicas != NOBODY], len(lost))
+        return found
+
+    @cached_property
+    def members_of(self) -> IntArray:
+        """(R, most) the members whose shares each rank holds, its own first, padded with ``NOBODY``."""
+        rank = self.rank_of.ravel()
+        member = np.tile(np.arange(self.members), len(self.rank_of))
+        order = np.lexsort((member, self.member[rank] != member, rank))
+        rank, member = rank[order], member[order]
+        counts = np.bincount(rank, minlength=len(self.stage))
+        found = np.full((len(counts), int(counts.max())), NOBODY, dtype=np.int64)
+        found[rank, np.arange(len(rank)) - (np.cumsum(counts) - counts)[rank]] = member
         return found
 
     @cached_property
@@ -147,9 +172,10 @@ class PlanState:
         total = np.zeros(len(self.stage))
         for part in self.parts:
             on_stage = part.unit_bytes @ self.homes
-            share = np.zeros(self.members)
-            np.add.at(share, part.shares.member, (part.shares.high - part.shares.low) / part.shares.grid)
-            total += on_stage[self.stage] * share[self.member]
+            owner = self.rank_of[:, part.shares.member]
+            held = np.stack(np.broadcast_arrays(owner, part.shares.low, part.shares.high)).reshape(3, -1)
+            rank, low, high = held if self.is_whole else np.unique(held, axis=1)
+            np.add.at(total, rank, on_stage[self.stage[rank]] * (high - low) / part.shares.grid)
         return total
 
     @property
@@ -261,6 +287,7 @@ def _state_of(plan: Plan, recovery: RecoveryPolicy, slices: int, order: _SlotOrd
         homes=homes_of(architecture, configuration),
         hosts=tuple(number),
         members=degrees.tensor * degrees.context * degrees.data,
+        replica_members=degrees.tensor * degrees.context,
         stage=columns[:, 0],
         member=columns[:, 1] + degrees.tensor * (columns[:, 2] + degrees.context * columns[:, 3]),
         host=np.array([number[place.node] for place in ranks], dtype=np.int64),

@@ -221,15 +221,14 @@ def reroute(site: JobSite, *, migrate: Migrate = migration) -> Answer:
     found = rerouted(site, alive)
     stage, living = found.tightest, int(alive[:, found.tightest].sum())
     plan = plan_without(site, found)
-    # the shards of lost ranks must come from somewhere all the same, but no rank changes its GPU
-    # a framework that re-routes goes on in its processes
+    # a framework that re-routes goes on in its processes; live ranks take over the shards of lost ones
     lives = replace(job, recovery=replace(job.recovery, hands_over_state=True))
-    moves = migrate(lives, whole_plan(site), problem=site.problem, lost=site.state_lost, links=site.links)
+    moves = migrate(lives, plan, problem=site.problem, lost=site.state_lost, links=site.links)
     return option_of(
         site.resources,
         action,
         plan,
-        replace(moves, moved=()),
+        moves,
         limited_by=f"stage {stage}, whose work {living} of {len(alive)} replicas share",
         reason=f"its peers run the micro-batches of {int((~alive).sum())} lost parts, and nothing moves",
         is_touched=True,

@@ -67,10 +67,12 @@ class Needs:
         ``needs`` takes some of the needs, in their order.
         """
         run, atom = (self.run, self.atom) if needs is None else (self.run[needs], self.atom[needs])
-        known = ranks != NOBODY
-        key = old.member[ranks] * self.atoms + atom
-        place = np.minimum(np.searchsorted(self.held, key), len(self.held) - 1)
-        found: BoolArray = known & self.runs.old[run, old.stage[ranks]] & (self.held[place] == key)
+        found = np.zeros(len(ranks), dtype=np.bool_)
+        for member in old.members_of.T:
+            key = member[ranks] * self.atoms + atom
+            place = np.minimum(np.searchsorted(self.held, key), len(self.held) - 1)
+            found |= self.held[place] == key
+        found &= (ranks != NOBODY) & self.runs.old[run, old.stage[ranks]]
         return found
 
     def holders(self, old: PlanState) -> IntArray:
@@ -118,9 +120,13 @@ def _part_needs(
     run, stage = np.nonzero(runs.new & (run_bytes > 0)[:, None])
     run, stage = np.repeat(run, len(member)), np.repeat(stage, len(member))
     member, atom = (np.tile(each, len(run) // len(member)) for each in (member, atom))
+    rank = new.rank_of[stage, member]
+    if not new.is_whole:  # a rank that took over others' shares needs what they share with it once
+        _, first = np.unique(np.stack([rank, run, atom]), axis=1, return_index=True)
+        rank, run, atom = rank[first], run[first], atom[first]
     return Needs(
         kind=kind,
-        rank=new.rank_of[stage, member],
+        rank=rank,
         run=run,
         atom=atom,
         bytes=atom_bytes[run, atom],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 from math import gcd, lcm
 
 from cluster_models.expert_slots import ExpertSlots
@@ -29,7 +30,7 @@ def naive_migration(job: RunningJob, new: Plan, lost: frozenset[tuple[str, int]]
     """What moves where all live copies can be used; the cells that have none are counted once."""
     grid = lcm(*(_grid(plan, job.recovery) for plan in (job.plan, new)))
     sizes = _sizes(new, grid)
-    old = [_cells(place, job.plan, job.recovery, grid) for place in job.plan.placement.ranks]
+    old = _rank_cells(job.plan, job.recovery, grid)
     at_gpu: dict[tuple[str, int], set[Cell]] = {}
     at_node: dict[str, set[Cell]] = {}
     for place, cells in zip(job.plan.placement.ranks, old, strict=True):
@@ -39,8 +40,7 @@ def naive_migration(job: RunningJob, new: Plan, lost: frozenset[tuple[str, int]]
     alive = set().union(*at_gpu.values())
     inside = between = 0.0
     wanted: set[Cell] = set()
-    for place in new.placement.ranks:
-        cells = _cells(place, new, job.recovery, grid)
+    for place, cells in zip(new.placement.ranks, _rank_cells(new, job.recovery, grid), strict=True):
         wanted |= cells
         missing = cells - at_gpu.get((place.node, place.gpu), set())
         near = missing & at_node.get(place.node, set())
@@ -51,7 +51,20 @@ def naive_migration(job: RunningJob, new: Plan, lost: frozenset[tuple[str, int]]
 
 def naive_rank_cells(plan: Plan, recovery: RecoveryPolicy) -> list[set[Cell]]:
     """The cells of every rank."""
-    return [_cells(place, plan, recovery, _grid(plan, recovery)) for place in plan.placement.ranks]
+    return _rank_cells(plan, recovery, _grid(plan, recovery))
+
+
+def _rank_cells(plan: Plan, recovery: RecoveryPolicy, grid: int) -> list[set[Cell]]:
+    """Cells of every rank; replicas share out those of ranks that a re-routed job runs without, in turn."""
+    degrees, present = plan.configuration.degrees, plan.placement.ranks
+    found = [_cells(place, plan, recovery, grid) for place in present]
+    for part in product(range(degrees.pipeline), range(degrees.tensor), range(degrees.context)):
+        live = [row for row, place in enumerate(present) if (place.pipeline, place.tensor, place.context) == part]
+        replicas = {present[row].data for row in live}
+        for turn, data in enumerate(sorted(set(range(degrees.data)) - replicas)):
+            heir = live[turn % len(live)]
+            found[heir] |= _cells(replace(present[heir], data=data), plan, recovery, grid)
+    return found
 
 
 def _instances(recovery: RecoveryPolicy, ranks: int) -> int:

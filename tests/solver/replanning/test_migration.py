@@ -60,6 +60,18 @@ def shapes(draw: st.DrawFn, model: Architecture) -> Configuration:
     )
 
 
+@st.composite
+def rerouted(draw: st.DrawFn, plan: Plan) -> Plan:
+    """The plan whole, or without replicas on one of its stages, whose work the others do."""
+    degrees = plan.configuration.degrees
+    if degrees.expert_block > degrees.tensor * degrees.context or degrees.data == 1:
+        return plan
+    stage = draw(st.integers(0, degrees.pipeline - 1))
+    lost = draw(st.sets(st.integers(0, degrees.data - 1), max_size=degrees.data - 1))
+    ranks = [rank for rank in plan.placement.ranks if rank.pipeline != stage or rank.data not in lost]
+    return replace(plan, placement=replace(plan.placement, ranks=tuple(ranks)))
+
+
 @given(data=st.data(), model=st.sampled_from([SMALL, EXPERTS, replace(SMALL, tied_embeddings=True)]))
 @settings(max_examples=30)
 def test_bytes_are_those_of_cells_counted_one_by_one(data: st.DataObject, model: Architecture) -> None:
@@ -76,6 +88,7 @@ def test_bytes_are_those_of_cells_counted_one_by_one(data: st.DataObject, model:
     if model.experts is not None and data.draw(st.booleans()):
         rows = ((2, 0, 3, 1), (0, 1, 2, 3))
         plan = replace(plan, expert_slots=ExpertSlots((0, 1), rows, 4, new.degrees.expert))
+    job, plan = replace(job, plan=data.draw(rerouted(job.plan))), data.draw(rerouted(plan))
     lost = frozenset(data.draw(st.sets(st.tuples(st.sampled_from(hosts), st.sampled_from([0, 1])), max_size=2)))
     found = moved(job, plan, lost, gpus=2)
     expected = naive_migration(job, plan, lost)
