@@ -14,6 +14,7 @@ from typing import Final
 from cluster_models.health.states import SEVERITY
 from cluster_models.health_events import Entity, EntityKind, HealthEvent, HealthState
 from cluster_models.recovery import Quarantine
+from cluster_models.wording import named
 
 HYSTERESIS_S: Final = 600.0
 """Quiet seconds after a recovery before it is believed."""
@@ -167,29 +168,43 @@ def quarantine_of(
 ) -> tuple[Quarantine, ...]:
     """Nodes that failed, or whose parts did, ``failures`` times in the last ``within_s`` seconds.
 
+    Hardware that reports name by its ``device`` takes its failures along to the node where it was seen last.
     What flaps failed once: a part that fails before its recovery was believed (``hysteresis_s``) never was well.
     What ``OPERATOR`` reported as recovered counts as repaired: failures of the node until then count no more.
     """
     after = now - timedelta(seconds=within_s)
-    told = list({(event.source, event.source_id, event.state): event for event in events}.values())
-    repaired = _repaired(told)
-    by_part: dict[Entity, list[HealthEvent]] = {}
-    for event in told:
-        counts = event.occurred_at > max(after, repaired.get(event.entity.node, after))
-        if event.entity.node and event.entity.kind is not EntityKind.LINK and counts:
-            by_part.setdefault(event.entity, []).append(event)
-    counted: dict[str, int] = {}
-    for entity, reports in by_part.items():
-        by_source: dict[str, list[HealthEvent]] = {}
-        for event in sorted(reports, key=lambda event: (event.occurred_at, SEVERITY[event.state])):
-            by_source.setdefault(event.source, []).append(event)
-        # several sources that report one failure count it once
-        hysteresis = timedelta(seconds=hysteresis_s)
-        most = max(_outages(ordered, hysteresis) for ordered in by_source.values())
-        counted[entity.node] = counted.get(entity.node, 0) + most
-    days = within_s / 86_400
-    return tuple(
-        Quarantine(node, count, f"{node} failed {count} times in {days:.3g} days: keep it out until it is repaired")
-        for node, count in sorted(counted.items())
-        if count >= failures
+    hysteresis = timedelta(seconds=hysteresis_s)
+    told = {(event.source, event.source_id, event.state): event for event in events}.values()
+    ordered = sorted(told, key=lambda event: (event.occurred_at, SEVERITY[event.state]))
+    repaired = _repaired(ordered)
+    counting = [
+        event
+        for event in ordered
+        if event.entity.node and event.entity.kind is not EntityKind.LINK and event.occurred_at > after
+    ]
+    by_node: dict[str, list[HealthEvent]] = {}
+    by_device: dict[str, list[HealthEvent]] = {}
+    for event in counting:
+        by_node.setdefault(event.entity.node, []).append(event)
+        if event.device:
+            by_device.setdefault(event.device, []).append(event)
+    within, found = f"times in {within_s / 86_400:.3g} days", {}
+    for name, reports in (*by_device.items(), *by_node.items()):
+        node = reports[-1].entity.node
+        since = repaired.get(node, after)
+        count = _outages_of_parts([event for event in reports if event.occurred_at > since], hysteresis)
+        if count >= failures:
+            where = "" if name == node else f" in {named(sorted({event.entity.node for event in reports}))}"
+            reason = f"{name} failed {count} {within}{where}: keep {node} out until it is repaired"
+            found[node] = Quarantine(node, count, reason)
+    return tuple(found[node] for node in sorted(found))
+
+
+def _outages_of_parts(ordered: Iterable[HealthEvent], hysteresis: timedelta) -> int:
+    """Outages of all parts; several sources that report one count it once."""
+    by_part: dict[Entity, dict[str, list[HealthEvent]]] = {}
+    for event in ordered:
+        by_part.setdefault(event.entity, {}).setdefault(event.source, []).append(event)
+    return sum(
+        max(_outages(reports, hysteresis) for reports in by_source.values()) for by_source in by_part.values()
     )

@@ -82,6 +82,7 @@ class HealthEvent:
     ``compute_slowdown`` (1 = healthy) and ``bandwidth_share`` (of what the links of the entity had, in (0, 1]) say
     how degraded it is where that was told, 0 where not.  ``code`` is the source's own name of the finding
     (``Xid 79``).  ``leave_by``: of a part that drains, until when it works; ``None`` where it may go at any moment.
+    ``device``: serial number or UUID of the hardware, which it keeps in another node; empty where not told.
     """
 
     entity: Entity
@@ -94,6 +95,7 @@ class HealthEvent:
     compute_slowdown: float = UNSTATED
     bandwidth_share: float = UNSTATED
     leave_by: datetime | None = None
+    device: str = ""
 
     def __post_init__(self) -> None:
         if self.occurred_at.tzinfo is None:

@@ -66,6 +66,9 @@ def list_events(
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Only reports about parts that the cluster does not have.")
     ] = False,
+    device: Annotated[
+        str | None, typer.Option("--device", help="Only those about hardware of this serial number or UUID.")
+    ] = None,
     most: Annotated[int, typer.Option("--most", min=1, max=200, help="At most so many.")] = 50,
     as_json: Json = False,
     database_url: DatabaseUrl = None,
@@ -73,7 +76,7 @@ def list_events(
     """List the reports on a cluster, the newest first."""
     from app.cli.failure_stored import run_events  # noqa: PLC0415 - see above
 
-    run_events(cluster, unknown=unknown, most=most, as_json=as_json, database_url=database_url)
+    run_events(cluster, unknown=unknown, device=device, most=most, as_json=as_json, database_url=database_url)
 
 
 @reported

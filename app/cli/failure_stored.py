@@ -72,7 +72,9 @@ def _tell(answer: ReportAnswer) -> None:
     console().print(f"Look at it: meshwright replans show {answer.replan_id}")
 
 
-def run_events(cluster: str, *, unknown: bool, most: int, as_json: bool, database_url: str | None) -> None:
+def run_events(
+    cluster: str, *, unknown: bool, device: str | None, most: int, as_json: bool, database_url: str | None
+) -> None:
     """Print the newest reports on a cluster."""
     with database(database_url) as session:
         page = health_events.list_events(
@@ -80,6 +82,7 @@ def run_events(cluster: str, *, unknown: bool, most: int, as_json: bool, databas
             reference=stored_cluster(session, cluster).id,
             limit=most,
             known=False if unknown else None,
+            device=device,
         )
     if as_json:
         print_text(
@@ -161,7 +164,7 @@ def _events(found: Sequence[EventRecord]) -> RenderableType:
         table.add_column(name, overflow="fold")
     for each in found:
         event = each.event
-        notes = [event.code, event.text, "" if each.known else f"unknown name {each.told_name}"]
+        notes = [event.code, event.text, event.device, "" if each.known else f"unknown name {each.told_name}"]
         table.add_row(
             Text(moment(event.occurred_at)),
             Text(entity_words(event.entity)),

@@ -39,6 +39,7 @@ class HealthEventRow(Base):
         Index("ix_health_events_cluster_id_received_at", "cluster_id", "received_at", "id"),
         Index("ix_health_events_replan_id", "replan_id"),
         Index("ix_health_events_leave_by", "leave_by"),
+        Index("ix_health_events_cluster_id_device", "cluster_id", "device"),
     )
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
@@ -61,6 +62,8 @@ class HealthEventRow(Base):
     bandwidth_share: Mapped[float]
     leave_by: Mapped[datetime | None]
     """Until when a part that drains works."""
+    device: Mapped[str] = mapped_column(String(200), server_default="")
+    """Serial number or UUID of the hardware, empty where not told."""
     repeats: Mapped[int] = mapped_column(default=0)
     """How often the same report came again."""
     replan_id: Mapped[str | None] = mapped_column(ForeignKey("replans.id", ondelete="SET NULL"))

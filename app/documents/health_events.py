@@ -108,6 +108,12 @@ class EventDocument(LossDocument):
         description="Of what drains: until when it works. It is decided on drain_lead_s before that; absent = now.",
         examples=["2026-11-22T06:00:00Z"],
     )
+    device: Text | None = Field(
+        None,
+        max_length=200,
+        description="Serial number or UUID of the hardware: its failures are counted together wherever it sits.",
+        examples=["GPU-5e0c6d1f"],
+    )
 
     def to_event(self, now: datetime) -> ReportedEvent:
         """The report, before its names are looked up; raises ``InvalidInput``."""
@@ -132,6 +138,7 @@ class EventDocument(LossDocument):
             compute_slowdown=base.compute_slowdown,
             bandwidth_share=base.bandwidth_share,
             leave_by=self.leave_by,
+            device=self.device or "",
         )
 
     def _made_id(self, moment: datetime) -> str:

@@ -87,6 +87,7 @@ def _take(alert: _Alert, taken: ReportCollector) -> None:
         code=name,
         compute_slowdown=UNSTATED if resolved else _number(labels, "slowdown", 1, float("inf")),
         bandwidth_share=UNSTATED if resolved else _number(labels, "share", 0, 1),
+        device=_device(labels) if kind is EntityKind.GPU else "",
     )
 
 
@@ -147,6 +148,12 @@ def _part(kind: EntityKind, labels: Mapping[str, str]) -> str:
     if kind is EntityKind.SWITCH:
         return labels.get("switch", "") or labels.get("leaf", "") or labels.get("switch_name", "")
     return ""
+
+
+def _device(labels: Mapping[str, str]) -> str:
+    """UUID of the GPU in the labels; others write that of their node or pod there."""
+    uuid = labels.get("UUID") or labels.get("uuid", "")
+    return uuid if _GPU_UUID.match(uuid) else ""
 
 
 def _xid(labels: Mapping[str, str]) -> int | None:

@@ -45,6 +45,7 @@ class _Gpu:
     node: str
     part: str
     at: datetime | None = None
+    device: str = ""
     xid_is_clear: bool = False
     well: list[str] = field(default_factory=list)
     found: dict[str, tuple[HealthState, str]] = field(default_factory=dict)
@@ -93,7 +94,7 @@ def _take_figure(
     part = next((labels[label] for label in _GPU_LABELS if labels.get(label)), "").removeprefix("nvidia")
     if not node or not part:
         raise InvalidInput(name, ", ".join(labels)[:100], "says no host or GPU", "keep the labels Hostname and gpu")
-    gpu = gpus.setdefault((node, part), _Gpu(node, part))
+    gpu = gpus.setdefault((node, part), _Gpu(node, part, device=labels.get("UUID", "")))
     if figure[4]:
         gpu.at = _moment(int(figure[4]))
     if labels.get("pci_bus_id"):
@@ -130,6 +131,7 @@ def _sight(gpu: _Gpu, state: HealthState, code: str, text: str, seen: str, taken
         source_id=digest(gpu.node, gpu.part, code, state, seen),
         text=text,
         code=code,
+        device=gpu.device,
         is_sighting=True,
     )
 

@@ -105,7 +105,9 @@ def _take(event: _Event, taken: ReportCollector) -> None:
     at = moment(event.generatedtimestamp)
     codes = f" ({', '.join(event.errorcode)})" if event.errorcode else ""
     action = f"; recommended: {event.recommendedaction}" if event.recommendedaction not in {"", "0", "NONE"} else ""
-    for kind, part in _parts(event) or [(EntityKind.NODE, "")]:
+    parts = _parts(event) or [(EntityKind.NODE, "")]
+    uuids = [each.entityvalue for each in event.entitiesimpacted if _kind_of(each) == "gpuuuid"]
+    for kind, part in parts:
         key = event.id or f"{event.generatedtimestamp or taken.now.isoformat()} {event.message}"
         taken.add(
             state,
@@ -116,6 +118,7 @@ def _take(event: _Event, taken: ReportCollector) -> None:
             source_id=digest(key, event.nodename, part, event.checkname),
             text=f"{event.checkname}{codes}: {event.message}{action}",
             code=event.checkname,
+            device=uuids[0] if kind is EntityKind.GPU and len(parts) == len(uuids) == 1 else "",
         )
 
 
@@ -131,12 +134,16 @@ def _parts(event: _Event) -> list[tuple[EntityKind, str]]:
     """The GPUs and cards of an event, each by its best name: a number before a bus address before a UUID."""
     named: dict[str, list[str]] = {}
     for each in event.entitiesimpacted:
-        named.setdefault(each.entitytype.casefold().replace("_", ""), []).append(each.entityvalue)
+        named.setdefault(_kind_of(each), []).append(each.entityvalue)
     cards = [(EntityKind.NIC, name) for kind in ("nic", "infiniband", "ib") for name in named.get(kind, ()) if name]
     for kind in ("gpu", "pci", "gpuuuid"):
         if values := [value for value in named.get(kind, ()) if value]:
             return [*cards, *((EntityKind.GPU, _gpu_name(value)) for value in dict.fromkeys(values))]
     return cards
+
+
+def _kind_of(entity: _Impacted) -> str:
+    return entity.entitytype.casefold().replace("_", "")
 
 
 def _gpu_name(value: str) -> str:

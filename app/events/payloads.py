@@ -147,6 +147,7 @@ class ReportCollector:
         compute_slowdown: float = UNSTATED,
         bandwidth_share: float = UNSTATED,
         leave_by: datetime | None = None,
+        device: str = "",
         is_sighting: bool = False,
     ) -> None:
         """Take a report; without a time, or with one to come, it happened when it came.
@@ -174,6 +175,7 @@ class ReportCollector:
             compute_slowdown=compute_slowdown,
             bandwidth_share=bandwidth_share,
             leave_by=leave_by,
+            device=clean(device, _LONGEST_PART),
             is_sighting=is_sighting,
         )
         known = self._events.setdefault((event.source_id, state), event)

@@ -22,7 +22,7 @@ PartName = Annotated[Line, BeforeValidator(lambda value: str(value) if type(valu
 class PlainReport(Document):
     """One report; ``id`` tells it from others of its sender, ``occurred_at`` is when it came where left out.
 
-    ``leave_by``: until when what drains still works.
+    ``leave_by``: until when what drains still works.  ``device``: serial number or UUID of the hardware.
     """
 
     kind: EntityKind = EntityKind.NODE
@@ -36,6 +36,7 @@ class PlainReport(Document):
     compute_slowdown: Annotated[Number, Field(ge=1)] | None = None
     bandwidth_share: Annotated[Number, Field(gt=0, le=1)] | None = None
     leave_by: Moment | None = None
+    device: Annotated[Line, Field(max_length=200)] = ""
 
     @model_validator(mode="after")
     def _names_a_part(self) -> PlainReport:
@@ -88,6 +89,7 @@ def take_plain(report: PlainReport, taken: ReportCollector) -> None:
         compute_slowdown=report.compute_slowdown or UNSTATED,
         bandwidth_share=report.bandwidth_share or UNSTATED,
         leave_by=report.leave_by,
+        device=report.device,
     )
 
 

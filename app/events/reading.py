@@ -30,6 +30,7 @@ class ReportedEvent:
     compute_slowdown: float = UNSTATED
     bandwidth_share: float = UNSTATED
     leave_by: datetime | None = None
+    device: str = ""
     is_sighting: bool = False
 
 

@@ -105,6 +105,7 @@ def _told(
         compute_slowdown=report.compute_slowdown,
         bandwidth_share=report.bandwidth_share,
         leave_by=report.leave_by,
+        device=report.device,
     )
     return ToldEvent(event, told_name, known, report.is_sighting)
 

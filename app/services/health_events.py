@@ -38,6 +38,7 @@ _COLUMNS: Final = (
     HealthEventRow.compute_slowdown,
     HealthEventRow.bandwidth_share,
     HealthEventRow.leave_by,
+    HealthEventRow.device,
 )
 """Columns of ``HealthEvent``: plain rows of them are read four times as fast as objects."""
 
@@ -89,6 +90,7 @@ def list_events(
     cursor: str | None = None,
     known: bool | None = None,
     replan_id: str | None = None,
+    device: str | None = None,
 ) -> Page[EventRecord]:
     """The reports on a cluster, the newest received first; raises ``NotFound``."""
     cluster_id = clusters.find_cluster(session, reference=reference).id
@@ -97,6 +99,8 @@ def list_events(
         query = query.where(HealthEventRow.known.is_(known))
     if replan_id is not None:
         query = query.where(HealthEventRow.replan_id == replan_id)
+    if device is not None:
+        query = query.where(HealthEventRow.device == device)
     if cursor is not None:
         moment, after = decode_cursor(cursor, int, str)
         key = tuple_(HealthEventRow.received_at, HealthEventRow.id)
@@ -208,6 +212,7 @@ def _values(event_id: str, cluster_id: str, told: ToldEvent, now: datetime) -> d
         "compute_slowdown": event.compute_slowdown,
         "bandwidth_share": event.bandwidth_share,
         "leave_by": event.leave_by,
+        "device": event.device,
         "repeats": 0,
     }
 
@@ -243,6 +248,7 @@ def _event(row: HealthEventRow | Row[*tuple[Any, ...]]) -> HealthEvent:
         compute_slowdown=row.compute_slowdown,
         bandwidth_share=row.bandwidth_share,
         leave_by=row.leave_by,
+        device=row.device,
     )
 
 

@@ -232,6 +232,16 @@ def test_a_node_that_fails_often_is_to_be_kept_out(client: TestClient) -> None:
     assert (found["node"], found["failures"]) == ("n5", 2)
 
 
+def test_the_history_of_hardware_is_listed_by_its_serial_number(client: TestClient) -> None:
+    """Wherever it sat."""
+    for node in ("n5", "n6"):
+        failed(client, node, kind="gpu", part=0, device="GPU-5e0c")
+    failed(client, "n6", kind="gpu", part=1)
+    found = client.get(f"{EVENTS}?device=GPU-5e0c").json()["items"]
+    assert {each["entity"]["node"] for each in found} == {"n5", "n6"}
+    assert {each["device"] for each in found} == {"GPU-5e0c"}
+
+
 def test_reports_come_in_pages(client: TestClient) -> None:
     """Each once, whatever the size of a page."""
     client.post(EVENTS, json=[{"node": "n5", "state": "failed", "id": str(number)} for number in range(5)])

@@ -88,6 +88,24 @@ def test_what_flaps_failed_once() -> None:
     assert [each.failures for each in quarantine_of(flaps, now=START + timedelta(days=1), hysteresis_s=0.0)] == [11]
 
 
+def test_hardware_takes_its_failures_along() -> None:
+    """A GPU that failed in two nodes before keeps the third one out, until somebody repairs that one."""
+    moved = [
+        event(100 * index, HealthState.FAILED, number=index, entity=Entity(EntityKind.GPU, f"n{index}", "3"))
+        for index in range(3)
+    ]
+    now = START + timedelta(days=1)
+    assert quarantine_of(moved, now=now) == ()
+    devices = [replace(each, device="GPU-5e0c") for each in moved]
+    [advice] = quarantine_of(devices, now=now)
+    assert (advice.node, advice.failures) == ("n2", 3)
+    assert "GPU-5e0c failed 3 times in 30 days in n0, n1, n2" in advice.reason
+    emptied = event(150, HealthState.RECOVERED, source=OPERATOR, entity=Entity(EntityKind.NODE, "n1"))
+    assert len(quarantine_of([*devices, emptied], now=now)) == 1
+    repaired = event(250, HealthState.RECOVERED, source=OPERATOR, entity=Entity(EntityKind.NODE, "n2"))
+    assert quarantine_of([*devices, repaired], now=now) == ()
+
+
 def test_repeated_failures_advise_quarantine_once_each() -> None:
     gpu = Entity(EntityKind.GPU, "n1", "3")
     failures = [

@@ -60,6 +60,9 @@ class EventAnswer(BaseModel):
         description="Of what drains: until when it works, in UTC; null where it may go at any moment.",
         examples=[None],
     )
+    device: str | None = Field(
+        description="Serial number or UUID of the hardware; null where not told.", examples=["GPU-5e0c6d1f"]
+    )
     repeats: int = Field(description="How often it came again.", examples=[0])
     replan: str | None = Field(description="Id of the replan that decides on it, if one does.", examples=[None])
 
@@ -82,6 +85,7 @@ class EventAnswer(BaseModel):
             compute_slowdown=event.compute_slowdown or None,
             bandwidth_share=event.bandwidth_share or None,
             leave_by=event.leave_by,
+            device=event.device or None,
             repeats=record.repeats,
             replan=record.replan_id,
         )

@@ -125,13 +125,16 @@ def list_events(
     replan: Annotated[
         str | None, Query(max_length=200, description="Only those that this replan decides on.")
     ] = None,
+    device: Annotated[
+        str | None, Query(max_length=200, description="Only those about hardware of this serial number or UUID.")
+    ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> PageAnswer[EventAnswer]:
     """The reports on a cluster, newest received first; those about unknown names are among them."""
     with service.read_sessions() as session:
         page = health_events.list_events(
-            session, reference=cluster, limit=limit, cursor=cursor, known=known, replan_id=replan
+            session, reference=cluster, limit=limit, cursor=cursor, known=known, replan_id=replan, device=device
         )
     return page_answer(request, page, EventAnswer.from_record)
 

@@ -100,7 +100,7 @@ def _event(each: EventRecord) -> EventRow:
         state=STATES[event.state],
         mood=MOODS[event.state],
         source=_source(event.source),
-        details="; ".join(filter(None, (event.code, event.text, leave, again))),
+        details="; ".join(filter(None, (event.code, event.text, event.device, leave, again))),
         unknown="" if each.known else each.told_name,
         replan_id=each.replan_id,
     )
