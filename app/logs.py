@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Sequence
 
 import structlog
 
@@ -21,14 +22,33 @@ def configure_logs(settings: Settings) -> None:
     as_text: list[structlog.typing.Processor] = [
         structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
     ]
+    written = as_json if settings.log_json else as_text
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *(as_json if settings.log_json else as_text),
-        ],
+        processors=[*shared, *written],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+    _write_alike(shared, written)
+
+
+def _write_alike(
+    shared: Sequence[structlog.typing.Processor], written: Sequence[structlog.typing.Processor]
+) -> None:
+    """Let libraries, whose warnings go through ``logging``, write in the same form."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *written],
+        )
+    )
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.captureWarnings(capture=True)
+    engine = logging.getLogger("dbos")  # it makes a handler of its own where it has none
+    engine.handlers, engine.propagate = [handler], False

@@ -58,7 +58,7 @@ from app.observed import ObservedRequests
 from app.problems import PROBLEM_RESPONSE
 from app.resources import Service
 from app.settings import Role, Settings
-from app.starting import explained, listening_socket
+from app.starting import connect, explained, listening_socket
 from app.trusted_requests import TrustedRequests
 from app.warming import warm_up_beside
 from app.web.routes import router as pages
@@ -157,6 +157,8 @@ def serve(
         if settings.role is Role.ALL:
             lock_data_folder(settings).release()
         prepared_engine(settings).dispose()
+    with explained(settings, database="the job engine's database", variable="MESHWRIGHT_JOBS_DATABASE_URL"):
+        connect(settings.resolved_jobs_database_url)
     if settings.role is Role.WORKER:
         run_worker(settings)
         return
@@ -164,7 +166,10 @@ def serve(
         announce(f"http://{settings.host}:{own.getsockname()[1]}/")
         server = uvicorn.Server(
             uvicorn.Config(
-                create_app(settings), log_level="warning", timeout_graceful_shutdown=STOP_STREAMS_AFTER_S
+                create_app(settings),
+                log_config=None,
+                log_level="warning",
+                timeout_graceful_shutdown=STOP_STREAMS_AFTER_S,
             )
         )
         warm_up_beside(lambda: server.started, lambda: server.should_exit)

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
+from app.db.engine import make_engine
 from app.settings import Settings
 from cluster_models.errors import MeshwrightError
 
@@ -42,20 +44,32 @@ def listening_socket(settings: Settings) -> socket.socket:
 
 
 @contextmanager
-def explained(settings: Settings) -> Iterator[None]:
-    """Turn what is wrong with the database or the data folder into ``CannotStart``."""
+def explained(
+    settings: Settings, *, database: str = "the database", variable: str = "MESHWRIGHT_DATABASE_URL"
+) -> Iterator[None]:
+    """Turn what is wrong with a database, set by ``variable``, or the data folder into ``CannotStart``."""
     try:
         yield
     except (SQLAlchemyError, ImportError) as error:
         reason = str(error).splitlines()[0]
         raise CannotStart(
-            f"the database cannot be used: {reason}; check MESHWRIGHT_DATABASE_URL, and that its server answers"
+            f"{database} cannot be used: {reason}; check {variable}, and that its server answers"
         ) from error
     except OSError as error:
         place = error.filename or settings.data_dir
         raise CannotStart(
             f"{place}: {error.strerror or error}; set MESHWRIGHT_DATA_DIR to a folder that can be written"
         ) from error
+
+
+def connect(url: str) -> None:
+    """Ask a database for its answer to nothing; raises ``SQLAlchemyError``."""
+    engine = make_engine(url)
+    try:
+        with engine.connect() as connection:
+            connection.execute(text("SELECT 1"))
+    finally:
+        engine.dispose()
 
 
 def unknown_settings() -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import socket
 import sys
 from collections.abc import Iterator
@@ -11,13 +13,21 @@ import pytest
 import structlog
 
 from app.cli import main
+from app.logs import configure_logs
+from app.settings import Settings
 
 
 @pytest.fixture(autouse=True)
 def _log_elsewhere_afterwards() -> Iterator[None]:
     """A service logs to the standard error it began with, which is closed once the test has read it."""
+    loggers = [logging.getLogger(), logging.getLogger("dbos")]
+    before = [(logger, logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
     yield
     structlog.reset_defaults()
+    logging.captureWarnings(capture=False)
+    for logger, handlers, level, propagate in before:
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 def test_a_taken_port_is_a_sentence(
@@ -32,6 +42,29 @@ def test_a_taken_port_is_a_sentence(
     assert f"cannot listen on 127.0.0.1:{port}" in err
     assert "--port" in err
     assert "serves on" not in err
+
+
+def test_a_broken_file_of_the_job_engine_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not the traceback of a server that failed to start."""
+    monkeypatch.setenv("MESHWRIGHT_DATA_DIR", str(tmp_path))
+    (tmp_path / "jobs.sqlite").write_bytes(bytes(range(256)) * 32)
+    assert main(["serve", "--port", "0"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "the job engine's database cannot be used" in line
+    assert "MESHWRIGHT_JOBS_DATABASE_URL" in line
+
+
+def test_libraries_log_as_we_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One JSON object a line, whoever speaks."""
+    configure_logs(Settings(data_dir=tmp_path, log_json=True))
+    logging.getLogger("uvicorn.error").warning("too many of %s", "them")
+    logging.getLogger("dbos").error("lost")
+    structlog.get_logger().info("solving", slots=1)
+    said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [each["event"] for each in said] == ["too many of them", "lost", "solving"]
+    assert [each.get("logger") for each in said] == ["uvicorn.error", "dbos", None]
 
 
 def test_the_address_is_tried_before_anything_heavy_is_imported(
