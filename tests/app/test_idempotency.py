@@ -37,6 +37,7 @@ CREATED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (f"{API}/calibrations", {"name": "own", "calibration": CALIBRATION}, {"name": "other"}),
     (f"{API}/plans", plan_body(), {"options": {"seed": 5}}),
     (f"{API}/webhooks", HOOK, {"event_types": ["replan.failed"]}),
+    (f"{API}/routing", {"name": "own", "logical_count": [[120, 80]]}, {"name": "other"}),
     (f"{SITE}/event-sources", {"name": "watch", "adapter": "plain"}, {"name": "other"}),
     (f"{SITE}/jobs", job_body("b", "n4", "n5"), {"weight": 2.0}),
     (f"{SITE}/jobs/a/running-plans", {"plan": plan_document("n2", "n3")}, {"plan": plan_document("n6", "n7")}),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from sqlalchemy.orm import Session
 
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.import_uploads import Received, received
-from app.api.v1.parameters import Cursor, ExpectedVersion, Limit, RoutingPath, ServiceDep, etag
+from app.api.v1.parameters import Cursor, ExpectedVersion, IdempotencyKey, Limit, RoutingPath, ServiceDep, etag
 from app.api.v1.routing_answers import NoticeAnswer, RoutingAnswer, RoutingStored, RoutingSummary
 from app.api.v1.routing_uploads import RoutingUpload, routing_bodies, routing_upload_of
 from app.db.engine import transaction
-from app.services import routing
+from app.serialization import canonical
+from app.services import idempotency, routing
 from app.services.routing import RoutingRecord
 from cluster_models.errors import InvalidInput
 
@@ -21,15 +24,28 @@ _Body = Annotated[Received, Depends(received)]
 
 
 @router.post("/routing", status_code=201, openapi_extra=routing_bodies())
-def create_routing(found: _Body, service: ServiceDep, response: Response) -> RoutingStored:
+def create_routing(
+    found: _Body, service: ServiceDep, response: Response, idempotency_key: IdempotencyKey = None
+) -> RoutingStored:
     """Read counts of expert selections, from files of engines or as JSON, and store them under a free name."""
     upload = routing_upload_of(found)
     if upload.name is None:
         raise InvalidInput("name", None, "is missing", "name the model that was recorded: -F name=deepseek-r1")
+    keyed = idempotency.keyed("routing", idempotency_key, upload.name, canonical(upload.workloads))
     with transaction(service.sessions) as session:
-        record = routing.create_routing(session, name=upload.name, workloads=upload.workloads)
+        find = partial(_found, session)
+        make = partial(_made, session, upload.name, upload)
+        record = find(idempotency.once(session, keyed, make=make, find=find))
     response.headers["Location"] = address("routing", record.name)
     return _stored(record, upload, response)
+
+
+def _made(session: Session, name: str, upload: RoutingUpload) -> str:
+    return routing.create_routing(session, name=name, workloads=upload.workloads).name
+
+
+def _found(session: Session, name: str) -> RoutingRecord:
+    return routing.find_routing(session, name=name)
 
 
 @router.get("/routing")
