@@ -14,8 +14,8 @@ from app.api.v1.parameters import Cursor, ExpectedVersion, IdempotencyKey, Limit
 from app.api.v1.routing_answers import NoticeAnswer, RoutingAnswer, RoutingStored, RoutingSummary
 from app.api.v1.routing_uploads import RoutingUpload, routing_bodies, routing_upload_of
 from app.db.engine import transaction
-from app.serialization import canonical
 from app.services import idempotency, routing
+from app.services.packed_counts import packed
 from app.services.routing import RoutingRecord
 from cluster_models.errors import InvalidInput
 
@@ -31,7 +31,8 @@ def create_routing(
     upload = routing_upload_of(found)
     if upload.name is None:
         raise InvalidInput("name", None, "is missing", "name the model that was recorded: -F name=deepseek-r1")
-    keyed = idempotency.keyed("routing", idempotency_key, upload.name, canonical(upload.workloads))
+    content = idempotency.fingerprint(packed(upload.workloads)) if idempotency_key else ""
+    keyed = idempotency.keyed("routing", idempotency_key, upload.name, content)
     with transaction(service.sessions) as session:
         find = partial(_found, session)
         make = partial(_made, session, upload.name, upload)
