@@ -31,7 +31,7 @@ WARM_UP_EXPERTS = maps=$$(mktemp -d) && $(BIN)/meshwright experts place --ranks 
 	--loads $$maps/few.json --ranks $$ranks --nodes 2 --slots 12 --router 2; done; done=$$?; rm -r $$maps; exit $$done
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test serve fetch-tools lint format benchmark benchmark-placement benchmark-experts benchmark-replanning benchmark-replanning-service \
+.PHONY: help demo test serve manual fetch-tools lint format benchmark benchmark-placement benchmark-experts benchmark-replanning benchmark-replanning-service \
   benchmark-spot-replay lock browser clean
 
 help: ## list what can be made
@@ -45,6 +45,10 @@ serve: $(INSTALLED) ## start the service with its embedded database
 
 test: $(INSTALLED_DEV) browser ## run every check and test
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -r fEs
+
+manual: $(INSTALLED_DEV) ## build the manual, which the service then shows under /manual
+	$(BIN)/sphinx-build --quiet --fail-on-warning --conf-dir docs/manual . app/web/manual_pages
+	@echo "open app/web/manual_pages/index.html, or /manual of a running service"
 
 fetch-tools: $(INSTALLED_DEV) ## fetch the sources of launchers and engines that exports are tested on, about 400 MB
 	$(BIN)/python -m tests.app.exports.fetch_tools
@@ -123,5 +127,5 @@ lock: ## write requirements.lock and requirements-dev.lock anew (with Python 3.1
 	rm -rf .venv-lock
 
 clean: ## remove what was built, downloaded and cached, the virtual environment included
-	rm -rf $(VENV) .venv-lock .tools build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
+	rm -rf $(VENV) .venv-lock .tools app/web/manual_pages build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

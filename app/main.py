@@ -61,6 +61,7 @@ from app.settings import Role, Settings
 from app.starting import connect, explained, listening_socket
 from app.trusted_requests import TrustedRequests
 from app.warming import warm_up_beside
+from app.web import manual
 from app.web.routes import router as pages
 from cluster_models.errors import MeshwrightError
 
@@ -130,6 +131,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(module.router, prefix=PREFIX, dependencies=[Depends(refuse_unknown_query)])
     app.include_router(calibrations.script_router)
     app.include_router(health.router)
+    manual.install(app)
     app.include_router(pages)
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_body_bytes)
     app.add_middleware(problems.DeclaredSize, max_bytes=settings.max_body_bytes)

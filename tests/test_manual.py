@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 
 from app.documents.cluster import ClusterDocument
 from app.documents.reading import parse_text, read_document
 from app.documents.workload import WorkloadDocument
+from app.web import manual
 
 ROOT = Path(__file__).parents[1]
 PAGE = re.compile(r"docs/[\w/-]+\.md")
@@ -55,3 +60,21 @@ def test_the_cluster_and_the_workload_of_the_readme_are_valid() -> None:
     assert [node.name for node in read.nodes] == ["alpha", "beta"]
     assert len(document.to_samples(read)) == 3
     assert read_document(WorkloadDocument, workload, what="workload").to_workload().pinned == {"tensor": 8}
+
+
+@pytest.mark.slow
+def test_the_manual_is_built_without_a_warning_and_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every page is in a table of contents, every link leads somewhere; reference pages say what the code says."""
+    folder = tmp_path / "manual"
+    command = ["--quiet", "--fail-on-warning", "--conf-dir", "docs/manual", ".", str(folder)]
+    built = subprocess.run([sys.executable, "-m", "sphinx", *command], cwd=ROOT, capture_output=True, check=False)
+    assert built.returncode == 0, built.stderr.decode()
+    monkeypatch.setattr(manual, "FOLDER", folder)
+    application = FastAPI()
+    manual.install(application)
+    client = TestClient(application)
+    assert "docs/index.html" in client.get("/manual/").text
+    assert "MESHWRIGHT_DATA_DIR" in client.get("/manual/docs/settings.html").text
+    assert "meshwright_gap_at_stop" in client.get("/manual/docs/metrics.html").text
+    assert "/api/v1/plans" in client.get("/manual/docs/api.html").text
+    assert "frame-ancestors 'none'" in client.get("/manual/docs/api.html").headers["Content-Security-Policy"]

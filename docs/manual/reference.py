@@ -1,0 +1,169 @@
+"""Reference pages of the manual, in Markdown, made from the code that they describe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from prometheus_client.metrics import MetricWrapperBase
+from pydantic_core import PydanticUndefined
+
+from app.api.description import description_text
+from app.metrics import make_metrics
+from app.settings import Settings
+from cluster_models.catalogue import gpu_kinds
+from cluster_models.frameworks import frameworks
+from cluster_models.gpus import GpuKind
+from cluster_models.model_catalogue import catalogue_models
+from cluster_models.serving_engines import serving_engines
+from cluster_models.units import GIB, TBYTE
+
+_METHODS: Final = ("get", "post", "put", "patch", "delete")
+_REFERENCE: Final = "#/components/schemas/"
+
+
+def api() -> str:
+    """Every route by its subject, then every body and answer with its fields."""
+    described = json.loads(description_text())
+    by_tag: dict[str, list[str]] = {}
+    for path, operations in described["paths"].items():
+        for method in _METHODS:
+            if method in operations:
+                operation = operations[method]
+                by_tag.setdefault(operation.get("tags", ["service"])[0], []).append(
+                    _operation(method, path, operation)
+                )
+    routes = [f"## {tag.capitalize()}\n\n" + "\n\n".join(parts) for tag, parts in by_tag.items()]
+    schemas = described["components"]["schemas"]
+    bodies = [_schema(name, schemas[name]) for name in sorted(schemas)]
+    return "\n\n".join([*routes, "## Bodies and answers", *bodies])
+
+
+def settings() -> str:
+    """Every variable of the environment, its default and meaning."""
+    rows = (
+        (f"`MESHWRIGHT_{name.upper()}`", _default(field.get_default(call_default_factory=False)), field.description)
+        for name, field in Settings.model_fields.items()
+    )
+    return _table(("variable", "default", "meaning"), rows)
+
+
+def metrics() -> str:
+    """Every metric at ``/metrics``."""
+    made = make_metrics()
+    found = (getattr(made, name) for name in made.__slots__ if name != "registry")
+    rows = (
+        (f"`{family.name}`", family.type, family.documentation)
+        for metric in found
+        if isinstance(metric, MetricWrapperBase)
+        for family in metric.describe()
+    )
+    return _table(("metric", "kind", "meaning"), rows)
+
+
+def catalogue() -> str:
+    """GPU kinds, generations of frameworks and engines, and models that are known by name."""
+    gpus = (
+        (
+            f"`{name}`",
+            f"{kind.memory_bytes / GIB:.0f}",
+            f"{kind.memory_bytes_per_s / TBYTE:.2f}",
+            _peaks(kind),
+            kind.source,
+        )
+        for name, kind in gpu_kinds().items()
+    )
+    generations = [*frameworks().values(), *serving_engines().values()]
+    shapes = (
+        (f"`{name}`", shape.layers, shape.hidden, f"{shape.parameters() / 1e9:.3g}")
+        for name, shape in catalogue_models().items()
+    )
+    return "\n\n".join(
+        [
+            "## GPU kinds",
+            _table(("kind", "memory, GiB", "memory, TB/s", "dense peak, TFLOP/s", "source"), gpus),
+            "## Training frameworks and serving engines",
+            _table(
+                ("generation", "meaning", "current from"),
+                ((f"`{each.name}`", each.title, each.released) for each in generations),
+            ),
+            "## Models",
+            _table(("model", "layers", "hidden size", "parameters, billion"), shapes),
+        ]
+    )
+
+
+def _peaks(kind: GpuKind) -> str:
+    return ", ".join(f"{precision} {flops / 1e12:.0f}" for precision, flops in kind.peak_flops.items())
+
+
+def _operation(method: str, path: str, operation: Mapping[str, Any]) -> str:
+    parts = [f"### `{method.upper()} {path}`", operation.get("description", "")]
+    if parameters := operation.get("parameters"):
+        rows = ((f"`{each['name']}`", each["in"], each.get("description", "")) for each in parameters)
+        parts.append(_table(("parameter", "in", "meaning"), rows))
+    if body := operation.get("requestBody"):
+        parts.append(f"Body: {_content(body)}.")
+    answers = (
+        f"{status}: {_content(answer)}" for status, answer in operation["responses"].items() if "X" not in status
+    )
+    parts.append("Answers: " + "; ".join(answers) + ". Errors are problem details.")
+    return "\n\n".join(filter(None, parts))
+
+
+def _content(described: Mapping[str, Any]) -> str:
+    content = described.get("content", {})
+    return " or ".join(f"{_type(each.get('schema', {}))} ({kind})" for kind, each in content.items()) or "nothing"
+
+
+def _schema(name: str, schema: Mapping[str, Any]) -> str:
+    parts = [f"(schema-{name.lower()})=\n### {name}", schema.get("description", "")]
+    if values := schema.get("enum"):
+        parts.append("One of " + ", ".join(f"`{value}`" for value in values) + ".")
+    if fields := schema.get("properties"):
+        needed = set(schema.get("required", ()))
+        rows = (
+            (f"`{key}`", _type(field), "yes" if key in needed else "", field.get("description", ""))
+            for key, field in fields.items()
+        )
+        parts.append(_table(("field", "type", "needed", "meaning"), rows))
+    return "\n\n".join(filter(None, parts))
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    """Type of a value in few words, with a link to the schema that it names."""
+    if reference := schema.get("$ref"):
+        name = reference.removeprefix(_REFERENCE)
+        return f"[{name}](#schema-{name.lower()})"
+    for several in ("anyOf", "oneOf", "allOf"):
+        if several in schema:
+            return " or ".join(dict.fromkeys(map(_type, schema[several])))
+    if "enum" in schema or "const" in schema:
+        return ", ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
+    if schema.get("type") == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    if isinstance(extra := schema.get("additionalProperties"), Mapping):
+        return f"mapping to {_type(extra)}"
+    return str(schema.get("type", "anything"))
+
+
+def _default(value: object) -> str:
+    return "" if value is PydanticUndefined or value in {None, "", ()} else f"`{value}`"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
+
+
+def _cell(value: object) -> str:
+    return " ".join(str(value or "").replace("|", "\\|").split())
+
+
+PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "api": api,
+    "settings": settings,
+    "metrics": metrics,
+    "catalogue": catalogue,
+}
