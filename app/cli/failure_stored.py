@@ -11,11 +11,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from app.api.v1.event_answers import (
-    ConditionAnswer,
+from app.answers.events import (
     ConditionsAnswer,
     EventAnswer,
-    QuarantineAnswer,
     ReceivedAnswer,
     ReliabilityAnswer,
 )
@@ -83,7 +81,7 @@ def run_events(cluster: str, *, unknown: bool, most: int, as_json: bool, databas
         )
     if as_json:
         print_text(
-            json.dumps([EventAnswer.from_record(each).model_dump(mode="json") for each in page.items], indent=2)
+            json.dumps([EventAnswer.from_value(each).model_dump(mode="json") for each in page.items], indent=2)
         )
     elif not page.items:
         console().print("No reports.")
@@ -99,11 +97,7 @@ def run_conditions(cluster: str, *, as_json: bool, database_url: str | None) -> 
         found = health_events.conditions_now(session, reference=stored.id, now=now)
         out = health_events.quarantine_now(session, reference=stored.id, now=now)
     if as_json:
-        answer = ConditionsAnswer(
-            conditions=[ConditionAnswer.from_condition(each) for each in found],
-            quarantine=[QuarantineAnswer.from_quarantine(each) for each in out],
-        )
-        print_text(answer.model_dump_json(indent=2))
+        print_text(ConditionsAnswer.make(found, out).model_dump_json(indent=2))
         return
     if not found:
         console().print(f"{stored.name}: every part that was reported on is well.")
@@ -119,7 +113,7 @@ def run_reliability(cluster: str, *, as_json: bool, database_url: str | None) ->
         stored = stored_cluster(session, cluster)
         found = measure_reliability(session, reference=stored.id)
     if as_json:
-        print_text(ReliabilityAnswer.make(found).model_dump_json(indent=2))
+        print_text(ReliabilityAnswer.from_value(found).model_dump_json(indent=2))
         return
     console().print(Text(stored.name, style="bold"))
     console().print(bullets(f"{name}: {value}" for name, value in reliability_figures(found)))

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 
 from app.cli.terminal import bullets, command_line, more_line
 from app.imports.fitting_kinds import fitting_kinds, shows_gpus
-from app.imports.report import ImportAnswer, ImportProblem, QuestionAnswer
+from app.imports.report_answers import ImportAnswer, ImportProblem, QuestionAnswer
 from app.presentation.figures import plural
 from cluster_models.wording import named
 from readers.proposal.values import EVERY_NODE

@@ -16,7 +16,7 @@ from rich.text import Text
 from app.cli.import_next import Asked
 from app.cli.import_questions import MOST_LINES, problems_view, questions_view
 from app.cli.terminal import bullets, command_line, more_line, report_section
-from app.imports.report import DoubtAnswer, FileAnswer, ImportAnswer, ProposedNodeAnswer, SectionAnswer
+from app.imports.report_answers import DoubtAnswer, FileAnswer, ImportAnswer, ProposedNodeAnswer, SectionAnswer
 from app.imports.summaries import NOTHING, measurements_shown
 from app.presentation.figures import count, plural
 from cluster_models.wording import named

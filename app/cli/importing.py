@@ -21,7 +21,8 @@ from app.documents.cluster import ClusterDocument, samples_of
 from app.documents.measurements import MeasurementDocument
 from app.imports.collecting import never_collected
 from app.imports.dry_run import Report, dry_run
-from app.imports.report import FileAnswer, ImportAnswer, RefusalAnswer, answer_of
+from app.imports.report import answer_of
+from app.imports.report_answers import FileAnswer, ImportAnswer, RefusalAnswer
 from app.presentation.figures import plural
 from cluster_models.errors import InvalidInput
 from cluster_models.measurements import Sample
@@ -138,7 +139,7 @@ def _keep(asked: Asked, base: _Base, given: Given, answers: Answers, report: Rep
 def _whole(document: ClusterDocument, before: Sequence[Sample], report: Report) -> ClusterDocument:
     """The cluster with its measurements, those it had first, each once."""
     samples = dict.fromkeys((*before, *samples_of(report.measurements, document.to_cluster())))
-    listed = [MeasurementDocument.from_sample(sample) for sample in samples]
+    listed = [MeasurementDocument.from_value(sample) for sample in samples]
     return document.model_copy(update={"samples": listed})
 
 
@@ -149,7 +150,7 @@ def _with_unread(answer: ImportAnswer, given: Given) -> ImportAnswer:
             name=name,
             line_count=0,
             sections=[],
-            refusals=[RefusalAnswer.of(refusal)],
+            refusals=[RefusalAnswer.from_value(refusal)],
         )
         for name, refusal in given.refused
     ]

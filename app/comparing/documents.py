@@ -91,13 +91,11 @@ class ComparedDocument(Document):
     @classmethod
     def from_plan(cls, name: str, plan: Plan, budget: Budget = NO_BUDGET) -> ComparedDocument:
         """The document of a plan under a name."""
-        dollars, days, placement = dollars_per_day(plan, budget), run_days(plan, budget), plan.placement
+        dollars, days = dollars_per_day(plan, budget), run_days(plan, budget)
         margin = spare_bytes(plan)
         return cls(
             name=name,
-            configuration=ConfigurationDocument.from_value(
-                plan.configuration, placement.hosts, placement.gpus_per_node
-            ),
+            configuration=ConfigurationDocument.from_plan(plan),
             gpus=plan.configuration.degrees.gpus,
             time=TimeDocument.from_value(plan.time),
             step_interval=plan.confidence and StepIntervalDocument.from_value(plan.confidence),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from app.imports.report import (
+from app.imports.report_answers import (
     DoubtAnswer,
     FileAnswer,
     ImportAnswer,
