@@ -211,4 +211,3 @@ class BatchDecision:
     fallback: bool
     solver: str
     snapshot_id: str
-    explanation: str

@@ -13,6 +13,7 @@ from app.answers.job_decisions import JobDecisionAnswer
 from app.answers.plans import FailureAnswer
 from app.db.status import ReplanStatus, ReplanStep
 from app.documents.values import Computed, Given, Holds, ValueAnswer
+from app.presentation.replans import explanation
 from app.services.replan_answers import DecisionSummary, JobSummary
 from app.services.replan_steps import StepRecord
 from app.services.replan_views import AnswerView
@@ -53,6 +54,10 @@ class JobSummaryAnswer(ValueAnswer[JobSummary]):
     reason: str = Field(description="Why, in a sentence.", examples=["The spare lies under the same leaf."])
 
 
+def _summary_explanation(summary: DecisionSummary) -> str:
+    return explanation(summary, [(made.job, made.action) for made in summary.jobs])
+
+
 class DecisionSummaryAnswer(ValueAnswer[DecisionSummary]):
     """A decision without plans and moves."""
 
@@ -66,7 +71,9 @@ class DecisionSummaryAnswer(ValueAnswer[DecisionSummary]):
     gap: float = Field(description="(bound - objective) / bound.", examples=[0.0])
     stopped_by: StopReason = Field(description="What ended the search.", examples=["proven"])
     fallback: bool = Field(description="Whether it is the safe answer.", examples=[False])
-    explanation: str = Field(description="In words.", examples=["Both jobs get a spare."])
+    explanation: Annotated[str, Computed(_summary_explanation)] = Field(
+        description="In words.", examples=["Both jobs get a spare."]
+    )
 
 
 class UntouchedAnswer(BaseModel):
@@ -74,6 +81,10 @@ class UntouchedAnswer(BaseModel):
 
     job: str = Field(description="Its name.", examples=["pretrain-b"])
     job_id: str = Field(description="Its id.", examples=["1b9d6bcdbbfd4b2d9b5dab8dfbbd4bed"])
+
+
+def _explanation(decision: BatchDecision) -> str:
+    return explanation(decision, [(made.job_name, made.action) for made in decision.jobs])
 
 
 class DecisionAnswer(ValueAnswer[BatchDecision]):
@@ -101,7 +112,9 @@ class DecisionAnswer(ValueAnswer[BatchDecision]):
     snapshot: Annotated[str, Holds("snapshot_id")] = Field(
         description="Id of the cluster's snapshot after the failures.", examples=["7f6d1c+8a0b"]
     )
-    explanation: str = Field(description="In words.", examples=["Both jobs get a spare."])
+    explanation: Annotated[str, Computed(_explanation)] = Field(
+        description="In words.", examples=["Both jobs get a spare."]
+    )
 
     @classmethod
     def make(cls, view: AnswerView, place: tuple[str, ...] = (), query: str = "") -> DecisionAnswer:

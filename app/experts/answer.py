@@ -11,7 +11,7 @@ from app.documents.routing import Layer
 from app.experts.advice import next_steps, warnings_of
 from app.experts.budget import MOST_RANKS, MOST_SLOTS
 from app.experts.judging import Verdict
-from app.experts.locality_answer import FollowedAnswer, LocalityAnswer, followed_answer, locality_answer
+from app.experts.locality_answer import FollowedAnswer, LocalityAnswer, followed_answer
 from app.experts.placing import Proposal
 from app.experts.request import BALANCE, BOTH, LOCALITY, Prepared
 from cluster_models.expert_slots import ExpertSlots
@@ -196,7 +196,7 @@ def _judged(verdict: Verdict, weight: float | None) -> JudgedWorkload:
         node_local_share=verdict.node_local_share if told else None,
         in_order_node_local_share=verdict.in_order_node_local_share if told else None,
         times=_times(verdict),
-        locality=locality_answer(verdict.locality),
+        locality=verdict.locality and LocalityAnswer.from_value(verdict.locality),
         layers=[
             LayerAnswer(layer=layer, balancedness=float(own), in_order=float(plain), bound=float(bound))
             for layer, own, plain, bound in rows

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import BaseModel, Field
 
+from app.documents.values import Holds, ValueAnswer
 from app.experts.judging import Locality, Stays
 from app.experts.wanted import ChainTerms
 from solver.experts.chains import Chained
 
 
-class StaysAnswer(BaseModel):
+class StaysAnswer(ValueAnswer[Stays]):
     """Shares of the counted transitions of tokens from an expert to one of the next layer."""
 
-    on_gpu: float = Field(description="Both experts lie on one GPU.", examples=[0.34])
+    on_gpu: Annotated[float, Holds("on_rank")] = Field(description="Both experts lie on one GPU.", examples=[0.34])
     in_node: float = Field(description="Both lie in one node, on one GPU or two.", examples=[0.58])
 
 
-class LocalityAnswer(BaseModel):
+class LocalityAnswer(ValueAnswer[Locality]):
     """What stays under one workload, before and after."""
 
-    this_map: StaysAnswer = Field(description="This map.")
+    this_map: Annotated[StaysAnswer, Holds("own")] = Field(description="This map.")
     in_order: StaysAnswer = Field(description="Experts in their order.")
-    balance_alone: StaysAnswer = Field(description="The map that balances best and follows no transitions.")
+    balance_alone: Annotated[StaysAnswer, Holds("balanced")] = Field(
+        description="The map that balances best and follows no transitions."
+    )
 
 
 class FollowedAnswer(BaseModel):
@@ -42,15 +47,6 @@ class FollowedAnswer(BaseModel):
     )
 
 
-def locality_answer(locality: Locality | None) -> LocalityAnswer | None:
-    """The answer for one workload; ``None`` where there is nothing to tell."""
-    if locality is None:
-        return None
-    return LocalityAnswer(
-        this_map=_stays(locality.own), in_order=_stays(locality.in_order), balance_alone=_stays(locality.balanced)
-    )
-
-
 def followed_answer(chained: Chained | None, terms: ChainTerms | None) -> FollowedAnswer | None:
     """The answer for a map by transitions; ``None`` for others."""
     if chained is None or terms is None:
@@ -64,7 +60,3 @@ def followed_answer(chained: Chained | None, terms: ChainTerms | None) -> Follow
         least_locality=terms.least_locality,
         inside_node_price=terms.prices.inside / terms.prices.between,
     )
-
-
-def _stays(stays: Stays) -> StaysAnswer:
-    return StaysAnswer(on_gpu=stays.on_rank, in_node=stays.in_node)

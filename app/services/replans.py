@@ -24,7 +24,6 @@ from app.services.pagination import Page, decode_cursor, microseconds_of, moment
 from app.services.plans import PlanError
 from app.services.replan_answers import DecisionSummary
 from app.services.replan_steps import NOBODY, Actor, StepRecord
-from cluster_models.recovery import BatchDecision
 
 _WAITS: Final = (ReplanStatus.SOLVING, ReplanStatus.PROPOSED)
 
@@ -114,12 +113,6 @@ def open_replan_of(session: Session, *, reference: str) -> ReplanRecord | None:
     """The replan of a cluster that is open, if one is; raises ``NotFound``."""
     row = replan_rows.open_row(session, clusters.find_cluster(session, reference=reference).id)
     return None if row is None else _records(session, [row])[0]
-
-
-def get_answer(session: Session, *, replan_id: str, answer: Answer = Answer.DECISION) -> BatchDecision | None:
-    """One of a replan's answers, ``None`` where it is not there (yet); raises ``NotFound``."""
-    kept = replan_answers.kept_answer(replan_rows.row_of(session, replan_id), safe=answer is Answer.SAFE)
-    return None if kept is None else load(BatchDecision, kept["decision"])
 
 
 def approve_replan(
