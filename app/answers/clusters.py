@@ -59,7 +59,7 @@ class SnapshotAnswer(SnapshotSummary):
 
 
 class MeasurementsAdded(ValueAnswer[AddedMeasurements]):
-    """What became of new measurements."""
+    """Outcome of adding measurements."""
 
     added: int = Field(description="Samples stored.", examples=[595])
     already_known: int = Field(description="Samples that the cluster had already.", examples=[0])

@@ -66,7 +66,7 @@ class EventAnswer(ValueAnswer[EventRecord]):
         description="Share of bandwidth that its links have left; null where not told.", examples=[None]
     )
     leave_by: Annotated[datetime | None, Holds("event.leave_by")] = Field(
-        description="Of what drains: until when it works, in UTC; null where it may go at any moment.",
+        description="Time until which a draining part works, in UTC; null where it may go at any moment.",
         examples=[None],
     )
     repeats: int = Field(description="How often it came again.", examples=[0])
@@ -89,7 +89,7 @@ def _links(answer: ReportAnswer) -> dict[str, str]:
 
 
 class ReceivedAnswer(ValueAnswer[ReportAnswer]):
-    """What became of reports."""
+    """Outcome of reports."""
 
     stored: Annotated[int, Computed(lambda answer: len(answer.events))] = Field(
         description="Reports that are new.", examples=[1]
@@ -168,7 +168,7 @@ class KindReliabilityAnswer(ValueAnswer[KindReliability]):
 
     kind: EntityKind = Field(description="What failed.", examples=["gpu"])
     outages: int = Field(description="How often; what flaps is one outage.", examples=[7])
-    repaired: int = Field(description="Of these, those that are over.", examples=[6])
+    repaired: int = Field(description="Those that are over.", examples=[6])
     between_s: float | None = Field(
         description="Mean seconds between two of the whole cluster; null where nothing failed.", examples=[370285.7]
     )

@@ -64,7 +64,7 @@ class MovedRankAnswer(ValueAnswer[MovedRank]):
 
 
 class MigrationAnswer(ValueAnswer[Migration]):
-    """What moves, over which links, and how long it takes."""
+    """State that moves, over which links, and how long it takes."""
 
     moved_ranks: Annotated[list[MovedRankAnswer], Holds("moved")] = Field(
         description="Ranks that move; empty where the job is started in place."
@@ -83,7 +83,7 @@ class MigrationAnswer(ValueAnswer[Migration]):
     )
     total_bytes: Annotated[float, Holds("bytes.total")] = Field(description="All together.", examples=[3.8e10])
     recut_bytes: float = Field(
-        description="Of these, what ranks get that do not move, because optimizer states are shared out anew.",
+        description="Part for ranks that do not move, because optimizer states are shared out anew.",
         examples=[0.0],
     )
     state_without_copy_bytes: float = Field(
@@ -115,7 +115,7 @@ def _formats(made: JobDecision) -> list[str]:
 
 
 class JobDecisionAnswer(ValueAnswer[JobDecision]):
-    """What becomes of one job."""
+    """Decision about one job."""
 
     job: Annotated[str, Holds("job_name")] = Field(description="Its name.", examples=["pretrain-a"])
     job_id: str = Field(description="Its id.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])

@@ -33,10 +33,10 @@ class HeldNodeAnswer(BaseModel):
 
 
 class OccupancyAnswer(BaseModel):
-    """What jobs hold of a cluster."""
+    """GPUs of a cluster that jobs hold."""
 
     gpus: int = Field(description="GPUs of the cluster.", examples=[128])
-    gpus_held: int = Field(description="Of these, those that jobs hold.", examples=[64])
+    gpus_held: int = Field(description="Those that jobs hold.", examples=[64])
     nodes: list[HeldNodeAnswer] = Field(description="Nodes of which jobs hold GPUs, by name.")
 
     @classmethod

@@ -95,8 +95,8 @@ class DecisionAnswer(ValueAnswer[BatchDecision]):
     )
     untouched: Annotated[list[UntouchedAnswer], Given()] = Field(description="Jobs that run on as they are.")
     spares_before: list[str] = Field(description="Spare nodes that were free.", examples=[["s003", "s004"]])
-    spares_used: list[str] = Field(description="Of these, those that it takes.", examples=[["s003"]])
-    spares_left: list[str] = Field(description="Of these, those that stay free.", examples=[["s004"]])
+    spares_used: list[str] = Field(description="Spare nodes that it takes.", examples=[["s003"]])
+    spares_left: list[str] = Field(description="Spare nodes that stay free.", examples=[["s004"]])
     quarantine: list[QuarantineAnswer] = Field(description="Nodes that should stay out until they are repaired.")
     horizon_s: float = Field(description="Seconds over which work was weighed against moves.", examples=[21600.0])
     objective: float = Field(description="Sum of the jobs' values, in FLOP.", examples=[3.2e21])
@@ -183,7 +183,7 @@ class ReplanSummary(ValueAnswer[ReplanRecord]):
     has_decision: bool = Field(description="Whether the solver's answer is there.", examples=[True])
     chosen: Answer | None = Field(description="Which of the two was approved; null before.", examples=["decision"])
     summary: DecisionSummaryAnswer | None = Field(
-        description="Of the solver's answer, before there is one of the safe answer."
+        description="Summary of the solver's answer, before there is one of the safe answer."
     )
     progress: Annotated[ReplanProgressAnswer | None, Computed(_progress)] = Field(
         description="The newest progress; null before the first."

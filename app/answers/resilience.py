@@ -49,7 +49,7 @@ class HardeningAnswer(ValueAnswer[Hardening]):
 
 
 class ResilienceAnswer(ValueAnswer[Resilience]):
-    """What a plan survives, what failures cost it, and what surviving more would."""
+    """Losses that a plan survives, the cost of failures to it, and the price of surviving more."""
 
     survives: list[SurvivedLossesDocument] = Field(
         description="Losses that leave all state alive, by failure domain."

@@ -16,7 +16,7 @@ from readers.frame.findings import Finding
 
 
 class NoticeAnswer(ValueAnswer[Finding]):
-    """What was not taken of a file, or taken otherwise than one may think."""
+    """Notice about a part of a file that was not taken, or taken otherwise than one may think."""
 
     code: str = Field(description="Stable word for programs.", examples=["layer-left-out"])
     file: Annotated[str, Holds("place.file")] = Field(description="File as sent.", examples=["decode.json"])
@@ -59,7 +59,7 @@ class RoutingSummary(ValueAnswer[RoutingRecord]):
 
 
 class RoutingStored(RoutingSummary):
-    """What was just stored, with what was not taken of its files."""
+    """Statistics just stored, with notices about parts of their files that were not taken."""
 
     notices: Annotated[list[NoticeAnswer], Given()] = Field(
         description="What was not taken, or taken otherwise than one may think."

@@ -19,7 +19,7 @@ from cluster_models.units import GIB
 
 
 class OtherRequest(Document):
-    """What is compared with the plan: exactly one of ``plan``, ``configuration`` and ``launch``."""
+    """Something to compare with the plan: exactly one of ``plan``, ``configuration`` and ``launch``."""
 
     name: Text | None = Field(None, description="What to call it; absent = its degrees.", examples=["ours"])
     plan: Text | None = Field(
@@ -67,7 +67,7 @@ class ComparisonRequest(Document):
 
 
 class ComparedDocument(Document):
-    """What is to be expected of a configuration."""
+    """Predictions of a configuration."""
 
     name: str = Field(description="What it is called.", examples=["ours"])
     configuration: ConfigurationDocument = Field(description="What the framework is told, with its hosts.")

@@ -158,7 +158,7 @@ class JobDocument(Document):
 
 
 class JobPatch(Document):
-    """What to change about a job; what is absent stays."""
+    """Changes to a job; a field left out stays."""
 
     weight: Weight | None = Field(
         None, description="Worth of a FLOP of its useful work against those of other jobs.", examples=[2.0]

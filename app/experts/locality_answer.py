@@ -20,7 +20,7 @@ class StaysAnswer(ValueAnswer[Stays]):
 
 
 class LocalityAnswer(ValueAnswer[Locality]):
-    """What stays under one workload, before and after."""
+    """Transitions that stay under one workload, before and after."""
 
     this_map: Annotated[StaysAnswer, Holds("own")] = Field(description="This map.")
     in_order: StaysAnswer = Field(description="Experts in their order.")
@@ -30,14 +30,16 @@ class LocalityAnswer(ValueAnswer[Locality]):
 
 
 class FollowedAnswer(BaseModel):
-    """What a map by transitions keeps, beside the best one found and a bound.
+    """Worth of a map by transitions, beside the best one found and a bound.
 
     Worth: 1 for each transition that stays on its GPU, for one that stays in its node alone 1 less the price of a
     change of GPU inside a node, else 0; as a share of all transitions planned for.
     """
 
-    worth: float = Field(description="Of this map.", examples=[0.342])
-    most_worth: float = Field(description="Of the best map found without regard to balance.", examples=[0.349])
+    worth: float = Field(description="Worth of this map.", examples=[0.342])
+    most_worth: float = Field(
+        description="Worth of the best map found without regard to balance.", examples=[0.349]
+    )
     bound: float = Field(description="No map exceeds it.", examples=[0.349])
     exact: bool = Field(description="Whether the best map found is proven to be the best.", examples=[True])
     kept: float = Field(description="This map's worth beside the best found.", examples=[0.981])

@@ -108,8 +108,8 @@ class RebalancedLayer(BaseModel):
 
     layer: int = Field(description="Decoder layer.", examples=[3])
     moves: int = Field(description="Experts that are loaded.", examples=[12])
-    moves_between_nodes: int = Field(description="Of these, how many come from another node.", examples=[2])
-    balancedness_before: float = Field(description="Of the map that runs.", examples=[0.71])
+    moves_between_nodes: int = Field(description="How many of these come from another node.", examples=[2])
+    balancedness_before: float = Field(description="Balancedness of the map that runs.", examples=[0.71])
     balancedness: float = Field(description="After the moves.", examples=[0.94])
 
 
@@ -119,11 +119,11 @@ class RebalanceAnswer(BaseModel):
     verdict: str = Field(description="In a sentence.", examples=["leave it alone: nothing can be gained"])
     pays: bool = Field(description="Whether the gain until the next look exceeds the time of the moves.")
     placement: ExpertMapDocument = Field(description="The map after all moves.")
-    balancedness_before: float = Field(description="Of the map that runs.", examples=[0.78])
+    balancedness_before: float = Field(description="Balancedness of the map that runs.", examples=[0.78])
     balancedness: float = Field(description="After the moves.", examples=[0.95])
     nearest_balancedness_before: float = Field(
-        description="Of the map that runs, where the nearest copy serves as in SGLang's static dispatch; all other "
-        "figures are those of engines in which each copy is as likely to serve.",
+        description="Balancedness of the map that runs, where the nearest copy serves as in SGLang's static "
+        "dispatch; all other figures are those of engines in which each copy is as likely to serve.",
         examples=[0.74],
     )
     nearest_balancedness: float = Field(description="The same after the moves.", examples=[0.83])

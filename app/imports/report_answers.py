@@ -73,7 +73,7 @@ class SectionAnswer(BaseModel):
 
 
 class FileAnswer(ValueAnswer[Reading]):
-    """What became of one file, a member of an archive included."""
+    """Reading of one file, a member of an archive included."""
 
     name: Annotated[str, Holds("file")] = Field(
         description="Its name; of a member of an archive, archive/member.", examples=["a.log"]

@@ -35,7 +35,7 @@ _LONGEST_URL: Final = 2000
 
 
 class EventType(StrEnum):
-    """What can be told."""
+    """Kind of event that addresses are told of."""
 
     SAFE_ANSWER = "replan.safe_answer"
     """Within a second of a failure: what was prepared for it."""

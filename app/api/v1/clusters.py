@@ -31,7 +31,7 @@ router = APIRouter(tags=["clusters"], route_class=BodyRoute)
 
 
 class NodePatch(Document):
-    """What to change about a node; what is absent stays."""
+    """Changes to a node; a field left out stays."""
 
     state: NodeState | None = Field(
         None, description="Only ready and degraded nodes carry new ranks.", examples=["failed"]

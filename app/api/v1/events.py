@@ -75,7 +75,7 @@ def _adapter(
     "/clusters/{cluster}/events/{adapter}",
     openapi_extra={
         "requestBody": {
-            "description": "What the monitoring system sends, as it sends it.",
+            "description": "Message of the monitoring system, as it sends it.",
             "content": {"*/*": {"schema": {}}},
             "required": True,
         }
@@ -136,7 +136,7 @@ def list_events(
 
 @router.get("/clusters/{cluster}/conditions")
 def list_conditions(cluster: ClusterPath, service: ServiceDep) -> ConditionsAnswer:
-    """What follows from all reports: the parts that are not well now, and the nodes that should stay out."""
+    """Conclusions from all reports: the parts that are not well now, and the nodes that should stay out."""
     now = datetime.now(UTC)
     with service.read_sessions() as session:
         conditions = health_events.conditions_now(session, reference=cluster, now=now)

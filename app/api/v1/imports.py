@@ -25,7 +25,7 @@ router = APIRouter(tags=["imports"])
 
 
 class StoredImport(BaseModel):
-    """What became of files that were stored."""
+    """Outcome of storing files."""
 
     cluster: ClusterSummary = Field(description="The cluster now.")
     added: int = Field(description="Measurements that are new; 0 where the same files came again.", examples=[29])

@@ -41,7 +41,7 @@ class MeasuringRequest(Document):
     options: dict[Text, Line] = Field(
         default_factory=dict,
         max_length=20,
-        description="Of Kubernetes manifests: image, namespace, gpu_resource, job.",
+        description="Options of Kubernetes manifests: image, namespace, gpu_resource, job.",
         examples=[{"image": "registry.example/nccl-tests:2.17", "namespace": "bench"}],
     )
 
@@ -80,7 +80,7 @@ class ScriptAnswer(ValueAnswer[ExportFile]):
 
 
 class MeasuringAnswer(BaseModel):
-    """What to measure next."""
+    """Measurements to make next."""
 
     rounds: int = Field(description="Rounds, one after another.", examples=[16])
     expected_s: float = Field(description="About how long all rounds take, in seconds.", examples=[1900.0])

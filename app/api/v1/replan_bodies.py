@@ -143,7 +143,7 @@ class WhatIfDocument(Document):
 
 
 class StepDocument(Document):
-    """Who takes a step with a replan."""
+    """Actor of a step with a replan."""
 
     actor: ActorName = Field(
         "",

@@ -80,7 +80,7 @@ def create_replan(
 
 @router.post("/clusters/{cluster}/what-if")
 def answer_what_if(cluster: ClusterPath, document: WhatIfDocument, service: ServiceDep) -> DecisionAnswer:
-    """What would be done at once if these parts failed: the safe answer, in about a second; nothing is stored."""
+    """Decide at once as if these parts failed: the safe answer, in about a second; nothing is stored."""
     now, losses = datetime.now(UTC), []
     for index, each in enumerate(document.losses):
         with errors_under(f"losses[{index}]"):

@@ -88,7 +88,7 @@ def get_plan_resilience(
     failures_per_node_day: FailuresQuery = FAILURES_PER_NODE_DAY,
     label: LabelQuery = "node",
 ) -> ResilienceAnswer:
-    """What a finished plan survives, and the share of time in which it makes progress (usual checkpoints)."""
+    """Losses that a finished plan survives, and its share of time with progress (usual checkpoints)."""
     with transaction(service.sessions) as session:
         found, snapshot = resilience.plan_and_snapshot(session, source=PlanSource(plan_id=plan), cluster=None)
     question = ResilienceQuestion(found, snapshot, RecoveryPolicy(), label, failures_per_node_day, None)
