@@ -108,10 +108,10 @@ class FitDocument(Document):
         None, description="Typical error of steps, each predicted by a fit without its group.", examples=[0.06]
     )
     memory_error_before_fraction: NotNegative | None = Field(
-        None, description="The same of peak memory.", examples=[0.11]
+        None, description="The same of peak memory, before.", examples=[0.11]
     )
     memory_error_after_fraction: NotNegative | None = Field(
-        None, description="The same of peak memory.", examples=[0.07]
+        None, description="The same of peak memory, after.", examples=[0.07]
     )
     kernel_error_before_fraction: NotNegative | None = Field(
         None, description="The same of kernels, before.", examples=[0.3]
