@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import select, tuple_
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.db.replan_tables import HealthEventRow, ReplanRow
@@ -20,7 +20,7 @@ from app.db.status import OPEN_REPLANS, ReplanStatus, ReplanStep
 from app.db.tables import ClusterRow
 from app.serialization import load
 from app.services import clusters, replan_answers, replan_completion, replan_rows, replan_steps, reports
-from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
+from app.services.pagination import Page, newest_first
 from app.services.plans import PlanError
 from app.services.replan_answers import DecisionSummary
 from app.services.replan_steps import NOBODY, Actor, StepRecord
@@ -99,13 +99,7 @@ def list_replans(
         query = query.where(ReplanRow.cluster_id == clusters.find_cluster(session, reference=reference).id)
     if status is not None:
         query = query.where(ReplanRow.status == status)
-    if cursor is not None:
-        moment, after = decode_cursor(cursor, int, str)
-        query = query.where(tuple_(ReplanRow.created_at, ReplanRow.id) < tuple_(moment_of(moment), after))
-    rows = session.scalars(query.order_by(ReplanRow.created_at.desc(), ReplanRow.id.desc()).limit(limit + 1)).all()
-    page = page_of(
-        rows, limit=limit, item=lambda row: row, keys=lambda row: (microseconds_of(row.created_at), row.id)
-    )
+    page = newest_first(session, query, ReplanRow.created_at, lambda row: row, limit, cursor)
     return Page(tuple(_records(session, page.items)), page.next_cursor)
 
 
