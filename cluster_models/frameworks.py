@@ -42,7 +42,7 @@ class AttentionKernels(StrEnum):
 
 
 class SelectiveRecompute(StrEnum):
-    """What selective recomputation runs again in backward."""
+    """Part that selective recomputation runs again in backward."""
 
     ATTENTION_CORE = "attention_core"
     """Scores, softmax and the product with the values (Megatron; arXiv 2205.05198, section 5)."""
@@ -63,7 +63,7 @@ class ExpertBalance(StrEnum):
 
 
 class CudaGraphs(StrEnum):
-    """What of a step is captured and launched as a whole, free of launch overhead on the host."""
+    """Part of a step that is captured and launched as a whole, free of launch overhead on the host."""
 
     NONE = "none"
     PARTIAL = "partial"
@@ -73,7 +73,7 @@ class CudaGraphs(StrEnum):
 
 
 class Float8Scaling(StrEnum):
-    """What share one scale in FP8 training; MXFP8 has its own."""
+    """Values that share one scale in FP8 training; MXFP8 has its own."""
 
     DELAYED = "delayed"
     """A tensor, scaled by the maxima of steps before (Transformer Engine's ``DelayedScaling``)."""

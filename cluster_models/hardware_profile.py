@@ -44,7 +44,7 @@ class MatmulTiming:
 
 
 class StreamOperation(StrEnum):
-    """What a memory-bound kernel does."""
+    """Work of a memory-bound kernel."""
 
     COPY = "copy"
     TRIAD = "triad"

@@ -14,7 +14,7 @@ from cluster_models.errors import InvalidInput
 
 
 class EntityKind(StrEnum):
-    """What an event is about."""
+    """Kind of part that an event is about."""
 
     NODE = "node"
     GPU = "gpu"
@@ -25,7 +25,7 @@ class EntityKind(StrEnum):
 
 
 class HealthState(StrEnum):
-    """What became of it."""
+    """State of a part."""
 
     FAILED = "failed"
     DEGRADED = "degraded"

@@ -11,7 +11,7 @@ from cluster_models.errors import InvalidCluster
 
 
 class Collective(StrEnum):
-    """What the measuring tool ran between the two ends."""
+    """Operation that the measuring tool ran between the two ends."""
 
     SEND_RECV = "sendrecv"
     ALL_TO_ALL = "alltoall"

@@ -10,7 +10,7 @@ from cluster_models.plan import Plan, StopReason
 
 
 class RecoveryAction(StrEnum):
-    """What is done with a job."""
+    """Action on a job."""
 
     NONE = "none"
     """It runs on as it is: nothing it uses failed, or leaving would cost more than it gains."""
@@ -31,7 +31,7 @@ class RecoveryAction(StrEnum):
 
 
 class StateKind(StrEnum):
-    """What a rank holds and a new one needs."""
+    """Kind of state that a rank holds and a new one needs."""
 
     WEIGHTS = "weights"
     OPTIMIZER = "optimizer"
@@ -40,7 +40,7 @@ class StateKind(StrEnum):
 
 
 class StateSource(StrEnum):
-    """Where a rank's state comes from, the nearest first."""
+    """Sources of a rank's state, the nearest first."""
 
     SAME_GPU = "same_gpu"
     SAME_NODE = "same_node"
@@ -211,4 +211,3 @@ class BatchDecision:
     fallback: bool
     solver: str
     snapshot_id: str
-    explanation: str

@@ -9,7 +9,7 @@ from cluster_models.workload import Choice
 
 
 class Simplicity(StrEnum):
-    """What makes one plan simpler and more usual than another; the first in which they differ decides."""
+    """Properties that make one plan simpler and more usual than another; the first difference decides."""
 
     GPU_KINDS = "gpu_kinds"
     """Fewer GPU kinds."""

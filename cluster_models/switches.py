@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Figure(StrEnum):
-    """Where a figure comes from."""
+    """Origin of a figure."""
 
     NOMINAL = "nominal"
     """A data sheet, or the ratio that a fabric was built for."""

@@ -17,7 +17,7 @@ MOST_NODES: Final = 2048
 
 
 class NodeState(StrEnum):
-    """What a node may be used for; only ``READY`` and ``DEGRADED`` nodes carry new ranks."""
+    """State of a node; only ``READY`` and ``DEGRADED`` nodes carry new ranks."""
 
     READY = "ready"
     DEGRADED = "degraded"

@@ -32,7 +32,7 @@ class Recompute(StrEnum):
 
 
 class Sharding(StrEnum):
-    """What data parallel ranks share out instead of repeating (ZeRO, arXiv 1910.02054).
+    """Training state that data parallel ranks share out instead of repeating (ZeRO, arXiv 1910.02054).
 
     ``OPTIMIZER`` is ZeRO-1 (Megatron's distributed optimizer), ``PARAMETERS`` ZeRO-3 (FSDP).
     """
@@ -43,7 +43,7 @@ class Sharding(StrEnum):
 
 
 class Objective(StrEnum):
-    """What the plan makes as small as it can."""
+    """Quantity that the plan makes as small as it can."""
 
     STEP_TIME = "step_time"
     GPU_TIME = "gpu_time"

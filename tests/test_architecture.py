@@ -105,3 +105,11 @@ def test_nothing_names_a_registry_or_a_machine(pattern: str, what: str) -> None:
             continue
         found += [f"{path.relative_to(ROOT)}: {hit.group()}" for hit in re.finditer(pattern, text)]
     assert found == [], f"{what} is named"
+
+
+def test_paths_on_the_page_of_the_architecture_are_there() -> None:
+    """Whoever follows the page finds every file and folder that it names."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"`((?:app|solver|cluster_models|readers|tests)/[\w/.]+)`", page))
+    assert len(named) > 40
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []

@@ -59,7 +59,7 @@ def test_the_cluster_and_the_workload_of_the_readme_are_valid() -> None:
     read = document.to_cluster()
     assert [node.name for node in read.nodes] == ["alpha", "beta"]
     assert len(document.to_samples(read)) == 3
-    assert read_document(WorkloadDocument, workload, what="workload").to_workload().pinned == {"tensor": 8}
+    assert read_document(WorkloadDocument, workload, what="workload").to_value().pinned == {"tensor": 8}
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ class Health(BaseModel):
 
 
 class ProblemType(BaseModel):
-    """What a type of problem means."""
+    """Explain a type of problem."""
 
     type: str = Field(description="Its address.", examples=["/problems/not-found"])
     meaning: str = Field(description="In words.", examples=["There is no such thing under this address."])
@@ -68,7 +68,7 @@ async def get_metrics(request: Request) -> Response:
 async def get_problem_type(
     name: Annotated[str, Path(description="Last part of a problem's type.", examples=["not-found"])],
 ) -> ProblemType:
-    """What a type of problem means."""
+    """Explain a type of problem."""
     if name not in TYPES:
         raise NotFound("type of problem", name)
     return ProblemType(type=f"/problems/{name}", meaning=TYPES[name])

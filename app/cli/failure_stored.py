@@ -11,11 +11,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from app.api.v1.event_answers import (
-    ConditionAnswer,
+from app.answers.events import (
     ConditionsAnswer,
     EventAnswer,
-    QuarantineAnswer,
     ReceivedAnswer,
     ReliabilityAnswer,
 )
@@ -26,7 +24,15 @@ from app.cli.stored import database, databases
 from app.cli.terminal import bullets, console, print_text, section
 from app.db.engine import transaction
 from app.presentation.figures import plural
-from app.presentation.recovery import STATES, duration, entity_words, moment
+from app.presentation.recovery import (
+    STATES,
+    condition_notes,
+    duration,
+    entity_words,
+    event_notes,
+    moment,
+    source_words,
+)
 from app.presentation.reliability import reliability_figures
 from app.services import aliases, health_events, incoming_reports
 from app.services.health_events import EventRecord
@@ -86,7 +92,7 @@ def run_events(
         )
     if as_json:
         print_text(
-            json.dumps([EventAnswer.from_record(each).model_dump(mode="json") for each in page.items], indent=2)
+            json.dumps([EventAnswer.from_value(each).model_dump(mode="json") for each in page.items], indent=2)
         )
     elif not page.items:
         console().print("No reports.")
@@ -102,11 +108,7 @@ def run_conditions(cluster: str, *, as_json: bool, database_url: str | None) -> 
         found = health_events.conditions_now(session, reference=stored.id, now=now)
         out = health_events.quarantine_now(session, reference=stored.id, now=now)
     if as_json:
-        answer = ConditionsAnswer(
-            conditions=[ConditionAnswer.from_condition(each) for each in found],
-            quarantine=[QuarantineAnswer.from_quarantine(each) for each in out],
-        )
-        print_text(answer.model_dump_json(indent=2))
+        print_text(ConditionsAnswer.make(found, out).model_dump_json(indent=2))
         return
     if not found:
         console().print(f"{stored.name}: every part that was reported on is well.")
@@ -122,7 +124,7 @@ def run_reliability(cluster: str, *, as_json: bool, database_url: str | None) ->
         stored = stored_cluster(session, cluster)
         found = measure_reliability(session, reference=stored.id)
     if as_json:
-        print_text(ReliabilityAnswer.make(found).model_dump_json(indent=2))
+        print_text(ReliabilityAnswer.from_value(found).model_dump_json(indent=2))
         return
     console().print(Text(stored.name, style="bold"))
     console().print(bullets(f"{name}: {value}" for name, value in reliability_figures(found)))
@@ -137,25 +139,10 @@ def _conditions(found: Sequence[Condition], now: datetime) -> RenderableType:
             Text(entity_words(each.entity)),
             Text(STATES[each.state], style=_COLOURS.get(each.state, "yellow")),
             Text(duration((now - each.since).total_seconds())),
-            Text(each.source),
-            Text("; ".join(_notes(each, now))),
+            Text(source_words(each.source)),
+            Text(condition_notes(each, now)),
         )
     return table
-
-
-def _notes(each: Condition, now: datetime) -> list[str]:
-    notes = [each.code, each.text]
-    if each.compute_slowdown > 1:
-        notes.append(f"{each.compute_slowdown:.3g} times as slow")
-    if each.bandwidth_share < 1:
-        notes.append(f"{100 * each.bandwidth_share:.0f} % of its bandwidth")
-    if each.failures > 1:
-        notes.append(f"failed {each.failures} times")
-    if each.leave_by is not None:
-        notes.append(f"to be left by {moment(each.leave_by)}")
-    if each.quiet_until is not None and (left_s := (each.quiet_until - now).total_seconds()) > 0:
-        notes.append(f"said to be well again, believed in {duration(left_s)}")
-    return [note for note in notes if note]
 
 
 def _events(found: Sequence[EventRecord]) -> RenderableType:
@@ -164,12 +151,12 @@ def _events(found: Sequence[EventRecord]) -> RenderableType:
         table.add_column(name, overflow="fold")
     for each in found:
         event = each.event
-        notes = [event.code, event.text, event.device, "" if each.known else f"unknown name {each.told_name}"]
+        notes = (event_notes(each), "" if each.known else f"unknown name {each.told_name}")
         table.add_row(
             Text(moment(event.occurred_at)),
             Text(entity_words(event.entity)),
             Text(STATES[event.state], style=_COLOURS.get(event.state, "yellow")),
-            Text(event.source),
+            Text(source_words(event.source)),
             Text("; ".join(note for note in notes if note)),
         )
     return table

@@ -79,7 +79,7 @@ def read_workload(
         document = document.model_copy(update={"framework": name})
         described |= own
     with naming(path):
-        return document.to_workload(described)
+        return document.to_value(described)
 
 
 def read_described(paths: Sequence[str]) -> dict[str, Framework]:

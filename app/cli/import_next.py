@@ -13,7 +13,7 @@ from rich.text import Text
 from app.cli.files import is_path
 from app.cli.import_questions import asked_of_a_kind, kind_options, options_of, problem_options
 from app.cli.terminal import command_line
-from app.imports.report import ImportAnswer
+from app.imports.report_answers import ImportAnswer
 from app.imports.unused_answers import PRODUCT
 
 _MODEL: Final = "llama-3-8b"

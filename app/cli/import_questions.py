@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rich.console import RenderableType
 
 from app.cli.terminal import bullets, command_line, more_line
 from app.imports.fitting_kinds import fitting_kinds, shows_gpus
-from app.imports.report import ImportAnswer, ImportProblem, QuestionAnswer
+from app.imports.report_answers import ImportAnswer, ImportProblem, QuestionAnswer
 from app.presentation.figures import plural
+from app.presentation.imports import NODE_ENTRY, problem_lines
 from cluster_models.wording import named
 from readers.proposal.values import EVERY_NODE
 
@@ -21,7 +21,6 @@ _SOLD: Final = frozenset({"gpu_kind", "gpu_count", "nics"})
 """Fields that a node kind of the catalogue answers."""
 _UNKNOWN: Final = {"gpu_kind": "GPU_KIND", "gpu_count": "GPUS", "nics": "CARDS x GBITS FABRIC"}
 """Words that stand for what only the user knows."""
-_NODE: Final = re.compile(r"nodes\[(\d+)\]\.?")
 _MOST_KINDS: Final = 4
 _OF_A_KIND: Final = 3
 
@@ -104,7 +103,7 @@ def problems_view(answer: ImportAnswer) -> list[RenderableType]:
     """Problems beside open questions, each kind once; the questions are counted."""
     if not answer.nodes and not answer.questions and all(each.field == "files" for each in answer.problems):
         return []  # nothing was understood, and each refusal says why
-    lines = list(problem_lines(answer))
+    lines = list(problem_lines(answer, unanswered))
     if asked := sum(question.needed for question in answer.questions):
         lines.append(f"{plural(asked, 'question')} above must be answered first.")
     parts: list[RenderableType] = [bullets([line]) for line in lines[:MOST_LINES]]
@@ -112,28 +111,14 @@ def problems_view(answer: ImportAnswer) -> list[RenderableType]:
     return [*parts, more_line(len(lines) - MOST_LINES)] if len(lines) > MOST_LINES else parts
 
 
-def problem_lines(answer: ImportAnswer, *, of_options: bool = False) -> Iterator[str]:
-    """One sentence for each thing that is wrong, however many nodes have it; or only what no file says."""
-    groups: dict[tuple[str, str, str], list[ImportProblem]] = {}
-    for problem in answer.problems:
-        said = problem.origins or problem.field == "files"
-        if not problem.field.startswith("answers.") and not (of_options and said):
-            field = _NODE.sub("", problem.field)
-            groups.setdefault((field, problem.problem, problem.remedy), []).append(problem)
-    for (field, sentence, remedy), members in groups.items():
-        first = members[0]
-        owners = list(dict.fromkeys(_owner(problem, answer) for problem in members))
-        where = [named([owner for owner in owners if owner], 2)] if any(owners) else []
-        name = "" if field == "files" else ": ".join([*where, field]) + ": "
-        value = "" if field == "files" or not first.value else f" (got {first.value})"
-        places = f", said in {named(first.origins, 2)}" if first.origins and not any(owners) else ""
-        yield f"{name}{sentence}{value}{places}{'; ' if remedy else ''}{remedy}"
+def unanswered(problem: ImportProblem) -> bool:
+    """Whether a problem is one that no answer to a question takes away."""
+    return not problem.field.startswith("answers.")
 
 
-def _owner(problem: ImportProblem, answer: ImportAnswer) -> str:
-    """The node that a problem is about; empty where it is about none."""
-    found = _NODE.match(problem.field)
-    return answer.nodes[int(found[1])].name if found and int(found[1]) < len(answer.nodes) else ""
+def unsaid(problem: ImportProblem) -> bool:
+    """Whether a problem is about what was typed, and about nothing that a file says."""
+    return unanswered(problem) and not (problem.origins or problem.field == "files")
 
 
 def problem_options(answer: ImportAnswer) -> list[str]:
@@ -141,6 +126,6 @@ def problem_options(answer: ImportAnswer) -> list[str]:
     fields = dict.fromkeys(
         field
         for problem in answer.problems
-        if _NODE.match(problem.field) and (field := _NODE.sub("", problem.field)) in _SOLD
+        if NODE_ENTRY.match(problem.field) and (field := NODE_ENTRY.sub("", problem.field)) in _SOLD
     )
     return [_set(f"{EVERY_NODE}.{field}={_example(field, answer)}") for field in fields]

@@ -16,9 +16,10 @@ from rich.text import Text
 from app.cli.import_next import Asked
 from app.cli.import_questions import MOST_LINES, problems_view, questions_view
 from app.cli.terminal import bullets, command_line, more_line, report_section
-from app.imports.report import DoubtAnswer, FileAnswer, ImportAnswer, ProposedNodeAnswer, SectionAnswer
-from app.imports.summaries import NOTHING, measurements_shown
+from app.imports.report_answers import DoubtAnswer, FileAnswer, ImportAnswer, ProposedNodeAnswer
+from app.imports.summaries import measurements_shown
 from app.presentation.figures import count, plural
+from app.presentation.imports import all_refusals, new_nodes, other_changes, used_sections, with_remedy
 from cluster_models.wording import named
 from readers.frame.findings import Severity
 from readers.frame.host_lists import compress
@@ -65,12 +66,14 @@ def _headline(answer: ImportAnswer, asked: Asked) -> RenderableType:
 
 
 def _understood(files: Sequence[FileAnswer]) -> list[RenderableType]:
-    read = [file for file in files if _used(file)]
+    read = [file for file in files if used_sections(file)]
     if len(read) <= MOST_FILES:
         return [_of_file(file) for file in read]
     kinds: dict[str, list[FileAnswer]] = {}
     for file in read:
-        kinds.setdefault(" and ".join(dict.fromkeys(each.known_as for each in _used(file))), []).append(file)
+        kinds.setdefault(" and ".join(dict.fromkeys(each.known_as for each in used_sections(file))), []).append(
+            file
+        )
     parts: list[RenderableType] = []
     for kind, members in sorted(kinds.items(), key=lambda entry: (-len(entry[1]), entry[0])):
         parts.append(Text(f"{kind}: {plural(len(members), 'file')}", style="bold"))
@@ -80,14 +83,10 @@ def _understood(files: Sequence[FileAnswer]) -> list[RenderableType]:
     return parts
 
 
-def _used(file: FileAnswer) -> list[SectionAnswer]:
-    return [section for section in file.sections if section.summary != NOTHING]
-
-
 def _of_file(file: FileAnswer, kind: str = "") -> RenderableType:
     """A file and a sentence for each of its parts; the kind is not said again."""
     lines: list[RenderableType] = [Text(file.name, style="cyan", overflow="fold")]
-    for part in _used(file):
+    for part in used_sections(file):
         where = "" if len(file.sections) == 1 else f"lines {part.first_line}-{part.last_line}: "
         known_as = "" if part.known_as == kind else f"{part.known_as}: "
         lines.append(Padding(Text(f"{where}{known_as}{part.summary}", overflow="fold"), (0, 0, 0, 2)))
@@ -98,13 +97,13 @@ def _refused(files: Sequence[FileAnswer]) -> list[RenderableType]:
     """Reasons that differ in names and numbers only are told once."""
     found: list[tuple[str, str]] = []
     for file in files:
-        refusals = [*file.refusals, *(one for part in file.sections for one in part.refusals)]
+        refusals = all_refusals(file)
         for refusal in refusals:
             last = f"-{refusal.last_line}" if refusal.last_line > refusal.first_line else ""
             where = f"{file.name}:{refusal.first_line}{last}" if file.line_count else file.name
-            found.append((where, _with(refusal.reason, refusal.remedy)))
+            found.append((where, with_remedy(refusal.reason, refusal.remedy)))
         told = any(part.doubts for part in file.sections)
-        if not (refusals or told or _used(file)):
+        if not (refusals or told or used_sections(file)):
             kinds = " and ".join(dict.fromkeys(part.known_as for part in file.sections))
             found.append((file.name, f"{kinds}: nothing in it is used"))
     return _alike(found)
@@ -127,16 +126,18 @@ def _alike(found: Iterable[tuple[str, str]]) -> list[RenderableType]:
 def _doubts(answer: ImportAnswer) -> tuple[list[RenderableType], list[RenderableType]]:
     """Doubts by kind, those that hold figures back first; and notes."""
     found = [doubt for file in answer.files for part in file.sections for doubt in part.doubts] + answer.doubts
-    notes = _alike((_place(one), _with(one.sentence, one.remedy)) for one in found if one.trust is Severity.NOTE)
+    notes = _alike(
+        (_place(one), with_remedy(one.sentence, one.remedy)) for one in found if one.trust is Severity.NOTE
+    )
     kinds: dict[str, list[DoubtAnswer]] = {}
     for doubt in sorted(found, key=lambda each: each.trust is not Severity.REJECT):
         if doubt.trust is not Severity.NOTE:
             kinds.setdefault(doubt.code, []).append(doubt)
     parts: list[RenderableType] = []
     for code, members in list(kinds.items())[:MOST_LINES]:
-        told = dict.fromkeys(_with(one.sentence, one.remedy) for one in members)
+        told = dict.fromkeys(with_remedy(one.sentence, one.remedy) for one in members)
         for sentence in list(told)[:_OF_A_KIND]:
-            places = [_place(one) for one in members if _with(one.sentence, one.remedy) == sentence]
+            places = [_place(one) for one in members if with_remedy(one.sentence, one.remedy) == sentence]
             parts.append(bullets([f"{named(places, _MOST_PLACES)}: {sentence}"]))
         if len(told) > _OF_A_KIND:
             parts.append(more_line(len(told) - _OF_A_KIND, f"of this kind ({code})", f"of this kind ({code})"))
@@ -156,10 +157,6 @@ def _option(text: str) -> Text:
 
 def _place(doubt: DoubtAnswer) -> str:
     return f"{doubt.file}:{doubt.first_line}"
-
-
-def _with(sentence: str, remedy: str) -> str:
-    return f"{sentence.rstrip('.')}; {remedy}" if remedy else sentence
 
 
 def _aside(answer: ImportAnswer) -> list[RenderableType]:
@@ -236,12 +233,8 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _changes(answer: ImportAnswer) -> list[RenderableType]:
-    new = [node.name for node in answer.nodes if node.is_new]
-    sentences = [change for change in answer.changes if not change.endswith(" is new.")]
-    if new:
-        verb = "nodes are" if len(new) > 1 else "node is"
-        sentences = [f"{count(len(new))} {verb} new: {_names(new)}", *sentences]
-    return _some(sentences)
+    sentence, names = new_nodes(answer)
+    return _some([*([f"{sentence}: {_names(names)}"] if names else []), *other_changes(answer)])
 
 
 def _some(lines: Sequence[str]) -> list[RenderableType]:

@@ -14,15 +14,17 @@ from app.cli.files import check_writable, is_path, naming, read_cluster_document
 from app.cli.import_answers import accepted_keys, check_answers, read_answers
 from app.cli.import_files import Given, read_files
 from app.cli.import_next import Asked, next_view
-from app.cli.import_questions import problem_lines
+from app.cli.import_questions import unanswered, unsaid
 from app.cli.import_view import import_view
 from app.cli.terminal import console, reading_shown
 from app.documents.cluster import ClusterDocument, samples_of
 from app.documents.measurements import MeasurementDocument
 from app.imports.collecting import never_collected
 from app.imports.dry_run import Report, dry_run
-from app.imports.report import FileAnswer, ImportAnswer, RefusalAnswer, answer_of
+from app.imports.report import answer_of
+from app.imports.report_answers import FileAnswer, ImportAnswer, RefusalAnswer
 from app.presentation.figures import plural
+from app.presentation.imports import problem_lines
 from cluster_models.errors import InvalidInput
 from cluster_models.measurements import Sample
 from cluster_models.topology import Cluster
@@ -138,7 +140,7 @@ def _keep(asked: Asked, base: _Base, given: Given, answers: Answers, report: Rep
 def _whole(document: ClusterDocument, before: Sequence[Sample], report: Report) -> ClusterDocument:
     """The cluster with its measurements, those it had first, each once."""
     samples = dict.fromkeys((*before, *samples_of(report.measurements, document.to_cluster())))
-    listed = [MeasurementDocument.from_sample(sample) for sample in samples]
+    listed = [MeasurementDocument.from_value(sample) for sample in samples]
     return document.model_copy(update={"samples": listed})
 
 
@@ -149,7 +151,7 @@ def _with_unread(answer: ImportAnswer, given: Given) -> ImportAnswer:
             name=name,
             line_count=0,
             sections=[],
-            refusals=[RefusalAnswer.of(refusal)],
+            refusals=[RefusalAnswer.from_value(refusal)],
         )
         for name, refusal in given.refused
     ]
@@ -163,11 +165,11 @@ def _end(answer: ImportAnswer, report: Report, asked: Asked) -> None:
     if not any(found.facts for reading in report.readings for _, found in reading.sections):
         complain(f"meshwright: nothing in {_files(answer)} could be used{_first_reason(answer)}")
         raise typer.Exit(Ending.BAD_INPUT)
-    options_at_fault = list(problem_lines(answer, of_options=True))
+    options_at_fault = list(problem_lines(answer, unsaid))
     if not (options_at_fault or asked.output is not None or asked.store):
         return
     asks = [question.sentence for question in answer.questions if question.needed]
-    reasons = options_at_fault or [*asks, *problem_lines(answer)]
+    reasons = options_at_fault or [*asks, *problem_lines(answer, unanswered)]
     more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
     complain(f"meshwright: nothing can be stored{more}: {reasons[0]}")
     raise typer.Exit(Ending.BAD_INPUT)

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 from sqlalchemy.orm import Session
 
-from app.api.v1.occupancy import SparesAnswer
-from app.api.v1.running_job_answers import JobAnswer
+from app.answers.occupancy import SparesAnswer
+from app.answers.running_jobs import JobAnswer
 from app.cli.failure_options import as_option
 from app.cli.files import is_path
 from app.cli.replan_options import check_plan_fits, read_recovery, read_running_plan
@@ -67,7 +67,7 @@ def run_add(added: AddedJob, *, as_json: bool, database_url: str | None) -> None
             applied=added.runs,
         )
     if as_json:
-        print_text(JobAnswer.from_record(record).model_dump_json(indent=2))
+        print_text(JobAnswer.from_value(record).model_dump_json(indent=2))
     elif added.runs:
         console().print(
             f"{record.name}: stored; it holds {plural(record.gpus_held, 'GPU')} of {record.cluster_name}"
@@ -82,7 +82,7 @@ def run_list(cluster: str, *, as_json: bool, database_url: str | None) -> None:
         stored = stored_cluster(session, cluster)
         found = list(_every_job(session, stored.id))
     if as_json:
-        print_text(json.dumps([JobAnswer.from_record(each).model_dump(mode="json") for each in found], indent=2))
+        print_text(json.dumps([JobAnswer.from_value(each).model_dump(mode="json") for each in found], indent=2))
     elif not found:
         console().print(f"No jobs on {stored.name}.")
     else:
@@ -100,7 +100,7 @@ def run_show(cluster: str, job: str, *, as_json: bool, database_url: str | None)
             session, reference=record.cluster_id, job=record.id, limit=_MOST_PLANS
         )
     if as_json:
-        print_text(JobAnswer.from_record(record).model_dump_json(indent=2))
+        print_text(JobAnswer.from_value(record).model_dump_json(indent=2))
     else:
         console().print(_job(record, plan, page.items))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.api.v1.replan_answers import DecisionAnswer
+from app.answers.replans import DecisionAnswer
 from app.services.replan_views import AnswerView
 from cluster_models.recovery import BatchDecision
 from cluster_models.running import RunningJob

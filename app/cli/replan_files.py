@@ -15,9 +15,10 @@ from app.documents.reading import close_name
 from app.exports.contract import ExportFile
 from app.exports.options import Options
 from app.exports.registry import EXPORTS
+from app.presentation.replans import starts_anew
 from cluster_models.errors import InvalidInput
 from cluster_models.plan import Plan
-from cluster_models.recovery import BatchDecision, JobDecision, RecoveryAction
+from cluster_models.recovery import BatchDecision
 
 DEFAULT_FORMATS: Final = ("slurm",)
 PLAN_FILE: Final = "plan.json"
@@ -98,6 +99,15 @@ class DecisionFiles:
             return options
 
 
-def starts_anew(made: JobDecision) -> bool:
-    """Whether the job is started by its plan because of the decision."""
-    return made.action not in (RecoveryAction.NONE, RecoveryAction.WAIT, RecoveryAction.PAUSE)
+def launch_command(files: JobFiles | None) -> str:
+    """Command to type, or the files to use where that depends on the site."""
+    if files is None:
+        return ""
+    if len(files.launch) == 1 and files.launch[0].name == "slurm.sh":
+        return f"CHECKPOINT_PATH=FOLDER sbatch {_quoted(files.launch[0])}"
+    return "\n".join(_quoted(path) for path in files.launch or (files.plan,))
+
+
+def _quoted(path: Path) -> str:
+    text = str(path)
+    return f"'{text}'" if any(letter.isspace() for letter in text) else text

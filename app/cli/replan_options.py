@@ -114,7 +114,7 @@ def read_recovery(path: str) -> RecoveryPolicy:
     """The policy in a file."""
     text = read_text(path)
     with naming(path):
-        return read_document(RecoveryDocument, parse_text(text, what="recovery"), what="recovery").to_recovery()
+        return read_document(RecoveryDocument, parse_text(text, what="recovery"), what="recovery").to_value()
 
 
 def spares_of(typed: Sequence[str], cluster: Cluster, jobs: Sequence[RunningJob]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 from sqlalchemy.orm import Session
 
-from app.api.v1.replan_answers import DecisionAnswer, ReplanAnswer, ReplanSummary
+from app.answers.replans import DecisionAnswer, ReplanAnswer, ReplanSummary
 from app.cli.job_stored import stored_cluster
 from app.cli.replan_files import DecisionFiles, JobFiles
 from app.cli.replan_view import AskedView, decision_view
@@ -57,7 +57,7 @@ def run_list(
             status=None if status is None else ReplanStatus(status),
         )
     if as_json:
-        told = [ReplanSummary.from_record(each).model_dump(mode="json") for each in page.items]
+        told = [ReplanSummary.from_value(each).model_dump(mode="json") for each in page.items]
         print_text(json.dumps(told, indent=2))
     elif not page.items:
         console().print("No decisions.")
@@ -140,7 +140,7 @@ def _act(replan: str, step: _Step, by: str | None, *, as_json: bool, database_ur
         except NotFound as error:
             raise InvalidInput("--job", None, str(error)) from error
     if as_json:
-        print_text(ReplanSummary.from_record(record).model_dump_json(indent=2))
+        print_text(ReplanSummary.from_value(record).model_dump_json(indent=2))
         return
     console().print(f"{record.id} on {record.cluster_name}: {record.status}")
     if record.remaining:

@@ -11,19 +11,19 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from app.cli.replan_files import JobFiles, starts_anew
-from app.cli.replan_steps import steps
+from app.cli.replan_files import JobFiles, launch_command
 from app.cli.terminal import bullets, section
-from app.presentation.figures import count, percent, plural, spans
+from app.presentation.figures import count, plural, spans
 from app.presentation.recovery import (
     OTHER_ACTIONS,
     STATES,
     change,
-    data_size,
     duration,
     entity_words,
     fallback_words,
 )
+from app.presentation.replan_steps import Step, steps
+from app.presentation.replans import ACTION_VERBS, lost_gpu_hours, moved_bytes, proof, starts_anew
 from cluster_models.conditions import Condition
 from cluster_models.plan import Plan, StopReason
 from cluster_models.recovery import BatchDecision, JobDecision, Migration, RecoveryAction
@@ -31,25 +31,10 @@ from cluster_models.wording import joined
 
 _MOST_EXPLAINED: Final = 4
 """Jobs up to which the actions that lost are shown, too: those that would have been worth something."""
-_SHORT: Final = {
-    RecoveryAction.NONE: "runs on",
-    RecoveryAction.RESTART_IN_PLACE: "restarts",
-    RecoveryAction.SWAP: "takes spares",
-    RecoveryAction.SHRINK_DATA_PARALLEL: "fewer replicas",
-    RecoveryAction.REROUTE: "re-routes",
-    RecoveryAction.RESHAPE: "new shape",
-    RecoveryAction.WAIT: "waits",
-    RecoveryAction.PAUSE: "pauses",
-}
 _COLOURS: Final = {
     RecoveryAction.NONE: "green",
     RecoveryAction.WAIT: "yellow",
     RecoveryAction.PAUSE: "red",
-}
-_STOPPED: Final = {
-    StopReason.TIME_LIMIT: "The time for the search ran out; a longer one may find better.",
-    StopReason.WORK_LIMIT: "The work budget of the search ran out; more --effort may find better.",
-    StopReason.CANCELLED: "The search was called off.",
 }
 
 
@@ -74,7 +59,7 @@ def decision_view(decision: BatchDecision, asked: AskedView) -> RenderableType:
     """A decision in full, its steps first."""
     decided, to_do = decision.jobs, "What was to be done" if asked.is_over else "Do this"
     parts = [
-        section(to_do, _numbered(steps(decision, asked.before, asked.written))),
+        section(to_do, _numbered(steps(decision, asked.before), asked.written)),
         section("Jobs", _jobs(decided, asked.before)),
         section("Why", _why(decided)),
     ]
@@ -82,7 +67,7 @@ def decision_view(decision: BatchDecision, asked: AskedView) -> RenderableType:
         *_headline(decision, asked),
         *(parts if decided else []),
         section("Nodes", bullets(_nodes(decision, asked))),
-        *([section("How sure", bullets(_proof(decision, asked)))] if decided else []),
+        *([section("How sure", bullets(_sure(decision, asked)))] if decided else []),
         *_hint(decision, asked),
     )
 
@@ -109,14 +94,14 @@ def _every(total: int) -> str:
     return "the job runs" if total == 1 else f"all {total} jobs run"
 
 
-def _numbered(lines: Sequence[tuple[str, str]]) -> RenderableType:
-    """Numbered sentences, each with a line to copy below where there is one."""
+def _numbered(found: Sequence[Step], written: Mapping[str, JobFiles]) -> RenderableType:
+    """Numbered sentences, each with the command to copy below where one was written for its job."""
     table = Table.grid(padding=(0, 1))
     table.add_column(justify="right", no_wrap=True)
     table.add_column(overflow="fold")
-    for number, (sentence, command) in enumerate(lines, 1):
-        text = Text(sentence)
-        if command:
+    for number, step in enumerate(found, 1):
+        text = Text(step.sentence)
+        if command := launch_command(written.get(step.starts)):
             text.append(f"\n{command}", style="green")
         table.add_row(Text(f"{number}."), text)
     return table
@@ -129,15 +114,14 @@ def _jobs(decided: Sequence[JobDecision], before: Mapping[str, Plan]) -> Rendera
     for name in ("GPUs", "tokens/s", "change", "back within", "GPU-hours lost"):
         table.add_column(name, justify="right")
     for made in decided:
-        low, high = made.lost_gpu_hours
         table.add_row(
             Text(made.job_name),
-            Text(_SHORT[made.action], style=_COLOURS.get(made.action, "")),
+            Text(ACTION_VERBS[made.action], style=_COLOURS.get(made.action, "")),
             _arrow(_gpus(before.get(made.job_id)), _gpus_after(made, before)),
             Text(count(made.tokens_per_s_after)),
             Text(change(made.tokens_per_s_before, made.tokens_per_s_after) if made.tokens_per_s_after else "all"),
             Text(_still(made)),
-            Text(f"{low:.2g}" if f"{low:.2g}" == f"{high:.2g}" else f"{low:.2g} to {high:.2g}"),
+            Text(lost_gpu_hours(made)),
         )
     return table
 
@@ -183,26 +167,19 @@ def _why(decided: Sequence[JobDecision]) -> RenderableType:
 def _costs(migration: Migration) -> Iterator[str]:
     if migration.moved:
         ranks = spans(rank.rank for rank in migration.moved)
-        yield f"{_ranks(len(migration.moved))} {ranks}; {_bytes(migration)}."
+        yield f"{_ranks(len(migration.moved))} {ranks}; {_sizes(migration)}."
     elif migration.bytes.total >= 1:
-        yield f"No rank moves; {_bytes(migration)}."
+        yield f"No rank moves; {_sizes(migration)}."
     if words := fallback_words(migration):
         yield words
 
 
+def _sizes(migration: Migration) -> str:
+    return ", ".join(f"{size} {words}" for words, size in moved_bytes(migration)) or "no bytes move"
+
+
 def _ranks(number: int) -> str:
     return "1 rank moves:" if number == 1 else f"{number} ranks move:"
-
-
-def _bytes(migration: Migration) -> str:
-    parts = (
-        ("inside nodes", migration.bytes.nvlink),
-        ("under one leaf", migration.bytes.leaf),
-        ("between leaves", migration.bytes.fabric),
-        ("from storage", migration.bytes.storage),
-    )
-    told = ", ".join(f"{data_size(size)} {words}" for words, size in parts if size >= 1)
-    return told or "no bytes move"
 
 
 def _nodes(decision: BatchDecision, asked: AskedView) -> Iterator[str]:
@@ -230,24 +207,10 @@ def _nodes(decision: BatchDecision, asked: AskedView) -> Iterator[str]:
         yield f"The next lost node takes {joined(fragile)} back to the last checkpoint."
 
 
-def _proof(decision: BatchDecision, asked: AskedView) -> Iterator[str]:
-    horizon = duration(decision.horizon_s)
-    if decision.fallback:
-        who = "The service searches by itself" if asked.is_stored else "Without --safe this command searches"
-        yield f"Nothing was searched for, and there may be better. {who}."
-    elif decision.stopped_by is StopReason.NO_SEARCH:
-        yield "Nothing better was searched for."
-    elif decision.gap < 0.00005:
-        yield "Proven best: no other decision is worth more."
-    else:
-        yield f"No other decision can be worth more than {percent(decision.gap, places=2)} more."
-    if decision.stopped_by in _STOPPED:
-        yield _STOPPED[decision.stopped_by]
-    if decision.objective > decision.objective_if_waiting > 0:
-        more = decision.objective / decision.objective_if_waiting - 1
-        yield f"It makes {percent(more, places=0)} more of the next {horizon} than if nothing were done."
-    else:
-        yield f"Weighed over the next {horizon}."
+def _sure(decision: BatchDecision, asked: AskedView) -> Iterator[str]:
+    yield from proof(decision)
+    if decision.fallback and decision.stopped_by is StopReason.NO_SEARCH:
+        yield "The service searches by itself." if asked.is_stored else "Without --safe this command searches."
 
 
 def _hint(decision: BatchDecision, asked: AskedView) -> Iterator[RenderableType]:

@@ -70,9 +70,9 @@ def run_resilience(asked: AskedResilience) -> None:
     if asked.cluster is None:
         found = replace(found, survives=plan.survives or found.survives, hardenings=())
     if asked.as_json:
-        from app.api.v1.resilience import ResilienceAnswer  # noqa: PLC0415 - loads the answers of the service
+        from app.answers.resilience import ResilienceAnswer  # noqa: PLC0415 - loads the answers of the service
 
-        sys.stdout.write(ResilienceAnswer.make(found).model_dump_json(indent=2) + "\n")
+        sys.stdout.write(ResilienceAnswer.from_value(found).model_dump_json(indent=2) + "\n")
     else:
         judged = JudgedPlan(
             plan,

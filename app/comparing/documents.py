@@ -19,7 +19,7 @@ from cluster_models.units import GIB
 
 
 class OtherRequest(Document):
-    """What is compared with the plan: exactly one of ``plan``, ``configuration`` and ``launch``."""
+    """Something to compare with the plan: exactly one of ``plan``, ``configuration`` and ``launch``."""
 
     name: Text | None = Field(None, description="What to call it; absent = its degrees.", examples=["ours"])
     plan: Text | None = Field(
@@ -67,7 +67,7 @@ class ComparisonRequest(Document):
 
 
 class ComparedDocument(Document):
-    """What is to be expected of a configuration."""
+    """Predictions of a configuration."""
 
     name: str = Field(description="What it is called.", examples=["ours"])
     configuration: ConfigurationDocument = Field(description="What the framework is told, with its hosts.")
@@ -91,13 +91,11 @@ class ComparedDocument(Document):
     @classmethod
     def from_plan(cls, name: str, plan: Plan, budget: Budget = NO_BUDGET) -> ComparedDocument:
         """The document of a plan under a name."""
-        dollars, days, placement = dollars_per_day(plan, budget), run_days(plan, budget), plan.placement
+        dollars, days = dollars_per_day(plan, budget), run_days(plan, budget)
         margin = spare_bytes(plan)
         return cls(
             name=name,
-            configuration=ConfigurationDocument.from_value(
-                plan.configuration, placement.hosts, placement.gpus_per_node
-            ),
+            configuration=ConfigurationDocument.from_plan(plan),
             gpus=plan.configuration.degrees.gpus,
             time=TimeDocument.from_value(plan.time),
             step_interval=plan.confidence and StepIntervalDocument.from_value(plan.confidence),

@@ -104,9 +104,7 @@ def priced(problem: PlanningProblem, document: ConfigurationDocument, plan: Plan
 
 def priced_again(problem: PlanningProblem, plan: Plan) -> Plan:
     """A plan from elsewhere on its own hosts, priced for ``problem``."""
-    placement = plan.placement
-    document = ConfigurationDocument.from_value(plan.configuration, placement.hosts, placement.gpus_per_node)
-    return predict_configuration(problem, document=document).plan
+    return predict_configuration(problem, document=ConfigurationDocument.from_plan(plan)).plan
 
 
 def _workload(plan: Plan) -> TrainingWorkload:

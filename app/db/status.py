@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class PlanStatus(StrEnum):
-    """Where a plan is; the last four never change again."""
+    """Status of a plan; the last four never change again."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -21,7 +21,7 @@ OPEN_STATUSES = (PlanStatus.QUEUED, PlanStatus.RUNNING)
 
 
 class RunningPlanStatus(StrEnum):
-    """Where a plan of a running job is; the last two never change again."""
+    """Status of a plan of a running job; the last two never change again."""
 
     PROPOSED = "proposed"
     APPROVED = "approved"
@@ -53,7 +53,7 @@ STORED_STANDINGS = tuple(each for each in JobStanding if each is not JobStanding
 
 
 class ReplanStatus(StrEnum):
-    """Where a decision on failures is; the last four never change again."""
+    """Status of a decision on failures; the last four never change again."""
 
     COLLECTING = "collecting"
     """Reports that come within the window join it; the safe answer is there."""
@@ -92,7 +92,7 @@ class ReplanStep(StrEnum):
 
 
 class DeliveryStatus(StrEnum):
-    """Where a webhook message to one endpoint is."""
+    """Status of a webhook message to one endpoint."""
 
     PENDING = "pending"
     DELIVERED = "delivered"

@@ -35,7 +35,7 @@ class ExpertsDocument(ValueDocument[Experts]):
     shared_gate: Flag = Field(False, description="A learned gate weighs the shared experts.", examples=[False])
     router_bias: Flag = Field(False, description="The router has a bias for each expert.", examples=[False])
     router_groups: Count = Field(1, description="Equal groups of consecutive experts.", examples=[1])
-    active_groups: Count = Field(1, description="Of these, how many a token's experts may lie in.", examples=[1])
+    active_groups: Count = Field(1, description="How many of these a token's experts may lie in.", examples=[1])
 
 
 class ArchitectureDocument(ValueDocument[Architecture]):

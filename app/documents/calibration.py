@@ -41,7 +41,7 @@ HASH_LENGTH: Final = 16
 
 
 class ToldBy(StrEnum):
-    """What tells a parameter's value."""
+    """Evidence for a parameter's value."""
 
     RUNS = "runs"
     PROFILE = "profile"
@@ -82,8 +82,8 @@ class PatternDocument(Document):
         None, description="From which value on; null for a choice, as of a precision.", examples=[8]
     )
     runs: WholeNumber = Field(description="Runs with it.", examples=[7])
-    measured_over_predicted: NotNegative = Field(description="Of these, the median.", examples=[1.4])
-    others_measured_over_predicted: NotNegative = Field(description="Of the others.", examples=[1.0])
+    measured_over_predicted: NotNegative = Field(description="Median of these.", examples=[1.4])
+    others_measured_over_predicted: NotNegative = Field(description="The same of the others.", examples=[1.0])
     mechanism: Line = Field(description="What to look at.", examples=["transfers between stages"])
     alike: list[Line] = Field(
         default_factory=list,
@@ -98,19 +98,29 @@ class FitDocument(Document):
 
     runs: WholeNumber = Field(0, description="Measured runs.", examples=[12])
     kernels: WholeNumber = Field(0, description="Kernels of the hardware profile.", examples=[310])
-    error_before_fraction: NotNegative | None = Field(None, description="Of steps, before.", examples=[0.21])
-    error_after_fraction: NotNegative | None = Field(None, description="Of steps, after.", examples=[0.04])
+    error_before_fraction: NotNegative | None = Field(
+        None, description="Typical error of steps, before.", examples=[0.21]
+    )
+    error_after_fraction: NotNegative | None = Field(
+        None, description="Typical error of steps, after.", examples=[0.04]
+    )
     error_held_out_fraction: NotNegative | None = Field(
-        None, description="Of steps, each predicted by a fit without its group.", examples=[0.06]
+        None, description="Typical error of steps, each predicted by a fit without its group.", examples=[0.06]
     )
-    memory_error_before_fraction: NotNegative | None = Field(None, description="Of peak memory.", examples=[0.11])
-    memory_error_after_fraction: NotNegative | None = Field(None, description="Of peak memory.", examples=[0.07])
+    memory_error_before_fraction: NotNegative | None = Field(
+        None, description="The same of peak memory, before.", examples=[0.11]
+    )
+    memory_error_after_fraction: NotNegative | None = Field(
+        None, description="The same of peak memory, after.", examples=[0.07]
+    )
     kernel_error_before_fraction: NotNegative | None = Field(
-        None, description="Of kernels, before.", examples=[0.3]
+        None, description="The same of kernels, before.", examples=[0.3]
     )
-    kernel_error_after_fraction: NotNegative | None = Field(None, description="Of kernels, after.", examples=[0.1])
+    kernel_error_after_fraction: NotNegative | None = Field(
+        None, description="The same of kernels, after.", examples=[0.1]
+    )
     memory_error_held_out_fraction: NotNegative | None = Field(
-        None, description="Of peak memory, each predicted without its configuration.", examples=[0.08]
+        None, description="The same of peak memory, each predicted without its configuration.", examples=[0.08]
     )
     explanation: Explanation | None = Field(
         None,

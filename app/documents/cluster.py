@@ -105,14 +105,14 @@ class ClusterDocument(Document):
         return cls(
             name=cluster.name,
             source=cluster.source,
-            nodes=[NodeDocument.from_node(node) for node in cluster.nodes],
+            nodes=[NodeDocument.from_value(node) for node in cluster.nodes],
             gpu_kinds=[
-                GpuKindDocument.from_gpu_kind(kind)
+                GpuKindDocument.from_value(kind)
                 for kind in cluster.gpu_kinds.values()
                 if catalogue.get(kind.name) != kind
             ],
             switches=[SwitchDocument.from_value(switch) for switch in cluster.switches],
-            samples=[MeasurementDocument.from_sample(sample) for sample in samples],
+            samples=[MeasurementDocument.from_value(sample) for sample in samples],
         )
 
     def _switches(self, problems: list[FieldProblem]) -> list[Switch]:
@@ -133,7 +133,7 @@ class ClusterDocument(Document):
                 problems.append(FieldProblem(where, document.name, "the GPU kind is listed twice"))
                 continue
             try:
-                kinds[document.name] = document.to_gpu_kind()
+                kinds[document.name] = document.to_value()
             except InvalidInput as error:
                 problems.extend(problems_of(error))
         return kinds

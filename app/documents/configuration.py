@@ -8,10 +8,10 @@ from pydantic import Field
 
 from app.documents.nodes import MOST_GPUS
 from app.documents.reading import Count, FieldProblem, InvalidDocument, Text, WholeNumber
-from app.documents.values import ValueDocument
+from app.documents.values import Given, Holds, ValueDocument
 from cluster_models.architecture import MOST_LAYERS, Architecture
 from cluster_models.errors import InvalidConfiguration
-from cluster_models.plan import Configuration, Degrees, RankOrder
+from cluster_models.plan import Configuration, Degrees, Plan, RankOrder
 from cluster_models.topology import MOST_NODES
 from cluster_models.workload import Recompute, Sharding
 
@@ -44,7 +44,9 @@ class ConfigurationDocument(ValueDocument[Configuration]):
     """Everything a framework is told, and optionally the hosts in rank order."""
 
     degrees: DegreesDocument = Field(description="Sizes of the parallel groups.")
-    micro_batch_sequences: Count = Field(1, description="Sequences of one micro-batch.", examples=[1])
+    micro_batch_sequences: Annotated[Count, Holds("micro_batch")] = Field(
+        1, description="Sequences of one micro-batch.", examples=[1]
+    )
     recompute: Recompute = Field(Recompute.NONE, description="What is computed again.", examples=["none"])
     sharding: Sharding = Field(
         Sharding.NONE, description="What data parallel ranks share out.", examples=["optimizer"]
@@ -60,12 +62,12 @@ class ConfigurationDocument(ValueDocument[Configuration]):
         "Absent = as even as possible, the middle stages taking what is left.",
         examples=[[[19, 21, 21, 19]]],
     )
-    hosts: Annotated[list[Text], Field(min_length=1, max_length=MOST_NODES)] | None = Field(
+    hosts: Annotated[Annotated[list[Text], Field(min_length=1, max_length=MOST_NODES)] | None, Given()] = Field(
         None,
         description="Nodes in rank order; absent = the planner places the ranks.",
         examples=[["cnode2-001", "cnode2-002"]],
     )
-    gpus_per_node: Annotated[Count, Field(le=MOST_GPUS)] | None = Field(
+    gpus_per_node: Annotated[Annotated[Count, Field(le=MOST_GPUS)] | None, Given()] = Field(
         None, description="GPUs used on each host; absent = all GPUs of a node.", examples=[8]
     )
 
@@ -106,6 +108,14 @@ class ConfigurationDocument(ValueDocument[Configuration]):
             stage_layers=tuple(tuple(row) for row in layers),
         )
 
+    @classmethod
+    def from_plan(cls, plan: Plan) -> Self:
+        """The configuration of a plan with its hosts."""
+        placement = plan.placement
+        return cls.from_value(
+            plan.configuration, hosts=list(placement.hosts), gpus_per_node=placement.gpus_per_node
+        )
+
     def host_order(self) -> tuple[str, ...] | None:
         """The hosts in rank order; raises ``InvalidDocument`` when one is listed twice."""
         if self.hosts is None:
@@ -119,22 +129,6 @@ class ConfigurationDocument(ValueDocument[Configuration]):
         if problems:
             raise InvalidDocument(problems)
         return tuple(self.hosts)
-
-    @classmethod
-    def from_value(
-        cls, value: Configuration, hosts: tuple[str, ...] | None = None, gpus_per_node: int | None = None
-    ) -> Self:
-        """The document of a domain value, and of the hosts in rank order."""
-        return cls(
-            degrees=DegreesDocument.from_value(value.degrees),
-            micro_batch_sequences=value.micro_batch,
-            recompute=value.recompute,
-            sharding=value.sharding,
-            rank_order=value.rank_order,
-            stage_layers=[list(row) for row in value.stage_layers],
-            hosts=None if hosts is None else list(hosts),
-            gpus_per_node=gpus_per_node,
-        )
 
 
 def even_stage_layers(layers: int, degrees: Degrees) -> list[list[int]]:

@@ -133,7 +133,7 @@ class FrameworkAnswer(BaseModel):
 
 @_having(_may_state(SETTINGS))
 class FrameworkSettings(Document):
-    """Where a run departs from its framework's defaults; what is left out stays as the framework does it."""
+    """Departures of a run from its framework's defaults; a setting left out stays as the framework does it."""
 
 
 def _month(text: str) -> str:
@@ -144,7 +144,7 @@ def _month(text: str) -> str:
 
 @_having(_may_state(FACTS))
 class FrameworkDescription(Document):
-    """What a framework does that is not shipped: a fork, a newer release, your own.
+    """Facts of a framework that is not shipped: a fork, a newer release, your own.
 
     Every fact that is left out is as the generation does it that ``like`` names.
     """

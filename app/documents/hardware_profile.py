@@ -98,7 +98,7 @@ class CollectiveDocument(TimingDocument):
 
 
 class SkippedDocument(Document):
-    """What was not measured."""
+    """Measurement that was skipped."""
 
     what: Line = Field(description="Which kernel.", examples=["matmul fp8 sustained"])
     reason: Line = Field(description="Why not.", examples=["too large"])

@@ -85,7 +85,7 @@ class LossDocument(EntityDocument):
 
 
 class EventDocument(LossDocument):
-    """What became of a part of a cluster."""
+    """Report of a change in the health of a part of a cluster."""
 
     state: HealthState = Field(description="What became of it.", examples=["failed"])
     occurred_at: Moment | None = Field(None, description="When; absent = now.", examples=["2026-11-21T09:00:00Z"])
@@ -105,7 +105,7 @@ class EventDocument(LossDocument):
     code: Text | None = Field(None, description="The source's own name of the finding.", examples=["Xid 79"])
     leave_by: Moment | None = Field(
         None,
-        description="Of what drains: until when it works. It is decided on drain_lead_s before that; absent = now.",
+        description="Time until which a draining part works; decided on drain_lead_s before it; absent = now.",
         examples=["2026-11-22T06:00:00Z"],
     )
     device: Text | None = Field(

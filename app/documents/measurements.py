@@ -10,6 +10,7 @@ from pydantic import Discriminator, Field, Tag
 from app.documents.long_lists import long_list
 from app.documents.moments import Moment
 from app.documents.reading import CHOICE, Count, Document, FieldProblem, Number, Positive, Text
+from app.documents.values import Holds, ValueDocument
 from cluster_models.errors import InvalidInput
 from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
 from cluster_models.units import GBYTE, MICROSECOND
@@ -34,7 +35,7 @@ MomentField = Annotated[
 ]
 
 
-class MeasurementDocument(Document):
+class MeasurementDocument(ValueDocument[Sample]):
     """One measurement between two nodes, or inside one when both ends are the same node."""
 
     source: Text = Field(description="Node that sent.", examples=["cnode2-001"])
@@ -52,14 +53,16 @@ class MeasurementDocument(Document):
     status: SampleStatus = Field(
         SampleStatus.OK, description="failed = the link is unknown, never zero.", examples=["ok"]
     )
-    bandwidth_gbytes_per_s: Number | None = Field(
+    bandwidth_gbytes_per_s: Annotated[Number | None, Holds("bytes_per_s", GBYTE)] = Field(
         None,
         description=(
             "Bus bandwidth in GB/s (10^9 bytes), as nccl-tests defines it; plain bandwidth for point_to_point."
         ),
         examples=[18.2],
     )
-    latency_us: Number | None = Field(None, description="Latency in microseconds.", examples=[3.1])
+    latency_us: Annotated[Number | None, Holds("latency_s", MICROSECOND)] = Field(
+        None, description="Latency in microseconds.", examples=[3.1]
+    )
     measured_at: MomentField = None
 
     def to_sample(self, path: str = "measurement") -> Sample:
@@ -83,38 +86,7 @@ class MeasurementDocument(Document):
                 "has neither bandwidth nor latency",
                 "give one, or status: failed if the test failed",
             )
-        return Sample(
-            source=self.source,
-            destination=self.destination,
-            direction=self.direction,
-            tool=self.tool,
-            collective=self.collective,
-            message_bytes=float(self.message_bytes),
-            ranks_per_node=self.ranks_per_node,
-            pairs_active=self.pairs_active,
-            status=self.status,
-            bytes_per_s=None if self.bandwidth_gbytes_per_s is None else self.bandwidth_gbytes_per_s * GBYTE,
-            latency_s=None if self.latency_us is None else self.latency_us * MICROSECOND,
-            measured_at=self.measured_at,
-        )
-
-    @classmethod
-    def from_sample(cls, sample: Sample) -> MeasurementDocument:
-        """The document of a domain value."""
-        return cls(
-            source=sample.source,
-            destination=sample.destination,
-            direction=sample.direction,
-            tool=sample.tool,
-            collective=sample.collective,
-            message_bytes=sample.message_bytes,
-            ranks_per_node=sample.ranks_per_node,
-            pairs_active=sample.pairs_active,
-            status=sample.status,
-            bandwidth_gbytes_per_s=None if sample.bytes_per_s is None else sample.bytes_per_s / GBYTE,
-            latency_us=None if sample.latency_s is None else sample.latency_s / MICROSECOND,
-            measured_at=sample.measured_at,
-        )
+        return self.to_value()
 
 
 class MeasurementTableDocument(Document):

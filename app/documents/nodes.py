@@ -6,8 +6,8 @@ from typing import Annotated, Final, TypeVar
 
 from pydantic import Field
 
-from app.documents.reading import Count, Document, Line, Number, Positive, Text
-from app.documents.values import Holds, ValueDocument
+from app.documents.reading import Count, Line, Number, Positive, Text
+from app.documents.values import Given, Holds, ValueDocument
 from cluster_models.catalogue import NodeKind, gpu_kind, node_kind
 from cluster_models.errors import InvalidCluster
 from cluster_models.gpus import GpuKind
@@ -43,11 +43,11 @@ class NicsDocument(ValueDocument[NicGroup]):
     fabric: Text = Field("unknown", description="Family of the network.", examples=["infiniband"])
 
 
-class NodeDocument(Document):
+class NodeDocument(ValueDocument[Node]):
     """One host.  ``node_kind`` fills in GPUs and cards that are not given."""
 
     name: Text = Field(description="Host name, as the launcher knows it.", examples=["cnode2-001"])
-    node_kind: Text | None = Field(
+    node_kind: Annotated[Text | None, Given()] = Field(
         None, description="A node kind of the catalogue.", examples=["DGX H100/H200", "DGX A100"]
     )
     gpu_kind: Text | None = Field(
@@ -103,21 +103,6 @@ class NodeDocument(Document):
             gpus_in_use=tuple(sorted(self.gpus_in_use)),
         )
         return node, kind
-
-    @classmethod
-    def from_node(cls, node: Node) -> NodeDocument:
-        """The document of a domain value, in full."""
-        return cls(
-            name=node.name,
-            gpu_kind=node.gpu_kind,
-            gpu_count=node.gpu_count,
-            nics=NicsDocument.from_value(node.nics),
-            nvlink_domain=node.nvlink_domain,
-            labels=dict(node.labels),
-            state=node.state,
-            compute_slowdown=node.compute_slowdown,
-            gpus_in_use=list(node.gpus_in_use),
-        )
 
 
 def _given(value: T | None, field: str) -> T:

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from app.documents.reading import Count, Document, Text
+from app.documents.reading import Count, Text
 from app.documents.values import ValueDocument
 from cluster_models.placement_rules import KeepTogether, PlacementRules, RankGroup, Spares, Spread
 from cluster_models.topology import MOST_NODES
@@ -50,7 +50,7 @@ class SparesDocument(ValueDocument[Spares]):
     )
 
 
-class PlacementRulesDocument(Document):
+class PlacementRulesDocument(ValueDocument[PlacementRules]):
     """All that is asked of the nodes; a plan keeps every rule, or there is none."""
 
     spread: list[SpreadDocument] = Field(
@@ -69,21 +69,6 @@ class PlacementRulesDocument(Document):
         examples=[["cnode2-001"]],
     )
 
-    def to_rules(self) -> PlacementRules:
-        """The domain value."""
-        return PlacementRules(
-            spread=tuple(dict.fromkeys(rule.to_value() for rule in self.spread)),
-            keep_together=tuple(dict.fromkeys(rule.to_value() for rule in self.keep_together)),
-            spares=tuple(dict.fromkeys(rule.to_value() for rule in self.spares)),
-            require_nodes=tuple(dict.fromkeys(self.require_nodes)),
-        )
-
-    @classmethod
-    def from_rules(cls, rules: PlacementRules) -> PlacementRulesDocument:
-        """The document of a domain value."""
-        return cls(
-            spread=[SpreadDocument.from_value(rule) for rule in rules.spread],
-            keep_together=[KeepTogetherDocument.from_value(rule) for rule in rules.keep_together],
-            spares=[SparesDocument.from_value(rule) for rule in rules.spares],
-            require_nodes=list(rules.require_nodes),
-        )
+    def to_value(self) -> PlacementRules:
+        """The domain value, each rule once."""
+        return PlacementRules(**{name: tuple(dict.fromkeys(rules)) for name, rules in self.attributes().items()})

@@ -95,7 +95,7 @@ class MemoryDocument(ValueDocument[StageMemory]):
 
 
 class RankDocument(ValueDocument[RankPlace]):
-    """Where one rank sits, and its coordinates."""
+    """GPU of one rank, and its coordinates."""
 
     rank: int = Field(description="Global rank.", examples=[0])
     node: str = Field(description="Host.", examples=["cnode2-001"])
@@ -114,9 +114,9 @@ class CertificateDocument(ValueDocument[Certificate]):
     gap: float = Field(description="(objective - bound) / objective.", examples=[0.001])
     stopped_by: StopReason = Field(description="What ended the search.", examples=["proven"])
     candidates_total: int = Field(description="Legal combinations of degrees.", examples=[5120])
-    candidates_infeasible: int = Field(description="Of these, too large for the memory.", examples=[2311])
-    candidates_pruned: int = Field(description="Of these, ruled out by their bound.", examples=[2790])
-    candidates_placed: int = Field(description="Of these, placed on the cluster.", examples=[19])
+    candidates_infeasible: int = Field(description="Candidates too large for the memory.", examples=[2311])
+    candidates_pruned: int = Field(description="Candidates ruled out by their bound.", examples=[2790])
+    candidates_placed: int = Field(description="Candidates placed on the cluster.", examples=[19])
     solver: str = Field(description="Integer programming solver.", examples=["cbc 2.10.3"])
     explanation: str = Field(description="The proof in words.", examples=["Nothing left can beat 12.39 s."])
 
@@ -181,7 +181,7 @@ class TimelineEventDocument(ValueDocument[TimelineEvent]):
 
 
 class ProvenanceDocument(ValueDocument[Provenance]):
-    """What the plan was made from; the same values give the same plan."""
+    """Inputs of the plan; the same values give the same plan."""
 
     product_version: str = Field(description="Version of this product.", examples=["0.1.0"])
     cost_model_version: str = Field(description="Version of the cost model.", examples=["1"])

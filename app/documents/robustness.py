@@ -29,7 +29,7 @@ class RivalDocument(ValueDocument[Rival]):
 
 
 class RobustnessDocument(ValueDocument[Robustness]):
-    """What is left of the plan's lead when links change by the spread seen."""
+    """Lead of the plan that is left when links change by the spread seen."""
 
     summary: str = Field(
         description="In one sentence.", examples=["The plan stays ahead of the runner-up in 93 % of cases."]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from pydantic import Discriminator, Field, Tag
 
 from app.documents.plan import PlanDocument
 from app.documents.reading import CHOICE, Count, Document, Flag, NotNegative, Positive, Text, WholeNumber
+from app.documents.values import Holds, ValueDocument
 from cluster_models.running import RecoveryPolicy
 from cluster_models.units import GBYTE, HOUR, TBYTE
 
@@ -23,7 +24,7 @@ _BY_ID, _IN_FULL = f"{CHOICE}by-id", f"{CHOICE}in-full"
 Weight = Annotated[Positive, Field(ge=LEAST_WEIGHT, le=MOST_WEIGHT)]
 
 
-class RecoveryDocument(Document):
+class RecoveryDocument(ValueDocument[RecoveryPolicy]):
     """How a job keeps its state, what a restart costs it, and what may be done with it after a failure."""
 
     checkpoint_interval_steps: Count = Field(
@@ -32,7 +33,9 @@ class RecoveryDocument(Document):
     steps_since_checkpoint: WholeNumber | None = Field(
         None, description="Steps done since the last one; absent = half an interval is expected.", examples=[40]
     )
-    storage_gbytes_per_s: Annotated[Positive, Field(ge=SLOWEST_STORAGE_GBYTES_PER_S, le=1e9)] = Field(
+    storage_gbytes_per_s: Annotated[
+        Positive, Field(ge=SLOWEST_STORAGE_GBYTES_PER_S, le=1e9), Holds("storage_bytes_per_s", GBYTE)
+    ] = Field(
         _DEFAULT.storage_bytes_per_s / GBYTE,
         description="Rate at which all ranks together read a checkpoint back, in 10^9 bytes a second.",
         examples=[25.0],
@@ -74,7 +77,9 @@ class RecoveryDocument(Document):
     restart_high_s: Annotated[NotNegative, Field(le=LONGEST_S)] = Field(
         _DEFAULT.restart_high_s, description="Most seconds of the same.", examples=[240.0]
     )
-    transfer_price_gpu_hours_per_tb: Annotated[NotNegative, Field(le=LONGEST_S)] = Field(
+    transfer_price_gpu_hours_per_tb: Annotated[
+        NotNegative, Field(le=LONGEST_S), Holds("transfer_price_gpu_s_per_byte", HOUR / TBYTE)
+    ] = Field(
         _DEFAULT.transfer_price_gpu_s_per_byte * TBYTE / HOUR,
         description="Useful work that moving 10^12 bytes over network cards or from storage must be worth, in "
         "hours of one of the job's GPUs, beside the time that the transfer takes.",
@@ -118,25 +123,6 @@ class RecoveryDocument(Document):
         None, description="GPUs that it takes at most; absent = what it ran on or wants.", examples=[64]
     )
 
-    def to_recovery(self) -> RecoveryPolicy:
-        """The domain value; raises ``InvalidInput``."""
-        values = self.model_dump()
-        return RecoveryPolicy(
-            storage_bytes_per_s=values.pop("storage_gbytes_per_s") * GBYTE,
-            transfer_price_gpu_s_per_byte=values.pop("transfer_price_gpu_hours_per_tb") * HOUR / TBYTE,
-            **values,
-        )
-
-    @classmethod
-    def from_recovery(cls, recovery: RecoveryPolicy) -> RecoveryDocument:
-        """The document of a domain value."""
-        converted: dict[str, Any] = {
-            "storage_gbytes_per_s": recovery.storage_bytes_per_s / GBYTE,
-            "transfer_price_gpu_hours_per_tb": recovery.transfer_price_gpu_s_per_byte * TBYTE / HOUR,
-        }
-        same = {name: getattr(recovery, name) for name in cls.model_fields if name not in converted}
-        return cls.model_construct(**converted, **same)
-
 
 def _spelling(value: object) -> str:
     return _BY_ID if isinstance(value, str) else _IN_FULL
@@ -172,7 +158,7 @@ class JobDocument(Document):
 
 
 class JobPatch(Document):
-    """What to change about a job; what is absent stays."""
+    """Changes to a job; a field left out stays."""
 
     weight: Weight | None = Field(
         None, description="Worth of a FLOP of its useful work against those of other jobs.", examples=[2.0]

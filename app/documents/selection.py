@@ -53,7 +53,7 @@ class SelectionDocument(ValueDocument[Selection]):
     trial: TrialDocument | None = Field(None, description="The cheapest trial that would tell.")
     regret_fraction: Annotated[float | None, Holds("regret")] = Field(
         None,
-        description="Of a robust choice: what it loses at most to the best contender, in nine draws of ten.",
+        description="Most that a robust choice loses to the best contender, in nine draws of ten.",
         examples=[None],
     )
     fastest_regret_fraction: Annotated[float | None, Holds("fastest_regret")] = Field(

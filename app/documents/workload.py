@@ -15,8 +15,9 @@ from app.documents.framework import (
     to_framework,
 )
 from app.documents.placement_rules import PlacementRulesDocument
-from app.documents.reading import Count, Document, FieldProblem, InvalidDocument, Number, Text, close_name
+from app.documents.reading import Count, FieldProblem, InvalidDocument, Number, Text, close_name
 from app.documents.serving_words import refuse_serving
+from app.documents.values import Computed, Holds, ValueDocument
 from cluster_models.frameworks import Framework
 from cluster_models.gpus import Precision
 from cluster_models.topology import MOST_NODES
@@ -37,7 +38,7 @@ _MOST_VALUES: Final = 1000
 _DEFAULT = TrainingWorkload(sequence_length=1, global_batch=1)
 
 
-class WorkloadDocument(Document):
+class WorkloadDocument(ValueDocument[TrainingWorkload]):
     """One training workload.
 
     Degrees are called tensor, pipeline, data, context, expert, expert_tensor, virtual_pipeline and micro_batch
@@ -47,23 +48,25 @@ class WorkloadDocument(Document):
     sequence_length: Annotated[Count, Field(le=LONGEST_SEQUENCE)] = Field(
         description="Tokens of one sequence.", examples=[8192]
     )
-    global_batch_sequences: Annotated[Count, Field(le=MOST_SEQUENCES)] = Field(
+    global_batch_sequences: Annotated[Count, Field(le=MOST_SEQUENCES), Holds("global_batch")] = Field(
         description="Sequences of one optimizer step, all ranks together.",
         examples=[1024],
     )
     precision: Precision = Field(
         _DEFAULT.precision, description="Number format of the matrix products.", examples=["bf16"]
     )
-    framework: FrameworkReference = Field(
+    framework: Annotated[FrameworkReference, Computed(lambda workload: reference_of(workload.framework))] = Field(
         _DEFAULT.framework.name,
         description="Generation of the training framework, which GET /api/v1/frameworks lists, or one that the "
         "calibration describes, by its name; any other one as a description.",
         examples=["megatron-core-0.12"],
     )
-    framework_settings: FrameworkSettings = Field(
-        default_factory=FrameworkSettings,
-        description="Where the run departs from the framework's defaults.",
-        examples=[{"cuda_graphs": "partial"}],
+    framework_settings: Annotated[FrameworkSettings, Computed(lambda workload: settings_of(workload.framework))] = (
+        Field(
+            default_factory=FrameworkSettings,
+            description="Where the run departs from the framework's defaults.",
+            examples=[{"cuda_graphs": "partial"}],
+        )
     )
     optimizer: Optimizer = Field(_DEFAULT.optimizer, description="Optimizer.", examples=["adam"])
     recompute: list[Recompute] = Field(
@@ -81,7 +84,7 @@ class WorkloadDocument(Document):
         "Megatron's distributed optimizer), parameters (ZeRO-3, FSDP).",
         examples=[["none", "optimizer"]],
     )
-    memory_headroom_fraction: Number = Field(
+    memory_headroom_fraction: Annotated[Number, Holds("memory_headroom")] = Field(
         _DEFAULT.memory_headroom,
         ge=0,
         lt=1,
@@ -149,7 +152,7 @@ class WorkloadDocument(Document):
         refuse_serving(data, cls.model_fields)
         return data
 
-    def to_workload(self, described: Mapping[str, Framework] | None = None) -> TrainingWorkload:
+    def to_value(self, described: Mapping[str, Framework] | None = None) -> TrainingWorkload:
         """The domain value; raises ``InvalidDocument`` or ``InvalidWorkload``.
 
         ``described`` are frameworks that may be named besides the shipped ones.
@@ -163,47 +166,10 @@ class WorkloadDocument(Document):
         if problems:
             raise InvalidDocument(problems)
         return TrainingWorkload(
-            sequence_length=self.sequence_length,
-            global_batch=self.global_batch_sequences,
-            precision=self.precision,
-            framework=to_framework(self.framework, self.framework_settings, described),
-            optimizer=self.optimizer,
-            recompute=tuple(dict.fromkeys(self.recompute)),
-            sharding=tuple(dict.fromkeys(self.sharding)),
-            memory_headroom=self.memory_headroom_fraction,
-            pinned=dict(self.pinned),
-            forbidden={name: tuple(values) for name, values in self.forbidden.items()},
-            max_gpus=self.max_gpus,
-            avoid_nodes=tuple(self.avoid_nodes),
-            objective=self.objective,
-            link_bandwidth=self.link_bandwidth,
-            choice=self.choice,
-            placement=self.placement.to_rules(),
-            survive=dict(self.survive),
-            memory_checkpoint=self.memory_checkpoint,
-        )
-
-    @classmethod
-    def from_workload(cls, workload: TrainingWorkload) -> WorkloadDocument:
-        """The document of a domain value."""
-        return cls(
-            sequence_length=workload.sequence_length,
-            global_batch_sequences=workload.global_batch,
-            precision=workload.precision,
-            framework=reference_of(workload.framework),
-            framework_settings=settings_of(workload.framework),
-            optimizer=workload.optimizer,
-            recompute=list(workload.recompute),
-            sharding=list(workload.sharding),
-            memory_headroom_fraction=workload.memory_headroom,
-            pinned=dict(workload.pinned),
-            forbidden={name: list(values) for name, values in workload.forbidden.items()},
-            max_gpus=workload.max_gpus,
-            avoid_nodes=list(workload.avoid_nodes),
-            objective=workload.objective,
-            link_bandwidth=workload.link_bandwidth,
-            choice=workload.choice,
-            placement=PlacementRulesDocument.from_rules(workload.placement),
-            survive=dict(workload.survive),
-            memory_checkpoint=workload.memory_checkpoint,
+            **self.attributes()
+            | {
+                "framework": to_framework(self.framework, self.framework_settings, described),
+                "recompute": tuple(dict.fromkeys(self.recompute)),
+                "sharding": tuple(dict.fromkeys(self.sharding)),
+            }
         )

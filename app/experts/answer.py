@@ -11,7 +11,7 @@ from app.documents.routing import Layer
 from app.experts.advice import next_steps, warnings_of
 from app.experts.budget import MOST_RANKS, MOST_SLOTS
 from app.experts.judging import Verdict
-from app.experts.locality_answer import FollowedAnswer, LocalityAnswer, followed_answer, locality_answer
+from app.experts.locality_answer import FollowedAnswer, LocalityAnswer, followed_answer
 from app.experts.placing import Proposal
 from app.experts.request import BALANCE, BOTH, LOCALITY, Prepared
 from cluster_models.expert_slots import ExpertSlots
@@ -75,11 +75,13 @@ class TimesAnswer(BaseModel):
     in_order_ms: float = Field(description="Experts in their order.", examples=[31.9])
     balance_alone_ms: float = Field(description="The map that balances best and knows no nodes.", examples=[24.0])
     least_ms: float = Field(description="No map takes less.", examples=[11.0])
-    compute_ms: float = Field(description="Of this map: products of the slowest rank.", examples=[7.2])
+    compute_ms: float = Field(description="Products of the slowest rank with this map.", examples=[7.2])
     between_nodes_ms: float = Field(
-        description="Of this map: dispatch and combination between nodes.", examples=[9.1]
+        description="Dispatch and combination between nodes with this map.", examples=[9.1]
     )
-    inside_node_ms: float = Field(description="Of this map: the same inside nodes.", examples=[4.1])
+    inside_node_ms: float = Field(
+        description="Dispatch and combination inside nodes with this map.", examples=[4.1]
+    )
     nodes_crossed: float = Field(description="Other nodes that a token needs, mean.", examples=[1.7])
     in_order_nodes_crossed: float = Field(description="The same of experts in their order.", examples=[2.5])
 
@@ -94,7 +96,7 @@ class LayerAnswer(BaseModel):
 
 
 class JudgedWorkload(BaseModel):
-    """What the map is worth for one workload."""
+    """Worth of the map for one workload."""
 
     name: str = Field(description="The workload.", examples=["prefill"])
     planned: bool = Field(description="Whether the map was planned for it.", examples=[True])
@@ -116,7 +118,7 @@ class JudgedWorkload(BaseModel):
     )
     bound: float | None = Field(description="No map exceeds it on this workload alone.", examples=[1.0])
     node_local_share: float | None = Field(
-        description="Of selections of tokens spread over the nodes, those that a copy on their node can serve.",
+        description="Share of selections that a copy on their node can serve, with tokens spread over the nodes.",
         examples=[0.31],
     )
     in_order_node_local_share: float | None = Field(description="The same of the order.", examples=[0.25])
@@ -128,7 +130,7 @@ class JudgedWorkload(BaseModel):
 
 
 class PlacementAnswer(BaseModel):
-    """Where experts should lie, and what that is worth."""
+    """Placement of experts, and its worth."""
 
     placement: ExpertMapDocument = Field(description="The map.")
     objective: Literal["balance", "locality"] = Field(description="As asked.", examples=["balance"])
@@ -196,7 +198,7 @@ def _judged(verdict: Verdict, weight: float | None) -> JudgedWorkload:
         node_local_share=verdict.node_local_share if told else None,
         in_order_node_local_share=verdict.in_order_node_local_share if told else None,
         times=_times(verdict),
-        locality=locality_answer(verdict.locality),
+        locality=verdict.locality and LocalityAnswer.from_value(verdict.locality),
         layers=[
             LayerAnswer(layer=layer, balancedness=float(own), in_order=float(plain), bound=float(bound))
             for layer, own, plain, bound in rows

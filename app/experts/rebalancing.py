@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from app.documents.reading import Count, Positive, WholeNumber
 from app.documents.routing import Layer
+from app.documents.values import ValueAnswer
 from app.experts.answer import ExpertMapDocument, Row
 from app.experts.budget import MOST_RANKS
 from app.experts.links import Given, check_model, kind_of, rates_of, rule_of
@@ -28,7 +29,7 @@ from cluster_models.units import MILLISECOND
 from readers.routing.reading import MOST_LAYERS
 from solver.experts.layout import ExpertLayout
 from solver.experts.loads import CopyChoice, balancedness, layer_balancedness
-from solver.experts.moves import MoveCosts
+from solver.experts.moves import Move, MoveCosts
 from solver.experts.rebalance import Pace, Rebalanced, rebalance
 
 MOST_SECONDS: Final = 60.0
@@ -89,7 +90,7 @@ class RebalanceRequest(RebalanceFields):
     routing: RoutingReference
 
 
-class MoveAnswer(BaseModel):
+class MoveAnswer(ValueAnswer[Move]):
     """One expert of one layer that is loaded into a slot."""
 
     layer: int = Field(description="Decoder layer.", examples=[3])
@@ -107,8 +108,8 @@ class RebalancedLayer(BaseModel):
 
     layer: int = Field(description="Decoder layer.", examples=[3])
     moves: int = Field(description="Experts that are loaded.", examples=[12])
-    moves_between_nodes: int = Field(description="Of these, how many come from another node.", examples=[2])
-    balancedness_before: float = Field(description="Of the map that runs.", examples=[0.71])
+    moves_between_nodes: int = Field(description="How many of these come from another node.", examples=[2])
+    balancedness_before: float = Field(description="Balancedness of the map that runs.", examples=[0.71])
     balancedness: float = Field(description="After the moves.", examples=[0.94])
 
 
@@ -118,11 +119,11 @@ class RebalanceAnswer(BaseModel):
     verdict: str = Field(description="In a sentence.", examples=["leave it alone: nothing can be gained"])
     pays: bool = Field(description="Whether the gain until the next look exceeds the time of the moves.")
     placement: ExpertMapDocument = Field(description="The map after all moves.")
-    balancedness_before: float = Field(description="Of the map that runs.", examples=[0.78])
+    balancedness_before: float = Field(description="Balancedness of the map that runs.", examples=[0.78])
     balancedness: float = Field(description="After the moves.", examples=[0.95])
     nearest_balancedness_before: float = Field(
-        description="Of the map that runs, where the nearest copy serves as in SGLang's static dispatch; all other "
-        "figures are those of engines in which each copy is as likely to serve.",
+        description="Balancedness of the map that runs, where the nearest copy serves as in SGLang's static "
+        "dispatch; all other figures are those of engines in which each copy is as likely to serve.",
         examples=[0.74],
     )
     nearest_balancedness: float = Field(description="The same after the moves.", examples=[0.83])
@@ -236,7 +237,7 @@ def rebalanced(asked: Rebalancing) -> RebalanceAnswer:
         break_even_steps=found.break_even_steps if math.isfinite(found.break_even_steps) else None,
         spare_buffers=found.spare_buffers,
         layers=_layers(asked, found),
-        moves=[MoveAnswer.model_validate(move, from_attributes=True) for move in found.moves],
+        moves=[MoveAnswer.from_value(move) for move in found.moves],
         assumptions=list(asked.assumed),
     )
 

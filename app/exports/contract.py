@@ -25,7 +25,7 @@ TEXT: Final = "text/plain"
 
 
 class Family(StrEnum):
-    """Whom an export is for."""
+    """Users of an export."""
 
     TRAINING = "training"
     KUBERNETES = "kubernetes"

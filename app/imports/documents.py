@@ -26,7 +26,7 @@ def cluster_document(proposal: Proposal, *, name: str, known: Cluster | None = N
 
     Raises ``InvalidDocument`` with everything that no document can hold.
     """
-    stored = {} if known is None else {node.name: NodeDocument.from_node(node) for node in known.nodes}
+    stored = {} if known is None else {node.name: NodeDocument.from_value(node) for node in known.nodes}
     before = None if known is None else ClusterDocument.from_cluster(known)
     nodes = [_node(node, stored.get(node.name)) for node in proposal.nodes]
     switches = [] if before is None else [switch.model_dump() for switch in before.switches]
@@ -72,7 +72,7 @@ def measurements_document(proposal: Proposal) -> MeasurementsDocument:
     """All samples of the proposal; raises ``InvalidDocument`` with everything that no document can hold."""
     try:
         return MeasurementsDocument(
-            samples=[MeasurementDocument.from_sample(one.sample) for one in proposal.samples]
+            samples=[MeasurementDocument.from_value(one.sample) for one in proposal.samples]
         )
     except ValidationError as error:
         raise InvalidDocument(problems_of_validation(error.errors(include_url=False), what="samples")) from error

@@ -2,50 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, Field
 
 from app.documents.cluster import ClusterDocument
 from app.documents.measurements import MeasurementsDocument
+from app.documents.values import Computed, Given, Holds, ValueAnswer
+from app.imports.blocking import is_needed
+from app.imports.documents import shown
 from cluster_models.topology import NodeState
+from readers.frame.facts import HealthFact, Name, Origin
 from readers.frame.findings import Finding, Severity
+from readers.frame.reading import Reading
+from readers.proposal.values import Conflict, ProposedNode, Question, SourcedValue
+
+_MOST_ORIGINS: Final = 20
+_ANSWERED_BY_PLACE: Final = ("host", "nodes", "ranks")
+"""Kinds of question whose answers stand under the place in a field of their own."""
 
 
-class RefusalAnswer(BaseModel):
+def place(origin: Origin) -> str:
+    """The place as file:line."""
+    return f"{origin.file}:{origin.first_line}"
+
+
+def places(origins: Sequence[Origin]) -> list[str]:
+    """The first places of many."""
+    return [place(origin) for origin in origins[:_MOST_ORIGINS]]
+
+
+class RefusalAnswer(ValueAnswer[Finding]):
     """Lines that were not taken."""
 
     first_line: int = Field(description="First of the lines, from 1.", examples=[12])
     last_line: int = Field(description="Last of the lines.", examples=[12])
-    reason: str = Field(description="Why.", examples=["the tool waived this test: no peer"])
+    reason: Annotated[str, Holds("sentence")] = Field(
+        description="Why.", examples=["the tool waived this test: no peer"]
+    )
     remedy: str = Field(description="What to do.", examples=["send another file"])
     shown: str = Field(description="How the first of the lines begins.", examples=[""])
 
-    @classmethod
-    def of(cls, refusal: Finding) -> RefusalAnswer:
-        """The answer for lines that a reader refused."""
-        return cls(
-            first_line=refusal.first_line,
-            last_line=refusal.last_line,
-            reason=refusal.sentence,
-            remedy=refusal.remedy,
-            shown=refusal.shown,
-        )
 
-
-class DoubtAnswer(BaseModel):
+class DoubtAnswer(ValueAnswer[Finding]):
     """Something that looks wrong about what was read."""
 
     key: str = Field(description="file:line:code; accept a doubt by this.", examples=["a.log:12:tcp-fallback"])
     code: str = Field(description="Kind of doubt; stable.", examples=["tcp-fallback"])
-    trust: Literal[Severity.NOTE, Severity.DOUBT, Severity.REJECT] = Field(
+    trust: Annotated[Literal[Severity.NOTE, Severity.DOUBT, Severity.REJECT], Holds("severity")] = Field(
         description="note and doubt are said only; with reject the figures are used only if it is accepted."
     )
-    file: str = Field(description="The file.", examples=["a.log"])
+    file: Annotated[str, Holds("place.file")] = Field(description="The file.", examples=["a.log"])
     first_line: int = Field(description="Where in the file.", examples=[12])
     sentence: str = Field(description="What looks wrong.")
     remedy: str = Field(description="What to do; may be empty.")
-    accepted: bool = Field(description="Whether the answers accept it.", examples=[False])
+    accepted: Annotated[bool, Given()] = Field(description="Whether the answers accept it.", examples=[False])
 
 
 class SectionAnswer(BaseModel):
@@ -60,32 +72,38 @@ class SectionAnswer(BaseModel):
     doubts: list[DoubtAnswer] = Field(description="What looks wrong.")
 
 
-class FileAnswer(BaseModel):
-    """What became of one file, a member of an archive included."""
+class FileAnswer(ValueAnswer[Reading]):
+    """Reading of one file, a member of an archive included."""
 
-    name: str = Field(description="Its name; of a member of an archive, archive/member.", examples=["a.log"])
-    line_count: int = Field(description="Lines; 0 where it is no text.", examples=[33])
-    sections: list[SectionAnswer] = Field(description="What was recognised; empty where nothing was.")
+    name: Annotated[str, Holds("file")] = Field(
+        description="Its name; of a member of an archive, archive/member.", examples=["a.log"]
+    )
+    line_count: Annotated[int, Holds("lines")] = Field(description="Lines; 0 where it is no text.", examples=[33])
+    sections: Annotated[list[SectionAnswer], Given()] = Field(
+        description="What was recognised; empty where nothing was."
+    )
     refusals: list[RefusalAnswer] = Field(description="Why the file, or a part of it, was not read.")
 
 
-class SaidAnswer(BaseModel):
+class SaidAnswer(ValueAnswer[SourcedValue]):
     """A value and where it stands."""
 
-    value: str = Field(description="The value as text.", examples=["8 x 400 Gb/s infiniband"])
-    origins: list[str] = Field(
+    value: Annotated[str, Computed(lambda said: shown(said.value))] = Field(
+        description="The value as text.", examples=["8 x 400 Gb/s infiniband"]
+    )
+    origins: Annotated[list[str], Computed(lambda said: places(said.origins))] = Field(
         description="file:line of the places that say it; empty where an answer does.", examples=[["a.log:12"]]
     )
 
 
-class AliasAnswer(BaseModel):
+class AliasAnswer(ValueAnswer[Name]):
     """A name that a node also goes by."""
 
-    alias: str = Field(description="The name.", examples=["n1.cluster.example"])
+    alias: Annotated[str, Holds("text")] = Field(description="The name.", examples=["n1.cluster.example"])
     kind: str = Field(description="Which naming it belongs to.", examples=["fqdn"])
 
 
-class ProposedNodeAnswer(BaseModel):
+class ProposedNodeAnswer(ValueAnswer[ProposedNode]):
     """A node of the cluster as it would be."""
 
     name: str = Field(description="Name of the node.", examples=["n1"])
@@ -94,7 +112,7 @@ class ProposedNodeAnswer(BaseModel):
     fields: dict[str, SaidAnswer] = Field(description="Field of the node's document -> value.")
 
 
-class ConflictAnswer(BaseModel):
+class ConflictAnswer(ValueAnswer[Conflict]):
     """Different values for one thing."""
 
     where: str = Field(description="node.field; choose a value by this.", examples=["n1.gpu_count"])
@@ -102,7 +120,15 @@ class ConflictAnswer(BaseModel):
     taken: SaidAnswer = Field(description="The one that is used unless an answer chooses another.")
 
 
-class QuestionAnswer(BaseModel):
+def _answered_at(question: Question) -> tuple[str, str]:
+    """The field of answers that takes this question's, and the key in it."""
+    kind, _, rest = question.key.partition(":")
+    if kind not in _ANSWERED_BY_PLACE:
+        return "chosen", question.key
+    return "hosts" if kind == "host" else kind, rest
+
+
+class QuestionAnswer(ValueAnswer[Question]):
     """Something that the files do not say."""
 
     key: str = Field(description="Names the question.", examples=["host:topo.txt"])
@@ -111,9 +137,15 @@ class QuestionAnswer(BaseModel):
         description="Answers that are likely; others are taken, too.", examples=[["*", "n1"]]
     )
     blocks: int = Field(description="Facts that wait for the answer.", examples=[1])
-    needed: bool = Field(description="Whether nothing can be stored before it is answered.", examples=[False])
-    answer_in: str = Field(description="Field of answers that takes it.", examples=["hosts"])
-    answer_as: str = Field(description="Key in that field.", examples=["topo.txt"])
+    needed: Annotated[bool, Computed(is_needed)] = Field(
+        description="Whether nothing can be stored before it is answered.", examples=[False]
+    )
+    answer_in: Annotated[str, Computed(lambda question: _answered_at(question)[0])] = Field(
+        description="Field of answers that takes it.", examples=["hosts"]
+    )
+    answer_as: Annotated[str, Computed(lambda question: _answered_at(question)[1])] = Field(
+        description="Key in that field.", examples=["topo.txt"]
+    )
 
 
 class AsideAnswer(BaseModel):
@@ -125,14 +157,18 @@ class AsideAnswer(BaseModel):
     count: int = Field(description="Facts kept aside for this reason.", examples=[1])
 
 
-class HealthAnswer(BaseModel):
+class HealthAnswer(ValueAnswer[HealthFact]):
     """Something that a file says is wrong with hardware; it is shown, and not stored."""
 
-    node: str = Field(description="The host as written; may be empty.", examples=["n1"])
+    node: Annotated[str, Computed(lambda fact: fact.host or "")] = Field(
+        description="The host as written; may be empty.", examples=["n1"]
+    )
     entity: str = Field(description="node, gpu:.. or nic:..", examples=["gpu:0000:1b:00.0"])
     state: NodeState = Field(description="The state that it suggests.", examples=["degraded"])
     text: str = Field(description="What the file says.")
-    origin: str = Field(description="file:line.", examples=["dmesg.txt:3"])
+    origin: Annotated[str, Computed(lambda fact: place(fact.origin))] = Field(
+        description="file:line.", examples=["dmesg.txt:3"]
+    )
 
 
 class ImportProblem(BaseModel):

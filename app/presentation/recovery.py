@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Final
 
 from app.presentation.figures import NOT_KNOWN, count, plural
+from app.services.health_events import EventRecord
+from cluster_models.conditions import OPERATOR, Condition
 from cluster_models.health_events import Entity, EntityKind, HealthState
 from cluster_models.recovery import Migration, RecoveryAction, StateSource, TimeRange
 from cluster_models.units import GBYTE
@@ -119,3 +121,32 @@ def change(before: float, after: float) -> str:
         return "unchanged"
     places = 0 if abs(share) >= 0.1 else 1
     return f"{100 * abs(share):.{places}f} % {'more' if share > 0 else 'less'}"
+
+
+def source_words(name: str) -> str:
+    """Who reported something."""
+    return "an operator" if name == OPERATOR else name
+
+
+def condition_notes(each: Condition, now: datetime) -> str:
+    """What is known of a part that is not well beside its state."""
+    notes = [each.code, each.text]
+    if each.compute_slowdown > 1:
+        notes.append(f"computes {each.compute_slowdown:.3g} times as long")
+    if each.bandwidth_share < 1:
+        notes.append(f"{100 * each.bandwidth_share:.0f} % of its bandwidth is left")
+    if each.failures > 1:
+        notes.append(f"failed {each.failures} times")
+    if each.leave_by is not None:
+        notes.append(f"to be left by {moment(each.leave_by)}")
+    if each.quiet_until is not None and (left_s := (each.quiet_until - now).total_seconds()) > 0:
+        notes.append(f"reported well again; counts as well after {duration(left_s)} more without trouble")
+    return "; ".join(filter(None, notes))
+
+
+def event_notes(each: EventRecord) -> str:
+    """What a report says beside the state of its part."""
+    event = each.event
+    leave = f"by {moment(event.leave_by)}" if event.leave_by else ""
+    again = f"came {each.repeats + 1} times" if each.repeats else ""
+    return "; ".join(filter(None, (event.code, event.text, event.device, leave, again)))

@@ -13,7 +13,7 @@ from app.db.insert import insert_if_absent
 from app.db.tables import CalibrationKindRow, CalibrationRow
 from app.documents.calibration import CalibrationDocument
 from app.services.errors import NameTaken, NotFound
-from app.services.pagination import Page, decode_cursor, page_of
+from app.services.pagination import Page, in_order
 from cluster_models.errors import InvalidInput
 from cluster_models.fitted import FittedParameters
 from cluster_models.plan import Plan
@@ -63,14 +63,11 @@ def list_calibrations(
     session: Session, *, limit: int, cursor: str | None = None, gpu_kind: str | None = None
 ) -> Page[CalibrationRecord]:
     """Calibrations by name; with ``gpu_kind`` only those that have parameters of it."""
-    query = select(CalibrationRow).order_by(CalibrationRow.name).limit(limit + 1)
+    query = select(CalibrationRow)
     if gpu_kind is not None:
         of_kind = select(CalibrationKindRow.calibration_id).where(CalibrationKindRow.gpu_kind == gpu_kind)
         query = query.where(CalibrationRow.id.in_(of_kind))
-    if cursor is not None:
-        (after,) = decode_cursor(cursor, str)
-        query = query.where(CalibrationRow.name > after)
-    return page_of(session.scalars(query).all(), limit=limit, item=_record, keys=lambda row: (row.name,))
+    return in_order(session, query, CalibrationRow.name, _record, limit, cursor)
 
 
 def get_calibration(session: Session, *, name: str) -> StoredCalibration:

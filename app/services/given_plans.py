@@ -29,7 +29,7 @@ def source_of(plan: str | PlanDocument) -> PlanSource:
 
 def given_plan(document: PlanDocument) -> Plan:
     """The plan of a document; raises ``InvalidInput`` where a sum is broken or a figure cannot be."""
-    plan = document.to_plan()
+    plan = document.to_value()
     launch_of(plan)
     if problems := list(_problems(plan)):
         raise InvalidDocument(problems)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Row, bindparam, delete, exists, select, tuple_, update
+from sqlalchemy import Row, bindparam, delete, exists, select, update
 from sqlalchemy.orm import Session, aliased
 
 from app.db.insert import insert_all_absent
@@ -16,7 +16,7 @@ from app.db.replan_tables import HealthEventRow
 from app.events.news import news
 from app.events.reading import ToldEvent
 from app.services import clusters, replan_settings
-from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
+from app.services.pagination import Page, newest_first
 from cluster_models.conditions import REPEATED_WITHIN_S, Condition
 from cluster_models.health_events import Entity, EntityKind, HealthEvent, HealthState
 from cluster_models.recovery import Quarantine
@@ -101,13 +101,7 @@ def list_events(
         query = query.where(HealthEventRow.replan_id == replan_id)
     if device is not None:
         query = query.where(HealthEventRow.device == device)
-    if cursor is not None:
-        moment, after = decode_cursor(cursor, int, str)
-        key = tuple_(HealthEventRow.received_at, HealthEventRow.id)
-        query = query.where(key < tuple_(moment_of(moment), after))
-    order = (HealthEventRow.received_at.desc(), HealthEventRow.id.desc())
-    rows = session.scalars(query.order_by(*order).limit(limit + 1)).all()
-    return page_of(rows, limit=limit, item=_record, keys=lambda row: (microseconds_of(row.received_at), row.id))
+    return newest_first(session, query, HealthEventRow.received_at, _record, limit, cursor)
 
 
 def conditions_now(session: Session, *, reference: str, now: datetime | None = None) -> tuple[Condition, ...]:

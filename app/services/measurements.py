@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from app.db.base import UtcDateTime
 from app.db.tables import MeasurementRow
-from app.services.pagination import Page, decode_cursor, page_of
+from app.services.pagination import Page, in_order
 from cluster_models.measurements import Collective, Direction, Sample, SampleStatus
 
 _COLUMNS: Final = tuple(field.name for field in fields(Sample))
@@ -72,11 +72,7 @@ def list_measurements(
         query = query.where(MeasurementRow.status == which.status)
     if which.since_version is not None:
         query = query.where(MeasurementRow.version > which.since_version)
-    if cursor is not None:
-        (after,) = decode_cursor(cursor, int)
-        query = query.where(MeasurementRow.id > after)
-    rows = session.scalars(query.order_by(MeasurementRow.id).limit(limit + 1)).all()
-    return page_of(rows, limit=limit, item=_sample, keys=lambda row: (row.id,))
+    return in_order(session, query, MeasurementRow.id, _sample, limit, cursor)
 
 
 def _store_fast(session: Session, key: Mapping[str, object], samples: Iterable[Sample]) -> int:

@@ -17,7 +17,7 @@ from solver.measuring.choose import MeasuringPlan, what_to_measure
 
 
 class Launcher(StrEnum):
-    """What runs the tests."""
+    """Launcher of the tests."""
 
     SLURM = "slurm"
     MPI = "mpi"

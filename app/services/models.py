@@ -17,7 +17,7 @@ from app.documents.model import model_document
 from app.serialization import jsonable, load
 from app.services.errors import NameTaken, NotFound
 from app.services.field_paths import errors_under
-from app.services.pagination import Page, decode_cursor, page_of
+from app.services.pagination import Page, in_order
 from cluster_models.architecture import Architecture
 from cluster_models.model_catalogue import catalogue_model, catalogue_models
 
@@ -53,11 +53,8 @@ def create_model(session: Session, *, name: str, model: object) -> ModelRecord:
 
 def list_models(session: Session, *, limit: int, cursor: str | None = None) -> Page[ModelRecord]:
     """Stored models by name."""
-    query = select(ModelRow).order_by(ModelRow.name).limit(limit + 1)
-    if cursor is not None:
-        (after,) = decode_cursor(cursor, str)
-        query = query.where(ModelRow.name > after)
-    return page_of(session.scalars(query).all(), limit=limit, item=_record, keys=lambda row: (row.name,))
+    query = select(ModelRow)
+    return in_order(session, query, ModelRow.name, _record, limit, cursor)
 
 
 def get_model(session: Session, *, name: str) -> Architecture:

@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
 
+from sqlalchemy import Select, tuple_
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
 from cluster_models.errors import InvalidInput
 
 T = TypeVar("T")
 Row = TypeVar("Row")
+Key = TypeVar("Key", str, int)
 
 MAX_LIMIT: Final = 200
 
@@ -63,3 +67,40 @@ def page_of(
     shown = rows[:limit]
     more = len(rows) > limit
     return Page(tuple(map(item, shown)), encode_cursor(*keys(shown[-1])) if more else None)
+
+
+def newest_first(
+    session: Session,
+    query: Select[Row],
+    moment: InstrumentedAttribute[datetime],
+    item: Callable[[Row], T],
+    limit: int,
+    cursor: str | None,
+) -> Page[T]:
+    """A page of the rows of ``query``, the latest ``moment`` first, and by id where moments are equal."""
+    key = moment.class_.id
+    if cursor is not None:
+        before, last = decode_cursor(cursor, int, str)
+        query = query.where(tuple_(moment, key) < tuple_(moment_of(before), last))
+    rows = session.scalars(query.order_by(moment.desc(), key.desc()).limit(limit + 1)).all()
+
+    def keys(row: Row) -> tuple[int, str]:
+        return microseconds_of(getattr(row, moment.key)), getattr(row, key.key)
+
+    return page_of(rows, limit=limit, item=item, keys=keys)
+
+
+def in_order(
+    session: Session,
+    query: Select[Row],
+    key: InstrumentedAttribute[Key],
+    item: Callable[[Row], T],
+    limit: int,
+    cursor: str | None,
+) -> Page[T]:
+    """A page of the rows of ``query`` by ``key``, which no two share."""
+    if cursor is not None:
+        (last,) = decode_cursor(cursor, key.type.python_type)
+        query = query.where(key > last)
+    rows = session.scalars(query.order_by(key).limit(limit + 1)).all()
+    return page_of(rows, limit=limit, item=item, keys=lambda row: (getattr(row, key.key),))

@@ -28,7 +28,7 @@ def make_problem(session: Session, *, request: ProblemRequest) -> PlanningProble
         architecture = models.resolve_model(session, model=request.model)
     fitted = _fitted(session, request)
     with errors_under("workload"):
-        workload = request.workload.to_workload(None if fitted is None else fitted.described)
+        workload = request.workload.to_value(None if fitted is None else fitted.described)
     counted = _routing(session, request, architecture)
     snapshot = requested_snapshot(session, request)
     problem = PlanningProblem(snapshot, architecture, workload, fitted, counted, request.keep_expert_order)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import delete, func, select, tuple_
+from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session, undefer
 
 from app.db.status import OPEN_STATUSES, PlanStatus
@@ -15,7 +15,7 @@ from app.db.tables import PlanRow
 from app.serialization import jsonable, load
 from app.services import idempotency, snapshots, solves
 from app.services.errors import NotFound, NotReady
-from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
+from app.services.pagination import Page, newest_first
 from app.services.planning_problems import make_problem, search_options
 from app.services.requests import PlanRequest
 from cluster_models.architecture import Architecture
@@ -119,12 +119,7 @@ def list_plans(
         query = query.where(PlanRow.status == status)
     if cluster_name is not None:
         query = query.where(PlanRow.cluster_name == cluster_name)
-    if cursor is not None:
-        moment, plan_id = decode_cursor(cursor, int, str)
-        query = query.where(tuple_(PlanRow.created_at, PlanRow.id) < tuple_(moment_of(moment), plan_id))
-    query = query.order_by(PlanRow.created_at.desc(), PlanRow.id.desc()).limit(limit + 1)
-    rows = session.scalars(query).all()
-    return page_of(rows, limit=limit, item=_record, keys=lambda row: (microseconds_of(row.created_at), row.id))
+    return newest_first(session, query, PlanRow.created_at, _record, limit, cursor)
 
 
 def list_plans_with_experts(session: Session, *, newest: int) -> list[PlanRecord]:

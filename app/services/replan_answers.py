@@ -56,7 +56,6 @@ class DecisionSummary:
     gap: float
     stopped_by: str
     fallback: bool
-    explanation: str
 
 
 def document_of(decision: BatchDecision, base: Mapping[str, str]) -> dict[str, Any]:
@@ -77,7 +76,6 @@ def summary_of(decision: BatchDecision) -> DecisionSummary:
         gap=decision.gap,
         stopped_by=decision.stopped_by,
         fallback=decision.fallback,
-        explanation=decision.explanation,
     )
 
 

@@ -206,8 +206,7 @@ def _at_least_safe(row: ReplanRow, decision: BatchDecision) -> BatchDecision:
         return decision
     bound = max(decision.bound, safe.objective)
     gap = (bound - safe.objective) / bound
-    told = f"The search found nothing better than the safe answer: nothing can be worth over {gap:.2%} more."
-    return replace(safe, bound=bound, gap=gap, stopped_by=decision.stopped_by, explanation=told)
+    return replace(safe, bound=bound, gap=gap, stopped_by=decision.stopped_by)
 
 
 def _with_quarantine(session: Session, cluster_id: str, decision: BatchDecision) -> BatchDecision:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import select, tuple_
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.db.replan_tables import HealthEventRow, ReplanRow
@@ -20,11 +20,10 @@ from app.db.status import OPEN_REPLANS, ReplanStatus, ReplanStep
 from app.db.tables import ClusterRow
 from app.serialization import load
 from app.services import clusters, replan_answers, replan_completion, replan_rows, replan_steps, reports
-from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
+from app.services.pagination import Page, newest_first
 from app.services.plans import PlanError
 from app.services.replan_answers import DecisionSummary
 from app.services.replan_steps import NOBODY, Actor, StepRecord
-from cluster_models.recovery import BatchDecision
 
 _WAITS: Final = (ReplanStatus.SOLVING, ReplanStatus.PROPOSED)
 
@@ -100,13 +99,7 @@ def list_replans(
         query = query.where(ReplanRow.cluster_id == clusters.find_cluster(session, reference=reference).id)
     if status is not None:
         query = query.where(ReplanRow.status == status)
-    if cursor is not None:
-        moment, after = decode_cursor(cursor, int, str)
-        query = query.where(tuple_(ReplanRow.created_at, ReplanRow.id) < tuple_(moment_of(moment), after))
-    rows = session.scalars(query.order_by(ReplanRow.created_at.desc(), ReplanRow.id.desc()).limit(limit + 1)).all()
-    page = page_of(
-        rows, limit=limit, item=lambda row: row, keys=lambda row: (microseconds_of(row.created_at), row.id)
-    )
+    page = newest_first(session, query, ReplanRow.created_at, lambda row: row, limit, cursor)
     return Page(tuple(_records(session, page.items)), page.next_cursor)
 
 
@@ -114,12 +107,6 @@ def open_replan_of(session: Session, *, reference: str) -> ReplanRecord | None:
     """The replan of a cluster that is open, if one is; raises ``NotFound``."""
     row = replan_rows.open_row(session, clusters.find_cluster(session, reference=reference).id)
     return None if row is None else _records(session, [row])[0]
-
-
-def get_answer(session: Session, *, replan_id: str, answer: Answer = Answer.DECISION) -> BatchDecision | None:
-    """One of a replan's answers, ``None`` where it is not there (yet); raises ``NotFound``."""
-    kept = replan_answers.kept_answer(replan_rows.row_of(session, replan_id), safe=answer is Answer.SAFE)
-    return None if kept is None else load(BatchDecision, kept["decision"])
 
 
 def approve_replan(

@@ -142,7 +142,7 @@ class PlanRequest(ProblemRequest):
 
 
 class ExperimentsRequest(ProblemRequest):
-    """What runs would tell most of a model and a workload on a cluster."""
+    """Request for the runs that tell most of a model and a workload on a cluster."""
 
     runs: Annotated[Count, Field(le=MOST_EXPERIMENTS)] = Field(6, description="How many at most.", examples=[6])
 

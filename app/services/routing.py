@@ -18,7 +18,7 @@ from app.experts.statistics import RoutingStatistics, statistics_of
 from app.serialization import jsonable, load
 from app.services.errors import NameTaken, NotFound
 from app.services.packed_counts import packed, unpacked
-from app.services.pagination import Page, decode_cursor, page_of
+from app.services.pagination import Page, in_order
 from app.services.preconditions import ExpectedVersions, check_version
 from cluster_models.errors import InvalidInput
 from cluster_models.routing import RoutedWorkload
@@ -94,11 +94,8 @@ def replace_routing(
 
 def list_routing(session: Session, *, limit: int, cursor: str | None = None) -> Page[RoutingRecord]:
     """Stored statistics by name."""
-    query = select(RoutingRow).order_by(RoutingRow.name).limit(limit + 1)
-    if cursor is not None:
-        (after,) = decode_cursor(cursor, str)
-        query = query.where(RoutingRow.name > after)
-    return page_of(session.scalars(query).all(), limit=limit, item=_record, keys=lambda row: (row.name,))
+    query = select(RoutingRow)
+    return in_order(session, query, RoutingRow.name, _record, limit, cursor)
 
 
 def find_routing(session: Session, *, name: str) -> RoutingRecord:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import select, tuple_, update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from app.db.running_tables import RunningJobRow, RunningPlanRow
@@ -17,7 +17,7 @@ from app.serialization import jsonable, load
 from app.services import calibrations, clusters, occupancy, plans
 from app.services.errors import NotFound, WrongStatus
 from app.services.occupancy import gpus_of
-from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
+from app.services.pagination import Page, newest_first
 from cluster_models.fitted import FittedParameters
 from cluster_models.plan import Plan
 from cluster_models.running import InvalidRunningJob
@@ -149,13 +149,7 @@ def list_running_plans(
 ) -> Page[RunningPlanRecord]:
     """The plans of a job, newest first; raises ``NotFound``."""
     query = select(RunningPlanRow).where(RunningPlanRow.job_id == job_row(session, reference=reference, job=job).id)
-    if cursor is not None:
-        moment, after = decode_cursor(cursor, int, str)
-        key = tuple_(RunningPlanRow.created_at, RunningPlanRow.id)
-        query = query.where(key < tuple_(moment_of(moment), after))
-    order = (RunningPlanRow.created_at.desc(), RunningPlanRow.id.desc())
-    rows = session.scalars(query.order_by(*order).limit(limit + 1)).all()
-    return page_of(rows, limit=limit, item=record_of, keys=lambda row: (microseconds_of(row.created_at), row.id))
+    return newest_first(session, query, RunningPlanRow.created_at, record_of, limit, cursor)
 
 
 def job_row(session: Session, *, reference: str, job: str) -> RunningJobRow:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import select, tuple_
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.db.insert import insert_if_absent
@@ -16,7 +16,7 @@ from app.serialization import jsonable, load, make_snapshot
 from app.services import clusters, measurements
 from app.services.clusters import ClusterRecord, StoredCluster
 from app.services.errors import NotFound
-from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
+from app.services.pagination import Page, newest_first
 from app.services.preconditions import ExpectedVersions
 from cluster_models.link_classes import classify
 from cluster_models.measurements import Sample
@@ -156,12 +156,7 @@ def list_snapshots(
     """Snapshots of a stored cluster, newest first."""
     record = clusters.find_cluster(session, reference=reference)
     query = select(SnapshotRow).where(SnapshotRow.cluster_id == record.id)
-    if cursor is not None:
-        moment, snapshot_id = decode_cursor(cursor, int, str)
-        query = query.where(tuple_(SnapshotRow.created_at, SnapshotRow.id) < tuple_(moment_of(moment), snapshot_id))
-    order = (SnapshotRow.created_at.desc(), SnapshotRow.id.desc())
-    rows = session.scalars(query.order_by(*order).limit(limit + 1)).all()
-    return page_of(rows, limit=limit, item=_record, keys=lambda row: (microseconds_of(row.created_at), row.id))
+    return newest_first(session, query, SnapshotRow.created_at, _record, limit, cursor)
 
 
 def _snapshot_of(cluster: Cluster, samples: tuple[Sample, ...]) -> ClusterSnapshot:

@@ -17,13 +17,13 @@ from enum import StrEnum
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from sqlalchemy import delete, select, tuple_
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from app.db.status import DeliveryStatus
 from app.db.webhook_tables import WebhookDeliveryRow, WebhookEndpointRow
 from app.services.errors import NotFound, WrongStatus
-from app.services.pagination import Page, decode_cursor, microseconds_of, moment_of, page_of
+from app.services.pagination import Page, newest_first
 from cluster_models.errors import InvalidInput
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what secrets begin with
@@ -35,7 +35,7 @@ _LONGEST_URL: Final = 2000
 
 
 class EventType(StrEnum):
-    """What can be told."""
+    """Kind of event that addresses are told of."""
 
     SAFE_ANSWER = "replan.safe_answer"
     """Within a second of a failure: what was prepared for it."""
@@ -159,13 +159,7 @@ def get_endpoint(session: Session, *, endpoint_id: str) -> Endpoint:
 def list_endpoints(session: Session, *, limit: int, cursor: str | None = None) -> Page[Endpoint]:
     """Endpoints, newest first."""
     query = select(WebhookEndpointRow)
-    if cursor is not None:
-        moment, after = decode_cursor(cursor, int, str)
-        key = tuple_(WebhookEndpointRow.created_at, WebhookEndpointRow.id)
-        query = query.where(key < tuple_(moment_of(moment), after))
-    order = (WebhookEndpointRow.created_at.desc(), WebhookEndpointRow.id.desc())
-    rows = session.scalars(query.order_by(*order).limit(limit + 1)).all()
-    return page_of(rows, limit=limit, item=_endpoint, keys=lambda row: (microseconds_of(row.created_at), row.id))
+    return newest_first(session, query, WebhookEndpointRow.created_at, _endpoint, limit, cursor)
 
 
 def delete_endpoint(session: Session, *, endpoint_id: str) -> None:
@@ -186,13 +180,7 @@ def list_deliveries(
     query = select(WebhookDeliveryRow).where(WebhookDeliveryRow.endpoint_id == _row(session, endpoint_id).id)
     if status is not None:
         query = query.where(WebhookDeliveryRow.status == status)
-    if cursor is not None:
-        moment, after = decode_cursor(cursor, int, str)
-        key = tuple_(WebhookDeliveryRow.created_at, WebhookDeliveryRow.id)
-        query = query.where(key < tuple_(moment_of(moment), after))
-    order = (WebhookDeliveryRow.created_at.desc(), WebhookDeliveryRow.id.desc())
-    rows = session.scalars(query.order_by(*order).limit(limit + 1)).all()
-    return page_of(rows, limit=limit, item=_delivery, keys=lambda row: (microseconds_of(row.created_at), row.id))
+    return newest_first(session, query, WebhookDeliveryRow.created_at, _delivery, limit, cursor)
 
 
 def find_delivery(session: Session, *, endpoint_id: str, delivery_id: str) -> Delivery:

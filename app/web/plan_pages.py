@@ -219,7 +219,7 @@ def _asked_before(session: Session, values: Typed, plan_id: str) -> Typed:
     """The form as it was filled for an earlier plan; a model without a name comes back as its numbers."""
     record = plans.get_plan(session, plan_id=plan_id)
     problem = plans.get_problem(session, plan_id=plan_id)
-    values = filled(values, WorkloadDocument.from_workload(problem.workload).model_dump(mode="json"))
+    values = filled(values, WorkloadDocument.from_value(problem.workload).model_dump(mode="json"))
     values |= {"time_limit_s": f"{record.options.time_limit_s:g}", "effort": str(record.options.effort)}
     values["calibration"] = "" if problem.fitted is None else problem.fitted.source.partition(" ")[0]
     values |= routing_before(session, problem)

@@ -73,7 +73,7 @@ _LABELS: Final = {"weight": "Weight"} | {name: label for name, label, _ in FIELD
 
 def filled(*, name: str = "", weight: float = 1.0, policy: RecoveryPolicy | None = None) -> Typed:
     """The form as it stands for a job, or with the defaults of a new one."""
-    kept = RecoveryDocument.from_recovery(policy or RecoveryPolicy()).model_dump()
+    kept = RecoveryDocument.from_value(policy or RecoveryPolicy()).model_dump()
     numbers = {field: "" if kept[field] is None else f"{kept[field]:.12g}" for field in _NUMBERS}
     return {"name": name, "weight": f"{weight:.12g}", **numbers, "may": tuple(box for box in _BOXES if kept[box])}
 
@@ -107,7 +107,7 @@ def worth_of(
         document = read_document(JobPatch, {"weight": number(values["weight"]), "recovery": recovery}, what="job")
         assert document.weight is not None, "the form always says it"
         assert document.recovery is not None, "the form always says it"
-        policy = document.recovery.to_recovery()
+        policy = document.recovery.to_value()
     except InvalidInput as error:
         for each in problems_of(error):
             anchor = each.field.rpartition(".")[2]

@@ -20,7 +20,7 @@ from app.exports.packing import packed
 from app.exports.registry import EXPORTS
 from app.presentation.steps import step_words
 from app.resources import Service, service_of
-from app.services import health_events, replan_views, replans, reports, running_jobs
+from app.services import health_events, replan_views, replans, reports
 from app.services.errors import Conflict, NotFound
 from app.services.pagination import MAX_LIMIT
 from app.services.replan_steps import LONGEST_ACTOR, Actor
@@ -202,6 +202,5 @@ def _shown_answer(record: ReplanRecord) -> Answer | None:
 
 
 def _view(session: Session, record: ReplanRecord, answer: Answer, first: str) -> DecisionView | None:
-    kept = replans.get_answer(session, replan_id=record.id, answer=answer)
-    jobs = running_jobs.list_jobs(session, reference=record.cluster_id, limit=MAX_LIMIT).items
-    return None if kept is None else decision_view(kept, {job.id: job.name for job in jobs}, first=first)
+    kept = replan_views.view_answer(session, replan_id=record.id, answer=answer)
+    return None if kept is None else decision_view(kept, first=first)

@@ -15,9 +15,9 @@ from starlette.datastructures import FormData
 from app.documents.reading import problems_of
 from app.events.reading import ReportedEvent
 from app.resources import service_of
-from app.services import clusters, running_jobs, what_if
+from app.services import clusters, what_if
 from app.services.errors import Conflict
-from app.services.pagination import MAX_LIMIT
+from app.services.replan_views import AnswerView
 from app.web.failure_forms import switch_choices
 from app.web.failure_pages import MOST_BOXES, sent_names
 from app.web.failures import PageRoute
@@ -27,7 +27,6 @@ from app.web.views.decision import decision_view
 from app.web.views.gpu_grid import place_words
 from cluster_models.errors import InvalidInput
 from cluster_models.health_events import EntityKind, HealthState
-from cluster_models.recovery import BatchDecision
 
 _SEPARATORS: Final = re.compile(r"[\s,]+")
 
@@ -55,7 +54,7 @@ def answer(request: Request, name: str, data: Annotated[FormData, Depends(sent_n
     losses = [_loss(EntityKind.NODE, node, "", now) for node in nodes]
     losses += [_loss(EntityKind.SWITCH, "", switch, now) for switch in switches]
     try:
-        made = what_if.answer_losses(service_of(request).sessions, reference=name, losses=losses, now=now).decision
+        made = what_if.answer_losses(service_of(request).sessions, reference=name, losses=losses, now=now)
     except InvalidInput as error:
         for each in problems_of(error):
             told = "; ".join(filter(None, (f"{each.value} {each.problem}", each.remedy)))
@@ -82,11 +81,10 @@ def _page(
     nodes: Sequence[str],
     switches: Sequence[str],
     found: Sequence[FormProblem],
-    made: BatchDecision | None,
+    made: AnswerView | None,
 ) -> Response:
     with service_of(request).read_sessions() as session:
         stored = clusters.get_cluster(session, reference=name)
-        jobs = running_jobs.list_jobs(session, reference=stored.id, limit=MAX_LIMIT).items
     groups: dict[str, list[str]] = {}
     for node in stored.cluster.nodes:
         groups.setdefault(place_words(node), []).append(node.name)
@@ -102,6 +100,6 @@ def _page(
         switches=set(switches),
         switch_choices=switch_choices(stored.cluster),
         found=tuple(found),
-        view=None if made is None else decision_view(made, {job.id: job.name for job in jobs}),
+        view=None if made is None else decision_view(made),
         asked=[*nodes, *(switch.replace(":", " ", 1) for switch in switches)],
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from cluster_models.conditions import quarantine_of
 from cluster_models.failure_domains import FailureDomainLosses
@@ -14,7 +13,7 @@ from cluster_models.running import RunningJob
 from solver.answer.survival import survives
 from solver.replanning.check import gap_of
 from solver.replanning.columns import JobColumns
-from solver.replanning.explain import considered_actions, explanation, lost_gpu_hours, reason_of
+from solver.replanning.explain import considered_actions, lost_gpu_hours, reason_of
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.program import Gpu
 from solver.replanning.touched import held_gpus, spare_gpus
@@ -41,7 +40,7 @@ def conclude(
     used = {node for gpus in (option.holds for option in chosen.values()) for node, _ in gpus & free}
     objective = math.fsum(made.value_flop for made in jobs)
     bound = max(bound, objective)
-    decision = BatchDecision(
+    return BatchDecision(
         jobs=jobs,
         untouched=tuple(sorted(job.id for job in frozen)),
         spares_before=tuple(sorted(before)),
@@ -57,9 +56,7 @@ def conclude(
         fallback=fallback,
         solver=solver,
         snapshot_id=problem.snapshot.id,
-        explanation="",
     )
-    return replace(decision, explanation=explanation(decision))
 
 
 def repeat_offenders(problem: ReplanProblem) -> tuple[Quarantine, ...]:

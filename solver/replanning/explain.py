@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from cluster_models.plan import StopReason
-from cluster_models.recovery import BatchDecision, ConsideredAction, JobDecision, RecoveryAction
+from cluster_models.recovery import ConsideredAction, RecoveryAction
 from cluster_models.running import RunningJob
 from cluster_models.units import GBYTE, HOUR
 from cluster_models.wording import named
@@ -16,16 +15,6 @@ from solver.replanning.touched import live_gpus, lost_gpus
 
 SAME_WORTH: Final = 1e-3
 """Share of its worth by which the same done on other nodes is not worth a word."""
-ACTION_WORDS: Final[Mapping[RecoveryAction, str]] = {
-    RecoveryAction.NONE: "runs on",
-    RecoveryAction.RESTART_IN_PLACE: "starts again in place",
-    RecoveryAction.SWAP: "swaps in spares",
-    RecoveryAction.SHRINK_DATA_PARALLEL: "drops replicas",
-    RecoveryAction.REROUTE: "routes micro-batches around the loss",
-    RecoveryAction.RESHAPE: "takes another shape",
-    RecoveryAction.WAIT: "waits",
-    RecoveryAction.PAUSE: "pauses",
-}
 _NOUNS: Final[Mapping[RecoveryAction, str]] = {
     RecoveryAction.NONE: "running on",
     RecoveryAction.RESTART_IN_PLACE: "a restart in place",
@@ -35,12 +24,6 @@ _NOUNS: Final[Mapping[RecoveryAction, str]] = {
     RecoveryAction.RESHAPE: "another shape",
     RecoveryAction.WAIT: "waiting",
     RecoveryAction.PAUSE: "a pause",
-}
-_STOPPED: Final[Mapping[StopReason, str]] = {
-    StopReason.PROVEN: "the gap asked for is proven",
-    StopReason.TIME_LIMIT: "the time ran out",
-    StopReason.WORK_LIMIT: "the work budget ran out",
-    StopReason.CANCELLED: "it was cancelled",
 }
 
 
@@ -149,32 +132,6 @@ def considered_actions(
                 ConsideredAction(refusal.action, refusal.value_flop, _sentence(refusal.reason)),
             )
     return tuple(found[action] for action in RecoveryAction if action in found)
-
-
-def explanation(decision: BatchDecision) -> str:
-    """The batch in three sentences: what is done, with which spares, and how sure it is the best."""
-    counts: dict[RecoveryAction, list[JobDecision]] = {}
-    for made in decision.jobs:
-        counts.setdefault(made.action, []).append(made)
-    done = "; ".join(
-        f"{named(sorted(made.job_name for made in counts[action]))} {_verb(action, len(counts[action]))}"
-        for action in RecoveryAction
-        if action in counts
-    )
-    first = f"{done}." if done else "No job is touched: nothing changes."
-    spares = f"{len(decision.spares_used)} of {len(decision.spares_before)} spare nodes are used."
-    if decision.fallback:
-        return f"{first} {spares} This is the safe answer, made without a search; a better one may follow."
-    if decision.stopped_by is StopReason.NO_SEARCH:
-        return f"{first} {spares} Nothing better was searched for."
-    sure = f"Nothing else can be worth more than {100 * decision.gap:.2f} % above it"
-    return f"{first} {spares} {sure}: {_STOPPED[decision.stopped_by]}."
-
-
-def _verb(action: RecoveryAction, jobs: int) -> str:
-    """Verb for one job or several."""
-    verb, _, rest = ACTION_WORDS[action].partition(" ")
-    return f"{verb if jobs == 1 else verb.removesuffix('s')} {rest}".rstrip()
 
 
 def _why_not(option: RecoveryOption, rival: RecoveryOption, job: RunningJob, takers: Mapping[Gpu, str]) -> str:

@@ -58,7 +58,7 @@ def plan_body(**changes: Any) -> dict[str, Any]:
     return {
         "cluster": cluster_body(),
         "model": ModelDocument.from_architecture(small_architecture()).model_dump(mode="json"),
-        "workload": WorkloadDocument.from_workload(small_workload()).model_dump(mode="json"),
+        "workload": WorkloadDocument.from_value(small_workload()).model_dump(mode="json"),
     } | changes
 
 

@@ -134,7 +134,6 @@ def decided(
         fallback=False,
         solver="by hand",
         snapshot_id="s",
-        explanation="By hand.",
         horizon_s=3600.0,
     )
 

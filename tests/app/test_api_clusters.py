@@ -268,7 +268,7 @@ def test_every_listed_framework_can_be_planned_with(client: TestClient) -> None:
     assert [each["name"] for each in listed] == list(frameworks())
     for each in listed:
         document = WorkloadDocument(sequence_length=1, global_batch_sequences=1, framework=each["name"])
-        assert asdict(document.to_workload().framework) == each | {"like": ""}
+        assert asdict(document.to_value().framework) == each | {"like": ""}
 
 
 @pytest.mark.parametrize("name", ["import", "new"])

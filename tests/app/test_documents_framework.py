@@ -167,21 +167,21 @@ def test_a_workload_carries_its_framework() -> None:
     """In full, with the run's settings in place: no other document is needed to plan it again."""
     body = {"sequence_length": 1024, "global_batch_sequences": 8, "framework": DESCRIBED}
     body["framework_settings"] = {"gradient_precision": "fp32", "cuda_graphs": "full"}
-    workload = read_document(WorkloadDocument, body, what="workload").to_workload()
+    workload = read_document(WorkloadDocument, body, what="workload").to_value()
     assert workload.framework == replace(described(), gradient_bytes=4.0, cuda_graphs=CudaGraphs.FULL)
-    written = WorkloadDocument.from_workload(workload)
+    written = WorkloadDocument.from_value(workload)
     assert isinstance(written.framework, FrameworkDescription)
-    assert WorkloadDocument.model_validate_json(written.model_dump_json()).to_workload() == workload
-    shipped = WorkloadDocument.from_workload(small_workload())
+    assert WorkloadDocument.model_validate_json(written.model_dump_json()).to_value() == workload
+    shipped = WorkloadDocument.from_value(small_workload())
     assert shipped.framework == small_workload().framework.name
 
 
 def test_a_workload_may_name_what_is_described_elsewhere() -> None:
     """The name alone is known to whoever brings the description; to others it is unknown."""
     document = WorkloadDocument(sequence_length=1, global_batch_sequences=1, framework="ours")
-    assert document.to_workload({"ours": described()}).framework == described()
+    assert document.to_value({"ours": described()}).framework == described()
     with pytest.raises(InvalidInput, match=r"framework: is no shipped generation \(got 'ours'\); describe it"):
-        document.to_workload()
+        document.to_value()
 
 
 def test_problems_of_a_workload_name_the_place_in_the_description() -> None:

@@ -97,7 +97,7 @@ def test_moments_are_kept_in_utc_and_need_a_zone() -> None:
 def test_measurements_alone_are_checked_against_their_cluster() -> None:
     """New measurements of a known cluster may name only its nodes."""
     cluster = small_cluster()
-    entry = MeasurementDocument.from_sample(small_samples()[0])
+    entry = MeasurementDocument.from_value(small_samples()[0])
     assert samples_of(MeasurementsDocument(samples=[entry]), cluster) == small_samples()[:1]
     stranger = entry.model_copy(update={"source": "zz"})
     with pytest.raises(InvalidInput, match="a node that the cluster does not have"):
@@ -144,7 +144,7 @@ def test_single_measurements_are_checked(fields: dict[str, Any], words: str) -> 
 )
 def test_a_sample_survives_its_document(sample: Sample) -> None:
     """Up to the rounding of the unit, the document says what the sample says."""
-    again = MeasurementDocument.from_sample(sample).to_sample()
+    again = MeasurementDocument.from_value(sample).to_sample()
     assert again.bytes_per_s == pytest.approx(sample.bytes_per_s, rel=1e-12)
     assert again.latency_s == (None if sample.latency_s is None else pytest.approx(sample.latency_s, rel=1e-12))
     same = ("source", "destination", "direction", "collective", "message_bytes", "measured_at", "status")

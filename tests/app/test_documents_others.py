@@ -95,7 +95,7 @@ def test_unusable_models_say_what_to_give(value: object, words: str) -> None:
 def test_workload_defaults_are_the_domains() -> None:
     """What is left out of the file is what the dataclass says."""
     document = WorkloadDocument(sequence_length=8192, global_batch_sequences=512)
-    assert document.to_workload() == TrainingWorkload(sequence_length=8192, global_batch=512)
+    assert document.to_value() == TrainingWorkload(sequence_length=8192, global_batch=512)
 
 
 @given(
@@ -119,8 +119,8 @@ def test_workload_defaults_are_the_domains() -> None:
 )
 def test_a_workload_survives_its_document(workload: TrainingWorkload) -> None:
     """To JSON and back changes nothing."""
-    text = WorkloadDocument.from_workload(workload).model_dump_json()
-    assert WorkloadDocument.model_validate_json(text).to_workload() == workload
+    text = WorkloadDocument.from_value(workload).model_dump_json()
+    assert WorkloadDocument.model_validate_json(text).to_value() == workload
 
 
 @pytest.mark.parametrize(
@@ -148,19 +148,19 @@ def test_unknown_degrees_get_a_suggestion() -> None:
     """A misspelt degree must not be ignored."""
     document = WorkloadDocument(sequence_length=1, global_batch_sequences=1, pinned={"tensr": 8})
     with pytest.raises(InvalidInput, match="did you mean 'tensor'"):
-        document.to_workload()
+        document.to_value()
 
 
 def test_unknown_frameworks_get_a_suggestion() -> None:
     """A misspelt generation must not fall back to another."""
     document = WorkloadDocument(sequence_length=1, global_batch_sequences=1, framework="megatron-core-0.21")
     with pytest.raises(InvalidInput, match=r"framework.*did you mean 'megatron-core-0.1"):
-        document.to_workload()
+        document.to_value()
 
 
 def test_configuration_survives_its_document() -> None:
     """With the hosts, a configuration says where everything sits."""
-    document = ConfigurationDocument.from_value(small_configuration(), ("b", "a"), 4)
+    document = ConfigurationDocument.from_value(small_configuration(), hosts=["b", "a"], gpus_per_node=4)
     assert document.to_configuration(small_architecture()) == small_configuration()
     assert document.host_order() == ("b", "a")
 

@@ -49,11 +49,11 @@ RULES = st.builds(
 def test_rules_survive_the_document_the_database_and_the_form(rules: PlacementRules) -> None:
     """Each way out and back gives rules that ask the same."""
     workload = TrainingWorkload(sequence_length=8, global_batch=8, placement=rules)
-    written = WorkloadDocument.from_workload(workload).model_dump(mode="json")
-    assert read_document(WorkloadDocument, written, what="workload").to_workload() == workload
+    written = WorkloadDocument.from_value(workload).model_dump(mode="json")
+    assert read_document(WorkloadDocument, written, what="workload").to_value() == workload
     assert load(TrainingWorkload, jsonable(workload)) == workload
     typed = placement_data(placement_filled(written["placement"]), int)
-    again = read_document(PlacementRulesDocument, typed, what="placement").to_rules()
+    again = read_document(PlacementRulesDocument, typed, what="placement").to_value()
     assert {name: set(getattr(again, name)) for name in again.__slots__} == {
         name: set(getattr(rules, name)) for name in rules.__slots__
     }
@@ -91,7 +91,7 @@ def test_a_node_cannot_be_required_and_avoided() -> None:
     value = {"sequence_length": 8, "global_batch_sequences": 8, "avoid_nodes": ["n1"]}
     found = read_document(WorkloadDocument, value | {"placement": {"require_nodes": ["n1"]}}, what="workload")
     with pytest.raises(InvalidInput, match="avoided at once"):
-        found.to_workload()
+        found.to_value()
 
 
 SWITCHES = (Switch("leaf", "a", 100 * GBYTE, None, Figure.MEASURED), Switch("leaf", None, None, 4.0))
@@ -155,7 +155,7 @@ def test_a_switch_needs_a_positive_figure() -> None:
 def test_spares_survive_the_document_of_a_plan() -> None:
     """Apart from the unused nodes."""
     plan = replace(small_plan(), spare_nodes=("s1", "s2"))
-    assert PlanDocument.from_plan(plan).to_plan().spare_nodes == ("s1", "s2")
+    assert PlanDocument.from_plan(plan).to_value().spare_nodes == ("s1", "s2")
 
 
 def test_problems_with_rules_stand_at_their_fields_of_the_form() -> None:

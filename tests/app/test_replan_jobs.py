@@ -21,10 +21,10 @@ from app.db.status import ReplanStatus
 from app.jobs.runtime import JobRuntime
 from app.metrics import make_metrics
 from app.serialization import jsonable, load
-from app.services import occupancy, preparations, replan_solves, replans, reports
-from app.services.replans import ReplanRecord
+from app.services import occupancy, preparations, replan_solves, replan_views, replans, reports
+from app.services.replans import Answer, ReplanRecord
 from app.settings import REPLAN_COMMAND, Role, Settings
-from cluster_models.recovery import BatchDecision, RecoveryAction
+from cluster_models.recovery import RecoveryAction
 from cluster_models.running import RecoveryPolicy
 from solver.replanning.check import check_decision
 from solver.replanning.prepared import PreparedJob
@@ -103,12 +103,12 @@ def test_a_window_that_ended_is_decided_on_by_the_real_solver(
         assert (replan.status, replan.error) == (ReplanStatus.PROPOSED, None)
         assert replan.has_safe_answer
         with transaction(sessions) as session:
-            answer = replans.get_answer(session, replan_id=replan_id)
+            shown = replan_views.view_answer(session, replan_id=replan_id, answer=Answer.DECISION)
             request = replan_solves.get_request(session, replan_id=replan_id)
-            assert answer is not None
+            assert shown is not None
             assert request is not None
-            assert check_decision(request.to_problem(), answer) == ()
-            assert [made.action for made in answer.jobs] == [RecoveryAction.SWAP]
+            assert check_decision(request.to_problem(), shown.decision) == ()
+            assert [made.action for made in shown.decision.jobs] == [RecoveryAction.SWAP]
             replans.approve_replan(session, replan_id=replan_id)
             replans.finish_applied(session, replan_id=replan_id)
 
@@ -137,9 +137,9 @@ def test_a_broken_solver_is_tried_again_and_then_the_safe_answer_stands(
     assert (replan.has_decision, replan.attempts, _starts(tmp_path)) == (has_decision, starts, starts)
     assert (replan.error is None) == has_decision
     with sessions() as session:
-        answer = replans.get_answer(session, replan_id=replan_id)
-    assert isinstance(answer, BatchDecision)
-    assert answer.fallback != has_decision
+        shown = replan_views.view_answer(session, replan_id=replan_id, answer=Answer.DECISION)
+    assert shown is not None
+    assert shown.decision.fallback != has_decision
 
 
 def test_a_later_failure_ends_the_solver_and_starts_another(

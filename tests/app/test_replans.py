@@ -21,6 +21,7 @@ from app.services import (
     replan_rows,
     replan_settings,
     replan_solves,
+    replan_views,
     replans,
     reports,
     running_jobs,
@@ -210,9 +211,9 @@ def test_the_safe_answer_is_there_at_once_and_can_be_approved(sessions: SessionF
         assert (replan.status, replan.has_safe_answer) == (ReplanStatus.COLLECTING, True)
         assert replan.summary is not None
         assert replan.summary.fallback
-        answer = replans.get_answer(session, replan_id=replan_id, answer=Answer.SAFE)
-        assert answer is not None
-        assert [made.action for made in answer.jobs] == [RecoveryAction.SWAP]
+        shown = replan_views.view_answer(session, replan_id=replan_id, answer=Answer.SAFE)
+        assert shown is not None
+        assert [made.action for made in shown.decision.jobs] == [RecoveryAction.SWAP]
         with pytest.raises(WrongStatus):
             replans.approve_replan(session, replan_id=replan_id)
         approved = replans.approve_replan(session, replan_id=replan_id, answer=Answer.SAFE)

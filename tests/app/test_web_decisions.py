@@ -21,6 +21,7 @@ from app.presentation.recovery import ACTIONS
 from app.resources import Service
 from app.services import replan_settings
 from app.services.replan_settings import ReplanSettings
+from app.services.replan_views import AnswerView
 from app.web.views.decision import MOST_CARDS, decision_view
 from cluster_models.failure_domains import FailureDomainLosses
 from cluster_models.plan import StopReason
@@ -139,7 +140,7 @@ def test_an_answer_is_told_in_words(failed: Failed) -> None:
         "are left 1: n6",
         "n0 failed 1 times in 30 days",
         "No other decision can be worth more than 0.42 % more.",
-        "The search ended because its time was used up.",
+        "The search ended because its time was used up; a longer one may find better.",
         "It makes 50 % more of the next 1 h than if every job here waited.",
     ):
         assert sentence in words, sentence
@@ -150,7 +151,8 @@ def test_an_answer_is_told_in_words(failed: Failed) -> None:
     ("changes", "sentence"),
     [
         ({"gap": 0.0}, "Proven best: no other decision is worth more."),
-        ({"fallback": True}, "This answer was made without a search"),
+        ({"fallback": True, "stopped_by": StopReason.NO_SEARCH}, "This answer was made without a search"),
+        ({"fallback": True}, "The search found nothing better than the safe answer. No other decision"),
         ({"stopped_by": StopReason.NO_SEARCH}, "Nothing better was searched for."),
         ({"gap": 0.5}, "No other decision can be worth more than 50.00 % more."),
         ({"objective_if_waiting": 0.0}, "Weighed over the next 1 h."),
@@ -159,7 +161,7 @@ def test_an_answer_is_told_in_words(failed: Failed) -> None:
 )
 def test_the_proof_is_told_as_it_is(failed: Failed, changes: dict[str, Any], sentence: str) -> None:
     """How good the answer is, in a sentence for each case."""
-    proof = decision_view(replace(_rich(failed), **changes), {}).proof
+    proof = decision_view(AnswerView(replace(_rich(failed), **changes), {})).proof
     assert sentence in " ".join(proof)
 
 
@@ -167,9 +169,11 @@ def test_the_proof_is_told_as_it_is(failed: Failed, changes: dict[str, Any], sen
 def test_every_action_says_what_to_do(failed: Failed, action: RecoveryAction) -> None:
     """No action is without words."""
     plan = None if action in (RecoveryAction.WAIT, RecoveryAction.PAUSE) else plan_on("n7", "n1")
-    (card,) = decision_view(decided({failed.a: (action, plan)}), {}).cards
+    view = decision_view(AnswerView(decided({failed.a: (action, plan)}), {}))
+    (card,) = view.cards
     assert card.action
-    assert card.todo.endswith(".")
+    assert all(step.endswith(".") for step in view.steps)
+    assert ("Nothing" in view.steps[0]) == (action is RecoveryAction.NONE)
     assert bool(card.files) == (plan is not None)
 
 
@@ -178,7 +182,7 @@ def test_of_many_jobs_the_worst_come_first_and_any_can_be_looked_at(failed: Fail
     base = decided({failed.a: (RecoveryAction.SWAP, plan_on("n7", "n1")), failed.b: (RecoveryAction.PAUSE, None)})
     swap, pause = base.jobs
     many = tuple(replace(swap, job_id=f"j{index}", job_name=f"job-{index}") for index in range(30))
-    view = decision_view(replace(base, jobs=(*many, pause)), {}, first="j29")
+    view = decision_view(AnswerView(replace(base, jobs=(*many, pause)), {}), first="j29")
     assert [card.id for card in view.cards[:3]] == ["j29", failed.b.id, "j0"]
     assert len(view.cards) == MOST_CARDS
     assert {card.id for card in view.cards} | {job_id for job_id, *_ in view.others} == {

@@ -23,7 +23,7 @@ def _typed(**fields: object) -> dict[str, object]:
 def test_the_form_as_it_comes_spells_the_default_workload() -> None:
     """Nothing but the two sizes typed gives the defaults of the domain, so the form changes no plan silently."""
     document = read_document(WorkloadDocument, workload_data(_typed()), what="workload")
-    assert document.to_workload() == TrainingWorkload(sequence_length=2048, global_batch=8)
+    assert document.to_value() == TrainingWorkload(sequence_length=2048, global_batch=8)
 
 
 def test_a_workload_survives_the_form() -> None:
@@ -55,9 +55,9 @@ def test_a_workload_survives_the_form() -> None:
         ),
     )
     assert None not in settings_of(workload.framework).model_dump().values()
-    written = WorkloadDocument.from_workload(workload).model_dump(mode="json")
+    written = WorkloadDocument.from_value(workload).model_dump(mode="json")
     read = workload_data(filled(blank(time_limit_s=60), written))
-    assert read_document(WorkloadDocument, read, what="workload").to_workload() == workload
+    assert read_document(WorkloadDocument, read, what="workload").to_value() == workload
 
 
 @pytest.mark.parametrize(

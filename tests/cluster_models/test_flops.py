@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_models.architecture import Architecture, Experts
+from cluster_models.architecture import Experts
 from cluster_models.flops import (
     AttentionCount,
     forward_flops_per_token,
@@ -18,19 +18,9 @@ from cluster_models.flops import (
     model_flops_per_token,
 )
 from cluster_models.model_catalogue import catalogue_model, catalogue_models
+from tests.cluster_models.test_architecture import TINY as SIX_LAYERS
 
-TINY = Architecture(
-    name="tiny",
-    layers=4,
-    hidden=8,
-    heads=4,
-    kv_heads=2,
-    head_size=3,
-    mlp_hidden=20,
-    vocabulary=50,
-    gated_mlp=True,
-    tied_embeddings=False,
-)
+TINY = replace(SIX_LAYERS, layers=4)
 
 
 @given(

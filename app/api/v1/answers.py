@@ -1,24 +1,20 @@
-"""Parts that all answers share: pages, moments and addresses."""
+"""Parts that the answers of all routes share: pages, moments and addresses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
-from typing import Annotated, Final, Generic, TypeVar
-from urllib.parse import quote
+from typing import Generic, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, Field
 
+from app.answers.addresses import PREFIX, Links, Moment, address
 from app.services.pagination import Page
+
+__all__ = ["PREFIX", "Links", "Moment", "PageAnswer", "address", "page_answer"]
 
 T = TypeVar("T")
 Item = TypeVar("Item")
-
-PREFIX: Final = "/api/v1"
-
-Moment = Annotated[datetime, Field(description="In UTC.", examples=["2026-11-21T09:00:00Z"])]
-Links = Annotated[dict[str, str], Field(description="Addresses of what belongs to it.")]
 
 
 class PageAnswer(BaseModel, Generic[T]):
@@ -36,8 +32,3 @@ def page_answer(request: Request, page: Page[Item], answer: Callable[[Item], T])
         url = request.url.include_query_params(cursor=page.next_cursor)
         address = f"{url.path}?{url.query}"
     return PageAnswer(items=[answer(item) for item in page.items], next_cursor=page.next_cursor, next=address)
-
-
-def address(*parts: str) -> str:
-    """The address under this version of the API with these parts."""
-    return "/".join((PREFIX, *(quote(part, safe="") for part in parts)))

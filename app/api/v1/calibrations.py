@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 from sqlalchemy.orm import Session
 
 from app.api.v1.answers import Moment, PageAnswer, address, page_answer
@@ -17,6 +17,7 @@ from app.documents.calibration import MOST_OWNERS, CalibrationDocument
 from app.documents.framework import FrameworkDescription
 from app.documents.hardware_profile import HardwareProfileDocument
 from app.documents.reading import NAME, Document, Text
+from app.documents.values import Computed, ValueAnswer
 from app.profiler.script import SCRIPT_NAME, script_text
 from app.services import calibrations, idempotency
 from app.services.calibrations import CalibrationRecord, StoredCalibration
@@ -54,7 +55,7 @@ class NewCalibration(Document):
     )
 
 
-class CalibrationSummary(BaseModel):
+class CalibrationSummary(ValueAnswer[CalibrationRecord]):
     """A stored calibration without its parameters."""
 
     name: str = Field(description="Name to plan with.", examples=["our-h100"])
@@ -67,21 +68,13 @@ class CalibrationSummary(BaseModel):
     source: str = Field(description="What it was fitted on.", examples=["12 measured runs in 3 groups"])
     created_at: Moment
 
-    @classmethod
-    def from_record(cls, record: CalibrationRecord) -> CalibrationSummary:
-        """The answer for a stored calibration."""
-        return cls.model_validate(record, from_attributes=True)
-
 
 class CalibrationAnswer(CalibrationSummary):
     """A stored calibration."""
 
-    calibration: CalibrationDocument = Field(description="Its parameters, and how well they fit.")
-
-    @classmethod
-    def from_stored(cls, stored: StoredCalibration) -> CalibrationAnswer:
-        """The answer with the document."""
-        return cls(**CalibrationSummary.from_record(stored).model_dump(), calibration=stored.document)
+    calibration: Annotated[CalibrationDocument, Computed(lambda stored: stored.document)] = Field(
+        description="Its parameters, and how well they fit."
+    )
 
 
 @router.post("/calibrations", status_code=201)
@@ -102,7 +95,7 @@ def create_calibration(
         name = idempotency.once(session, keyed, make=make, find=partial(_stored, session))
         stored = _stored(session, name)
     response.headers["Location"] = address("calibrations", stored.name)
-    return CalibrationAnswer.from_stored(stored)
+    return CalibrationAnswer.from_value(stored)
 
 
 def _stored(session: Session, name: str) -> StoredCalibration:
@@ -134,14 +127,14 @@ def list_calibrations(
     """Stored calibrations by name, without their parameters."""
     with service.read_sessions() as session:
         page = calibrations.list_calibrations(session, limit=limit, cursor=cursor, gpu_kind=gpu_kind)
-    return page_answer(request, page, CalibrationSummary.from_record)
+    return page_answer(request, page, CalibrationSummary.from_value)
 
 
 @router.get("/calibrations/{calibration}")
 def get_calibration(calibration: CalibrationPath, service: ServiceDep) -> CalibrationAnswer:
     """A stored calibration."""
     with service.read_sessions() as session:
-        return CalibrationAnswer.from_stored(calibrations.get_calibration(session, name=calibration))
+        return CalibrationAnswer.from_value(calibrations.get_calibration(session, name=calibration))
 
 
 @router.delete("/calibrations/{calibration}", status_code=204)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
+from app.answers.clusters import ClusterAnswer, ClusterSummary
+from app.answers.topology import TopologyAnswer
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.cluster_answers import ClusterAnswer, ClusterSummary
 from app.api.v1.parameters import (
     ClusterPath,
     Cursor,
@@ -18,7 +19,6 @@ from app.api.v1.parameters import (
     ServiceDep,
     etag,
 )
-from app.api.v1.topology_answers import TopologyAnswer
 from app.db.engine import transaction
 from app.documents.cluster import ClusterDocument
 from app.documents.nodes import GpusInUse, Labels, NodeDocument, Slowdown
@@ -31,7 +31,7 @@ router = APIRouter(tags=["clusters"], route_class=BodyRoute)
 
 
 class NodePatch(Document):
-    """What to change about a node; what is absent stays."""
+    """Changes to a node; a field left out stays."""
 
     state: NodeState | None = Field(
         None, description="Only ready and degraded nodes carry new ranks.", examples=["failed"]
@@ -56,7 +56,7 @@ def list_clusters(
     """Every stored cluster, by name."""
     with service.read_sessions() as session:
         page = clusters.list_clusters(session, limit=limit, cursor=cursor)
-    return page_answer(request, page, ClusterSummary.from_record)
+    return page_answer(request, page, ClusterSummary.from_value)
 
 
 @router.post("/clusters", status_code=201)
@@ -75,7 +75,7 @@ def create_cluster(
         record = clusters.get_cluster(session, reference=cluster_id)
     response.headers["Location"] = address("clusters", record.name)
     response.headers["ETag"] = etag(record.version)
-    return ClusterAnswer.make(record)
+    return ClusterAnswer.from_value(record)
 
 
 @router.get("/clusters/{cluster}")
@@ -84,7 +84,7 @@ def get_cluster(cluster: ClusterPath, service: ServiceDep, response: Response) -
     with service.read_sessions() as session:
         record = clusters.get_cluster(session, reference=cluster)
     response.headers["ETag"] = etag(record.version)
-    return ClusterAnswer.make(record)
+    return ClusterAnswer.from_value(record)
 
 
 @router.put("/clusters/{cluster}")
@@ -102,7 +102,7 @@ def replace_cluster(
     with transaction(service.sessions) as session:
         record = clusters.replace_cluster(session, reference=cluster, document=document, expected_version=expected)
     response.headers["ETag"] = etag(record.version)
-    return ClusterAnswer.make(record)
+    return ClusterAnswer.from_value(record)
 
 
 @router.delete("/clusters/{cluster}", status_code=204)
@@ -130,7 +130,7 @@ def list_nodes(cluster: ClusterPath, service: ServiceDep, response: Response) ->
     with service.read_sessions() as session:
         record = clusters.get_cluster(session, reference=cluster)
     response.headers["ETag"] = etag(record.version)
-    return [NodeDocument.from_node(node) for node in record.cluster.nodes]
+    return [NodeDocument.from_value(node) for node in record.cluster.nodes]
 
 
 @router.get("/clusters/{cluster}/nodes/{node:path}")
@@ -140,7 +140,7 @@ def get_node(cluster: ClusterPath, node: NodePath, service: ServiceDep, response
         record = clusters.get_cluster(session, reference=cluster)
         found = clusters.find_node(record.cluster, node)
     response.headers["ETag"] = etag(record.version)
-    return NodeDocument.from_node(found)
+    return NodeDocument.from_value(found)
 
 
 @router.patch("/clusters/{cluster}/nodes/{node:path}")
@@ -160,4 +160,4 @@ def change_node(
             session, reference=cluster, node=node, change=change, expected_version=expected
         )
     response.headers["ETag"] = etag(record.version)
-    return NodeDocument.from_node(changed)
+    return NodeDocument.from_value(changed)

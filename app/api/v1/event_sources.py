@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
+from app.answers.events import EventSourceAnswer, NewEventSourceAnswer
 from app.api.v1.answers import address
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.event_answers import EventSourceAnswer, NewEventSourceAnswer
 from app.api.v1.parameters import ClusterPath, IdempotencyKey, ServiceDep
 from app.api.v1.webhook_bodies import EventSourceDocument
 from app.db.engine import transaction
@@ -49,8 +49,7 @@ def create_event_source(
 
         made = find(idempotency.once(session, keyed, make=make, find=find))
     response.headers["Location"] = address("clusters", name, "event-sources", made.source.name)
-    told = EventSourceAnswer.make(made.source, name)
-    return NewEventSourceAnswer(**dict(told), secret=made.secret)
+    return NewEventSourceAnswer.make(made.source, name, secret=made.secret)
 
 
 @router.get("/clusters/{cluster}/event-sources")

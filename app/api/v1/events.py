@@ -7,17 +7,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 
-from app.api.v1.answers import PageAnswer, page_answer
-from app.api.v1.bodies import BodyRoute
-from app.api.v1.event_answers import (
+from app.answers.events import (
     AdapterAnswer,
-    ConditionAnswer,
     ConditionsAnswer,
     EventAnswer,
-    QuarantineAnswer,
     ReceivedAnswer,
     ReliabilityAnswer,
 )
+from app.api.v1.answers import PageAnswer, page_answer
+from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import ClusterPath, Cursor, Limit, ServiceDep
 from app.db.engine import transaction
 from app.documents.health_events import EventsBody
@@ -77,7 +75,7 @@ def _adapter(
     "/clusters/{cluster}/events/{adapter}",
     openapi_extra={
         "requestBody": {
-            "description": "What the monitoring system sends, as it sends it.",
+            "description": "Message of the monitoring system, as it sends it.",
             "content": {"*/*": {"schema": {}}},
             "required": True,
         }
@@ -136,33 +134,30 @@ def list_events(
         page = health_events.list_events(
             session, reference=cluster, limit=limit, cursor=cursor, known=known, replan_id=replan, device=device
         )
-    return page_answer(request, page, EventAnswer.from_record)
+    return page_answer(request, page, EventAnswer.from_value)
 
 
 @router.get("/clusters/{cluster}/conditions")
 def list_conditions(cluster: ClusterPath, service: ServiceDep) -> ConditionsAnswer:
-    """What follows from all reports: the parts that are not well now, and the nodes that should stay out."""
+    """Conclusions from all reports: the parts that are not well now, and the nodes that should stay out."""
     now = datetime.now(UTC)
     with service.read_sessions() as session:
         conditions = health_events.conditions_now(session, reference=cluster, now=now)
         quarantine = health_events.quarantine_now(session, reference=cluster, now=now)
-    return ConditionsAnswer(
-        conditions=[ConditionAnswer.from_condition(each) for each in conditions],
-        quarantine=[QuarantineAnswer.from_quarantine(each) for each in quarantine],
-    )
+    return ConditionsAnswer.make(conditions, quarantine)
 
 
 @router.get("/clusters/{cluster}/reliability")
 def get_reliability(cluster: ClusterPath, service: ServiceDep) -> ReliabilityAnswer:
     """How often parts fail and how long they are out, measured from the cluster's own reports."""
     with service.read_sessions() as session:
-        return ReliabilityAnswer.make(reliability.measure_reliability(session, reference=cluster))
+        return ReliabilityAnswer.from_value(reliability.measure_reliability(session, reference=cluster))
 
 
 @router.get("/event-adapters")
 def list_event_adapters() -> list[AdapterAnswer]:
     """The monitoring systems whose messages are understood."""
-    return [AdapterAnswer.model_validate(each, from_attributes=True) for each in ADAPTERS.values()]
+    return [AdapterAnswer.from_value(each) for each in ADAPTERS.values()]
 
 
 def _taken(

@@ -7,22 +7,25 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Response
 from pydantic import BaseModel, Field
 
+from app.answers.clusters import ClusterSummary
 from app.api.v1.answers import address
-from app.api.v1.cluster_answers import ClusterSummary
 from app.api.v1.import_uploads import Received, described, received, upload_of
 from app.api.v1.parameters import ExpectedVersion, IdempotencyKey, ServiceDep, etag
 from app.db.engine import transaction
 from app.documents.reading import InvalidDocument
-from app.imports.report import ImportAnswer, answer_of
+from app.documents.values import Holds, ValueAnswer
+from app.imports.report import answer_of
+from app.imports.report_answers import ImportAnswer
 from app.services import idempotency, imports
 from app.services.imports import ImportOutcome
+from readers.frame.reading import Format
 from readers.registry import FORMATS
 
 router = APIRouter(tags=["imports"])
 
 
 class StoredImport(BaseModel):
-    """What became of files that were stored."""
+    """Outcome of storing files."""
 
     cluster: ClusterSummary = Field(description="The cluster now.")
     added: int = Field(description="Measurements that are new; 0 where the same files came again.", examples=[29])
@@ -34,13 +37,13 @@ class ImportReply(ImportAnswer):
     stored: StoredImport | None = Field(None, description="Null of a report only.")
 
 
-class FormatAnswer(BaseModel):
+class FormatAnswer(ValueAnswer[Format]):
     """A kind of file that is recognised."""
 
     name: str = Field(description="Its name in reports.", examples=["nccl-tests"])
     known_as: str = Field(description="The kind for people.", examples=["nccl-tests or rccl-tests log"])
     family: str = Field(description="What kind of thing it tells.", examples=["nccl"])
-    refused_because: str | None = Field(
+    refused_because: Annotated[str | None, Holds("refused_because", empty_is_null=True)] = Field(
         description="Why nothing of it can be used; null where something can.", examples=[None]
     )
 
@@ -88,19 +91,11 @@ def import_files(
 @router.get("/import-formats")
 def list_import_formats() -> list[FormatAnswer]:
     """The kinds of file that an import recognises, those included that it recognises to say why they are no use."""
-    return [
-        FormatAnswer(
-            name=form.name,
-            known_as=form.known_as,
-            family=form.family,
-            refused_because=form.refused_because or None,
-        )
-        for form in FORMATS
-    ]
+    return [FormatAnswer.from_value(form) for form in FORMATS]
 
 
 def _reply(answer: ImportAnswer, outcome: ImportOutcome | None = None) -> ImportReply:
     stored = None
     if outcome is not None:
-        stored = StoredImport(cluster=ClusterSummary.from_record(outcome.cluster), added=outcome.added)
+        stored = StoredImport(cluster=ClusterSummary.from_value(outcome.cluster), added=outcome.added)
     return ImportReply.model_construct(**dict(answer), stored=stored)

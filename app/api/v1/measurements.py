@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
+from app.answers.clusters import MeasurementsAdded, SnapshotAnswer, SnapshotSummary
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
-from app.api.v1.cluster_answers import MeasurementsAdded, SnapshotAnswer, SnapshotSummary
 from app.api.v1.parameters import (
     ClusterPath,
     Cursor,
@@ -53,7 +53,7 @@ def add_measurements(
         )
     response.headers["Location"] = address("clusters", cluster, "measurements")
     response.headers["ETag"] = etag(added.version)
-    return MeasurementsAdded.model_validate(added, from_attributes=True)
+    return MeasurementsAdded.from_value(added)
 
 
 @router.get("/clusters/{cluster}/measurements")
@@ -81,7 +81,7 @@ def list_measurements(
             limit=limit,
             cursor=cursor,
         )
-    return page_answer(request, page, MeasurementDocument.from_sample)
+    return page_answer(request, page, MeasurementDocument.from_value)
 
 
 @router.get("/clusters/{cluster}/snapshots")
@@ -91,7 +91,7 @@ def list_snapshots(
     """Snapshots of a cluster, newest first; every plan makes one, unless nothing changed."""
     with service.read_sessions() as session:
         page = snapshots.list_snapshots(session, reference=cluster, limit=limit, cursor=cursor)
-    return page_answer(request, page, SnapshotSummary.from_record)
+    return page_answer(request, page, SnapshotSummary.from_value)
 
 
 @router.post("/clusters/{cluster}/snapshots", status_code=201)
@@ -101,7 +101,7 @@ def take_snapshot(cluster: ClusterPath, service: ServiceDep, response: Response)
         snapshot = snapshots.take_snapshot(session, reference=cluster)
         record = snapshots.find_snapshot(session, snapshot_id=snapshot.id)
     response.headers["Location"] = address("snapshots", record.id)
-    return SnapshotSummary.from_record(record)
+    return SnapshotSummary.from_value(record)
 
 
 @router.get("/snapshots/{snapshot}")
@@ -111,4 +111,4 @@ def get_snapshot(snapshot: SnapshotPath, service: ServiceDep) -> SnapshotAnswer:
         record = snapshots.find_snapshot(session, snapshot_id=snapshot)
         content = snapshots.get_snapshot(session, snapshot_id=snapshot)
     document = ClusterDocument.from_cluster(content.cluster, content.samples)
-    return SnapshotAnswer.make(record, document, suspicions(content))
+    return SnapshotAnswer.from_value(record, cluster=document, suspicions=suspicions(content))

@@ -10,6 +10,8 @@ from pydantic import BaseModel, Field
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import ClusterPath, ServiceDep
 from app.documents.reading import Count, Document, Line, Positive, Text
+from app.documents.values import Computed, Given, Holds, ValueAnswer
+from app.exports.contract import ExportFile
 from app.exports.options import options_of
 from app.services import measuring
 from app.services.measuring import Launcher
@@ -39,48 +41,37 @@ class MeasuringRequest(Document):
     options: dict[Text, Line] = Field(
         default_factory=dict,
         max_length=20,
-        description="Of Kubernetes manifests: image, namespace, gpu_resource, job.",
+        description="Options of Kubernetes manifests: image, namespace, gpu_resource, job.",
         examples=[{"image": "registry.example/nccl-tests:2.17", "namespace": "bench"}],
     )
 
 
-class TrialAnswer(BaseModel):
+class TrialAnswer(ValueAnswer[Trial]):
     """One call of nccl-tests on a pair."""
 
     collective: Collective = Field(description="What it runs.", examples=["sendrecv"])
     ranks_per_node: int = Field(description="GPUs of each node.", examples=[8])
-    sizes_bytes: list[int] = Field(description="Message sizes.", examples=[[1048576, 4194304]])
-
-    @classmethod
-    def make(cls, trial: Trial) -> TrialAnswer:
-        """The answer for a trial."""
-        return cls(collective=trial.collective, ranks_per_node=trial.ranks_per_node, sizes_bytes=list(trial.sizes))
+    sizes_bytes: Annotated[list[int], Holds("sizes")] = Field(
+        description="Message sizes.", examples=[[1048576, 4194304]]
+    )
 
 
-class WantedAnswer(BaseModel):
+class WantedAnswer(ValueAnswer[Wanted]):
     """One pair to measure."""
 
-    nodes: list[str] = Field(description="The two nodes.", examples=[["n1", "n2"]])
-    round: int = Field(description="Pairs of one round run at once and share no node; from 1.", examples=[1])
-    worth: str = Field(description="Kind of reason.", examples=["never_measured"])
+    nodes: Annotated[list[str], Holds("pair")] = Field(description="The two nodes.", examples=[["n1", "n2"]])
+    round: Annotated[int, Given()] = Field(
+        description="Pairs of one round run at once and share no node; from 1.", examples=[1]
+    )
+    worth: Annotated[str, Computed(lambda wanted: wanted.worth.name.lower())] = Field(
+        description="Kind of reason.", examples=["never_measured"]
+    )
     why: str = Field(description="The reason in a sentence.")
     gain_s: float = Field(description="Seconds that hang on it.", examples=[0.4])
     trials: list[TrialAnswer] = Field(description="Tests, one after another.")
 
-    @classmethod
-    def make(cls, wanted: Wanted, number: int) -> WantedAnswer:
-        """The answer for a pair of a round."""
-        return cls(
-            nodes=list(wanted.pair),
-            round=number,
-            worth=wanted.worth.name.lower(),
-            why=wanted.why,
-            gain_s=wanted.gain_s,
-            trials=[TrialAnswer.make(trial) for trial in wanted.trials],
-        )
 
-
-class ScriptAnswer(BaseModel):
+class ScriptAnswer(ValueAnswer[ExportFile]):
     """A file to run or apply."""
 
     name: str = Field(description="File name.", examples=["measure.sh"])
@@ -89,7 +80,7 @@ class ScriptAnswer(BaseModel):
 
 
 class MeasuringAnswer(BaseModel):
-    """What to measure next."""
+    """Measurements to make next."""
 
     rounds: int = Field(description="Rounds, one after another.", examples=[16])
     expected_s: float = Field(description="About how long all rounds take, in seconds.", examples=[1900.0])
@@ -105,7 +96,7 @@ class MeasuringAnswer(BaseModel):
             expected_s=plan.seconds,
             left_out=plan.left_out,
             pairs=[
-                WantedAnswer.make(wanted, number)
+                WantedAnswer.from_value(wanted, round=number)
                 for number, group in enumerate(plan.rounds, start=1)
                 for wanted in group
             ],
@@ -123,6 +114,4 @@ def plan_measurements(cluster: ClusterPath, document: MeasuringRequest, service:
         snapshot, plan, most_pairs=document.most_pairs, most_seconds=document.most_seconds
     )
     files = measuring.scripts(found, document.launcher, options)
-    return MeasuringAnswer.make(
-        found, [ScriptAnswer(name=file.name, text=file.text, executable=file.executable) for file in files]
-    )
+    return MeasuringAnswer.make(found, [ScriptAnswer.from_value(file) for file in files])

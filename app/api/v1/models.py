@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
@@ -12,6 +14,7 @@ from app.db.engine import transaction
 from app.documents.architecture import ArchitectureDocument
 from app.documents.gpu_kinds import GpuKindDocument
 from app.documents.reading import Document, Text
+from app.documents.values import Computed, Given, ValueAnswer
 from app.services import idempotency, models
 from app.services.models import ModelRecord
 from app.services.requests import ModelReference
@@ -31,28 +34,23 @@ class NewModel(Document):
     model: ModelReference
 
 
-class ModelAnswer(BaseModel):
+class ModelAnswer(ValueAnswer[Architecture]):
     """A model by name."""
 
-    name: str = Field(description="Name to plan with.", examples=["llama-3-70b"])
-    parameters: int = Field(description="All parameters.", examples=[70553706496])
-    active_parameters: int = Field(description="Parameters that one token passes.", examples=[70553706496])
-    architecture: ArchitectureDocument = Field(description="Its numbers.")
+    name: Annotated[str, Given()] = Field(description="Name to plan with.", examples=["llama-3-70b"])
+    parameters: Annotated[int, Computed(Architecture.parameters)] = Field(
+        description="All parameters.", examples=[70553706496]
+    )
+    active_parameters: Annotated[int, Computed(Architecture.active_parameters)] = Field(
+        description="Parameters that one token passes.", examples=[70553706496]
+    )
+    architecture: Annotated[ArchitectureDocument, Computed(ArchitectureDocument.from_value)] = Field(
+        description="Its numbers."
+    )
 
-    @classmethod
-    def make(cls, name: str, architecture: Architecture) -> ModelAnswer:
-        """The answer for a model."""
-        return cls(
-            name=name,
-            parameters=architecture.parameters(),
-            active_parameters=architecture.active_parameters(),
-            architecture=ArchitectureDocument.from_value(architecture),
-        )
 
-    @classmethod
-    def from_record(cls, record: ModelRecord) -> ModelAnswer:
-        """The answer for a stored model."""
-        return cls.make(record.name, record.architecture)
+def _answer(record: ModelRecord) -> ModelAnswer:
+    return ModelAnswer.from_value(record.architecture, name=record.name)
 
 
 @router.get("/models")
@@ -62,7 +60,7 @@ def list_models(
     """Models that users stored, by name; the catalogue has its own address."""
     with service.read_sessions() as session:
         page = models.list_models(session, limit=limit, cursor=cursor)
-    return page_answer(request, page, ModelAnswer.from_record)
+    return page_answer(request, page, _answer)
 
 
 @router.post("/models", status_code=201)
@@ -80,14 +78,14 @@ def create_model(
         )
         architecture = models.get_model(session, name=name)
     response.headers["Location"] = address("models", name)
-    return ModelAnswer.make(name, architecture)
+    return ModelAnswer.from_value(architecture, name=name)
 
 
 @router.get("/models/{model}")
 def get_model(model: ModelPath, service: ServiceDep) -> ModelAnswer:
     """A stored or catalogue model."""
     with service.read_sessions() as session:
-        return ModelAnswer.make(model, models.get_model(session, name=model))
+        return ModelAnswer.from_value(models.get_model(session, name=model), name=model)
 
 
 @router.delete("/models/{model}", status_code=204)
@@ -100,10 +98,10 @@ def delete_model(model: ModelPath, service: ServiceDep) -> None:
 @router.get("/model-catalogue")
 def list_model_catalogue() -> list[ModelAnswer]:
     """The models that need no numbers."""
-    return [ModelAnswer.make(name, architecture) for name, architecture in catalogue_models().items()]
+    return [ModelAnswer.from_value(architecture, name=name) for name, architecture in catalogue_models().items()]
 
 
 @router.get("/gpu-kinds")
 def list_gpu_kinds() -> list[GpuKindDocument]:
     """The GPU kinds that need no figures, each with the source of its figures."""
-    return [GpuKindDocument.from_gpu_kind(kind) for kind in gpu_kinds().values()]
+    return [GpuKindDocument.from_value(kind) for kind in gpu_kinds().values()]

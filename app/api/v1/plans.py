@@ -9,10 +9,10 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy.orm import Session
 
+from app.answers.plans import PlanAccepted, PlanAnswer, PlanEvent, PlanSummary, plan_links
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import Cursor, ExpectedTag, IdempotencyKey, Limit, PlanPath, ServiceDep, content_tag
-from app.api.v1.plan_answers import PlanAccepted, PlanAnswer, PlanSummary, plan_event, plan_links
 from app.api.v1.plan_exports import (
     FILE_RESPONSES,
     ExportAnswer,
@@ -71,7 +71,7 @@ def list_plans(
     """Plans, newest first, without their results."""
     with service.read_sessions() as session:
         page = plans.list_plans(session, limit=limit, cursor=cursor, status=status, cluster_name=cluster)
-    return page_answer(request, page, PlanSummary.from_record)
+    return page_answer(request, page, PlanSummary.from_value)
 
 
 @router.get("/plans/{plan}")
@@ -81,7 +81,7 @@ def get_plan(plan: PlanPath, service: ServiceDep, response: Response) -> PlanAns
         record = plans.get_plan(session, plan_id=plan)
         result = plans.get_result(session, plan_id=plan)
     response.headers["ETag"] = _tag(record)
-    return PlanAnswer.make(record, None if result is None else result_document(result, timeline=False))
+    return PlanAnswer.from_value(record, result=None if result is None else result_document(result, timeline=False))
 
 
 @router.delete("/plans/{plan}", status_code=204)
@@ -96,7 +96,7 @@ def delete_plan(plan: PlanPath, service: ServiceDep, expected: ExpectedTag) -> N
 def cancel_plan(plan: PlanPath, service: ServiceDep) -> PlanSummary:
     """Call off a plan that waits or runs; one that has ended stays as it is."""
     with transaction(service.sessions) as session:
-        return PlanSummary.from_record(plans.cancel_plan(session, plan_id=plan))
+        return PlanSummary.from_value(plans.cancel_plan(session, plan_id=plan))
 
 
 @router.get("/plans/{plan}/timeline")
@@ -133,7 +133,7 @@ def get_export(
 
 def _tag(record: PlanRecord) -> str:
     """The ETag of a plan: a result that is there once never changes."""
-    return content_tag(PlanAnswer.make(record, None))
+    return content_tag(PlanAnswer.from_value(record, result=None))
 
 
 def _known_plan(plan: PlanPath, service: ServiceDep) -> str:
@@ -151,5 +151,5 @@ async def stream_plan(
     def read(session: Session) -> PlanRecord:
         return plans.get_plan(session, plan_id=plan_id)
 
-    async for event in changes(service.read_sessions, read, plan_event):
+    async for event in changes(service.read_sessions, read, PlanEvent.from_value):
         yield event

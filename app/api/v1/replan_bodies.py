@@ -10,6 +10,7 @@ from app.documents.health_events import LossDocument
 from app.documents.long_lists import long_list
 from app.documents.reading import Count, Document, Flag, NotNegative, Positive, Prose, Text
 from app.documents.running_jobs import LONGEST_S
+from app.documents.values import ValueDocument
 from app.services.replan_settings import (
     LEAST_WINDOW_S,
     MOST_TIME_LIMIT_S,
@@ -26,7 +27,7 @@ MOST_LOSSES: Final = 10_000
 _DEFAULT: Final = ReplanSettings()
 
 
-class ReplanSettingsDocument(Document):
+class ReplanSettingsDocument(ValueDocument[ReplanSettings]):
     """How failures on one cluster are handled."""
 
     window_s: Annotated[Positive, Field(ge=LEAST_WINDOW_S, le=MOST_WINDOW_S)] = Field(
@@ -118,16 +119,6 @@ class ReplanSettingsDocument(Document):
         _DEFAULT.effort, description="Scales the work budgets of a decision.", examples=[1]
     )
 
-    def to_settings(self) -> ReplanSettings:
-        """The domain value."""
-        return ReplanSettings(**{**self.model_dump(), "auto_actions": tuple(self.auto_actions)})
-
-    @classmethod
-    def from_settings(cls, settings: ReplanSettings) -> ReplanSettingsDocument:
-        """The document of a domain value."""
-        values = {name: getattr(settings, name) for name in cls.model_fields}
-        return cls.model_construct(**{**values, "auto_actions": list(settings.auto_actions)})
-
 
 class SpareNodesDocument(Document):
     """The nodes that are kept for jobs that lose one."""
@@ -152,7 +143,7 @@ class WhatIfDocument(Document):
 
 
 class StepDocument(Document):
-    """Who takes a step with a replan."""
+    """Actor of a step with a replan."""
 
     actor: ActorName = Field(
         "",

@@ -19,7 +19,7 @@ def get_replan_settings(cluster: ClusterPath, service: ServiceDep, response: Res
     """The settings of a cluster; those never stored are at their defaults."""
     with service.read_sessions() as session:
         found = replan_settings.get_settings(session, reference=cluster)
-    return _tagged(ReplanSettingsDocument.from_settings(found), response)
+    return _tagged(ReplanSettingsDocument.from_value(found), response)
 
 
 @router.put("/clusters/{cluster}/replan-settings")
@@ -33,10 +33,10 @@ def replace_replan_settings(
     """Store these settings in place of all, absent fields at their defaults; open windows keep their end."""
     with transaction(service.sessions) as session:
         clusters.lock(session, reference=cluster, expected_version=None)
-        before = ReplanSettingsDocument.from_settings(replan_settings.get_settings(session, reference=cluster))
+        before = ReplanSettingsDocument.from_value(replan_settings.get_settings(session, reference=cluster))
         check_tag("replan settings of", cluster, expected=expected, current=content_tag(before))
-        stored = replan_settings.replace_settings(session, reference=cluster, settings=document.to_settings())
-    return _tagged(ReplanSettingsDocument.from_settings(stored), response)
+        stored = replan_settings.replace_settings(session, reference=cluster, settings=document.to_value())
+    return _tagged(ReplanSettingsDocument.from_value(stored), response)
 
 
 def _tagged(answer: ReplanSettingsDocument, response: Response) -> ReplanSettingsDocument:

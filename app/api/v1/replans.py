@@ -11,6 +11,14 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy.orm import Session
 
 from app.actors import actor_of
+from app.answers.replans import (
+    DecisionAnswer,
+    ReplanAccepted,
+    ReplanAnswer,
+    ReplanEvent,
+    ReplanSummary,
+    replan_links,
+)
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import ClusterPath, Cursor, IdempotencyKey, JobPath, Limit, ReplanPath, ServiceDep
@@ -21,14 +29,6 @@ from app.api.v1.plan_exports import (
     export_answers,
     export_file,
     known_format,
-)
-from app.api.v1.replan_answers import (
-    DecisionAnswer,
-    ReplanAccepted,
-    ReplanAnswer,
-    ReplanSummary,
-    replan_event,
-    replan_links,
 )
 from app.api.v1.replan_bodies import (
     ApprovalDocument,
@@ -80,7 +80,7 @@ def create_replan(
 
 @router.post("/clusters/{cluster}/what-if")
 def answer_what_if(cluster: ClusterPath, document: WhatIfDocument, service: ServiceDep) -> DecisionAnswer:
-    """What would be done at once if these parts failed: the safe answer, in about a second; nothing is stored."""
+    """Decide at once as if these parts failed: the safe answer, in about a second; nothing is stored."""
     now, losses = datetime.now(UTC), []
     for index, each in enumerate(document.losses):
         with errors_under(f"losses[{index}]"):
@@ -100,7 +100,7 @@ def list_cluster_replans(
     """The replans of a cluster, newest first, without their answers."""
     with service.read_sessions() as session:
         page = replans.list_replans(session, limit=limit, cursor=cursor, reference=cluster, status=status)
-    return page_answer(request, page, ReplanSummary.from_record)
+    return page_answer(request, page, ReplanSummary.from_value)
 
 
 @router.get("/replans")
@@ -114,7 +114,7 @@ def list_replans(
     """The replans of all clusters, newest first, without their answers."""
     with service.read_sessions() as session:
         page = replans.list_replans(session, limit=limit, cursor=cursor, status=status)
-    return page_answer(request, page, ReplanSummary.from_record)
+    return page_answer(request, page, ReplanSummary.from_value)
 
 
 @router.get("/replans/{replan}")
@@ -142,7 +142,7 @@ def approve_replan(
     actor = actor_of(request, told.actor)
     with transaction(service.sessions) as session:
         record = replans.approve_replan(session, replan_id=replan, answer=told.answer, actor=actor)
-    return ReplanSummary.from_record(record)
+    return ReplanSummary.from_value(record)
 
 
 @router.post("/replans/{replan}/start")
@@ -152,7 +152,7 @@ def start_replan(
     """Say that an approved replan is being carried out."""
     actor = actor_of(request, (document or StepDocument()).actor)
     with transaction(service.sessions) as session:
-        return ReplanSummary.from_record(replans.begin_applying(session, replan_id=replan, actor=actor))
+        return ReplanSummary.from_value(replans.begin_applying(session, replan_id=replan, actor=actor))
 
 
 @router.post("/replans/{replan}/jobs/{job}/complete")
@@ -171,7 +171,7 @@ def complete_replan_job(
     """
     actor = actor_of(request, (document or StepDocument()).actor)
     with transaction(service.sessions) as session:
-        return ReplanSummary.from_record(replans.complete_job(session, replan_id=replan, job=job, actor=actor))
+        return ReplanSummary.from_value(replans.complete_job(session, replan_id=replan, job=job, actor=actor))
 
 
 @router.post("/replans/{replan}/complete")
@@ -181,7 +181,7 @@ def complete_replan(
     """Say that all jobs run as decided: their new plans are applied, and the GPUs that they left are free."""
     actor = actor_of(request, (document or StepDocument()).actor)
     with transaction(service.sessions) as session:
-        return ReplanSummary.from_record(replans.finish_applied(session, replan_id=replan, actor=actor))
+        return ReplanSummary.from_value(replans.finish_applied(session, replan_id=replan, actor=actor))
 
 
 @router.post("/replans/{replan}/fail")
@@ -195,7 +195,7 @@ def fail_replan(
     actor = actor_of(request, document.actor)
     with transaction(service.sessions) as session:
         record = replans.fail_replan(session, replan_id=replan, problem=document.problem, actor=actor)
-    return ReplanSummary.from_record(record)
+    return ReplanSummary.from_value(record)
 
 
 @router.post("/replans/{replan}/cancel")
@@ -207,7 +207,7 @@ def cancel_replan(
     actor = actor_of(request, told.actor)
     with transaction(service.sessions) as session:
         record = replans.cancel_replan(session, replan_id=replan, problem=told.problem, actor=actor)
-    return ReplanSummary.from_record(record)
+    return ReplanSummary.from_value(record)
 
 
 def _decided_plan(
@@ -263,5 +263,5 @@ async def stream_replan(
     def read(session: Session) -> ReplanRecord:
         return replans.get_replan(session, replan_id=replan_id)
 
-    async for event in changes(service.read_sessions, read, replan_event):
+    async for event in changes(service.read_sessions, read, ReplanEvent.from_value):
         yield event

@@ -8,10 +8,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 from sqlalchemy.orm import Session
 
+from app.answers.routing import NoticeAnswer, RoutingAnswer, RoutingStored, RoutingSummary
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.import_uploads import Received, received
 from app.api.v1.parameters import Cursor, ExpectedVersion, IdempotencyKey, Limit, RoutingPath, ServiceDep, etag
-from app.api.v1.routing_answers import NoticeAnswer, RoutingAnswer, RoutingStored, RoutingSummary
 from app.api.v1.routing_uploads import RoutingUpload, routing_bodies, routing_upload_of
 from app.db.engine import transaction
 from app.services import idempotency, routing
@@ -56,7 +56,7 @@ def list_routing(
     """Stored statistics by name, without their counts."""
     with service.read_sessions() as session:
         page = routing.list_routing(session, limit=limit, cursor=cursor)
-    return page_answer(request, page, RoutingSummary.from_record)
+    return page_answer(request, page, RoutingSummary.from_value)
 
 
 @router.get("/routing/{name}")
@@ -100,5 +100,5 @@ def delete_routing(name: RoutingPath, service: ServiceDep, expected: ExpectedVer
 
 def _stored(record: RoutingRecord, upload: RoutingUpload, response: Response) -> RoutingStored:
     response.headers["ETag"] = etag(record.version)
-    summary = RoutingSummary.from_record(record)
-    return RoutingStored(**dict(summary), notices=[NoticeAnswer.of(notice) for notice in upload.notices])
+    notices = [NoticeAnswer.from_value(notice) for notice in upload.notices]
+    return RoutingStored.from_value(record, notices=notices)

@@ -49,7 +49,7 @@ class RoutingFields(Document):
     )
     add: Flag = Field(
         False,
-        description="Of PUT: whether stored workloads of other names stay; if not, all are replaced.",
+        description="With PUT: whether stored workloads of other names stay; if not, all are replaced.",
         examples=[False],
     )
 

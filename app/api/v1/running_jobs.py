@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from app.answers.running_jobs import JobAnswer, RunningPlanSummaryAnswer
 from app.api.v1.answers import PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import (
@@ -16,7 +17,6 @@ from app.api.v1.parameters import (
     ServiceDep,
     content_tag,
 )
-from app.api.v1.running_job_answers import JobAnswer, RunningPlanSummaryAnswer
 from app.db.engine import transaction
 from app.documents.running_jobs import JobDocument, JobPatch, RunningPlanDocument
 from app.services import clusters, given_plans, idempotency, running_jobs, running_plans
@@ -41,7 +41,7 @@ def create_job(
     409 where the name is taken, or another job holds one of the GPUs.
     """
     with errors_under("recovery"):
-        recovery = document.recovery.to_recovery()
+        recovery = document.recovery.to_value()
     with errors_under("plan"):
         source = given_plans.source_of(document.plan)
     with transaction(service.sessions) as session:
@@ -65,7 +65,7 @@ def create_job(
         keyed = idempotency.keyed("job", idempotency_key, cluster_id, document)
         record = find(idempotency.once(session, keyed, make=make, find=find))
     response.headers["Location"] = address("clusters", record.cluster_name, "jobs", record.name)
-    return JobAnswer.from_record(record)
+    return JobAnswer.from_value(record)
 
 
 @router.get("/clusters/{cluster}/jobs")
@@ -75,14 +75,14 @@ def list_jobs(
     """The jobs of a cluster, by name."""
     with service.read_sessions() as session:
         page = running_jobs.list_jobs(session, reference=cluster, limit=limit, cursor=cursor)
-    return page_answer(request, page, JobAnswer.from_record)
+    return page_answer(request, page, JobAnswer.from_value)
 
 
 @router.get("/clusters/{cluster}/jobs/{job}")
 def get_job(cluster: ClusterPath, job: JobPath, service: ServiceDep, response: Response) -> JobAnswer:
     """A job, and the plan it runs by; the ETag names this content."""
     with service.read_sessions() as session:
-        answer = JobAnswer.from_record(running_jobs.get_job(session, reference=cluster, job=job))
+        answer = JobAnswer.from_value(running_jobs.get_job(session, reference=cluster, job=job))
     response.headers["ETag"] = content_tag(answer)
     return answer
 
@@ -102,15 +102,15 @@ def change_job(
     of checkpoints changed; one that was approved keeps the old values.
     """
     with errors_under("recovery"):
-        recovery = None if patch.recovery is None else patch.recovery.to_recovery()
+        recovery = None if patch.recovery is None else patch.recovery.to_value()
     with transaction(service.sessions) as session:
         clusters.lock(session, reference=cluster, expected_version=None)
-        before = JobAnswer.from_record(running_jobs.get_job(session, reference=cluster, job=job))
+        before = JobAnswer.from_value(running_jobs.get_job(session, reference=cluster, job=job))
         check_tag("job", before.name, expected=expected, current=content_tag(before))
         record = running_jobs.change_job(
             session, reference=cluster, job=job, weight=patch.weight, recovery=recovery
         )
-    answer = JobAnswer.from_record(record)
+    answer = JobAnswer.from_value(record)
     response.headers["ETag"] = content_tag(answer)
     return answer
 
@@ -134,7 +134,7 @@ def list_running_plans(
     """The plans of a job, newest first, without their content."""
     with service.read_sessions() as session:
         page = running_plans.list_running_plans(session, reference=cluster, job=job, limit=limit, cursor=cursor)
-    return page_answer(request, page, RunningPlanSummaryAnswer.from_record)
+    return page_answer(request, page, RunningPlanSummaryAnswer.from_value)
 
 
 @router.post("/clusters/{cluster}/jobs/{job}/running-plans", status_code=201)
@@ -161,4 +161,4 @@ def propose_running_plan(
         keyed = idempotency.keyed("running plan", idempotency_key, job_id, document)
         record = find(idempotency.once(session, keyed, make=make, find=find))
     response.headers["Location"] = address("running-plans", record.id)
-    return RunningPlanSummaryAnswer.from_record(record)
+    return RunningPlanSummaryAnswer.from_value(record)

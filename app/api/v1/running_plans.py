@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 
 from app.actors import actor_of
+from app.answers.running_jobs import RunningPlanAnswer, RunningPlanSummaryAnswer
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import RunningPlanPath, ServiceDep
 from app.api.v1.plan_exports import (
@@ -18,7 +19,6 @@ from app.api.v1.plan_exports import (
     known_format,
 )
 from app.api.v1.replan_bodies import StepDocument
-from app.api.v1.running_job_answers import RunningPlanAnswer, RunningPlanSummaryAnswer
 from app.db.engine import transaction
 from app.services import replan_completion, running_plans
 
@@ -39,7 +39,7 @@ def approve_running_plan(running_plan: RunningPlanPath, service: ServiceDep) -> 
     """Take the GPUs for a proposed plan, all or none.  409 where another job holds one, or the plan has ended."""
     with transaction(service.sessions) as session:
         record = running_plans.approve_plan(session, running_plan_id=running_plan)
-    return RunningPlanSummaryAnswer.from_record(record)
+    return RunningPlanSummaryAnswer.from_value(record)
 
 
 @router.post("/running-plans/{running_plan}/apply")
@@ -53,7 +53,7 @@ def apply_running_plan(
     actor = actor_of(request, (document or StepDocument()).actor)
     with transaction(service.sessions) as session:
         record = replan_completion.apply_running_plan(session, running_plan_id=running_plan, actor=actor)
-    return RunningPlanSummaryAnswer.from_record(record)
+    return RunningPlanSummaryAnswer.from_value(record)
 
 
 @router.post("/running-plans/{running_plan}/cancel")
@@ -61,7 +61,7 @@ def cancel_running_plan(running_plan: RunningPlanPath, service: ServiceDep) -> R
     """Call off a plan, or say that the job which ran by it has ended: its GPUs are free, or whose they were."""
     with transaction(service.sessions) as session:
         record = running_plans.cancel_plan(session, running_plan_id=running_plan)
-    return RunningPlanSummaryAnswer.from_record(record)
+    return RunningPlanSummaryAnswer.from_value(record)
 
 
 @router.get("/running-plans/{running_plan}/exports")

@@ -27,7 +27,7 @@ class WebhookDocument(Document):
 
 
 class WebhookPatch(Document):
-    """What to change about an address; what is absent stays."""
+    """Changes to an address; a field left out stays."""
 
     url: Url | None = Field(None, description="An http or https address.", examples=["https://hooks.example/b"])
     event_types: EventTypes | None = Field(

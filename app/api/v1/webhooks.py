@@ -8,19 +8,25 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
+from app.answers.addresses import addresses
 from app.api.v1.answers import Links, Moment, PageAnswer, address, page_answer
 from app.api.v1.bodies import BodyRoute
 from app.api.v1.parameters import Cursor, IdempotencyKey, Limit, ServiceDep, WebhookPath
 from app.api.v1.webhook_bodies import WebhookDocument, WebhookPatch
 from app.db.engine import transaction
 from app.db.status import DeliveryStatus
+from app.documents.values import Computed, Given, ValueAnswer
 from app.services import idempotency, webhook_deliveries, webhooks
 from app.services.webhooks import Delivery, Endpoint, EventType, NewEndpoint
 
 router = APIRouter(tags=["webhooks"], route_class=BodyRoute)
 
 
-class WebhookAnswer(BaseModel):
+def _links(endpoint: Endpoint) -> dict[str, str]:
+    return addresses("webhooks", endpoint.id, parts=("deliveries", "ping", "secret"))
+
+
+class WebhookAnswer(ValueAnswer[Endpoint]):
     """An address that is told of events."""
 
     id: str = Field(description="Its id.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
@@ -30,24 +36,13 @@ class WebhookAnswer(BaseModel):
     disabled_because: str = Field(description="Why not; empty while they are.", examples=[""])
     created_at: Moment
     updated_at: Moment
-    links: Links
-
-    @classmethod
-    def from_endpoint(cls, endpoint: Endpoint) -> WebhookAnswer:
-        """The answer for a stored address."""
-        place = ("webhooks", endpoint.id)
-        links = {"self": address(*place)} | {
-            part: address(*place, part) for part in ("deliveries", "ping", "secret")
-        }
-        names = [name for name in WebhookAnswer.model_fields if name not in ("links", "event_types")]
-        values = {name: getattr(endpoint, name) for name in names}
-        return WebhookAnswer(**values, event_types=list(endpoint.event_types), links=links)
+    links: Annotated[Links, Computed(_links)]
 
 
 class NewWebhookAnswer(WebhookAnswer):
     """An address with the secret that its messages are signed with, which is shown this once."""
 
-    secret: str = Field(
+    secret: Annotated[str, Given()] = Field(
         description="Messages are signed with it as Standard Webhooks says.",
         examples=["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"],
     )
@@ -55,10 +50,10 @@ class NewWebhookAnswer(WebhookAnswer):
     @classmethod
     def make(cls, made: NewEndpoint) -> NewWebhookAnswer:
         """The answer for a new address or secret."""
-        return cls(**dict(WebhookAnswer.from_endpoint(made.endpoint)), secret=made.secret)
+        return cls.from_value(made.endpoint, secret=made.secret)
 
 
-class DeliveryAnswer(BaseModel):
+class DeliveryAnswer(ValueAnswer[Delivery]):
     """One message to one address."""
 
     id: str = Field(description="Its id, which receivers see as webhook-id.", examples=["msg_0f4d2c8e6b7a4c55"])
@@ -77,11 +72,6 @@ class DeliveryAnswer(BaseModel):
     finished_at: datetime | None = Field(
         description="When it was delivered or given up, in UTC; null before.", examples=["2026-11-21T09:00:01Z"]
     )
-
-    @classmethod
-    def from_delivery(cls, delivery: Delivery) -> DeliveryAnswer:
-        """The answer for a stored message."""
-        return cls.model_validate(delivery, from_attributes=True)
 
 
 class PingAnswer(BaseModel):
@@ -124,14 +114,14 @@ def list_webhooks(
     """Every address, newest first, without secrets."""
     with service.read_sessions() as session:
         page = webhooks.list_endpoints(session, limit=limit, cursor=cursor)
-    return page_answer(request, page, WebhookAnswer.from_endpoint)
+    return page_answer(request, page, WebhookAnswer.from_value)
 
 
 @router.get("/webhooks/{webhook}")
 def get_webhook(webhook: WebhookPath, service: ServiceDep) -> WebhookAnswer:
     """One address, without its secret."""
     with service.read_sessions() as session:
-        return WebhookAnswer.from_endpoint(webhooks.get_endpoint(session, endpoint_id=webhook))
+        return WebhookAnswer.from_value(webhooks.get_endpoint(session, endpoint_id=webhook))
 
 
 @router.patch("/webhooks/{webhook}")
@@ -145,7 +135,7 @@ def change_webhook(webhook: WebhookPath, patch: WebhookPatch, service: ServiceDe
             event_types=patch.event_types,
             enabled=patch.enabled,
         )
-    return WebhookAnswer.from_endpoint(changed)
+    return WebhookAnswer.from_value(changed)
 
 
 @router.delete("/webhooks/{webhook}", status_code=204)
@@ -188,7 +178,7 @@ def list_deliveries(
     """The messages to an address, newest first."""
     with service.read_sessions() as session:
         page = webhooks.list_deliveries(session, endpoint_id=webhook, limit=limit, cursor=cursor, status=status)
-    return page_answer(request, page, DeliveryAnswer.from_delivery)
+    return page_answer(request, page, DeliveryAnswer.from_value)
 
 
 @router.post("/webhooks/{webhook}/deliveries/{delivery}/retry")

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from app.exports.contract import Family, why_not
 from app.exports.registry import EXPORTS
-from app.presentation.figures import percent, plural, spans
+from app.presentation.figures import plural, spans
 from app.presentation.recovery import (
     ACTIONS,
     OTHER_ACTIONS,
     SOURCES,
     change,
     data_size,
-    duration,
     duration_range,
     fallback_words,
     tokens_per_s,
 )
+from app.presentation.replan_steps import steps
+from app.presentation.replans import explanation, lost_gpu_hours, moved_bytes, proof
 from app.presentation.survival import losses_sentence
+from app.services.replan_views import AnswerView
 from app.web.views.health import quarantine_sentences
-from cluster_models.plan import Plan, StopReason
-from cluster_models.recovery import BatchDecision, JobDecision, Migration, MovedRank, RecoveryAction
+from cluster_models.plan import Plan
+from cluster_models.recovery import JobDecision, MovedRank, RecoveryAction
 from cluster_models.wording import named
 
 MOST_CARDS: Final = 20
@@ -37,24 +39,7 @@ _MOODS: Final = {
 }
 _ORDER: Final = ("bad", "warn", "busy", "good")
 """The worst news come first."""
-_TODO: Final = {
-    RecoveryAction.NONE: "Nothing to do.",
-    RecoveryAction.RESTART_IN_PLACE: "Start it again where it ran; the files below are the same as before.",
-    RecoveryAction.SWAP: "Stop it, and start it with the files below: only the hosts change.",
-    RecoveryAction.SHRINK_DATA_PARALLEL: "Stop it, and start it with the files below: it has fewer replicas.",
-    RecoveryAction.REROUTE: "Tell its framework to route around the lost ranks, or start it with the files below.",
-    RecoveryAction.RESHAPE: "Stop it, and start it with the files below: its checkpoint goes into the new shape.",
-    RecoveryAction.WAIT: "Leave it stopped; it keeps its GPUs. A new decision follows when the nodes are back.",
-    RecoveryAction.PAUSE: "Stop it. Others may use its GPUs; it comes back when there is room.",
-}
-"""Instructions for a job once the answer is approved."""
 _RESHAPED: Final = (RecoveryAction.RESHAPE, RecoveryAction.SHRINK_DATA_PARALLEL)
-_LIMITS: Final = {
-    StopReason.PROVEN: "The search is done.",
-    StopReason.TIME_LIMIT: "The search ended because its time was used up.",
-    StopReason.WORK_LIMIT: "The search ended because its work budget was used up.",
-    StopReason.CANCELLED: "The search was called off.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +71,6 @@ class JobCard:
     action: str
     mood: str
     reason: str
-    todo: str
     figures: tuple[tuple[str, str], ...]
     bytes: tuple[tuple[str, str], ...]
     falls_back: str
@@ -103,6 +87,7 @@ class DecisionView:
     """A whole answer in words."""
 
     explanation: str
+    steps: tuple[str, ...]
     cards: tuple[JobCard, ...]
     others: tuple[tuple[str, str, str], ...]
     """Jobs without a card: id, name and action."""
@@ -112,16 +97,18 @@ class DecisionView:
     proof: tuple[str, ...]
 
 
-def decision_view(decision: BatchDecision, names: Mapping[str, str], *, first: str = "") -> DecisionView:
-    """An answer, the worst news first; ``names`` are those of the cluster's jobs by id.
+def decision_view(answer: AnswerView, *, first: str = "") -> DecisionView:
+    """An answer, the worst news first.
 
     Where there are many jobs only the first have a card, that of the id ``first`` among them.
     """
-    untouched = sorted(names.get(job_id, job_id) for job_id in decision.untouched)
+    decision = answer.decision
+    untouched = sorted(answer.untouched.get(job_id, job_id) for job_id in decision.untouched)
     ordered = sorted(decision.jobs, key=lambda made: (made.job_id != first, _ORDER.index(_mood(made))))
     shown, others = ordered[:MOST_CARDS], ordered[MOST_CARDS:]
     return DecisionView(
-        explanation=decision.explanation,
+        explanation=explanation(decision, [(made.job_name, made.action) for made in decision.jobs]),
+        steps=tuple(step.sentence for step in steps(decision, answer.before)),
         cards=tuple(_card(made) for made in shown),
         others=tuple((made.job_id, made.job_name, ACTIONS[made.action]) for made in others),
         untouched=", ".join(untouched),
@@ -131,7 +118,7 @@ def decision_view(decision: BatchDecision, names: Mapping[str, str], *, first: s
             ("are left", _nodes(decision.spares_left)),
         ),
         quarantine=quarantine_sentences(decision.quarantine),
-        proof=_proof(decision),
+        proof=tuple(proof(decision)),
     )
 
 
@@ -147,9 +134,8 @@ def _card(made: JobDecision) -> JobCard:
         action=ACTIONS[made.action],
         mood=_mood(made),
         reason=made.reason,
-        todo=_TODO[made.action],
         figures=_figures(made),
-        bytes=_bytes(made.migration),
+        bytes=moved_bytes(made.migration),
         falls_back=fallback_words(made.migration),
         moves=moves[:_MOST_MOVES],
         more_moves=max(0, len(moves) - _MOST_MOVES),
@@ -161,13 +147,11 @@ def _card(made: JobDecision) -> JobCard:
 
 
 def _figures(made: JobDecision) -> tuple[tuple[str, str], ...]:
-    low, high = made.lost_gpu_hours
     still = duration_range(made.migration.downtime)
     if made.action is RecoveryAction.WAIT:
         still = "until the nodes are back"
     if made.action is RecoveryAction.PAUSE:
         still = "until there is room again"
-    lost = f"{low:.3g}" if f"{low:.3g}" == f"{high:.3g}" else f"{low:.3g} to {high:.3g}"
     figures = [
         ("stands still for", still),
         ("before", tokens_per_s(made.tokens_per_s_before)),
@@ -179,18 +163,7 @@ def _figures(made: JobDecision) -> tuple[tuple[str, str], ...]:
         figures.append(("new shape", str(made.plan.configuration.degrees)))
     if made.migration.moved:
         figures.append(("ranks that move", str(len(made.migration.moved))))
-    return (*figures, ("GPU-hours lost", lost))
-
-
-def _bytes(migration: Migration) -> tuple[tuple[str, str], ...]:
-    """Bytes by the links that they cross, where any do."""
-    parts = (
-        ("inside nodes", migration.bytes.nvlink),
-        ("under one leaf switch", migration.bytes.leaf),
-        ("between leaf switches", migration.bytes.fabric),
-        ("from storage", migration.bytes.storage),
-    )
-    return tuple((words, data_size(size)) for words, size in parts if size >= 1)
+    return (*figures, ("GPU-hours lost", lost_gpu_hours(made)))
 
 
 def _moves(moved: Sequence[MovedRank]) -> tuple[Move, ...]:
@@ -233,27 +206,3 @@ def _files(plan: Plan) -> tuple[LaunchFile, ...]:
 
 def _nodes(names: Sequence[str]) -> str:
     return f"{len(names)}: {named(names, 8)}" if names else "none"
-
-
-def _proof(decision: BatchDecision) -> tuple[str, ...]:
-    horizon = duration(decision.horizon_s)
-    if decision.fallback:
-        found = "This answer was made without a search: it is safe, and there may be a better one."
-    elif decision.stopped_by is StopReason.NO_SEARCH:
-        found = "Nothing better was searched for."
-    elif decision.gap <= 0:
-        found = "Proven best: no other decision is worth more."
-    else:
-        found = f"No other decision can be worth more than {percent(decision.gap, places=2)} more."
-    told = [found]
-    if not decision.fallback and decision.stopped_by in _LIMITS:
-        told.append(_LIMITS[decision.stopped_by])
-    if decision.objective > decision.objective_if_waiting > 0:
-        times = decision.objective / decision.objective_if_waiting
-        more = f"{percent(times - 1, places=0)} more" if times < 2 else f"{times:.1f} times as much"
-        told.append(
-            f"It makes {more} of the next {horizon} {'than' if times < 2 else 'as'} if every job here waited."
-        )
-    else:
-        told.append(f"Weighed over the next {horizon}.")
-    return tuple(told)

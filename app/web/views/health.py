@@ -8,9 +8,17 @@ from datetime import datetime
 from typing import Final
 
 from app.presentation.figures import capital
-from app.presentation.recovery import STATES, duration, entity_words, moment
+from app.presentation.recovery import (
+    STATES,
+    condition_notes,
+    duration,
+    entity_words,
+    event_notes,
+    moment,
+    source_words,
+)
 from app.services.health_events import EventRecord
-from cluster_models.conditions import OPERATOR, Condition
+from cluster_models.conditions import Condition
 from cluster_models.health_events import HealthState
 from cluster_models.recovery import Quarantine
 
@@ -68,43 +76,26 @@ def quarantine_sentences(found: Sequence[Quarantine]) -> tuple[str, ...]:
 
 
 def _condition(each: Condition, now: datetime) -> ConditionRow:
-    notes = [each.code, each.text]
-    if each.compute_slowdown > 1:
-        notes.append(f"computes {each.compute_slowdown:g} times as long")
-    if each.bandwidth_share < 1:
-        notes.append(f"{100 * each.bandwidth_share:.0f} % of its bandwidth is left")
-    if each.failures > 1:
-        notes.append(f"failed {each.failures} times")
-    if each.leave_by is not None:
-        notes.append(f"to be left by {moment(each.leave_by)}")
-    if each.quiet_until is not None and (left_s := (each.quiet_until - now).total_seconds()) > 0:
-        notes.append(f"reported well again; counts as well after {duration(left_s)} more without trouble")
     return ConditionRow(
         part=capital(entity_words(each.entity)),
         state=STATES[each.state],
         mood=MOODS[each.state],
         since=f"{moment(each.since)} ({duration((now - each.since).total_seconds())})",
-        source=_source(each.source),
-        details="; ".join(filter(None, notes)),
+        source=source_words(each.source),
+        details=condition_notes(each, now),
     )
 
 
 def _event(each: EventRecord) -> EventRow:
     event = each.event
-    again = f"came {each.repeats + 1} times" if each.repeats else ""
-    leave = f"by {moment(event.leave_by)}" if event.leave_by else ""
     return EventRow(
         id=each.id,
         moment=moment(event.occurred_at),
         part=capital(entity_words(event.entity)),
         state=STATES[event.state],
         mood=MOODS[event.state],
-        source=_source(event.source),
-        details="; ".join(filter(None, (event.code, event.text, event.device, leave, again))),
+        source=source_words(event.source),
+        details=event_notes(each),
         unknown="" if each.known else each.told_name,
         replan_id=each.replan_id,
     )
-
-
-def _source(name: str) -> str:
-    return "an operator" if name == OPERATOR else name

@@ -9,7 +9,7 @@ from typing import Final
 
 from app.imports.answers import AnswersDocument
 from app.imports.fitting_kinds import fitting_kinds
-from app.imports.report import ConflictAnswer, ImportAnswer, ImportProblem, QuestionAnswer
+from app.imports.report_answers import ConflictAnswer, ImportAnswer, ImportProblem, QuestionAnswer
 from app.presentation.figures import plural
 from app.web.import_form import SentAnswers, about
 from cluster_models.catalogue import gpu_kinds, node_kinds

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, Generic, TypeVar
 
-from app.imports.report import (
+from app.imports.report_answers import (
     DoubtAnswer,
     FileAnswer,
     ImportAnswer,
-    ImportProblem,
     ProposedNodeAnswer,
     RefusalAnswer,
 )
 from app.imports.summaries import measurements_shown
 from app.presentation.figures import capital, count, plural
+from app.presentation.imports import all_refusals, new_nodes, other_changes, problem_lines, used_sections
 from app.web.import_form import SentAnswers, about, key_text
 from app.web.views.import_answers import Asked, asked, field_label, is_asked
 from readers.frame.findings import Severity
@@ -30,7 +30,6 @@ _FEW: Final = 3
 MOST_NODES: Final = 50
 MOST_CHANGES: Final = 20
 MOST_HEALTH: Final = 30
-_NOTHING: Final = "nothing that is used"
 _MOODS: Final = {
     "not read": "bad",
     "not used": "bad",
@@ -40,7 +39,6 @@ _MOODS: Final = {
 }
 """States of a file, the worst first: ``not used`` are figures that would mislead, unless they are accepted."""
 _COLUMNS: Final = ("gpu_kind", "gpu_count", "nics", "nvlink_domain", "state")
-_NEW: Final = "Node "
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +184,12 @@ def _few(items: Sequence[T], first: int = _FEW) -> Few[T]:
 
 
 def _card(file: FileAnswer, across: Sequence[DoubtAnswer], numbers: dict[str, int]) -> FileCard:
-    refusals = _refusals(file)
+    refusals = all_refusals(file)
     doubts = sorted(
         (*(doubt for section in file.sections for doubt in section.doubts), *across),
         key=lambda doubt: (doubt.trust is not Severity.REJECT, doubt.trust is Severity.NOTE),
     )
-    said = [section for section in file.sections if section.summary != _NOTHING]
+    said = used_sections(file)
     if not said:
         state = "not read"
     elif any(doubt.trust is Severity.REJECT and not doubt.accepted for doubt in doubts):
@@ -214,10 +212,6 @@ def _card(file: FileAnswer, across: Sequence[DoubtAnswer], numbers: dict[str, in
         doubts=_few([_doubt(doubt) for doubt in doubts]),
         leave=numbers.get(file.name),
     )
-
-
-def _refusals(file: FileAnswer) -> list[RefusalAnswer]:
-    return [*file.refusals, *(refusal for section in file.sections for refusal in section.refusals)]
 
 
 def _refusal(refusal: RefusalAnswer) -> RefusalLine:
@@ -261,16 +255,13 @@ def _node(node: ProposedNodeAnswer) -> NodeLine:
 
 def _changes(answer: ImportAnswer) -> Few[str]:
     """Changes that storing makes; new nodes are in the table and only counted here."""
-    new = [node.name for node in answer.nodes if node.is_new]
-    sentences = [one for one in answer.changes if not (one.startswith(_NEW) and one.endswith(" is new."))]
-    if new:
-        sentences.insert(0, f"{plural(len(new), 'node')} {'is' if len(new) == 1 else 'are'} new.")
-    return _few(sentences, MOST_CHANGES)
+    sentence, _ = new_nodes(answer)
+    return _few([*([f"{sentence}."] if sentence else []), *other_changes(answer)], MOST_CHANGES)
 
 
 def _figures(answer: ImportAnswer, cards: Sequence[FileCard]) -> tuple[tuple[str, str], ...]:
     read = sum(card.state != "not read" for card in cards)
-    refused = sum(one.last_line - one.first_line + 1 for file in answer.files for one in _refusals(file))
+    refused = sum(one.last_line - one.first_line + 1 for file in answer.files for one in all_refusals(file))
     doubts = [doubt for file in answer.files for section in file.sections for doubt in section.doubts]
     look = sum(doubt.trust is not Severity.NOTE for doubt in (*doubts, *answer.doubts))
     return (
@@ -293,7 +284,8 @@ def _verdict(answer: ImportAnswer, questions: Asked, cluster: str) -> Verdict:
         waiting = sum(question.blocks for question in answer.questions)
         more = () if not waiting else (f"{plural(waiting, 'result')} would be left out: see the questions below.",)
         return Verdict("good", "Ready to store", (words, *more))
-    told = _told(answer)
+    lines = problem_lines(answer, lambda problem: not is_asked(problem))
+    told = tuple(f"{capital(line)}." for line in islice(lines, MOST_CHANGES))
     if questions.needed:
         number = max(1, sum(each.about != about("node_kind") for each in questions.needed))
         title = f"{'One answer is' if number == 1 else f'{number} answers are'} needed"
@@ -301,33 +293,6 @@ def _verdict(answer: ImportAnswer, questions: Asked, cluster: str) -> Verdict:
             "warn", title, ("Nothing is stored yet. Fill in what is asked first, then look again.", *told)
         )
     return Verdict("bad", "Nothing can be stored yet", told)
-
-
-def _told(answer: ImportAnswer) -> tuple[str, ...]:
-    """Problems that no field of the form asks about; one that many nodes share stands once."""
-    first: dict[tuple[str, str], ImportProblem] = {}
-    counts: Counter[tuple[str, str]] = Counter()
-    for problem in answer.problems:
-        if not is_asked(problem):
-            first.setdefault((problem.problem, problem.remedy), problem)
-            counts[problem.problem, problem.remedy] += 1
-    sentences = []
-    for key, problem in first.items():
-        where = f" ({', '.join(problem.origins[:2])})" if problem.origins else ""
-        more = f" There are {counts[key] - 1} more such." if counts[key] > 1 else ""
-        text = "; ".join(filter(None, (f"{_where(problem.field, answer)}{problem.problem}{where}", problem.remedy)))
-        sentences.append(f"{capital(text)}.{more}")
-    return tuple(sentences[:MOST_CHANGES])
-
-
-def _where(field: str, answer: ImportAnswer) -> str:
-    """The thing that a problem is about, with the name of its node instead of its place in a list."""
-    if field == "files":
-        return ""
-    for number, node in enumerate(answer.nodes):
-        if field.startswith(f"nodes[{number}]"):
-            return f"{node.name}{field.removeprefix(f'nodes[{number}]')} "
-    return f"{field} "
 
 
 def _many(origin: str, number: int) -> str:

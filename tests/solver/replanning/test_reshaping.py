@@ -17,7 +17,6 @@ from solver.predict import predict
 from solver.problem import PlanningProblem
 from solver.replanning import options as actions
 from solver.replanning.decide import decide
-from solver.replanning.explain import explanation
 from solver.replanning.migration import migration
 from solver.replanning.problem import RecoveryOption, ReplanProblem
 from solver.replanning.reshaping import what_changes
@@ -25,7 +24,7 @@ from solver.replanning.safe import safe_answer
 from solver.replanning.shrinking import data_sizes
 from tests.solver.problems import SPARSE
 from tests.solver.replanning.option_cases import site
-from tests.solver.replanning.samples import SAME_SHAPE, after, cluster, four_jobs, job, names, one_lost, replan
+from tests.solver.replanning.samples import SAME_SHAPE, after, cluster, job, names, replan
 
 
 def staged() -> ReplanProblem:
@@ -106,12 +105,6 @@ def test_a_batch_that_is_made_up_again_is_named() -> None:
     assert old.workload is not None
     new = replace(old, workload=replace(old.workload, global_batch=2 * old.workload.global_batch))
     assert what_changes(old, new) == "its degrees stay, with global batch 96 instead of 48"
-
-
-def test_several_jobs_have_a_verb_of_their_own() -> None:
-    """One swaps, two swap."""
-    assert explanation(safe_answer(one_lost())).startswith("one swaps in spares.")
-    assert explanation(safe_answer(four_jobs(spares=4))).startswith("j0, j1, j2, j3 swap in spares.")
 
 
 def asks(running: RunningJob, **changes: Any) -> RunningJob:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from app.api.v1.answers import Links, Moment, address
-from app.api.v1.event_answers import QuarantineAnswer
-from app.api.v1.job_decision_answers import JobDecisionAnswer
-from app.api.v1.plan_answers import FailureAnswer
+from app.answers.addresses import Links, Moment, addresses
+from app.answers.events import QuarantineAnswer
+from app.answers.job_decisions import JobDecisionAnswer
+from app.answers.plans import FailureAnswer
 from app.db.status import ReplanStatus, ReplanStep
+from app.documents.values import Computed, Given, Holds, ValueAnswer
+from app.presentation.replans import explanation
+from app.services.replan_answers import DecisionSummary, JobSummary
 from app.services.replan_steps import StepRecord
 from app.services.replan_views import AnswerView
 from app.services.replans import Answer, ReplanRecord
@@ -31,7 +34,7 @@ class ReplanProgressAnswer(BaseModel):
     gap: float | None = Field(description="Distance between the two, as a fraction.", examples=[0.03])
 
 
-class JobSummaryAnswer(BaseModel):
+class JobSummaryAnswer(ValueAnswer[JobSummary]):
     """One job's part of a decision, without plan and moves."""
 
     job: str = Field(description="Its name.", examples=["pretrain-a"])
@@ -51,7 +54,11 @@ class JobSummaryAnswer(BaseModel):
     reason: str = Field(description="Why, in a sentence.", examples=["The spare lies under the same leaf."])
 
 
-class DecisionSummaryAnswer(BaseModel):
+def _summary_explanation(summary: DecisionSummary) -> str:
+    return explanation(summary, [(made.job, made.action) for made in summary.jobs])
+
+
+class DecisionSummaryAnswer(ValueAnswer[DecisionSummary]):
     """A decision without plans and moves."""
 
     jobs: list[JobSummaryAnswer] = Field(description="What becomes of each job that is decided on.")
@@ -64,7 +71,9 @@ class DecisionSummaryAnswer(BaseModel):
     gap: float = Field(description="(bound - objective) / bound.", examples=[0.0])
     stopped_by: StopReason = Field(description="What ended the search.", examples=["proven"])
     fallback: bool = Field(description="Whether it is the safe answer.", examples=[False])
-    explanation: str = Field(description="In words.", examples=["Both jobs get a spare."])
+    explanation: Annotated[str, Computed(_summary_explanation)] = Field(
+        description="In words.", examples=["Both jobs get a spare."]
+    )
 
 
 class UntouchedAnswer(BaseModel):
@@ -74,14 +83,20 @@ class UntouchedAnswer(BaseModel):
     job_id: str = Field(description="Its id.", examples=["1b9d6bcdbbfd4b2d9b5dab8dfbbd4bed"])
 
 
-class DecisionAnswer(BaseModel):
+def _explanation(decision: BatchDecision) -> str:
+    return explanation(decision, [(made.job_name, made.action) for made in decision.jobs])
+
+
+class DecisionAnswer(ValueAnswer[BatchDecision]):
     """One decision for all jobs that failures touched."""
 
-    jobs: list[JobDecisionAnswer] = Field(description="What becomes of each job that is decided on.")
-    untouched: list[UntouchedAnswer] = Field(description="Jobs that run on as they are.")
+    jobs: Annotated[list[JobDecisionAnswer], Given()] = Field(
+        description="What becomes of each job that is decided on."
+    )
+    untouched: Annotated[list[UntouchedAnswer], Given()] = Field(description="Jobs that run on as they are.")
     spares_before: list[str] = Field(description="Spare nodes that were free.", examples=[["s003", "s004"]])
-    spares_used: list[str] = Field(description="Of these, those that it takes.", examples=[["s003"]])
-    spares_left: list[str] = Field(description="Of these, those that stay free.", examples=[["s004"]])
+    spares_used: list[str] = Field(description="Spare nodes that it takes.", examples=[["s003"]])
+    spares_left: list[str] = Field(description="Spare nodes that stay free.", examples=[["s004"]])
     quarantine: list[QuarantineAnswer] = Field(description="Nodes that should stay out until they are repaired.")
     horizon_s: float = Field(description="Seconds over which work was weighed against moves.", examples=[21600.0])
     objective: float = Field(description="Sum of the jobs' values, in FLOP.", examples=[3.2e21])
@@ -94,14 +109,19 @@ class DecisionAnswer(BaseModel):
     stopped_by: StopReason = Field(description="What ended the search.", examples=["proven"])
     fallback: bool = Field(description="Whether it is the safe answer.", examples=[False])
     solver: str = Field(description="What solved it.", examples=["cbc 2.10.3"])
-    snapshot: str = Field(description="Id of the cluster's snapshot after the failures.", examples=["7f6d1c+8a0b"])
-    explanation: str = Field(description="In words.", examples=["Both jobs get a spare."])
+    snapshot: Annotated[str, Holds("snapshot_id")] = Field(
+        description="Id of the cluster's snapshot after the failures.", examples=["7f6d1c+8a0b"]
+    )
+    explanation: Annotated[str, Computed(_explanation)] = Field(
+        description="In words.", examples=["Both jobs get a spare."]
+    )
 
     @classmethod
     def make(cls, view: AnswerView, place: tuple[str, ...] = (), query: str = "") -> DecisionAnswer:
         """The answer for a decision; ``place`` are the parts of its replan's address (none of a what-if)."""
         decision = view.decision
-        return cls(
+        return cls.from_value(
+            decision,
             jobs=[
                 JobDecisionAnswer.make(made, view.before.get(made.job_id), place, query) for made in decision.jobs
             ],
@@ -109,40 +129,42 @@ class DecisionAnswer(BaseModel):
                 UntouchedAnswer(job=view.untouched.get(job_id, job_id), job_id=job_id)
                 for job_id in decision.untouched
             ],
-            quarantine=[QuarantineAnswer.from_quarantine(each) for each in decision.quarantine],
-            **_batch(decision),
         )
 
 
-class StepAnswer(BaseModel):
+class StepAnswer(ValueAnswer[StepRecord]):
     """A step that was taken with a decision."""
 
     step: ReplanStep = Field(description="What was done.", examples=["approved"])
-    actor: str = Field(description="Who did it; empty where nobody said.", examples=["j.doe"])
-    verified: bool = Field(
+    actor: Annotated[str, Holds("actor.name")] = Field(
+        description="Who did it; empty where nobody said.", examples=["j.doe"]
+    )
+    verified: Annotated[bool, Holds("actor.verified")] = Field(
         description="Whether a trusted proxy named the actor, or it is this service; else the request said so.",
         examples=[False],
     )
     job: str | None = Field(description="Name of the job that it is about; null of a step of all.", examples=[None])
     taken_at: Moment
 
-    @classmethod
-    def from_record(cls, record: StepRecord) -> StepAnswer:
-        """The answer for a stored step."""
-        return cls(
-            step=record.step,
-            actor=record.actor.name,
-            verified=record.actor.verified,
-            job=record.job,
-            taken_at=record.taken_at,
-        )
+
+def replan_links(replan_id: str) -> dict[str, str]:
+    """Addresses of what belongs to a replan."""
+    return addresses("replans", replan_id, parts=("events", "approve", "start", "complete", "fail", "cancel"))
 
 
-class ReplanSummary(BaseModel):
+def _progress(record: ReplanRecord) -> ReplanProgressAnswer | None:
+    if not record.progress:
+        return None
+    return ReplanProgressAnswer(**{name: record.progress.get(name) for name in ReplanProgressAnswer.model_fields})
+
+
+class ReplanSummary(ValueAnswer[ReplanRecord]):
     """A decision on failures, without its answers."""
 
     id: str = Field(description="Its id.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
-    cluster: str = Field(description="Name of the cluster.", examples=["h100-17-nodes"])
+    cluster: Annotated[str, Holds("cluster_name")] = Field(
+        description="Name of the cluster.", examples=["h100-17-nodes"]
+    )
     status: ReplanStatus = Field(
         description="collecting, solving, proposed, approved and applying change; applied, cancelled, failed and "
         "superseded stay.",
@@ -150,10 +172,10 @@ class ReplanSummary(BaseModel):
     )
     reason: str = Field(description="Why it was opened.", examples=["node n017 failed: touches pretrain-a."])
     window_ends_at: Moment
-    events: list[str] = Field(
+    events: Annotated[list[str], Holds("event_ids")] = Field(
         description="Ids of the reports that it decides on.", examples=[["1b9d6bcdbbfd4b2d9b5dab8dfbbd4bed"]]
     )
-    snapshot: str | None = Field(
+    snapshot: Annotated[str | None, Holds("snapshot_id")] = Field(
         description="Id of the cluster's snapshot after the failures; null while reports may still join.",
         examples=["7f6d1c+8a0b"],
     )
@@ -161,9 +183,11 @@ class ReplanSummary(BaseModel):
     has_decision: bool = Field(description="Whether the solver's answer is there.", examples=[True])
     chosen: Answer | None = Field(description="Which of the two was approved; null before.", examples=["decision"])
     summary: DecisionSummaryAnswer | None = Field(
-        description="Of the solver's answer, before there is one of the safe answer."
+        description="Summary of the solver's answer, before there is one of the safe answer."
     )
-    progress: ReplanProgressAnswer | None = Field(description="The newest progress; null before the first.")
+    progress: Annotated[ReplanProgressAnswer | None, Computed(_progress)] = Field(
+        description="The newest progress; null before the first."
+    )
     error: FailureAnswer | None = Field(
         description="Why it failed or was called off, or why only the safe answer is there; null otherwise."
     )
@@ -190,28 +214,25 @@ class ReplanSummary(BaseModel):
     finished_at: datetime | None = Field(description="When it ended, in UTC.", examples=[None])
     attempts: int = Field(description="How often a solve was started.", examples=[1])
     rescues: int = Field(description="How often it was taken over from a worker that vanished.", examples=[0])
-    links: Links
-
-    @classmethod
-    def from_record(cls, record: ReplanRecord) -> ReplanSummary:
-        """The answer for a stored replan."""
-        return cls(**_replan(record))
+    links: Annotated[Links, Computed(lambda record: replan_links(record.id))]
 
 
 class ReplanAnswer(ReplanSummary):
     """A decision on failures, with its answers."""
 
-    safe_answer: DecisionAnswer | None = Field(
+    safe_answer: Annotated[DecisionAnswer | None, Given()] = Field(
         description="What was prepared in advance or made without a search; null where it is not there."
     )
-    decision: DecisionAnswer | None = Field(description="What the solver found; null where it is not there.")
+    decision: Annotated[DecisionAnswer | None, Given()] = Field(
+        description="What the solver found; null where it is not there."
+    )
 
     @classmethod
     def make(cls, record: ReplanRecord, safe: AnswerView | None, decision: AnswerView | None) -> ReplanAnswer:
         """The answer for a stored replan with its answers."""
         place = ("replans", record.id)
-        return cls(
-            **_replan(record),
+        return cls.from_value(
+            record,
             safe_answer=safe and DecisionAnswer.make(safe, place, "?answer=safe"),
             decision=decision and DecisionAnswer.make(decision, place),
         )
@@ -225,57 +246,14 @@ class ReplanAccepted(BaseModel):
     links: Links
 
 
-class ReplanEvent(BaseModel):
+class ReplanEvent(ValueAnswer[ReplanRecord]):
     """One event of a replan's stream."""
 
     status: ReplanStatus = Field(description="Where the replan is.", examples=["solving"])
     has_safe_answer: bool = Field(description="Whether the safe answer is there.", examples=[True])
     has_decision: bool = Field(description="Whether the solver's answer is there.", examples=[False])
-    progress: ReplanProgressAnswer | None = Field(description="The newest progress.")
+    progress: Annotated[ReplanProgressAnswer | None, Computed(_progress)] = Field(
+        description="The newest progress."
+    )
     error: FailureAnswer | None = Field(description="What went wrong.")
     remaining: list[str] = Field(description="Jobs that are still to be carried out as approved.", examples=[[]])
-
-
-def replan_links(replan_id: str) -> dict[str, str]:
-    """Addresses of what belongs to a replan."""
-    parts = ("events", "approve", "start", "complete", "fail", "cancel")
-    return {"self": address("replans", replan_id)} | {part: address("replans", replan_id, part) for part in parts}
-
-
-def replan_event(record: ReplanRecord) -> ReplanEvent:
-    """Event that the stream sends of a replan."""
-    return ReplanEvent(
-        status=record.status,
-        has_safe_answer=record.has_safe_answer,
-        has_decision=record.has_decision,
-        progress=record.progress and ReplanProgressAnswer.model_validate(_told(record.progress)),
-        error=record.error and FailureAnswer.model_validate(record.error, from_attributes=True),
-        remaining=list(record.remaining),
-    )
-
-
-def _told(progress: dict[str, Any]) -> dict[str, Any]:
-    return {name: progress.get(name) for name in ReplanProgressAnswer.model_fields}
-
-
-def _batch(decision: BatchDecision) -> dict[str, Any]:
-    own = set(DecisionAnswer.model_fields) - {"jobs", "untouched", "quarantine", "snapshot"}
-    lists = ("spares_before", "spares_used", "spares_left")
-    values = {name: getattr(decision, name) for name in own}
-    return {**values, **{name: list(values[name]) for name in lists}, "snapshot": decision.snapshot_id}
-
-
-def _replan(record: ReplanRecord) -> dict[str, Any]:
-    own = set(ReplanSummary.model_fields) & set(record.__slots__) - {"summary", "progress", "error", "steps"}
-    summary = record.summary and DecisionSummaryAnswer.model_validate(record.summary, from_attributes=True)
-    return {
-        **{name: getattr(record, name) for name in own},
-        **replan_event(record).model_dump(),
-        "cluster": record.cluster_name,
-        "events": list(record.event_ids),
-        "objections": list(record.objections),
-        "steps": [StepAnswer.from_record(each) for each in record.steps],
-        "snapshot": record.snapshot_id,
-        "summary": summary,
-        "links": replan_links(record.id),
-    }

@@ -16,7 +16,7 @@ class Vertex(BaseModel):
 
 
 class Edge(BaseModel):
-    """What joins two vertices."""
+    """Link between two vertices."""
 
     source: str = Field(description="One end.", examples=["cnode2-001/gpu0"])
     target: str = Field(description="The other end.", examples=["nvlink:cnode2-001"])

@@ -2,96 +2,83 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field
 
-from app.api.v1.answers import Links, Moment, address
+from app.answers.addresses import Links, Moment, address
 from app.documents.reading import FieldProblem
+from app.documents.values import Computed, Given, Holds, ValueAnswer
+from app.events.reading import Adapter
 from app.services.event_sources import EventSource
 from app.services.health_events import EventRecord
-from app.services.reliability import Reliability
+from app.services.reliability import KindReliability, Reliability
 from app.services.reports import ReportAnswer
 from cluster_models.conditions import Condition
 from cluster_models.health_events import Entity, EntityKind, HealthState
 from cluster_models.recovery import Quarantine
 
 
-class EntityAnswer(BaseModel):
+class EntityAnswer(ValueAnswer[Entity]):
     """A part of a cluster."""
 
     kind: EntityKind = Field(description="What it is.", examples=["node"])
-    node: str | None = Field(description="Its node, of a link one end; null of a switch.", examples=["cnode2-004"])
-    part: str | None = Field(
+    node: Annotated[str | None, Holds("node", empty_is_null=True)] = Field(
+        description="Its node, of a link one end; null of a switch.", examples=["cnode2-004"]
+    )
+    part: Annotated[str | None, Holds("part", empty_is_null=True)] = Field(
         description="GPU, network card, other node of a link, label:place of a switch; null of a node.",
         examples=[None],
     )
 
-    @classmethod
-    def from_entity(cls, entity: Entity) -> EntityAnswer:
-        """The answer for a domain value."""
-        return cls(kind=entity.kind, node=entity.node or None, part=entity.part or None)
 
-
-class EventAnswer(BaseModel):
+class EventAnswer(ValueAnswer[EventRecord]):
     """A stored report."""
 
     id: str = Field(description="Its id here.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
-    entity: EntityAnswer = Field(description="The part that it is about.")
+    entity: Annotated[EntityAnswer, Holds("event.entity")] = Field(description="The part that it is about.")
     told_name: str = Field(description="The name that its source used.", examples=["cnode2-004.example"])
     known: bool = Field(
         description="Whether the cluster has that part under its name or an alias; others change nothing.",
         examples=[True],
     )
-    state: HealthState = Field(description="What became of the part.", examples=["failed"])
-    occurred_at: Moment
+    state: Annotated[HealthState, Holds("event.state")] = Field(
+        description="What became of the part.", examples=["failed"]
+    )
+    occurred_at: Annotated[Moment, Holds("event.occurred_at")]
     received_at: Moment
-    source: str = Field(description="Who told it.", examples=["alertmanager-a"])
-    source_id: str = Field(description="Its id at the source.", examples=["4711"])
-    text: str = Field(description="The source's own words.", examples=["Fell off the bus."])
-    code: str = Field(description="The source's name of the finding.", examples=["Xid 79"])
-    compute_slowdown: float | None = Field(
+    source: Annotated[str, Holds("event.source")] = Field(description="Who told it.", examples=["alertmanager-a"])
+    source_id: Annotated[str, Holds("event.source_id")] = Field(
+        description="Its id at the source.", examples=["4711"]
+    )
+    text: Annotated[str, Holds("event.text")] = Field(
+        description="The source's own words.", examples=["Fell off the bus."]
+    )
+    code: Annotated[str, Holds("event.code")] = Field(
+        description="The source's name of the finding.", examples=["Xid 79"]
+    )
+    compute_slowdown: Annotated[float | None, Holds("event.compute_slowdown", empty_is_null=True)] = Field(
         description="Step compute time over that of a healthy one; null where not told.", examples=[None]
     )
-    bandwidth_share: float | None = Field(
+    bandwidth_share: Annotated[float | None, Holds("event.bandwidth_share", empty_is_null=True)] = Field(
         description="Share of bandwidth that its links have left; null where not told.", examples=[None]
     )
-    leave_by: datetime | None = Field(
-        description="Of what drains: until when it works, in UTC; null where it may go at any moment.",
+    leave_by: Annotated[datetime | None, Holds("event.leave_by")] = Field(
+        description="Time until which a draining part works, in UTC; null where it may go at any moment.",
         examples=[None],
     )
-    device: str | None = Field(
+    device: Annotated[str | None, Holds("event.device", empty_is_null=True)] = Field(
         description="Serial number or UUID of the hardware; null where not told.", examples=["GPU-5e0c6d1f"]
     )
     repeats: int = Field(description="How often it came again.", examples=[0])
-    replan: str | None = Field(description="Id of the replan that decides on it, if one does.", examples=[None])
-
-    @classmethod
-    def from_record(cls, record: EventRecord) -> EventAnswer:
-        """The answer for a stored report."""
-        event = record.event
-        return cls(
-            id=record.id,
-            entity=EntityAnswer.from_entity(event.entity),
-            told_name=record.told_name,
-            known=record.known,
-            state=event.state,
-            occurred_at=event.occurred_at,
-            received_at=record.received_at,
-            source=event.source,
-            source_id=event.source_id,
-            text=event.text,
-            code=event.code,
-            compute_slowdown=event.compute_slowdown or None,
-            bandwidth_share=event.bandwidth_share or None,
-            leave_by=event.leave_by,
-            device=event.device or None,
-            repeats=record.repeats,
-            replan=record.replan_id,
-        )
+    replan: Annotated[str | None, Holds("replan_id")] = Field(
+        description="Id of the replan that decides on it, if one does.", examples=[None]
+    )
 
 
-class UnreadAnswer(BaseModel):
+class UnreadAnswer(ValueAnswer[FieldProblem]):
     """An entry of a payload that could not be read while others could."""
 
     field: str = Field(description="Where it stands.", examples=["alerts[3].startsAt"])
@@ -100,39 +87,39 @@ class UnreadAnswer(BaseModel):
     remedy: str = Field(description="What to do instead; may be empty.", examples=[""])
 
 
-class ReceivedAnswer(BaseModel):
-    """What became of reports."""
+def _links(answer: ReportAnswer) -> dict[str, str]:
+    return {} if answer.replan_id is None else {"replan": address("replans", answer.replan_id)}
 
-    stored: int = Field(description="Reports that are new.", examples=[1])
+
+class ReceivedAnswer(ValueAnswer[ReportAnswer]):
+    """Outcome of reports."""
+
+    stored: Annotated[int, Computed(lambda answer: len(answer.events))] = Field(
+        description="Reports that are new.", examples=[1]
+    )
     repeated: int = Field(description="Reports that were known already.", examples=[0])
     unknown: int = Field(description="New ones about parts that the cluster does not have.", examples=[0])
-    events: list[str] = Field(description="Ids of the new ones.", examples=[["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"]])
-    unknown_names: list[str] = Field(
-        description="Names among them that are no part's: store them as aliases.", examples=[[]]
+    events: Annotated[list[str], Computed(lambda answer: [each.id for each in answer.events])] = Field(
+        description="Ids of the new ones.", examples=[["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"]]
     )
-    unread: list[UnreadAnswer] = Field(description="Entries that could not be read.", examples=[[]])
-    replan: str | None = Field(
+    unknown_names: Annotated[
+        list[str], Computed(lambda answer: sorted({each.told_name for each in answer.events if not each.known}))
+    ] = Field(description="Names among them that are no part's: store them as aliases.", examples=[[]])
+    unread: Annotated[list[UnreadAnswer], Given()] = Field(
+        description="Entries that could not be read.", examples=[[]]
+    )
+    replan: Annotated[str | None, Holds("replan_id")] = Field(
         description="Id of the replan that decides on them; null where they touch no job.", examples=[None]
     )
-    links: Links
+    links: Annotated[Links, Computed(_links)]
 
     @classmethod
     def make(cls, answer: ReportAnswer, unread: tuple[FieldProblem, ...] = ()) -> ReceivedAnswer:
-        """The answer for stored reports."""
-        links = {} if answer.replan_id is None else {"replan": address("replans", answer.replan_id)}
-        return cls(
-            stored=len(answer.events),
-            repeated=answer.repeated,
-            unknown=answer.unknown,
-            events=[each.id for each in answer.events],
-            unknown_names=sorted({each.told_name for each in answer.events if not each.known}),
-            unread=[UnreadAnswer.model_validate(each, from_attributes=True) for each in unread],
-            replan=answer.replan_id,
-            links=links,
-        )
+        """The answer for stored reports, and for what could not be read of them."""
+        return cls.from_value(answer, unread=[UnreadAnswer.from_value(each) for each in unread])
 
 
-class ConditionAnswer(BaseModel):
+class ConditionAnswer(ValueAnswer[Condition]):
     """How a part of a cluster is that is not well."""
 
     entity: EntityAnswer = Field(description="The part.")
@@ -155,25 +142,13 @@ class ConditionAnswer(BaseModel):
     code: str = Field(description="The source's name of the finding.", examples=["Xid 79"])
     text: str = Field(description="The source's own words.", examples=["Fell off the bus."])
 
-    @classmethod
-    def from_condition(cls, condition: Condition) -> ConditionAnswer:
-        """The answer for a domain value."""
-        names = [name for name in cls.model_fields if name != "entity"]
-        entity = EntityAnswer.from_entity(condition.entity)
-        return cls(entity=entity, **{name: getattr(condition, name) for name in names})
 
-
-class QuarantineAnswer(BaseModel):
+class QuarantineAnswer(ValueAnswer[Quarantine]):
     """A node that failed too often."""
 
     node: str = Field(description="Its name.", examples=["cnode2-004"])
     failures: int = Field(description="How often it failed within 30 days.", examples=[3])
     reason: str = Field(description="Why it should stay out.", examples=["cnode2-004 failed 3 times in 30 days."])
-
-    @classmethod
-    def from_quarantine(cls, quarantine: Quarantine) -> QuarantineAnswer:
-        """The answer for a domain value."""
-        return cls.model_validate(quarantine, from_attributes=True)
 
 
 class ConditionsAnswer(BaseModel):
@@ -182,13 +157,21 @@ class ConditionsAnswer(BaseModel):
     conditions: list[ConditionAnswer] = Field(description="By kind and name.")
     quarantine: list[QuarantineAnswer] = Field(description="Nodes that should stay out until they are repaired.")
 
+    @classmethod
+    def make(cls, conditions: Iterable[Condition], quarantine: Iterable[Quarantine]) -> ConditionsAnswer:
+        """The answer for domain values."""
+        return cls(
+            conditions=[ConditionAnswer.from_value(each) for each in conditions],
+            quarantine=[QuarantineAnswer.from_value(each) for each in quarantine],
+        )
 
-class KindReliabilityAnswer(BaseModel):
+
+class KindReliabilityAnswer(ValueAnswer[KindReliability]):
     """Outages of one kind of part."""
 
     kind: EntityKind = Field(description="What failed.", examples=["gpu"])
     outages: int = Field(description="How often; what flaps is one outage.", examples=[7])
-    repaired: int = Field(description="Of these, those that are over.", examples=[6])
+    repaired: int = Field(description="Those that are over.", examples=[6])
     between_s: float | None = Field(
         description="Mean seconds between two of the whole cluster; null where nothing failed.", examples=[370285.7]
     )
@@ -204,7 +187,11 @@ class NodeFailuresAnswer(BaseModel):
     failures: int = Field(description="Outages of it, its GPUs and its cards.", examples=[3])
 
 
-class ReliabilityAnswer(BaseModel):
+def _worst(found: Reliability) -> list[NodeFailuresAnswer]:
+    return [NodeFailuresAnswer(node=node, failures=count) for node, count in found.worst]
+
+
+class ReliabilityAnswer(ValueAnswer[Reliability]):
     """How often parts of a cluster failed; only what was reported counts."""
 
     since: Moment
@@ -216,20 +203,12 @@ class ReliabilityAnswer(BaseModel):
     )
     failures_per_node_day_high: float = Field(description="And below with 95 %.", examples=[0.0109])
     kinds: list[KindReliabilityAnswer] = Field(description="By kind of part.")
-    worst: list[NodeFailuresAnswer] = Field(description="The nodes that failed most often.")
-
-    @classmethod
-    def make(cls, found: Reliability) -> ReliabilityAnswer:
-        """The answer for what was measured."""
-        plain = {name: getattr(found, name) for name in cls.model_fields if name not in ("kinds", "worst")}
-        return cls(
-            **plain,
-            kinds=[KindReliabilityAnswer.model_validate(each, from_attributes=True) for each in found.kinds],
-            worst=[NodeFailuresAnswer(node=node, failures=count) for node, count in found.worst],
-        )
+    worst: Annotated[list[NodeFailuresAnswer], Computed(_worst)] = Field(
+        description="The nodes that failed most often."
+    )
 
 
-class AdapterAnswer(BaseModel):
+class AdapterAnswer(ValueAnswer[Adapter]):
     """A monitoring system whose reports are understood."""
 
     name: str = Field(description="Last part of the address it reports to.", examples=["alertmanager"])
@@ -237,34 +216,29 @@ class AdapterAnswer(BaseModel):
     example: str = Field(description="A body to try it with.", examples=['{"node": "n3", "state": "failed"}'])
 
 
-class EventSourceAnswer(BaseModel):
+class EventSourceAnswer(ValueAnswer[EventSource]):
     """A monitoring system that reports to a cluster."""
 
     id: str = Field(description="Its id.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
     name: str = Field(description="Its name; reports carry it as their source.", examples=["alertmanager-a"])
     adapter: str = Field(description="Format that it speaks.", examples=["alertmanager"])
     created_at: Moment
-    links: Links
+    links: Annotated[Links, Given()]
 
     @classmethod
-    def make(cls, source: EventSource, cluster: str) -> EventSourceAnswer:
+    def make(cls, source: EventSource, cluster: str, **given: Any) -> Self:
         """The answer for a source of a cluster of that name."""
-        return cls(
-            id=source.id,
-            name=source.name,
-            adapter=source.adapter,
-            created_at=source.created_at,
-            links={
-                "self": address("clusters", cluster, "event-sources", source.name),
-                "report_to": f"{address('clusters', cluster, 'events', source.adapter)}?source={source.id}",
-            },
-        )
+        links = {
+            "self": address("clusters", cluster, "event-sources", source.name),
+            "report_to": f"{address('clusters', cluster, 'events', source.adapter)}?source={source.id}",
+        }
+        return cls.from_value(source, links=links, **given)
 
 
 class NewEventSourceAnswer(EventSourceAnswer):
     """A source with its secret, which is shown this once."""
 
-    secret: str = Field(
+    secret: Annotated[str, Given()] = Field(
         description="What reports are signed with (Standard Webhooks), or carry as Authorization: Bearer.",
         examples=["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"],
     )

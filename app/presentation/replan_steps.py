@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from dataclasses import dataclass
 
-from app.cli.replan_files import JobFiles, starts_anew
 from app.presentation.recovery import duration, duration_range
+from app.presentation.replans import starts_anew
 from cluster_models.plan import Plan
 from cluster_models.recovery import BatchDecision, JobDecision, Migration, RecoveryAction, TimeRange
 from cluster_models.wording import joined
 
 
-def steps(
-    decision: BatchDecision, before: Mapping[str, Plan], written: Mapping[str, JobFiles]
-) -> list[tuple[str, str]]:
-    """Sentences in the order to do them, each with a line to copy or an empty text.
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step; ``starts`` is the id of the job that it starts, empty where it starts none."""
+
+    sentence: str
+    starts: str = ""
+
+
+def steps(decision: BatchDecision, before: Mapping[str, Plan]) -> list[Step]:
+    """What to do, in this order; ``before`` are the plans by which jobs ran, by job id.
 
     Everything that changes is stopped before anything is started: nodes may go from one job to another.
     """
@@ -23,21 +29,21 @@ def steps(
     saved = [made.job_name for made in decision.jobs if made.migration.saves_first]
     found = []
     if saved:
-        found.append((f"Save a checkpoint of {joined(saved)} while it still can be: a cold restart reads it.", ""))
+        found.append(Step(f"Save a checkpoint of {joined(saved)} while it still can be: a cold restart reads it."))
     if stopped:
         they = "it still runs" if len(stopped) == 1 else "they still run"
-        found.append((f"Stop {joined(stopped)}, as far as {they}.", ""))
-    found += [(_paused(made, before.get(made.job_id)), "") for made in _with(decision, RecoveryAction.PAUSE)]
+        found.append(Step(f"Stop {joined(stopped)}, as far as {they}."))
+    found += [Step(_paused(made, before.get(made.job_id))) for made in _with(decision, RecoveryAction.PAUSE)]
     for made in decision.jobs:
         if starts_anew(made) and made.plan is not None:
-            found.append((_started(made, made.plan, before.get(made.job_id)), _command(written.get(made.job_id))))
+            found.append(Step(_started(made, made.plan, before.get(made.job_id)), made.job_id))
     for made in _with(decision, RecoveryAction.WAIT):
-        found.append((f"Leave {made.job_name} where it is; it starts again when its nodes are back.", ""))
+        found.append(Step(f"Leave {made.job_name} where it is; it starts again when its nodes are back."))
     if not found:
-        found.append(("Nothing: every job here runs on as it is.", ""))
+        found.append(Step("Nothing: every job here runs on as it is."))
     elif decision.quarantine:
         names = joined([each.node for each in decision.quarantine])
-        found.append((f"Keep {names} out until repaired, even if it comes back.", ""))
+        found.append(Step(f"Keep {names} out until repaired, even if it comes back."))
     return found
 
 
@@ -65,7 +71,10 @@ def _started(made: JobDecision, after: Plan, before: Plan | None) -> str:
     shape = ""
     if before is not None and before.configuration.degrees != after.configuration.degrees:
         shape = f" as {after.configuration.degrees} (was {before.configuration.degrees})"
-    return f"Start {made.job_name}{shape} {where}. {_times(made.migration)}"
+    start = f"Start {made.job_name}"
+    if made.action is RecoveryAction.REROUTE:
+        start = f"Tell the framework of {made.job_name} to route around the lost ranks, or start it"
+    return f"{start}{shape} {where}. {_times(made.migration)}"
 
 
 def _times(migration: Migration) -> str:
@@ -76,17 +85,3 @@ def _times(migration: Migration) -> str:
     if not migration.steps_lost:
         return f"{again}, and repeats nothing."
     return f"{again}, and is where it was within {duration(migration.downtime.high_s)}."
-
-
-def _command(files: JobFiles | None) -> str:
-    """Command to type, or the files to use where that depends on the site."""
-    if files is None:
-        return ""
-    if len(files.launch) == 1 and files.launch[0].name == "slurm.sh":
-        return f"CHECKPOINT_PATH=FOLDER sbatch {_quoted(files.launch[0])}"
-    return "\n".join(_quoted(path) for path in files.launch or (files.plan,))
-
-
-def _quoted(path: Path) -> str:
-    text = str(path)
-    return f"'{text}'" if any(letter.isspace() for letter in text) else text

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from app.api.v1.answers import Links, Moment, address
+from app.answers.addresses import Links, Moment, addresses
 from app.db.status import PlanStatus
 from app.documents.plan import NoPlanDocument, PlanDocument
-from app.services.plans import PlanRecord
-from solver.problem import Backend, Progress
+from app.documents.values import Computed, Given, Holds, ValueAnswer
+from app.services.plans import PlanError, PlanRecord
+from solver.problem import Backend, Progress, SearchOptions
 
 
-class ProgressAnswer(BaseModel):
+class ProgressAnswer(ValueAnswer[Progress]):
     """How far a search is."""
 
     elapsed_s: float = Field(description="Seconds since the search began.", examples=[3.2])
@@ -26,13 +27,8 @@ class ProgressAnswer(BaseModel):
     gap: float | None = Field(description="Distance between the two, as a fraction.", examples=[0.006])
     incumbent: str | None = Field(description="Degrees of the best plan so far.", examples=["tp8 pp4 dp4"])
 
-    @classmethod
-    def from_progress(cls, progress: Progress) -> ProgressAnswer:
-        """The answer for a domain value."""
-        return cls.model_validate(progress, from_attributes=True)
 
-
-class OptionsAnswer(BaseModel):
+class OptionsAnswer(ValueAnswer[SearchOptions]):
     """How hard the search tries."""
 
     time_limit_s: float = Field(description="Seconds after which it stops.", examples=[60.0])
@@ -43,7 +39,7 @@ class OptionsAnswer(BaseModel):
     alternatives: int = Field(description="Next-best configurations it lists.", examples=[5])
 
 
-class FailureAnswer(BaseModel):
+class FailureAnswer(ValueAnswer[PlanError]):
     """Why a plan failed."""
 
     problem: str = Field(
@@ -52,7 +48,12 @@ class FailureAnswer(BaseModel):
     remedy: str = Field(description="What to do about it; may be empty.", examples=["Give it more time."])
 
 
-class PlanSummary(BaseModel):
+def plan_links(plan_id: str) -> dict[str, str]:
+    """Addresses of what belongs to a plan."""
+    return addresses("plans", plan_id, parts=("timeline", "events", "exports", "cancel"))
+
+
+class PlanSummary(ValueAnswer[PlanRecord]):
     """A plan that was asked for, without its result."""
 
     id: str = Field(description="Id of the plan.", examples=["0f4d2c8e6b7a4c55a1b2c3d4e5f60718"])
@@ -60,9 +61,13 @@ class PlanSummary(BaseModel):
         description="queued and running change; succeeded, infeasible (nothing fits), failed and cancelled stay.",
         examples=["running"],
     )
-    cluster: str = Field(description="Name of the cluster.", examples=["h100-17-nodes"])
-    snapshot: str = Field(description="Snapshot it is made from.", examples=["7f6d1c0f9a3b2e45"])
-    model: str = Field(description="Name of the model.", examples=["llama-3-70b"])
+    cluster: Annotated[str, Holds("cluster_name")] = Field(
+        description="Name of the cluster.", examples=["h100-17-nodes"]
+    )
+    snapshot: Annotated[str, Holds("snapshot_id")] = Field(
+        description="Snapshot it is made from.", examples=["7f6d1c0f9a3b2e45"]
+    )
+    model: Annotated[str, Holds("model_name")] = Field(description="Name of the model.", examples=["llama-3-70b"])
     options: OptionsAnswer = Field(description="How hard the search tries.")
     progress: ProgressAnswer | None = Field(description="The newest progress; null before the first.")
     error: FailureAnswer | None = Field(description="Why it failed; null otherwise.")
@@ -75,25 +80,15 @@ class PlanSummary(BaseModel):
     )
     attempts: int = Field(description="How often a solve was started.", examples=[1])
     rescues: int = Field(description="How often it was taken over from a worker that vanished.", examples=[0])
-    links: Links
-
-    @classmethod
-    def from_record(cls, record: PlanRecord) -> PlanSummary:
-        """The answer for a stored plan."""
-        return cls(**_plan(record))
+    links: Annotated[Links, Computed(lambda record: plan_links(record.id))]
 
 
 class PlanAnswer(PlanSummary):
     """A plan, with its result once there is one."""
 
-    result: PlanDocument | NoPlanDocument | None = Field(
+    result: Annotated[PlanDocument | NoPlanDocument | None, Given()] = Field(
         description="The plan, or why nothing fits; null until it has ended.  Its timeline has its own address."
     )
-
-    @classmethod
-    def make(cls, record: PlanRecord, result: PlanDocument | NoPlanDocument | None) -> PlanAnswer:
-        """The answer for a stored plan with its result."""
-        return cls(**_plan(record), result=result)
 
 
 class PlanAccepted(BaseModel):
@@ -104,41 +99,9 @@ class PlanAccepted(BaseModel):
     links: Links
 
 
-class PlanEvent(BaseModel):
+class PlanEvent(ValueAnswer[PlanRecord]):
     """One event of a plan's stream."""
 
     status: PlanStatus = Field(description="Where the plan is.", examples=["running"])
     progress: ProgressAnswer | None = Field(description="The newest progress.")
     error: FailureAnswer | None = Field(description="Why it failed.")
-
-
-def plan_links(plan_id: str) -> dict[str, str]:
-    """Addresses of what belongs to a plan."""
-    parts = ("timeline", "events", "exports", "cancel")
-    return {"self": address("plans", plan_id)} | {part: address("plans", plan_id, part) for part in parts}
-
-
-def plan_event(record: PlanRecord) -> PlanEvent:
-    """Event that the stream sends of a plan."""
-    return PlanEvent(
-        status=record.status,
-        progress=record.progress and ProgressAnswer.from_progress(record.progress),
-        error=record.error and FailureAnswer.model_validate(record.error, from_attributes=True),
-    )
-
-
-def _plan(record: PlanRecord) -> dict[str, Any]:
-    return {
-        **plan_event(record).model_dump(),
-        "id": record.id,
-        "cluster": record.cluster_name,
-        "snapshot": record.snapshot_id,
-        "model": record.model_name,
-        "options": OptionsAnswer.model_validate(record.options, from_attributes=True),
-        "created_at": record.created_at,
-        "started_at": record.started_at,
-        "finished_at": record.finished_at,
-        "attempts": record.attempts,
-        "rescues": record.rescues,
-        "links": plan_links(record.id),
-    }

@@ -1,0 +1,1 @@
+"""Answers about stored and computed things: the same over HTTP and from ``--json``."""

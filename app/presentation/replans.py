@@ -1,0 +1,120 @@
+"""A decision on failures in words, the same on terminal, page and in answers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final, Protocol
+
+from app.presentation.figures import percent
+from app.presentation.recovery import data_size, duration
+from cluster_models.plan import StopReason
+from cluster_models.recovery import BatchDecision, JobDecision, Migration, RecoveryAction
+from cluster_models.wording import named
+
+ACTION_VERBS: Final[Mapping[RecoveryAction, str]] = {
+    RecoveryAction.NONE: "runs on",
+    RecoveryAction.RESTART_IN_PLACE: "starts again in place",
+    RecoveryAction.SWAP: "swaps in spares",
+    RecoveryAction.SHRINK_DATA_PARALLEL: "drops replicas",
+    RecoveryAction.REROUTE: "routes around the loss",
+    RecoveryAction.RESHAPE: "takes another shape",
+    RecoveryAction.WAIT: "waits",
+    RecoveryAction.PAUSE: "pauses",
+}
+"""What one job does; ``verb`` has the form for several."""
+_STOPPED: Final = {
+    StopReason.TIME_LIMIT: "The search ended because its time was used up; a longer one may find better.",
+    StopReason.WORK_LIMIT: "The search ended because its work budget was used up; a larger effort may find better.",
+    StopReason.CANCELLED: "The search was called off.",
+}
+_TOO_SMALL_TO_SAY: Final = 5e-5
+
+
+class Judged(Protocol):
+    """What a decision and its summary share."""
+
+    @property
+    def spares_used(self) -> Collection[str]:
+        """Spare nodes that it takes."""
+
+    @property
+    def spares_left(self) -> Collection[str]:
+        """Spare nodes that stay free."""
+
+    @property
+    def gap(self) -> float:
+        """(bound - objective) / bound."""
+
+    @property
+    def stopped_by(self) -> str:
+        """What ended the search."""
+
+    @property
+    def fallback(self) -> bool:
+        """Whether it is the safe answer."""
+
+
+def explanation(decision: Judged, actions: Collection[tuple[str, RecoveryAction]]) -> str:
+    """The batch in a few sentences: what each job does, with which spares, and how sure it is the best."""
+    done = "; ".join(
+        f"{named(jobs)} {verb(action, len(jobs))}"
+        for action in RecoveryAction
+        if (jobs := sorted(job for job, does in actions if does is action))
+    )
+    used, left = len(decision.spares_used), len(decision.spares_left)
+    first = f"{done}." if done else "No job is touched: nothing changes."
+    return f"{first} {used} of {used + left} spare nodes are used. {verdict(decision)}"
+
+
+def verb(action: RecoveryAction, jobs: int) -> str:
+    """What one job or several do."""
+    first, _, rest = ACTION_VERBS[action].partition(" ")
+    return f"{first if jobs == 1 else first.removesuffix('s')} {rest}".rstrip()
+
+
+def verdict(decision: Judged) -> str:
+    """How good it is, in a sentence or two; a safe answer stays one where the search found nothing better."""
+    if decision.stopped_by == StopReason.NO_SEARCH:
+        if decision.fallback:
+            return "This answer was made without a search: it is safe, and there may be a better one."
+        return "Nothing better was searched for."
+    found = "The search found nothing better than the safe answer. " if decision.fallback else ""
+    if decision.gap < _TOO_SMALL_TO_SAY:
+        return f"{found}Proven best: no other decision is worth more."
+    return f"{found}No other decision can be worth more than {percent(decision.gap, places=2)} more."
+
+
+def proof(decision: BatchDecision) -> Iterator[str]:
+    """How good it is, why the search ended, and what it does beside waiting."""
+    yield verdict(decision)
+    if decision.stopped_by in _STOPPED:
+        yield _STOPPED[decision.stopped_by]
+    horizon = duration(decision.horizon_s)
+    if decision.objective > decision.objective_if_waiting > 0:
+        times = decision.objective / decision.objective_if_waiting
+        more = f"{percent(times - 1, places=0)} more" if times < 2 else f"{times:.1f} times as much"
+        yield f"It makes {more} of the next {horizon} {'than' if times < 2 else 'as'} if every job here waited."
+    else:
+        yield f"Weighed over the next {horizon}."
+
+
+def moved_bytes(migration: Migration) -> tuple[tuple[str, str], ...]:
+    """Sizes by the links that they cross, where any do."""
+    parts = (
+        ("inside nodes", migration.bytes.nvlink),
+        ("under one leaf switch", migration.bytes.leaf),
+        ("between leaf switches", migration.bytes.fabric),
+        ("from storage", migration.bytes.storage),
+    )
+    return tuple((words, data_size(size)) for words, size in parts if size >= 1)
+
+
+def lost_gpu_hours(made: JobDecision) -> str:
+    """GPU-hours without useful work: "0.5 to 2"."""
+    low, high = (f"{hours:.3g}" for hours in made.lost_gpu_hours)
+    return low if low == high else f"{low} to {high}"
+
+
+def starts_anew(made: JobDecision) -> bool:
+    """Whether the job is started by its plan because of the decision."""
+    return made.action not in (RecoveryAction.NONE, RecoveryAction.WAIT, RecoveryAction.PAUSE)
