@@ -25,7 +25,7 @@ from solver.costs.data_parallel import (
     tail_transfers,
 )
 from solver.costs.expert_traffic import expert_traffic
-from solver.costs.launching import Shelter, host_bound, sparse_host_bound
+from solver.costs.launching import Shelter, host_bound, sparse_host_bound, sparse_launches
 from solver.costs.layer_costs import attention_block, attention_core, dense_mlp
 from solver.costs.local_sizes import LocalSizes, local_sizes
 from solver.costs.model_ends import (
@@ -251,6 +251,7 @@ def _layers(  # noqa: PLR0913 - each a fact of its own
             calibration,
             overlapped=overlapped & (sizes.expert > 1),
             experts=experts.count / sizes.expert,
+            launches=sparse_launches(architecture),
         )
     return _Layers(
         dense=repeated.added(
