@@ -24,7 +24,7 @@ DEEPSPEED_SAYS: Final = HOSTS_SAY | {
     "global_batch",
     "sharding",
 }
-_STAGES: Final = {0: Sharding.NONE, 1: Sharding.OPTIMIZER, 3: Sharding.PARAMETERS}
+_STAGES: Final = {0: Sharding.NONE, 1: Sharding.OPTIMIZER, 2: Sharding.OPTIMIZER, 3: Sharding.PARAMETERS}
 
 
 def read_deepspeed(files: Files) -> Claims:
