@@ -10,11 +10,11 @@ import json
 import shlex
 from typing import Any, Final
 
+from app.exports.claims import shards_gradients
 from app.exports.contract import ZIP, Export, ExportFile, Files, unsupported
 from app.exports.launch_value import Launch
 from app.exports.options import Options
 from app.exports.readback.deepspeed import DEEPSPEED_SAYS, read_deepspeed
-from cluster_models.frameworks import Framework
 from cluster_models.gpus import Precision
 from cluster_models.workload import Recompute, Sharding
 
@@ -67,7 +67,7 @@ def _settings(launch: Launch) -> dict[str, Any]:
         "train_micro_batch_size_per_gpu": configuration.micro_batch,
         "gradient_accumulation_steps": launch.micro_batches,
         "zero_optimization": {
-            "stage": _stage(configuration.sharding, workload.framework),
+            "stage": 2 if shards_gradients(configuration.sharding, workload) else _STAGE[configuration.sharding],
             "overlap_comm": workload.framework.overlap_gradients,
         },
         "bf16": {"enabled": workload.precision is Precision.BF16},
@@ -76,11 +76,6 @@ def _settings(launch: Launch) -> dict[str, Any]:
     if launch.degrees.tensor > 1:
         settings["tensor_parallel"] = {"autotp_size": launch.degrees.tensor}
     return settings
-
-
-def _stage(sharding: Sharding, framework: Framework) -> int:
-    """ZeRO's stage: 2 where gradients are sharded with the optimizer's states."""
-    return 2 if sharding is Sharding.OPTIMIZER and framework.shards_gradients else _STAGE[sharding]
 
 
 def _script(launch: Launch, options: Options) -> str:
