@@ -152,7 +152,8 @@ def _row_errors(measured: Sequence[Measured], errors: Sequence[float]) -> list[R
 
 def _memory_scores(tables: Sequence[Path]) -> tuple[list[Score], TooLow]:
     every, _ = runs_of(rows_of(tables))
-    measured = with_doubts([each for each in every if each.run.peak_memory_bytes and each.run.recompute_known])
+    kept = [each for each in every if each.run.peak_memory_bytes and each.run.recompute_known]
+    measured = with_doubts(kept, peaks=True)
     errors = [predict_counted_memory(each.run) / (each.run.peak_memory_bytes or 1.0) - 1.0 for each in measured]
     low = [each.run.name for each, error in zip(measured, errors, strict=True) if error < -HEADROOM]
     return grouped(measured, errors), TooLow(len(errors), round(min(errors, default=0.0), 3), low)

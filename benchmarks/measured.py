@@ -90,13 +90,17 @@ def measured_runs(table: Path) -> list[Measured]:
     return with_doubts([each for each in kept if each.run.step_s is not None])
 
 
-def with_doubts(measured: Sequence[Measured]) -> list[Measured]:
-    """The same with ``doubt`` filled in: rows listed by hand, and what the table itself casts doubt on."""
+def with_doubts(measured: Sequence[Measured], *, peaks: bool = False) -> list[Measured]:
+    """The same with ``doubt`` filled in: rows listed by hand, and what the table itself casts doubt on.
+
+    With ``peaks`` also those of which the peak alone is not believed.
+    """
     contradicted, stalled = contradictions(measured), stalls(measured)
+    listed = {**listed_doubts(), **(listed_doubts("peaks") if peaks else {})}
     return [
         replace(
             each,
-            doubt=listed_doubts().get(each.run.name, "")
+            doubt=listed.get(each.run.name, "")
             or _warned(each)
             or _disagreement(each)
             or contradicted.get(each.run.name, "")
@@ -107,9 +111,9 @@ def with_doubts(measured: Sequence[Measured]) -> list[Measured]:
 
 
 @cache
-def listed_doubts() -> Mapping[str, str]:
-    """Reasons by row, as listed in ``data/doubtful.toml``."""
-    return {name: str(reason) for name, reason in tomllib.loads(DOUBTFUL_ROWS.read_text("utf-8"))["rows"].items()}
+def listed_doubts(table: str = "rows") -> Mapping[str, str]:
+    """Reasons by row, as listed in a table of ``data/doubtful.toml``."""
+    return {name: str(reason) for name, reason in tomllib.loads(DOUBTFUL_ROWS.read_text("utf-8"))[table].items()}
 
 
 def _warned(each: Measured) -> str:

@@ -82,6 +82,9 @@ CONTAINER: Final = re.compile(r"\bnemo 2\d\.\d\d")
 BRIDGE: Final = re.compile(r"megatron-bridge 0\.(\d)")
 """A release of Megatron-Bridge that the notes name; containers carry it since 25.09 (0.1, its changelog)."""
 BRIDGE_CONTAINERS: Final = {"1": "25.09", "2": "25.11", "3": "26.02", "4": "26.04", "5": "26.06", "6": "26.08"}
+FP32_BUCKET_BYTES: Final = 6e9
+"""Copies of gradients in DeepSpeed's pipeline with BF16_Optimizer: flat in FP32 (``buffered_allreduce_fallback``),
+5e8 elements and the tensor that overfills them at a time, the embedding of BigScience's models."""
 LOSS_CHUNK: Final = 256
 """Tokens of a chunk of TRL's chunked loss."""
 BALANCES: Final = (
@@ -135,7 +138,9 @@ def _dense_settings(row: Row, notes: str, assumed: Assumed) -> Framework:
     if group := re.search(r"zero1=(\d+)", text(row, "zero")):
         found = replace(found, sharding_ranks=int(group[1]))
     if found.name.startswith("megatron-deepspeed") and text(row, "precision").startswith("bf16"):
-        found = replace(found, gradient_bytes=4.0, own_gradient_bytes=2.0)  # DeepSpeed's BF16_Optimizer
+        found = replace(found, gradient_bytes=4.0, own_gradient_bytes=2.0, bucket_bytes=FP32_BUCKET_BYTES)
+    if found.name.startswith("transformers") and text(row, "zero") == "2":
+        found = replace(found, gradient_bytes=2.0, shards_gradients=True)  # DeepSpeed's
     return found
 
 

@@ -170,6 +170,12 @@ class Framework:
             "pipeline the gathered weights and whole gradients stay until the last micro-batch (PyTorch FSDP)."
         ),
     ]
+    gathers_each_micro_batch: Annotated[
+        bool, Fact("Also in a pipeline, sharded parameters are gathered for each micro-batch (FSDP that reshards).")
+    ]
+    shards_gradients: Annotated[
+        bool, Fact("Each micro-batch's gradients go to the owners of sharded states alone (ZeRO-2).")
+    ]
     dropout: Annotated[
         bool, Fact("Models with learned positions are trained with dropout, whose masks and outputs are kept.")
     ]

@@ -10,7 +10,7 @@ from app.exports.megatron_releases import connections
 from cluster_models.architecture import Architecture
 from cluster_models.expert_slots import ExpertSlots
 from cluster_models.plan import Plan, RankOrder
-from cluster_models.workload import Recompute, Sharding
+from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 
 ExpertOrder = tuple[tuple[int, tuple[int, ...]], ...]
 
@@ -47,6 +47,7 @@ class Claims:
     global_batch: int | None = None
     sequence_length: int | None = None
     sharding: Sharding | None = None
+    shards_gradients: bool | None = None
     experts: int | None = None
     expert_order: ExpertOrder | None = None
     expert_slots: ExpertSlots | None = None
@@ -97,6 +98,7 @@ def claims_of(launch: Launch) -> Claims:
         global_batch=plan.workload.global_batch if plan.workload else None,
         sequence_length=plan.workload.sequence_length if plan.workload else None,
         sharding=launch.configuration.sharding,
+        shards_gradients=shards_gradients(launch.configuration.sharding, plan.workload) if plan.workload else None,
         experts=model.experts.count if model and model.experts else None,
         expert_order=expert_order(plan) if model and model.experts else None,
         expert_slots=plan.expert_slots,
@@ -136,6 +138,11 @@ def _figures(model: Architecture, launch: Launch) -> dict[str, Any]:
             "router_groups": (experts.router_groups, experts.active_groups),
         }
     return found
+
+
+def shards_gradients(sharding: Sharding, workload: TrainingWorkload) -> bool:
+    """Whether gradients lie with the sharded states of the optimizer alone (ZeRO-2)."""
+    return sharding is Sharding.OPTIMIZER and workload.framework.shards_gradients
 
 
 def _optimizer_copies(plan: Plan) -> int | None:

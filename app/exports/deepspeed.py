@@ -10,6 +10,7 @@ import json
 import shlex
 from typing import Any, Final
 
+from app.exports.claims import shards_gradients
 from app.exports.contract import ZIP, Export, ExportFile, Files, unsupported
 from app.exports.launch_value import Launch
 from app.exports.options import Options
@@ -66,7 +67,7 @@ def _settings(launch: Launch) -> dict[str, Any]:
         "train_micro_batch_size_per_gpu": configuration.micro_batch,
         "gradient_accumulation_steps": launch.micro_batches,
         "zero_optimization": {
-            "stage": _STAGE[configuration.sharding],
+            "stage": 2 if shards_gradients(configuration.sharding, workload) else _STAGE[configuration.sharding],
             "overlap_comm": workload.framework.overlap_gradients,
         },
         "bf16": {"enabled": workload.precision is Precision.BF16},

@@ -165,7 +165,7 @@ def calibration_of(gpu: GpuKind, framework: Framework, own: FittedParameters | N
 
     Later ones win: defaults, the vendor's, the GPU kind's, the framework's estimates, then what was fitted on
     published steps, then ``own``, fitted by the user.  What was fitted for a family does not reach a kind whose
-    estimates are more special.
+    estimates are more special, unless these say that it has the same ``chip``: then they replace what they name.
     """
     return _calibration(gpu, framework, (shipped_parameters(), own))
 
@@ -184,19 +184,28 @@ def default_values(gpu: GpuKind) -> dict[str, float]:
 
 def _calibration(gpu: GpuKind, framework: Framework, fitted: tuple[FittedParameters | None, ...]) -> Calibration:
     tables = _tables()
-    kind = longest_prefix(tables["kinds"], gpu.name)
+    special = _special_estimates(gpu)
+    chip = special.get("chip", "")
     values: dict[str, Any] = {
         **tables["defaults"],
         **tables["vendors"].get(gpu.vendor, {}),
-        **(tables["kinds"][kind] if kind else {}),
+        **tables["kinds"].get(chip, {}),
+        **special,
         **_for_framework(tables["frameworks"], framework),
     }
     for each in fitted:
         if each is not None:
-            values |= _fitted_for(each, gpu, framework)
+            of_chip = {name: value.value for name, value in each.gpus.get(chip, {}).items() if name not in special}
+            values |= of_chip | _fitted_for(each, gpu, framework)
     fused = framework.fused_attention and gpu.fuses_attention
     framework = replace(framework, fused_attention=fused)
     return Calibration(framework=framework, source=values["source"], **{name: values[name] for name in PARAMETERS})
+
+
+def _special_estimates(gpu: GpuKind) -> Mapping[str, Any]:
+    """The estimates of the family of kinds that ``gpu`` belongs to; empty where there are none."""
+    kinds: dict[str, dict[str, Any]] = _tables()["kinds"]
+    return kinds.get(longest_prefix(kinds, gpu.name) or "", {})
 
 
 def longest_prefix(names: Mapping[str, Any], kind_name: str) -> str | None:

@@ -111,6 +111,11 @@ def reduction_overlaps(batch: CandidateBatch, framework: Framework) -> BoolArray
     return np.asarray(beside & framework.overlap_gradients)
 
 
+def reduces_each_micro_batch(batch: CandidateBatch, framework: Framework) -> BoolArray:
+    """(n,) whether gradients are reduced in each micro-batch, as none is kept whole (ZeRO-2, arXiv 1910.02054)."""
+    return np.asarray(is_sharded(batch, Sharding.OPTIMIZER) & framework.shards_gradients)
+
+
 def optimizer_s(
     gpu: Processor,
     batch: CandidateBatch,
@@ -220,10 +225,10 @@ class _Group:
 def _layer_by_layer(batch: CandidateBatch, framework: Framework) -> BoolArray:
     """(n,) whether weights are gathered and gradients scattered in each micro-batch.
 
-    PyTorch's FSDP keeps whole weights and gradients through the micro-batches of a pipeline (torchtitan's and
-    NeMo Automodel's ``reshard_after_forward``).
+    PyTorch's FSDP keeps whole weights and gradients through the micro-batches of a pipeline where it is told to
+    (torchtitan's and NeMo Automodel's ``reshard_after_forward``).
     """
-    kept = framework.sharded_master & (batch.pipeline > 1)
+    kept = framework.sharded_master & (not framework.gathers_each_micro_batch) & (batch.pipeline > 1)
     return np.asarray(is_sharded(batch, Sharding.PARAMETERS) & ~kept)
 
 

@@ -25,6 +25,12 @@ launches (NVIDIA developer forum, thread 68937: the 1,000th blocks), a layer's p
 _STALLED: Final = 2
 """Domains of a tensor group from more than which on transfers held up the host in every measured pipeline, so that
 nothing waited: those of nanotron with 32 tensor ranks took 2 to 10 times as long as their sizes make them."""
+_LATENT_LAUNCHES: Final = 0.3
+_SHARED_LAUNCHES: Final = 0.15
+_GROUP_LAUNCHES: Final = 0.1
+"""Shares of further launches, estimated from the operations of Megatron-Core's modules: about 15, 8 and 5 on 50.
+Passes of DeepSeek-V3 and Kimi K2 that waited for their hosts lasted 7.7 to 7.9 ms, those of Qwen3-235B 5.0 to 5.5
+(B300, 512 tokens, all-to-all dispatch)."""
 _PASSED: Final = 2.0
 """Micro-batches of a filling pipeline that its GPU has sent, or computes, when the host waits."""
 
@@ -97,19 +103,43 @@ class Shelter:
     idle_s: FloatArray
 
 
+def sparse_launches(architecture: Architecture) -> float:
+    """Kernels that a pass of a sparse layer launches, over those of one that measured hosts launched.
+
+    These had grouped queries and no shared expert.  Latent attention projects and normalises queries and keys
+    twice, splits, rotates and joins parts of them and gathers their latents (Megatron-Core's
+    ``multi_latent_attention.py``); a shared expert is an MLP of its own (``shared_experts.py``), and a router of
+    groups ranks these first (``moe_utils.py``).
+    """
+    experts = architecture.experts
+    more = _LATENT_LAUNCHES if architecture.latent_attention is not None else 0.0
+    if experts is not None:
+        more += _SHARED_LAUNCHES if experts.shared_hidden else 0.0
+        more += _GROUP_LAUNCHES if experts.router_groups > 1 else 0.0
+    return 1.0 + more
+
+
 def sparse_host_bound(
-    layer: Seconds, collectives: Seconds, calibration: Calibration, *, overlapped: BoolArray, experts: FloatArray
+    layer: Seconds,
+    collectives: Seconds,
+    calibration: Calibration,
+    *,
+    overlapped: BoolArray,
+    experts: FloatArray,
+    launches: float = 1.0,
 ) -> tuple[Seconds, Shelter]:
     """A sparse ``layer`` with ``experts`` (n,) on the GPU, no pass shorter than its host needs; what that hides.
 
     Where experts take however many tokens come, the host needs to know how many (Megatron-Core's dispatchers copy
     counts to it once a layer, DeepEP's host waits for them) and cannot launch ahead of the GPU; with a capacity for
     each expert all sizes are known beforehand.  Where ``overlapped`` (n,) layers of two micro-batches are launched
-    in pieces, in turn and on several streams, which keeps the host busy for longer still.
+    in pieces, in turn and on several streams, which keeps the host busy for longer still.  ``launches`` as
+    ``sparse_launches``.
     """
     framework = calibration.framework
     counted = 0.0 if framework.expert_balance is ExpertBalance.CAPACITY else calibration.sparse_host_s
-    launching = np.where(overlapped, calibration.overlap_host_s, counted) + calibration.expert_host_s * experts
+    launching = launches * np.where(overlapped, calibration.overlap_host_s, counted)
+    launching = launching + calibration.expert_host_s * experts
     bound = layer.at_least(launching * LAUNCHED[framework.cuda_graphs], collectives)
     computed = (layer.forward + layer.backward) / 2.0
     beside = np.where(overlapped, calibration.dispatch_overlap * computed, 0.0)

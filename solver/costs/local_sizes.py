@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cluster_models.architecture import Experts
-from cluster_models.frameworks import Float8Scaling
+from cluster_models.frameworks import ExpertBalance, Float8Scaling
 from cluster_models.gpus import Precision
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES, BoolArray, CandidateBatch, FloatArray
@@ -64,7 +64,7 @@ def local_sizes(
         context=context,
         expert=batch.expert.astype(np.float64),
         expert_tensor=batch.expert_tensor.astype(np.float64),
-        imbalance=np.where(batch.expert > 1, calibration.expert_imbalance if imbalance is None else imbalance, 1.0),
+        imbalance=np.where(batch.expert > 1, _imbalance(calibration) if imbalance is None else imbalance, 1.0),
         tokens=tokens,
         shard_tokens=tokens / tensor,
         stream_tokens=tokens / tensor if calibration.framework.sequence_parallel else tokens,
@@ -75,6 +75,12 @@ def local_sizes(
         full_recompute=batch.recompute == RECOMPUTE_CODES.index(Recompute.FULL),
         selective_recompute=batch.recompute == RECOMPUTE_CODES.index(Recompute.SELECTIVE),
     )
+
+
+def _imbalance(calibration: Calibration) -> float:
+    """Load of the busiest expert rank over the mean: the same for all where experts work on their mean share."""
+    capacity = calibration.framework.expert_balance is ExpertBalance.CAPACITY
+    return 1.0 if capacity else calibration.expert_imbalance
 
 
 def _gathered_bytes(precision: Precision, scaling: Float8Scaling) -> float:

@@ -17,6 +17,7 @@ from solver.candidates import CandidateBatch, FloatArray, IntArray
 from solver.costs.activations import layer_activations
 from solver.costs.calibration import Calibration, calibration_of
 from solver.costs.compute import processor
+from solver.costs.data_parallel import reduces_each_micro_batch
 from solver.costs.launching import lagging
 from solver.costs.local_sizes import LocalSizes, is_sharded, local_sizes
 from solver.costs.model_ends import deferred_head_bytes, deferred_products
@@ -234,7 +235,8 @@ def _states(
 
     PyTorch FSDP keeps an FP32 shard alone; its pipelines gather once and reduce after the last micro-batch
     (``torch.distributed.pipelining``, ``backward_maybe_with_nosync``).  Gradients that are reduced once are summed
-    whole over several micro-batches.
+    whole over several micro-batches; those of ZeRO-2 stay on their owner alone once their layer is through (arXiv
+    1910.02054, section 5.2).
     """
     framework, fp32 = calibration.framework, workload.precision is Precision.FP32
     common_ranks, routed_ranks = (ranks[:, None] for ranks in sharing_ranks(batch, framework))
@@ -246,7 +248,9 @@ def _states(
     gathered = np.where(stays_whole, whole, np.minimum(whole, 2.0 * layer + parameters.tables))
     sums_whole = stays_whole | (framework.reduces_once & (micro_batches > 1))[:, None]
     last = whole if framework.reduces_once else whole + owned
-    summed = np.where(sums_whole, last, np.minimum(whole, owned + layer + parameters.tables))
+    passing = np.minimum(whole, owned + layer + parameters.tables)
+    owners = reduces_each_micro_batch(batch, framework)[:, None]
+    summed = np.where(zero3 & sums_whole, last, np.where(zero3 | owners, passing, whole))
     weight_bytes = WEIGHT_BYTES.get(workload.precision, 2.0)
     narrow = 0.5 if framework.sixteen_bit_states else 1.0
     if framework.sharded_master:
@@ -259,7 +263,7 @@ def _states(
     gradient_bytes += framework.own_gradient_bytes
     return _States(
         weights=np.where(zero3, sharded, weight_bytes * whole),
-        gradients=gradient_bytes * np.where(zero3, summed, whole),
+        gradients=gradient_bytes * summed,
         optimizer=(narrow * MOMENT_BYTES[workload.optimizer] + master) * owned,
         owned=owned,
     )

@@ -20,12 +20,13 @@ from solver.costs.data_parallel import (
     gradient_bytes,
     optimizer_s,
     parameter_traffic,
+    reduces_each_micro_batch,
     reduction_overlaps,
     ring_passes,
     tail_transfers,
 )
 from solver.costs.expert_traffic import expert_traffic
-from solver.costs.launching import Shelter, host_bound, sparse_host_bound
+from solver.costs.launching import Shelter, host_bound, sparse_host_bound, sparse_launches
 from solver.costs.layer_costs import attention_block, attention_core, dense_mlp
 from solver.costs.local_sizes import LocalSizes, local_sizes
 from solver.costs.model_ends import (
@@ -178,6 +179,7 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
     buffers = gradient_bytes(batch, parameters, calibration, workload.precision)
     every, sparse = layers.sum(axis=-1).astype(np.float64), layers[..., 1].astype(np.float64)
     reduce_passes, gather_passes = ring_passes(batch, calibration, domain)
+    reductions = np.where(reduces_each_micro_batch(batch, calibration.framework), micro_batches, 1.0)
     gather_ranks, expert_gather_ranks = sharing_ranks(batch, calibration.framework)
     no_repeat = np.zeros_like(sizes.full_recompute)
     on_rank = by_rank(np.broadcast_to(every, forward.shape), stages)
@@ -195,7 +197,7 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
         context_traffic=parts.context.cross(every, sizes.full_recompute | sizes.selective_recompute),
         expert_traffic=parts.expert.cross(sparse, sizes.full_recompute),
         parameter_traffic=gathers.cross(every, no_repeat),
-        reduce_passes=reduce_passes,
+        reduce_passes=reductions * reduce_passes,
         gather_passes=gather_passes,
         gather_ranks=gather_ranks,
         expert_gather_ranks=expert_gather_ranks,
@@ -205,7 +207,7 @@ def step_costs(  # noqa: PLR0913 - each a fact of its own
         expert_reduce_bytes=buffers.expert_reduce,
         expert_gather_bytes=buffers.expert_gather,
         reduce_hidden_s=calibration.data_overlap
-        * reduction_overlaps(batch, calibration.framework)[:, None]
+        * (reductions * reduction_overlaps(batch, calibration.framework))[:, None]
         * by_rank(backward, stages),
         gather_hidden_s=calibration.data_overlap
         * calibration.framework.overlap_parameters
@@ -251,6 +253,7 @@ def _layers(  # noqa: PLR0913 - each a fact of its own
             calibration,
             overlapped=overlapped & (sizes.expert > 1),
             experts=experts.count / sizes.expert,
+            launches=sparse_launches(architecture),
         )
     return _Layers(
         dense=repeated.added(

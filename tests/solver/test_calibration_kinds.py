@@ -37,3 +37,18 @@ def test_families_are_told_apart_where_estimates_are() -> None:
     """Form factors and memory sizes share a family, a power limit of its own does not."""
     assert kind_family(gpu_kind("A100-SXM4-40GB")) == kind_family(gpu_kind("A100-SXM4-80GB")) == "A100"
     assert kind_family(gpu_kind("H100-SXM5-80GB")) == "H100" != kind_family(LIMITED)
+
+
+def test_kinds_of_one_chip_take_what_was_fitted_for_it_and_keep_what_tells_them_apart() -> None:
+    """An H200 is an H100 with other memory; an H20 keeps its own rate; what is fitted for a kind itself wins."""
+    values = FittedParameters(
+        {
+            "H100": {name: FittedValue(0.4, 0.4, 0.4, 1) for name in ("sustained_share", "memory_share")},
+            "H200": {"memory_share": FittedValue(0.6, 0.6, 0.6, 1)},
+        },
+        {},
+        "test",
+    )
+    found = {name: calibration_of(gpu_kind(name), DEFAULT_FRAMEWORK, values) for name in ("H200", "H800", "H20")}
+    assert [each.sustained_share for each in found.values()] == [0.4, 0.4, 0.98]
+    assert [each.memory_share for each in found.values()] == [0.6, 0.4, 0.4]

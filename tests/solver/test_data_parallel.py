@@ -157,3 +157,27 @@ def test_gradients_that_are_reduced_once_leave_the_micro_batches() -> None:
     assert once.gather_bytes[0].sum() == 0
     counts = [found.parameter_traffic.backward_count[0, 0] / 80 for found in (each, once)]
     assert counts == pytest.approx([1.0 + 4.0 / 2.0, 1.0])
+
+
+def test_weights_that_are_gathered_each_micro_batch_travel_layer_by_layer_in_a_pipeline_too() -> None:
+    """FSDP that reshards after forward: what one stage of a pipeline gathers is what a whole model does a layer."""
+    row = {"data": 16, **ZERO_3}
+    known = calibration(0.3, sharded_master=True, gathers_each_micro_batch=True)
+    whole, stages = (costs(candidates({**row, "pipeline": size}), calibration=known) for size in (1, 4))
+    assert stages.parameter_traffic.message_bytes == pytest.approx(whole.parameter_traffic.message_bytes)
+    assert stages.parameter_traffic.message_bytes[0] > 0
+    assert stages.gather_bytes.sum() == 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_sharded_gradients_travel_in_each_micro_batch(count: int) -> None:
+    """ZeRO-2 reduces as often as there are micro-batches, each beside its own backward pass; ZeRO-1 once."""
+    workload = replace(WORKLOAD, global_batch=64 * count)
+    rows = candidates({"data": 64}, {"data": 64, "sharding": SHARDING_CODES.index(Sharding.NONE)})
+    once, each = (
+        costs(rows, workload=workload, calibration=calibration(0.0, shards_gradients=value))
+        for value in (False, True)
+    )
+    assert each.reduce_passes[0] == pytest.approx(count * once.reduce_passes[0])
+    assert each.reduce_hidden_s[0] == pytest.approx(count * once.reduce_hidden_s[0])
+    assert each.reduce_passes[1] == once.reduce_passes[1]

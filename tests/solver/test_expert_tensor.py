@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cluster_models.architecture import Experts
 from cluster_models.errors import InvalidWorkload
-from cluster_models.frameworks import ExpertDispatch, framework
+from cluster_models.frameworks import ExpertBalance, ExpertDispatch, framework
 from cluster_models.measurements import Collective
 from cluster_models.plan import Degrees, RankOrder
 from cluster_models.workload import Sharding
@@ -338,3 +338,14 @@ def test_pinned_cuts_are_kept_inside_and_over_nodes() -> None:
     assert check_plan(found, asked) == ()
     placed = candidate(asked, data=8, expert=4, expert_tensor=2)
     assert placed.costs.expert_traffic.message_bytes[0] > 0
+
+
+@given(st.floats(1.0, 4.0))
+def test_experts_of_one_capacity_are_equally_busy(imbalance: float) -> None:
+    """Where every expert works on its mean share no rank is busier, however unevenly the router chooses."""
+    batch = candidates({"expert": 8, "data": 8})
+    sizes = [
+        local_sizes(batch, WORKLOAD, replace(behaviour(expert_balance=each), expert_imbalance=imbalance))
+        for each in (ExpertBalance.CAPACITY, ExpertBalance.NATURAL)
+    ]
+    assert [each.imbalance.item() for each in sizes] == [1.0, imbalance]

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster_models.architecture import Experts, LatentAttention
 from cluster_models.frameworks import CudaGraphs
 from solver.costs.compute import processor
-from solver.costs.launching import host_bound, lagging, launching_s
+from solver.costs.launching import host_bound, lagging, launching_s, sparse_host_bound, sparse_launches
 from solver.costs.local_sizes import local_sizes
 from solver.costs.seconds import Seconds
-from tests.solver.cost_cases import H100, LLAMA_70B, WORKLOAD, behaviour, candidates
+from tests.solver.cost_cases import H100, LLAMA_70B, MIXTRAL, WORKLOAD, behaviour, candidates
 
 SECONDS = st.floats(0.0, 5e-3)
 ALONE = np.ones(1)
@@ -113,3 +114,25 @@ def test_the_launch_queue_bounds_how_far_a_host_runs_ahead(layers: int, waiting:
     assert alone * layers == pytest.approx(waiting)
     assert _waiting(1e-6, in_flight=[1], layers=layers, micro_batches=1)[0] == min(alone, 1.0)
     assert max(_waiting(1e-6, in_flight=[4, 3, 2, 1], layers=layers)) * layers <= 25.6
+
+
+def test_more_kernels_keep_the_host_busy_for_longer() -> None:
+    """Latent attention, a shared expert and groups each lengthen a pass that waits for its host."""
+    shared = Experts(count=8, active=2, hidden=14336, shared_hidden=1024)
+    grouped = replace(MIXTRAL, experts=replace(shared, router_groups=4, active_groups=2))
+    latent = replace(grouped, latent_attention=LatentAttention(256, 128, 32, 64, 64))
+    models = (MIXTRAL, replace(MIXTRAL, experts=shared), grouped, latent)
+    launches = [sparse_launches(each) for each in models]
+    assert launches[0] == 1.0
+    assert launches == sorted(set(launches))
+    calibration = replace(behaviour(), sparse_host_s=1e-3, expert_host_s=1e-4)
+    for each in launches:
+        bound, _ = sparse_host_bound(
+            _seconds(0.0, 0.0),
+            _seconds(0.0, 0.0),
+            calibration,
+            overlapped=~CROSSING,
+            experts=ALONE,
+            launches=each,
+        )
+        assert bound.forward.item() == pytest.approx(each * 1e-3 + 1e-4)

@@ -248,3 +248,18 @@ def test_a_loss_in_chunks_holds_the_logits_of_one() -> None:
     )
     assert chunked.logits_bytes[0, 0] == pytest.approx(8.0 * 512 * LLAMA_70B.vocabulary)
     assert whole.logits_bytes[0, 0] == pytest.approx(16 * chunked.logits_bytes[0, 0]) == longer.logits_bytes[0, 0]
+
+
+def test_sharded_gradients_stay_on_their_owners() -> None:
+    """ZeRO-2 on 64 ranks holds a 64th of all FP32 gradients, those of a layer and of what lies outside layers."""
+    rows = candidates({"data": 64}, {"data": 64, "sharding": SHARDING_CODES.index(Sharding.NONE)})
+    kept, whole = (
+        memory(
+            rows, workload=replace(WORKLOAD, framework=behaviour(shards_gradients=each).framework)
+        ).gradients_bytes[:, 0]
+        for each in (True, False)
+    )
+    tables = 2 * LLAMA_70B.vocabulary * LLAMA_70B.hidden
+    layer = (LLAMA_70B.parameters() - tables) / LLAMA_70B.layers
+    assert kept[0] == pytest.approx(4.0 * (LLAMA_70B.parameters() / 64 + layer + tables), rel=0.01)
+    assert kept[1] == whole[1] == whole[0]

@@ -23,8 +23,15 @@ DEEPSPEED_SAYS: Final = HOSTS_SAY | {
     "micro_batch",
     "global_batch",
     "sharding",
+    "shards_gradients",
 }
-_STAGES: Final = {0: Sharding.NONE, 1: Sharding.OPTIMIZER, 3: Sharding.PARAMETERS}
+_SHARDED_GRADIENTS: Final = 2
+_STAGES: Final = {
+    0: Sharding.NONE,
+    1: Sharding.OPTIMIZER,
+    _SHARDED_GRADIENTS: Sharding.OPTIMIZER,
+    3: Sharding.PARAMETERS,
+}
 
 
 def read_deepspeed(files: Files) -> Claims:
@@ -51,6 +58,7 @@ def read_deepspeed(files: Files) -> Claims:
     batch = _whole(settings, "train_batch_size")
     if world % tensor or batch != micro * steps * (world // tensor):
         raise unreadable("exports.train_batch_size", batch, f"is not {micro} x {steps} x {world} / {tensor}")
+    stage = settings["zero_optimization"]["stage"]
     return Claims(
         world=world,
         hosts=tuple(slots),
@@ -65,7 +73,8 @@ def read_deepspeed(files: Files) -> Claims:
         expert_tensor=1,
         micro_batch=micro,
         global_batch=batch,
-        sharding=_STAGES[settings["zero_optimization"]["stage"]],
+        sharding=_STAGES[stage],
+        shards_gradients=stage == _SHARDED_GRADIENTS,
     )
 
 

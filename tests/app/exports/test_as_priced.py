@@ -378,3 +378,11 @@ def test_options_that_cannot_be_are_refused_by_name(option: str, text: str) -> N
     """One sentence with the name of the option."""
     with pytest.raises(InvalidInput, match=f"options.{option}"):
         options_of({option: text})
+
+
+@pytest.mark.parametrize(("shards", "stage"), [(False, 1), (True, 2)])
+def test_deepspeed_shards_the_gradients_that_were_priced_so(shards: bool, stage: int) -> None:
+    """ZeRO's second stage is the first with gradients on their owners alone."""
+    plan = under(DATA, "transformers-2025", shards_gradients=shards)
+    assert f'"stage": {stage}' in text_of("deepspeed", plan)
+    check_files(export("deepspeed"), export("deepspeed").files(plan, Options()), launch_of(plan))
