@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cluster_models.frameworks import Framework
 
 SIZED_SINCE: Final = 10
-"""Megatron-Core from which the size of groups can be told."""
+"""Megatron-Core from which the size of groups can be told, and a single group warms up like any other."""
 
 
 class Interleaving(StrEnum):
@@ -47,6 +47,15 @@ def micro_batch_group(framework: Framework, pipeline: int, micro_batches: int) -
     if framework.interleaving is Interleaving.PYTORCH:
         return equal_group(pipeline, micro_batches)
     return _smallest_group(pipeline, micro_batches) if takes_group_sizes(framework) else None
+
+
+def runs_all_forwards_first(framework: Framework) -> bool:
+    """Whether as many micro-batches as pipeline ranks all pass forward before the first passes backward.
+
+    Megatron's interleaved schedule did so up to Megatron-Core 0.9; the one whose groups have a size, and PyTorch's,
+    warm up as with more micro-batches.
+    """
+    return framework.interleaving is Interleaving.MEGATRON and framework.megatron_core < SIZED_SINCE
 
 
 def equal_group(pipeline: int, micro_batches: int) -> int | None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from cluster_models.fitted import FittedParameters
 from cluster_models.gpus import GpuKind
-from cluster_models.interleaving import micro_batch_group
+from cluster_models.interleaving import micro_batch_group, runs_all_forwards_first
 from cluster_models.training_run import TrainingRun
 from solver.candidates import CandidateBatch, FloatArray, batch_of
 from solver.costs.calibration import calibration_of
@@ -186,6 +186,7 @@ def _prediction(run: TrainingRun, row: int, replicas: Sequence[_Times], slowest:
             micro_batches=micro_batches,
             blocking=blocking,
             group=micro_batch_group(run.workload.framework, stages, micro_batches),
+            all_forwards_first=runs_all_forwards_first(run.workload.framework),
         )
         for times in replicas
     ]

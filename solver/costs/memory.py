@@ -10,7 +10,7 @@ import numpy as np
 from cluster_models.architecture import Architecture
 from cluster_models.frameworks import Framework
 from cluster_models.gpus import GpuKind, Precision
-from cluster_models.interleaving import micro_batch_group
+from cluster_models.interleaving import micro_batch_group, runs_all_forwards_first
 from cluster_models.recompute import KEEP_ALL, ActivationSettings
 from cluster_models.workload import Optimizer, Sharding, TrainingWorkload
 from solver.candidates import CandidateBatch, FloatArray, IntArray
@@ -183,15 +183,16 @@ def chunks_in_flight(batch: CandidateBatch, micro_batches: IntArray, framework: 
 
     1F1B keeps P - s on rank s (PipeDream-Flush, arXiv 2104.04473, section 2.2.1); the interleaved schedule
     warms up with 2(P - s - 1) + (v - 1)g forwards and one more, a group of g micro-batches of a chunk before the
-    next chunk (the same paper, section 2.2.2, and Megatron-Core's schedule, which runs all forwards first where
-    there are as many micro-batches as ranks).
+    next chunk (the same paper, section 2.2.2, and Megatron-Core's schedule, which up to 0.9 ran all forwards first
+    where there were as many micro-batches as ranks).  Experts that are exchanged beside compute add nothing: the
+    warm-up has a forward more, but then each forward runs beside a backward and takes the place it frees by layers.
     """
     stages, virtual = int(batch.pipeline[0]), int(batch.virtual_pipeline[0])
     rank = np.arange(stages)
     group = _groups(framework, stages, micro_batches)[:, None]
     warm = stages - rank if virtual == 1 else 2 * (stages - rank - 1) + (virtual - 1) * group + 1
     forwards = np.minimum(warm, (micro_batches * virtual)[:, None])
-    if virtual > 1:
+    if virtual > 1 and runs_all_forwards_first(framework):
         forwards = np.where((micro_batches == stages)[:, None], stages * virtual, forwards)
     whole, rest = forwards // (group * virtual) * group, forwards % (group * virtual)
     size = np.minimum(group, micro_batches[:, None] - whole)[:, None, :]

@@ -41,7 +41,9 @@ class Schedule:
     blocking: bool
 
 
-def _rank_order(pipeline: int, virtual: int, micro_batches: int, group: int, rank: int) -> IntArray:
+def _rank_order(
+    pipeline: int, virtual: int, micro_batches: int, group: int, rank: int, *, all_forwards_first: bool
+) -> IntArray:
     """Order of work on one rank as (chunk, micro-batch, is backward) rows.
 
     1F1B: Narayanan et al. 2021 (arXiv 2104.04473, section 2.2), rank ``s`` warms up with ``pipeline - 1 - s``
@@ -56,7 +58,7 @@ def _rank_order(pipeline: int, virtual: int, micro_batches: int, group: int, ran
         micro = step
     else:
         warm_up = min(total, 2 * (pipeline - rank - 1) + (virtual - 1) * group)
-        if micro_batches == pipeline:
+        if all_forwards_first and micro_batches == pipeline:
             warm_up = total
         first = step // (group * virtual) * group
         size = np.minimum(group, micro_batches - first)
@@ -77,16 +79,30 @@ def _rank_order(pipeline: int, virtual: int, micro_batches: int, group: int, ran
 
 @lru_cache(maxsize=64)
 def build_schedule(
-    pipeline: int, virtual: int, micro_batches: int, *, group: int | None = None, blocking: bool = False
+    pipeline: int,
+    virtual: int,
+    micro_batches: int,
+    *,
+    group: int | None = None,
+    blocking: bool = False,
+    all_forwards_first: bool = False,
 ) -> Schedule:
     """The event graph of one pipeline; ``blocking``: ranks wait for their sends (``Framework.blocking_transfers``).
+
+    ``all_forwards_first``: what interleaved stages do with one micro-batch a rank
+    (``cluster_models.interleaving.runs_all_forwards_first``).
 
     Interleaving needs ``pipeline > 1`` and groups (as many as ranks unless said otherwise) of at least ``pipeline``
     micro-batches, the last one too: ``cluster_models.interleaving.micro_batch_group``.  The caller guarantees it.
     """
     group = group or pipeline
     assert virtual == 1 or (pipeline > 1 and is_legal_group(pipeline, micro_batches, group))
-    orders = np.stack([_rank_order(pipeline, virtual, micro_batches, group, rank) for rank in range(pipeline)])
+    orders = np.stack(
+        [
+            _rank_order(pipeline, virtual, micro_batches, group, rank, all_forwards_first=all_forwards_first)
+            for rank in range(pipeline)
+        ]
+    )
     rows = topological_rows(orders, pipeline * virtual, micro_batches)
     assert len(rows) == 2 * pipeline * virtual * micro_batches, "the schedule waits for itself"
     last = np.zeros(pipeline, dtype=np.int64)

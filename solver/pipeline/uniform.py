@@ -26,13 +26,15 @@ def rank_ends(
     micro_batches: int,
     blocking: bool = False,
     group: int | None = None,
+    all_forwards_first: bool = False,
 ) -> FloatArray:
     """(P,) seconds until each rank has done its last backward.
 
     ``forward_s`` and ``backward_s`` (C,) are the chunks' times, ``delay_s`` (P,) a transfer's from each rank to
-    the next; ``blocking``: ranks wait for their sends.  Schedules are simulated until they have settled and then
-    prolonged by the period of their last round.  Interleaved micro-batches that ranks do not divide are simulated
-    where ``group`` says how many pass a virtual stage together; else what is over counts by its share of a round.
+    the next; ``blocking`` and ``all_forwards_first`` as for ``build_schedule``.  Schedules are simulated until they
+    have settled and then prolonged by the period of their last round.  Interleaved micro-batches that ranks do not
+    divide are simulated where ``group`` says how many pass a virtual stage together; else what is over counts by
+    its share of a round.
     """
     pipeline = len(delay_s)
     virtual = len(forward_s) // pipeline
@@ -42,7 +44,9 @@ def rank_ends(
     delays = np.stack([delay_s, np.roll(delay_s, 1)])
 
     def ends(count: int) -> FloatArray:
-        schedule = build_schedule(pipeline, virtual, count, blocking=blocking)
+        schedule = build_schedule(
+            pipeline, virtual, count, blocking=blocking, all_forwards_first=all_forwards_first
+        )
         return simulate(schedule, durations, delays)[schedule.last]
 
     if virtual > 1 and group not in {None, pipeline} and 2 * len(forward_s) * micro_batches <= MOST_EVENTS:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cluster_models.frameworks import Framework
-from cluster_models.interleaving import micro_batch_group
+from cluster_models.interleaving import micro_batch_group, runs_all_forwards_first
 from cluster_models.plan import Degrees
 from solver.candidates import ORDER_CODES, BoolArray, CandidateBatch, FloatArray, IntArray
 from solver.compiled import Arrays
@@ -53,6 +53,7 @@ def build_placement(
         degrees.virtual_pipeline,
         micro_batches,
         group=micro_batch_group(framework, degrees.pipeline, micro_batches),
+        all_forwards_first=runs_all_forwards_first(framework),
         blocking=framework.blocking_transfers,
     )
     transfer = float(costs.transfer_bytes[0])

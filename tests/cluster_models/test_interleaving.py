@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster_models.frameworks import framework, frameworks
-from cluster_models.interleaving import Interleaving, equal_group, micro_batch_group
+from cluster_models.interleaving import Interleaving, equal_group, micro_batch_group, runs_all_forwards_first
 from tests.solver.naive_schedule import legal_groups
 
 
@@ -29,6 +29,12 @@ def test_groups_of_hand_checked_cases() -> None:
     known = framework("megatron-core-0.12")
     assert [micro_batch_group(known, 4, count) for count in (3, 7, 8, 9, 13)] == [None, 7, 4, 5, 7]
     assert [equal_group(4, count) for count in (7, 8, 9, 10)] == [7, 4, None, 5]
+
+
+def test_a_single_group_passes_forward_whole_up_to_megatron_core_0_9() -> None:
+    """Its release 0.10 dropped the case together with the fixed size of groups; PyTorch never had it."""
+    names = ("megatron-lm-3", "megatron-core-0.8", "nemo-24.09", "nemo-25.02", "torchtitan-2025")
+    assert [runs_all_forwards_first(framework(name)) for name in names] == [True] * 3 + [False] * 2
 
 
 def test_frameworks_of_deepspeed_and_nanotron_know_no_virtual_stages() -> None:

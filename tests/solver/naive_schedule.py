@@ -22,11 +22,18 @@ def schedule_table(virtual: int, micro_batches: int, group: int) -> list[tuple[i
 
 
 def work_of_rank(
-    pipeline: int, virtual: int, micro_batches: int, rank: int, group: int | None = None
+    pipeline: int,
+    virtual: int,
+    micro_batches: int,
+    rank: int,
+    group: int | None = None,
+    *,
+    all_forwards_first: bool = False,
 ) -> list[Event]:
     """What one pipeline rank runs, in order, as Megatron-Core counts virtual micro-batch numbers.
 
-    ``group``: micro-batches that pass a virtual stage together, as many as ranks unless said otherwise.
+    ``group``: micro-batches that pass a virtual stage together, as many as ranks unless said otherwise;
+    ``all_forwards_first``: as in its releases before 0.10 where there are as many micro-batches as ranks.
     """
     total, group = micro_batches * virtual, group or pipeline
     table = schedule_table(virtual, micro_batches, group)
@@ -39,7 +46,7 @@ def work_of_rank(
 
     if virtual == 1:
         warm_up = pipeline - rank - 1
-    elif micro_batches == pipeline:
+    elif all_forwards_first and micro_batches == pipeline:
         warm_up = total
     else:
         warm_up = (pipeline - rank - 1) * 2 + (virtual - 1) * group

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from cluster_models.architecture import Architecture
 from cluster_models.catalogue import gpu_kind
-from cluster_models.frameworks import DEFAULT_FRAMEWORK
-from cluster_models.interleaving import micro_batch_group
+from cluster_models.frameworks import DEFAULT_FRAMEWORK, framework
+from cluster_models.interleaving import micro_batch_group, runs_all_forwards_first
 from cluster_models.workload import Recompute, Sharding, TrainingWorkload
 from solver.candidates import RECOMPUTE_CODES, SHARDING_CODES
 from solver.costs.memory import chunks_in_flight, stage_memory
 from solver.pipeline.schedule import build_schedule
 from tests.solver.cost_cases import LLAMA_70B, MIXTRAL, WORKLOAD, behaviour, candidates, even_layers, memory
 
+RELEASES = ("megatron-core-0.8", "megatron-core-0.12", "torchtitan-2025")
 ROWS = st.fixed_dictionaries(
     {
         "tensor": st.sampled_from([1, 2, 4]),
@@ -78,7 +79,8 @@ def test_interleaving_keeps_the_warm_up_of_all_chunks() -> None:
     in_flight = chunks_in_flight(batch, np.array([64]), DEFAULT_FRAMEWORK)[0]
     assert in_flight.sum(axis=0).tolist() == [11, 9, 7, 5]
     assert in_flight[:, 0].tolist() == [7, 4]
-    assert chunks_in_flight(batch, np.array([4]), DEFAULT_FRAMEWORK)[0].max() == 4
+    assert chunks_in_flight(batch, np.array([4]), DEFAULT_FRAMEWORK)[0].sum(axis=0).tolist() == [8, 8, 7, 5]
+    assert chunks_in_flight(batch, np.array([4]), framework("megatron-core-0.8"))[0].min() == 4
 
 
 def test_larger_groups_keep_more() -> None:
@@ -91,20 +93,23 @@ def test_larger_groups_keep_more() -> None:
 
 
 @settings(max_examples=30)
-@given(st.integers(1, 8), st.integers(1, 4), st.integers(1, 40), st.integers(0, 7))
+@given(st.integers(1, 8), st.integers(1, 4), st.integers(1, 40), st.integers(0, 7), st.sampled_from(RELEASES))
 def test_in_flight_is_what_the_schedule_holds_at_its_fullest(
-    pipeline: int, virtual: int, micro_batches: int, rank: int
+    pipeline: int, virtual: int, micro_batches: int, rank: int, release: str
 ) -> None:
     """Counting forwards up and backwards down along a rank's order of work; the first fullest moment by chunk."""
-    virtual, rank = virtual if 1 < pipeline <= micro_batches else 1, rank % pipeline
+    known, rank = framework(release), rank % pipeline
+    group = micro_batch_group(known, pipeline, micro_batches)
+    virtual = 1 if group is None else virtual
     live, fullest = np.zeros(virtual), np.zeros(virtual)
-    group = micro_batch_group(DEFAULT_FRAMEWORK, pipeline, micro_batches)
-    schedule = build_schedule(pipeline, virtual, micro_batches, group=group)
+    schedule = build_schedule(
+        pipeline, virtual, micro_batches, group=group, all_forwards_first=runs_all_forwards_first(known)
+    )
     for event in np.flatnonzero(schedule.rank == rank):
         live[schedule.events.chunk[event] // pipeline] += -1 if schedule.events.backward[event] else 1
         fullest = live.copy() if live.sum() > fullest.sum() else fullest
     batch = candidates({"pipeline": pipeline, "virtual_pipeline": virtual})
-    held = chunks_in_flight(batch, np.array([micro_batches]), DEFAULT_FRAMEWORK)
+    held = chunks_in_flight(batch, np.array([micro_batches]), known)
     assert held[0, :, rank].tolist() == fullest.tolist()
 
 

@@ -50,11 +50,12 @@ def orders(schedule: Schedule) -> list[list[Event]]:
     return queues
 
 
-@given(SIZES)
-def test_each_rank_works_in_megatrons_order(sizes: Sizes) -> None:
+@given(SIZES, st.booleans())
+def test_each_rank_works_in_megatrons_order(sizes: Sizes, first: bool) -> None:
     """The arrays hold the order that the naive statement of both schedules gives."""
-    schedule = schedule_of(sizes)
-    assert orders(schedule) == [work_of_rank(*sizes[:3], rank, sizes[3]) for rank in range(sizes[0])]
+    schedule = build_schedule(*sizes[:3], group=sizes[3], all_forwards_first=first)
+    expected = [work_of_rank(*sizes[:3], rank, sizes[3], all_forwards_first=first) for rank in range(sizes[0])]
+    assert orders(schedule) == expected
 
 
 @given(SIZES)
@@ -98,10 +99,12 @@ def test_larger_groups_of_a_small_case() -> None:
         assert warm_up == 2 * (2 - rank - 1) + 3
 
 
-def test_as_many_micro_batches_as_ranks_all_warm_up() -> None:
-    """Megatron runs all forwards first when there is a single group of micro-batches."""
-    for queue in orders(build_schedule(2, 2, 2)):
+def test_as_many_micro_batches_as_ranks_all_warm_up_where_the_release_says_so() -> None:
+    """Megatron up to 0.9 runs all forwards of a single group first; later ones warm up with 2 on the last rank."""
+    for queue in orders(build_schedule(2, 2, 2, all_forwards_first=True)):
         assert [kind for kind, _, _ in queue] == ["F"] * 4 + ["B"] * 4
+    _, last = orders(build_schedule(2, 2, 2))
+    assert [kind for kind, _, _ in last] == ["F", "F", "F", "B", "F", "B", "B", "B"]
 
 
 @pytest.mark.parametrize(
