@@ -67,7 +67,7 @@ def suspicions(snapshot: ClusterSnapshot, tables: LinkTables | None = None) -> t
     return (
         *_asymmetric(rates),
         *_above_nominal(flows, names, classes, link_classes),
-        *_slow(slow_links(snapshot.cluster, rates)),
+        *slow_links_doubt(slow_links(snapshot.cluster, rates)),
         *(found.sentence for found in shared_uplinks(snapshot.cluster, rates)),
         *_coverage(snapshot, flows, names),
     )
@@ -125,8 +125,8 @@ def _above_nominal(
     return _shortened(sentences, "more pairs were measured above their data sheet")
 
 
-def _slow(links: Sequence[SlowLink]) -> list[str]:
-    """One sentence about all links that stand out; both directions of a pair count once."""
+def slow_links_doubt(links: Sequence[SlowLink]) -> list[str]:
+    """One sentence about all links that stand out, if any; both directions of a pair count once."""
     pairs: dict[frozenset[str], SlowLink] = {}
     for link in links:
         pairs.setdefault(frozenset((link.source, link.destination)), link)

@@ -14,7 +14,7 @@ from app.services.clusters import StoredCluster
 from cluster_models.links import LinkModel, effective_links
 from cluster_models.slow_links import Rates, SlowLink, rates_of, slow_links
 from cluster_models.snapshot import ClusterSnapshot
-from cluster_models.suspicions import suspicions
+from cluster_models.suspicions import slow_links_doubt, suspicions
 
 _KEPT: Final = 4
 """Clusters kept: one of 1,024 nodes takes about 60 MB."""
@@ -22,7 +22,7 @@ _KEPT: Final = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fabric:
-    """A cluster at one version: its snapshot, the model of its links, and what stands out."""
+    """A cluster at one version: its snapshot, the model of its links, the slow ones, and doubts but for these."""
 
     snapshot: ClusterSnapshot
     links: LinkModel
@@ -50,7 +50,10 @@ def fabric_of_snapshot(snapshot: ClusterSnapshot) -> Fabric:
     """The links of a snapshot."""
     links = effective_links(snapshot)
     rates = rates_of(links.tables)
-    return Fabric(snapshot, links, rates, slow_links(snapshot.cluster, rates), suspicions(snapshot, links.tables))
+    slow = slow_links(snapshot.cluster, rates)
+    listed = slow_links_doubt(slow)
+    doubts = tuple(doubt for doubt in suspicions(snapshot, links.tables) if doubt not in listed)
+    return Fabric(snapshot, links, rates, slow, doubts)
 
 
 _FABRICS: OrderedDict[tuple[str, int], Fabric] = OrderedDict()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
@@ -41,8 +42,7 @@ from app.web.form import (
 from app.web.origin import sent_form
 from app.web.plan_routing import asked_routing, routing_before
 from app.web.rendering import page
-from app.web.views.cluster import leaves
-from app.web.views.exports import Exports, exports_of, given_options, option_label
+from app.web.views.exports import Exports, exports_of, given_options, option_label, preview_of
 from app.web.views.listing import plan_line
 from app.web.views.progress import progress_now
 from app.web.views.result import nothing_fits, result
@@ -116,7 +116,7 @@ def ask_for_plan(request: Request, data: Annotated[FormData, Depends(sent_form)]
 
 
 @router.get("/plans/{plan_id}")
-def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 0, part: int = 0) -> Response:
+def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 1, part: int = 0) -> Response:
     """A plan: its progress while it is searched for, then what came out."""
     with service_of(request).read_sessions() as session:
         record = plans.get_plan(session, plan_id=plan_id)
@@ -131,7 +131,7 @@ def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 0, part: 
         plan=plan_line(record),
         zooms=ZOOMS,
         progress=progress_now(record, datetime.now(UTC)) if record.is_open else None,
-        result=result(answer, problem.workload, leaves(problem.snapshot.cluster), window)
+        result=result(answer, problem.workload, problem.snapshot.cluster, window)
         if isinstance(answer, Plan)
         else None,
         nothing=nothing_fits(answer) if isinstance(answer, NoPlan) else None,
@@ -168,7 +168,9 @@ def _exports(request: Request, plan_id: str, answer: Plan) -> tuple[Exports, tup
         name = error.field.removeprefix("options.")
         problem = FormProblem(name, option_label(name), f"{error.problem}; {error.remedy}".rstrip("; "))
         return exports_of(plan_id, answer, given, {}), (problem,)
-    return exports_of(plan_id, answer, given, given), ()
+    exports = exports_of(plan_id, answer, given, given)
+    preview = preview_of(plan_id, answer, request.query_params.get("preview", ""), given)
+    return replace(exports, preview=preview), ()
 
 
 def _create(service: Service, values: Typed) -> str:

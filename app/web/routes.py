@@ -32,7 +32,12 @@ from app.web.what_if_pages import router as what_if_router
 
 RECENT: Final = 8
 """Plans, clusters and decisions that the start page looks at."""
-_FILES: Final = {"pages.css": "text/css", "progress.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_FILES: Final = {
+    "pages.css": "text/css",
+    "pictures.js": "text/javascript",
+    "progress.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

@@ -210,7 +210,7 @@ def test_a_finished_plan_is_shown_with_everything_it_carries(
         "waits longer on the slow link",
         "0123456789abcdef",
         f"/api/v1/plans/{plan_id}/exports/megatron",
-        "l1: 2 nodes",
+        "groups stay on one leaf",
         "the plan stays ahead of the runner-up in 85 %",
         '<td class="number">580.0 ms</td>',
     ):

@@ -16,12 +16,14 @@ from app.presentation.links import SHOWN_MESSAGE_BYTES, shown_load
 from app.web.views.drawing import Box, Drawing, Line, Words
 from app.web.views.shades import DIRECTION_SCALE, SHARE_SCALE, Scale, rate_scale
 from cluster_models.links import FloatArray, LinkModel
+from cluster_models.slow_links import Rates
 
 MOST_NODES: Final = 64
 """Nodes on a side of the map at most: 4,032 links."""
 MOST_ROWS: Final = 600
 """Links that the table below the map lists at most."""
 
+_NONE: Final[Rates] = {}
 _MARGIN: Final = 96.0
 _CELL_WIDTHS: Final = ((20, 26.0), (40, 16.0), (MOST_NODES, 13.0))
 _LONGEST_NAME: Final = 13
@@ -94,9 +96,15 @@ class HeatMap:
     more_rows: int
 
 
-def map_values(model: LinkModel, choice: MapChoice) -> tuple[FloatArray, FloatArray]:
-    """Bandwidth (N, N) of each flow, and what the colours show of it."""
+def map_values(model: LinkModel, choice: MapChoice, measured: Rates = _NONE) -> tuple[FloatArray, FloatArray]:
+    """Bandwidth (N, N) of each flow, and what the colours show of it.
+
+    As ``measured`` where that load was: the model takes a link that more flows made faster at the better figure.
+    """
     rates = model.bytes_per_s(choice.message_bytes, choice.flows)
+    position = {name: index for index, name in enumerate(model.nodes)}
+    for (source, destination), rate in measured.get((choice.flows, choice.message_bytes), {}).items():
+        rates[position[source], position[destination]] = rate
     if choice.colour is Colour.SHARE:
         usual = np.empty_like(rates)
         apart = ~np.eye(len(rates), dtype=np.bool_)
@@ -108,10 +116,10 @@ def map_values(model: LinkModel, choice: MapChoice) -> tuple[FloatArray, FloatAr
 
 
 def links_between(
-    model: LinkModel, choice: MapChoice, rows: Sequence[int], columns: Sequence[int]
+    model: LinkModel, choice: MapChoice, rows: Sequence[int], columns: Sequence[int], measured: Rates = _NONE
 ) -> tuple[Link, ...]:
     """Every directed link from a node of ``rows`` to one of ``columns``, row by row."""
-    rates, values = map_values(model, choice)
+    rates, values = map_values(model, choice, measured)
     estimated, small = model.estimated(choice.flows), model.small_only
     return tuple(
         Link(model.nodes[row], model.nodes[column], float(rates[row, column]), float(values[row, column]), known)
@@ -136,6 +144,7 @@ def heat_map(
     rows: Sequence[int],
     columns: Sequence[int],
     *,
+    measured: Rates = _NONE,
     slow: Collection[tuple[str, str]] = (),
     address: str | None = None,
 ) -> HeatMap:
@@ -143,7 +152,7 @@ def heat_map(
 
     ``address`` of the page: a link's cell leads to its curve there.
     """
-    links = links_between(model, choice, rows, columns)
+    links = links_between(model, choice, rows, columns, measured)
     scale = map_scale(choice.colour, [link.value for link in links])
     cell = next(width for most, width in _CELL_WIDTHS if max(len(rows), len(columns)) <= most)
     left = {model.nodes[node]: _MARGIN + index * cell for index, node in enumerate(columns)}

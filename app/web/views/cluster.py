@@ -120,8 +120,10 @@ def cluster_page(
         name=cluster.name,
         facts=_facts(fabric, nodes, version),
         form=_form(fabric, choice, groups if is_large else (), chosen | _named_sides(query)),
-        leaf_map=leaf_map(fabric.links, choice, groups, slow, chosen) if is_large else None,
-        map=heat_map(fabric.links, choice, rows, columns, slow=slow, address="") if rows and columns else None,
+        leaf_map=leaf_map(fabric.links, choice, groups, slow, chosen, fabric.rates) if is_large else None,
+        map=heat_map(fabric.links, choice, rows, columns, measured=fabric.rates, slow=slow, address="")
+        if rows and columns
+        else None,
         slow_sentence=slow_links_sentence(len(slow_rows)),
         slow=slow_rows[:most],
         more_slow=max(0, len(slow_rows) - most),

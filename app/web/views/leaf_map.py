@@ -14,6 +14,7 @@ from app.web.views.bandwidth import COLOURS, Colour, MapChoice, map_scale, map_v
 from app.web.views.drawing import Box, Drawing, Words
 from app.web.views.node_groups import NodeGroup
 from cluster_models.links import LinkModel
+from cluster_models.slow_links import Rates
 
 _MARGIN: Final = 96.0
 _CELL_WIDTHS: Final = ((8, 52.0), (20, 34.0), (40, 20.0), (10_000, 12.0))
@@ -26,9 +27,10 @@ def leaf_map(
     groups: Sequence[NodeGroup],
     slow: Collection[tuple[str, str]],
     query: dict[str, str],
+    measured: Rates,
 ) -> Drawing:
     """The map between ``groups``; a cell leads to the nodes of its two groups and holds its slow links' number."""
-    rates, values = map_values(model, choice)
+    rates, values = map_values(model, choice, measured)
     position = {name: index for index, name in enumerate(model.nodes)}
     group_of = np.zeros(len(model.nodes), dtype=np.int64)
     for index, group in enumerate(groups):

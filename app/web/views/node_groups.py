@@ -32,7 +32,7 @@ def place_name(node: Node) -> str:
     """Leaf, rack or zone of a node, else the NVLink domain that it shares; empty where it has none."""
     for label in _LABELS:
         if (place := node.place(label)) is not None:
-            return f"{label} {place}"
+            return place if place.startswith(label) else f"{label} {place}"
     return "" if node.nvlink_domain == node.name else f"NVLink domain {node.nvlink_domain}"
 
 
