@@ -67,8 +67,9 @@ def static_file(name: str) -> Response:
     return Response(content, media_type=_FILES[name], headers={**SECURITY_HEADERS, "Cache-Control": "no-cache"})
 
 
-router.include_router(plan_router)
+# before the plans: an address there may be any id
 router.include_router(comparison_router)
+router.include_router(plan_router)
 # before the clusters: an address there may be any name
 router.include_router(import_router)
 router.include_router(measuring_router)

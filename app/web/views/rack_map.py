@@ -93,6 +93,6 @@ def _gpu_cells(
 
 def _node_cell(host: str, ranks: list[RankPlace], x: float, y: float, ringed: Collection[int]) -> Box:
     stages = sorted({rank.pipeline for rank in ranks})
-    ring = " ringed" if ringed & set(stages) else ""
+    ring = " ringed" if set(stages).intersection(ringed) else ""
     tip = f"{host}: stage {spans(stages)}, rank {spans(rank.rank for rank in ranks)}"
     return Box(x, y, _CELL - 1.5, _CELL_HEIGHT, f"{stage_style(stages[0])} seat-cell{ring}", tip)
