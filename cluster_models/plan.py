@@ -112,7 +112,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class TimeBreakdown:
-    """Parts of the step of the busiest pipeline rank, in seconds; they add up to ``step_s``.
+    """Parts of the step of a pipeline rank, in seconds; they add up to ``step_s``.  A plan's is its busiest rank's.
 
     ``pipeline_bubble_s`` is idle time with transfers at zero cost, ``pipeline_transfer_s`` what the transfers
     add to it; ``*_exposed_s`` is the part that nothing hides.
@@ -184,7 +184,8 @@ MEMORY_PARTS: Final[Mapping[str, str]] = MappingProxyType(
 class StageTime:
     """Forward and backward seconds of one micro-batch on one pipeline rank (all its virtual stages).
 
-    ``gpu_kind`` names the GPUs that it runs on; empty in plans made by hand.
+    ``gpu_kind`` names the GPUs that it runs on; empty in plans made by hand.  ``time`` has the parts of the step on
+    this rank, in the replica that ends last; ``None`` in plans of before they were kept.
     """
 
     stage: int
@@ -192,6 +193,7 @@ class StageTime:
     backward_s: float
     data_parallel_s: float
     gpu_kind: str = ""
+    time: TimeBreakdown | None = None
 
 
 class StopReason(StrEnum):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
-from statistics import median
 from typing import Final
 
 import numpy as np
@@ -15,9 +14,11 @@ from cluster_models.link_classes import LinkClass, classify
 from cluster_models.link_tables import LinkTables, Recency, link_tables
 from cluster_models.measurements import Sample, SampleStatus
 from cluster_models.oversubscription import shared_uplinks
+from cluster_models.slow_links import SLOW_SHARE, Rates, SlowLink, rates_of, slow_links
 from cluster_models.snapshot import ClusterSnapshot
 from cluster_models.units import GBYTE, MIB
 from cluster_models.wire_flows import LARGE_BYTES, WireFlow, wire_flow
+from cluster_models.wording import named
 
 IntArray = npt.NDArray[np.int64]
 
@@ -62,11 +63,11 @@ def suspicions(snapshot: ClusterSnapshot, tables: LinkTables | None = None) -> t
     classes, link_classes = classify(snapshot.cluster)
     names = [node.name for node in snapshot.cluster.nodes]
     flows = _flows(snapshot.samples)
-    rates = _rates(link_tables(snapshot.samples, Recency()) if tables is None else tables)
+    rates = rates_of(link_tables(snapshot.samples, Recency()) if tables is None else tables)
     return (
         *_asymmetric(rates),
         *_above_nominal(flows, names, classes, link_classes),
-        *_far_below_class(rates, names, classes, link_classes),
+        *slow_links_doubt(slow_links(snapshot.cluster, rates)),
         *(found.sentence for found in shared_uplinks(snapshot.cluster, rates)),
         *_coverage(snapshot, flows, names),
     )
@@ -77,23 +78,6 @@ Flows = list[tuple[Sample, WireFlow]]
 
 def _flows(samples: Iterable[Sample]) -> Flows:
     return [(sample, flow) for sample in samples if (flow := wire_flow(sample)) is not None]
-
-
-Rates = dict[tuple[float, float], dict[tuple[str, str], float]]
-"""Bytes/s of each directed pair of different nodes, by (flows, message bytes)."""
-
-
-def _rates(tables: LinkTables) -> Rates:
-    rates: Rates = {}
-    found = np.nonzero(np.isfinite(tables.message_bytes))
-    rows, levels, _ = found
-    sizes, times = tables.message_bytes[found], tables.time_s[found]
-    values = (rows, tables.flows[rows, levels], sizes, sizes / times)
-    for row, flows, size, rate in zip(*(value.tolist() for value in values), strict=True):
-        pair = tables.pairs[row]
-        if pair[0] != pair[1]:
-            rates.setdefault((flows, size), {})[pair] = rate
-    return rates
 
 
 def _asymmetric(rates: Rates) -> list[str]:
@@ -141,29 +125,30 @@ def _above_nominal(
     return _shortened(sentences, "more pairs were measured above their data sheet")
 
 
-def _far_below_class(
-    rates: Rates, names: Sequence[str], classes: Sequence[LinkClass], link_classes: IntArray
-) -> list[str]:
-    slow: dict[tuple[str, str], str] = {}
-    for flows, size in sorted(rates):
-        by_pair = rates[flows, size]
-        found = _classes_of(by_pair, names, link_classes)
-        by_class: dict[int, list[float]] = {}
-        for k, rate in zip(found, by_pair.values(), strict=True):
-            by_class.setdefault(k, []).append(rate)
-        medians = {k: median(values) for k, values in by_class.items()}
-        low = [
-            (pair, rate, k)
-            for (pair, rate), k in zip(by_pair.items(), found, strict=True)
-            if rate * FALLBACK_RATIO <= medians[k]
-        ]
-        for (a, b), rate, k in sorted(low):
-            slow[a, b] = (
-                f"{a} to {b} reaches {rate / GBYTE:.3g} GB/s per flow with {flows:g} flows, over"
-                f" {FALLBACK_RATIO:g} times below the median of its class ({classes[k].proximity.words}):"
-                " the transfer may have fallen back to TCP."
-            )
-    return _shortened(list(slow.values()), "more pairs are as far below their class")
+def slow_links_doubt(links: Sequence[SlowLink]) -> list[str]:
+    """One sentence about all links that stand out, if any; both directions of a pair count once."""
+    pairs: dict[frozenset[str], SlowLink] = {}
+    for link in links:
+        pairs.setdefault(frozenset((link.source, link.destination)), link)
+    if not pairs:
+        return []
+    lead = "1 node pair reaches" if len(pairs) == 1 else f"{len(pairs):,} node pairs reach"
+    examples = [_slow_words(link) for link in pairs.values()]
+    fallback = sum(link.share <= 1 / FALLBACK_RATIO for link in pairs.values())
+    tcp = f" {fallback} of them may have fallen back to TCP." if fallback else ""
+    sentence = (
+        f"{lead} less than {SLOW_SHARE:.0%} of what others of the same class do at the same load: "
+        f"{named(examples, NAMED_AT_MOST)}.{tcp} Measure them again; if they stay slow, look at their "
+        "cables, cards and routes."
+    )
+    return [sentence]
+
+
+def _slow_words(link: SlowLink) -> str:
+    """One link beside its class: "a to b 1.7 GB/s where 13.5 is usual (1 flow)"."""
+    rate, usual = link.bytes_per_s / GBYTE, link.class_bytes_per_s / GBYTE
+    flows = "1 flow" if link.flows == 1 else f"{link.flows:g} flows"
+    return f"{link.source} to {link.destination} {rate:.3g} GB/s where {usual:.3g} is usual ({flows})"
 
 
 def _coverage(snapshot: ClusterSnapshot, flows: Flows, names: Sequence[str]) -> list[str]:

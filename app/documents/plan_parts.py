@@ -49,6 +49,9 @@ class StageDocument(ValueDocument[StageTime]):
     backward_s: float = Field(description="Backward seconds.", examples=[0.064])
     data_parallel_s: float = Field(description="Gradient and parameter traffic of a step.", examples=[0.4])
     gpu_kind: str = Field("", description="GPUs that the stage runs on.", examples=["H100-SXM5-80GB"])
+    time: TimeDocument | None = Field(
+        None, description="Parts of the step on this rank, in the replica that ends last."
+    )
 
 
 class SurvivedLossesDocument(ValueDocument[FailureDomainLosses]):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Final
 
 from cluster_models.plan import Confidence
-from cluster_models.units import GBYTE, GIB, MICROSECOND, MILLISECOND, TFLOP
+from cluster_models.units import GBYTE, GIB, KIB, MIB, MICROSECOND, MILLISECOND, TFLOP
 
+_BINARY: Final = ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB"))
 NOT_KNOWN = "\N{EN DASH}"
 """Mark in place of a figure that is not known yet."""
 
@@ -43,6 +45,12 @@ def round_seconds(value: float) -> str:
 def gib(value: float | None) -> str:
     """Bytes as binary gigabytes."""
     return NOT_KNOWN if value is None else f"{value / GIB:.2f} GiB"
+
+
+def data_bytes(value: float) -> str:
+    """The size of a message in the largest binary unit that keeps it at least 1: "256 MiB"."""
+    size, unit = next(((size, unit) for size, unit in _BINARY if value >= size), (1, "bytes"))
+    return f"{value / size:.3g} {unit}"
 
 
 def gbytes_per_s(value: float | None) -> str:

@@ -1,17 +1,22 @@
-"""At which load the bandwidths of a cluster are shown, and in which order its nodes."""
+"""At which load the bandwidths of a cluster are shown, in which order its nodes, and which links stand out."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from app.presentation.figures import data_bytes, gbytes_per_s, percent, plural
 from cluster_models.links import LinkModel
+from cluster_models.slow_links import SLOW_SHARE, SlowLink
 from cluster_models.topology import Cluster
 from cluster_models.units import MIB
 
 SHOWN_MESSAGE_BYTES: Final = 256 * MIB
 """Large enough that latency does not count."""
+MOST_SIZES: Final = 12
 
 
 def shown_flows(model: LinkModel, gpus_per_node: int) -> int:
@@ -24,10 +29,24 @@ def shown_flows(model: LinkModel, gpus_per_node: int) -> int:
     return int(values[counts.argmax()])
 
 
-def shown_load(flows: int) -> str:
+def offered_flows(model: LinkModel, usual: int) -> tuple[int, ...]:
+    """Numbers of flows that links were measured with, and the usual one."""
+    levels = model.tables.flows[np.isfinite(model.tables.flows)]
+    return tuple(sorted({usual, *(int(level) for level in np.unique(levels) if level >= 1)}))
+
+
+def offered_sizes(model: LinkModel) -> tuple[float, ...]:
+    """Message sizes that most links were measured with, and the usual one."""
+    sizes = model.tables.message_bytes[np.isfinite(model.tables.message_bytes)]
+    values, counts = np.unique(sizes, return_counts=True)
+    common = values[np.argsort(-counts, kind="stable")[:MOST_SIZES]].tolist()
+    return tuple(sorted({float(SHOWN_MESSAGE_BYTES), *common}))
+
+
+def shown_load(flows: int, message_bytes: float = SHOWN_MESSAGE_BYTES) -> str:
     """The load in words: "each of 8 flows at once, 256 MiB messages"."""
     at_once = "one flow at a time" if flows == 1 else f"each of {flows} flows at once"
-    return f"{at_once}, {SHOWN_MESSAGE_BYTES // MIB} MiB messages"
+    return f"{at_once}, {data_bytes(message_bytes)} messages"
 
 
 def by_place(cluster: Cluster) -> list[int]:
@@ -37,3 +56,47 @@ def by_place(cluster: Cluster) -> list[int]:
         return [cluster.nodes[position].labels.get(key, "") for key in ("zone", "leaf", "rack")]
 
     return sorted(range(len(cluster.nodes)), key=place)
+
+
+@dataclass(frozen=True, slots=True)
+class SlowLinkRow:
+    """A pair of nodes that stands out, at the load at which it falls behind its class most."""
+
+    source: str
+    destination: str
+    rate: str
+    usual: str
+    share: str
+    load: str
+    bar: int
+    """The share as a length, of 64."""
+
+
+def slow_link_rows(links: Sequence[SlowLink]) -> tuple[SlowLinkRow, ...]:
+    """Every pair of nodes once, the slower of its directions, slowest share of the class first."""
+    pairs: dict[frozenset[str], SlowLink] = {}
+    for link in links:
+        pairs.setdefault(frozenset((link.source, link.destination)), link)
+    return tuple(
+        SlowLinkRow(
+            link.source,
+            link.destination,
+            gbytes_per_s(link.bytes_per_s),
+            gbytes_per_s(link.class_bytes_per_s),
+            percent(link.share, places=0),
+            f"{plural(int(link.flows), 'flow')}, {data_bytes(link.message_bytes)}",
+            round(64 * link.share),
+        )
+        for link in pairs.values()
+    )
+
+
+def slow_links_sentence(pairs: int) -> str:
+    """How many pairs stand out, and what that means."""
+    if not pairs:
+        return "No link stands out from its class at any load that was measured."
+    lead = "1 pair of nodes reaches" if pairs == 1 else f"{pairs:,} pairs of nodes reach"
+    return (
+        f"{lead} less than {percent(SLOW_SHARE, places=0)} of what others of the same class do at the same load. "
+        "Each is shown at the load where it falls behind most."
+    )

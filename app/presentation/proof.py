@@ -25,7 +25,8 @@ _HINTS: Final = {
     StopReason.TIME_LIMIT: "A longer time limit may narrow the gap.",
     StopReason.WORK_LIMIT: "A larger effort may narrow the gap.",
 }
-_TOO_SMALL_TO_SAY: Final = 5e-5
+TOO_SMALL_TO_SAY: Final = 5e-5
+"""Gap up to which a plan is called optimal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def _verdict(certificate: Certificate, given_up: float, *, searched: bool) -> st
             f"This plan is {percent(given_up, places=2)} worse than the best found, which no plan of the space "
             f"beats by more than {percent(certificate.gap, places=2)}."
         )
-    if certificate.gap <= _TOO_SMALL_TO_SAY:
+    if certificate.gap <= TOO_SMALL_TO_SAY:
         return "Proven optimal: no plan in the search space is better than this one."
     return (
         f"No plan in the search space can be more than {percent(certificate.gap, places=2)} better than this one."

@@ -159,6 +159,16 @@ def get_finished_plan(session: Session, *, plan_id: str) -> Plan:
     raise NotReady(f"The plan {plan_id} is {status}: only a plan that succeeded has this.")
 
 
+def count_ahead(session: Session, *, plan: PlanRecord) -> int:
+    """Plans that run, or wait and were asked for before ``plan``; 0 for one that waits no more."""
+    if plan.status is not PlanStatus.QUEUED:
+        return 0
+    is_before = (PlanRow.status == PlanStatus.RUNNING) | (
+        (PlanRow.status == PlanStatus.QUEUED) & (PlanRow.created_at < plan.created_at)
+    )
+    return session.scalar(select(func.count()).select_from(PlanRow).where(is_before)) or 0
+
+
 def cancel_plan(session: Session, *, plan_id: str) -> PlanRecord:
     """Call off a plan that waits or runs; one that ended stays as it is.  Its solver ends within a second."""
     _row(session, plan_id)

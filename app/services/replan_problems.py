@@ -52,11 +52,18 @@ class Situation:
 
 
 def situation(
-    session: Session, *, cluster_id: str, replan_id: str, now: datetime, supposed: tuple[HealthEvent, ...] = ()
+    session: Session,
+    *,
+    cluster_id: str,
+    replan_id: str,
+    now: datetime,
+    supposed: tuple[HealthEvent, ...] = (),
+    takes_free_nodes: bool = False,
 ) -> Situation:
     """How a cluster is now, for the replan of that id; what that has claimed itself counts as free.
 
-    ``supposed`` are reports that nobody made: the cluster is as they would leave it.
+    ``supposed`` are reports that nobody made: the cluster is as they would leave it.  ``takes_free_nodes``: all free
+    nodes count as spares, whatever the settings say.
     """
     settings = replan_settings.settings_of(session, cluster_id=cluster_id)
     events = (*health_events.read_known(session, cluster_id=cluster_id), *supposed)
@@ -71,7 +78,7 @@ def situation(
     spares = [
         node
         for node in occupancy.free_nodes(snapshot.cluster, taken)
-        if node not in out and (settings.all_free_nodes or node in names)
+        if node not in out and (takes_free_nodes or settings.all_free_nodes or node in names)
     ]
     document = {
         "jobs": jobs,

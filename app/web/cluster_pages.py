@@ -14,11 +14,12 @@ from app.db.engine import transaction
 from app.documents.reading import problems_of
 from app.presentation.figures import plural
 from app.resources import service_of
-from app.services import aliases, clusters, snapshots
+from app.services import aliases, clusters
 from app.services.errors import NameTaken
 from app.web.asked import cluster_document
 from app.web.cluster_now import cluster_now
 from app.web.examples import cluster_examples
+from app.web.fabric import fabric_of
 from app.web.failures import PageRoute
 from app.web.form import FormProblem, Typed, at_fields, typed
 from app.web.origin import sent_form
@@ -75,11 +76,13 @@ def cluster(request: Request, name: str, added: int | None = None) -> Response:
     """One cluster as it is now; ``added`` is how many measurements an import has just stored."""
     with service_of(request).read_sessions() as session:
         record = clusters.get_cluster(session, reference=name)
-        snapshot = snapshots.current_snapshot(session, stored=record)
+        fabric = fabric_of(session, record)
         names = aliases.list_aliases(session, reference=record.id)
         now = cluster_now(session, record, datetime.now(UTC))
     document = f"/api/v1/clusters/{quote(record.name, safe='')}"
-    shown = cluster_page(snapshot, version=record.version, aliases=names, now=now.cluster)
+    shown = cluster_page(
+        fabric, version=record.version, aliases=names, now=now.cluster, query=dict(request.query_params)
+    )
     note = "" if added is None else f"Stored: {plural(max(0, added), 'measurement')} added."
     return page(request, "cluster.html", cluster=shown, now=now, document=document, note=note)
 

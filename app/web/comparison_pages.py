@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 from starlette.datastructures import FormData
 
 from app.comparing.documents import ComparisonRequest
+from app.comparing.standings import MOST_CONTENDERS
 from app.documents.quantities import token_count
 from app.documents.reading import problems_of, read_document
 from app.presentation.comparison import ComparisonReport, comparison_report
@@ -20,7 +21,9 @@ from app.web.failures import PageRoute
 from app.web.form import FormProblem, Typed, number, sentence_of
 from app.web.origin import sent_form
 from app.web.rendering import page
+from app.web.views.drawing import Drawing
 from app.web.views.listing import plan_line
+from app.web.views.waterfall import waterfall
 from cluster_models.errors import InvalidInput
 
 _FIELDS: Final = {
@@ -32,6 +35,34 @@ _FIELDS: Final = {
 }
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/plans/compare")
+def stored_plans(request: Request, plan: Annotated[list[str], Query(max_length=MOST_CONTENDERS + 1)]) -> Response:
+    """Plans side by side, the first of them the one that the others are held against."""
+    chosen = list(dict.fromkeys(plan))
+    found: tuple[FormProblem, ...] = ()
+    report: ComparisonReport | None = None
+    falls: tuple[Drawing, ...] = ()
+    service = service_of(request)
+    with service.read_sessions() as session:
+        lines = [plan_line(plans.get_plan(session, plan_id=each)) for each in chosen]
+    if len(chosen) < 2:
+        found = (FormProblem("", "", "Two plans are needed: tick them in the list of plans."),)
+    else:
+        others = [{"plan": line.id, "name": f"plan {number}"} for number, line in enumerate(lines[1:], start=2)]
+        try:
+            asked = read_document(ComparisonRequest, {"plan": chosen[0], "others": others}, what="comparison")
+            base, standings = compare_stored(service.read_sessions, request=asked)
+        except InvalidInput as error:
+            found = tuple(FormProblem("", "", sentence_of(each)) for each in problems_of(error))
+        except NotReady as error:
+            found = (FormProblem("", "", str(error)),)
+        else:
+            report = comparison_report(base, standings, asked.to_budget())
+            falls = tuple(waterfall(each.contender.plan.time, base.time, each.contender.name) for each in standings)
+    status = 422 if found else 200
+    return page(request, "compare_plans.html", status=status, plans=lines, found=found, report=report, falls=falls)
 
 
 @router.get("/plans/{plan_id}/compare")

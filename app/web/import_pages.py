@@ -27,11 +27,13 @@ from app.web.views.formats import known_formats
 from app.web.views.imports import import_page
 from cluster_models.errors import InvalidInput
 from cluster_models.units import MIB
+from cluster_models.wording import named
 
 _MOST_FIELDS: Final = 4_000
 """A report has some hundred fields; answers given before come on top."""
 _ROOM_FOR_FIELDS: Final = MIB
 _LONGEST_NAME: Final = 200
+_NAMED: Final = 8
 
 _CHANGED: Final = (
     "Nothing was stored yet: answers, files or the cluster changed since the last look. "
@@ -70,7 +72,10 @@ def look_or_store(request: Request, data: Annotated[FormData, Depends(sent_uploa
     if not files and not found:
         found.append(FormProblem("files", "Files", "are missing; choose some, or paste output"))
     if found:
-        return _form(request, {"cluster": name, "pasted": pasted}, found)
+        kept = tuple(file.name for file in files)
+        return _form(
+            request, {"cluster": name, "pasted": "" if kept else pasted}, found, kept=kept, carried=carried
+        )
     sent = sent_answers(data)
     upload = ImportRequest(tuple(files), name, sent.answers.to_answers())
     with service.read_sessions() as session:
@@ -125,7 +130,15 @@ def _why(error: ImportChanged | ImportRefused) -> tuple[str, int]:
     return _CHANGED, 409
 
 
-def _form(request: Request, values: dict[str, str], found: Sequence[FormProblem]) -> Response:
+def _form(
+    request: Request,
+    values: dict[str, str],
+    found: Sequence[FormProblem],
+    *,
+    kept: Sequence[str] = (),
+    carried: str = "",
+) -> Response:
+    """The form with what is wrong; the files called ``kept`` come with it as ``carried``."""
     service = service_of(request)
     with service.read_sessions() as session:
         known = [record.name for record in clusters.list_clusters(session, limit=MAX_LIMIT).items]
@@ -135,6 +148,9 @@ def _form(request: Request, values: dict[str, str], found: Sequence[FormProblem]
         status=422 if found else 200,
         values=values,
         found=tuple(found),
+        kept=named(kept, _NAMED),
+        kept_count=len(kept),
+        carried=carried,
         known=known,
         most=f"{service.settings.max_body_bytes // MIB} MiB",
         formats=known_formats(),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Final
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse, Response
@@ -41,8 +43,7 @@ from app.web.form import (
 from app.web.origin import sent_form
 from app.web.plan_routing import asked_routing, routing_before
 from app.web.rendering import page
-from app.web.views.cluster import leaves
-from app.web.views.exports import Exports, exports_of, given_options, option_label
+from app.web.views.exports import Exports, exports_of, given_options, option_label, preview_of
 from app.web.views.listing import plan_line
 from app.web.views.progress import progress_now
 from app.web.views.result import nothing_fits, result
@@ -57,15 +58,21 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @router.get("/plans")
-def plan_list(request: Request, cursor: str | None = None) -> Response:
-    """All plans, newest first."""
+def plan_list(request: Request, cursor: str | None = None, find: str = "") -> Response:
+    """All plans, newest first, or those of the newest that have all the words of ``find``."""
+    limit = MAX_LIMIT if find.strip() else PAGE
     with service_of(request).read_sessions() as session:
-        found = plans.list_plans(session, limit=PAGE, cursor=cursor)
+        found = plans.list_plans(session, limit=limit, cursor=cursor)
+    more = urlencode(
+        {"cursor": found.next_cursor or "", "find": find} if find else {"cursor": found.next_cursor or ""}
+    )
     return page(
         request,
         "plans.html",
-        plans=[plan_line(plan) for plan in found.items],
-        next_page=found.next_cursor and f"/plans?cursor={found.next_cursor}",
+        plans=[line for plan in found.items if (line := plan_line(plan)).matches(find)],
+        searched=find.strip(),
+        looked_at=limit,
+        next_page=found.next_cursor and f"/plans?{more}",
     )
 
 
@@ -116,12 +123,13 @@ def ask_for_plan(request: Request, data: Annotated[FormData, Depends(sent_form)]
 
 
 @router.get("/plans/{plan_id}")
-def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 0, part: int = 0) -> Response:
+def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 1, part: int = 0) -> Response:
     """A plan: its progress while it is searched for, then what came out."""
     with service_of(request).read_sessions() as session:
         record = plans.get_plan(session, plan_id=plan_id)
         answer = plans.get_result(session, plan_id=plan_id)
         problem = plans.get_problem(session, plan_id=plan_id)
+        ahead = plans.count_ahead(session, plan=record)
     window = Window(replica, zoom, part)
     exports, found = _exports(request, plan_id, answer) if isinstance(answer, Plan) else (None, ())
     return page(
@@ -130,8 +138,8 @@ def plan(request: Request, plan_id: str, replica: int = 0, zoom: int = 0, part: 
         status=422 if found else 200,
         plan=plan_line(record),
         zooms=ZOOMS,
-        progress=progress_now(record, datetime.now(UTC)) if record.is_open else None,
-        result=result(answer, problem.workload, leaves(problem.snapshot.cluster), window)
+        progress=progress_now(record, datetime.now(UTC), ahead=ahead) if record.is_open else None,
+        result=result(answer, problem.workload, problem.snapshot.cluster, window)
         if isinstance(answer, Plan)
         else None,
         nothing=nothing_fits(answer) if isinstance(answer, NoPlan) else None,
@@ -146,8 +154,9 @@ def plan_progress(request: Request, plan_id: str) -> Response:
     """The part of a plan's page that changes while it is searched for."""
     with service_of(request).read_sessions() as session:
         record = plans.get_plan(session, plan_id=plan_id)
+        ahead = plans.count_ahead(session, plan=record)
     finished = {} if record.is_open else {"Plan-Finished": "yes"}
-    now = progress_now(record, datetime.now(UTC))
+    now = progress_now(record, datetime.now(UTC), ahead=ahead)
     return page(request, "progress.html", headers=finished, plan=plan_line(record), progress=now)
 
 
@@ -168,7 +177,9 @@ def _exports(request: Request, plan_id: str, answer: Plan) -> tuple[Exports, tup
         name = error.field.removeprefix("options.")
         problem = FormProblem(name, option_label(name), f"{error.problem}; {error.remedy}".rstrip("; "))
         return exports_of(plan_id, answer, given, {}), (problem,)
-    return exports_of(plan_id, answer, given, given), ()
+    exports = exports_of(plan_id, answer, given, given)
+    preview = preview_of(plan_id, answer, request.query_params.get("preview", ""), given)
+    return replace(exports, preview=preview), ()
 
 
 def _create(service: Service, values: Typed) -> str:

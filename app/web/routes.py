@@ -32,7 +32,12 @@ from app.web.what_if_pages import router as what_if_router
 
 RECENT: Final = 8
 """Plans, clusters and decisions that the start page looks at."""
-_FILES: Final = {"pages.css": "text/css", "progress.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_FILES: Final = {
+    "pages.css": "text/css",
+    "pictures.js": "text/javascript",
+    "progress.js": "text/javascript",
+    "icon.svg": "image/svg+xml",
+}
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
@@ -62,8 +67,9 @@ def static_file(name: str) -> Response:
     return Response(content, media_type=_FILES[name], headers={**SECURITY_HEADERS, "Cache-Control": "no-cache"})
 
 
-router.include_router(plan_router)
+# before the plans: an address there may be any id
 router.include_router(comparison_router)
+router.include_router(plan_router)
 # before the clusters: an address there may be any name
 router.include_router(import_router)
 router.include_router(measuring_router)

@@ -21,7 +21,7 @@ from cluster_models.plan import (
 )
 from solver.answer.expert_answer import expert_balance, expert_slots, expert_warnings
 from solver.answer.spares import spare_nodes
-from solver.answer.time_account import time_breakdown, timeline
+from solver.answer.time_account import rank_breakdowns, time_breakdown, timeline
 from solver.answer.warnings import plan_warnings
 from solver.candidates import ORDER_CODES, RECOMPUTE_CODES, SHARDING_CODES, IntArray
 from solver.costs.confidence import Subject, confidence_of_mix
@@ -159,7 +159,15 @@ def _stage_times(candidate: Candidate, times: PlacedTimes) -> tuple[StageTime, .
     """Times of the slowest replica on each pipeline rank."""
     rings_s = times.reduce_s + times.gather_s
     per_rank = times.duration_s.reshape(*times.duration_s.shape[:2], -1, len(rings_s)).sum(axis=2).max(axis=0)
+    parts = rank_breakdowns(candidate, times)
     return tuple(
-        StageTime(stage, float(per_rank[0, stage]), float(per_rank[1, stage]), float(rings_s[stage]), gpu.name)
+        StageTime(
+            stage,
+            float(per_rank[0, stage]),
+            float(per_rank[1, stage]),
+            float(rings_s[stage]),
+            gpu.name,
+            parts[stage],
+        )
         for stage, gpu in enumerate(candidate.stage_gpus)
     )

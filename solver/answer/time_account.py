@@ -26,13 +26,32 @@ def critical_cell(times: PlacedTimes) -> tuple[int, int]:
 def time_breakdown(candidate: Candidate, times: PlacedTimes) -> TimeBreakdown:
     """Parts of the step on the busiest rank of the replica that ends last; the rest it waits for the others.
 
-    The first rank ends last, but may have few layers: its idle time would hide what the step is made of.  Idle time
-    is split by simulating with free transfers.  A slow node's extra time counts as compute.
+    The first rank ends last, but may have few layers: its idle time would hide what the step is made of.
     """
-    arrays, schedule, costs = candidate.placement.arrays, candidate.placement.schedule, candidate.costs
+    replica, _ = critical_cell(times)
+    work_s = times.duration_s[replica].sum(axis=0).reshape(-1, candidate.placement.schedule.pipeline).sum(axis=0)
+    return rank_breakdowns(candidate, times)[int(work_s.argmax())]
+
+
+def rank_breakdowns(candidate: Candidate, times: PlacedTimes) -> tuple[TimeBreakdown, ...]:
+    """Parts of the step on each pipeline rank of the replica that ends last; those of each add up to the step.
+
+    Idle time is split by simulating with free transfers.  A slow node's extra time counts as compute.
+    """
+    schedule = candidate.placement.schedule
     replica, last = critical_cell(times)
-    work_s = times.duration_s[replica].sum(axis=0).reshape(-1, schedule.pipeline).sum(axis=0)
-    rank = int(work_s.argmax())
+    free = simulate(schedule, times.duration_s[replica], np.zeros_like(times.delay_s[replica]))
+    free_end_s = float(free[schedule.last].max())
+    return tuple(
+        _rank_breakdown(candidate, times, rank, replica, last, free_end_s) for rank in range(schedule.pipeline)
+    )
+
+
+def _rank_breakdown(
+    candidate: Candidate, times: PlacedTimes, rank: int, replica: int, last: int, free_end_s: float
+) -> TimeBreakdown:
+    """The parts on ``rank``; ``last`` is the one that ends last, at ``free_end_s`` if transfers took no time."""
+    arrays, schedule, costs = candidate.placement.arrays, candidate.placement.schedule, candidate.costs
     chunks = slice(rank, None, schedule.pipeline)
     rounds = schedule.micro_batches
     crossing = [
@@ -44,8 +63,7 @@ def time_breakdown(candidate: Candidate, times: PlacedTimes) -> TimeBreakdown:
     expert = rounds * float(costs.expert_s[0, chunks].sum()) + crossing[EXPERT]
     busy = rounds * float(times.duration_s[replica, :, chunks].sum())
     end = float(times.end_s[replica].max())
-    free = simulate(schedule, times.duration_s[replica], np.zeros_like(times.delay_s[replica]))
-    bubble = _rest(float(free[schedule.last].max()), busy)
+    bubble = _rest(free_end_s, busy)
     optimizer = float(arrays.optimizer_s[last])
     return TimeBreakdown(
         step_s=times.step_s,

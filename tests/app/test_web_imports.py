@@ -384,3 +384,15 @@ def test_every_real_file_has_a_card(client: TestClient) -> None:
     page = client.post(PAGE, data={"cluster": "all"}, files=files).text
     assert [path.name for path in paths if path.name not in page] == []
     assert f"and {len(paths) - 60} more files" in page
+
+
+def test_files_are_kept_where_the_name_is_missing(client: TestClient) -> None:
+    """The form comes back with them, and they are looked at once there is a name, without being chosen again."""
+    files = [("files", ("nodes.txt", NODES.encode(), "text/plain"))]
+    again = client.post(PAGE, files=files, data={"cluster": "", "do": "look"}, headers=BROWSER)
+    assert again.status_code == 422
+    assert "1 file is kept: nodes.txt" in again.text
+    carried = dict(_Form(again.text).values)["carried"]
+    looked = client.post(PAGE, data={"cluster": "kept", "carried": carried, "do": "look"}, headers=BROWSER)
+    assert "nodes.txt" in looked.text
+    assert "understood" in looked.text

@@ -210,7 +210,7 @@ def test_a_finished_plan_is_shown_with_everything_it_carries(
         "waits longer on the slow link",
         "0123456789abcdef",
         f"/api/v1/plans/{plan_id}/exports/megatron",
-        "l1: 2 nodes",
+        "groups stay on one leaf",
         "the plan stays ahead of the runner-up in 85 %",
         '<td class="number">580.0 ms</td>',
     ):
@@ -307,3 +307,53 @@ def test_only_people_at_wrong_addresses_get_a_page(tmp_path: Path, address: str,
     assert answer.status_code == 404
     assert answer.headers["content-type"].startswith(kind)
     assert ("There is no page at this address." in answer.text) == (kind == "text/html")
+
+
+def _second(service: Service) -> str:
+    with transaction(service.sessions) as session:
+        snapshot = snapshots.store_inline(session, cluster=small_cluster(), samples=small_samples())
+        problem = PlanningProblem(snapshot, small_architecture(), small_workload())
+        return plans.create_plan(session, problem=problem, options=SearchOptions())
+
+
+def test_two_plans_are_compared_at_an_address(browser: TestClient, service: Service, plan_id: str) -> None:
+    """Ticked in the list, they stand side by side with what the second loses; one alone is refused in words."""
+    first, second = plan_id, _second(service)
+    for each in (first, second):
+        _finish(service, each, PlanStatus.SUCCEEDED, result=jsonable(small_plan()))
+    text = browser.get(f"/plans/compare?plan={first}&plan={second}").text
+    assert "<h1>Plans compared</h1>" in text
+    assert "Its step takes as long as the plan" in text
+    alone = browser.get(f"/plans/compare?plan={first}")
+    assert alone.status_code == 422
+    assert "Two plans are needed" in alone.text
+    assert browser.get(f"/plans/compare?plan={first}&plan=none").status_code == 404
+    assert f'value="{second}"' in browser.get("/plans").text
+
+
+def test_a_file_is_looked_into_before_it_is_taken(browser: TestClient, service: Service, plan_id: str) -> None:
+    """The page shows the text that the download has, with the options of the address; unknown formats show none."""
+    _finish(service, plan_id, PlanStatus.SUCCEEDED, result=jsonable(small_plan()))
+    text = browser.get(f"/plans/{plan_id}?preview=torchrun&port=29999").text
+    assert 'id="preview-text"' in text
+    assert "29999" in text.partition('id="preview-text"')[2].partition("</pre>")[0]
+    assert 'id="preview-text"' not in browser.get(f"/plans/{plan_id}?preview=none").text
+
+
+def test_lists_and_nodes_are_searched(browser: TestClient, plan_id: str) -> None:
+    """Every word has to occur; what matches nothing says so."""
+    assert plan_id in browser.get("/plans?find=two-and").text
+    assert plan_id not in browser.get("/plans?find=two-and+nonsense").text
+    browser.post("/clusters/new", data={"cluster_text": _cluster_text()})
+    found = {text: browser.get(f"/clusters/two-and-a-spare?node={text}").text for text in ("ready+L1", "l2")}
+    assert found["ready+L1"].partition('id="nodes"')[2].count('<tr><th scope="row">') == 3
+    assert "No node matches." in found["l2"]
+
+
+def test_a_link_has_an_address_with_its_curve_and_tests(browser: TestClient) -> None:
+    """From a to b as measured; a link that does not exist leaves the page as it is."""
+    browser.post("/clusters/new", data={"cluster_text": _cluster_text()})
+    text = browser.get("/clusters/two-and-a-spare?link=a%3Eb&flows=1&colour=share").text
+    assert '<h2 id="link">Link a to b</h2>' in text
+    assert "nccl-tests sendrecv" in text
+    assert 'id="link"' not in browser.get("/clusters/two-and-a-spare?link=a%3Ezz&flows=x&colour=y").text

@@ -15,20 +15,30 @@ from app.cli.plan_view import plan_view
 from app.documents.plan import PlanDocument
 from app.presentation.configuration import degrees, settings
 from app.presentation.costs import memory_rows, time_rows
+from app.presentation.crossings import Places, crossing_sentence, crossing_stages, places
 from app.presentation.figures import count, gib, percent, plural, round_seconds, seconds, spans
 from app.presentation.links import by_place, shown_flows
 from app.presentation.plan import headline, plan_report
+from app.presentation.plan_lead import lead_sentence
 from app.presentation.proof import proof
 from app.serialization import make_snapshot
-from app.web.views.bandwidth import Known, heat_map, links_between
+from app.web.views.bandwidth import Colour, Known, MapChoice, heat_map, links_between
 from app.web.views.drawing import round_steps
+from app.web.views.leaf_map import leaf_map
 from app.web.views.memory import memory_bars
-from app.web.views.schedule import LEGIBLE_BOXES, MOST_BOXES, Window, schedule
-from app.web.views.seats import layer_spans, seat_grid
+from app.web.views.node_groups import NodeGroup, node_groups
+from app.web.views.rack_map import rack_map
+from app.web.views.schedule import MOST_BOXES, Window, schedule
+from app.web.views.seats import HUES, layer_spans, seat_grid
+from app.web.views.shades import SHADES, rate_scale
+from app.web.views.stage_times import stage_times
+from app.web.views.step_axis import step_axis
 from app.web.views.step_time import time_bar
+from app.web.views.waterfall import waterfall
 from cluster_models.links import effective_links
+from cluster_models.measurements import Direction
 from cluster_models.placement_rules import PlacementRules, RankGroup, Spares, Spread
-from cluster_models.plan import Degrees, StopReason, TimelineEvent
+from cluster_models.plan import Degrees, Placement, RankPlace, StageTime, StopReason, TimeBreakdown, TimelineEvent
 from cluster_models.units import GIB
 from cluster_models.workload import Objective
 from tests.plans import (
@@ -80,7 +90,7 @@ def test_axis_steps_are_even_and_stay_below_the_end(highest: float) -> None:
 
 def test_grid_puts_every_rank_in_the_cell_of_its_stage_and_replica() -> None:
     """Stage 0 of the small plan sits on node b, two GPUs for each replica."""
-    grid = seat_grid(small_configuration(), small_placement(), {})
+    grid = seat_grid(small_configuration(), small_placement(), Places("node", {}))
     assert grid.replicas == (0, 1)
     first, second = grid.rows[0].cells
     assert [(seat.node, seat.gpus, seat.ranks) for seat in (*first, *second)] == [
@@ -91,14 +101,17 @@ def test_grid_puts_every_rank_in_the_cell_of_its_stage_and_replica() -> None:
     assert grid.colour_means == "node"
 
 
-def test_grid_is_coloured_by_leaf_only_where_every_host_has_one() -> None:
-    """Two hosts of one leaf share a colour; a host without a leaf brings back colours by node."""
-    by_leaf = seat_grid(small_configuration(), small_placement(), {"a": "l1", "b": "l1"})
-    assert [group.name for group in by_leaf.groups] == ["l1"]
-    assert by_leaf.rows[0].cells[0][0].style == by_leaf.rows[1].cells[0][0].style
-    by_node = seat_grid(small_configuration(), small_placement(), {"a": "l1"})
-    assert by_node.groups == ()
-    assert by_node.rows[0].cells[0][0].style != by_node.rows[1].cells[0][0].style
+def test_grid_is_coloured_by_place_only_where_colours_tell_places_apart() -> None:
+    """Hosts of one leaf need no colour, those of two have two; nine nodes do not share eight colours."""
+    apart = seat_grid(small_configuration(), small_placement(), Places("leaf", {"a": "l1", "b": "l2"}))
+    assert [group.name for group in apart.groups] == ["l2", "l1"]
+    assert apart.rows[0].cells[0][0].style != apart.rows[1].cells[0][0].style
+    together = seat_grid(small_configuration(), small_placement(), Places("leaf", {"a": "l1", "b": "l1"}))
+    assert (together.groups, together.colour_means) == ((), "")
+    hosts = tuple(f"n{index}" for index in range(HUES + 1))
+    ranks = tuple(RankPlace(index, host, 0, 0, 0, index, 0) for index, host in enumerate(hosts))
+    many = replace(small_configuration(), degrees=Degrees(data=len(hosts)))
+    assert seat_grid(many, Placement(hosts, 1, ranks), Places("node", {})).colour_means == ""
 
 
 def test_layers_of_virtual_stages_come_back_to_the_same_rank() -> None:
@@ -132,15 +145,15 @@ def test_kinds_are_told_where_stages_run_on_different_gpus() -> None:
     assert replace(plan, stages=alike).mixed_kinds == ()
     mixed = replace(plan, stages=(alike[0], replace(alike[1], gpu_kind="A100-SXM4-40GB")))
     memory = (plan.memory[0], replace(plan.memory[1], limit_bytes=36 * GIB))
-    grid = seat_grid(mixed.configuration, mixed.placement, {}, mixed.mixed_kinds)
+    grid = seat_grid(mixed.configuration, mixed.placement, Places("node", {}), mixed.mixed_kinds)
     assert [row.gpu_kind for row in grid.rows] == ["H100-SXM5-80GB", "A100-SXM4-40GB"]
     rows = memory_rows(memory, mixed.mixed_kinds)
     assert [(row.gpu_kind, row.limit) for row in rows] == [
         ("H100-SXM5-80GB", "75.00"),
         ("A100-SXM4-40GB", "36.00"),
     ]
-    assert [word.text for word in memory_bars(memory).words].count("limit") == 2
-    assert [word.text for word in memory_bars(plan.memory).words].count("limit") == 1
+    assert sum(word.text.startswith("limit") for word in memory_bars(memory).words) == 2
+    assert sum(word.text.startswith("limit") for word in memory_bars(plan.memory).words) == 1
 
 
 def test_parts_of_the_step_fill_the_bar_and_the_table() -> None:
@@ -227,23 +240,23 @@ def test_any_window_asked_for_becomes_one_that_exists(replica: int, zoom: int, p
     assert 0 <= shown.window.part < shown.window.zoom
 
 
-def test_schedule_of_a_huge_step_is_cut_and_says_so() -> None:
-    """Boxes beyond the limit are left out, in words."""
-    events = [TimelineEvent("F", "forward", 0, 0, float(at), 1.0) for at in range(MOST_BOXES + 10)]
-    shown = schedule(events, Window(zoom=1))
-    assert shown is not None
-    assert len(shown.drawing.boxes) == MOST_BOXES
-    assert "look closer" in shown.left_out
-
-
-def test_a_long_schedule_opens_where_micro_batches_can_be_told_apart() -> None:
-    """The page begins with the least magnification that leaves few boxes, whatever the number of replicas."""
-    steps = range(3 * LEGIBLE_BOXES)
-    events = [TimelineEvent("F", "forward", replica, 0, float(at), 1.0) for replica in (0, 1) for at in steps]
+def test_the_whole_step_is_in_view_however_many_boxes_it_has() -> None:
+    """Boxes too short to be seen are drawn as one, which ends where the last of them does; a gap stays a gap."""
+    ways = ("forward", "backward")
+    events = [TimelineEvent(f"{ways[at % 2]} {at}", ways[at % 2], 0, 0, at * 1.0, 1.0) for at in range(20_000)]
+    events.append(TimelineEvent("optimizer step", "optimizer", 0, 0, 30_000.0, 500.0))
     shown = schedule(events, Window())
     assert shown is not None
-    assert shown.window == Window(replica=0, zoom=4, part=0)
-    assert len(shown.drawing.boxes) <= LEGIBLE_BOXES
+    assert shown.window == Window(replica=0, zoom=1, part=0)
+    assert len(shown.drawing.boxes) <= MOST_BOXES
+    assert "look closer" in shown.left_out
+    *_, run, last = sorted(shown.drawing.boxes, key=lambda box: box.x)
+    assert last.style == "event-optimizer"
+    assert run.x + run.width < last.x - 100
+    closer = schedule(events[:50], Window())
+    assert closer is not None
+    assert len(closer.drawing.boxes) == 50
+    assert closer.left_out == ""
 
 
 def test_no_timeline_makes_no_schedule() -> None:
@@ -254,20 +267,75 @@ def test_no_timeline_makes_no_schedule() -> None:
 def test_heat_map_marks_what_was_not_measured() -> None:
     """Of six directed links two were measured; the four others are crossed out, and all have a shade."""
     model = effective_links(make_snapshot(small_cluster(), small_samples()))
-    flows = shown_flows(model, 4)
-    shown = heat_map(model, flows, range(3))
+    choice = MapChoice(shown_flows(model, 4))
+    shown = heat_map(model, choice, range(3), range(3))
     assert len(shown.drawing.boxes) == 6
-    assert [link.known for link in links_between(model, flows, range(3))].count(Known.MEASURED) == 2
-    assert len(shown.drawing.lines) == 2 * 4
-    assert shown.counts == "Directed links: 2 measured, 0 adapted (one stroke), 4 estimated (crossed)"
+    assert [link.known for link in links_between(model, choice, range(3), range(3))].count(Known.MEASURED) == 2
+    assert shown.counts == "Directed links: 2 measured, 0 adapted, 4 estimated"
+    assert shown.drawing.lines == ()
     assert shown.rows[0].bandwidth.endswith("GB/s")
+    some = heat_map(model, choice, [0, 1], [0, 1, 2])
+    assert len(some.drawing.boxes) == 4
+    assert len(some.drawing.lines) == 2 * 2
+    assert some.counts.endswith("2 estimated (crossed)")
+
+
+def test_colours_of_links_show_the_share_of_the_class_or_the_direction() -> None:
+    """Three links of one class: half the median is 50 %, and one way over the other is its inverse back."""
+    there = replace(small_samples()[0], direction=Direction.FORWARD)
+    back = replace(there, source="b", destination="a", bytes_per_s=(there.bytes_per_s or 0) / 2)
+    model = effective_links(make_snapshot(small_cluster(), (there, back)))
+    values = {
+        colour: {
+            (link.source, link.destination): link.value
+            for link in links_between(model, MapChoice(1, colour=colour), [0, 1], [0, 1])
+        }
+        for colour in Colour
+    }
+    assert values[Colour.DIRECTION]["a", "b"] == pytest.approx(2, rel=0.01)
+    assert values[Colour.DIRECTION]["b", "a"] == pytest.approx(0.5, rel=0.01)
+    share = values[Colour.SHARE]
+    assert share["a", "b"] == pytest.approx(2 * share["b", "a"], rel=0.01)
+
+
+def test_groups_of_nodes_are_drawn_by_their_median_and_count_links_that_stand_out() -> None:
+    """Two groups of the three nodes: a cell a pair of groups but where a node would meet itself alone."""
+    model = effective_links(make_snapshot(small_cluster(), small_samples()))
+    groups = (NodeGroup("x", (0, 1)), NodeGroup("y", (2,)))
+    drawn = leaf_map(model, MapChoice(1), groups, {("a", "c")}, {}, {})
+    assert [box.tip.partition(":")[0] for box in drawn.boxes] == ["x to x", "x to y", "y to x"]
+    assert ["ringed" in box.style for box in drawn.boxes] == [False, True, False]
+    assert "rows=x&columns=y" in drawn.boxes[1].address
+
+
+def test_every_node_is_in_one_group_and_no_group_is_too_large() -> None:
+    """A thousand nodes on leaves of 100: each leaf in two parts."""
+    first = small_cluster().nodes[0]
+    nodes = tuple(
+        replace(first, name=f"n{index}", nvlink_domain=f"n{index}", labels={"leaf": f"{index // 100}"})
+        for index in range(1000)
+    )
+    groups = node_groups(replace(small_cluster(), nodes=nodes), range(1000))
+    assert sorted(position for group in groups for position in group.members) == list(range(1000))
+    assert max(len(group.members) for group in groups) <= 64
+    assert len({group.name for group in groups}) == len(groups) == 20
+
+
+@given(low=st.floats(1e6, 1e11), ratio=st.floats(1.0, 100.0))
+def test_a_scale_of_rates_rises_and_has_a_shade_for_every_value(low: float, ratio: float) -> None:
+    """Edges rise, the legend has one entry a shade, the fastest gets the last shade."""
+    scale = rate_scale([low, low * ratio])
+    assert list(scale.edges) == sorted(set(scale.edges))
+    assert len(scale.legend) == len(scale.edges) + 1
+    assert scale.style(low * ratio) == scale.legend[-1].style == f"heat-{SHADES - 1}"
+    assert scale.style(low) == scale.legend[0].style
 
 
 def test_nodes_of_one_leaf_stand_together() -> None:
     """Zone goes before leaf and leaf before rack; equal places keep the cluster's order."""
     cluster = small_cluster()
-    places = ({"zone": "z", "leaf": "b"}, {"zone": "z", "leaf": "a", "rack": "9"}, {"leaf": "c"})
-    nodes = tuple(replace(node, labels=place) for node, place in zip(cluster.nodes, places, strict=True))
+    labels = ({"zone": "z", "leaf": "b"}, {"zone": "z", "leaf": "a", "rack": "9"}, {"leaf": "c"})
+    nodes = tuple(replace(node, labels=place) for node, place in zip(cluster.nodes, labels, strict=True))
     assert by_place(replace(cluster, nodes=nodes)) == [2, 1, 0]
     assert by_place(cluster) == [0, 1, 2]
 
@@ -278,3 +346,64 @@ def test_links_are_shown_at_the_load_most_were_measured_at() -> None:
     measured = effective_links(make_snapshot(small_cluster(), (*small_samples(), inside)))
     assert shown_flows(measured, 4) == 1
     assert shown_flows(effective_links(make_snapshot(small_cluster(), (inside,))), 4) == 4
+
+
+def test_groups_that_cross_are_named_and_outlined() -> None:
+    """The small plan has tensor groups inside nodes; with its two nodes on two leaves only the pipeline crosses."""
+    plan = small_plan()
+    nodes = tuple(
+        replace(node, labels={"leaf": leaf}) for node, leaf in zip(small_cluster().nodes, "xyx", strict=True)
+    )
+    where = places(replace(small_cluster(), nodes=nodes), plan.placement.hosts)
+    assert where.kind == "leaf"
+    crossing = crossing_stages(plan, where)
+    assert crossing == {"tensor parallel": (), "data parallel": ()}
+    assert "stay on one leaf" in crossing_sentence(crossing, where, 2)
+    turned = {"a": "b", "b": "a"}
+    swapped = tuple(
+        replace(rank, node=turned[rank.node] if rank.tensor and rank.pipeline else rank.node)
+        for rank in plan.placement.ranks
+    )
+    broken = replace(plan, placement=replace(plan.placement, ranks=swapped))
+    crossing = crossing_stages(broken, where)
+    assert crossing["tensor parallel"] == (1,)
+    assert "Tensor parallel groups of 1 stage (1) cross leaves." in crossing_sentence(crossing, where, 2)
+    outlined = [box for box in rack_map(broken, where, crossing).boxes if "ringed" in box.style]
+    assert outlined
+    assert all("stage 1" in box.tip for box in outlined)
+
+
+@given(
+    changes=st.lists(st.floats(0, 3.0), min_size=8, max_size=8),
+    base=st.lists(st.floats(0.01, 3.0), min_size=8, max_size=8),
+)
+def test_a_waterfall_adds_up_to_the_loss_as_printed(changes: list[float], base: list[float]) -> None:
+    """From the plan's bar through every signed part to the other's, digit by digit."""
+    own, its = (TimeBreakdown(sum(parts), *parts) for parts in (base, changes))
+    figures = [word.text for word in waterfall(its, own, "other").words if word.style == "figure"]
+    first, *parts, last = (round(float(text.split()[0]) * 1000) for text in figures)
+    assert first + sum(parts) == last
+
+
+def test_bars_by_stage_fill_the_step_and_mark_the_slowest() -> None:
+    """Each bar is as long as the step, and the stage that works longest is named."""
+    slow = TimeBreakdown(1.0, 0.8, 0.0, 0.0, 0.0, 0.1, 0.0, 0.05, 0.05)
+    quick = replace(slow, compute_s=0.5, pipeline_bubble_s=0.4)
+    stages = [StageTime(index, 0.1, 0.2, 0.0, "", time) for index, time in enumerate((quick, slow))]
+    drawn = stage_times(stages, 1.0)
+    assert drawn is not None
+    assert drawn.description.startswith("Stage 1 works longest")
+    ends = {box.y: max(other.x + other.width for other in drawn.boxes if other.y == box.y) for box in drawn.boxes}
+    assert len(ends) == 2
+    assert len({round(end, 6) for end in ends.values()}) == 1
+    assert stage_times([replace(stages[0], time=None)], 1.0) is None
+
+
+def test_the_axis_has_the_bound_the_plan_and_every_loser_that_fits() -> None:
+    """One mark each, in order from left to right."""
+    plan = small_plan()
+    drawn = step_axis(plan, Objective.STEP_TIME)
+    assert sum(box.style == "dot-loser" for box in drawn.boxes) == len(plan.alternatives)
+    at = {box.style: box.x for box in drawn.boxes}
+    assert at["bar-proof"] <= at["dot-plan"] + 10 <= at["dot-loser"] + 10
+    assert lead_sentence(plan, small_workload()).endswith("nothing can be more than 0.20 % faster.")

@@ -9,7 +9,7 @@ import pytest
 
 from cluster_models.errors import InvalidConfiguration
 from cluster_models.frameworks import DEFAULT_FRAMEWORK
-from cluster_models.plan import Degrees, StopReason
+from cluster_models.plan import TIME_PARTS, Degrees, StopReason
 from cluster_models.workload import MOST_SEQUENCES, Sharding
 from solver.check import check_plan
 from solver.predict import predict
@@ -41,6 +41,19 @@ def test_prediction_repeats_the_plan(asked: PlanningProblem) -> None:
     assert again.timeline == found.timeline
     assert again.placement.hosts == found.placement.hosts
     assert check_plan(again, asked) == ()
+
+
+@ALL
+def test_the_parts_of_every_stage_add_up_to_the_step(asked: PlanningProblem) -> None:
+    """No part is negative, and those of the plan are those of the stage that works longest."""
+    plan = planned(asked)
+    accounts = [stage.time for stage in plan.stages if stage.time is not None]
+    assert len(accounts) == len(plan.stages)
+    for account in accounts:
+        parts = [getattr(account, part) for part in TIME_PARTS]
+        assert sum(parts) == pytest.approx(plan.time.step_s)
+        assert min(parts) >= 0
+    assert plan.time == max(accounts, key=lambda account: -account.pipeline_bubble_s)
 
 
 @pytest.mark.parametrize("virtual", [1, 2])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A filled rectangle; ``tip`` is read out and shown on hover."""
+    """A filled rectangle; ``tip`` is read out and shown on hover, ``address`` is where a click leads."""
 
     x: float
     y: float
@@ -20,6 +20,7 @@ class Box:
     height: float
     style: str
     tip: str = ""
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,12 @@ from typing import Final
 from urllib.parse import urlencode
 
 from app.exports.contract import Export, Family, View, why_not
-from app.exports.options import DEFAULTS, option_text
+from app.exports.options import DEFAULTS, option_text, options_of
 from app.exports.registry import EXPORTS
 from cluster_models.plan import Plan
 
+MOST_PREVIEW: Final = 20_000
+"""Characters of a file that the page shows."""
 _FAMILIES: Final = {
     Family.TRAINING: ("Training", "Start training with every rank where the plan puts it."),
     Family.KUBERNETES: ("Kubernetes", "Manifests that pin every pod to its host."),
@@ -70,6 +72,18 @@ class ExportLine:
     file_name: str
     address: str
     takes: str
+    preview: str
+    """Query of the page that shows the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A file as it would be downloaded; of several in one, each after its name."""
+
+    file_name: str
+    address: str
+    text: str
+    is_cut: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +121,7 @@ class Exports:
 
     families: tuple[ExportFamily, ...]
     fields: tuple[OptionField, ...]
+    preview: Preview | None = None
 
 
 def given_options(query: Mapping[str, str]) -> dict[str, str]:
@@ -141,6 +156,19 @@ def exports_of(plan_id: str, plan: Plan, typed: Mapping[str, str], valid: Mappin
     return Exports(families, tuple(fields))
 
 
+def preview_of(plan_id: str, plan: Plan, name: str, valid: Mapping[str, str]) -> Preview | None:
+    """The file of format ``name`` with the ``valid`` options; ``None`` where there is none of the plan."""
+    export = EXPORTS.get(name)
+    if export is None or why_not(export, plan) is not None:
+        return None
+    taken = {key: valid[key] for key in TAKEN.get(name, ()) if key in valid}
+    files = export.files(plan, options_of(taken))
+    text = "\n".join(f"# {file.name}\n{file.text}" for file in files) if len(files) > 1 else files[0].text
+    return Preview(
+        export.file_name, _line(plan_id, export, taken).address, text[:MOST_PREVIEW], len(text) > MOST_PREVIEW
+    )
+
+
 def option_fields(typed: Mapping[str, str]) -> tuple[OptionField, ...]:
     """Every option of a launch that a training job can take, with what was typed."""
     texts = _defaults() | dict(typed)
@@ -162,7 +190,8 @@ def _line(plan_id: str, export: Export | View, options: Mapping[str, str]) -> Ex
     if options:
         address += "?" + urlencode([("set", f"{name}={text}") for name, text in options.items()])
     takes = ", ".join(_in_a_sentence(option_label(name)) for name in TAKEN.get(export.name, ()))
-    return ExportLine(export.description, export.file_name, address, takes)
+    preview = urlencode({**options, "preview": export.name})
+    return ExportLine(export.description, export.file_name, address, takes, preview)
 
 
 def _ended(text: str) -> str:

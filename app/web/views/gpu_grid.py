@@ -13,6 +13,8 @@ from app.web.views.seats import HUES
 from cluster_models.topology import Cluster, Node, NodeState
 
 _PLACES: Final = ("leaf", "rack", "zone")
+MOST_BOXES: Final = 64
+"""Nodes shown GPU by GPU."""
 _STATES: Final[Mapping[NodeState, tuple[str, str]]] = {
     NodeState.READY: ("", ""),
     NodeState.DEGRADED: ("slow", "warn"),
@@ -32,6 +34,16 @@ class HostBox:
     cells: tuple[str, ...]
     words: str
 
+    @property
+    def whole(self) -> str:
+        """Style of the node as one cell: its trouble, else what most of its GPUs do."""
+        return self.mood or Counter(self.cells).most_common(1)[0][0]
+
+    @property
+    def tip(self) -> str:
+        """The node in one line."""
+        return ", ".join(filter(None, (f"{self.name}: {self.state}" if self.state else self.name, self.words)))
+
 
 @dataclass(frozen=True, slots=True)
 class HostGroup:
@@ -49,6 +61,8 @@ class GpuGrid:
     groups: tuple[HostGroup, ...]
     legend: tuple[tuple[str, str], ...]
     summary: str
+    is_large: bool = False
+    """Whether nodes are one cell each: more do not fit a page."""
 
 
 def gpu_grid(
@@ -70,6 +84,7 @@ def gpu_grid(
         groups=tuple(HostGroup(name, _troubled(hosts), tuple(hosts)) for name, hosts in groups.items()),
         legend=tuple((hues[name], f"{name}: {_size(counts[name])}") for name in names),
         summary=_summary(cluster, held),
+        is_large=len(cluster.nodes) > MOST_BOXES,
     )
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from app.db.status import PlanStatus
-from app.presentation.figures import count
+from app.presentation.figures import NOT_KNOWN, count, percent, seconds
 from app.services.calibrations import CalibrationRecord
 from app.services.clusters import ClusterRecord
 from app.services.plans import PlanRecord
@@ -32,6 +32,14 @@ class PlanLine:
     status: str
     mood: str
     asked: str
+    step: str
+    configuration: str
+    gap: str
+
+    def matches(self, words: str) -> bool:
+        """Whether all ``words`` occur in the line, whatever their case."""
+        line = f"{self.model} {self.cluster} {self.status} {self.configuration}".casefold()
+        return all(word in line for word in words.casefold().split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,7 @@ def plan_line(plan: PlanRecord) -> PlanLine:
     asked = f"asked {_moment(plan.created_at)}"
     if plan.started_at and plan.finished_at:
         asked += f", searched for {(plan.finished_at - plan.started_at).total_seconds():.1f} s"
+    newest = plan.progress
     return PlanLine(
         id=plan.id,
         model=plan.model_name,
@@ -67,6 +76,9 @@ def plan_line(plan: PlanRecord) -> PlanLine:
         status=str(plan.status),
         mood=_MOODS[plan.status],
         asked=asked,
+        step=seconds(newest.incumbent_s) if newest else NOT_KNOWN,
+        configuration=(newest.incumbent or "") if newest else "",
+        gap=percent(newest.gap, places=2) if newest else NOT_KNOWN,
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.db.status import PlanStatus
-from app.presentation.figures import count, percent, seconds
+from app.presentation.figures import count, percent, plural, seconds
 from app.services.plans import PlanRecord
 
 
@@ -19,12 +19,13 @@ class ProgressNow:
     figures: tuple[tuple[str, str], ...]
 
 
-def progress_now(plan: PlanRecord, now: datetime) -> ProgressNow:
-    """The progress of a plan that waits or runs; best and bound are step times."""
+def progress_now(plan: PlanRecord, now: datetime, *, ahead: int = 0) -> ProgressNow:
+    """The progress of a plan that waits, with ``ahead`` plans before it, or runs; best and bound are step times."""
     elapsed = ("elapsed", f"{(now - plan.created_at).total_seconds():.0f} s")
     newest = plan.progress
     if plan.status is PlanStatus.QUEUED:
-        return ProgressNow("Waiting for a free solver.", None, (elapsed,))
+        place = f" {plural(ahead, 'plan')} before this one." if ahead else ""
+        return ProgressNow(f"Waiting for a free solver.{place}", None, (elapsed,))
     if newest is None:
         return ProgressNow("The search is starting.", None, (elapsed,))
     left, total = newest.candidates_left, newest.candidates_total

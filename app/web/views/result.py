@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.presentation.configuration import Degree, degrees, settings_line
+from app.presentation.crossings import crossing_sentence, crossing_stages, places
 from app.presentation.experts import ExpertPage, expert_page
 from app.presentation.figures import gib
 from app.presentation.plan import Pairs, PlanReport, plan_report, provenance
+from app.presentation.plan_lead import lead_sentence, subject, things_to_know
 from app.web.views.drawing import Drawing
 from app.web.views.memory import memory_bars
+from app.web.views.rack_map import rack_map
 from app.web.views.schedule import Schedule, Window, schedule
 from app.web.views.seats import SeatGrid, seat_grid
+from app.web.views.stage_times import stage_times
+from app.web.views.step_axis import step_axis
 from app.web.views.step_time import time_bar
+from app.web.views.waterfall import waterfall
 from cluster_models.plan import MEMORY_PARTS, NoPlan, Plan
+from cluster_models.topology import Cluster
 from cluster_models.workload import TrainingWorkload
 
 
@@ -23,12 +29,22 @@ class Result:
     """A plan as words, tables and drawings."""
 
     report: PlanReport
+    subject: str
+    lead: str
+    to_know: tuple[str, ...]
+    crossing: str
+    axis: Drawing
+    racks: Drawing
+    waterfalls: tuple[Drawing | None, ...]
+    """How each alternative came to lose, in their order; ``None`` for one that was not placed."""
     degrees: tuple[Degree, ...]
     seats: SeatGrid
     unused_nodes: tuple[str, ...]
     memory_bars: Drawing
     memory_parts: tuple[str, ...]
     time_bar: Drawing
+    """Parts of the step by stage, or of the busiest alone in old plans."""
+    has_stages: bool
     schedule: Schedule | None
     experts: ExpertPage | None
     expert_cut: int
@@ -47,19 +63,45 @@ class NothingFits:
     provenance: Pairs
 
 
-def result(plan: Plan, workload: TrainingWorkload, leaf_of: Mapping[str, str], window: Window) -> Result:
-    """The page of ``plan``; ``leaf_of`` names the leaf switch of each node that has one."""
+def result(plan: Plan, workload: TrainingWorkload, cluster: Cluster, window: Window) -> Result:
+    """The page of ``plan``, made for ``workload`` on ``cluster``."""
+    where = places(cluster, plan.placement.hosts)
+    crossing = crossing_stages(plan, where)
+    crossing_words = crossing_sentence(crossing, where, plan.configuration.degrees.pipeline)
+    by_stage = stage_times(plan.stages, plan.time.step_s)
     return Result(
         report=plan_report(plan, workload),
+        subject=subject(plan, workload),
+        lead=lead_sentence(plan, workload),
+        to_know=things_to_know(plan, crossing_words),
+        crossing=crossing_words,
+        axis=step_axis(plan, workload.objective),
+        racks=rack_map(plan, where, crossing),
+        waterfalls=tuple(
+            None if other.time is None else waterfall(other.time, plan.time, str(other.configuration.degrees))
+            for other in plan.alternatives
+        ),
         degrees=degrees(plan.configuration.degrees),
-        seats=seat_grid(plan.configuration, plan.placement, leaf_of, plan.mixed_kinds),
+        seats=seat_grid(plan.configuration, plan.placement, where, plan.mixed_kinds),
         unused_nodes=plan.unused_nodes,
-        memory_bars=memory_bars(plan.memory),
+        memory_bars=memory_bars(plan.memory, _cards(plan, cluster)),
         memory_parts=tuple(MEMORY_PARTS.values()),
-        time_bar=time_bar(plan.time),
+        time_bar=by_stage or time_bar(plan.time),
+        has_stages=by_stage is not None,
         schedule=schedule(plan.timeline, window),
         experts=expert_page(plan),
         expert_cut=plan.configuration.degrees.expert_tensor,
+    )
+
+
+def _cards(plan: Plan, cluster: Cluster) -> tuple[float, ...]:
+    """The whole memory of the GPUs of each stage; the limit where their kind is not known any more."""
+    kinds = [stage.gpu_kind for stage in plan.stages]
+    return tuple(
+        max(cluster.gpu_kinds[kind].memory_bytes, memory.limit_bytes)
+        if kind in cluster.gpu_kinds
+        else memory.limit_bytes
+        for kind, memory in zip(kinds, plan.memory, strict=True)
     )
 
 

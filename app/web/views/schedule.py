@@ -5,38 +5,40 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from app.presentation.figures import count, plural, round_seconds, seconds
+from app.presentation.figures import plural, round_seconds, seconds
 from app.web.views.drawing import Box, Drawing, Key, Line, Words, round_steps
 from cluster_models.plan import TimelineEvent
 
 MOST_BOXES: Final = 4000
-"""More boxes than this make a page heavy; the window then ends earlier and the page says so."""
+"""More boxes than this make a page heavy: more of the short ones are then drawn as one, and the page says so."""
 ZOOMS: Final = (1, 2, 4, 8, 16, 32)
 """Magnifications offered; the window shows one part in so many of the step."""
-LEGIBLE_BOXES: Final = 1000
-"""With more boxes than this side by side, micro-batches cannot be told apart: the page then begins closer."""
+_SHORTEST: Final = 1.2
+"""Length of the shortest box that is drawn alone."""
 
 _LEFT, _RIGHT, _TOP, _ROW, _BAR = 74.0, 16.0, 8.0, 30.0, 24.0
 _WIDTH: Final = 1100.0
 _ROOM_FOR_A_DIGIT: Final = 8.0
-_KNOWN: Final = ("forward", "backward", "reduce", "optimizer", "gather")
+_KNOWN: Final = ("forward", "backward", "several", "reduce", "optimizer", "gather")
 _MICRO_BATCH: Final = re.compile(r"\d+")
-_NAMES: Final = {"reduce": "gradient reduction", "gather": "parameter gather", "optimizer": "optimizer step"}
+_NAMES: Final = {
+    "several": "forward and backward in turn",
+    "reduce": "gradient reduction",
+    "gather": "parameter gather",
+    "optimizer": "optimizer step",
+}
 _COMPUTE: Final = ("forward", "backward", "optimizer")
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Part of the step that is shown: ``part`` (from 0) of ``zoom`` equal parts, of one replica.
-
-    Zoom 0 becomes the least at which micro-batches can be told apart.
-    """
+    """Part of the step that is shown: ``part`` (from 0) of ``zoom`` equal parts, of one replica."""
 
     replica: int = 0
-    zoom: int = 0
+    zoom: int = 1
     part: int = 0
 
 
@@ -71,7 +73,7 @@ def schedule(events: Sequence[TimelineEvent], wanted: Window) -> Schedule | None
     if not events:
         return None
     replicas = tuple(sorted({event.replica for event in events}))
-    window = _inside(wanted, replicas, boxes=len(events) // len(replicas))
+    window = _inside(wanted, replicas)
     end_of_step = max(event.start_s + event.duration_s for event in events)
     begin = end_of_step * window.part / window.zoom
     end = end_of_step * (window.part + 1) / window.zoom
@@ -83,15 +85,16 @@ def schedule(events: Sequence[TimelineEvent], wanted: Window) -> Schedule | None
         ),
         key=lambda event: (event.start_s, event.track),
     )
+    shortest_s = (end - begin) * _SHORTEST / (_WIDTH - _LEFT - _RIGHT)
+    while len(shown := _merged(seen, shortest_s)) > MOST_BOXES:
+        shortest_s *= 1.5
     left_out = ""
-    if len(seen) > MOST_BOXES:
-        end = seen[MOST_BOXES].start_s
-        left_out = f"The window ends after its first {count(MOST_BOXES)} boxes; look closer to see the rest."
-        seen = seen[:MOST_BOXES]
+    if len(shown) < len(seen):
+        left_out = "Boxes too short to tell apart are drawn as one; look closer to see each."
     return Schedule(
         window=window,
         replicas=replicas,
-        drawing=_drawing(seen, begin, end),
+        drawing=_drawing(shown, begin, end),
         rows=_rows(seen, begin, end),
         begins=seconds(begin),
         ends=seconds(end),
@@ -99,12 +102,36 @@ def schedule(events: Sequence[TimelineEvent], wanted: Window) -> Schedule | None
     )
 
 
-def _inside(wanted: Window, replicas: Sequence[int], *, boxes: int) -> Window:
-    """The offered window nearest to the one asked for, of replicas with so many ``boxes``."""
-    if wanted.zoom == 0:
-        zoom = next((offered for offered in ZOOMS if boxes <= offered * LEGIBLE_BOXES), ZOOMS[-1])
-    else:
-        zoom = max((offered for offered in ZOOMS if offered <= wanted.zoom), default=1)
+def _merged(events: Sequence[TimelineEvent], shortest_s: float) -> list[TimelineEvent]:
+    """``events`` in order of their beginning, with neighbours on a track joined while one is too short to be seen.
+
+    A run of equal ones keeps its category, others become "several"; a gap that could be seen ends a run.
+    """
+    runs: dict[int, TimelineEvent] = {}
+    done: list[TimelineEvent] = []
+    for event in events:
+        run = runs.get(event.track)
+        if run is None:
+            runs[event.track] = event
+            continue
+        end = run.start_s + run.duration_s
+        if event.start_s - end < shortest_s and min(run.duration_s, event.duration_s) < shortest_s:
+            alike = run.category == event.category
+            runs[event.track] = replace(
+                run,
+                name=f"several {event.category}" if alike else _NAMES["several"],
+                category=event.category if alike else "several",
+                duration_s=event.start_s + event.duration_s - run.start_s,
+            )
+        else:
+            done.append(run)
+            runs[event.track] = event
+    return sorted([*done, *runs.values()], key=lambda event: (event.start_s, event.track))
+
+
+def _inside(wanted: Window, replicas: Sequence[int]) -> Window:
+    """The offered window nearest to the one asked for."""
+    zoom = max((offered for offered in ZOOMS if offered <= wanted.zoom), default=1)
     return Window(
         replica=wanted.replica if wanted.replica in replicas else replicas[0],
         zoom=zoom,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
+from app.presentation.crossings import Places
 from app.presentation.figures import plural, spans
 from cluster_models.plan import Configuration, Placement, RankPlace
 
@@ -46,7 +47,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class SeatGrid:
-    """The whole grid; ``colour_means`` says what the colours stand for."""
+    """The whole grid; ``colour_means`` says what the colours stand for, if any."""
 
     replicas: tuple[int, ...]
     rows: tuple[StageRow, ...]
@@ -55,16 +56,17 @@ class SeatGrid:
 
 
 def seat_grid(
-    configuration: Configuration, placement: Placement, leaf_of: Mapping[str, str], kinds: Sequence[str] = ()
+    configuration: Configuration, placement: Placement, where: Places, kinds: Sequence[str] = ()
 ) -> SeatGrid:
-    """The grid of a placement, coloured by leaf switch where every host has one, else by node.
+    """The grid of a placement, coloured by NVLink domain or leaf where there are no more of these than colours.
 
     ``kinds``: the GPU kind of each pipeline rank, to be told where they differ.
     """
-    by_leaf = bool(leaf_of) and all(host in leaf_of for host in placement.hosts)
-    names = {host: leaf_of[host] if by_leaf else host for host in placement.hosts}
+    names = {host: where.of_node.get(host, host) for host in placement.hosts}
     order = {name: index for index, name in enumerate(dict.fromkeys(names.values()))}
-    style = {host: f"hue-{order[name] % HUES}" for host, name in names.items()}
+    # one colour for several places would say that they are one
+    is_coloured = 1 < len(order) <= HUES
+    style = {host: f"hue-{order[name]}" if is_coloured else "" for host, name in names.items()}
     cells: dict[tuple[int, int], list[RankPlace]] = defaultdict(list)
     for rank in placement.ranks:
         cells[rank.pipeline, rank.data].append(rank)
@@ -81,8 +83,8 @@ def seat_grid(
             )
             for stage in range(configuration.degrees.pipeline)
         ),
-        groups=_groups(names, order) if by_leaf else (),
-        colour_means="leaf switch" if by_leaf else "node",
+        groups=_groups(names, order) if is_coloured else (),
+        colour_means=where.kind if is_coloured else "",
     )
 
 
@@ -118,6 +120,4 @@ def _groups(names: Mapping[str, str], order: Mapping[str, int]) -> tuple[Group, 
     members: dict[str, list[str]] = defaultdict(list)
     for host, name in names.items():
         members[name].append(host)
-    return tuple(
-        Group(f"hue-{index % HUES}", name, plural(len(members[name]), "node")) for name, index in order.items()
-    )
+    return tuple(Group(f"hue-{index}", name, plural(len(members[name]), "node")) for name, index in order.items())
