@@ -9,7 +9,8 @@ Letters: j groups, l loads of a group, z zones, k classes of islands, q sizes (G
 
     min  sum_j cost[j] n[j] + sum_jl cost[j,l] a[j,l]
     s.t. sum_l a[j,l] = n[j]                                         a group runs at some load
-         sum_jl load[l] a[j,l]  = load of the model                  or  sum_j load[j] n[j] >= load of the model
+         sum_jl load[l] a[j,l]  = load of the model                  or  sum_j load[j] n[j] >= load of the model,
+                                                                     or  sum_j n[j] >= 1 where none is given
          sum_{j in z} parts[j,q] n[j] = sum_{k in z} u[k,z,q]        every part lies in an island of its zone
          sum_z u[k,z,q] <= sum_p parts[p,q] y[k,p]                   within the pattern of its island
          sum_p y[k,p] <= islands of k
@@ -39,7 +40,7 @@ from solver.serving.planning.zones import MOST_CUT, IslandClass, Zone
 
 NODE_LIMIT: Final = 200_000
 FIRST_GROUPS: Final = 40
-"""Groups, the best by the relaxation, among which a choice is sought first."""
+"""Groups of each model, the best by the relaxation, among which a choice is sought first."""
 GPU_TIE: Final = 1e-7
 """What a GPU costs beside a maximum, over the largest single term of it: of equal plans the smallest is taken."""
 
@@ -55,7 +56,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Load of one model; ``is_exact`` where groups share it out, else what they must be able to take at least."""
+    """Load of one model; ``is_exact`` where groups share it out, else what they must be able to take at least.
+
+    0: whatever one group takes.
+    """
 
     load: float
     is_exact: bool
@@ -94,10 +98,11 @@ class Picked:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """The arrays, and which columns mean what."""
+    """The arrays, and which columns mean what; ``served`` is the model of each group."""
 
     model: LinearModel
     number: IntArray
+    served: IntArray
     at_load: tuple[IntArray, ...]
     parts: dict[tuple[int, int, int], int]
     patterns: dict[tuple[int, tuple[int, ...]], int]
@@ -120,10 +125,12 @@ def build_program(
             if offer.group.model == model
             for column, load in zip(at_load[j] if demand.is_exact else number[j : j + 1], offer.loads, strict=True)
         ]
+        if not demand.load:
+            terms = [(column, 1.0) for column, _ in terms]
         if demand.is_exact:
             builder.add_row(terms, lower=demand.load, upper=demand.load)
         else:
-            builder.add_row(terms, lower=demand.load)
+            builder.add_row(terms, lower=demand.load or 1.0)
     parts = _part_rows(builder, offers, number, classes)
     patterns = _pattern_rows(builder, parts, classes)
     for limit, price in (
@@ -132,7 +139,8 @@ def build_program(
     ):
         if limit is not None:
             builder.add_row([(int(number[j]), price(offer.group)) for j, offer in enumerate(offers)], upper=limit)
-    return Program(builder.build(), number, at_load, parts, patterns)
+    served = np.array([offer.group.model for offer in offers])
+    return Program(builder.build(), number, served, at_load, parts, patterns)
 
 
 def gpu_tie(offers: Sequence[Offer]) -> float:
@@ -163,7 +171,10 @@ def solve(program: Program, *, backend: Backend, gap: float, time_limit_s: float
             expected=max(abs(relaxed.objective), 1e-9),
         )
 
-    first = worth <= np.sort(worth)[min(FIRST_GROUPS, len(worth)) - 1]
+    first = np.zeros(len(worth), dtype=bool)
+    for model in np.unique(program.served):
+        own = np.flatnonzero(program.served == model)
+        first[own[np.argsort(worth[own], kind="stable")[:FIRST_GROUPS]]] = True
     best = among(first)
     missing = best.objective - relaxed.objective
     if missing <= gap * abs(best.objective) and best.values is not None:
