@@ -1,4 +1,4 @@
-"""Free nodes that nobody keeps as spares: which there are for a decision on failures, and what they would change."""
+"""Free nodes that nobody keeps as spares, and the change they would make to a decision on failures."""
 
 from __future__ import annotations
 
