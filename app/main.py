@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 
 from app import problems
-from app.access import description
+from app.access import description, provider
 from app.access.admission import check_right
 from app.access.control import AccessControl
 from app.api import health
@@ -144,6 +144,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(router, dependencies=[Depends(check_right)])
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_body_bytes)
     app.add_middleware(problems.DeclaredSize, max_bytes=settings.max_body_bytes)
+    provider.install(app, settings)
     app.add_middleware(AccessControl, settings=settings)
     app.add_middleware(TrustedRequests, hosts=settings.known_hosts)
     app.add_middleware(ObservedRequests, metrics=metrics)

@@ -18,6 +18,7 @@ from typing import Final
 
 import structlog
 
+from app.access import sign_ins
 from app.db.engine import SessionFactory, transaction
 from app.db.replan_tables import ReplanRow
 from app.db.tenancy import for_owner
@@ -147,6 +148,7 @@ class Keeper:
         now, messages = datetime.now(UTC), timedelta(days=self._context.settings.webhook_retention_days)
         with transaction(self._context.sessions) as session:
             idempotency.forget(session, before=now - idempotency.KEPT_FOR)
+            sign_ins.forget_ended(session, now=now)
             webhook_deliveries.forget(session, before=now - messages)
             health_events.forget_old(session, now=now)
 
