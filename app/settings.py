@@ -83,8 +83,8 @@ class Settings(BaseSettings):
     )
     access: Access = Field(
         default=Access.LOOPBACK,
-        description="Who may use the service: keys (and who signs in), loopback (anybody, from this machine only), or "
-        "open-to-everyone.",
+        description="Who may use the service: keys (and who signs in), loopback (anybody, from this machine only), "
+        "or open-to-everyone.",
     )
     tenant: str = Field(default=DEFAULT_TENANT, description="Tenant whose things the command line works on.")
     sign_in_hours: float = Field(default=12.0, gt=0, description="How long a browser stays signed in.")

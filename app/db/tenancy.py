@@ -1,7 +1,7 @@
 """Tenants in the database: whose a row is, and sessions that see and make rows of one tenant only.
 
 A session is bound to a tenant by its engine (execution option ``tenant``).  Every ORM statement of such a session
-is narrowed to the rows of the tenant here, and every row that it makes is stamped; services know nothing of tenants.
+is narrowed to the rows of the tenant here, and every row that it makes is stamped: services know nothing of that.
 Sessions without a tenant see all rows, and can make none that needs an owner.
 """
 
