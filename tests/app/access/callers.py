@@ -21,9 +21,9 @@ OURS, THEIRS = "ours", "theirs"
 
 
 @contextmanager
-def guarded(folder: Path, database_url: str) -> Iterator[TestClient]:
+def guarded(folder: Path, database_url: str, *, role: Role = Role.WEB) -> Iterator[TestClient]:
     """A client without a key, of a service that asks for one and has the tenants ``ours`` and ``theirs``."""
-    with running(folder, database_url, role=Role.WEB, access=Access.KEYS) as client:
+    with running(folder, database_url, role=role, access=Access.KEYS) as client:
         with transaction(service_of(client).sessions) as session:
             for name in (OURS, THEIRS):
                 tenants.create_tenant(session, name=name, quotas=Quotas())
