@@ -17,12 +17,12 @@ from app.db.tables import ModelRow
 from app.db.tenancy import OwnerMissing, for_tenant
 from app.db.webhook_tables import WebhookDeliveryRow, WebhookEndpointRow
 from app.jobs import due_work
-from app.services import reports, webhooks
+from app.services import webhooks
 from app.settings import Role
 from tests.app.access.callers import OURS, THEIRS, guarded, key_of, service_of, with_key
 from tests.app.api_client import API, ended, plan_body
 from tests.app.failure_bodies import SITE, store_site
-from tests.app.running_rows import CLUSTER, add_cluster, add_job, told
+from tests.app.running_rows import add_cluster, add_job, report, told
 
 REPORT = json.dumps({"node": "n0", "state": "failed", "id": "e-1"}).encode()
 
@@ -90,7 +90,7 @@ def test_decisions_and_messages_stay_with_their_tenant(sessions: SessionFactory)
     for tenant in (OURS, THEIRS):
         _site(for_tenant(sessions, tenant))
     with transaction(for_tenant(sessions, OURS)) as session:
-        reports.report(session, reference=CLUSTER, told=[told("n0")], now=datetime.now(UTC))
+        report(session, told("n0"))
     everybody = for_tenant(sessions, None)
     due_work.answer_the_unanswered(everybody)
     with everybody() as session:
