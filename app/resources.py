@@ -40,8 +40,8 @@ class Service:
 
     def of_tenant(self, tenant: str) -> Service:
         """The service as one tenant sees it; an empty name is nobody's, who sees nothing."""
-        own = {"sessions": self.sessions, "read_sessions": self.read_sessions}
-        return replace(self, **{name: for_tenant(sessions, tenant) for name, sessions in own.items()})
+        sessions, reading = for_tenant(self.sessions, tenant), for_tenant(self.read_sessions, tenant)
+        return replace(self, sessions=sessions, read_sessions=reading)
 
     def queue_plan(self, plan_id: str) -> None:
         """Queue a plan whose row is committed; when the queue is away, a worker's keeper finds the row later."""

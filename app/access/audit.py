@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from app.db.access_tables import AuditRow
@@ -64,7 +65,7 @@ def list_entries(
     session: Session, *, which: AuditFilter, limit: int, cursor: str | None = None
 ) -> Page[AuditEntry]:
     """Entries of the session's tenant, newest first."""
-    query = _narrowed(select(AuditRow), which)
+    query = select(AuditRow).where(*_conditions(which))
     if cursor is not None:
         (before,) = decode_cursor(cursor, int)
         query = query.where(AuditRow.id < before)
@@ -72,18 +73,17 @@ def list_entries(
     return page_of(rows, limit=limit, item=_entry, keys=lambda row: (row.id,))
 
 
-def _narrowed(query: Select[tuple[AuditRow]], which: AuditFilter) -> Select[tuple[AuditRow]]:
+def _conditions(which: AuditFilter) -> Iterator[ColumnElement[bool]]:
     if which.actor is not None:
-        query = query.where(AuditRow.actor == which.actor)
+        yield AuditRow.actor == which.actor
     if which.action is not None:
-        query = query.where(AuditRow.action == which.action)
+        yield AuditRow.action == which.action
     if which.subject is not None:
-        query = query.where(AuditRow.subject.startswith(which.subject, autoescape=True))
+        yield AuditRow.subject.startswith(which.subject, autoescape=True)
     if which.since is not None:
-        query = query.where(AuditRow.occurred_at >= which.since)
+        yield AuditRow.occurred_at >= which.since
     if which.until is not None:
-        query = query.where(AuditRow.occurred_at < which.until)
-    return query
+        yield AuditRow.occurred_at < which.until
 
 
 def _entry(row: AuditRow) -> AuditEntry:

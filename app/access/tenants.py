@@ -95,16 +95,13 @@ def full_queue(session: Session, quotas: Quotas, *, now: datetime) -> Exceeded |
         return Exceeded(told, 60)
     if quotas.solver_s_per_day is None:
         return None
-    spans = session.execute(
-        select(PlanRow.started_at, PlanRow.finished_at)
-        .where(PlanRow.started_at.is_not(None), PlanRow.started_at > now - 2 * _DAY)
-        .order_by(PlanRow.started_at)
-    ).all()
-    used_s = [_seconds_within(started, finished or now, now - _DAY) for started, finished in spans]
-    if sum(used_s) < quotas.solver_s_per_day:
+    query = select(PlanRow.started_at, PlanRow.finished_at).where(PlanRow.started_at > now - 2 * _DAY)
+    spans = [(max(started, now - _DAY), finished or now) for started, finished in session.execute(query) if started]
+    used_s = sum(max(0.0, (finished - started).total_seconds()) for started, finished in spans)
+    if used_s < quotas.solver_s_per_day:
         return None
-    first = next(started for (started, _), used in zip(spans, used_s, strict=True) if used)
-    told = f"{sum(used_s):.0f} s of solving were used within a day, and {quotas.solver_s_per_day:g} s may be"
+    first = min((started for started, finished in spans if finished > started), default=now)
+    told = f"{used_s:.0f} s of solving were used within a day, and {quotas.solver_s_per_day:g} s may be"
     return Exceeded(told, max(60, int((first + _DAY - now).total_seconds())))
 
 
@@ -117,10 +114,6 @@ def full_store(session: Session, quotas: Quotas) -> Exceeded | None:
     if stored < quotas.stored_samples:
         return None
     return Exceeded(f"{stored} measurements are stored, and {quotas.stored_samples} may be", 3600)
-
-
-def _seconds_within(started: datetime, finished: datetime, since: datetime) -> float:
-    return max(0.0, (finished - max(started, since)).total_seconds())
 
 
 def _columns(quotas: Quotas) -> dict[str, float | None]:

@@ -92,8 +92,8 @@ def local(place: str) -> str:
 
 
 def _form(request: Request, place: str, *, problem: str = "") -> Response:
-    values = {"place": place, "problem": problem, "has_provider": provider.is_there(request)}
-    return page(request, "sign_in.html", status=401 if problem else 200, **values)
+    has_provider, status = provider.is_there(request), 401 if problem else 200
+    return page(request, "sign_in.html", status=status, place=place, problem=problem, has_provider=has_provider)
 
 
 def _person(request: Request, claims: dict[str, object]) -> Principal:
