@@ -81,7 +81,7 @@ class AccessControl:
 
     def _refused(self, request: Request, principal: Principal) -> Response | None:
         path, is_change = request.url.path, request.method not in SAFE_METHODS
-        is_open = PUBLIC.fullmatch(path) or (is_change and SIGNED.fullmatch(path))
+        is_open = PUBLIC.fullmatch(path) or (request.method == "POST" and SIGNED.fullmatch(path))
         if principal is NOBODY and not is_open:
             return _refusal(request, "This needs a key: send it as Authorization: Bearer.")
         if principal.by_cookie and is_change and not _is_from_browser(request):

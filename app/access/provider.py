@@ -20,6 +20,7 @@ from app.access.principals import ROLES, Principal
 from app.db.access_tables import LONGEST_NAME
 from app.services.errors import NotFound
 from app.settings import DEFAULT_TENANT, LOOPBACK, Settings
+from app.starting import CannotStart
 from cluster_models.errors import MeshwrightError
 
 ANSWER_PATH: Final = "/sign-in/answer"
@@ -34,12 +35,13 @@ class SignInFailed(MeshwrightError):
 
 
 def install(app: FastAPI, settings: Settings) -> None:
-    """Let people sign in with the provider of the settings, if there is one.
+    """Let people sign in with the provider of the settings, if there is one; raises ``CannotStart``.
 
     Between the way there and the way back a signed cookie holds what belongs together.
     """
     if not settings.oidc_issuer:
         return
+    _check(settings)
     oauth = OAuth()
     oauth.register(
         name="provider",
@@ -58,6 +60,18 @@ def install(app: FastAPI, settings: Settings) -> None:
         same_site="lax",
         https_only=settings.host not in LOOPBACK,
     )
+
+
+def _check(settings: Settings) -> None:
+    for name in ("oidc_client_id", "oidc_client_secret", "oidc_roles"):
+        if not getattr(settings, name):
+            raise CannotStart(
+                f"MESHWRIGHT_OIDC_ISSUER is set, and MESHWRIGHT_{name.upper()} is not: set both or none"
+            )
+    for value, granted in settings.oidc_roles.items():
+        if granted.partition("@")[0] not in ROLES:
+            told = f"{granted!r} of {value!r} is no role; write one of {', '.join(ROLES)}, or ROLE@TENANT"
+            raise CannotStart(f"MESHWRIGHT_OIDC_ROLES: {told}")
 
 
 def is_there(request: Request) -> bool:
@@ -94,7 +108,7 @@ def person_of(session: Session, claims: dict[str, Any], settings: Settings) -> P
     values = values if isinstance(values, list) else [values]
     for value, granted in settings.oidc_roles.items():
         role, _, tenant = granted.partition("@")
-        if value not in values or role not in ROLES:
+        if value not in values:
             continue
         try:
             found = tenants.get_tenant(session, name=tenant or DEFAULT_TENANT)

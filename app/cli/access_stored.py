@@ -55,8 +55,8 @@ def run_create_key(options: KeyOptions, *, tenant: str | None, as_json: bool, da
         return
     print_text(made.text)
     error_console().print(
-        f"The key of {made.key.name!r}, tenant {made.key.tenant_id}, opens {', '.join(made.key.scopes)}. Keep it: it "
-        "is not shown again. Send it as Authorization: Bearer, or sign in with it on the pages."
+        f"The key of {made.key.name!r}, tenant {made.key.tenant_id}, opens {', '.join(made.key.scopes)}. Keep it: "
+        "it is not shown again. Send it as Authorization: Bearer, or sign in with it on the pages."
     )
 
 

@@ -17,6 +17,7 @@ from app.access.tenants import Quotas
 from app.db.engine import transaction
 from app.main import create_app
 from app.settings import Access, Role, Settings
+from app.starting import CannotStart
 from tests.app.access.callers import OURS, service_of
 from tests.app.access.identity_provider import CLIENT, Provider, identity_provider
 from tests.app.api_client import API
@@ -95,6 +96,27 @@ def test_who_is_not_let_in(browser: TestClient, provider: Provider, claims: dict
     assert back.status_code == 401
     assert words in back.text
     assert COOKIE not in browser.cookies
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"oidc_client_id": ""}, "OIDC_CLIENT_ID"),
+        ({"oidc_client_secret": ""}, "OIDC_CLIENT_SECRET"),
+        ({"oidc_roles": {}}, "OIDC_ROLES"),
+        ({"oidc_roles": {"all": "king@lab"}}, "king@lab"),
+    ],
+)
+def test_half_a_provider_is_refused_at_the_start(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    """Each refusal names the setting."""
+    whole = {
+        "oidc_issuer": "https://id.example",
+        "oidc_client_id": "c",
+        "oidc_client_secret": "s",
+        "oidc_roles": ROLES,
+    }
+    with pytest.raises(CannotStart, match=words):
+        create_app(Settings.model_validate({"data_dir": tmp_path, **whole, **changes}))
 
 
 def test_forged_answers_are_refused(browser: TestClient, provider: Provider) -> None:
