@@ -17,9 +17,14 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 
 from app import problems
+from app.access import description, provider
+from app.access.admission import check_right
+from app.access.control import AccessControl
 from app.api import health
 from app.api.v1 import (
+    access,
     aliases,
+    audit,
     calibrations,
     clusters,
     comparisons,
@@ -29,6 +34,7 @@ from app.api.v1 import (
     expert_placements,
     frameworks,
     imports,
+    keys,
     measurements,
     measuring,
     models,
@@ -67,7 +73,9 @@ from app.web.routes import router as pages
 from cluster_models.errors import MeshwrightError
 
 _API: Final = (
+    access,
     aliases,
+    audit,
     calibrations,
     clusters,
     comparisons,
@@ -77,6 +85,7 @@ _API: Final = (
     expert_placements,
     frameworks,
     imports,
+    keys,
     measurements,
     measuring,
     models,
@@ -109,6 +118,7 @@ class DescribedApp(FastAPI):
         """The OpenAPI description."""
         if self.openapi_schema is None:
             problems.describe(super().openapi())
+            description.describe(super().openapi())
         return super().openapi()
 
 
@@ -129,13 +139,16 @@ def create_app(settings: Settings) -> FastAPI:
     )
     problems.install(app)
     for module in _API:
-        app.include_router(module.router, prefix=PREFIX, dependencies=[Depends(refuse_unknown_query)])
-    app.include_router(calibrations.script_router)
-    app.include_router(health.router)
+        app.include_router(
+            module.router, prefix=PREFIX, dependencies=[Depends(check_right), Depends(refuse_unknown_query)]
+        )
     manual.install(app)
-    app.include_router(pages)
+    for router in (calibrations.script_router, health.router, pages):
+        app.include_router(router, dependencies=[Depends(check_right)])
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=settings.max_body_bytes)
     app.add_middleware(problems.DeclaredSize, max_bytes=settings.max_body_bytes)
+    provider.install(app, settings)
+    app.add_middleware(AccessControl, settings=settings)
     app.add_middleware(GZipMiddleware, minimum_size=2000, compresslevel=5)
     app.add_middleware(TrustedRequests, hosts=settings.known_hosts)
     app.add_middleware(ObservedRequests, metrics=metrics)
@@ -200,14 +213,14 @@ def _open(settings: Settings, metrics: Metrics, stack: ExitStack) -> Service:
         stack.callback(lock_data_folder(settings).release)
     engine = prepared_engine(settings)
     stack.callback(engine.dispose)
-    sessions = make_session_factory(engine)
+    sessions = make_session_factory(engine, tenant=None)
     if settings.role is Role.ALL:
         runtime = JobRuntime(settings, sessions, metrics)
         runtime.start()
         stack.callback(runtime.stop)
     jobs = JobClient(settings.resolved_jobs_database_url)
     stack.callback(jobs.close)
-    return Service(settings, engine, sessions, make_read_session_factory(engine), jobs, metrics)
+    return Service(settings, engine, sessions, make_read_session_factory(engine, tenant=None), jobs, metrics)
 
 
 def _operation_id(route: APIRoute) -> str:

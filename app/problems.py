@@ -21,7 +21,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.db.engine import DATABASE_AWAY
 from app.documents.reading import FieldProblem, problems_of, problems_of_validation
-from app.services.errors import Conflict, IdempotencyKeyReused, NotAuthentic, NotFound, Refused, VersionMismatch
+from app.services.errors import (
+    Conflict,
+    Forbidden,
+    IdempotencyKeyReused,
+    NotAuthentic,
+    NotFound,
+    Refused,
+    VersionMismatch,
+)
 from app.services.requests import BY_NAME, IN_FULL
 from app.web.failures import AGAIN_SOON, failure_page, wants_page
 from cluster_models.errors import InvalidInput
@@ -35,6 +43,9 @@ TYPES: Final[Mapping[str, str]] = {
     "conflict": "The request does not fit the state it meets.",
     "idempotency-key-reused": "The Idempotency-Key was used with another request.",
     "version-mismatch": "Somebody else changed the thing meanwhile; read it again.",
+    "not-signed-in": "The request carries no valid key.",
+    "insufficient-scope": "The key or role does not have the scope that this needs.",
+    "too-many-requests": "A limit or a quota is used up; Retry-After says when to try again.",
     "foreign-origin": "A page of another site sent the request.",
     "unknown-host": "The request names the service as it is not known.",
     "not-authentic": "The request does not prove who sent it.",
@@ -68,7 +79,7 @@ _TAGGED: Final = frozenset(
 _HEADERS: Final = {
     "X-Request-Id": "Id of the request in the service's log; the client's own where it sent one.",
     "Location": "Address of what was made.",
-    "Retry-After": "Seconds after which to try again; with 503.",
+    "Retry-After": "Seconds after which to try again; with 429 and 503.",
     "ETag": "Tag of this content, for If-Match and If-None-Match.",
 }
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -78,6 +89,7 @@ _BY_STATUS: Final = {
     405: "method-not-allowed",
     413: "content-too-large",
     415: "unsupported-media-type",
+    429: "too-many-requests",
 }
 
 log = structlog.get_logger(__name__)
@@ -141,7 +153,7 @@ def _headers(status: str, *, tagged: bool) -> dict[str, Any]:
     """The headers of an answer with this status."""
     names = ["X-Request-Id"]
     names += ["Location"] if status == "201" else []
-    names += ["Retry-After"] if status in ("503", "5XX") else []
+    names += ["Retry-After"] if status in ("503", "5XX", "4XX") else []
     names += ["ETag"] if tagged and status in ("200", "304") else []
     return {name: {"description": _HEADERS[name], "schema": {"type": "string"}} for name in names}
 
@@ -226,10 +238,13 @@ async def _refused(request: Request, error: Exception) -> Response:
         (VersionMismatch, "version-mismatch", 412),
         (IdempotencyKeyReused, "idempotency-key-reused", 422),
         (NotAuthentic, "not-authentic", 401),
+        (Forbidden, "insufficient-scope", 403),
         (Conflict, "conflict", 409),
     ]
     kind, status = next((kind, status) for cls, kind, status in kinds if isinstance(error, cls))
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, NotAuthentic) else None
+    if isinstance(error, Forbidden):
+        headers = {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{error.scope}"'}
     return problem_response(request, kind=kind, status=status, detail=str(error), headers=headers)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import structlog
 from fastapi import Request
@@ -10,10 +11,15 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.db.engine import SessionFactory
+from app.db.tenancy import for_tenant
 from app.jobs.client import JobClient
 from app.metrics import Metrics
 from app.services.safe_answers import answer_safely
 from app.settings import Settings
+
+TENANT: Final = "tenant"
+"""Key in the state of a request: the sender's tenant, put there by access control."""
+_OWN_SERVICE: Final = "service"
 
 log = structlog.get_logger(__name__)
 
@@ -32,6 +38,11 @@ class Service:
     jobs: JobClient
     metrics: Metrics
 
+    def of_tenant(self, tenant: str) -> Service:
+        """The service as one tenant sees it; an empty name is nobody's, who sees nothing."""
+        sessions, reading = for_tenant(self.sessions, tenant), for_tenant(self.read_sessions, tenant)
+        return replace(self, sessions=sessions, read_sessions=reading)
+
     def queue_plan(self, plan_id: str) -> None:
         """Queue a plan whose row is committed; when the queue is away, a worker's keeper finds the row later."""
         try:
@@ -47,7 +58,18 @@ class Service:
             log.exception("no_safe_answer", replan_id=replan_id)
 
 
-def service_of(request: Request) -> Service:
-    """The service of the application that got this request."""
+def whole_service_of(request: Request) -> Service:
+    """The service that got this request, with the rows of all tenants: for access control and the operator."""
     service: Service = request.app.state.service
     return service
+
+
+def service_of(request: Request) -> Service:
+    """The service that got this request, as the tenant sees it who sent that."""
+    service, state = whole_service_of(request), request.scope.get("state", {})
+    if TENANT not in state:
+        return service
+    if _OWN_SERVICE not in state:
+        state[_OWN_SERVICE] = service.of_tenant(state[TENANT])
+    own: Service = state[_OWN_SERVICE]
+    return own

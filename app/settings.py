@@ -17,6 +17,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from cluster_models.units import MIB
 
+DEFAULT_TENANT: Final = "default"
+"""Owner of what was stored before there were tenants, and of all on a service without access control."""
 LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 REPLAN_COMMAND: Final = (sys.executable, "-m", "app.jobs.replan_child")
 SOLVE_COMMAND: Final = (sys.executable, "-m", "app.jobs.solve_child")
@@ -31,6 +33,17 @@ class Role(StrEnum):
     """API and pages only; workers elsewhere solve."""
     WORKER = "worker"
     """Solves only, one at a time."""
+
+
+class Access(StrEnum):
+    """Who may use the service."""
+
+    LOOPBACK = "loopback"
+    """Whoever reaches it, and only this machine does: it refuses to listen elsewhere."""
+    KEYS = "keys"
+    """Whoever has a key, or is signed in."""
+    OPEN = "open-to-everyone"
+    """Whoever reaches it, from wherever."""
 
 
 def _with_driver(url: str) -> str:
@@ -67,6 +80,38 @@ class Settings(BaseSettings):
         default=(),
         description="Names under which the service is reached, without ports. None: where it listens on a loopback "
         "address only, that and localhost, else any.",
+    )
+    access: Access = Field(
+        default=Access.LOOPBACK,
+        description="Who may use the service: keys (and who signs in), loopback (anybody, from this machine only), "
+        "or open-to-everyone.",
+    )
+    tenant: str = Field(default=DEFAULT_TENANT, description="Tenant whose things the command line works on.")
+    sign_in_hours: float = Field(default=12.0, gt=0, description="How long a browser stays signed in.")
+    requests_per_minute: int | None = Field(
+        default=1200, ge=1, description="Requests of one key a minute, where it has no limit of its own."
+    )
+    max_queued_plans: int | None = Field(
+        default=1000, ge=0, description="Plans of one tenant that wait or run, where it has no quota of its own."
+    )
+    max_solver_s_per_day: float | None = Field(
+        default=None, ge=0, description="Seconds of solving of one tenant in 24 hours; none means any."
+    )
+    max_stored_samples: int | None = Field(
+        default=None, ge=0, description="Measurements that one tenant may store; none means any."
+    )
+    oidc_issuer: str = Field(
+        default="", description="Identity provider (OpenID Connect) that people sign in with; none: keys only."
+    )
+    oidc_client_id: str = ""
+    oidc_client_secret: str = Field(default="", repr=False)
+    oidc_scope: str = Field(default="openid profile email", description="What the provider is asked for.")
+    oidc_claim: str = Field(
+        default="groups", description="Claim of the identity token whose values oidc_roles speaks of."
+    )
+    oidc_roles: dict[str, str] = Field(
+        default={},
+        description="Role of each value of that claim, as role or role@tenant; who has none may not sign in.",
     )
     actor_header: str = Field(
         default="",
@@ -137,6 +182,11 @@ class Settings(BaseSettings):
         if self.allowed_hosts or self.host not in LOOPBACK:
             return self.allowed_hosts
         return ("localhost", *(f"[{name}]" if ":" in name else name for name in LOOPBACK if name != "localhost"))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests need no key; a service that listens elsewhere is open only where that is said."""
+        return self.access is Access.OPEN or (self.access is Access.LOOPBACK and self.host in LOOPBACK)
 
     @property
     def uses_sqlite(self) -> bool:

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.db.engine import make_engine
-from app.settings import Settings
+from app.settings import LOOPBACK, Access, Settings
 from cluster_models.errors import MeshwrightError
 
 _PREFIX: Final = "MESHWRIGHT_"
@@ -29,7 +29,16 @@ class CannotStart(MeshwrightError):
 
 
 def listening_socket(settings: Settings) -> socket.socket:
-    """A socket on the address of the settings, before anything is started that would have to be stopped again."""
+    """A socket on the address of the settings, before anything is started that would have to be stopped again.
+
+    Raises ``AddressRefused``, and ``CannotStart`` where others could reach it without access control.
+    """
+    if settings.access is Access.LOOPBACK and settings.host not in LOOPBACK:
+        raise CannotStart(
+            f"{settings.host} can be reached from elsewhere, and anybody there could change everything; set "
+            f"MESHWRIGHT_ACCESS={Access.KEYS} and make a key (meshwright keys create NAME --role admin), listen on "
+            f"127.0.0.1, or say MESHWRIGHT_ACCESS={Access.OPEN}"
+        )
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         listening = socket.create_server((settings.host, settings.port), family=family)

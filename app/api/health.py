@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.db import migrate
 from app.problems import TYPES, problem_response
-from app.resources import Service, service_of
+from app.resources import Service, whole_service_of
 from app.services import plans, workers
 from app.services.errors import NotFound
 
@@ -50,7 +50,7 @@ async def get_health() -> Health:
 @router.get("/readyz", responses={503: {"description": "Not ready: the detail says why."}})
 async def get_readiness(request: Request) -> Response:
     """The database answers within 3 s and is at the newest schema, and a worker was seen within 30 s."""
-    missing = await _asked(_missing, service_of(request))
+    missing = await _asked(_missing, whole_service_of(request))
     if missing is None:
         return JSONResponse({"status": "ok"})
     return problem_response(request, kind="not-ready", status=503, detail=missing)
@@ -59,7 +59,7 @@ async def get_readiness(request: Request) -> Response:
 @router.get("/metrics", response_class=Response)
 async def get_metrics(request: Request) -> Response:
     """Measurements for Prometheus; plans are counted only while the database answers."""
-    service = service_of(request)
+    service = whole_service_of(request)
     await _asked(_count_plans, service)
     return Response(generate_latest(service.metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import comparison_commands, failure_commands, service_commands
+from app.cli import access_commands, comparison_commands, failure_commands, service_commands
 from app.cli.calibration_commands import experiments
 from app.cli.cluster_commands import app as cluster_app
 from app.cli.common_options import (
@@ -281,7 +281,7 @@ def measure(  # noqa: PLR0913 - one argument for each option
     )
 
 
-for commands in (comparison_commands, failure_commands, service_commands):
+for commands in (access_commands, comparison_commands, failure_commands, service_commands):
     commands.add_commands(app)
 
 

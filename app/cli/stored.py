@@ -9,6 +9,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from app.access.tenants import get_tenant
 from app.cli.endings import Failed
 from app.cli.environment import read_settings
 from app.cli.files import naming, read_cluster_document
@@ -117,18 +118,21 @@ def store_import(
 
 
 @contextmanager
-def database(url: str | None) -> Iterator[Session]:
+def database(url: str | None, *, tenant: str | None = None) -> Iterator[Session]:
     """One transaction on the database that ``url`` or the settings name, at the newest schema."""
-    with databases(url) as sessions, transaction(sessions) as session:
+    with databases(url, tenant=tenant) as sessions, transaction(sessions) as session:
         yield session
 
 
 @contextmanager
-def databases(url: str | None) -> Iterator[SessionFactory]:
-    """Factory of transactions on that database, for work that takes several."""
+def databases(url: str | None, *, tenant: str | None = None) -> Iterator[SessionFactory]:
+    """Factory of transactions on that database for a tenant (none: that of the settings); raises ``NotFound``."""
     with _engine(url) as (engine, settings):
         prepare(engine, settings)
-        yield make_session_factory(engine)
+        sessions = make_session_factory(engine, tenant=tenant or settings.tenant)
+        with sessions() as session:
+            get_tenant(session, name=tenant or settings.tenant)
+        yield sessions
 
 
 @contextmanager

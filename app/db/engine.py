@@ -14,6 +14,8 @@ from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.orm import Session, sessionmaker
 
 from app.db.postgres import make_postgres_engine
+from app.db.tenancy import for_tenant
+from app.settings import DEFAULT_TENANT
 
 OWN_FOLDER: Final = 0o700
 OWN_FILE: Final = 0o600
@@ -53,14 +55,14 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
 
-def make_session_factory(engine: Engine) -> SessionFactory:
-    """Sessions whose objects stay readable after the commit."""
-    return sessionmaker(engine, expire_on_commit=False)
+def make_session_factory(engine: Engine, *, tenant: str | None = DEFAULT_TENANT) -> SessionFactory:
+    """Sessions of a tenant (``None``: of all) whose objects stay readable after the commit."""
+    return for_tenant(sessionmaker(engine, expire_on_commit=False), tenant)
 
 
-def make_read_session_factory(engine: Engine) -> SessionFactory:
+def make_read_session_factory(engine: Engine, *, tenant: str | None = DEFAULT_TENANT) -> SessionFactory:
     """Sessions that only read, and so never wait for a writer."""
-    return make_session_factory(engine.execution_options(read_only=True))
+    return make_session_factory(engine.execution_options(read_only=True), tenant=tenant)
 
 
 @contextmanager

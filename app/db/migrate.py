@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from alembic import command
@@ -51,18 +53,37 @@ def prepare(engine: Engine, settings: Settings) -> None:
 
 def upgrade(engine: Engine, *, revision: str = "head") -> None:
     """Move the schema up to ``revision``."""
-    config = alembic_config()
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
+    with _migrating(engine) as config:
         command.upgrade(config, revision)
 
 
 def downgrade(engine: Engine, *, revision: str = "base") -> None:
     """Move the schema down to ``revision``; tables made later lose their content."""
-    config = alembic_config()
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
+    with _migrating(engine) as config:
         command.downgrade(config, revision)
+
+
+@contextmanager
+def _migrating(engine: Engine) -> Iterator[Config]:
+    """A transaction in which the schema changes, all of it or nothing.
+
+    SQLite changes a key by copying the table and dropping the old one, which must not delete what refers to it: its
+    references are enforced again after the transaction, which fails where one leads nowhere.
+    """
+    config = alembic_config()
+    with engine.connect() as connection:
+        copies_tables = engine.dialect.name == "sqlite"
+        if copies_tables:
+            connection.connection.cursor().execute("PRAGMA foreign_keys=OFF")
+        try:
+            with connection.begin():
+                config.attributes["connection"] = connection
+                yield config
+                if copies_tables and (lost := connection.exec_driver_sql("PRAGMA foreign_key_check").first()):
+                    raise SchemaNotCurrent(f"A row of {lost[0]} refers to one of {lost[2]} that is not there.")
+        finally:
+            if copies_tables:
+                connection.connection.cursor().execute("PRAGMA foreign_keys=ON")
 
 
 def is_current(engine: Engine) -> bool:

@@ -10,11 +10,12 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.base import Base
 from app.db.status import OPEN_REPLANS, ReplanStatus
+from app.db.tenancy import Owned
 
 _OPEN = text("status IN ({})".format(", ".join(f"'{each}'" for each in OPEN_REPLANS)))
 
 
-class EventSourceRow(Base):
+class EventSourceRow(Owned, Base):
     """A monitoring system that reports to an address of its own."""
 
     __tablename__ = "event_sources"
@@ -29,7 +30,7 @@ class EventSourceRow(Base):
     created_at: Mapped[datetime]
 
 
-class HealthEventRow(Base):
+class HealthEventRow(Owned, Base):
     """A report about a part of a cluster; the entity's columns are as told where the node is not known."""
 
     __tablename__ = "health_events"
@@ -80,7 +81,7 @@ class ReplanSettingsRow(Base):
     updated_at: Mapped[datetime]
 
 
-class ReplanRow(Base):
+class ReplanRow(Owned, Base):
     """One decision for all jobs that a batch of failures touched; a cluster has one open at a time."""
 
     __tablename__ = "replans"
@@ -89,6 +90,7 @@ class ReplanRow(Base):
             "status IN ({})".format(", ".join(f"'{each}'" for each in ReplanStatus)), name="status_known"
         ),
         Index("ix_replans_cluster_id_created_at", "cluster_id", "created_at"),
+        UniqueConstraint("tenant_id", "idempotency_key"),
         Index("ix_replans_status", "status"),
         Index("uq_replans_open", "cluster_id", unique=True, sqlite_where=_OPEN, postgresql_where=_OPEN),
     )
@@ -120,7 +122,7 @@ class ReplanRow(Base):
     """Why it was opened, in a sentence."""
     objections: Mapped[dict[str, Any] | None]
     """``{"reasons": [...]}``: what speaks against approving it unseen."""
-    idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
+    idempotency_key: Mapped[str | None] = mapped_column(String(255))
     request_hash: Mapped[str | None] = mapped_column(String(64))
     attempts: Mapped[int] = mapped_column(default=0)
     rescues: Mapped[int] = mapped_column(default=0)

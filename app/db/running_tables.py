@@ -10,11 +10,12 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.base import Base
 from app.db.status import STORED_STANDINGS, JobStanding, RunningPlanStatus
+from app.db.tenancy import Owned
 
 _APPLIED = text(f"status = '{RunningPlanStatus.APPLIED}'")
 
 
-class RunningJobRow(Base):
+class RunningJobRow(Owned, Base):
     """A job on a cluster; what it runs by is in its running plans."""
 
     __tablename__ = "running_jobs"
@@ -35,7 +36,7 @@ class RunningJobRow(Base):
     updated_at: Mapped[datetime]
 
 
-class RunningPlanRow(Base):
+class RunningPlanRow(Owned, Base):
     """A plan for a job, proposed by a user or decided by a replan; at most one of a job is applied."""
 
     __tablename__ = "running_plans"

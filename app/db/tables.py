@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import (
     CheckConstraint,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
     LargeBinary,
@@ -21,20 +22,23 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
+import app.db.access_tables
 import app.db.replan_tables
 import app.db.running_tables
 import app.db.webhook_tables  # noqa: F401 - the schema is whole wherever one table of it is known
 from app.db.base import Base
 from app.db.status import PlanStatus
+from app.db.tenancy import LONGEST_TENANT, Owned, stamp
 
 
-class ClusterRow(Base):
+class ClusterRow(Owned, Base):
     """A cluster by name; its content is in its versions."""
 
     __tablename__ = "clusters"
+    __table_args__ = (UniqueConstraint("tenant_id", "name"),)
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
-    name: Mapped[str] = mapped_column(String(200), unique=True)
+    name: Mapped[str] = mapped_column(String(200))
     version: Mapped[int] = mapped_column(Integer)
     """The newest version; counts up with every change of nodes or measurements."""
     node_count: Mapped[int]
@@ -93,12 +97,13 @@ class NodeAliasRow(Base):
     node: Mapped[str] = mapped_column(String(253))
 
 
-class SnapshotRow(Base):
-    """A cluster with its measurements, frozen; the id follows from the content."""
+class SnapshotRow(Owned, Base):
+    """A cluster with its measurements, frozen; the id follows from the content, whosever it is."""
 
     __tablename__ = "snapshots"
     __table_args__ = (Index("ix_snapshots_cluster_id_created_at", "cluster_id", "created_at"),)
 
+    tenant_id: Mapped[str] = mapped_column(String(LONGEST_TENANT), primary_key=True, default=stamp)
     id: Mapped[str] = mapped_column(String(80), primary_key=True)
     cluster_id: Mapped[str | None] = mapped_column(ForeignKey("clusters.id", ondelete="SET NULL"))
     """Empty where the cluster came with the request, or is gone."""
@@ -109,24 +114,26 @@ class SnapshotRow(Base):
     created_at: Mapped[datetime]
 
 
-class ModelRow(Base):
+class ModelRow(Owned, Base):
     """A model that a user stored under a name."""
 
     __tablename__ = "models"
+    __table_args__ = (UniqueConstraint("tenant_id", "name"),)
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
-    name: Mapped[str] = mapped_column(String(200), unique=True)
+    name: Mapped[str] = mapped_column(String(200))
     document: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
 
 
-class CalibrationRow(Base):
+class CalibrationRow(Owned, Base):
     """A calibration that a user stored under a name."""
 
     __tablename__ = "calibrations"
+    __table_args__ = (UniqueConstraint("tenant_id", "name"),)
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
-    name: Mapped[str] = mapped_column(String(200), unique=True)
+    name: Mapped[str] = mapped_column(String(200))
     label: Mapped[str] = mapped_column(String(300))
     """Name and hash of the content, as plans carry it."""
     source: Mapped[str] = mapped_column(Text)
@@ -144,13 +151,14 @@ class CalibrationKindRow(Base):
     gpu_kind: Mapped[str] = mapped_column(String(200), primary_key=True)
 
 
-class RoutingRow(Base):
+class RoutingRow(Owned, Base):
     """Routing statistics of one model, several workloads, under a name."""
 
     __tablename__ = "routing"
+    __table_args__ = (UniqueConstraint("tenant_id", "name"),)
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
-    name: Mapped[str] = mapped_column(String(200), unique=True)
+    name: Mapped[str] = mapped_column(String(200))
     version: Mapped[int]
     """Counts up whenever the content is replaced."""
     summary: Mapped[dict[str, Any]]
@@ -161,7 +169,7 @@ class RoutingRow(Base):
     updated_at: Mapped[datetime]
 
 
-class PlanRow(Base):
+class PlanRow(Owned, Base):
     """A plan asked for: what was asked, how far it is, and what came out."""
 
     __tablename__ = "plans"
@@ -169,13 +177,14 @@ class PlanRow(Base):
         CheckConstraint(
             "status IN ({})".format(", ".join(f"'{status}'" for status in PlanStatus)), name="status_known"
         ),
-        Index("ix_plans_created_at_id", "created_at", "id"),
+        ForeignKeyConstraint(["tenant_id", "snapshot_id"], ["snapshots.tenant_id", "snapshots.id"]),
+        Index("ix_plans_tenant_id_created_at", "tenant_id", "created_at", "id"),
         Index("ix_plans_status", "status"),
     )
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     status: Mapped[str] = mapped_column(String(20), default=PlanStatus.QUEUED)
-    snapshot_id: Mapped[str] = mapped_column(ForeignKey("snapshots.id"))
+    snapshot_id: Mapped[str] = mapped_column(String(80))
     cluster_name: Mapped[str] = mapped_column(String(200))
     model_name: Mapped[str] = mapped_column(String(200))
     problem: Mapped[dict[str, Any]] = mapped_column(deferred=True)
@@ -192,11 +201,12 @@ class PlanRow(Base):
     """How often the solve was taken over from a worker that vanished."""
 
 
-class IdempotencyKeyRow(Base):
+class IdempotencyKeyRow(Owned, Base):
     """Resource that a request with a key made (``app.services.idempotency``)."""
 
     __tablename__ = "idempotency_keys"
 
+    tenant_id: Mapped[str] = mapped_column(String(LONGEST_TENANT), primary_key=True, default=stamp)
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     """Digest of the kind of the request and its key."""
     request_hash: Mapped[str] = mapped_column(String(64))

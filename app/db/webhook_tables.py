@@ -10,9 +10,10 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.base import Base
 from app.db.status import DeliveryStatus
+from app.db.tenancy import Owned
 
 
-class WebhookEndpointRow(Base):
+class WebhookEndpointRow(Owned, Base):
     """An address that is told of events."""
 
     __tablename__ = "webhook_endpoints"
@@ -28,7 +29,7 @@ class WebhookEndpointRow(Base):
     updated_at: Mapped[datetime]
 
 
-class WebhookDeliveryRow(Base):
+class WebhookDeliveryRow(Owned, Base):
     """One message to one endpoint, and how far it got."""
 
     __tablename__ = "webhook_deliveries"

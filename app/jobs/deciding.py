@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import structlog
 
+from app.db.replan_tables import ReplanRow
 from app.jobs.child import ChildEnd, Ending, run_child
 from app.jobs.context import JobContext
 from app.jobs.following import Following
-from app.jobs.patience import patiently
+from app.jobs.patience import for_owner, patiently
 from app.replan_request import ReplanRequest
 from app.services import replan_solves
 from app.services.solves import failure
@@ -30,6 +31,7 @@ log = structlog.get_logger(__name__)
 
 def attempt(context: JobContext, *, replan_id: str) -> str:
     """Decide a replan once and record the answer; returns the outcome as a word the engine stores."""
+    context = for_owner(context, ReplanRow, replan_id)
     request = patiently(
         context, lambda session: replan_solves.begin_attempt(session, replan_id=replan_id, now=datetime.now(UTC))
     )
@@ -49,6 +51,7 @@ def attempt(context: JobContext, *, replan_id: str) -> str:
 
 def give_up(context: JobContext, *, replan_id: str, attempts: int) -> str:
     """Record that every attempt crashed; the safe answer is proposed where there is one."""
+    context = for_owner(context, ReplanRow, replan_id)
     told = f"The deciding process ended without an answer {attempts} times."
     return _refuse(context, replan_id, failure(told, "The service's log has the last lines it wrote."))
 

@@ -13,7 +13,10 @@ import structlog
 from sqlalchemy.orm import Session
 
 from app.db.engine import SessionFactory, transaction
+from app.db.replan_tables import ReplanRow
 from app.db.status import PlanStatus
+from app.db.tables import ClusterRow
+from app.db.tenancy import for_each_owner, for_owner
 from app.jobs.client import DONE, OPEN_JOBS, JobClient
 from app.services import preparations, replan_solves, solves, waking, webhook_deliveries
 from app.services.safe_answers import answer_safely
@@ -36,9 +39,10 @@ def queue_all(sessions: SessionFactory, client: JobClient) -> None:
 def queue_plans(sessions: SessionFactory, client: JobClient) -> None:
     """Queue plans whose row was committed but whose job was not, and close those whose job broke."""
 
-    def broke(session: Session, plan_id: str) -> None:
+    def broke(plan_id: str) -> None:
         error = failure("The solve broke inside the service.", "The service's log says where.")
-        solves.finish(session, plan_id=plan_id, status=PlanStatus.FAILED, error=error)
+        with transaction(sessions) as session:
+            solves.finish(session, plan_id=plan_id, status=PlanStatus.FAILED, error=error)
 
     def waiting(session: Session) -> dict[str, str]:
         return {plan_id: plan_id for plan_id in solves.open_plan_ids(session)}
@@ -50,16 +54,18 @@ def queue_decisions(sessions: SessionFactory, client: JobClient) -> None:
     """Queue replans whose window has ended, wake jobs whose parts are back or must go, and close what broke."""
     now = datetime.now(UTC)
 
-    def broke(session: Session, replan_id: str) -> None:
+    def broke(replan_id: str) -> None:
         error = failure("The decision broke inside the service.", "The service's log says where.")
-        replan_solves.finish_without(session, replan_id=replan_id, error=error)
+        with transaction(for_owner(sessions, ReplanRow, replan_id)) as session:
+            replan_solves.finish_without(session, replan_id=replan_id, error=error)
 
     def waiting(session: Session) -> dict[str, str]:
         return {replan_id: replan_id for replan_id in replan_solves.due(session, now=now)}
 
-    with transaction(sessions) as session:
-        waking.wake_waiting(session, now=now)
-        waking.wake_deadlines(session, now=now)
+    for own in for_each_owner(sessions, ClusterRow):
+        with transaction(own) as session:
+            waking.wake_waiting(session, now=now)
+            waking.wake_deadlines(session, now=now)
     _queue(sessions, client, waiting=waiting, enqueue=client.enqueue_decision, broke=broke)
 
 
@@ -67,11 +73,12 @@ def queue_deliveries(sessions: SessionFactory, client: JobClient) -> None:
     """Queue messages that are due; an attempt that broke inside the service counts as one that failed."""
     now = datetime.now(UTC)
 
-    def broke(session: Session, due: Due) -> None:
+    def broke(due: Due) -> None:
         outcome = Outcome(None, "The attempt broke inside the service.")
-        webhook_deliveries.record(
-            session, delivery_id=due.delivery_id, attempts=due.attempts, outcome=outcome, now=now
-        )
+        with transaction(sessions) as session:
+            webhook_deliveries.record(
+                session, delivery_id=due.delivery_id, attempts=due.attempts, outcome=outcome, now=now
+            )
 
     def waiting(session: Session) -> dict[str, Due]:
         return {due.job_id: due for due in webhook_deliveries.due(session, now=now)}
@@ -85,7 +92,7 @@ def _queue(
     *,
     waiting: Callable[[Session], Mapping[str, T]],
     enqueue: Callable[[T], None],
-    broke: Callable[[Session, T], None],
+    broke: Callable[[T], None],
 ) -> None:
     """Queue what is ``waiting``, by job id, and has no job; tell ``broke`` of what has one that broke.
 
@@ -104,8 +111,7 @@ def _queue(
         if state is None:
             enqueue(item)
         elif state not in (*OPEN_JOBS, DONE):
-            with transaction(sessions) as session:
-                broke(session, item)
+            broke(item)
 
 
 def queue_preparations(sessions: SessionFactory, client: JobClient) -> None:
@@ -122,6 +128,6 @@ def answer_the_unanswered(sessions: SessionFactory) -> None:
         replan_ids = replan_solves.without_safe_answer(session)
     for replan_id in replan_ids:
         try:
-            answer_safely(sessions, replan_id=replan_id)
+            answer_safely(for_owner(sessions, ReplanRow, replan_id), replan_id=replan_id)
         except Exception:  # one that breaks must not keep the others waiting
             log.exception("no_safe_answer", replan_id=replan_id)

@@ -17,9 +17,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import structlog
-from sqlalchemy.orm import Session
 
-from app.db.engine import transaction
+from app.access import sign_ins
+from app.db.engine import SessionFactory, transaction
+from app.db.replan_tables import ReplanRow
+from app.db.tenancy import for_owner
 from app.jobs import due_work
 from app.jobs.client import JobClient, RunningJob
 from app.jobs.context import JobContext
@@ -111,7 +113,7 @@ class Keeper:
             if not workers.remove(session, executor_id=executor_id):
                 return
             lost = [job for job in self._client.running() if job.executor_id == executor_id]
-            again = [job.id for job in lost if _may_be_tried_again(session, job)]
+        again = [job.id for job in lost if _may_be_tried_again(self._context.sessions, job)]
         # A plan that was given up runs on as a job that finds its row closed, and ends.
         self._client.put_back(lost)
         self._context.metrics.rescues.inc(len(again))
@@ -146,12 +148,17 @@ class Keeper:
         now, messages = datetime.now(UTC), timedelta(days=self._context.settings.webhook_retention_days)
         with transaction(self._context.sessions) as session:
             idempotency.forget(session, before=now - idempotency.KEPT_FOR)
+            sign_ins.forget_ended(session, now=now)
             webhook_deliveries.forget(session, before=now - messages)
             health_events.forget_old(session, now=now)
 
 
-def _may_be_tried_again(session: Session, job: RunningJob) -> bool:
+def _may_be_tried_again(sessions: SessionFactory, job: RunningJob) -> bool:
     """Count one more worker lost under a solve or a decision; the other jobs are small, and tried for ever."""
     if job.kind is JobKind.SOLVE:
-        return solves.count_rescue(session, plan_id=job.id)
-    return job.kind is not JobKind.DECIDE or replan_solves.count_rescue(session, replan_id=job.id)
+        with transaction(sessions) as session:
+            return solves.count_rescue(session, plan_id=job.id)
+    if job.kind is not JobKind.DECIDE:
+        return True
+    with transaction(for_owner(sessions, ReplanRow, job.id)) as session:
+        return replan_solves.count_rescue(session, replan_id=job.id)

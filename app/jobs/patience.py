@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from dataclasses import replace
+from typing import Any, Final, TypeVar
 
 import structlog
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from app.db.engine import DATABASE_AWAY, transaction
+from app.db.tenancy import for_tenant
 from app.jobs.context import JobContext
 
 FIRST_PAUSE_S: Final = 0.5
@@ -20,6 +23,12 @@ T = TypeVar("T")
 
 class ServiceStopping(BaseException):
     """The process ends: the engine must not record an outcome, so that the job starts over elsewhere."""
+
+
+def for_owner(context: JobContext, table: type[Any], row_id: str) -> JobContext:
+    """The context with sessions of the tenant whose row has that id, as patiently as the job itself."""
+    tenant = patiently(context, lambda session: session.scalar(select(table.tenant_id).where(table.id == row_id)))
+    return replace(context, sessions=for_tenant(context.sessions, tenant or ""))
 
 
 def patiently(context: JobContext, do: Callable[[Session], T]) -> T:

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 import structlog
 
+from app.db.tables import ClusterRow
 from app.jobs.child import ChildEnd, Ending, run_child
 from app.jobs.context import JobContext
 from app.jobs.deciding import CRASHED, GONE, child_message
-from app.jobs.patience import ServiceStopping, patiently
+from app.jobs.patience import ServiceStopping, for_owner, patiently
 from app.services import preparations
 
 DONE: Final = "done"
@@ -23,6 +24,7 @@ log = structlog.get_logger(__name__)
 
 def attempt(context: JobContext, *, cluster_id: str) -> str:
     """Prepare every running plan of a cluster that lacks it; returns the outcome as a word the engine stores."""
+    context = for_owner(context, ClusterRow, cluster_id)
     asked = patiently(
         context, lambda session: preparations.begin(session, cluster_id=cluster_id, now=datetime.now(UTC))
     )

@@ -21,7 +21,7 @@ def run_worker(settings: Settings) -> None:
         signal.signal(number, lambda _number, _frame: end.set())
     metrics = make_metrics()
     engine = prepared_engine(settings)
-    runtime = JobRuntime(settings, make_session_factory(engine), metrics)
+    runtime = JobRuntime(settings, make_session_factory(engine, tenant=None), metrics)
     runtime.start()
     if settings.metrics_port is not None:
         start_http_server(settings.metrics_port, registry=metrics.registry)

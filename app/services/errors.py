@@ -11,7 +11,8 @@ MeshwrightError
     │   ├── WrongStatus         too late (or too early) for this
     │   └── GpusTaken           another job holds them
     ├── VersionMismatch
-    └── NotAuthentic
+    ├── NotAuthentic
+    └── Forbidden
 """
 
 from __future__ import annotations
@@ -85,6 +86,14 @@ class VersionMismatch(Refused):
 
     def __init__(self, difference: str) -> None:
         super().__init__(f"{difference}; read it again and repeat the change.")
+
+
+class Forbidden(Refused):
+    """The caller is known and may not do this."""
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"This needs the scope {scope!r}, which your key or role does not have.")
+        self.scope = scope
 
 
 class NotAuthentic(Refused):

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from pydantic import BaseModel
-from sqlalchemy import delete
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from app.db.insert import insert_if_absent
@@ -64,8 +64,10 @@ def once(
 
 def made_before(session: Session, request: KeyedRequest | None, *, find: Callable[[str], object]) -> str | None:
     """Resource made before by the same request and still there; raises ``IdempotencyKeyReused``."""
-    row = None if request is None else session.get(IdempotencyKeyRow, request.id)
-    if request is None or row is None:
+    if request is None:
+        return None
+    row = session.scalar(select(IdempotencyKeyRow).where(IdempotencyKeyRow.id == request.id))
+    if row is None:
         return None
     if row.request_hash != request.asked:
         raise IdempotencyKeyReused(request.key)

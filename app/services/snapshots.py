@@ -144,7 +144,7 @@ def get_snapshot(session: Session, *, snapshot_id: str) -> ClusterSnapshot:
 
 def find_snapshot(session: Session, *, snapshot_id: str) -> SnapshotRecord:
     """Record of a snapshot, without its content."""
-    row = session.get(SnapshotRow, snapshot_id)
+    row = session.scalar(select(SnapshotRow).where(SnapshotRow.id == snapshot_id))
     if row is None:
         raise NotFound("snapshot", snapshot_id)
     return _record(row)

@@ -41,7 +41,7 @@ def begin_attempt(session: Session, *, plan_id: str) -> SolveRequest | None:
     )
     row = session.execute(
         select(SnapshotRow.document, PlanRow.problem, PlanRow.options)
-        .join(SnapshotRow, SnapshotRow.id == PlanRow.snapshot_id)
+        .join(SnapshotRow, (SnapshotRow.id == PlanRow.snapshot_id) & (SnapshotRow.tenant_id == PlanRow.tenant_id))
         .where(PlanRow.id == plan_id)
     ).one()
     return SolveRequest(*row)

@@ -15,13 +15,14 @@ from starlette.exceptions import HTTPException
 
 from app.db.engine import DATABASE_AWAY
 from app.documents.reading import problems_of
-from app.services.errors import Conflict, NotFound
+from app.services.errors import Conflict, Forbidden, NotFound
 from app.web.rendering import page
 from cluster_models.errors import InvalidInput
 
 AGAIN_SOON: Final = {"Retry-After": "5"}
 """Header of every 503: seconds after which a client may try again."""
 _TITLES: Final = {
+    401: "Please sign in",
     403: "Not allowed",
     404: "Nothing here",
     405: "Not possible here",
@@ -29,11 +30,13 @@ _TITLES: Final = {
     413: "Too large",
     421: "Not known under this name",
     422: "That does not fit together",
+    429: "Too much at once",
     500: "Something broke on our side",
     503: "Not just now",
 }
 _STATUSES: Final[tuple[tuple[type[Exception], int, str], ...]] = (
     (NotFound, 404, ""),
+    (Forbidden, 403, ""),
     (Conflict, 409, ""),
     *(
         (kind, 503, "The database does not answer; try again in a moment. Nothing was stored.")
@@ -92,7 +95,7 @@ class PageRoute(APIRoute):
 
 def _page_of(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
-        return failure_page(request, error.status_code, str(error.detail))
+        return failure_page(request, error.status_code, str(error.detail), headers=error.headers)
     problems = [str(problem) for problem in problems_of(error)] if isinstance(error, InvalidInput) else []
     for kind, status, words in _STATUSES:
         if isinstance(error, kind):

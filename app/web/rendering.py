@@ -10,7 +10,8 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 SECURITY_HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; "
+    "frame-ancestors 'none'",
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
@@ -37,6 +38,12 @@ def _environment() -> Environment:
 _TEMPLATES: Final = _environment()
 
 
+def _person(request: Request) -> str:
+    """Who is signed in on a page, by name; empty where nobody needs to be."""
+    principal = request.scope.get("state", {}).get("principal")
+    return principal.name if principal is not None and principal.by_cookie else ""
+
+
 def page(
     request: Request,
     template: str,
@@ -46,5 +53,5 @@ def page(
     **values: object,
 ) -> HTMLResponse:
     """The answer that ``template`` makes of ``values``."""
-    text = _TEMPLATES.get_template(template).render(here=request.url.path, **values)
+    text = _TEMPLATES.get_template(template).render(here=request.url.path, person=_person(request), **values)
     return HTMLResponse(text, status, {**SECURITY_HEADERS, "Cache-Control": "no-store", **(headers or {})})

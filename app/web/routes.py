@@ -11,6 +11,7 @@ from fastapi.responses import Response
 from app.resources import service_of
 from app.services import clusters, plans, replans
 from app.services.errors import NotFound
+from app.web.audit_pages import router as audit_router
 from app.web.calibration_pages import router as calibration_router
 from app.web.cluster_pages import router as cluster_router
 from app.web.comparison_pages import router as comparison_router
@@ -25,6 +26,7 @@ from app.web.measuring_pages import router as measuring_router
 from app.web.plan_pages import router as plan_router
 from app.web.rendering import SECURITY_HEADERS, page
 from app.web.replan_pages import router as replan_router
+from app.web.sign_in_pages import router as sign_in_router
 from app.web.views.listing import cluster_line, plan_line
 from app.web.views.replan import replan_line
 from app.web.webhook_pages import router as webhook_router
@@ -67,6 +69,8 @@ def static_file(name: str) -> Response:
     return Response(content, media_type=_FILES[name], headers={**SECURITY_HEADERS, "Cache-Control": "no-cache"})
 
 
+router.include_router(sign_in_router)
+router.include_router(audit_router)
 # before the plans: an address there may be any id
 router.include_router(comparison_router)
 router.include_router(plan_router)

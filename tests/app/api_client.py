@@ -17,7 +17,7 @@ from app.documents.model import ModelDocument
 from app.documents.workload import WorkloadDocument
 from app.main import create_app
 from app.serialization import jsonable
-from app.settings import SOLVE_COMMAND, Role, Settings
+from app.settings import SOLVE_COMMAND, Access, Role, Settings
 from tests.app import stand_in_solver
 from tests.databases import begin_at_newest
 from tests.plans import small_architecture, small_cluster, small_plan, small_samples, small_workload
@@ -27,7 +27,13 @@ API = "/api/v1"
 
 @contextmanager
 def running(
-    tmp_path: Path, database_url: str, *, role: Role = Role.ALL, real_solver: bool = False, **behaviour: Any
+    tmp_path: Path,
+    database_url: str,
+    *,
+    role: Role = Role.ALL,
+    real_solver: bool = False,
+    access: Access = Access.LOOPBACK,
+    **behaviour: Any,
 ) -> Iterator[TestClient]:
     """A client of an application whose solver answers with the small plan, or really solves."""
     (tmp_path / "plan.json").write_text(json.dumps(jsonable(small_plan())))
@@ -37,6 +43,7 @@ def running(
         data_dir=tmp_path / "data",
         database_url=database_url,
         role=role,
+        access=access,
         solve_command=SOLVE_COMMAND if real_solver else stand_in,
         allowed_hosts=("localhost", "testserver"),  # the second is what generated requests say
         heartbeat_s=0.5,

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import DateTime, Engine, bindparam, insert, inspect, text
+from sqlalchemy import DateTime, Engine, MetaData, bindparam, insert, text
 
 from app.db import migrate
 from app.db.engine import make_engine, make_session_factory, transaction
-from app.db.tables import PlanRow, SnapshotRow
 from app.documents.model import ModelDocument
 from app.services import idempotency
 from app.services.errors import IdempotencyKeyReused
@@ -122,16 +121,17 @@ def test_keys_of_plans_are_kept_by_the_migration(empty_database_url: str) -> Non
     engine = make_engine(empty_database_url)
     migrate.upgrade(engine, revision="0004")
     asked = idempotency.fingerprint(b"{}")
-    now, nothing = datetime(2026, 3, 1, tzinfo=UTC), {"document": {}, "problem": {}, "options": {}}
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    nothing = {"model_name": "m", "status": "queued", "attempts": 0, "rescues": 0, "problem": "{}", "options": "{}"}
+    former_tables = MetaData()
+    former_tables.reflect(engine)
     rows = {
-        SnapshotRow: {"id": "s", "cluster_name": "c", "created_at": now},
-        PlanRow: {"id": "p", "snapshot_id": "s", "cluster_name": "c", "model_name": "m", "created_at": now},
+        "snapshots": {"id": "s", "cluster_name": "c", "document": "{}", "created_at": now},
+        "plans": nothing | {"id": "p", "snapshot_id": "s", "cluster_name": "c", "created_at": now},
     }
     with transaction(make_session_factory(engine)) as session:
         for table, values in rows.items():
-            columns = inspect(table).columns.keys()
-            own = {name: value for name, value in nothing.items() if name in columns}
-            session.execute(insert(table).values(**values, **own))
+            session.execute(insert(former_tables.tables[table]).values(**values))
         columns = "key, request_hash, plan_id, created_at"
         former = text(f"INSERT INTO idempotency_keys ({columns}) VALUES ('k', :asked, 'p', :now)")  # noqa: S608 - ours
         moment = bindparam("now", type_=DateTime(timezone=True))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 
+from app.access.ingress import service_of_sender
 from app.answers.events import (
     AdapterAnswer,
     ConditionsAnswer,
@@ -86,7 +87,7 @@ def receive_events(
     cluster: ClusterPath,
     adapter: Annotated[Adapter, Depends(_adapter)],
     body: Annotated[bytes, Depends(_raw_body)],
-    service: ServiceDep,
+    service: Annotated[Service, Depends(service_of_sender)],
     source: Annotated[
         str | None,
         Query(

@@ -1,0 +1,80 @@
+"""Who sends a request, by its ``Authorization`` header or its cookie."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from fastapi import Request
+
+from app.access import keys, sign_ins
+from app.access.principals import Principal
+from app.access.tokens import PREFIX
+from app.resources import TENANT, Service, whole_service_of
+from app.services.replan_steps import Actor
+
+COOKIE: Final = "meshwright_session"
+_PRINCIPAL: Final = "principal"
+
+
+class InvalidCredentials(Exception):
+    """The request carries a key that opens nothing."""
+
+
+def carries_credentials(request: Request) -> bool:
+    """Whether a request carries a key or a cookie, valid or not."""
+    return bearer_of(request) is not None or COOKIE in request.cookies
+
+
+def bearer_of(request: Request) -> str | None:
+    """The key in ``Authorization: Bearer``; ``None`` where there is none of ours."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.casefold() == "bearer" and token.strip().startswith(PREFIX) else None
+
+
+def read_credentials(request: Request) -> Principal | None:
+    """Who a request's credentials stand for; asks the database.
+
+    A cookie that is over stands for none.  Raises ``InvalidCredentials``: a key is unknown, expired or revoked.
+    """
+    now, key, cookie = datetime.now(UTC), bearer_of(request), request.cookies.get(COOKIE)
+    with whole_service_of(request).read_sessions() as session:
+        if key is not None:
+            known = keys.recognise(session, key, now=now)
+            if known is None:
+                raise InvalidCredentials
+            return keys.principal_of(known)
+        return sign_ins.signed_in(session, cookie or "", now=now)
+
+
+def admit(request: Request, principal: Principal) -> None:
+    """Let routes see the request as its sender's, with the rows of the sender's tenant and no others."""
+    state = request.scope.setdefault("state", {})
+    state[_PRINCIPAL] = principal
+    state[TENANT] = principal.tenant_id
+
+
+def service_for(request: Request, tenant: str) -> Service:
+    """The service that got a request, as a tenant sees it."""
+    return whole_service_of(request).of_tenant(tenant)
+
+
+def principal_of(request: Request) -> Principal:
+    """Who sends a request that came through access control."""
+    principal: Principal = request.scope["state"][_PRINCIPAL]
+    return principal
+
+
+def known_actor(request: Request) -> Actor | None:
+    """Who acts, where the request proves it: the name of the key, or of who is signed in."""
+    principal = request.scope.get("state", {}).get(_PRINCIPAL)
+    return Actor(principal.name, verified=True) if principal is not None and principal.name else None
+
+
+def note_use(request: Request, principal: Principal) -> None:
+    """Write down that a key was used."""
+    if principal.key_id is None:
+        return
+    service = whole_service_of(request)
+    with service.sessions() as session, session.begin():
+        keys.note_use(session, key_id=principal.key_id, now=datetime.now(UTC))
