@@ -14,6 +14,7 @@ import argparse
 import csv
 import json
 import math
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -28,15 +29,19 @@ from benchmarks.scores import Score, score
 from benchmarks.serving_choice import Choice, choices_of
 from benchmarks.serving_repairs import estimated_run
 from benchmarks.serving_rows import MeasuredServing, serving_runs
-from solver.serving.cases import arrays_of
+from solver.serving.cases import arrays_of, steady_of
 from solver.serving.fitting import predicted_figures
 from solver.serving.loads import FloatArray
+from solver.serving.percentiles import first_token_at, token_at
 from solver.serving.predict import interval_spread
 from solver.serving.rates import rates_of
 
 OUT_COLUMNS: Final = ("id", "predicted_ttft_ms", "predicted_tpot_ms", "predicted_output_tok_s_per_gpu", "fits")
 FIGURES: Final = ("time per output token", "time to first token", "output throughput")
 SPREAD_NAMES: Final = ("token", "first_token", "throughput")
+LAST: Final = 0.99
+"""The percentile that rows note."""
+_P99: Final = re.compile(r"p99 ttft ([\d.]+) ms, p99 tpot ([\d.]+) ms")
 LEAST_GROUP: Final = 10
 """Rows of a group that has a line of its own in the page."""
 
@@ -67,6 +72,7 @@ class Report:
     """Scores by figure and group; ``Score.group`` is the group, "all" the first."""
 
     scores: dict[str, list[Score]]
+    percentiles: list[Score]
     choices: list[Choice]
     coverage: list[Coverage]
     rejected: list[str]
@@ -117,6 +123,7 @@ def report(tables: Sequence[Path], *, rows: bool = False) -> Report:
     found, truth = predicted(runs), measured(runs)
     errors = found.figures / truth - 1.0
     return Report(
+        percentiles=_percentiles(runs),
         scores={name: _scores(runs, errors[:, column]) for column, name in enumerate(FIGURES)},
         choices=choices_of(runs, found.figures, truth),
         coverage=_coverage(runs, errors),
@@ -137,6 +144,23 @@ def _scores(runs: Sequence[MeasuredServing], errors: FloatArray) -> list[Score]:
                 groups[name].append(float(error))
     first = ("all", "all that state their configuration")
     return [score(name, groups[name]) for name in (*first, *sorted(set(groups) - set(first))) if name in groups]
+
+
+def _percentiles(runs: Sequence[MeasuredServing]) -> list[Score]:
+    """Errors of 99th percentiles between requests, of the rows that note them."""
+    noted = [(run, found) for run in runs if not run.doubt and (found := _P99.search(text(run.row, "notes")))]
+    if not noted:
+        return []
+    cases = [run.case for run, _ in noted]
+    steady = steady_of(arrays_of(cases), rates_of([case.properties for case in cases]))
+    lines = []
+    figures = (first_token_at(steady, LAST), token_at(steady, LAST))
+    for name, column, seconds in zip(FIGURES[1::-1], (1, 2), figures, strict=True):
+        errors = [
+            1e3 * float(each) / float(found[column]) - 1.0 for each, (_, found) in zip(seconds, noted, strict=True)
+        ]
+        lines.append(score(name, errors))
+    return lines
 
 
 def _coverage(runs: Sequence[MeasuredServing], errors: FloatArray) -> list[Coverage]:
@@ -200,6 +224,8 @@ def _print(result: Report) -> None:
                 f"  {line.group:<40} {line.rows:6d} {line.mean_absolute:6.1%} {line.median_absolute:7.1%} "
                 f"{line.p90_absolute:6.1%} {line.bias:+7.1%}"
             )
+    for line in result.percentiles:
+        print(f"{line.group}: {line.rows} rows, median {line.median_absolute:.1%} mean {line.mean_absolute:.1%}")
     for choice in result.choices:
         print(
             f"choice, {choice.kind}: {choice.groups} groups, regret median {choice.median_regret:.1%} "

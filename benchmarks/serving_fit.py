@@ -141,7 +141,7 @@ def held_out_figures(
             continue
         seen = _rows(whole, np.flatnonzero(fold != number))
         known = frozenset[str]().union(*(known_levels(case) for case in seen.properties))
-        is_near = np.array([known_levels(whole.properties[row]) <= known for row in out])
+        is_near = np.array([known_levels(whole.properties[int(row)]) <= known for row in out])
         for prior, rows in ((NEAR, out[is_near]), (FAR, out[~is_near])):
             if len(rows):
                 left = _rows(whole, rows)

@@ -34,6 +34,10 @@ scored on the rest, three times. A sweep is one worker shape of one model on one
 load one pair of lengths and one concurrency of a sweep. Intervals are made of the lines of sweeps, of models and
 of pairs of engine and GPU.
 """
+PERCENTILES: Final = """\
+Predictions are of a steady load. Benchmarks of ten requests for each one in flight send the first all at once, so
+that their last percentile of the time to the first token is that burst, which is not predicted.
+"""
 CHOICE: Final = """\
 Rows of one model, GPU kind, generation, format, lengths and concurrency form a group; the loss is what the
 configuration of the best predicted figure measured, against the best measured one. Fewer GPUs win easily, so most
@@ -51,6 +55,7 @@ def write_page(report: Report, page: Path) -> None:
     parts = [HEAD, HELD_OUT, _held_out(), FITTED]
     for figure, scores in report.scores.items():
         parts += [f"### {figure.capitalize()}\n", _scores(scores)]
+    parts += ["## 99th percentiles\n", PERCENTILES, _scores(report.percentiles)]
     parts += ["## Choice\n", _choices(report), "## Intervals\n", _coverage(report), _left(report)]
     page.write_text("\n".join(part.rstrip("\n") + "\n" for part in parts), encoding="utf-8")
 
