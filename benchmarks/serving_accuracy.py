@@ -42,8 +42,6 @@ SPREAD_NAMES: Final = ("token", "first_token", "throughput")
 LAST: Final = 0.99
 """The percentile that rows note."""
 _P99: Final = re.compile(r"p99 ttft ([\d.]+) ms, p99 tpot ([\d.]+) ms")
-LEAST_GROUP: Final = 10
-"""Rows of a group that has a line of its own in the page."""
 
 
 @dataclass(frozen=True, slots=True)
